@@ -1,0 +1,53 @@
+# Everything that is done in this house. `make` alone lists it.
+
+VENV := .venv
+PYTHON ?= python3
+RUN := $(VENV)/bin/python
+NODE_PEERS := tests/node/node_modules
+PYTHON_STAMP := $(VENV)/.installed
+NODE_STAMP := $(NODE_PEERS)/.installed
+
+# Spark starts its Python workers by this name; without it they run on whichever python3 comes first.
+export PYSPARK_PYTHON := $(CURDIR)/$(VENV)/bin/python
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format bench clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(PYTHON_STAMP) $(NODE_STAMP) ## Install all that is needed: .venv, the Node libraries, missing tools
+
+demo: setup ## Spark dispatches flights, Node and Spark work on them, Spark collects the results
+	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) jobs/demo.py
+
+test: setup ## Run the tests; PYTEST_ARGS="-k claim" picks some
+	$(RUN) -m pytest -q $(PYTEST_ARGS)
+
+lint: $(PYTHON_STAMP) ## Check style, format and types
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+	$(RUN) -m mypy
+
+format: $(PYTHON_STAMP) ## Sort the imports and lay out the code
+	$(RUN) -m ruff check --fix --quiet .
+	$(RUN) -m ruff format .
+
+bench: setup ## Measure this project and its Node peers side by side
+	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) benchmarks/run.py
+
+clean: ## Remove what builds, tests and Spark left behind; .venv and node_modules stay
+	rm -rf build dist artifacts spark-warehouse metastore_db derby.log .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find . \( -name $(VENV) -o -name node_modules \) -prune -o -name __pycache__ -exec rm -rf {} +
+
+$(PYTHON_STAMP): setup.cfg pyproject.toml tools/ensure-tools.sh
+	PYTHON=$(PYTHON) tools/ensure-tools.sh python java
+	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
+	$(RUN) -m pip install --quiet --upgrade pip
+	$(RUN) -m pip install --quiet --editable '.[local,demo,test]'
+	touch $@
+
+$(NODE_STAMP): tests/node/package-lock.json tests/node/package.json tools/ensure-tools.sh
+	tools/ensure-tools.sh node
+	npm ci --prefix tests/node --no-audit --no-fund
+	touch $@

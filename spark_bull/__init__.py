@@ -1,0 +1,53 @@
+"""Bull and BullMQ queues in Spark: dispatch, inspect (and soon process and collect).
+
+    import spark_bull
+    spark_bull.register(spark)
+    df.write.format("bull").option("queue", "mail").mode("append").save()
+
+The public names below are loaded when first used, so that `spark_bull.BullQueue` and the command
+line don't pay for importing PySpark.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from spark_bull.bull_queue import BullQueue
+    from spark_bull.errors import SparkBullError
+    from spark_bull.local import EmbeddedRedis
+    from spark_bull.model import Job, NewJob, RawJson, WriteRecord
+    from spark_bull.spark.provider import BullDataSource, register
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "BullQueue": "spark_bull.bull_queue",
+    "SparkBullError": "spark_bull.errors",
+    "EmbeddedRedis": "spark_bull.local",
+    "Job": "spark_bull.model",
+    "NewJob": "spark_bull.model",
+    "RawJson": "spark_bull.model",
+    "WriteRecord": "spark_bull.model",
+    "BullDataSource": "spark_bull.spark.provider",
+    "register": "spark_bull.spark.provider",
+}
+
+__all__ = [
+    "BullDataSource",
+    "BullQueue",
+    "EmbeddedRedis",
+    "Job",
+    "NewJob",
+    "RawJson",
+    "SparkBullError",
+    "WriteRecord",
+    "register",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

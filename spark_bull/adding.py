@@ -1,0 +1,50 @@
+"""Jobs straight into a queue, chunk by chunk; each call has the same effect when sent twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from spark_bull.dialects.handle import QueueHandle
+from spark_bull.model import Added
+
+#: How long the answer to a sender's last call is kept, for when it has to ask again.
+RECEIPT_TTL_MS: Final = 3_600_000
+
+
+def add_chunk(
+    handle: QueueHandle, sender: str, number: int, rows: int, packed: bytes, *, want_ids: bool
+) -> Added:
+    """Adds one packed chunk of `rows` jobs. `sender` and the growing `number` identify the call."""
+    first, added, duplicates, ids = 1, 0, 0, []
+    while first <= rows:
+        reply: list[Any] = handle.run(
+            "add",
+            {
+                "number": number,
+                "from": first,
+                "chunk": packed,
+                "want_ids": int(want_ids),
+                "ttl_ms": RECEIPT_TTL_MS,
+            },
+            receipt=handle.keys.receipt(sender),
+        )
+        first = int(reply[0])
+        added += int(reply[1])
+        duplicates += int(reply[2])
+        ids.extend(_text(job_id) for job_id in reply[3])
+    return Added(ids, added, duplicates)
+
+
+def _text(value: bytes | int) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def sum_of(parts: Iterable[Added]) -> Added:
+    ids: list[str] = []
+    added = duplicates = 0
+    for part in parts:
+        ids.extend(part.ids)
+        added += part.added
+        duplicates += part.duplicates
+    return Added(ids, added, duplicates)

@@ -1,0 +1,88 @@
+"""BullQueue: one queue from plain Python, no Spark needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any
+from uuid import uuid4
+
+from spark_bull.adding import add_chunk, sum_of
+from spark_bull.dialects.codec import ChunkBuilder, encode, rows_of
+from spark_bull.dialects.handle import QueueHandle, open_handle
+from spark_bull.model import Added, NewJob, WriteRecord
+from spark_bull.options import WRITE, parse_options
+from spark_bull.staging import records, recover
+
+
+class BullQueue:
+    """A queue of any dialect.
+
+        queue = BullQueue("mail", url="redis://localhost:6379")
+        queue.add({"to": "ada@example.org"}, delay=60_000)
+
+    Options are those of the data source (`prefix`, `protocol`, `timeoutMs`, …) as keyword
+    arguments; `redis.*` settings go into `redis={"...": "..."}`. Raises OptionError for a bad
+    option, ConnectionLost when Redis is away for longer than `retryMs`.
+    """
+
+    def __init__(self, queue: str, *, redis: dict[str, str] | None = None, **options: Any) -> None:
+        raw = {name: _as_text(value) for name, value in options.items() if value is not None}
+        raw |= {f"redis.{name}": value for name, value in (redis or {}).items()}
+        self._options = parse_options(raw, WRITE)
+        self.handle: QueueHandle = open_handle(self._options, queue)
+        self._sender = uuid4().hex
+        self._sent = 0
+
+    @property
+    def name(self) -> str:
+        return self.handle.keys.queue
+
+    @property
+    def protocol(self) -> str:
+        """The dialect in use: bull-1, bull or bullmq."""
+        return self.handle.dialect.name
+
+    def __repr__(self) -> str:
+        where = self.handle.connection.settings.where
+        return f"BullQueue({self.name!r}, protocol={self.protocol!r}, url={where!r})"
+
+    def close(self) -> None:
+        """Closes this process' connection; the next call opens a new one."""
+        self.handle.connection.close()
+
+    # dispatch
+
+    def add(self, data: Any, name: str | None = None, **properties: Any) -> str:
+        """Adds one job and returns its id; properties as in NewJob."""
+        return self.add_many([NewJob(data, name, **properties)]).ids[0]
+
+    def add_many(self, jobs: Iterable[NewJob]) -> Added:
+        """Adds jobs in their order, a chunk in a call. A bad one is an error before its batch is sent."""
+        return sum_of(self._add_many(jobs))
+
+    def _add_many(self, jobs: Iterable[NewJob]) -> Iterator[Added]:
+        builder = ChunkBuilder(self._options["chunkSize"], self._options["chunkBytes"])
+        remaining, first_row = iter(jobs), 0
+        while batch := list(islice(remaining, 10_000)):
+            columns = encode(self.handle.dialect, rows_of(batch), {}, first_row)
+            first_row += len(batch)
+            for rows, packed in (*builder.add(columns), *builder.flush()):
+                self._sent += 1
+                yield add_chunk(
+                    self.handle, self._sender, self._sent, rows, packed, want_ids=True
+                )
+
+    # writes of Spark
+
+    def recover(self) -> list[WriteRecord]:
+        """Finishes writes whose committing process died, oldest first; their records."""
+        return recover(self.handle)
+
+    def writes(self) -> list[WriteRecord]:
+        """Records of the writes of the last 30 days, unfinished ones last."""
+        return records(self.handle)
+
+
+def _as_text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,15 @@
+"""Two clocks with two names: one for storage, one for waiting."""
+
+from __future__ import annotations
+
+import time
+
+
+def epoch_ms() -> int:
+    """Milliseconds since 1970-01-01 UTC, for what is stored."""
+    return time.time_ns() // 1_000_000
+
+
+def monotonic_s() -> float:
+    """Seconds on a clock that never jumps, for what is waited for or measured."""
+    return time.monotonic()

@@ -1,0 +1,257 @@
+"""One way to Redis: settings, a client per process, bounded retries, errors in our words.
+
+The only file that imports redis. Every command goes through `Connection`, so that a lost
+connection is retried (all scripts may be sent twice) and no error shows a password.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import urlsplit, urlunsplit
+
+import redis
+from redis.backoff import ExponentialBackoff
+from redis.retry import Retry
+
+from spark_bull.errors import ConnectionLost, OptionError, ScriptError
+from spark_bull.keys import has_hash_tag
+from spark_bull.options import Options, check_url
+from spark_bull.scripts import Script, Value, load
+
+log = logging.getLogger("spark_bull")
+
+URL_VARIABLE: Final = "SPARK_BULL_URL"
+PASSWORD_VARIABLE: Final = "SPARK_BULL_PASSWORD"
+OLDEST_REDIS: Final = (6, 2)
+CONNECT_TIMEOUT_S: Final = 5.0
+FIRST_PAUSE_S: Final = 0.05
+LONGEST_PAUSE_S: Final = 1.0
+
+Command = tuple[Value, ...]
+
+
+@dataclass(frozen=True)
+class RedisSettings:
+    """Where Redis is and how to talk to it. Picklable; its repr holds no secret."""
+
+    url: str = field(repr=False)
+    username: str | None = field(default=None, repr=False)
+    password: str | None = field(default=None, repr=False)
+    timeout_ms: int = 30_000
+    retry_ms: int = 20_000
+    extra: tuple[tuple[str, str], ...] = ()
+    where: str = field(init=False, default="")
+
+    def __post_init__(self) -> None:
+        check_url(self.url)
+        object.__setattr__(self, "where", _without_secrets(self.url))
+
+
+def settings_of(options: Options) -> RedisSettings:
+    """The settings that options describe: `url`, else $SPARK_BULL_URL, else host and port."""
+    url = options["url"]
+    if url is None and not {"host", "port"} & options.given:
+        url = os.environ.get(URL_VARIABLE)
+    if url is None:
+        scheme = "rediss" if options["ssl"] else "redis"
+        url = f"{scheme}://{options['host']}:{options['port']}/{options['db']}"
+    return RedisSettings(
+        url,
+        options["username"],
+        options["password"] or os.environ.get(PASSWORD_VARIABLE),
+        options["timeoutMs"],
+        options["retryMs"],
+        tuple(sorted(options.redis.items())),
+    )
+
+
+def _without_secrets(url: str) -> str:
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def _typed(name: str, text: str) -> Any:
+    """A setting that passes through to redis-py, as a bool, a number or the text itself."""
+    lowered = text.lower()
+    if lowered in ("true", "false"):
+        return lowered == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+_clients: dict[tuple[int, RedisSettings], redis.Redis] = {}
+
+
+def _client(settings: RedisSettings) -> redis.Redis:
+    """The client of this process for these settings; made after a fork, never shared across it."""
+    key = (os.getpid(), settings)
+    if key not in _clients:
+        _clients[key] = _new_client(settings)
+    return _clients[key]
+
+
+def _new_client(settings: RedisSettings) -> redis.Redis:
+    chosen: dict[str, Any] = {
+        "socket_timeout": settings.timeout_ms / 1000,
+        "socket_connect_timeout": min(CONNECT_TIMEOUT_S, settings.timeout_ms / 1000),
+        "retry": Retry(ExponentialBackoff(LONGEST_PAUSE_S, FIRST_PAUSE_S), _tries(settings)),
+        "retry_on_error": [redis.ConnectionError, redis.TimeoutError, redis.BusyLoadingError],
+    }
+    if settings.username is not None:
+        chosen["username"] = settings.username
+    if settings.password is not None:
+        chosen["password"] = settings.password
+    chosen.update((name, _typed(name, text)) for name, text in settings.extra)
+    try:
+        return redis.Redis.from_url(settings.url, **chosen)
+    except (TypeError, ValueError) as error:
+        raise OptionError(f"expected settings that redis-py takes: {error}") from None
+
+
+def _tries(settings: RedisSettings) -> int:
+    """How many pauses, doubling from the first to the longest, fill `retry_ms`."""
+    pause, left, tries = FIRST_PAUSE_S, settings.retry_ms / 1000, 0
+    while left > 0:
+        left -= pause
+        pause = min(2 * pause, LONGEST_PAUSE_S)
+        tries += 1
+    return tries
+
+
+class Connection:
+    """Commands, pipelines and scripts on one Redis. Cheap to make; picklable."""
+
+    def __init__(self, settings: RedisSettings) -> None:
+        self.settings = settings
+
+    def call(self, *command: Value) -> Any:
+        """Sends one command; the reply has bytes for strings."""
+        with self._errors():
+            return _client(self.settings).execute_command(*command)
+
+    def pipeline(self, commands: Sequence[Command]) -> list[Any]:
+        """Sends commands in one round trip, not as a transaction; the first error is raised."""
+        with self._errors():
+            pipeline = _client(self.settings).pipeline(transaction=False)
+            for command in commands:
+                pipeline.execute_command(*command)
+            return pipeline.execute()
+
+    def script(
+        self, name: str, keys: Mapping[str, Any], args: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Runs `lua/<name>.lua`; keys and args by the names of its contract."""
+        script = load(name)
+        bound_keys, bound_args = script.bind_keys(keys), script.bind_args(args or {})
+        with self._errors(script):
+            return self._evaluate(script, bound_keys, bound_args)
+
+    def _evaluate(self, script: Script, keys: list[str], args: list[Value]) -> Any:
+        client = _client(self.settings)
+        try:
+            return client.execute_command("EVALSHA", script.sha, len(keys), *keys, *args)
+        except redis.exceptions.NoScriptError:
+            return client.execute_command("EVAL", script.source, len(keys), *keys, *args)
+
+    def now_ms(self) -> int:
+        """Redis' own clock, ms since 1970."""
+        seconds, micros = self.call("TIME")
+        return int(seconds) * 1000 + int(micros) // 1000
+
+    def close(self) -> None:
+        """Closes this process' client for these settings; the next command opens a new one."""
+        client = _clients.pop((os.getpid(), self.settings), None)
+        if client is not None:
+            client.close()
+
+    def check(self, prefix: str, queues: Sequence[str], *, write: bool) -> None:
+        """Finds out before any work whether this Redis will do.
+
+        Raises ConnectionLost when it can't be reached, refuses the password, is too old, or is a
+        replica and `write` is asked for; OptionError when it is a cluster and a queue has no hash
+        tag.
+        """
+        info = self._server_info()
+        if not info:
+            return
+        version = tuple(int(part) for part in str(info["redis_version"]).split(".")[:2])
+        if version < OLDEST_REDIS:
+            raise ConnectionLost(
+                f"expected Redis {OLDEST_REDIS[0]}.{OLDEST_REDIS[1]} or newer at "
+                f"{self.settings.where}, got: {info['redis_version']}"
+            )
+        if write and info.get("role") == "slave":
+            raise ConnectionLost(
+                f"expected a Redis that takes writes, got a read-only replica at "
+                f"{self.settings.where}: give the address of its primary"
+            )
+        if info.get("cluster_enabled") in (1, "1"):
+            for queue in queues:
+                if not has_hash_tag(prefix, queue):
+                    raise OptionError(
+                        f"{self.settings.where} is a Redis Cluster, where all keys of a queue must "
+                        f"share a hash tag: expected one in `prefix` or `queue`, such as "
+                        f"prefix={{{prefix}}}, got: prefix={prefix}, queue={queue}"
+                    )
+
+    def _server_info(self) -> Mapping[str, Any]:
+        """INFO, or nothing when an ACL forbids it."""
+        self.call("PING")
+        try:
+            info: Mapping[str, Any] = self.call("INFO")
+        except ConnectionLost as error:
+            if isinstance(error.__cause__, redis.exceptions.NoPermissionError):
+                return {}
+            raise
+        return info
+
+    @contextmanager
+    def _errors(self, script: Script | None = None) -> Iterator[None]:
+        """redis-py's errors in our words; the message never holds the URL's secrets."""
+        where = self.settings.where
+        try:
+            yield
+        except (redis.exceptions.AuthenticationError, redis.exceptions.AuthorizationError) as error:
+            raise ConnectionLost(
+                f"Redis at {where} refused the user or password: check `url`, `username` and "
+                f"`password` ({_first_line(error)})"
+            ) from error
+        except redis.exceptions.NoPermissionError as error:
+            raise ConnectionLost(
+                f"Redis at {where} forbids the user what we need: {_first_line(error)}"
+            ) from error
+        except redis.exceptions.ReadOnlyError as error:
+            raise ConnectionLost(
+                f"Redis at {where} is a read-only replica: give the address of its primary"
+            ) from error
+        except redis.exceptions.OutOfMemoryError as error:
+            raise ConnectionLost(
+                f"Redis at {where} is out of memory (maxmemory reached): free some or raise it, "
+                "then run again"
+            ) from error
+        except (redis.ConnectionError, redis.TimeoutError) as error:
+            raise ConnectionLost(
+                f"expected Redis at {where}, got none within {self.settings.retry_ms / 1000:g} s "
+                f"of trying: {_first_line(error)}"
+            ) from error
+        except redis.exceptions.ResponseError as error:
+            if "OOM command not allowed" in str(error):
+                raise ConnectionLost(
+                    f"Redis at {where} is out of memory (maxmemory reached): free some or raise "
+                    "it, then run again"
+                ) from error
+            what = f"script `{script.name}`" if script else "a command"
+            raise ScriptError(f"{what} failed at Redis {where}: {_first_line(error)}") from error
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0][:300]

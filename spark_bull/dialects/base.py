@@ -1,0 +1,171 @@
+"""What a dialect is: where its states live, what its options look like, what it refuses."""
+
+from __future__ import annotations
+
+import json
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Literal
+
+from spark_bull.clock import epoch_ms
+from spark_bull.errors import DialectError, OptionError, expected
+
+# Marks in a job's options text that a script fills in; JSON text never holds control characters.
+TIMESTAMP_MARK: Final = "\x01"
+DELAY_MARK: Final = "\x02"
+JOB_ID_MARK: Final = "\x03"
+
+#: Scores of delayed jobs are ms * 4096 and must stay below 2^53.
+LAST_ETA_MS: Final = 2**53 // 4096 - 1
+
+DEFAULT_NAME: Final = "__default__"
+
+#: Options of the Node libraries that need more keys than a plain job; not dispatched yet.
+NOT_YET: Final = ("parent", "deduplication", "debounce", "repeat", "repeatJobKey", "rateLimiterKey")
+
+Kind = Literal["list", "zset", "set"]
+
+
+@dataclass(frozen=True)
+class StateKey:
+    """Where the ids of a state's jobs are: a key's contract name, and the type of that key."""
+
+    key: str
+    kind: Kind
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What jobs with the same options share: the options text, with marks, and its structure."""
+
+    opts: str
+    priority: int
+    lifo: bool
+    attempts: int
+
+
+class Dialect(ABC):
+    """One dialect of the protocol. Stateless; the Lua of its verbs is in `lua/<folder>/`."""
+
+    name: ClassVar[str]
+    folder: ClassVar[str]
+    states: ClassVar[Mapping[str, StateKey]]
+    #: Payloads that this library replaces by {} because JavaScript calls them false.
+    replaced_data: ClassVar[frozenset[str]] = frozenset()
+
+    def script(self, verb: str) -> str:
+        """The name of the script of a verb, such as bullmq/add."""
+        return f"{self.folder}/{verb}"
+
+    def state_key(self, state: str) -> StateKey:
+        """Raises DialectError for a state that this dialect doesn't have."""
+        try:
+            return self.states[state]
+        except KeyError:
+            raise DialectError(
+                f"expected a state of {self.name} ({', '.join(self.states)}), got: {state!r}"
+            ) from None
+
+    def check_queue(self, queue: str) -> None:
+        """Raises OptionError for a queue name that the Node library refuses."""
+        if not queue:
+            raise OptionError("expected `queue` to be the name of a queue, got an empty one")
+
+    @abstractmethod
+    def check_job_id(self, job_id: str) -> None:
+        """Raises OptionError for a custom job id that the Node library refuses."""
+
+    @abstractmethod
+    def _opts(self, given: dict[str, Any]) -> dict[str, Any]:
+        """The options as the Node library stores them; marks stand as they are."""
+
+    def check_priority(self, priority: object) -> int:
+        """Raises OptionError unless it is one that the Node library takes."""
+        if not isinstance(priority, int) or isinstance(priority, bool) or priority < 0:
+            raise expected("priority", "an integer >= 0", priority)
+        return priority
+
+    def prepare(self, given: Mapping[str, Any]) -> Prepared:
+        """Checks a job's options and writes them as text.
+
+        `given` has the Node library's names; `timestamp`, `delay` and `jobId` are there when the
+        job has one, their values don't count. Raises OptionError or DialectError.
+        """
+        for name in NOT_YET:
+            if name in given:
+                raise DialectError(
+                    f"`{name}` in `opts` makes more than a plain job, which can't be dispatched "
+                    "yet: leave it out"
+                )
+        opts = dict(given)
+        priority = self.check_priority(opts.get("priority", 0))
+        attempts = opts.get("attempts", 1)
+        if not isinstance(attempts, int) or isinstance(attempts, bool) or attempts < 0:
+            raise expected("attempts", "an integer >= 0", attempts)
+        _check_backoff(opts.get("backoff"))
+        for name in ("removeOnComplete", "removeOnFail"):
+            _check_keep(name, opts.get(name))
+        for name, mark in _MARKS.items():
+            if name in opts:
+                opts[name] = mark
+        text = json.dumps(self._opts(opts), ensure_ascii=False, separators=(",", ":"))
+        return Prepared(_unquoted(text), priority, bool(opts.get("lifo")), max(1, attempts))
+
+
+_MARKS: Final = {"timestamp": TIMESTAMP_MARK, "delay": DELAY_MARK, "jobId": JOB_ID_MARK}
+_ESCAPED: Final = {'"\\u0001"': "\x01", '"\\u0002"': "\x02", '"\\u0003"': "\x03"}
+_ESCAPED_PATTERN: Final = re.compile(r'"\\u000[123]"')
+
+
+def _unquoted(text: str) -> str:
+    """JSON text in which the quoted, escaped marks are the bare control characters."""
+    return _ESCAPED_PATTERN.sub(lambda match: _ESCAPED[match.group()], text)
+
+
+def normal_backoff(opts: Mapping[str, Any]) -> dict[str, Any]:
+    """`backoff` as the Node libraries store it: a number of ms is the fixed strategy."""
+    backoff = opts.get("backoff")
+    if isinstance(backoff, (int, float)) and not isinstance(backoff, bool):
+        return {"backoff": {"type": "fixed", "delay": backoff}}
+    return {"backoff": backoff} if backoff else {}
+
+
+def without_nulls(opts: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in opts.items() if value is not None}
+
+
+def check_eta(run_at: int | None, delay: int | None) -> None:
+    """Raises OptionError for a negative delay or a time that no score can hold."""
+    if delay is not None and delay < 0:
+        raise expected("delay", "ms >= 0", delay)
+    eta = run_at if run_at is not None else epoch_ms() + (delay or 0)
+    if eta > LAST_ETA_MS:
+        raise OptionError(
+            f"expected `{'runAt' if run_at is not None else 'delay'}` to end before 2039-09-07, "
+            f"the last time that the protocol's scores can hold, got: {run_at or delay}"
+        )
+
+
+def _check_backoff(backoff: object) -> None:
+    if backoff is None or (isinstance(backoff, int) and not isinstance(backoff, bool)):
+        if isinstance(backoff, int) and backoff < 0:
+            raise expected("backoff", "ms >= 0", backoff)
+        return
+    if not isinstance(backoff, Mapping) or not isinstance(backoff.get("type"), str):
+        raise expected("backoff", "ms, or an object with type and delay", backoff)
+    delay = backoff.get("delay", 0)
+    if not isinstance(delay, (int, float)) or delay < 0:
+        raise expected("backoff.delay", "ms >= 0", delay)
+    jitter = backoff.get("jitter", 0)
+    if not isinstance(jitter, (int, float)) or not 0 <= jitter <= 1:
+        raise expected("backoff.jitter", "a number from 0 to 1", jitter)
+
+
+def _check_keep(name: str, keep: object) -> None:
+    if keep is None or isinstance(keep, (bool, int)):
+        return
+    if isinstance(keep, Mapping) and keep and not keep.keys() - {"age", "count", "limit"}:
+        return
+    raise expected(name, "true, false, a count, or an object with age (s) and count", keep)

@@ -1,0 +1,40 @@
+"""Bull 1 and 2, the published Bull Protocol."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from spark_bull.dialects.base import Dialect, StateKey, without_nulls
+from spark_bull.dialects.bull import FALSE_IN_JAVASCRIPT, check_single_segment
+from spark_bull.errors import DialectError
+
+
+class Bull1(Dialect):
+    """Finished jobs are SETs without order or time; jobs have no names and no priorities."""
+
+    name = "bull-1"
+    folder = "bull1"
+    replaced_data = FALSE_IN_JAVASCRIPT
+    states: ClassVar = {
+        "wait": StateKey("wait", "list"),
+        "active": StateKey("active", "list"),
+        "delayed": StateKey("delayed", "zset"),
+        "paused": StateKey("paused", "list"),
+        "completed": StateKey("completed", "set"),
+        "failed": StateKey("failed", "set"),
+    }
+
+    def check_job_id(self, job_id: str) -> None:
+        check_single_segment(job_id)
+
+    def check_priority(self, priority: object) -> int:
+        checked = super().check_priority(priority)
+        if checked:
+            raise DialectError(
+                f"expected no `priority` (the dialect bull-1 has none), got: {checked}; leave it "
+                "out, or use a queue of Bull 3 or newer"
+            )
+        return checked
+
+    def _opts(self, given: dict[str, Any]) -> dict[str, Any]:
+        return without_nulls(given)

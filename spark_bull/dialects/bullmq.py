@@ -1,0 +1,71 @@
+"""BullMQ 5 and 6."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, ClassVar, Final
+
+from spark_bull.dialects.base import Dialect, StateKey, normal_backoff, without_nulls
+from spark_bull.errors import OptionError, expected
+
+#: Option names that BullMQ stores under a short one.
+SHORT_NAMES: Final = {
+    "deduplication": "de",
+    "failParentOnFailure": "fpof",
+    "continueParentOnFailure": "cpof",
+    "ignoreDependencyOnFailure": "idof",
+    "keepLogs": "kl",
+    "removeDependencyOnFailure": "rdof",
+}
+HIGHEST_PRIORITY: Final = 2**21
+_INTEGER: Final = re.compile(r"-?(0|[1-9][0-9]*)")
+
+
+class BullMQ(Dialect):
+    """Prioritised jobs have a ZSET of their own, events are a stream, workers wait on a marker."""
+
+    name = "bullmq"
+    folder = "bullmq"
+    states: ClassVar = {
+        "wait": StateKey("wait", "list"),
+        "active": StateKey("active", "list"),
+        "delayed": StateKey("delayed", "zset"),
+        "prioritized": StateKey("prioritized", "zset"),
+        "paused": StateKey("paused", "list"),
+        "waiting-children": StateKey("waiting_children", "zset"),
+        "completed": StateKey("completed", "zset"),
+        "failed": StateKey("failed", "zset"),
+    }
+
+    def check_queue(self, queue: str) -> None:
+        super().check_queue(queue)
+        if ":" in queue:
+            raise OptionError(f"expected `queue` without ':' (BullMQ refuses it), got: {queue!r}")
+
+    def check_job_id(self, job_id: str) -> None:
+        if not job_id:
+            raise expected("jobId", "a text that is not empty", job_id)
+        if _INTEGER.fullmatch(job_id):
+            raise OptionError(
+                f"expected `jobId` not to be an integer (BullMQ's own ids are), got: {job_id!r}; "
+                "put a letter in front"
+            )
+        if job_id.startswith("0:"):
+            raise OptionError(f"expected `jobId` not to start with '0:', got: {job_id!r}")
+        if ":" in job_id and job_id.count(":") != 2:
+            raise OptionError(
+                f"expected `jobId` without ':' (or with two of them), got: {job_id!r}; use '-'"
+            )
+
+    def check_priority(self, priority: object) -> int:
+        checked = super().check_priority(priority)
+        if checked > HIGHEST_PRIORITY:
+            raise expected("priority", f"an integer from 0 to {HIGHEST_PRIORITY:,}", checked)
+        return checked
+
+    def _opts(self, given: dict[str, Any]) -> dict[str, Any]:
+        opts = {"attempts": 0} | given | normal_backoff(given)
+        telemetry = opts.pop("telemetry", None)
+        if isinstance(telemetry, dict):
+            opts |= {"tm": telemetry.get("metadata"), "omc": telemetry.get("omitContext")}
+        return without_nulls({SHORT_NAMES.get(name, name): v for name, v in opts.items()})

@@ -1,0 +1,299 @@
+"""Jobs -> chunks: columns of checked values, cut to size, packed with msgpack.
+
+A chunk is a map with `n` and a column per property: one value for all jobs, or a list. Strings
+are packed raw, since the msgpack of Redis knows no binary type.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgpack
+
+from spark_bull.dialects.base import DEFAULT_NAME, Dialect, Prepared, check_eta
+from spark_bull.errors import OptionError, SparkBullError, expected
+from spark_bull.model import NewJob, RawJson
+
+#: Properties that become options of the job, by the name that columns and Node share.
+OPTION_NAMES: Final = (
+    "priority",
+    "attempts",
+    "backoff",
+    "lifo",
+    "removeOnComplete",
+    "removeOnFail",
+    "opts",
+)
+#: Properties whose value differs from job to job, and that the options text has a mark for.
+ROW_NAMES: Final = ("jobId", "delay", "runAt", "timestamp")
+NAMES: Final = ("data", "name", *ROW_NAMES, *OPTION_NAMES)
+
+Columns = dict[str, Any]
+
+
+def encode(
+    dialect: Dialect, rows: Mapping[str, Sequence[Any]], defaults: Mapping[str, Any], first_row: int
+) -> Columns:
+    """Checks the rows of a batch and turns them into the columns of a chunk.
+
+    rows: lists of equal length by the names of NAMES; `data` is JSON text; None means not given.
+    defaults: values for properties that a row doesn't give. first_row: number of the first row,
+    for errors. Raises OptionError or DialectError, naming row and property.
+    """
+    data = _data(dialect, rows["data"], first_row)
+    columns: Columns = {"n": len(data), "data": data}
+    columns["name"] = _collapsed(
+        [n or defaults.get("name") or DEFAULT_NAME for n in rows["name"]]
+        if "name" in rows
+        else [defaults.get("name") or DEFAULT_NAME]
+    )
+    given = [name for name in (*ROW_NAMES, *OPTION_NAMES) if name in rows]
+    if not given:
+        encoded = [_Row(dialect, {}).encode(defaults)]
+    else:
+        encoder = _Row(dialect, defaults)
+        encoded = []
+        for number, values in enumerate(zip(*(rows[name] for name in given), strict=True)):
+            row = {n: v for n, v in zip(given, values, strict=True) if v is not None}
+            try:
+                encoded.append(encoder.encode(row))
+            except SparkBullError as error:
+                raise type(error)(f"row {first_row + number}: {error}") from None
+    columns.update(_as_columns(encoded))
+    return columns
+
+
+@dataclass(frozen=True)
+class _EncodedRow:
+    prepared: Prepared
+    job_id: str | None
+    delay: int | None
+    run_at: int | None
+    timestamp: int | None
+
+
+class _Row:
+    """Encodes rows one by one; rows with the same options share one options text."""
+
+    def __init__(self, dialect: Dialect, defaults: Mapping[str, Any]) -> None:
+        self._dialect = dialect
+        self._defaults = defaults
+        self._prepared: dict[tuple[Any, ...], Prepared] = {}
+
+    def encode(self, row: Mapping[str, Any]) -> _EncodedRow:
+        merged = self._merged(row)
+        job_id, delay, run_at, timestamp = (merged.get(name) for name in ROW_NAMES)
+        if job_id is not None:
+            job_id = str(job_id)
+            self._dialect.check_job_id(job_id)
+        if delay is not None or run_at is not None:
+            _check_ms("delay", delay)
+            _check_ms("runAt", run_at)
+            check_eta(run_at, delay)
+        if timestamp is not None:
+            _check_ms("timestamp", timestamp)
+        return _EncodedRow(self._shared(merged), job_id, delay, run_at, timestamp)
+
+    def _merged(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Defaults, then the row, then its `opts`."""
+        merged = {**self._defaults, **row}
+        if "delay" in row:
+            merged.pop("runAt", None) if "runAt" not in row else None
+        elif "runAt" in row:
+            merged.pop("delay", None)
+        merged.pop("name", None)
+        for source in (self._defaults, row):
+            opts = source.get("opts")
+            if opts is not None:
+                merged.update(_object("opts", opts))
+        merged.pop("opts", None)
+        if merged.get("delay") is not None and merged.get("runAt") is not None:
+            raise OptionError("`delay` and `runAt` say the same thing twice: give one of them")
+        return merged
+
+    def _shared(self, merged: dict[str, Any]) -> Prepared:
+        options = {n: v for n, v in merged.items() if v is not None}
+        if options.pop("runAt", None) is not None:
+            options["delay"] = 0
+        for name in ("delay", "timestamp", "jobId"):
+            if name in options:
+                options[name] = 0
+        key = tuple((n, type(v), v if v.__hash__ else json.dumps(v)) for n, v in options.items())
+        if key not in self._prepared:
+            self._prepared[key] = self._dialect.prepare(options)
+        return self._prepared[key]
+
+
+def _as_columns(encoded: list[_EncodedRow]) -> Columns:
+    """The columns of encoded rows; those that say nothing are left out."""
+    opts = _collapsed([row.prepared.opts for row in encoded])
+    columns: Columns = {
+        "opts": opts,
+        "marked": any(_has_mark(text) for text in ([opts] if isinstance(opts, str) else opts)),
+    }
+    sources: dict[str, Callable[[_EncodedRow], Any]] = {
+        "jobId": lambda row: row.job_id,
+        "delay": lambda row: row.delay or None,
+        "runAt": lambda row: row.run_at,
+        "timestamp": lambda row: row.timestamp,
+        "priority": lambda row: row.prepared.priority or None,
+        "lifo": lambda row: row.prepared.lifo or None,
+        "attempts": lambda row: row.prepared.attempts if row.prepared.attempts > 1 else None,
+    }
+    for name, source in sources.items():
+        column = _collapsed([source(row) for row in encoded])
+        if column is not None:
+            columns[name] = column
+    return columns
+
+
+def _has_mark(opts: str) -> bool:
+    return "\x01" in opts or "\x02" in opts or "\x03" in opts
+
+
+def _collapsed(values: list[Any]) -> Any:
+    """One value when all are equal, else the list."""
+    first = values[0] if values else None
+    return first if all(value == first for value in values) else values
+
+
+def _data(dialect: Dialect, texts: Sequence[Any], first_row: int) -> list[str]:
+    for number, text in enumerate(texts):
+        if text is None:
+            raise OptionError(
+                f"row {first_row + number}: expected `data` to be JSON, got NULL; filter such rows "
+                "out, or use coalesce(data, '{}')"
+            )
+    replaced = dialect.replaced_data
+    if replaced:
+        return ["{}" if text in replaced else text for text in texts]
+    return list(texts)
+
+
+def _check_ms(name: str, value: object) -> None:
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+        raise expected(name, "ms", value)
+
+
+def _object(name: str, value: Any) -> Mapping[str, Any]:
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            raise expected(name, "a JSON object", value[:200]) from None
+    if not isinstance(value, Mapping):
+        raise expected(name, "a JSON object", value)
+    return value
+
+
+def rows_of(jobs: Sequence[NewJob]) -> dict[str, list[Any]]:
+    """Jobs -> the rows that `encode` takes; columns that no job gives are left out."""
+    rows: dict[str, list[Any]] = {
+        "data": [_json_text(job.data) for job in jobs],
+        "name": [job.name for job in jobs],
+        "jobId": [job.job_id for job in jobs],
+        "delay": [job.delay for job in jobs],
+        "runAt": [job.run_at for job in jobs],
+        "timestamp": [job.timestamp for job in jobs],
+        "priority": [job.priority for job in jobs],
+        "attempts": [job.attempts for job in jobs],
+        "backoff": [job.backoff for job in jobs],
+        "lifo": [job.lifo for job in jobs],
+        "removeOnComplete": [job.remove_on_complete for job in jobs],
+        "removeOnFail": [job.remove_on_fail for job in jobs],
+        "opts": [job.opts or None for job in jobs],
+    }
+    return {n: v for n, v in rows.items() if n == "data" or any(x is not None for x in v)}
+
+
+def _json_text(data: Any) -> str:
+    if isinstance(data, RawJson):
+        return data.text
+    try:
+        return json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise OptionError(f"expected `data` to be what JSON can hold: {error}") from None
+
+
+@dataclass
+class ChunkBuilder:
+    """Gathers columns of batches and cuts them into packed chunks of limited size."""
+
+    chunk_size: int
+    chunk_bytes: int
+    _rows: int = field(default=0, init=False)
+    _bytes: int = field(default=0, init=False)
+    _parts: list[Columns] = field(default_factory=list, init=False)
+
+    @property
+    def rows(self) -> int:
+        """Rows gathered and not cut yet."""
+        return self._rows
+
+    def add(self, columns: Columns) -> Iterator[tuple[int, bytes]]:
+        """Takes a batch; yields (rows, packed) for each chunk that is full."""
+        data = columns["data"]
+        start = 0
+        for position, text in enumerate(data):
+            size = len(text) if text.isascii() else len(text.encode())
+            full = self._rows + position - start >= self.chunk_size
+            if (full or self._bytes + size > self.chunk_bytes) and (
+                self._rows or position > start
+            ):
+                self._take(columns, start, position)
+                yield self._cut()
+                start = position
+            self._bytes += size
+        self._take(columns, start, len(data))
+
+    def flush(self) -> Iterator[tuple[int, bytes]]:
+        """Yields what is left."""
+        if self._rows:
+            yield self._cut()
+
+    def _take(self, columns: Columns, start: int, stop: int) -> None:
+        if stop > start:
+            self._parts.append(sliced(columns, start, stop))
+            self._rows += stop - start
+
+    def _cut(self) -> tuple[int, bytes]:
+        chunk = joined(self._parts)
+        rows = self._rows
+        self._rows, self._bytes, self._parts = 0, 0, []
+        return rows, pack(chunk)
+
+
+def sliced(columns: Columns, start: int, stop: int) -> Columns:
+    """Rows start..stop of columns."""
+    part = {n: v[start:stop] if isinstance(v, list) else v for n, v in columns.items()}
+    part["n"] = stop - start
+    return part
+
+
+def joined(parts: list[Columns]) -> Columns:
+    """One chunk out of parts of batches."""
+    if len(parts) == 1:
+        return parts[0]
+    whole: Columns = {"n": sum(part["n"] for part in parts)}
+    for name in {name for part in parts for name in part if name != "n"}:
+        values = [part.get(name) for part in parts]
+        if all(not isinstance(v, list) and v == values[0] for v in values):
+            whole[name] = values[0]
+        elif name == "marked":
+            whole[name] = any(values)
+        else:
+            whole[name] = [
+                value
+                for part, column in zip(parts, values, strict=True)
+                for value in (column if isinstance(column, list) else [column] * part["n"])
+            ]
+    return whole
+
+
+def pack(chunk: Columns) -> bytes:
+    """A chunk as the scripts unpack it."""
+    packed: bytes = msgpack.packb(chunk, use_bin_type=False)
+    return packed

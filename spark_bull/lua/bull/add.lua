@@ -1,0 +1,10 @@
+-- Adds rows of one chunk of jobs to the queue, once for each call of a sender.
+-- @keys receipt id meta_paused wait paused delayed priority
+-- @args base queue token bullmq_version number from chunk want_ids ttl_ms
+-- @returns {first row not added, added, duplicates, ids if wanted}
+-- @include add_once
+-- @include add_bull
+
+return add_once(key.receipt, arg, function(chunk, from, now)
+  return add_bull(key, arg.base, chunk, from, now, arg)
+end)

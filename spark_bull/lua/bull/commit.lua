@@ -1,0 +1,10 @@
+-- Adds the next staged rows of a registered write to the queue.
+-- @keys write manifest open_writes finished_writes id meta_paused wait paused delayed priority
+-- @args base queue token bullmq_version write_id position record_ttl_ms
+-- @returns {state of the write, rows done}
+-- @include commit_once
+-- @include add_bull
+
+return commit_once(key, arg, function(chunk, from, now)
+  return add_bull(key, arg.base, chunk, from, now, arg)
+end)

@@ -1,0 +1,10 @@
+-- Adds the next staged rows of a registered write to the queue.
+-- @keys write manifest open_writes finished_writes id meta wait paused active delayed prioritized pc events marker
+-- @args base queue token bullmq_version write_id position record_ttl_ms
+-- @returns {state of the write, rows done}
+-- @include commit_once
+-- @include add_bullmq
+
+return commit_once(key, arg, function(chunk, from, now)
+  return add_bullmq(key, arg.base, chunk, from, now, arg)
+end)

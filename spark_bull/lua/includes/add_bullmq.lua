@@ -1,0 +1,118 @@
+-- @include columns
+-- @include fill_opts
+-- @include push
+
+-- The list that waiting jobs join, and whether workers may not be woken: the queue is paused, or
+-- as many jobs are active as it allows. BullMQ 5 keeps jobs of a paused queue in `paused`, 6 in
+-- `wait`; without a sign of 5, 6 is taken.
+local function target_bullmq(key, forced_version)
+  local meta = redis.call('HMGET', key.meta, 'paused', 'concurrency', 'version')
+  if meta[1] then
+    local major = forced_version
+    if major == 'auto' then
+      major = string.match(meta[3] or '', '^bullmq:(%d+)%.') or '6'
+    end
+    return tonumber(major) <= 5 and key.paused or key.wait, true
+  end
+  local maxed = meta[2] and redis.call('LLEN', key.active) >= tonumber(meta[2])
+  return key.wait, maxed
+end
+
+local function max_events_bullmq(key)
+  local max_events = redis.call('HGET', key.meta, 'opts.maxLenEvents')
+  if not max_events then
+    max_events = '10000'
+    redis.call('HSET', key.meta, 'opts.maxLenEvents', max_events)
+  end
+  return max_events
+end
+
+-- Delayed jobs of one millisecond stay in order: each takes the score after the highest one
+-- there, as long as the 4096 scores of a millisecond last. `highest` remembers within a chunk.
+local function delayed_score_bullmq(key, highest, eta)
+  local low, high = eta * 4096, eta * 4096 + 4095
+  local last = highest[eta]
+  if not last then
+    local found = redis.call('ZREVRANGEBYSCORE', key.delayed, high, low, 'WITHSCORES', 'LIMIT', 0, 1)
+    last = tonumber(found[2])
+  end
+  local score = last and math.min(last + 1, high) or low
+  highest[eta] = score
+  return score
+end
+
+-- Adds the jobs of a chunk from row `from` on; all of them in one go.
+-- Returns {next = first row not added, added, duplicates, ids}.
+local function add_bullmq(key, base, chunk, from, now, sender)
+  local call = redis.call
+  local n = chunk.n
+  local counter = call('INCRBY', key.id, n - from + 1) - n
+  local target, asleep = target_bullmq(key, sender.bullmq_version)
+  local max_events = max_events_bullmq(key)
+  local names, datas, all_opts = chunk.name, chunk.data, chunk.opts
+  local custom_ids, priorities, lifos = chunk.jobId, chunk.priority, chunk.lifo
+  local timed = chunk.timestamp or chunk.runAt or chunk.delay
+  local ids, duplicates = {}, 0
+  local pushes, delayed, prioritized, highest = new_pushes(), {}, {}, {}
+  for i = from, n do
+    local job_id = custom_ids and value_of(custom_ids, i)
+    local custom = job_id ~= nil and job_id ~= false
+    if not custom then
+      job_id = (counter + i) .. ''
+    end
+    ids[#ids + 1] = job_id
+    local job_key = base .. job_id
+    if custom and call('EXISTS', job_key) == 1 then
+      duplicates = duplicates + 1
+      call('XADD', key.events, '*', 'event', 'duplicated', 'jobId', job_id)
+    else
+      local timestamp, delay = now, 0
+      if timed then
+        timestamp, delay = times_of(chunk, i, now)
+      end
+      local name = value_of(names, i)
+      local priority = value_of(priorities, i) or 0
+      local opts = value_of(all_opts, i)
+      if chunk.marked then
+        opts = fill_opts(opts, timestamp, delay, job_id)
+      end
+      call('HSET', job_key, 'name', name, 'data', datas[i], 'opts', opts,
+        'timestamp', timestamp, 'delay', delay, 'priority', priority)
+      call('XADD', key.events, '*', 'event', 'added', 'jobId', job_id, 'name', name)
+      if delay > 0 then
+        local eta = timestamp + delay
+        delayed[#delayed + 1] = delayed_score_bullmq(key, highest, eta)
+        delayed[#delayed + 1] = job_id
+        call('XADD', key.events, '*', 'event', 'delayed', 'jobId', job_id, 'delay', eta)
+      else
+        if priority > 0 then
+          prioritized[#prioritized + 1] = {job_id, priority}
+        else
+          gather_push(pushes, job_id, value_of(lifos, i))
+        end
+        call('XADD', key.events, '*', 'event', 'waiting', 'jobId', job_id)
+      end
+    end
+  end
+  local ready = #pushes.newest + #pushes.next + #prioritized > 0
+  flush_pushes(pushes, target)
+  if #prioritized > 0 then
+    local order = call('INCRBY', key.pc, #prioritized) - #prioritized
+    local scored = {}
+    for i, job in ipairs(prioritized) do
+      scored[#scored + 1] = job[2] * 4294967296 + (order + i) % 4294967296
+      scored[#scored + 1] = job[1]
+    end
+    call('ZADD', key.prioritized, unpack(scored))
+  end
+  if #delayed > 0 then
+    call('ZADD', key.delayed, unpack(delayed))
+    local first = call('ZRANGE', key.delayed, 0, 0, 'WITHSCORES')
+    call('ZADD', key.marker, tonumber(first[2]) / 4096, '1')
+  end
+  if ready and not asleep then
+    call('ZADD', key.marker, 0, '0')
+  end
+  call('XTRIM', key.events, 'MAXLEN', '~', max_events)
+  return {next = n + 1, added = n - from + 1 - duplicates, duplicates = duplicates, ids = ids}
+end

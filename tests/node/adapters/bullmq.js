@@ -1,0 +1,84 @@
+'use strict';
+
+const { Adapter } = require('./adapter');
+const { behave } = require('../behaviours');
+
+const EVENTS = [
+  'added', 'waiting', 'active', 'completed', 'failed', 'delayed', 'progress', 'stalled', 'duplicated', 'deduplicated',
+  'drained', 'paused', 'resumed', 'removed', 'cleaned', 'retries-exhausted', 'waiting-children',
+];
+
+// BullMQ 5 and 6.
+class BullMQAdapter extends Adapter {
+  get options() {
+    return { connection: { ...this.connection, maxRetriesPerRequest: null }, prefix: this.prefix };
+  }
+
+  openQueue(name) {
+    return new this.library.Queue(name, this.options);
+  }
+
+  async addOne(queue, { name, data, opts }) {
+    return (await queue.add(name, data, opts)).id;
+  }
+
+  async flow({ flow }) {
+    const producer = new this.library.FlowProducer(this.options);
+    try {
+      const ids = ({ job, children = [] }) => ({ id: job.id, children: children.map(ids) });
+      return ids(await producer.add(flow));
+    } finally {
+      await producer.close();
+    }
+  }
+
+  clean({ queue, grace = 0, state = 'completed', limit = 0 }) {
+    return this.queue(queue).clean(grace, limit, state);
+  }
+
+  async empty({ queue, delayed = false }) {
+    await this.queue(queue).drain(delayed);
+  }
+
+  async startWorker(name, concurrency, opts) {
+    const processor = (job) => behave(this.view(job));
+    const worker = new this.library.Worker(name, processor, { ...this.options, concurrency, ...opts });
+    const announce = (event, job, details) =>
+      this.announce('worker', name, event, {
+        jobId: job && job.id, name: job && job.name, attemptsMade: job && job.attemptsMade, ...details,
+      });
+    worker.on('error', (error) => this.report(name, error));
+    worker.on('active', (job) => announce('active', job));
+    worker.on('progress', (job, progress) => announce('progress', job, { progress }));
+    worker.on('stalled', (jobId) => announce('stalled', { id: jobId }));
+    worker.on('completed', (job, returnvalue) => announce('completed', job, { returnvalue }));
+    worker.on('failed', (job, error) => announce('failed', job, { failedReason: error && error.message }));
+    worker.on('drained', () => this.announce('worker', name, 'drained'));
+    await worker.waitUntilReady();
+    return worker;
+  }
+
+  closeWorker(worker, force) {
+    return worker.close(force);
+  }
+
+  async startListener(name) {
+    const listener = new this.library.QueueEvents(name, this.options);
+    listener.on('error', (error) => this.report(name, error));
+    for (const event of EVENTS) listener.on(event, (details) => this.announce('queue', name, event, details));
+    await listener.waitUntilReady();
+    return listener;
+  }
+
+  view(job) {
+    return {
+      data: job.data,
+      attemptsMade: job.attemptsMade,
+      progress: (value) => job.updateProgress(value),
+      log: (row) => job.log(row),
+      discard: () => { throw new this.library.UnrecoverableError('discarded'); },
+    };
+  }
+}
+
+module.exports = BullMQAdapter;

@@ -1,0 +1,45 @@
+'use strict';
+
+// What a scripted processor does with a job. `data.$behaviour` is a list of steps separated by ";":
+//
+//   fail           throw every time            fail:2        throw on the first two attempts
+//   discard        throw and give up at once   sleep:50      wait 50 ms
+//   hang           never return                progress:30   report progress (any JSON)
+//   log:text       write a log row             return:[1,2]  return that JSON
+//   crash          kill this process
+//
+// Without a `return` step the job returns {"echo": <its data>}.
+
+const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+const STEPS = {
+  fail(limit, job) {
+    if (limit === '' || job.attemptsMade < Number(limit)) {
+      throw new Error(`scripted failure ${job.attemptsMade + 1}`);
+    }
+  },
+  discard(_, job) {
+    job.discard();
+  },
+  sleep: (ms) => sleep(Number(ms)),
+  hang: () => new Promise(() => {}),
+  progress: (value, job) => job.progress(JSON.parse(value)),
+  log: (row, job) => job.log(row),
+  return: (value) => ({ value: JSON.parse(value) }),
+  crash: () => process.exit(1),
+};
+
+// `job` is the adapter's neutral view: data, attemptsMade, progress(value), log(row), discard().
+async function behave(job) {
+  const script = (job.data && job.data.$behaviour) || '';
+  let result = { value: { echo: job.data } };
+  for (const step of script.split(';').filter(Boolean)) {
+    const [name, ...rest] = step.split(':');
+    if (!STEPS[name]) throw new Error(`unknown behaviour ${name}`);
+    const outcome = await STEPS[name](rest.join(':'), job);
+    if (name === 'return') result = outcome;
+  }
+  return result.value;
+}
+
+module.exports = { behave };

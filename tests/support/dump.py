@@ -1,0 +1,263 @@
+"""A queue as it lies in Redis, made comparable.
+
+    left = normalise(dump(client, prefix, "by-node"), window)
+    right = normalise(dump(client, prefix, "by-us"), window)
+    assert difference(left, right) == []
+
+`dump` reads every key of a queue. `normalise` takes out what cannot be alike in two queues: the time of the test
+itself, stream ids, lock tokens. Times that the test gave explicitly stay. `difference` says in sentences what is left.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from redis import Redis
+
+NOW = "<now>"
+TOKEN = "<token>"
+PRIVATE = "spark:"
+DELAYED_SCALE = 0x1000
+JSON_FIELDS = {"opts", "returnvalue", "stacktrace", "parent"}
+UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+SHOWN = 160
+
+
+@dataclass(frozen=True)
+class Key:
+    """One Redis key: a list in order, a zset as (member, score) by score, a set sorted, a stream as (id, fields)."""
+
+    type: str
+    expires: bool
+    value: Any
+
+
+Dump = dict[str, Key]
+
+
+@dataclass
+class Window:
+    """The time in which a test ran: a time inside it is "now", a time outside was given by the test."""
+
+    start: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
+    end: int | None = None
+
+    def __contains__(self, moment: float) -> bool:
+        # A second of slack: the clocks of Redis, Node and Python may be read on two machines.
+        return self.start - 1000 <= moment <= (self.end or time.time_ns() / 1e6) + 1000
+
+
+@contextmanager
+def window() -> Iterator[Window]:
+    """The window of a block."""
+    taken = Window()
+    yield taken
+    taken.end = time.time_ns() // 1_000_000
+
+
+def escaped(text: str) -> str:
+    """The text as a Redis glob pattern that matches it alone."""
+    return re.sub(r"([*?\[\]\\])", r"\\\1", text)
+
+
+def dump(client: Redis, prefix: str, queue: str) -> Dump:
+    """Every key of a queue, under its name after `<prefix>:<queue>:`."""
+    base = f"{prefix}:{queue}:"
+    keys = sorted(client.scan_iter(match=f"{escaped(base)}*", count=1000))
+    return {_text(key).removeprefix(base): _read(client, key) for key in keys}
+
+
+def _read(client: Redis, key: bytes) -> Key:
+    kind = _text(client.type(key))
+    readers: dict[str, Any] = {
+        "string": lambda: _text(client.get(key)),
+        "list": lambda: [_text(item) for item in client.lrange(key, 0, -1)],
+        "set": lambda: sorted(_text(item) for item in client.smembers(key)),
+        "zset": lambda: [(_text(member), score) for member, score in client.zrange(key, 0, -1, withscores=True)],
+        "hash": lambda: _pairs(client.hgetall(key)),
+        "stream": lambda: [(_text(number), _pairs(fields)) for number, fields in client.xrange(key)],
+    }
+    return Key(kind, client.pttl(key) >= 0, readers[kind]())
+
+
+def _pairs(mapping: Mapping[bytes, bytes]) -> dict[str, str]:
+    return {_text(name): _text(value) for name, value in mapping.items()}
+
+
+def _text(raw: bytes | None) -> str:
+    return (raw or b"").decode(errors="surrogateescape")
+
+
+def normalise(raw: Dump, window: Window) -> Dump:
+    """The dump without the test's own time, stream ids, tokens and private keys."""
+    public = {name: key for name, key in raw.items() if not name.startswith(PRIVATE)}
+    moments = Moments(public, window)
+    return {name: Key(key.type, key.expires, _normal(name, key, moments)) for name, key in public.items()}
+
+
+class Moments:
+    """Names for times: those of the test's window, and the due times of the queue's delayed jobs."""
+
+    def __init__(self, raw: Dump, window: Window) -> None:
+        self.window = window
+        self._due: dict[int, str] = {}
+        for name, key in raw.items():
+            if is_job(key) and (delay := _number(key.value.get("delay"))):
+                due = int(_number(key.value.get("timestamp")) + delay)
+                self._due.setdefault(due, f"<{key.value.get('timestamp')} + {delay:g}>")
+                if int(_number(key.value.get("timestamp"))) in window:
+                    self._due[due] = f"<{name}'s timestamp + {delay:g}>"
+
+    def name(self, moment: float | str) -> Any:
+        """The moment itself, or a name for it if it is of the test's own making. A fraction is kept."""
+        number = _number(moment)
+        whole, fraction = int(number), number - int(number)
+        if whole in self._due:
+            return f"{self._due[whole]}+{round(fraction * DELAYED_SCALE)}"
+        return NOW if number in self.window else moment
+
+    def delayed(self, score: float) -> Any:
+        """A delayed job's score: due time, and the low 12 bits that keep the order."""
+        due, order = divmod(int(score), DELAYED_SCALE)
+        return (self.name(due), order)
+
+
+def is_job(key: Key) -> bool:
+    return key.type == "hash" and "data" in key.value and "opts" in key.value
+
+
+def _normal(name: str, key: Key, moments: Moments) -> Any:
+    if name.endswith(":lock"):
+        return TOKEN
+    if is_job(key):
+        return {field: _field(field, value, moments) for field, value in key.value.items()}
+    match name, key.type:
+        case "delayed", "zset":
+            return [(member, moments.delayed(score)) for member, score in key.value]
+        case "prioritized" | "priority", _:
+            return key.value
+        case _, "zset":
+            return [(member, moments.name(score)) for member, score in key.value]
+        case _, "stream":
+            return [{field: moments.name(value) for field, value in entry.items()} for _, entry in key.value]
+        case _, "hash":
+            return {field: moments.name(value) for field, value in key.value.items()}
+        case _:
+            return key.value
+
+
+def _field(name: str, value: str, moments: Moments) -> Any:
+    if name == "data":
+        return value
+    if name not in JSON_FIELDS:
+        return moments.name(value)
+    try:
+        parsed = json.loads(value)
+    except ValueError:
+        return value
+    if name == "opts" and isinstance(parsed, dict) and "timestamp" in parsed:
+        return {**parsed, "timestamp": moments.name(parsed["timestamp"])}
+    if name == "stacktrace" and isinstance(parsed, list):
+        # Frames are those of one language and one machine; the first line is the error.
+        return [str(trace).splitlines()[:1] for trace in parsed]
+    return parsed
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return 0
+
+
+def normalise_messages(
+    messages: Iterable[tuple[str, str]], prefix: str, raw: Dump, window: Window
+) -> list[tuple[str, Any]]:
+    """Published (channel, message) pairs without prefix and queue, tokens and the test's own time."""
+    moments = Moments(raw, window)
+    normal = []
+    for channel, message in messages:
+        if channel.startswith(f"{prefix}:"):
+            channel = channel.removeprefix(f"{prefix}:").partition(":")[2]
+        else:
+            channel = channel.partition("@")[0] + "@<queue>"
+        normal.append((UUID.sub(TOKEN, channel), _message(message, moments)))
+    return normal
+
+
+def _message(message: str, moments: Moments) -> Any:
+    try:
+        parsed = json.loads(message)
+    except ValueError:
+        return message
+    if isinstance(parsed, int | float):
+        return moments.name(message)
+    return _without_time(parsed, moments)
+
+
+def _without_time(value: Any, moments: Moments) -> Any:
+    match value:
+        case dict():
+            return {name: _without_time(item, moments) for name, item in value.items()}
+        case list():
+            return [_without_time(item, moments) for item in value]
+        case str():
+            return UUID.sub(TOKEN, value)
+        case bool() | None:
+            return value
+        case _:
+            return moments.name(value)
+
+
+def difference(left: Any, right: Any, known: Collection[str] = ()) -> list[str]:
+    """One sentence for each place where the two differ, `known` places aside.
+
+    A place is written like a path, such as `17.opts.attempts`, `wait[3]` or `events[9].event`.
+    """
+    return [sentence for place, sentence in _differences("", _plain(left), _plain(right)) if place not in known]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Key):
+        return {f"({value.type}{', expires' if value.expires else ''})": value.value}
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    return value
+
+
+def _differences(place: str, left: Any, right: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(left, dict) and isinstance(right, dict):
+        for name in [*left, *(name for name in right if name not in left)]:
+            inner = place if name.startswith("(") else f"{place}.{name}".lstrip(".")
+            if name not in right:
+                yield inner, f"{inner}: only left has {_shown(name, left[name])}"
+            elif name not in left:
+                yield inner, f"{inner}: only right has {_shown(name, right[name])}"
+            else:
+                yield from _differences(inner, left[name], right[name])
+    elif isinstance(left, list) and isinstance(right, list):
+        if len(left) != len(right):
+            yield place, f"{place}: {len(left)} items left, {len(right)} right"
+        for index, (one, other) in enumerate(zip(left, right, strict=False)):
+            yield from _differences(f"{place}[{index}]", one, other)
+    elif left != right or isinstance(left, bool) != isinstance(right, bool):
+        yield place, f"{place}: {_shown('', left)} left, {_shown('', right)} right{_remark(left, right)}"
+
+
+def _shown(name: str, value: Any) -> str:
+    text = f"{name} {value!r}" if name.startswith("(") else repr(value)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}… ({len(text)} characters)"
+
+
+def _remark(left: Any, right: Any) -> str:
+    try:
+        same = json.loads(left) == json.loads(right)
+    except (TypeError, ValueError):
+        return ""
+    return " (the same JSON, other bytes)" if same else ""

@@ -1,0 +1,41 @@
+"""The Node packages every dialect is proved against."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+NODE_DIRECTORY = Path(__file__).parent.parent / "node"
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A Node package by its alias in tests/node/package.json, and the dialect it speaks."""
+
+    alias: str
+    dialect: str
+
+    def __str__(self) -> str:
+        return self.alias
+
+    @property
+    def custom_ids(self) -> bool:
+        return self.alias != "bull-1.0.0"
+
+    @property
+    def named_jobs(self) -> bool:
+        return self.dialect != "bull-1"
+
+    @property
+    def bulk(self) -> bool:
+        return self.dialect != "bull-1"
+
+
+PEERS = [
+    Peer("bull-1.0.0", "bull-1"),
+    Peer("bull-1.1.3", "bull-1"),
+    Peer("bull-3.29.3", "bull"),
+    Peer("bull-4.16.5", "bull"),
+    Peer("bullmq-5.81.5", "bullmq"),
+    Peer("bullmq-6.7.0", "bullmq"),
+]

@@ -1,0 +1,95 @@
+"""The picture of the house, held: imports go down only, and few may know Redis or Spark."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = "spark_bull"
+
+# From the ground up. A name is a module or a sub-package of spark_bull; what shares a line may import one another.
+LAYERS = (
+    ("errors", "model", "clock", "backoff"),
+    ("options", "keys"),
+    ("connection", "scripts"),
+    ("dialects",),
+    ("bull_queue",),
+    ("runtime",),
+    ("spark",),
+    ("__init__", "local", "cli"),
+)
+HEIGHT = {name: height for height, layer in enumerate(LAYERS) for name in layer}
+MAY_IMPORT = {
+    "redis": ("connection", "scripts"),
+    "pyspark": ("spark", "__init__", "cli"),
+}
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path): path for path in sorted((ROOT / PACKAGE).rglob("*.py"))}
+TREES = {module: ast.parse(path.read_text()) for module, path in MODULES.items()}
+
+every_module = pytest.mark.parametrize("module", MODULES)
+
+
+def part_of_house(module: str) -> str:
+    """The name by which a module stands in LAYERS."""
+    return (module.split(".") + ["__init__"])[1]
+
+
+def imports_in(tree: ast.AST, module: str) -> Iterator[str]:
+    """Full names of the imported modules; `from package import module` counts as that module."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module}:{node.lineno}: expected an absolute import, got a relative one"
+            source = node.module or ""
+            for alias in node.names:
+                full_name = f"{source}.{alias.name}"
+                yield full_name if full_name in MODULES else source
+
+
+def own_imports(module: str) -> set[str]:
+    return {name for name in imports_in(TREES[module], module) if name.split(".")[0] == PACKAGE}
+
+
+@every_module
+def test_every_module_has_its_place(module: str) -> None:
+    assert part_of_house(module) in HEIGHT, f"{module} is not in LAYERS: say there which layer it belongs to"
+
+
+@every_module
+def test_imports_go_down_only(module: str) -> None:
+    height = HEIGHT[part_of_house(module)]
+    upward = {name for name in own_imports(module) if HEIGHT[part_of_house(name)] > height}
+    assert not upward, f"{module} imports from a layer above its own: {sorted(upward)}"
+
+
+@every_module
+@pytest.mark.parametrize("library", MAY_IMPORT)
+def test_only_their_own_modules_know_redis_and_spark(library: str, module: str) -> None:
+    if part_of_house(module) not in MAY_IMPORT[library]:
+        assert library not in {name.split(".")[0] for name in imports_in(TREES[module], module)}
+
+
+@every_module
+def test_own_modules_are_imported_at_the_top(module: str) -> None:
+    for node in ast.walk(TREES[module]):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            hidden = {name for name in imports_in(node, module) if name.split(".")[0] == PACKAGE}
+            assert not hidden, f"{module}:{node.lineno} imports {sorted(hidden)} inside a function"
+
+
+def test_no_modules_import_one_another_in_a_circle() -> None:
+    # prepare() raises CycleError, which shows the circle.
+    TopologicalSorter({module: own_imports(module) - {module} for module in MODULES}).prepare()

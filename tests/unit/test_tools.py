@@ -1,0 +1,133 @@
+"""tools/ensure-tools.sh: sourced, so that its pieces can be called, with the machine around it replaced."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "tools" / "ensure-tools.sh"
+
+# A machine with apt that lacks Java and Node, where installing is only said.
+BARE_MACHINE = """
+version_of_python() { echo 3.11.2; }
+version_of_java() { :; }
+version_of_node() { :; }
+has_apt() { true; }
+package_exists() { [[ $1 == openjdk-21-jre-headless ]]; }
+update_package_lists() { echo updated; }
+install_packages() { echo "installed $*"; }
+"""
+
+
+def bash(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["bash", "-c", f'source "{SCRIPT}"\n{code}'], capture_output=True, text=True, stdin=subprocess.DEVNULL
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ('openjdk version "17.0.15" 2025-04-15', "17.0.15"),
+        ('openjdk version "21" 2023-09-19', "21"),
+        ('java version "1.8.0_392"', "1.8.0"),
+        ("v20.20.2", "20.20.2"),
+        ("Python 3.11.7", "3.11.7"),
+        ("Python 3.14.0rc2", "3.14.0"),
+    ],
+)
+def test_the_version_is_taken_out_of_what_a_tool_says(text: str, version: str) -> None:
+    assert bash(f"parse_version '{text}'").stdout.strip() == version
+
+
+@pytest.mark.parametrize(
+    ("have", "want", "enough"),
+    [
+        ("3.10", "3.10", True),
+        ("3.11.7", "3.10", True),
+        ("3.9.2", "3.10", False),
+        ("17.0.15", "17", True),
+        ("1.8.0", "17", False),
+        ("20.20.2", "18", True),
+        ("8.1.0", "18", False),
+    ],
+)
+def test_versions_are_compared_part_by_part(have: str, want: str, enough: bool) -> None:
+    assert (bash(f"version_at_least {have} {want}").returncode == 0) == enough
+
+
+def test_a_complete_machine_is_left_alone() -> None:
+    complete = BARE_MACHINE + "version_of_java() { echo 17.0.15; }\nversion_of_node() { echo 20.1.0; }\n"
+    done = bash(complete + "main")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_only_the_named_tools_are_looked_at() -> None:
+    assert bash(BARE_MACHINE + "main python").returncode == 0
+
+
+def test_root_installs_what_is_missing_and_checks_again() -> None:
+    there_once_installed = """
+    is_root() { true; }
+    install_packages() {
+      echo "installed $*"
+      version_of_java() { echo 21.0.4; }
+      version_of_node() { echo 18.20.4; }
+    }
+    """
+    done = bash(BARE_MACHINE + there_once_installed + "main python java node")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["updated", "installed openjdk-21-jre-headless nodejs npm"]
+
+
+def test_packages_that_are_too_old_are_an_error() -> None:
+    too_old = "is_root() { true; }\nversion_of_node() { echo 12.22.5; }\n"
+    done = bash(BARE_MACHINE + too_old + "main node")
+    assert done.returncode == 1
+    assert "expected node 18 or newer, got: 12.22.5" in done.stderr
+    assert "install a newer node by hand" in done.stderr
+
+
+def test_others_are_told_the_one_command_to_run() -> None:
+    done = bash(BARE_MACHINE + "is_root() { false; }\nmain")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "expected java 17 or newer, got: none that works" in done.stderr
+    command = "sudo apt-get update && sudo apt-get install -y openjdk-21-jre-headless nodejs npm"
+    assert done.stderr.splitlines()[-1] == f"Run: {command}"
+
+
+def test_without_apt_the_missing_tools_are_named() -> None:
+    done = bash(BARE_MACHINE + "has_apt() { false; }\nmain java")
+    assert done.returncode == 1
+    assert "expected java 17 or newer" in done.stderr
+    assert "package manager" in done.stderr
+
+
+def test_an_unknown_tool_is_refused() -> None:
+    done = bash("main ruby")
+    assert done.returncode == 2
+    assert "got: ruby" in done.stderr
+
+
+def test_a_python_that_cannot_make_environments_does_not_count(tmp_path: Path) -> None:
+    half = tmp_path / "python3"
+    half.write_text('#!/bin/sh\n[ "$1" = -c ] && exit 1\necho Python 3.12.1\n')
+    half.chmod(0o755)
+    assert bash(f'PYTHON="{half}" version_of_python').stdout == ""
+
+
+def test_java_home_comes_before_the_java_on_the_path(tmp_path: Path) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"21.0.4\"' >&2\n")
+    java.chmod(0o755)
+    assert bash(f'JAVA_HOME="{tmp_path}" version_of_java').stdout.strip() == "21.0.4"
+
+
+def test_a_machine_without_any_tool_gives_no_version(tmp_path: Path) -> None:
+    nothing = f'PATH="{tmp_path}" JAVA_HOME="{tmp_path}" PYTHON=python3'
+    for tool in ("python", "java", "node"):
+        done = bash(f"{nothing}; version_of_{tool}")
+        assert (done.returncode, done.stdout) == (0, ""), done.stderr

@@ -1,0 +1,135 @@
+#!/usr/bin/env bash
+# Sees to it that this machine has what the project runs on: ensure-tools.sh [python] [java] [node]
+#
+#   python  3.10 or newer, with venv and ensurepip   (PYTHON names another interpreter than python3)
+#   java    17 or newer, for Spark                   (JAVA_HOME is respected)
+#   node    18 or newer, with npm, for the real Bull and BullMQ that the tests run against
+#
+# As root on Debian or Ubuntu it installs what is missing; elsewhere it prints the one command to run, and fails.
+set -euo pipefail
+
+readonly PYTHON_WANTED=3.10 JAVA_WANTED=17 NODE_WANTED=18
+
+# The first number with dots in a version text: 'openjdk version "17.0.15" 2025-04-15' -> 17.0.15
+parse_version() {
+  [[ $1 =~ [0-9]+(\.[0-9]+)* ]] && echo "${BASH_REMATCH[0]}"
+}
+
+# version_at_least 3.9.2 3.10 -> false, because versions are compared part by part
+version_at_least() {
+  local have=$1 want=$2
+  [[ $(printf '%s\n%s\n' "$want" "$have" | sort -V | head -n 1) == "$want" ]]
+}
+
+# Each version_of_* prints what is there, or nothing.
+version_of_python() {
+  local python=${PYTHON:-python3}
+  "$python" -c 'import venv, ensurepip' 2>/dev/null || return 0
+  parse_version "$("$python" --version 2>&1)" || true
+}
+
+version_of_java() {
+  local java=${JAVA_HOME:+$JAVA_HOME/bin/}java
+  parse_version "$("$java" -version 2>&1 | grep -m 1 version)" || true
+}
+
+version_of_node() {
+  command -v npm >/dev/null || return 0
+  parse_version "$(node --version 2>/dev/null)" || true
+}
+
+wanted_of() {
+  case $1 in
+    python) echo "$PYTHON_WANTED" ;;
+    java) echo "$JAVA_WANTED" ;;
+    node) echo "$NODE_WANTED" ;;
+    *) return 1 ;;
+  esac
+}
+
+is_there() {
+  local have
+  have=$("version_of_$1")
+  [[ -n $have ]] && version_at_least "$have" "$(wanted_of "$1")"
+}
+
+package_exists() {
+  apt-cache show --no-all-versions "$1" >/dev/null 2>&1
+}
+
+# Distributions carry one or two Java versions each; Spark takes any of these.
+java_package() {
+  local package
+  for package in openjdk-17-jre-headless openjdk-21-jre-headless; do
+    if package_exists "$package"; then
+      echo "$package"
+      return
+    fi
+  done
+  echo default-jre-headless
+}
+
+packages_for() {
+  case $1 in
+    python) echo python3 python3-venv ;;
+    java) java_package ;;
+    node) echo nodejs npm ;;
+  esac
+}
+
+has_apt() { command -v apt-get >/dev/null; }
+is_root() { [[ $(id -u) == 0 ]]; }
+
+update_package_lists() {
+  apt-get update </dev/null
+}
+
+install_packages() {
+  DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@" </dev/null
+}
+
+say_missing() {
+  local have
+  have=$("version_of_$1")
+  echo "expected $1 $(wanted_of "$1") or newer, got: ${have:-none that works}" >&2
+}
+
+main() {
+  local tool
+  local -a missing=() packages=()
+  (($#)) || set -- python java node
+  for tool in "$@"; do
+    wanted_of "$tool" >/dev/null || { echo "expected a tool out of python, java, node, got: $tool" >&2; return 2; }
+    is_there "$tool" || missing+=("$tool")
+  done
+  ((${#missing[@]})) || return 0
+  for tool in "${missing[@]}"; do say_missing "$tool"; done
+
+  if ! has_apt; then
+    echo "Install it with your package manager, then run make again." >&2
+    return 1
+  fi
+  if is_root; then
+    update_package_lists
+  fi
+  for tool in "${missing[@]}"; do
+    # shellcheck disable=SC2207  # package names hold no spaces
+    packages+=($(packages_for "$tool"))
+  done
+  if ! is_root; then
+    echo "Run: sudo apt-get update && sudo apt-get install -y ${packages[*]}" >&2
+    return 1
+  fi
+  install_packages "${packages[@]}"
+  for tool in "${missing[@]}"; do
+    is_there "$tool" && continue
+    say_missing "$tool"
+    echo "The packages of this system are too old: install a newer $tool by hand, then run make again" \
+      "(make PYTHON=... names another python)." >&2
+    return 1
+  done
+}
+
+if [[ ${BASH_SOURCE[0]} == "$0" ]]; then
+  main "$@"
+fi
