@@ -37,7 +37,8 @@ bench: setup ## Measure this project and its Node peers side by side
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) benchmarks/run.py
 
 clean: ## Remove what builds, tests and Spark left behind; .venv and node_modules stay
-	rm -rf build dist artifacts spark-warehouse metastore_db derby.log .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf build dist *.egg-info artifacts spark-warehouse metastore_db derby.log
+	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . \( -name $(VENV) -o -name node_modules \) -prune -o -name __pycache__ -exec rm -rf {} +
 
 $(PYTHON_STAMP): setup.cfg pyproject.toml tools/ensure-tools.sh
@@ -49,5 +50,5 @@ $(PYTHON_STAMP): setup.cfg pyproject.toml tools/ensure-tools.sh
 
 $(NODE_STAMP): tests/node/package-lock.json tests/node/package.json tools/ensure-tools.sh
 	tools/ensure-tools.sh node
-	npm ci --prefix tests/node --no-audit --no-fund
+	cd tests/node && npm ci --no-audit --no-fund
 	touch $@

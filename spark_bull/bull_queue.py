@@ -65,13 +65,12 @@ class BullQueue:
         builder = ChunkBuilder(self._options["chunkSize"], self._options["chunkBytes"])
         remaining, first_row = iter(jobs), 0
         while batch := list(islice(remaining, 10_000)):
-            columns = encode(self.handle.dialect, rows_of(batch), {}, first_row)
+            numbers = range(first_row, first_row + len(batch))
+            columns = encode(self.handle.dialect, rows_of(batch), {}, numbers)
             first_row += len(batch)
             for rows, packed in (*builder.add(columns), *builder.flush()):
                 self._sent += 1
-                yield add_chunk(
-                    self.handle, self._sender, self._sent, rows, packed, want_ids=True
-                )
+                yield add_chunk(self.handle, self._sender, self._sent, rows, packed, want_ids=True)
 
     # writes of Spark
 

@@ -146,9 +146,7 @@ class Connection:
                 pipeline.execute_command(*command)
             return pipeline.execute()
 
-    def script(
-        self, name: str, keys: Mapping[str, Any], args: Mapping[str, Any] | None = None
-    ) -> Any:
+    def script(self, name: str, keys: Mapping[str, Any], args: Mapping[str, Any] | None = None) -> Any:
         """Runs `lua/<name>.lua`; keys and args by the names of its contract."""
         script = load(name)
         bound_keys, bound_args = script.bind_keys(keys), script.bind_args(args or {})
@@ -226,17 +224,12 @@ class Connection:
                 f"`password` ({_first_line(error)})"
             ) from error
         except redis.exceptions.NoPermissionError as error:
-            raise ConnectionLost(
-                f"Redis at {where} forbids the user what we need: {_first_line(error)}"
-            ) from error
+            raise ConnectionLost(f"Redis at {where} forbids the user what we need: {_first_line(error)}") from error
         except redis.exceptions.ReadOnlyError as error:
-            raise ConnectionLost(
-                f"Redis at {where} is a read-only replica: give the address of its primary"
-            ) from error
+            raise ConnectionLost(f"Redis at {where} is a read-only replica: give the address of its primary") from error
         except redis.exceptions.OutOfMemoryError as error:
             raise ConnectionLost(
-                f"Redis at {where} is out of memory (maxmemory reached): free some or raise it, "
-                "then run again"
+                f"Redis at {where} is out of memory (maxmemory reached): free some or raise it, then run again"
             ) from error
         except (redis.ConnectionError, redis.TimeoutError) as error:
             raise ConnectionLost(
@@ -246,8 +239,7 @@ class Connection:
         except redis.exceptions.ResponseError as error:
             if "OOM command not allowed" in str(error):
                 raise ConnectionLost(
-                    f"Redis at {where} is out of memory (maxmemory reached): free some or raise "
-                    "it, then run again"
+                    f"Redis at {where} is out of memory (maxmemory reached): free some or raise it, then run again"
                 ) from error
             what = f"script `{script.name}`" if script else "a command"
             raise ScriptError(f"{what} failed at Redis {where}: {_first_line(error)}") from error

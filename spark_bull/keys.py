@@ -99,9 +99,7 @@ def queue_of(meta_or_id_key: str, prefix: str) -> str | None:
 
 
 #: Last segments that every queue has at least one of, whatever its dialect.
-QUEUE_SIGNS = frozenset(
-    {"id", "meta", "wait", "active", "delayed", "completed", "failed", "paused", "prioritized"}
-)
+QUEUE_SIGNS = frozenset({"id", "meta", "wait", "active", "delayed", "completed", "failed", "paused", "prioritized"})
 
 
 def has_hash_tag(prefix: str, queue: str) -> bool:

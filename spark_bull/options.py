@@ -84,9 +84,7 @@ def states(name: str, value: str) -> tuple[str, ...]:
     for state in found:
         if state not in STATES:
             hint = did_you_mean(state, STATES)
-            raise OptionError(
-                f"expected `{name}` to list states out of {', '.join(STATES)}, got: {state!r}{hint}"
-            )
+            raise OptionError(f"expected `{name}` to list states out of {', '.join(STATES)}, got: {state!r}{hint}")
     return found
 
 
@@ -165,9 +163,7 @@ TABLE: Final[tuple[Option, ...]] = (
         "`$SPARK_BULL_PASSWORD`",
     ),
     Option("ssl", flag, False, BOTH, "TLS, when there is no `url`"),
-    Option(
-        "timeoutMs", integer(1), 30_000, BOTH, "how long one call to Redis may take before a retry"
-    ),
+    Option("timeoutMs", integer(1), 30_000, BOTH, "how long one call to Redis may take before a retry"),
     Option(
         "retryMs",
         integer(0),
@@ -273,9 +269,7 @@ TABLE: Final[tuple[Option, ...]] = (
         "default for a column of this name, as above",
     ),
     Option("timestamp", instant, None, (WRITE,), "default for a column of this name", "now (Redis)"),
-    Option(
-        "opts", json_object, None, (WRITE,), "further options of the Node library, JSON, merged last"
-    ),
+    Option("opts", json_object, None, (WRITE,), "further options of the Node library, JSON, merged last"),
     # what a read shows
     Option(
         "view",
@@ -364,9 +358,7 @@ def check_url(url: str) -> None:
     """Raises OptionError unless `url` is one that redis-py takes. The message holds no password."""
     scheme = urlsplit(url).scheme
     if scheme not in ("redis", "rediss", "unix"):
-        raise OptionError(
-            f"expected `url` to start with redis://, rediss:// or unix://, got: {scheme or 'none'!r}"
-        )
+        raise OptionError(f"expected `url` to start with redis://, rediss:// or unix://, got: {scheme or 'none'!r}")
 
 
 def markdown_table(scope: str) -> str:

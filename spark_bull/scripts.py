@@ -48,18 +48,14 @@ class Script:
         """ARGV in the contract's order. Raises ScriptError for a missing one."""
         return self._bind("argument", self.args, values)
 
-    def _bind(
-        self, kind: str, names: tuple[str, ...], values: Mapping[str, Value | Iterable[Value]]
-    ) -> list[Value]:
+    def _bind(self, kind: str, names: tuple[str, ...], values: Mapping[str, Value | Iterable[Value]]) -> list[Value]:
         bound: list[Value] = []
         for name in names:
             bare = name.removesuffix("...")
             try:
                 value = values[bare]
             except KeyError:
-                raise ScriptError(
-                    f"script `{self.name}` expects the {kind} `{bare}`, got none"
-                ) from None
+                raise ScriptError(f"script `{self.name}` expects the {kind} `{bare}`, got none") from None
             if isinstance(value, (str, bytes, int, float)):
                 bound.append(value)
             else:
@@ -95,9 +91,7 @@ def assemble(name: str, read: Read) -> Script:
     included: dict[str, str] = {}
     for include in _includes(body):
         _resolve(include, read, included, path=(name,))
-    source = "\n".join(
-        [_binding("key", "KEYS", keys), _binding("arg", "ARGV", args), *included.values(), body]
-    )
+    source = "\n".join([_binding("key", "KEYS", keys), _binding("arg", "ARGV", args), *included.values(), body])
     sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
     return Script(name, keys, args, contract["returns"], source, sha)
 

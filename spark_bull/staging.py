@@ -124,9 +124,7 @@ def _entry(write_id: str, plan: QueuePlan, identity: Identity | None) -> dict[st
     }
 
 
-def roll_forward(
-    handle: QueueHandle, write_id: str, progress: Progress | None = None
-) -> WriteRecord:
+def roll_forward(handle: QueueHandle, write_id: str, progress: Progress | None = None) -> WriteRecord:
     """Commits what is left of a registered write; calls progress(rows done, rows in all).
 
     Raises StagedDataLost when registered chunks are gone from Redis.
@@ -153,9 +151,7 @@ def roll_forward(
             )
         record = read_record(handle, write_id)
         if record is None:
-            raise StagedDataLost(
-                f"expected write {write_id} of queue {handle.keys.queue} in Redis, found none"
-            )
+            raise StagedDataLost(f"expected write {write_id} of queue {handle.keys.queue} in Redis, found none")
         return record
 
 

@@ -64,9 +64,7 @@ class Dialect(ABC):
         try:
             return self.states[state]
         except KeyError:
-            raise DialectError(
-                f"expected a state of {self.name} ({', '.join(self.states)}), got: {state!r}"
-            ) from None
+            raise DialectError(f"expected a state of {self.name} ({', '.join(self.states)}), got: {state!r}") from None
 
     def check_queue(self, queue: str) -> None:
         """Raises OptionError for a queue name that the Node library refuses."""
@@ -96,8 +94,7 @@ class Dialect(ABC):
         for name in NOT_YET:
             if name in given:
                 raise DialectError(
-                    f"`{name}` in `opts` makes more than a plain job, which can't be dispatched "
-                    "yet: leave it out"
+                    f"`{name}` in `opts` makes more than a plain job, which can't be dispatched yet: leave it out"
                 )
         opts = dict(given)
         priority = self.check_priority(opts.get("priority", 0))

@@ -6,25 +6,23 @@ from typing import Any, ClassVar
 
 from spark_bull.dialects.base import Dialect, StateKey, normal_backoff, without_nulls
 from spark_bull.errors import OptionError, expected
+from spark_bull.keys import SEGMENTS
 
 FALSE_IN_JAVASCRIPT = frozenset({"null", "false", "0", '""', "-0", "0.0"})
+
+
+#: Ids that would spell another key of the queue.
+RESERVED_IDS = frozenset({*SEGMENTS.values(), *SEGMENTS})
 
 
 def check_single_segment(job_id: str) -> None:
     """Bull takes any id; one that spells another key of the queue would destroy it."""
     if not job_id:
         raise expected("jobId", "a text that is not empty", job_id)
-    if job_id in RESERVED_IDS or ":" in job_id and not job_id.startswith("repeat:"):
+    if job_id in RESERVED_IDS or (":" in job_id and not job_id.startswith("repeat:")):
         raise OptionError(
-            f"expected `jobId` not to be the name of another key of the queue and to hold no ':', "
-            f"got: {job_id!r}"
+            f"expected `jobId` not to be the name of another key of the queue and to hold no ':', got: {job_id!r}"
         )
-
-
-RESERVED_IDS = frozenset(
-    "wait active paused delayed priority completed failed stalled stalled-check meta meta-paused "
-    "id limiter repeat jobs".split()
-)
 
 
 class Bull(Dialect):

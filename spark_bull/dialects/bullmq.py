@@ -47,15 +47,12 @@ class BullMQ(Dialect):
             raise expected("jobId", "a text that is not empty", job_id)
         if _INTEGER.fullmatch(job_id):
             raise OptionError(
-                f"expected `jobId` not to be an integer (BullMQ's own ids are), got: {job_id!r}; "
-                "put a letter in front"
+                f"expected `jobId` not to be an integer (BullMQ's own ids are), got: {job_id!r}; put a letter in front"
             )
         if job_id.startswith("0:"):
             raise OptionError(f"expected `jobId` not to start with '0:', got: {job_id!r}")
         if ":" in job_id and job_id.count(":") != 2:
-            raise OptionError(
-                f"expected `jobId` without ':' (or with two of them), got: {job_id!r}; use '-'"
-            )
+            raise OptionError(f"expected `jobId` without ':' (or with two of them), got: {job_id!r}; use '-'")
 
     def check_priority(self, priority: object) -> int:
         checked = super().check_priority(priority)
@@ -64,8 +61,8 @@ class BullMQ(Dialect):
         return checked
 
     def _opts(self, given: dict[str, Any]) -> dict[str, Any]:
-        opts = {"attempts": 0} | given | normal_backoff(given)
+        opts: dict[str, Any] = {"attempts": 0} | given | normal_backoff(given)
         telemetry = opts.pop("telemetry", None)
         if isinstance(telemetry, dict):
-            opts |= {"tm": telemetry.get("metadata"), "omc": telemetry.get("omitContext")}
+            opts["tm"], opts["omc"] = telemetry.get("metadata"), telemetry.get("omitContext")
         return without_nulls({SHORT_NAMES.get(name, name): v for name, v in opts.items()})

@@ -35,15 +35,18 @@ Columns = dict[str, Any]
 
 
 def encode(
-    dialect: Dialect, rows: Mapping[str, Sequence[Any]], defaults: Mapping[str, Any], first_row: int
+    dialect: Dialect,
+    rows: Mapping[str, Sequence[Any]],
+    defaults: Mapping[str, Any],
+    numbers: Sequence[int],
 ) -> Columns:
     """Checks the rows of a batch and turns them into the columns of a chunk.
 
     rows: lists of equal length by the names of NAMES; `data` is JSON text; None means not given.
-    defaults: values for properties that a row doesn't give. first_row: number of the first row,
-    for errors. Raises OptionError or DialectError, naming row and property.
+    defaults: values for properties that a row doesn't give. numbers: the rows' numbers, for
+    errors. Raises OptionError or DialectError, naming row and property.
     """
-    data = _data(dialect, rows["data"], first_row)
+    data = _data(dialect, rows["data"], numbers)
     columns: Columns = {"n": len(data), "data": data}
     columns["name"] = _collapsed(
         [n or defaults.get("name") or DEFAULT_NAME for n in rows["name"]]
@@ -56,12 +59,12 @@ def encode(
     else:
         encoder = _Row(dialect, defaults)
         encoded = []
-        for number, values in enumerate(zip(*(rows[name] for name in given), strict=True)):
+        for position, values in enumerate(zip(*(rows[name] for name in given), strict=True)):
             row = {n: v for n, v in zip(given, values, strict=True) if v is not None}
             try:
                 encoded.append(encoder.encode(row))
             except SparkBullError as error:
-                raise type(error)(f"row {first_row + number}: {error}") from None
+                raise type(error)(f"row {numbers[position]}: {error}") from None
     columns.update(_as_columns(encoded))
     return columns
 
@@ -160,11 +163,11 @@ def _collapsed(values: list[Any]) -> Any:
     return first if all(value == first for value in values) else values
 
 
-def _data(dialect: Dialect, texts: Sequence[Any], first_row: int) -> list[str]:
-    for number, text in enumerate(texts):
+def _data(dialect: Dialect, texts: Sequence[Any], numbers: Sequence[int]) -> list[str]:
+    for position, text in enumerate(texts):
         if text is None:
             raise OptionError(
-                f"row {first_row + number}: expected `data` to be JSON, got NULL; filter such rows "
+                f"row {numbers[position]}: expected `data` to be JSON, got NULL; filter such rows "
                 "out, or use coalesce(data, '{}')"
             )
     replaced = dialect.replaced_data
@@ -240,9 +243,7 @@ class ChunkBuilder:
         for position, text in enumerate(data):
             size = len(text) if text.isascii() else len(text.encode())
             full = self._rows + position - start >= self.chunk_size
-            if (full or self._bytes + size > self.chunk_bytes) and (
-                self._rows or position > start
-            ):
+            if (full or self._bytes + size > self.chunk_bytes) and (self._rows or position > start):
                 self._take(columns, start, position)
                 yield self._cut()
                 start = position

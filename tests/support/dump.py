@@ -16,6 +16,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from difflib import SequenceMatcher
 from typing import Any
 
 from redis import Redis
@@ -102,17 +103,18 @@ def normalise(raw: Dump, window: Window) -> Dump:
 
 
 class Moments:
-    """Names for times: those of the test's window, and the due times of the queue's delayed jobs."""
+    """Names for times: those of the test's window, and when the jobs that were delayed in it are due."""
 
     def __init__(self, raw: Dump, window: Window) -> None:
         self.window = window
+        # BullMQ numbers the jobs of one millisecond; how many of those that are added now share one is chance.
+        self._numbered = "events" in raw
         self._due: dict[int, str] = {}
-        for name, key in raw.items():
-            if is_job(key) and (delay := _number(key.value.get("delay"))):
-                due = int(_number(key.value.get("timestamp")) + delay)
-                self._due.setdefault(due, f"<{key.value.get('timestamp')} + {delay:g}>")
-                if int(_number(key.value.get("timestamp"))) in window:
-                    self._due[due] = f"<{name}'s timestamp + {delay:g}>"
+        for key in raw.values():
+            if is_job(key) and (delay := int(_number(key.value.get("delay")))):
+                timestamp = int(_number(key.value.get("timestamp")))
+                if timestamp in window:
+                    self._due[timestamp + delay] = f"<now + {delay}>"
 
     def name(self, moment: float | str) -> Any:
         """The moment itself, or a name for it if it is of the test's own making. A fraction is kept."""
@@ -125,7 +127,7 @@ class Moments:
     def delayed(self, score: float) -> Any:
         """A delayed job's score: due time, and the low 12 bits that keep the order."""
         due, order = divmod(int(score), DELAYED_SCALE)
-        return (self.name(due), order)
+        return (self.name(due), None if self._numbered and due in self._due else order)
 
 
 def is_job(key: Key) -> bool:
@@ -242,12 +244,32 @@ def _differences(place: str, left: Any, right: Any) -> Iterator[tuple[str, str]]
             else:
                 yield from _differences(inner, left[name], right[name])
     elif isinstance(left, list) and isinstance(right, list):
-        if len(left) != len(right):
-            yield place, f"{place}: {len(left)} items left, {len(right)} right"
-        for index, (one, other) in enumerate(zip(left, right, strict=False)):
-            yield from _differences(f"{place}[{index}]", one, other)
+        yield from _list_differences(place, left, right)
     elif left != right or isinstance(left, bool) != isinstance(right, bool):
         yield place, f"{place}: {_shown('', left)} left, {_shown('', right)} right{_remark(left, right)}"
+
+
+def _list_differences(place: str, left: list[Any], right: list[Any]) -> Iterator[tuple[str, str]]:
+    if len(left) == len(right):
+        for index, (one, other) in enumerate(zip(left, right, strict=True)):
+            yield from _differences(f"{place}[{index}]", one, other)
+        return
+    yield place, f"{place}: {len(left)} items left, {len(right)} right"
+    # Lined up, so that one more item is not told of as a change of all after it.
+    matcher = SequenceMatcher(None, *([_identity(item) for item in side] for side in (left, right)), autojunk=False)
+    for kind, start, end, other_start, other_end in matcher.get_opcodes():
+        if kind == "replace" and end - start == other_end - other_start:
+            for index, other_index in zip(range(start, end), range(other_start, other_end), strict=True):
+                yield from _differences(f"{place}[{index}]", left[index], right[other_index])
+        elif kind != "equal":
+            for index in range(start, end):
+                yield f"{place}[{index}]", f"{place}[{index}]: only left has {_shown('', left[index])}"
+            for index in range(other_start, other_end):
+                yield f"{place}[{index}]", f"{place}[{index}]: only right has {_shown('', right[index])}"
+
+
+def _identity(item: Any) -> str:
+    return json.dumps(item, sort_keys=True)
 
 
 def _shown(name: str, value: Any) -> str:

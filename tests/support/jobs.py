@@ -153,14 +153,15 @@ class _Maker:
                 lambda: {"timestamp": timestamp, "delay": HOUR},  # due in the past
                 lambda: {"timestamp": self.shared_timestamp, "delay": self.random.choice(self.shared_delays)},
                 lambda: {"timestamp": self.shared_timestamp, "delay": self.shared_delays[0]},
-                lambda: {"delay": self.random.randint(HOUR, 15 * DAY)},
+                # Whole minutes: two of these must not be due in the other order because one was added a moment later.
+                lambda: {"delay": self.random.randint(60, 20_000) * 60_000},
             ]
         )()
 
     def priority(self) -> dict[str, Any]:
         if self.dialect == "bull-1":
             return {}
-        highest = 2**21 if self.dialect == "bullmq" else 1_000_000
+        highest = 2**21 - 1 if self.dialect == "bullmq" else 1_000_000
         return {"priority": self.random.choice([0, 1, 1, 2, 3, 10, 10, highest])}
 
     def lifo(self) -> dict[str, Any]:
@@ -172,10 +173,10 @@ class _Maker:
         if self.ids and self.random.random() < 0.3:
             return {"jobId": self.random.choice(self.ids)}
         number = self.random.randint(0, 10**9)
-        shapes = [f"job-{number}", f"naïve {number} 🚀", f"a:b{number}:c", f"{number}x", f"x{number}" * 20]
-        if self.dialect != "bullmq":
-            # Digits far above the counter, which would otherwise come to meet them.
-            shapes += [str(10**12 + number), f"with:colon{number}", f"0:{number}"]
+        shapes = [f"job-{number}", f"naïve {number} 🚀", f"{number}x", f"x{number}" * 20]
+        # BullMQ takes ids with exactly two colons and refuses digits alone; the others take anything. Digits stay far
+        # above the counter, which would otherwise come to meet them.
+        shapes += [f"a:b{number}:c"] if self.dialect == "bullmq" else [str(10**12 + number)]
         self.ids.append(self.random.choice(shapes))
         return {"jobId": self.ids[-1]}
 

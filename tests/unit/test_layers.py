@@ -18,6 +18,7 @@ LAYERS = (
     ("options", "keys"),
     ("connection", "scripts"),
     ("dialects",),
+    ("adding", "staging", "management"),
     ("bull_queue",),
     ("runtime",),
     ("spark",),
@@ -43,7 +44,7 @@ every_module = pytest.mark.parametrize("module", MODULES)
 
 def part_of_house(module: str) -> str:
     """The name by which a module stands in LAYERS."""
-    return (module.split(".") + ["__init__"])[1]
+    return (module.partition(".")[2] or "__init__").split(".")[0]
 
 
 def imports_in(tree: ast.AST, module: str) -> Iterator[str]:
@@ -71,7 +72,8 @@ def test_every_module_has_its_place(module: str) -> None:
 @every_module
 def test_imports_go_down_only(module: str) -> None:
     height = HEIGHT[part_of_house(module)]
-    upward = {name for name in own_imports(module) if HEIGHT[part_of_house(name)] > height}
+    # What has no place yet counts as above everything.
+    upward = {name for name in own_imports(module) if HEIGHT.get(part_of_house(name), len(LAYERS)) > height}
     assert not upward, f"{module} imports from a layer above its own: {sorted(upward)}"
 
 

@@ -37,9 +37,13 @@ def test_a_time_that_was_given_is() -> None:
 
 
 def test_the_order_within_a_millisecond_counts() -> None:
-    other = queue(NOW) | {"delayed": Key("zset", False, [("1", (NOW + 5000) * 4096.0 + 8)])}
-    (sentence,) = differences(queue(NOW), other)
+    def numbered(now: int, number: int) -> Dump:
+        return queue(now) | {"delayed": Key("zset", False, [("1", (now + 5000) * 4096.0 + number)])}
+
+    given = NOW - 10_000
+    (sentence,) = differences(numbered(given, 7), numbered(given, 8))
     assert sentence.startswith("delayed[0]: ")
+    assert differences(numbered(NOW, 7), numbered(NOW, 8)) == []
 
 
 def test_payloads_are_compared_byte_by_byte_and_options_by_meaning() -> None:
@@ -52,6 +56,13 @@ def test_payloads_are_compared_byte_by_byte_and_options_by_meaning() -> None:
 
 def test_true_is_not_one() -> None:
     assert difference({"a": True}, {"a": 1}) == ["a: True left, 1 right"]
+
+
+def test_one_more_item_is_one_difference() -> None:
+    assert difference({"wait": list("abcd")}, {"wait": list("abd")}) == [
+        "wait: 4 items left, 3 right",
+        "wait[2]: only left has 'c'",
+    ]
 
 
 def test_types_and_expiry_count() -> None:
@@ -80,5 +91,5 @@ def test_tokens_and_time_in_messages() -> None:
         normal(NOW + 9, "9b2f0c5e-0000-4000-8000-0000000000ff"),
     )
     assert one == other
-    assert one[2] == ("delayed", "<1's timestamp + 5000>+2")
+    assert one[2] == ("delayed", "<now + 5000>+2")
     assert one[3] == ("waiting@<queue>", ["<token>", {"timestamp": "<now>", "opts": {"jobId": "1"}}])

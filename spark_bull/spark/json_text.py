@@ -1,0 +1,189 @@
+"""Arrow columns -> JSON text, a whole column at a time, and checks of text that should be JSON.
+
+What JSON has no word for follows Spark's `to_json` and JavaScript's `JSON.stringify`: times are
+ISO 8601 in UTC with milliseconds, binary is base64, NaN and infinities are null.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from typing import Any, Final, NoReturn
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import VariantVal
+
+from spark_bull.errors import OptionError
+
+#: How much of a bad text an error shows.
+SHOWN_CHARACTERS: Final = 200
+
+_CONTROL_CHARACTERS: Final = r"[\x00-\x1f]"
+
+
+def to_json(array: pa.Array, field: pa.Field, *, ignore_nulls: bool) -> pa.Array:
+    """The JSON text of each value, null where the value is null.
+
+    array: any type that `is_encodable` accepts. ignore_nulls: leave null fields of structs out.
+    """
+    kind = array.type
+    if _is_variant(field):
+        return _each(array, lambda v: VariantVal(v["value"], v["metadata"]).toJson())
+    if pa.types.is_struct(kind):
+        return _struct(array, ignore_nulls=ignore_nulls)
+    if pa.types.is_map(kind):
+        return _map(array, ignore_nulls=ignore_nulls)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _list(array, ignore_nulls=ignore_nulls)
+    return _scalar(array)
+
+
+def is_encodable(field: pa.Field) -> bool:
+    """Whether `to_json` knows the type, all through."""
+    kind = field.type
+    if _is_variant(field):
+        return True
+    if pa.types.is_struct(kind):
+        return all(is_encodable(kind.field(i)) for i in range(kind.num_fields))
+    if pa.types.is_map(kind):
+        return _is_scalar(kind.key_type) and is_encodable(kind.item_field)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return is_encodable(kind.value_field)
+    return _is_scalar(kind)
+
+
+def _is_scalar(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(
+        types.is_null(kind)
+        or types.is_boolean(kind)
+        or types.is_integer(kind)
+        or types.is_floating(kind)
+        or types.is_decimal(kind)
+        or (types.is_temporal(kind) and not types.is_duration(kind) and not types.is_interval(kind))
+        or _is_text(kind)
+        or types.is_binary(kind)
+        or types.is_large_binary(kind)
+    )
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _is_variant(field: pa.Field) -> bool:
+    kind = field.type
+    return pa.types.is_struct(kind) and any(
+        (kind.field(i).metadata or {}).get(b"variant") == b"true" for i in range(kind.num_fields)
+    )
+
+
+def _scalar(array: pa.Array) -> pa.Array:
+    kind = array.type
+    types = pa.types
+    if _is_text(kind):
+        return _quoted(array)
+    if types.is_binary(kind) or types.is_large_binary(kind):
+        return _each(array, lambda v: f'"{base64.b64encode(v).decode()}"')
+    if types.is_floating(kind):
+        text = pc.cast(array, pa.string())
+        return pc.if_else(pc.is_finite(array), text, pa.scalar("null"))
+    if types.is_timestamp(kind):
+        utc = pc.cast(array, pa.timestamp("ms", kind.tz), safe=False)
+        if kind.tz is not None:
+            text = pc.strftime(pc.cast(utc, pa.timestamp("ms", "UTC")), "%Y-%m-%dT%H:%M:%SZ")
+        else:
+            text = pc.strftime(utc, "%Y-%m-%dT%H:%M:%S")
+        return _join('"', text, '"')
+    if types.is_temporal(kind):
+        return _join('"', pc.cast(array, pa.string()), '"')
+    return pc.cast(array, pa.string())
+
+
+def _quoted(array: pa.Array) -> pa.Array:
+    if pc.any(pc.match_substring_regex(array, _CONTROL_CHARACTERS)).as_py():
+        return _each(array, lambda v: json.dumps(v, ensure_ascii=False))
+    escaped = pc.replace_substring(array, "\\", "\\\\")
+    return _join('"', pc.replace_substring(escaped, '"', '\\"'), '"')
+
+
+def _struct(array: pa.StructArray, *, ignore_nulls: bool) -> pa.Array:
+    kind = array.type
+    if kind.num_fields == 0:
+        return _where_valid(array, pa.array(["{}"] * len(array), pa.string()))
+    members = []
+    for index, values in enumerate(array.flatten()):
+        field = kind.field(index)
+        text = to_json(values, field, ignore_nulls=ignore_nulls)
+        if not ignore_nulls:
+            text = pc.fill_null(text, "null")
+        members.append(_join(json.dumps(field.name, ensure_ascii=False) + ":", text))
+    body = pc.binary_join_element_wise(*members, ",", null_handling="skip")
+    return _where_valid(array, _join("{", body, "}"))
+
+
+def _list(array: pa.ListArray, *, ignore_nulls: bool) -> pa.Array:
+    flat = pc.list_flatten(array)
+    text = to_json(flat, array.type.value_field, ignore_nulls=ignore_nulls)
+    return _where_valid(array, _join("[", _joined_lists(array, pc.fill_null(text, "null")), "]"))
+
+
+def _map(array: pa.MapArray, *, ignore_nulls: bool) -> pa.Array:
+    kind = array.type
+    entries = pc.list_flatten(array)
+    keys, items = entries.flatten()
+    names = _scalar(keys)
+    if not _is_text(keys.type):
+        names = _join('"', pc.replace_substring(names, '"', ""), '"')
+    text = to_json(items, kind.item_field, ignore_nulls=ignore_nulls)
+    pairs = pc.binary_join_element_wise(names, pc.fill_null(text, "null"), ":")
+    return _where_valid(array, _join("{", _joined_lists(array, pairs), "}"))
+
+
+def _joined_lists(array: pa.Array, flat_text: pa.Array) -> pa.Array:
+    """The texts of each list's values, with commas between."""
+    lengths = pc.fill_null(pc.list_value_length(array), 0)
+    ends = pc.cumulative_sum(pc.cast(lengths, pa.int64()))
+    offsets = pa.concat_arrays([pa.array([0], pa.int64()), ends])
+    lists = pa.LargeListArray.from_arrays(offsets, flat_text)
+    return pc.cast(pc.binary_join(lists, ","), pa.string())
+
+
+def _join(*parts: Any) -> pa.Array:
+    return pc.binary_join_element_wise(*parts, "")
+
+
+def _where_valid(array: pa.Array, text: pa.Array) -> pa.Array:
+    if array.null_count == 0:
+        return text
+    return pc.if_else(pc.is_valid(array), text, pa.scalar(None, pa.string()))
+
+
+def _each(array: pa.Array, encode: Any) -> pa.Array:
+    return pa.array([None if v is None else encode(v) for v in array.to_pylist()], pa.string())
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+_decode: Final = json.JSONDecoder(parse_constant=_refuse_constant).decode
+
+
+def check_json(texts: Sequence[str | None], column: str, first_row: int) -> None:
+    """Raises OptionError for the first text that is not JSON, naming its row and showing it."""
+    checked = 0
+    try:
+        for text in texts:
+            if text is not None:
+                _decode(text)
+            checked += 1
+    except (ValueError, RecursionError) as error:
+        bad = texts[checked] or ""
+        shown = bad[:SHOWN_CHARACTERS] + ("…" if len(bad) > SHOWN_CHARACTERS else "")
+        raise OptionError(
+            f"row {first_row + checked}: expected `{column}` to be JSON, got: {shown!r} ({error}); "
+            "use to_json(), or give a STRUCT, MAP, ARRAY or VARIANT"
+        ) from None

@@ -1,0 +1,182 @@
+"""A DataFrame's columns as properties of jobs: checked against the schema, read from Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    IntegralType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+    VariantType,
+)
+
+from spark_bull.dialects.codec import NAMES
+from spark_bull.errors import OptionError, did_you_mean
+from spark_bull.options import Options
+from spark_bull.spark.json_text import check_json, is_encodable, to_json
+
+#: A batch larger than this is handled in slices, so that memory stays flat.
+SLICE_BYTES: Final = 32 << 20
+
+QUEUE: Final = "queue"
+_NESTED: Final = (StructType, MapType, ArrayType, VariantType)
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """The types that a column may have, in words and as a check."""
+
+    words: str
+    accepts: Callable[[DataType], bool]
+
+
+def _one_of(words: str, *types: type[DataType]) -> _Rule:
+    return _Rule(words, lambda kind: isinstance(kind, types))
+
+
+_RULES: Final[dict[str, _Rule]] = {
+    "data": _one_of("STRUCT, MAP, ARRAY, VARIANT, or STRING holding JSON", StringType, *_NESTED),
+    "name": _one_of("STRING", StringType),
+    QUEUE: _one_of("STRING", StringType),
+    "jobId": _one_of("STRING or an integer", StringType, IntegralType),
+    "delay": _one_of("an integer (ms)", IntegralType),
+    "runAt": _one_of("TIMESTAMP", TimestampType),
+    "timestamp": _one_of("TIMESTAMP, or an integer (ms since 1970)", TimestampType, IntegralType),
+    "priority": _one_of("an integer", IntegralType),
+    "attempts": _one_of("an integer", IntegralType),
+    "backoff": _one_of("an integer (ms), or STRUCT<type, delay, jitter>", IntegralType, StructType),
+    "lifo": _one_of("BOOLEAN", BooleanType),
+    "removeOnComplete": _one_of("BOOLEAN, an integer, or STRUCT<age, count>", BooleanType, IntegralType, StructType),
+    "removeOnFail": _one_of("BOOLEAN, an integer, or STRUCT<age, count>", BooleanType, IntegralType, StructType),
+    "opts": _one_of("STRING holding a JSON object, STRUCT or MAP", StringType, StructType, MapType),
+}
+_BY_LOWER: Final = {name.lower(): name for name in (*NAMES, QUEUE)}
+
+
+@dataclass(frozen=True)
+class RowPlan:
+    """Which column is which property; `payload` are the columns that together become the data."""
+
+    columns: Mapping[str, int]
+    payload: tuple[int, ...]
+    json_properties: frozenset[str]
+    ignore_nulls: bool
+
+    def slices(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The batch in slices of at most SLICE_BYTES or one row."""
+        rows = max(1, min(batch.num_rows, batch.num_rows * SLICE_BYTES // max(1, batch.nbytes)))
+        for start in range(0, batch.num_rows, rows):
+            yield batch.slice(start, rows)
+
+    def rows(self, batch: pa.RecordBatch, first_row: int) -> dict[str, list[Any]]:
+        """The properties of a batch's jobs, as `codec.encode` takes them, and maybe `queue`."""
+        rows = {
+            name: self._property(name, batch.column(index), batch.schema.field(index), first_row)
+            for name, index in self.columns.items()
+        }
+        if self.payload:
+            fields = [batch.schema.field(i) for i in self.payload]
+            whole = pa.StructArray.from_arrays([batch.column(i) for i in self.payload], fields=fields)
+            field = pa.field("data", whole.type)
+            rows["data"] = to_json(whole, field, ignore_nulls=self.ignore_nulls).to_pylist()
+        return rows
+
+    def _property(self, name: str, array: pa.Array, field: pa.Field, first_row: int) -> list[Any]:
+        if name in self.json_properties:
+            values: list[Any] = array.to_pylist()
+            check_json(values, name, first_row)
+            return values
+        if name in ("data", "opts"):
+            text = to_json(array, field, ignore_nulls=self.ignore_nulls)
+            return text.to_pylist()  # type: ignore[no-any-return]
+        if pa.types.is_timestamp(array.type):
+            micros = pc.cast(array, pa.timestamp("us", array.type.tz)).view(pa.int64())
+            return pc.floor(pc.divide(micros, 1000)).to_pylist()  # type: ignore[no-any-return]
+        if pa.types.is_struct(array.type):
+            return [_without_nulls(value) for value in array.to_pylist()]
+        return array.to_pylist()  # type: ignore[no-any-return]
+
+
+def _without_nulls(value: dict[str, Any] | None) -> dict[str, Any] | None:
+    return value and {name: v for name, v in value.items() if v is not None}
+
+
+def plan_rows(schema: StructType, options: Options) -> RowPlan:
+    """Matches a frame's columns with the properties of jobs, without regard to case.
+
+    Raises OptionError for a column of the wrong type, one that nobody would read, a property that
+    stands twice, and when there is no queue.
+    """
+    columns: dict[str, int] = {}
+    others: list[int] = []
+    for index, field in enumerate(schema.fields):
+        name = _BY_LOWER.get(field.name.lower())
+        if name is None:
+            others.append(index)
+            continue
+        if name in columns:
+            raise OptionError(f"expected one column `{name}`, got two: drop or rename one")
+        rule = _RULES[name]
+        if not rule.accepts(field.dataType):
+            raise OptionError(
+                f"expected column `{field.name}` to be {rule.words}, got: "
+                f"{field.dataType.simpleString().upper()}; cast it"
+            )
+        columns[name] = index
+    if options["queue"] is not None:
+        columns.pop(QUEUE, None)
+    elif QUEUE not in columns:
+        raise OptionError(
+            "expected an option `queue`, or a column `queue`, got neither. (A table made with "
+            "CREATE TABLE … USING bull loses its OPTIONS in this Spark: use CREATE TEMPORARY VIEW)"
+        )
+    if "data" in columns and others:
+        _refuse_unread(schema.fields[others[0]])
+    if "data" not in columns and not others:
+        raise OptionError(
+            "expected a column `data`, or further columns that together become the data, got only: "
+            + ", ".join(f"`{field.name}`" for field in schema.fields)
+        )
+    plan = RowPlan(
+        columns,
+        () if "data" in columns else tuple(others),
+        frozenset(
+            name
+            for name in ("data", "opts")
+            if name in columns and isinstance(schema.fields[columns[name]].dataType, StringType)
+        ),
+        options["ignoreNullFields"],
+    )
+    _check_encodable(schema, plan)
+    return plan
+
+
+def _refuse_unread(field: StructField) -> None:
+    raise OptionError(
+        f"unknown column `{field.name}`{did_you_mean(field.name, (*NAMES, QUEUE))}: beside `data`, "
+        "columns are properties of the job; put it into `data` or drop it"
+    )
+
+
+def _check_encodable(schema: StructType, plan: RowPlan) -> None:
+    indexes = [*plan.payload, *(i for n, i in plan.columns.items() if n in ("data", "opts"))]
+    arrow = to_arrow_schema(StructType([schema.fields[i] for i in indexes]), timezone="UTC")
+    for field, index in zip(arrow, indexes, strict=True):
+        if not is_encodable(field):
+            kind = schema.fields[index].dataType.simpleString().upper()
+            raise OptionError(
+                f"expected column `{field.name}` to be of types that JSON can hold, got: {kind}; "
+                "cast intervals to a number or a string"
+            )
