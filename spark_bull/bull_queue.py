@@ -10,8 +10,9 @@ from uuid import uuid4
 from spark_bull.adding import add_chunk, sum_of
 from spark_bull.dialects.codec import ChunkBuilder, encode, rows_of
 from spark_bull.dialects.handle import QueueHandle, open_handle
-from spark_bull.model import Added, NewJob, WriteRecord
+from spark_bull.model import Added, Job, NewJob, WriteRecord
 from spark_bull.options import WRITE, parse_options
+from spark_bull.reading import counts, get_job, logs, page
 from spark_bull.staging import records, recover
 
 
@@ -47,6 +48,12 @@ class BullQueue:
         where = self.handle.connection.settings.where
         return f"BullQueue({self.name!r}, protocol={self.protocol!r}, url={where!r})"
 
+    def __enter__(self) -> BullQueue:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def close(self) -> None:
         """Closes this process' connection; the next call opens a new one."""
         self.handle.connection.close()
@@ -71,6 +78,27 @@ class BullQueue:
             for rows, packed in (*builder.add(columns), *builder.flush()):
                 self._sent += 1
                 yield add_chunk(self.handle, self._sender, self._sent, rows, packed, want_ids=True)
+
+    # inspect
+
+    def counts(self) -> dict[str, int]:
+        """How many jobs are in each state that the dialect has."""
+        return counts(self.handle)
+
+    def get_job(self, job_id: str) -> Job | None:
+        """One job with its state, or None when there is none of this id."""
+        return get_job(self.handle, job_id)
+
+    def page(self, state: str, start: int = 0, stop: int = -1) -> list[Job]:
+        """Jobs start..stop of a state, both included; -1 is the last one.
+
+        In the order in which jobs come next, or have finished; the finished jobs of bull-1 have none.
+        """
+        return page(self.handle, state, start, stop)
+
+    def logs(self, job_id: str, start: int = 0, stop: int = -1) -> list[str]:
+        """Rows start..stop of a job's log, both included; -1 is the last one."""
+        return logs(self.handle, job_id, start, stop)
 
     # writes of Spark
 

@@ -18,7 +18,7 @@ import redis
 from redis.backoff import ExponentialBackoff
 from redis.retry import Retry
 
-from spark_bull.errors import ConnectionLost, OptionError, ScriptError
+from spark_bull.errors import ConnectionLost, DialectError, OptionError, ScriptError
 from spark_bull.keys import has_hash_tag
 from spark_bull.options import Options, check_url
 from spark_bull.scripts import Script, Value, load
@@ -240,6 +240,11 @@ class Connection:
             if "OOM command not allowed" in str(error):
                 raise ConnectionLost(
                     f"Redis at {where} is out of memory (maxmemory reached): free some or raise it, then run again"
+                ) from error
+            if "WRONGTYPE" in str(error):
+                raise DialectError(
+                    f"a key of the queue has another type than expected at Redis {where}: give the option `protocol` "
+                    f"the dialect of the queue, or leave it out ({_first_line(error)})"
                 ) from error
             what = f"script `{script.name}`" if script else "a command"
             raise ScriptError(f"{what} failed at Redis {where}: {_first_line(error)}") from error

@@ -7,6 +7,8 @@ segments, because BullMQ's `removeOrphanedJobs` deletes unknown single-segment o
 
 from __future__ import annotations
 
+import base64
+import re
 from dataclasses import dataclass
 
 DEFAULT_PREFIX = "bull"
@@ -57,6 +59,11 @@ class QueueKeys:
             return self.base
         return self.base + SEGMENTS[name]
 
+    @property
+    def client_name(self) -> str:
+        """What a Node worker calls its connection; `:w:` and its own name may follow."""
+        return f"{self.prefix}:{base64.b64encode(self.queue.encode()).decode()}"
+
     def job(self, job_id: str) -> str:
         """HASH of one job."""
         return self.base + job_id
@@ -90,16 +97,32 @@ class QueueKeys:
         return f"{self.base}spark:receipt:{sender}"
 
 
-def queue_of(meta_or_id_key: str, prefix: str) -> str | None:
+#: Last segments that every queue has at least one of, whatever its dialect, and the types that such keys have. (A
+#: BullMQ job's `<id>:failed` and the metrics are HASHes.)
+QUEUE_SIGNS = {
+    "id": "string",
+    "meta": "hash",
+    "wait": "list",
+    "active": "list",
+    "paused": "list",
+    "delayed": "zset",
+    "prioritized": "zset",
+    "completed": "zset or set",
+    "failed": "zset or set",
+}
+
+
+def queue_of(key: str, prefix: str) -> str | None:
     """The queue that a key such as `bull:mail:id` belongs to, or None when it is not one."""
-    head, _, last = meta_or_id_key.rpartition(":")
+    head, _, last = key.rpartition(":")
     if last not in QUEUE_SIGNS or not head.startswith(prefix + ":"):
         return None
     return head[len(prefix) + 1 :] or None
 
 
-#: Last segments that every queue has at least one of, whatever its dialect.
-QUEUE_SIGNS = frozenset({"id", "meta", "wait", "active", "delayed", "completed", "failed", "paused", "prioritized"})
+def pattern_of(prefix: str) -> str:
+    """The pattern for SCAN that all keys with this prefix match."""
+    return re.sub(r"([*?\[\]\\])", r"\\\1", prefix) + ":*"
 
 
 def has_hash_tag(prefix: str, queue: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -52,17 +53,40 @@ class NewJob:
 
 @dataclass(frozen=True)
 class Job:
-    """A job as read from Redis; times in ms since 1970, payloads as JSON text."""
+    """A job as read from Redis; times in ms since 1970, payloads as JSON text.
+
+    `state` is None for a job that is in no state's list. `run_at` is when a delayed job is due. What the hash doesn't
+    have is None, or what the Node libraries take it for: no attempts made, no delay, no priority.
+    """
 
     queue: str
     id: str
     state: str | None
-    fields: Mapping[str, str]
+    name: str | None = None
+    data: str = "{}"
+    opts: str = "{}"
+    progress: str | None = None
+    returnvalue: str | None = None
+    failed_reason: str | None = None
+    stacktrace: tuple[str, ...] = ()
+    attempts_made: int = 0
+    attempts_started: int | None = None
+    stalled_counter: int = 0
+    timestamp: int | None = None
+    processed_on: int | None = None
+    finished_on: int | None = None
+    delay: int = 0
+    run_at: int | None = None
+    priority: int = 0
+    processed_by: str | None = None
+    parent_key: str | None = None
+    deduplication_id: str | None = None
+    repeat_job_key: str | None = None
 
-    def __getattr__(self, name: str) -> str | None:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return self.fields.get(name)
+    def parsed(self, name: str = "data") -> Any:
+        """`data`, `opts`, `progress` or `returnvalue` as a Python object. Raises ValueError when it is not JSON."""
+        text = getattr(self, name)
+        return None if text is None else json.loads(text)
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,7 @@ class Prepared:
     priority: int
     lifo: bool
     attempts: int
+    size_limit: int | None
 
 
 class Dialect(ABC):
@@ -108,7 +109,7 @@ class Dialect(ABC):
             if name in opts:
                 opts[name] = mark
         text = json.dumps(self._opts(opts), ensure_ascii=False, separators=(",", ":"))
-        return Prepared(_unquoted(text), priority, bool(opts.get("lifo")), max(1, attempts))
+        return Prepared(_unquoted(text), priority, bool(opts.get("lifo")), max(1, attempts), opts.get("sizeLimit"))
 
 
 _MARKS: Final = {"timestamp": TIMESTAMP_MARK, "delay": DELAY_MARK, "jobId": JOB_ID_MARK}

@@ -11,17 +11,20 @@ from spark_bull.keys import SEGMENTS
 FALSE_IN_JAVASCRIPT = frozenset({"null", "false", "0", '""', "-0", "0.0"})
 
 
-#: Ids that would spell another key of the queue.
-RESERVED_IDS = frozenset({*SEGMENTS.values(), *SEGMENTS})
+#: Names of keys that aren't jobs; first and last segments of further ones.
+_RESERVED = frozenset(SEGMENTS.values())
+_RESERVED_FIRST = frozenset({"spark", "de", "metrics"})
+_RESERVED_LAST = frozenset({"lock", "logs"})
 
 
-def check_single_segment(job_id: str) -> None:
+def check_spells_no_other_key(job_id: str) -> None:
     """Bull takes any id; one that spells another key of the queue would destroy it."""
     if not job_id:
         raise expected("jobId", "a text that is not empty", job_id)
-    if job_id in RESERVED_IDS or (":" in job_id and not job_id.startswith("repeat:")):
+    segments = job_id.split(":")
+    if job_id in _RESERVED or segments[0] in _RESERVED_FIRST or (len(segments) > 1 and segments[-1] in _RESERVED_LAST):
         raise OptionError(
-            f"expected `jobId` not to be the name of another key of the queue and to hold no ':', got: {job_id!r}"
+            f"expected `jobId` not to spell another key of the queue, got: {job_id!r}; put a word in front or use '-'"
         )
 
 
@@ -41,7 +44,7 @@ class Bull(Dialect):
     }
 
     def check_job_id(self, job_id: str) -> None:
-        check_single_segment(job_id)
+        check_spells_no_other_key(job_id)
 
     def _opts(self, given: dict[str, Any]) -> dict[str, Any]:
         from_bull: dict[str, Any] = {"attempts": 1, "delay": 0, "timestamp": "\x01"}

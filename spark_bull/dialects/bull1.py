@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from spark_bull.dialects.base import Dialect, StateKey, without_nulls
-from spark_bull.dialects.bull import FALSE_IN_JAVASCRIPT, check_single_segment
+from spark_bull.dialects.bull import FALSE_IN_JAVASCRIPT, check_spells_no_other_key
 from spark_bull.errors import DialectError
 
 
@@ -25,7 +25,7 @@ class Bull1(Dialect):
     }
 
     def check_job_id(self, job_id: str) -> None:
-        check_single_segment(job_id)
+        check_spells_no_other_key(job_id)
 
     def check_priority(self, priority: object) -> int:
         checked = super().check_priority(priority)

@@ -17,7 +17,14 @@ SHORT_NAMES: Final = {
     "keepLogs": "kl",
     "removeDependencyOnFailure": "rdof",
 }
-HIGHEST_PRIORITY: Final = 2**21
+HIGHEST_PRIORITY: Final = 2**21 - 1
+#: What a job does to its parent when it fails; one of them at most.
+ON_FAILURE: Final = (
+    "failParentOnFailure",
+    "continueParentOnFailure",
+    "ignoreDependencyOnFailure",
+    "removeDependencyOnFailure",
+)
 _INTEGER: Final = re.compile(r"-?(0|[1-9][0-9]*)")
 
 
@@ -61,6 +68,11 @@ class BullMQ(Dialect):
         return checked
 
     def _opts(self, given: dict[str, Any]) -> dict[str, Any]:
+        chosen = [name for name in ON_FAILURE if given.get(name)]
+        if len(chosen) > 1:
+            raise OptionError(
+                f"expected one of {', '.join(chosen)} in `opts`, got {len(chosen)}: they exclude each other"
+            )
         opts: dict[str, Any] = {"attempts": 0} | given | normal_backoff(given)
         telemetry = opts.pop("telemetry", None)
         if isinstance(telemetry, dict):

@@ -48,11 +48,8 @@ def encode(
     """
     data = _data(dialect, rows["data"], numbers)
     columns: Columns = {"n": len(data), "data": data}
-    columns["name"] = _collapsed(
-        [n or defaults.get("name") or DEFAULT_NAME for n in rows["name"]]
-        if "name" in rows
-        else [defaults.get("name") or DEFAULT_NAME]
-    )
+    default_name = defaults.get("name", DEFAULT_NAME)
+    columns["name"] = _collapsed([default_name if name is None else name for name in rows.get("name", (None,))])
     given = [name for name in (*ROW_NAMES, *OPTION_NAMES) if name in rows]
     if not given:
         encoded = [_Row(dialect, {}).encode(defaults)]
@@ -65,6 +62,7 @@ def encode(
                 encoded.append(encoder.encode(row))
             except SparkBullError as error:
                 raise type(error)(f"row {numbers[position]}: {error}") from None
+    _check_size(data, encoded, numbers)
     columns.update(_as_columns(encoded))
     return columns
 
@@ -176,6 +174,19 @@ def _data(dialect: Dialect, texts: Sequence[Any], numbers: Sequence[int]) -> lis
     return list(texts)
 
 
+def _check_size(data: list[str], encoded: list[_EncodedRow], numbers: Sequence[int]) -> None:
+    """Raises OptionError for a payload over its job's `sizeLimit`; one row may stand for all."""
+    if not any(row.prepared.size_limit for row in encoded):
+        return
+    for position, text in enumerate(data):
+        limit = encoded[min(position, len(encoded) - 1)].prepared.size_limit
+        if limit and len(text.encode()) > limit:
+            raise OptionError(
+                f"row {numbers[position]}: expected `data` within `sizeLimit` of {limit:,} bytes, "
+                f"got {len(text.encode()):,}"
+            )
+
+
 def _check_ms(name: str, value: object) -> None:
     if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
         raise expected(name, "ms", value)
@@ -216,7 +227,13 @@ def _json_text(data: Any) -> str:
     if isinstance(data, RawJson):
         return data.text
     try:
-        return json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        if not text.isascii():
+            text.encode()
+        return text
+    except UnicodeEncodeError:
+        # Half a character, as JavaScript allows it, can only be sent escaped.
+        return json.dumps(data, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError) as error:
         raise OptionError(f"expected `data` to be what JSON can hold: {error}") from None
 

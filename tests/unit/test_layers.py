@@ -18,7 +18,7 @@ LAYERS = (
     ("options", "keys"),
     ("connection", "scripts"),
     ("dialects",),
-    ("adding", "staging", "management"),
+    ("adding", "staging", "management", "reading", "finding"),
     ("bull_queue",),
     ("runtime",),
     ("spark",),

@@ -1,5 +1,6 @@
 -- @include columns
 -- @include fill_opts
+-- @include free_id
 -- @include push
 
 -- Bull 3 and 4 keep prioritised jobs inside `wait`, so each one is placed by walking the list.
@@ -33,14 +34,11 @@ local function add_bull(key, base, chunk, from, now, sender)
   local ids, duplicates = {}, 0
   local pushes = new_pushes()
   for i = from, last do
-    local job_id = value_of(chunk.jobId, i)
-    local custom = job_id ~= nil and job_id ~= false
-    if not custom then
-      job_id = (counter + i) .. ''
-    end
+    local custom_id = value_of(chunk.jobId, i)
+    local job_id = custom_id or free_id(key, base, counter + i)
     ids[#ids + 1] = job_id
     local job_key = base .. job_id
-    if custom and call('EXISTS', job_key) == 1 then
+    if custom_id and call('EXISTS', job_key) == 1 then
       duplicates = duplicates + 1
       call('PUBLISH', base .. 'duplicated@' .. sender.token, job_id)
     else

@@ -55,14 +55,11 @@ local function add_bullmq(key, base, chunk, from, now, sender)
   local ids, duplicates = {}, 0
   local pushes, delayed, prioritized, highest = new_pushes(), {}, {}, {}
   for i = from, n do
-    local job_id = custom_ids and value_of(custom_ids, i)
-    local custom = job_id ~= nil and job_id ~= false
-    if not custom then
-      job_id = (counter + i) .. ''
-    end
+    local custom_id = value_of(custom_ids, i)
+    local job_id = custom_id or (counter + i) .. ''
     ids[#ids + 1] = job_id
     local job_key = base .. job_id
-    if custom and call('EXISTS', job_key) == 1 then
+    if custom_id and call('EXISTS', job_key) == 1 then
       duplicates = duplicates + 1
       call('XADD', key.events, '*', 'event', 'duplicated', 'jobId', job_id)
     else

@@ -1,0 +1,83 @@
+"""Which queues there are on a Redis, and which workers are connected to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+import msgpack
+
+from spark_bull.connection import Connection
+from spark_bull.keys import QUEUE_SIGNS, QueueKeys, pattern_of, queue_of
+
+#: How many keys one call looks at.
+SCANNED_KEYS: Final = 1_000
+
+
+def is_glob(queue: str) -> bool:
+    return any(sign in queue for sign in "*?[")
+
+
+def find_queues(connection: Connection, prefix: str, glob: str = "*") -> list[str]:
+    """Names of the queues that match, sorted: `*`, `?`, `[abc]`, `[!abc]`.
+
+    Looks at every key of the database, SCANNED_KEYS at a time.
+    """
+    return sorted({queue for queue in _scan(connection, prefix) if fnmatchcase(queue, glob)})
+
+
+def _scan(connection: Connection, prefix: str) -> Iterator[str]:
+    signs = msgpack.packb(QUEUE_SIGNS, use_bin_type=False)
+    cursor: bytes = b"0"
+    while True:
+        cursor, *keys = connection.script(
+            "read/queues",
+            {},
+            {"cursor": cursor, "pattern": pattern_of(prefix), "count": SCANNED_KEYS, "signs": signs},
+        )
+        for key in keys:
+            queue = queue_of(key.decode("utf-8", "replace"), prefix)
+            if queue:
+                yield queue
+        if cursor == b"0":
+            return
+
+
+@dataclass(frozen=True)
+class ConnectedWorker:
+    """A worker's connection, as CLIENT LIST shows it. `name` is what the worker was called, if anything; times in s."""
+
+    queue: str
+    name: str | None
+    address: str
+    age: int
+    idle: int
+
+
+def workers(connection: Connection, queues: Iterable[QueueKeys]) -> list[ConnectedWorker]:
+    """The connected workers of some queues. Bull 1 doesn't name its connections: its workers aren't seen."""
+    clients = list(_clients(connection.call("CLIENT", "LIST")))
+    found = []
+    for keys in queues:
+        for client in clients:
+            own, separator, name = client["name"].partition(":w:")
+            if own == keys.client_name:
+                found.append(
+                    ConnectedWorker(
+                        keys.queue,
+                        name if separator else None,
+                        client["addr"],
+                        int(client["age"]),
+                        int(client["idle"]),
+                    )
+                )
+    return found
+
+
+def _clients(reply: Any) -> Iterator[dict[str, str]]:
+    for line in reply.decode("utf-8", "replace").splitlines():
+        client = dict(part.split("=", 1) for part in line.split(" ") if "=" in part)
+        if client.get("name"):
+            yield client

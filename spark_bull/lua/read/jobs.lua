@@ -1,0 +1,31 @@
+-- Reads jobs by their ids, each with its state as far as that costs nothing: a job in none of the ZSETs and SETs given
+-- is in a list, or nowhere, and `read/find` looks. At most about `most_bytes` are read in one call.
+-- @keys states...
+-- @args base kinds most_bytes ids fields...
+-- @returns msgpack: {how many ids are done, ids of the jobs that are there, values job after job, number in `states`
+-- (0: none) and score (false: none) of each}
+-- @include job_fields
+
+local call = redis.call
+local ids, kinds = cmsgpack.unpack(arg.ids), cmsgpack.unpack(arg.kinds)
+
+local function state_of(job_id)
+  for number, kind in ipairs(kinds) do
+    if kind == 'zset' then
+      local score = call('ZSCORE', key.states[number], job_id)
+      if score then
+        return number, score
+      end
+    elseif call('SISMEMBER', key.states[number], job_id) == 1 then
+      return number, false
+    end
+  end
+  return 0, false
+end
+
+local jobs, unread = job_fields(arg.base, ids, 1, arg.fields, #ids, tonumber(arg.most_bytes))
+local numbers, scores = {}, {}
+for i, job_id in ipairs(jobs.ids) do
+  numbers[i], scores[i] = state_of(job_id)
+end
+return cmsgpack.pack({unread - 1, jobs.ids, jobs.values, numbers, scores})

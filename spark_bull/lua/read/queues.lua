@@ -1,0 +1,16 @@
+-- Looks at the next keys of the whole database for those that show a queue: `signs` maps the last segment of such a key
+-- to its possible types.
+-- @keys
+-- @args cursor pattern count signs
+-- @returns {next cursor, keys...}
+
+local signs = cmsgpack.unpack(arg.signs)
+local scanned = redis.call('SCAN', arg.cursor, 'MATCH', arg.pattern, 'COUNT', arg.count)
+local answer = {scanned[1]}
+for _, found in ipairs(scanned[2]) do
+  local types = signs[string.match(found, '[^:]*$')]
+  if types and string.find(types, redis.call('TYPE', found).ok, 1, true) then
+    answer[#answer + 1] = found
+  end
+end
+return answer

@@ -1,0 +1,70 @@
+-- Reads the next jobs of one state that belong to a slice. Lists and ZSETs are walked from the end that jobs enter at:
+-- those that leave at the other end then move nobody from under the walk, and those that enter show a job twice at most.
+-- `position` is how many ids lie behind, and the last of them ('7:id'); for a SET, the cursor of SSCAN. A step looks at
+-- `window` ids, and reads at most `most` jobs or about `most_bytes`. Of a SET's step ids may be left over; they are to be
+-- given back with the next call.
+-- @keys state
+-- @args base kind position window slice slices most most_bytes left_over fields...
+-- @returns msgpack: {next position, 1 if nothing is left, ids, values job after job, scores of a ZSET, ids left over}
+-- @include job_fields
+-- @include slice_of
+
+local call = redis.call
+local window, slice, slices = tonumber(arg.window), tonumber(arg.slice), tonumber(arg.slices)
+local most, most_bytes = tonumber(arg.most), tonumber(arg.most_bytes)
+
+-- The ids of the slice, and at which place each of them stood.
+local function of_slice(members)
+  if slices == 1 then
+    return members
+  end
+  local ids, places = {}, {}
+  for place, job_id in ipairs(members) do
+    if slice_of(job_id, slices) == slice then
+      ids[#ids + 1] = job_id
+      places[#places + 1] = place
+    end
+  end
+  return ids, places
+end
+
+if arg.kind == 'set' then
+  local cursor, ids = arg.position, nil
+  if arg.left_over ~= '' then
+    ids = cmsgpack.unpack(arg.left_over)
+  else
+    local scanned = call('SSCAN', key.state, cursor, 'COUNT', window)
+    cursor, ids = scanned[1], of_slice(scanned[2])
+  end
+  local jobs, unread = job_fields(arg.base, ids, 1, arg.fields, most, most_bytes)
+  local left_over = {}
+  for i = unread, #ids do
+    left_over[#left_over + 1] = ids[i]
+  end
+  local done = cursor == '0' and #left_over == 0
+  return cmsgpack.pack({cursor, done and 1 or 0, jobs.ids, jobs.values, {}, left_over})
+end
+
+local range = arg.kind == 'zset' and 'ZREVRANGE' or 'LRANGE'
+local behind, last_id = string.match(arg.position, '^(%d+):?(.*)$')
+local first = tonumber(behind)
+if last_id ~= '' and call(range, key.state, first - 1, first - 1)[1] ~= last_id then
+  -- Jobs left or entered behind us: going back half a step repeats some, but loses none of those that stay.
+  first = math.max(0, first - math.floor(window / 2))
+end
+local members = call(range, key.state, first, first + window - 1)
+local ids, places = of_slice(members)
+local jobs, unread = job_fields(arg.base, ids, 1, arg.fields, most, most_bytes)
+local passed = #members
+if unread <= #ids then
+  passed = places and places[unread - 1] or unread - 1
+end
+local scores = {}
+if arg.kind == 'zset' then
+  for i, job_id in ipairs(jobs.ids) do
+    scores[i] = call('ZSCORE', key.state, job_id)
+  end
+end
+local done = unread > #ids and #members < window
+local position = (first + passed) .. ':' .. (members[passed] or '')
+return cmsgpack.pack({position, done and 1 or 0, jobs.ids, jobs.values, scores, {}})

@@ -1,0 +1,139 @@
+"""The tables that `spark.read.format("bull")` shows: one fixed schema per `view`.
+
+Names of jobs' columns are Bull's own; payloads are JSON text, times TIMESTAMP. Every column may be null as far as Spark
+is concerned, so that a user may give any part of a schema, in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from spark_bull.errors import OptionError, did_you_mean
+from spark_bull.options import READ, Options, parse_options
+
+QUEUE_LOST: Final = (
+    "expected the option `queue` (names, comma separated, or a glob), got none. If this is a table of the catalog: Spark "
+    "does not hand its OPTIONS to Python data sources; use CREATE TEMPORARY VIEW … USING bull OPTIONS (queue '…')"
+)
+
+
+def _table(columns: Mapping[str, DataType]) -> StructType:
+    return StructType([StructField(name, kind) for name, kind in columns.items()])
+
+
+TEXT: Final = StringType()
+TIME: Final = TimestampType()
+
+SCHEMAS: Final[dict[str, StructType]] = {
+    "jobs": _table(
+        {
+            "queue": TEXT,
+            "id": TEXT,
+            "state": TEXT,
+            "name": TEXT,
+            "data": TEXT,
+            "opts": TEXT,
+            "progress": TEXT,
+            "returnvalue": TEXT,
+            "failedReason": TEXT,
+            "stacktrace": ArrayType(TEXT),
+            "attemptsMade": IntegerType(),
+            "attemptsStarted": IntegerType(),
+            "stalledCounter": IntegerType(),
+            "timestamp": TIME,
+            "processedOn": TIME,
+            "finishedOn": TIME,
+            "delay": LongType(),
+            "runAt": TIME,
+            "priority": LongType(),
+            "processedBy": TEXT,
+            "parentKey": TEXT,
+            "deduplicationId": TEXT,
+            "repeatJobKey": TEXT,
+        }
+    ),
+    "counts": _table({"queue": TEXT, "state": TEXT, "jobs": LongType()}),
+    "queues": _table(
+        {
+            "queue": TEXT,
+            "protocol": TEXT,
+            "version": TEXT,
+            "paused": BooleanType(),
+            "concurrency": IntegerType(),
+            "jobs": LongType(),
+        }
+    ),
+    "writes": _table(
+        {
+            "queue": TEXT,
+            "id": TEXT,
+            "state": TEXT,
+            "delivery": TEXT,
+            "jobs": LongType(),
+            "added": LongType(),
+            "duplicates": LongType(),
+            "startedOn": TIME,
+            "finishedOn": TIME,
+            "durationMs": LongType(),
+            "appId": TEXT,
+            "version": LongType(),
+        }
+    ),
+    "logs": _table({"queue": TEXT, "id": TEXT, "row": IntegerType(), "log": TEXT}),
+    "workers": _table({"queue": TEXT, "name": TEXT, "address": TEXT, "age": LongType(), "idle": LongType()}),
+}
+
+
+def read_options(raw: Mapping[str, str]) -> Options:
+    """The options of a read. Raises OptionError for a bad one, and when `queue` is missing."""
+    options = parse_options(raw, READ)
+    if not options["queue"] and options["view"] != "queues":
+        raise OptionError(QUEUE_LOST)
+    return options
+
+
+def schema_of(raw: Mapping[str, str]) -> StructType:
+    """The schema of the view that the options ask for. Raises OptionError as `read_options` does."""
+    return SCHEMAS[read_options(raw)["view"]]
+
+
+def columns_of(schema: StructType, view: str) -> list[str]:
+    """The view's own names of the columns in a schema that the user gave, in the user's order.
+
+    Raises OptionError for an unknown column and for another type than the view's.
+    """
+    known = {field.name.lower(): field for field in SCHEMAS[view]}
+    names = []
+    for field in schema:
+        own = known.get(field.name.lower())
+        if own is None:
+            listed = ", ".join(f"{f.name} {_sql(f.dataType)}" for f in known.values())
+            near = did_you_mean(field.name, [f.name for f in known.values()])
+            raise OptionError(f"view `{view}` has no column `{field.name}`{near}; it has: {listed}")
+        if field.dataType != own.dataType or not field.nullable:
+            given = _sql(field.dataType) + ("" if field.nullable else " NOT NULL")
+            raise OptionError(
+                f"expected column `{own.name}` of view `{view}` to be {_sql(own.dataType)}, got: {given}; "
+                "cast it after the read (JSON text: from_json or parse_json)"
+            )
+        names.append(own.name)
+    if not names:
+        raise OptionError(f"expected at least one column of view `{view}`, got an empty schema")
+    return names
+
+
+def _sql(kind: DataType) -> str:
+    return kind.simpleString().upper()
