@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any
 from uuid import uuid4
 
+from spark_bull import management
 from spark_bull.adding import add_chunk, sum_of
 from spark_bull.dialects.codec import ChunkBuilder, encode, rows_of
 from spark_bull.dialects.handle import QueueHandle, open_handle
@@ -99,6 +100,54 @@ class BullQueue:
     def logs(self, job_id: str, start: int = 0, stop: int = -1) -> list[str]:
         """Rows start..stop of a job's log, both included; -1 is the last one."""
         return logs(self.handle, job_id, start, stop)
+
+    # manage
+
+    def pause(self) -> None:
+        """Stops workers from taking further jobs; those that are active go on."""
+        management.pause(self.handle)
+
+    def resume(self) -> None:
+        """Lets workers take jobs again."""
+        management.resume(self.handle)
+
+    def is_paused(self) -> bool:
+        """Whether the queue is paused for all workers."""
+        return management.is_paused(self.handle)
+
+    def retry(self, job_id: str, state: str = "failed") -> None:
+        """Lets a job that has ended run again: a failed one, or (BullMQ) a completed one.
+
+        Raises JobMissing, JobLocked, or WrongState when it isn't in `state`.
+        """
+        management.retry(self.handle, job_id, state)
+
+    def promote(self, job_id: str) -> None:
+        """Lets a delayed job run now. Raises JobMissing, or WrongState when it isn't delayed."""
+        management.promote(self.handle, job_id)
+
+    def remove(self, job_id: str, *, with_children: bool = True) -> None:
+        """Removes a job, its logs and (BullMQ) its children; a parent that waited for it alone starts.
+
+        Raises JobMissing, JobLocked while a worker holds it or a child, or WrongState when a job scheduler needs it.
+        """
+        management.remove(self.handle, job_id, with_children=with_children, chunk_size=self._options["chunkSize"])
+
+    def clean(self, grace_ms: int = 0, limit: int = 0, state: str = "completed") -> list[str]:
+        """Removes jobs of a state that are older than `grace_ms`, at most `limit` (0: all); returns their ids.
+
+        Age counts from when a job ended, else started, else was added; in bull-1 always from when it was added. Jobs
+        that a worker holds and the next ones of job schedulers stay.
+        """
+        return management.clean(self.handle, grace_ms, limit, state, chunk_size=self._options["chunkSize"])
+
+    def drain(self, *, delayed: bool = False) -> int:
+        """Removes all jobs that wait for a worker, with `delayed` also those that wait for their time; how many."""
+        return management.drain(self.handle, delayed=delayed, chunk_size=self._options["chunkSize"])
+
+    def obliterate(self, *, force: bool = False) -> None:
+        """Deletes the queue with all its jobs. Raises QueueBusy when jobs are active, unless `force`."""
+        management.obliterate(self.handle, force=force, chunk_size=self._options["chunkSize"])
 
     # writes of Spark
 

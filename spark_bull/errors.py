@@ -6,6 +6,7 @@ SparkBullError
 ├── ConnectionLost     Redis can't be reached, or refuses us
 ├── ScriptError        a Lua script failed, or its contract is broken
 ├── StagedDataLost     staged chunks were gone when the write was to be committed
+├── QueueBusy          workers hold jobs of a queue that is to be deleted
 └── JobError           one job can't do what was asked
     ├── JobMissing     there is no such job
     ├── JobLocked      a worker holds the job
@@ -42,6 +43,15 @@ class ScriptError(SparkBullError):
 
 class StagedDataLost(SparkBullError):
     """Staged chunks were gone (expired, evicted, flushed) when the write was to be committed."""
+
+
+class QueueBusy(SparkBullError):
+    """Workers hold jobs of a queue that is to be deleted; `queue` names it, `active` is their number."""
+
+    def __init__(self, message: str, *, queue: str, active: int) -> None:
+        super().__init__(message)
+        self.queue = queue
+        self.active = active
 
 
 class JobError(SparkBullError):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, Final
+from typing import Final
 
 import msgpack
 
 from spark_bull.connection import Connection
+from spark_bull.dialects.fields import integer_of, text_of
+from spark_bull.dialects.handle import QueueHandle
 from spark_bull.keys import QUEUE_SIGNS, QueueKeys, pattern_of, queue_of
+from spark_bull.management import is_paused
 
 #: How many keys one call looks at.
 SCANNED_KEYS: Final = 1_000
@@ -46,38 +49,37 @@ def _scan(connection: Connection, prefix: str) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
+class QueueSummary:
+    """A queue's own settings. `version`: the BullMQ that opened it last; `concurrency`: its limit over all workers."""
+
+    paused: bool
+    version: str | None
+    concurrency: int | None
+
+
+def describe(handle: QueueHandle) -> QueueSummary:
+    version, concurrency = handle.connection.call("HMGET", handle.keys["meta"], "version", "concurrency")
+    return QueueSummary(is_paused(handle), text_of(version), integer_of(concurrency))
+
+
+@dataclass(frozen=True)
 class ConnectedWorker:
     """A worker's connection, as CLIENT LIST shows it. `name` is what the worker was called, if anything; times in s."""
 
-    queue: str
     name: str | None
     address: str
     age: int
     idle: int
 
 
-def workers(connection: Connection, queues: Iterable[QueueKeys]) -> list[ConnectedWorker]:
-    """The connected workers of some queues. Bull 1 doesn't name its connections: its workers aren't seen."""
-    clients = list(_clients(connection.call("CLIENT", "LIST")))
+def workers(connection: Connection, keys: QueueKeys) -> list[ConnectedWorker]:
+    """The connected workers of a queue. Bull 1 doesn't name its connections: its workers aren't seen."""
+    reply = connection.call("CLIENT", "LIST").decode("utf-8", "replace")
     found = []
-    for keys in queues:
-        for client in clients:
-            own, separator, name = client["name"].partition(":w:")
-            if own == keys.client_name:
-                found.append(
-                    ConnectedWorker(
-                        keys.queue,
-                        name if separator else None,
-                        client["addr"],
-                        int(client["age"]),
-                        int(client["idle"]),
-                    )
-                )
-    return found
-
-
-def _clients(reply: Any) -> Iterator[dict[str, str]]:
-    for line in reply.decode("utf-8", "replace").splitlines():
+    for line in reply.splitlines():
         client = dict(part.split("=", 1) for part in line.split(" ") if "=" in part)
-        if client.get("name"):
-            yield client
+        own, separator, name = client.get("name", "").partition(":w:")
+        if own == keys.client_name:
+            age, idle = int(client["age"]), int(client["idle"])
+            found.append(ConnectedWorker(name if separator else None, client["addr"], age, idle))
+    return found

@@ -33,10 +33,15 @@ SEGMENTS = {
     "events": "events",
     "marker": "marker",
     "limiter": "limiter",
-    "repeat": "repeat",
-    "jobs": "jobs",
+    "limiter_index": "limiter:index",
+    "repeats": "repeat",
     "metrics_completed": "metrics:completed",
+    "metrics_completed_data": "metrics:completed:data",
     "metrics_failed": "metrics:failed",
+    "metrics_failed_data": "metrics:failed:data",
+    # channels
+    "jobs": "jobs",
+    "resumed": "resumed",
     # ours
     "open_writes": "spark:writes:open",
     "finished_writes": "spark:writes:finished",

@@ -285,8 +285,8 @@ TABLE: Final[tuple[Option, ...]] = (
         integer(1, 10_000),
         None,
         (READ,),
-        "slices of each queue that are read in parallel",
-        "by size: 1 per 50,000 jobs, at most 32",
+        "in how many slices all queues are read in parallel, by a hash of the job id",
+        "by size: 1 per 100,000 jobs, at most 16",
     ),
 )
 

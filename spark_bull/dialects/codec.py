@@ -249,9 +249,9 @@ class ChunkBuilder:
     _parts: list[Columns] = field(default_factory=list, init=False)
 
     @property
-    def rows(self) -> int:
-        """Rows gathered and not cut yet."""
-        return self._rows
+    def gathered(self) -> int:
+        """Bytes of payload not cut yet."""
+        return self._bytes
 
     def add(self, columns: Columns) -> Iterator[tuple[int, bytes]]:
         """Takes a batch; yields (rows, packed) for each chunk that is full."""

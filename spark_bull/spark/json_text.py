@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow.json import ParseOptions, ReadOptions, read_json
 from pyspark.sql.types import VariantVal
 
 from spark_bull.errors import OptionError
@@ -172,18 +172,46 @@ def _refuse_constant(name: str) -> NoReturn:
 _decode: Final = json.JSONDecoder(parse_constant=_refuse_constant).decode
 
 
-def check_json(texts: Sequence[str | None], column: str, first_row: int) -> None:
+def check_json(array: pa.Array, column: str, first_row: int) -> None:
     """Raises OptionError for the first text that is not JSON, naming its row and showing it."""
+    if _are_objects(array):
+        return
     checked = 0
+    bad = ""
     try:
-        for text in texts:
+        for text in array.to_pylist():
+            bad = text or ""
             if text is not None:
                 _decode(text)
             checked += 1
     except (ValueError, RecursionError) as error:
-        bad = texts[checked] or ""
         shown = bad[:SHOWN_CHARACTERS] + ("…" if len(bad) > SHOWN_CHARACTERS else "")
         raise OptionError(
             f"row {first_row + checked}: expected `{column}` to be JSON, got: {shown!r} ({error}); "
             "use to_json(), or give a STRUCT, MAP, ARRAY or VARIANT"
         ) from None
+
+
+def _are_objects(array: pa.Array) -> bool:
+    """Whether all texts surely are JSON objects, found by Arrow's parser: five times as fast as Python's.
+
+    As many lines as objects, each in braces, means one object a line: an unfinished one can't go on with the brace of
+    the next line. False says nothing: Arrow's parser also takes NaN and infinities, and refuses what Python knows.
+    """
+    if array.null_count or not len(array) or not pa.types.is_string(array.type):
+        return False
+    if not pc.all(pc.and_(pc.starts_with(array, "{"), pc.ends_with(array, "}"))).as_py():
+        return False
+    lines = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(array)], pa.int32()), array), "\n")
+    if pc.any(pc.match_substring_regex(lines, "NaN|Inf")).as_py():
+        return False
+    text = lines[0].as_buffer()
+    try:
+        parsed = read_json(
+            pa.BufferReader(text),
+            read_options=ReadOptions(use_threads=False, block_size=text.size + 1),
+            parse_options=ParseOptions(explicit_schema=pa.schema([]), unexpected_field_behavior="ignore"),
+        )
+    except pa.ArrowInvalid:
+        return False
+    return bool(parsed.num_rows == len(array))

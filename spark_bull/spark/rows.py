@@ -95,9 +95,8 @@ class RowPlan:
 
     def _property(self, name: str, array: pa.Array, field: pa.Field, first_row: int) -> list[Any]:
         if name in self.json_properties:
-            values: list[Any] = array.to_pylist()
-            check_json(values, name, first_row)
-            return values
+            check_json(array, name, first_row)
+            return array.to_pylist()  # type: ignore[no-any-return]
         if name in ("data", "opts"):
             text = to_json(array, field, ignore_nulls=self.ignore_nulls)
             return text.to_pylist()  # type: ignore[no-any-return]

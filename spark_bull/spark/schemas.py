@@ -25,8 +25,8 @@ from spark_bull.errors import OptionError, did_you_mean
 from spark_bull.options import READ, Options, parse_options
 
 QUEUE_LOST: Final = (
-    "expected the option `queue` (names, comma separated, or a glob), got none. If this is a table of the catalog: Spark "
-    "does not hand its OPTIONS to Python data sources; use CREATE TEMPORARY VIEW … USING bull OPTIONS (queue '…')"
+    "expected the option `queue` (names, comma separated, or globs), got none. If this is a table of the catalog: "
+    "Spark keeps its OPTIONS from Python data sources; use CREATE TEMPORARY VIEW … USING bull OPTIONS (queue '…')"
 )
 
 
@@ -92,7 +92,7 @@ SCHEMAS: Final[dict[str, StructType]] = {
             "version": LongType(),
         }
     ),
-    "logs": _table({"queue": TEXT, "id": TEXT, "row": IntegerType(), "log": TEXT}),
+    "logs": _table({"queue": TEXT, "id": TEXT, "line": IntegerType(), "log": TEXT}),
     "workers": _table({"queue": TEXT, "name": TEXT, "address": TEXT, "age": LongType(), "idle": LongType()}),
 }
 

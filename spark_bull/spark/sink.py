@@ -49,7 +49,7 @@ log = logging.getLogger("spark_bull")
 #: Properties that an option of the same name gives to all rows.
 _DEFAULTS: Final = tuple(name for name in NAMES if name not in ("data", "jobId"))
 #: Payload gathered for chunks that aren't full yet, over all queues of a task.
-_MOST_GATHERED_ROWS: Final = 100_000
+_MOST_GATHERED_BYTES: Final = 32 << 20
 
 
 @dataclass(frozen=True)
@@ -116,11 +116,16 @@ def plan_write(raw: Mapping[str, str], schema: StructType) -> Plan:
     if queue is None:
         return Plan(options, rows, write_id, started_on)
     handle = open_handle(options, queue)
-    handle.dialect.prepare({n: options[n] for n in ("priority", "backoff") if options[n]})
+    encode(handle.dialect, {"data": ["{}"]}, defaults_of(options), [0])
     recover(handle)
     identity = _identity_of(options)
     replayed = identity is not None and is_written(handle, identity)
     return Plan(options, rows, write_id, started_on, handle, replayed)
+
+
+def defaults_of(options: Options) -> dict[str, Any]:
+    """What options say of all rows."""
+    return {name: options[name] for name in _DEFAULTS if options[name] is not None}
 
 
 def _identity_of(options: Options) -> Identity | None:
@@ -254,13 +259,16 @@ class _Task:
     seen: int = 0
     shares: dict[str, _QueueShare] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self.defaults = defaults_of(self.plan.options)
+
     def take(self, batch: pa.RecordBatch) -> None:
         for part in self.plan.rows.slices(batch):
             rows = self.plan.rows.rows(part, self.seen)
             for queue, chosen, numbers in self._by_queue(rows, part.num_rows):
                 self._take(queue, chosen, numbers)
             self.seen += part.num_rows
-        if sum(share.builder.rows for share in self.shares.values()) > _MOST_GATHERED_ROWS:
+        if sum(share.builder.gathered for share in self.shares.values()) > _MOST_GATHERED_BYTES:
             self._flush()
 
     def _by_queue(
@@ -282,8 +290,7 @@ class _Task:
 
     def _take(self, queue: str, rows: dict[str, list[Any]], numbers: Sequence[int]) -> None:
         share = self._share(queue)
-        defaults = {name: self.plan.options[name] for name in _DEFAULTS if self.plan.options[name] is not None}
-        columns = encode(share.handle.dialect, rows, defaults, numbers)
+        columns = encode(share.handle.dialect, rows, self.defaults, numbers)
         for count, packed in share.builder.add(columns):
             self._send(share, count, packed)
 

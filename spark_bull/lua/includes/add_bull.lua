@@ -1,23 +1,10 @@
 -- @include columns
 -- @include fill_opts
 -- @include free_id
+-- @include insert_by_priority
+-- @include number_texts
 -- @include push
-
--- Bull 3 and 4 keep prioritised jobs inside `wait`, so each one is placed by walking the list.
--- This many steps of walking are one script's share (about 5 ms).
-local WALK_STEPS = 250000
-
--- Places a job before the first one that is to be taken after it.
-local function insert_by_priority(key, target, job_id, priority)
-  redis.call('ZADD', key.priority, priority, job_id)
-  local before = redis.call('ZCOUNT', key.priority, 0, priority) - 1
-  local pivot = redis.call('LINDEX', target, redis.call('LLEN', target) - before)
-  if pivot then
-    redis.call('LINSERT', target, 'BEFORE', pivot, job_id)
-  else
-    redis.call('RPUSH', target, job_id)
-  end
-end
+-- @include walk_steps
 
 -- Adds the jobs of a chunk from row `from` on: all of them, or with priorities as many as the
 -- length of the list allows.
@@ -32,7 +19,7 @@ local function add_bull(key, base, chunk, from, now, sender)
   end
   local counter = call('INCRBY', key.id, last - from + 1) - last
   local ids, duplicates = {}, 0
-  local pushes = new_pushes()
+  local pushes, text = new_pushes(), number_texts()
   for i = from, last do
     local custom_id = value_of(chunk.jobId, i)
     local job_id = custom_id or free_id(key, base, counter + i)
@@ -49,7 +36,7 @@ local function add_bull(key, base, chunk, from, now, sender)
         opts = fill_opts(opts, timestamp, delay, job_id)
       end
       call('HSET', job_key, 'name', value_of(chunk.name, i), 'data', chunk.data[i], 'opts', opts,
-        'timestamp', timestamp, 'delay', delay, 'priority', priority)
+        'timestamp', text(timestamp), 'delay', text(delay), 'priority', text(priority))
       if delay > 0 then
         local eta = timestamp + delay
         call('ZADD', key.delayed, eta * 4096 + bit.band(counter + i, 0xfff), job_id)

@@ -1,6 +1,7 @@
 -- @include columns
 -- @include fill_opts
 -- @include free_id
+-- @include number_texts
 -- @include push
 
 -- What Bull 1.1 and 2 tell the queue's other processes about a job that was added or turned out to
@@ -27,7 +28,7 @@ local function add_bull1(key, base, chunk, from, now, sender)
   local counter = call('INCRBY', key.id, n - from + 1) - n
   local target = call('EXISTS', key.meta_paused) == 1 and key.paused or key.wait
   local ids, duplicates = {}, 0
-  local pushes = new_pushes()
+  local pushes, text = new_pushes(), number_texts()
   for i = from, n do
     local custom_id = value_of(chunk.jobId, i)
     local job_id = custom_id or free_id(key, base, counter + i)
@@ -48,8 +49,9 @@ local function add_bull1(key, base, chunk, from, now, sender)
     if custom_id and call('EXISTS', base .. job_id) == 1 then
       duplicates = duplicates + 1
     else
-      call('HSET', base .. job_id, 'data', fields.data, 'opts', fields.opts, 'progress', 0,
-        'delay', delay, 'timestamp', timestamp, 'attempts', fields.attempts, 'attemptsMade', 0,
+      call('HSET', base .. job_id, 'data', fields.data, 'opts', fields.opts, 'progress', '0',
+        'delay', text(delay), 'timestamp', text(timestamp), 'attempts', text(fields.attempts),
+        'attemptsMade', '0',
         'stacktrace', '[]', 'returnvalue', 'null')
       if delayed then
         local score = eta * 4096 + bit.band(counter + i, 0xfff)

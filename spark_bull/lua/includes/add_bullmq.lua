@@ -1,31 +1,9 @@
 -- @include columns
 -- @include fill_opts
+-- @include max_events_bullmq
+-- @include number_texts
 -- @include push
-
--- The list that waiting jobs join, and whether workers may not be woken: the queue is paused, or
--- as many jobs are active as it allows. BullMQ 5 keeps jobs of a paused queue in `paused`, 6 in
--- `wait`; without a sign of 5, 6 is taken.
-local function target_bullmq(key, forced_version)
-  local meta = redis.call('HMGET', key.meta, 'paused', 'concurrency', 'version')
-  if meta[1] then
-    local major = forced_version
-    if major == 'auto' then
-      major = string.match(meta[3] or '', '^bullmq:(%d+)%.') or '6'
-    end
-    return tonumber(major) <= 5 and key.paused or key.wait, true
-  end
-  local maxed = meta[2] and redis.call('LLEN', key.active) >= tonumber(meta[2])
-  return key.wait, maxed
-end
-
-local function max_events_bullmq(key)
-  local max_events = redis.call('HGET', key.meta, 'opts.maxLenEvents')
-  if not max_events then
-    max_events = '10000'
-    redis.call('HSET', key.meta, 'opts.maxLenEvents', max_events)
-  end
-  return max_events
-end
+-- @include target_bullmq
 
 -- Delayed jobs of one millisecond stay in order: each takes the score after the highest one
 -- there, as long as the 4096 scores of a millisecond last. `highest` remembers within a chunk.
@@ -52,6 +30,7 @@ local function add_bullmq(key, base, chunk, from, now, sender)
   local names, datas, all_opts = chunk.name, chunk.data, chunk.opts
   local custom_ids, priorities, lifos = chunk.jobId, chunk.priority, chunk.lifo
   local timed = chunk.timestamp or chunk.runAt or chunk.delay
+  local events, text = key.events, number_texts()
   local ids, duplicates = {}, 0
   local pushes, delayed, prioritized, highest = new_pushes(), {}, {}, {}
   for i = from, n do
@@ -61,7 +40,7 @@ local function add_bullmq(key, base, chunk, from, now, sender)
     local job_key = base .. job_id
     if custom_id and call('EXISTS', job_key) == 1 then
       duplicates = duplicates + 1
-      call('XADD', key.events, '*', 'event', 'duplicated', 'jobId', job_id)
+      call('XADD', events, '*', 'event', 'duplicated', 'jobId', job_id)
     else
       local timestamp, delay = now, 0
       if timed then
@@ -74,20 +53,20 @@ local function add_bullmq(key, base, chunk, from, now, sender)
         opts = fill_opts(opts, timestamp, delay, job_id)
       end
       call('HSET', job_key, 'name', name, 'data', datas[i], 'opts', opts,
-        'timestamp', timestamp, 'delay', delay, 'priority', priority)
-      call('XADD', key.events, '*', 'event', 'added', 'jobId', job_id, 'name', name)
+        'timestamp', text(timestamp), 'delay', text(delay), 'priority', text(priority))
+      call('XADD', events, '*', 'event', 'added', 'jobId', job_id, 'name', name)
       if delay > 0 then
         local eta = timestamp + delay
         delayed[#delayed + 1] = delayed_score_bullmq(key, highest, eta)
         delayed[#delayed + 1] = job_id
-        call('XADD', key.events, '*', 'event', 'delayed', 'jobId', job_id, 'delay', eta)
+        call('XADD', events, '*', 'event', 'delayed', 'jobId', job_id, 'delay', text(eta))
       else
         if priority > 0 then
           prioritized[#prioritized + 1] = {job_id, priority}
         else
           gather_push(pushes, job_id, value_of(lifos, i))
         end
-        call('XADD', key.events, '*', 'event', 'waiting', 'jobId', job_id)
+        call('XADD', events, '*', 'event', 'waiting', 'jobId', job_id)
       end
     end
   end

@@ -19,7 +19,8 @@ local function of_slice(members)
     return members
   end
   local ids, places = {}, {}
-  for place, job_id in ipairs(members) do
+  for place = 1, #members do
+    local job_id = members[place]
     if slice_of(job_id, slices) == slice then
       ids[#ids + 1] = job_id
       places[#places + 1] = place

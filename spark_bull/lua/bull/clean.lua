@@ -1,0 +1,25 @@
+-- Removes those of a state's next jobs that no worker holds and to which nothing happened after `before`.
+-- @keys receipt state priority limiter_index
+-- @args base call ttl_ms kind finished position size limit before
+-- @returns {next position, '' at the end, ids removed}
+-- @include last_seen
+-- @include once
+-- @include remove_bull
+-- @include sweep
+
+local before, finished = tonumber(arg.before), arg.finished == '1'
+
+return once(key.receipt, arg.call, arg.ttl_ms, function()
+  local position, ids = sweep(key, arg, function(job_id, score)
+    -- Finished jobs are in the order in which they ended: nobody is older from here on.
+    if finished and score > before then
+      return nil
+    end
+    if redis.call('EXISTS', arg.base .. job_id .. ':lock') == 1 then
+      return false
+    end
+    return finished or (last_seen(arg.base .. job_id) or 0) <= before
+  end)
+  remove_jobs(key, arg, ids, finished)
+  return {position, ids}
+end)

@@ -1,0 +1,27 @@
+-- Lets a delayed job wait for a worker now, at the place of its priority.
+-- @keys receipt job delayed wait paused meta_paused priority
+-- @args base token call ttl_ms job_id
+-- @returns {'done'}, {'missing'} or {'elsewhere'} (not delayed)
+-- @include insert_by_priority
+-- @include once
+
+local call = redis.call
+
+return once(key.receipt, arg.call, arg.ttl_ms, function()
+  if call('EXISTS', key.job) == 0 then
+    return {'missing'}
+  end
+  if call('ZREM', key.delayed, arg.job_id) == 0 then
+    return {'elsewhere'}
+  end
+  local target = call('EXISTS', key.meta_paused) == 1 and key.paused or key.wait
+  local priority = tonumber(call('HGET', key.job, 'priority') or 0) or 0
+  if priority > 0 then
+    insert_by_priority(key, target, arg.job_id, priority)
+  else
+    call('LPUSH', target, arg.job_id)
+  end
+  call('PUBLISH', arg.base .. 'waiting@' .. arg.token, arg.job_id)
+  call('HSET', key.job, 'delay', 0)
+  return {'done'}
+end)

@@ -1,0 +1,27 @@
+-- Removes those of a state's next jobs that no worker holds and that were added `before` or earlier.
+-- @keys receipt state
+-- @args base queue token call ttl_ms state kind position size limit before
+-- @returns {next position, '' at the end, ids removed}
+-- @include once
+-- @include remove_bull1
+-- @include sweep
+
+local before = tonumber(arg.before)
+
+return once(key.receipt, arg.call, arg.ttl_ms, function()
+  local position, ids = sweep(key, arg, function(job_id)
+    local job_key = arg.base .. job_id
+    if redis.call('EXISTS', job_key .. ':lock') == 1 then
+      return false
+    end
+    local added = redis.call('HGET', job_key, 'timestamp')
+    return not added or tonumber(added) <= before
+  end)
+  remove_jobs(key, arg, ids)
+  if #ids > 0 or position == '' then
+    -- What Bull 1.1 and 2 tell the queue's other processes, on a channel without prefix.
+    local listed = #ids > 0 and cjson.encode(ids) or '[]'
+    redis.call('PUBLISH', 'cleaned@' .. arg.queue, '["' .. arg.token .. '",' .. listed .. ',"' .. arg.state .. '"]')
+  end
+  return {position, ids}
+end)

@@ -1,0 +1,31 @@
+-- Removes those of a state's next jobs that no worker holds, no scheduler needs, and to which nothing
+-- happened after `before`. The last call tells how many that were, with the `removed` of those before.
+-- @keys receipt state wait paused active prioritized waiting_children repeats pc meta events marker
+-- @args base queue bullmq_version call ttl_ms kind finished position size limit before removed
+-- @returns {next position, '' at the end, ids removed}
+-- @include is_scheduled_bullmq
+-- @include last_seen
+-- @include once
+-- @include remove_bullmq
+-- @include sweep
+
+local call = redis.call
+local before, finished = tonumber(arg.before), arg.finished == '1'
+
+return once(key.receipt, arg.call, arg.ttl_ms, function()
+  local position, ids = sweep(key, arg, function(job_id, score)
+    if finished then
+      -- They are in the order in which they ended: nobody is older from here on.
+      return score <= before or nil
+    end
+    if call('EXISTS', arg.base .. job_id .. ':lock') == 1 or is_scheduled_bullmq(key, arg, job_id) then
+      return false
+    end
+    return (last_seen(arg.base .. job_id) or 0) <= before
+  end)
+  remove_jobs(key, arg, ids)
+  if position == '' then
+    call('XADD', key.events, '*', 'event', 'cleaned', 'count', arg.removed + #ids)
+  end
+  return {position, ids}
+end)

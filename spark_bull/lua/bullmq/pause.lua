@@ -1,0 +1,7 @@
+-- Pauses the queue; paused already, it only moves what is still in the wrong list.
+-- @keys wait paused active meta events marker
+-- @args bullmq_version limit
+-- @returns how many jobs are still to be moved: call again until 0
+-- @include pause_bullmq
+
+return pause_queue(key, arg.bullmq_version, tonumber(arg.limit))

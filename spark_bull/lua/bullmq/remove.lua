@@ -1,0 +1,118 @@
+-- Removes a job and, if `with_children`, all that it waits or waited for, children before parents.
+-- A tree of more jobs than `limit` (or in longer lists than one script should walk) goes in parts.
+-- @keys receipt wait paused active delayed prioritized waiting_children completed failed repeats pc meta events marker
+-- @args base queue bullmq_version call ttl_ms job_id with_children limit
+-- @returns {'done'}, {'open'} (call again), {'missing'}, {'scheduled'}, or {'locked', key of the job that is}
+-- @include family_bullmq
+-- @include is_scheduled_bullmq
+-- @include max_events_bullmq
+-- @include once
+-- @include walk_steps
+
+local call = redis.call
+local SORTED = {'completed', 'waiting_children', 'delayed', 'failed', 'prioritized'}
+local LISTS = {'wait', 'paused', 'active'}
+
+local function children_of(job_key, limit)
+  local children = call('SRANDMEMBER', job_key .. ':dependencies', limit)
+  local finished = {
+    call('HRANDFIELD', job_key .. ':processed', limit),
+    call('HRANDFIELD', job_key .. ':failed', limit),
+    call('ZRANGE', job_key .. ':unsuccessful', 0, limit - 1),
+  }
+  for _, keys in ipairs(finished) do
+    for _, child_key in ipairs(keys) do
+      children[#children + 1] = child_key
+    end
+  end
+  return children
+end
+
+-- Gathers a job behind all its descendants, as far as the share of one script goes.
+-- Returns whether it went that far; `share.locked` is a job that a worker holds.
+local function gather(found, share, parent_key, job_key)
+  if call('EXISTS', job_key .. ':lock') == 1 then
+    share.locked = job_key
+    return false
+  end
+  if arg.with_children == '1' then
+    for _, child_key in ipairs(children_of(job_key, share.jobs + 1)) do
+      if not gather(found, share, job_key, child_key) then
+        return false
+      end
+    end
+  end
+  local base, job_id = split_job_key(arg, job_key)
+  local keys = keys_at(key, arg, base)
+  local state, steps = 'unknown', 0
+  if call('EXISTS', job_key) == 1 then
+    for _, name in ipairs(SORTED) do
+      if call('ZSCORE', keys[name], job_id) then
+        state = name
+      end
+    end
+    if state == 'unknown' then
+      steps = call('LLEN', keys.wait) + call('LLEN', keys.paused) + call('LLEN', keys.active)
+    end
+  end
+  if share.jobs == 0 or (steps > share.steps and #found > 0) then
+    return false
+  end
+  share.jobs, share.steps = share.jobs - 1, share.steps - steps
+  found[#found + 1] = {key = job_key, parent_key = parent_key, id = job_id, base = base, keys = keys, state = state}
+  return true
+end
+
+local function leave(job)
+  if job.state ~= 'unknown' then
+    call('ZREM', job.keys[job.state], job.id)
+    return string.gsub(job.state, '_', '-') .. ''
+  end
+  for _, name in ipairs(LISTS) do
+    if call('LREM', job.keys[name], 1, job.id) == 1 then
+      return name
+    end
+  end
+  return 'unknown'
+end
+
+local function forget_child(parent_key, job_key)
+  call('SREM', parent_key .. ':dependencies', job_key)
+  call('HDEL', parent_key .. ':processed', job_key)
+  call('HDEL', parent_key .. ':failed', job_key)
+  call('ZREM', parent_key .. ':unsuccessful', job_key)
+end
+
+local function remove(job)
+  local fields = call('HMGET', job.key, 'parentKey', 'deid')
+  if job.parent_key then
+    forget_child(job.parent_key, job.key)
+  elseif fields[1] then
+    leave_parent(key, arg, job.key, fields[1], false)
+  end
+  free_deduplication(job.base, job.id, fields[2])
+  local prev = leave(job)
+  if unlink_job(job.key) > 0 then
+    call('XADD', job.keys.events, 'MAXLEN', '~', max_events_bullmq(job.keys), '*', 'event', 'removed',
+      'jobId', job.id, 'prev', prev)
+  end
+end
+
+return once(key.receipt, arg.call, arg.ttl_ms, function()
+  local job_key = arg.base .. arg.job_id
+  if call('EXISTS', job_key) == 0 then
+    return {'missing'}
+  end
+  if is_scheduled_bullmq(key, arg, arg.job_id) then
+    return {'scheduled'}
+  end
+  local found, share = {}, {jobs = tonumber(arg.limit), steps = WALK_STEPS}
+  local all = gather(found, share, nil, job_key)
+  if share.locked then
+    return {'locked', share.locked}
+  end
+  for _, job in ipairs(found) do
+    remove(job)
+  end
+  return {all and 'done' or 'open'}
+end)

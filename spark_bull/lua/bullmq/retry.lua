@@ -1,0 +1,42 @@
+-- Puts a failed or completed job back among those that wait, and among those its parent waits for.
+-- `outcome` is the field that tells how it ended.
+-- @keys receipt job state wait paused active prioritized pc meta events marker
+-- @args bullmq_version call ttl_ms job_id from outcome
+-- @returns {'done'}, {'missing'} or {'elsewhere'} (not in `state`)
+-- @include enqueue_bullmq
+-- @include max_events_bullmq
+-- @include once
+-- @include push_of
+
+local call = redis.call
+
+-- A parent that has left waiting-children since doesn't come back.
+local function return_to_parent(parent_key)
+  local from_there
+  if arg.from == 'failed' then
+    from_there = call('ZREM', parent_key .. ':unsuccessful', key.job) + call('HDEL', parent_key .. ':failed', key.job)
+  else
+    from_there = call('HDEL', parent_key .. ':processed', key.job)
+  end
+  if from_there > 0 then
+    call('SADD', parent_key .. ':dependencies', key.job)
+  end
+end
+
+return once(key.receipt, arg.call, arg.ttl_ms, function()
+  local fields = call('HMGET', key.job, 'opts', 'priority', 'parentKey')
+  if not fields[1] then
+    return {'missing'}
+  end
+  if call('ZREM', key.state, arg.job_id) == 0 then
+    return {'elsewhere'}
+  end
+  call('HDEL', key.job, 'finishedOn', 'processedOn', arg.outcome)
+  enqueue_bullmq(key, arg.bullmq_version, arg.job_id, tonumber(fields[2]) or 0, push_of(fields[1]))
+  if fields[3] and call('EXISTS', fields[3]) == 1 then
+    return_to_parent(fields[3])
+  end
+  call('XADD', key.events, 'MAXLEN', '~', max_events_bullmq(key), '*', 'event', 'waiting',
+    'jobId', arg.job_id, 'prev', arg.from)
+  return {'done'}
+end)

@@ -1,0 +1,6 @@
+-- Whether a job is the next one of a job scheduler, which must not lose it.
+local function is_scheduled_bullmq(key, arg, job_id)
+  local scheduler = redis.call('HGET', arg.base .. job_id, 'rjk')
+  local next_ms = scheduler and redis.call('ZSCORE', key.repeats, scheduler)
+  return next_ms and job_id == 'repeat:' .. scheduler .. ':' .. next_ms
+end

@@ -1,0 +1,33 @@
+local pop = {
+  list = function(state, count)
+    return redis.call('RPOP', state, count)
+  end,
+  set = function(state, count)
+    return redis.call('SPOP', state, count)
+  end,
+  zset = function(state, count)
+    local pairs_of, ids = redis.call('ZPOPMIN', state, count), {}
+    for i = 1, #pairs_of, 2 do
+      ids[#ids + 1] = pairs_of[i]
+    end
+    return ids
+  end,
+}
+
+-- Removes the next `limit` jobs (or members) of `stores`, each {key, kind, remove(ids)}, and once
+-- they are empty the `rest` of the queue's keys.
+-- Returns 'open' while there is more to be removed, then 'done'.
+local function obliterate(stores, rest, limit)
+  for _, store in ipairs(stores) do
+    local ids = pop[store[2]](store[1], limit) or {}
+    if #ids > 0 then
+      store[3](ids)
+    end
+    limit = limit - #ids
+    if limit <= 0 then
+      return 'open'
+    end
+  end
+  redis.call('UNLINK', unpack(rest))
+  return 'done'
+end

@@ -1,0 +1,87 @@
+-- How a state's next jobs are looked at: those to be taken next, due next or finished longest ago
+-- come first, `size` in a slice. `position` is how many were kept so far; in a SET, which has no
+-- order, the cursor of SSCAN. Returns ids, scores (of a ZSET) and the next cursor (of a SET).
+local slice_of_state = {
+  list = function(state, position, size)
+    local members, ids = redis.call('LRANGE', state, -position - size, -position - 1), {}
+    for i = #members, 1, -1 do
+      ids[#ids + 1] = members[i]
+    end
+    return ids, {}
+  end,
+  zset = function(state, position, size)
+    local pairs_of = redis.call('ZRANGE', state, position, position + size - 1, 'WITHSCORES')
+    local ids, scores = {}, {}
+    for i = 1, #pairs_of, 2 do
+      ids[#ids + 1], scores[#scores + 1] = pairs_of[i], tonumber(pairs_of[i + 1])
+    end
+    return ids, scores
+  end,
+  set = function(state, position, size)
+    local scanned = redis.call('SSCAN', state, position, 'COUNT', size)
+    return scanned[2], {}, scanned[1]
+  end,
+}
+
+-- How ids at some places of a slice leave their state. Returns those that were in it.
+local leave_state = {
+  -- In the middle of a list, ids give way to a mark that no id is, and all marks go at once.
+  list = function(state, position, ids, places)
+    local gone = {}
+    for i, place in ipairs(places) do
+      gone[i] = ids[place]
+    end
+    if position == 0 and #gone == #ids then
+      redis.call('LTRIM', state, 0, -#ids - 1)
+    else
+      for _, place in ipairs(places) do
+        redis.call('LSET', state, -position - place, '')
+      end
+      redis.call('LREM', state, -#gone, '')
+    end
+    return gone
+  end,
+  zset = function(state, _, ids, places)
+    local gone = {}
+    for i, place in ipairs(places) do
+      gone[i] = ids[place]
+    end
+    redis.call('ZREM', state, unpack(gone))
+    return gone
+  end,
+  -- SSCAN may name an id twice.
+  set = function(state, _, ids, places)
+    local gone = {}
+    for _, place in ipairs(places) do
+      if redis.call('SREM', state, ids[place]) == 1 then
+        gone[#gone + 1] = ids[place]
+      end
+    end
+    return gone
+  end,
+}
+
+-- Takes those of a state's next `arg.size` jobs out of it for which `goes(job_id, score)` is true,
+-- `arg.limit` at most. If it is nil for one, nobody behind that one goes either.
+-- Returns the next position, or '' when there is nothing more to be looked at, and the ids.
+local function sweep(key, arg, goes)
+  local size, limit = tonumber(arg.size), tonumber(arg.limit)
+  local position = arg.kind == 'set' and arg.position or tonumber(arg.position)
+  local ids, scores, cursor = slice_of_state[arg.kind](key.state, position, size)
+  local places, over = {}, cursor == '0' or (not cursor and #ids < size)
+  for place, job_id in ipairs(ids) do
+    local going = goes(job_id, scores[place])
+    if going then
+      places[#places + 1] = place
+    end
+    if going == nil or #places == limit then
+      over = true
+      break
+    end
+  end
+  local gone = {}
+  if #places > 0 then
+    gone = leave_state[arg.kind](key.state, position, ids, places)
+  end
+  return over and '' or cursor or position + #ids - #gone, gone
+end

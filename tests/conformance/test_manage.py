@@ -1,0 +1,762 @@
+"""Pause, resume, retry, promote, remove, clean, drain, obliterate: the same promises in every dialect.
+
+Each test runs twice: with every script sent once, and with every script sent again after its reply, as if that had
+been lost. It must not make a difference.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from spark_bull import management
+from spark_bull.adding import RECEIPT_TTL_MS
+from spark_bull.bull_queue import BullQueue
+from spark_bull.connection import Connection
+from spark_bull.dialects.codec import ChunkBuilder, encode, rows_of
+from spark_bull.dialects.handle import QueueHandle
+from spark_bull.errors import DialectError, JobLocked, JobMissing, OptionError, QueueBusy, WrongState
+from spark_bull.model import NewJob
+from spark_bull.staging import QueuePlan, StagedPart, recover, register, stage_chunk
+from tests.support.dump import PRIVATE, dump
+from tests.support.jobs import HOUR
+from tests.support.pubsub import published
+
+LONG_AGO = 1_600_000_000_000
+
+
+@dataclass(frozen=True)
+class Flavour:
+    """A dialect, and for BullMQ the major version whose habits count."""
+
+    dialect: str
+    version: str = "auto"
+
+    def __str__(self) -> str:
+        return self.dialect if self.version == "auto" else f"{self.dialect}-{self.version}"
+
+    @property
+    def bullmq(self) -> bool:
+        return self.dialect == "bullmq"
+
+    @property
+    def paused_list(self) -> str:
+        """Where the waiting jobs of a paused queue are."""
+        return "wait" if self.version == "6" else "paused"
+
+
+FLAVOURS = [Flavour("bull-1"), Flavour("bull"), Flavour("bullmq", "5"), Flavour("bullmq", "6")]
+
+only_bullmq = pytest.mark.parametrize("flavour", FLAVOURS[2:], ids=str, indirect=True)
+only_bull = pytest.mark.parametrize("flavour", [FLAVOURS[1]], ids=str, indirect=True)
+
+
+@dataclass
+class Bench:
+    """One queue, and ways to bring its jobs into any state without a worker."""
+
+    flavour: Flavour
+    client: Redis
+    queue: BullQueue
+    made: int = field(default=0)
+
+    @property
+    def handle(self) -> QueueHandle:
+        return self.queue.handle
+
+    def key(self, name: str) -> str:
+        return self.handle.keys.base + name
+
+    def add(self, count: int = 1, **properties: Any) -> list[str]:
+        added = self.queue.add_many([NewJob({"n": n}, **properties) for n in range(count)])
+        return added.ids
+
+    def put(self, state: str, count: int = 1, *, at: int = LONG_AGO, **fields: Any) -> list[str]:
+        """New jobs in a state; `at` is when they were added, started and ended."""
+        ids = [f"j{self.made + n:04}" for n in range(count)]
+        self.made += count
+        store = self.handle.dialect.state_key(state)
+        times = {"timestamp": at}
+        if state in ("completed", "failed"):
+            outcome = {"completed": {"returnvalue": "1"}, "failed": {"failedReason": "bad", "stacktrace": "[]"}}[state]
+            times |= {"processedOn": at, "finishedOn": at} if self.flavour.dialect != "bull-1" else {}
+            fields = outcome | fields
+        for job_id in ids:
+            hash_fields = {"name": "x", "data": "{}", "opts": "{}", "attempts": 1} | times | fields
+            self.client.hset(self.key(job_id), mapping=hash_fields)
+            match store.kind:
+                case "list":
+                    self.client.lpush(self.key(state), job_id)
+                case "zset":
+                    self.client.zadd(self.key(state), {job_id: at * 4096 if state == "delayed" else at})
+                case "set":
+                    self.client.sadd(self.key(state), job_id)
+        return ids
+
+    def ids(self, state: str) -> list[str]:
+        """Ids of a state; of a list those to be taken next first."""
+        store = self.handle.dialect.state_key(state)
+        match store.kind:
+            case "list":
+                found = self.client.lrange(self.key(state), 0, -1)[::-1]
+            case "zset":
+                found = self.client.zrange(self.key(state), 0, -1)
+            case _:
+                found = sorted(self.client.smembers(self.key(state)))
+        return [job_id.decode() for job_id in found]
+
+    def fields(self, job_id: str) -> dict[str, str]:
+        return {name.decode(): value.decode() for name, value in self.client.hgetall(self.key(job_id)).items()}
+
+    def keys_of(self, job_id: str) -> set[str]:
+        """What is left of a job, its place in states included."""
+        left = {name for name in self.public() if name == job_id or name.startswith(f"{job_id}:")}
+        return left | {state for state in self.handle.dialect.states if job_id in self.ids(state)}
+
+    def public(self) -> dict[str, Any]:
+        whole = dump(self.client, self.handle.keys.prefix, self.queue.name)
+        return {name: key.value for name, key in whole.items() if not name.startswith(PRIVATE)}
+
+    def events(self) -> list[dict[str, str]]:
+        return [entry for _, entry in self.public().get("events", [])]
+
+    def event_names(self) -> list[str]:
+        return [entry["event"] for entry in self.events()]
+
+
+@pytest.fixture(params=["sent once", "sent twice"])
+def sending(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "sent once":
+        return
+    evaluate = Connection._evaluate
+
+    def evaluate_twice(self: Connection, *call: Any) -> Any:
+        evaluate(self, *call)
+        return evaluate(self, *call)
+
+    monkeypatch.setattr(Connection, "_evaluate", evaluate_twice)
+
+
+@pytest.fixture(params=FLAVOURS, ids=str)
+def flavour(request: pytest.FixtureRequest) -> Flavour:
+    return request.param  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def make(client: Redis, redis_url: str, prefix: str, sending: None) -> Iterator[Callable[..., Bench]]:
+    opened: list[BullQueue] = []
+
+    def open_bench(flavour: Flavour, name: str = "q", **options: Any) -> Bench:
+        options = {"protocol": flavour.dialect, "bullmqVersion": flavour.version, **options}
+        # Bull 1 publishes outside the prefix, so the queue's own name has to be unique.
+        opened.append(BullQueue(f"{name}-{prefix}", url=redis_url, prefix=prefix, **options))
+        return Bench(flavour, client, opened[-1])
+
+    yield open_bench
+    for queue in opened:
+        queue.close()
+
+
+@pytest.fixture
+def bench(make: Callable[..., Bench], flavour: Flavour) -> Bench:
+    """A queue whose verbs go three jobs at a time."""
+    return make(flavour, chunkSize=3)
+
+
+# pause and resume
+
+
+def test_a_paused_queue_keeps_its_jobs_and_their_order(bench: Bench) -> None:
+    before = bench.add(5)
+    assert not bench.queue.is_paused()
+    bench.queue.pause()
+    assert bench.queue.is_paused()
+    meanwhile = bench.add(2)
+    assert bench.ids(bench.flavour.paused_list) == before + meanwhile
+    assert bench.queue.counts()["wait"] + bench.queue.counts()["paused"] == 7
+    bench.queue.pause()
+    bench.queue.resume()
+    assert not bench.queue.is_paused()
+    assert bench.ids("wait") == before + meanwhile
+    assert bench.ids("paused") == []
+
+
+def test_pause_and_resume_are_told_once(bench: Bench, prefix: str) -> None:
+    bench.add()
+    with published(bench.client, prefix, bench.queue.name) as heard:
+        for verb in (bench.queue.pause, bench.queue.pause, bench.queue.resume, bench.queue.resume):
+            verb()
+    if bench.flavour.bullmq:
+        assert bench.event_names()[-2:] == ["paused", "resumed"]
+        assert heard == []
+    else:
+        resumed = "resumed" if bench.flavour.dialect == "bull" else "paused"
+        assert heard == [(bench.key("paused"), "paused"), (bench.key(resumed), "resumed")]
+
+
+@pytest.mark.parametrize(("waiting", "paused"), [(0, 9), (9, 0), (4, 20), (20, 4), (10, 10), (0, 0)])
+def test_no_list_is_ever_overwritten(bench: Bench, waiting: int, paused: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(management, "MOVE_SIZE", 3)
+    older, newer = bench.put("paused", paused), bench.put("wait", waiting)
+    bench.queue.pause()
+    if bench.flavour.paused_list == "paused":
+        assert bench.ids("paused") == older + newer
+        assert bench.ids("wait") == []
+    bench.queue.resume()
+    assert bench.ids("wait") == older + newer
+    assert bench.ids("paused") == []
+
+
+@only_bullmq
+def test_resume_wakes_workers_for_what_there_is(bench: Bench) -> None:
+    def marker() -> list[tuple[str, float]]:
+        return bench.public().get("marker", [])  # type: ignore[no-any-return]
+
+    bench.add()
+    bench.queue.pause()
+    assert marker() == []
+    bench.queue.resume()
+    assert marker() == [("0", 0)]
+    bench.queue.drain()
+    bench.add(delay=HOUR)
+    bench.queue.pause()
+    bench.queue.resume()
+    assert [member for member, _ in marker()] == ["1"]
+    bench.queue.pause()
+    bench.add(priority=5)
+    bench.queue.resume()
+    assert ("0", 0) in marker()
+
+
+def test_bullmq_5_and_6_are_told_apart_by_meta(make: Callable[..., Bench], prefix: str) -> None:
+    for version in ("5", "6"):
+        bench = make(Flavour("bullmq"), f"v{version}")
+        bench.client.hset(bench.key("meta"), "version", f"bullmq:{version}.1.2")
+        ids = bench.add(2)
+        bench.queue.pause()
+        assert bench.ids(Flavour("bullmq", version).paused_list) == ids
+
+
+# retry
+
+
+def test_a_failed_job_runs_again(bench: Bench, prefix: str) -> None:
+    bench.put("wait")
+    (job_id,) = bench.put("failed", retriedOn=7)
+    with published(bench.client, prefix, bench.queue.name) as heard:
+        bench.queue.retry(job_id)
+    assert bench.ids("failed") == []
+    assert bench.ids("wait") == ["j0000", job_id]
+    fields = bench.fields(job_id)
+    match bench.flavour.dialect:
+        case "bull-1":
+            assert fields["failedReason"] == "bad"
+            assert heard == [(bench.key("jobs"), job_id)]
+        case "bull":
+            assert not {"failedReason", "processedOn", "finishedOn"} & fields.keys()
+            assert int(fields["retriedOn"]) > LONG_AGO
+            assert heard == [(bench.key(f"waiting@{bench.handle.token}"), job_id)]
+        case "bullmq":
+            assert not {"failedReason", "processedOn", "finishedOn"} & fields.keys()
+            assert bench.events() == [{"event": "waiting", "jobId": job_id, "prev": "failed"}]
+            assert bench.public()["marker"] == [("0", 0)]
+
+
+def test_a_retried_job_keeps_to_its_options_and_to_a_pause(bench: Bench) -> None:
+    bench.put("wait", 2)
+    (next_one,) = bench.put("failed", opts='{"lifo":true}')
+    (last_one,) = bench.put("failed", opts='{"lifo":false}')
+    bench.queue.pause()
+    bench.queue.retry(next_one)
+    bench.queue.retry(last_one)
+    assert bench.ids(bench.flavour.paused_list) == [next_one, "j0000", "j0001", last_one]
+    assert "marker" not in bench.public()
+
+
+@only_bullmq
+def test_a_completed_or_prioritised_job_runs_again(bench: Bench) -> None:
+    (completed,) = bench.put("completed", priority=3)
+    (failed,) = bench.put("failed", priority=2)
+    bench.queue.retry(completed, state="completed")
+    bench.queue.retry(failed)
+    assert bench.ids("prioritized") == [failed, completed]
+    assert "returnvalue" not in bench.fields(completed)
+    assert bench.public()["prioritized"] == [(failed, 2 * 2**32 + 2), (completed, 3 * 2**32 + 1)]
+
+
+@only_bullmq
+@pytest.mark.parametrize("state", ["failed", "completed"])
+def test_a_retried_child_is_waited_for_again(bench: Bench, state: str) -> None:
+    parent = bench.key("parent")
+    bench.client.hset(parent, mapping={"name": "p", "data": "{}", "opts": "{}"})
+    children = bench.put(state, 2, parentKey=parent)
+    if state == "completed":
+        bench.client.hset(f"{parent}:processed", mapping={bench.key(child): "1" for child in children})
+    else:
+        bench.client.hset(f"{parent}:failed", bench.key(children[0]), "bad")
+        bench.client.zadd(f"{parent}:unsuccessful", {bench.key(children[1]): 1})
+    for child in children:
+        bench.queue.retry(child, state=state)
+    assert set(bench.public()) & {"parent:processed", "parent:failed", "parent:unsuccessful"} == set()
+    assert bench.public()["parent:dependencies"] == [bench.key(child) for child in children]
+
+
+def test_what_can_not_be_retried(bench: Bench) -> None:
+    (waiting,), (failed,) = bench.put("wait"), bench.put("failed")
+    before = bench.public()
+    with pytest.raises(JobMissing, match=r"expected a job nobody in queue .*, found none") as missing:
+        bench.queue.retry("nobody")
+    assert (missing.value.queue, missing.value.job_id) == (bench.queue.name, "nobody")
+    with pytest.raises(WrongState, match=f"expected job {waiting} of queue .* to be failed, it is wait"):
+        bench.queue.retry(waiting)
+    with pytest.raises(DialectError, match="got: 'delayed'"):
+        bench.queue.retry(failed, state="delayed")
+    if not bench.flavour.bullmq:
+        with pytest.raises(DialectError, match="got: 'completed'"):
+            bench.queue.retry(failed, state="completed")
+        bench.client.set(bench.key(f"{failed}:lock"), "worker")
+        with pytest.raises(JobLocked, match=f"a worker holds job {failed}"):
+            bench.queue.retry(failed)
+        bench.client.delete(bench.key(f"{failed}:lock"))
+    assert bench.public() == before
+
+
+# promote
+
+
+def test_a_delayed_job_runs_now(bench: Bench, prefix: str) -> None:
+    bench.add()
+    (job_id,) = bench.add(delay=HOUR)
+    with published(bench.client, prefix, bench.queue.name) as heard:
+        bench.queue.promote(job_id)
+    assert bench.ids("wait") == ["1", job_id]
+    assert bench.ids("delayed") == []
+    match bench.flavour.dialect:
+        case "bull-1":
+            assert (heard, bench.fields(job_id)["delay"]) == ([], str(HOUR))
+        case "bull":
+            assert heard == [(bench.key(f"waiting@{bench.handle.token}"), job_id)]
+            assert bench.fields(job_id)["delay"] == "0"
+        case "bullmq":
+            assert bench.events()[-1] == {"event": "waiting", "jobId": job_id, "prev": "delayed"}
+            assert bench.fields(job_id)["delay"] == "0"
+
+
+def test_a_promoted_job_keeps_to_a_pause(bench: Bench) -> None:
+    (job_id,) = bench.add(delay=HOUR)
+    bench.queue.pause()
+    bench.queue.promote(job_id)
+    assert bench.ids(bench.flavour.paused_list) == [job_id]
+    assert ("0", 0) not in bench.public().get("marker", [])
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS[1:], ids=str, indirect=True)
+def test_a_promoted_job_keeps_its_priority(bench: Bench) -> None:
+    first, last = bench.add(priority=1), bench.add(priority=9)
+    middle = bench.add(priority=5, delay=HOUR)
+    bench.queue.promote(middle[0])
+    assert bench.ids("prioritized" if bench.flavour.bullmq else "wait") == first + middle + last
+
+
+def test_what_can_not_be_promoted(bench: Bench) -> None:
+    (job_id,) = bench.put("active")
+    with pytest.raises(JobMissing):
+        bench.queue.promote("nobody")
+    with pytest.raises(WrongState, match="to be delayed, it is active"):
+        bench.queue.promote(job_id)
+
+
+# remove
+
+
+def test_a_job_is_removed_from_any_state(bench: Bench) -> None:
+    for state in bench.handle.dialect.states:
+        stays, goes, _ = bench.put(state, 3)
+        bench.client.rpush(bench.key(f"{goes}:logs"), "a row") if bench.flavour.dialect != "bull-1" else None
+        bench.queue.remove(goes)
+        assert bench.keys_of(goes) == set(), state
+        assert bench.keys_of(stays) == {stays, state}
+        if bench.flavour.bullmq:
+            assert bench.events()[-1] == {"event": "removed", "jobId": goes, "prev": state}
+    if bench.flavour.bullmq:
+        assert len(bench.events()) == len(bench.handle.dialect.states)
+
+
+def test_a_job_that_is_locked_or_not_there_is_not_removed(bench: Bench) -> None:
+    (job_id,) = bench.put("active")
+    bench.client.set(bench.key(f"{job_id}:lock"), "worker")
+    before = bench.public()
+    with pytest.raises(JobLocked, match="until its lock expires"):
+        bench.queue.remove(job_id)
+    with pytest.raises(JobMissing):
+        bench.queue.remove("nobody")
+    assert bench.public() == before
+
+
+@only_bull
+def test_what_bull_remembers_of_a_job_goes_with_it(bench: Bench) -> None:
+    def remember(job_id: str) -> None:
+        bench.client.hset(bench.key(job_id), "deid", "once")
+        bench.client.set(bench.key("de:once"), job_id)
+        bench.client.zadd(bench.key("priority"), {job_id: 3})
+        bench.client.hset(bench.key("limiter:index"), job_id, bench.key("limiter:g:limited"))
+        bench.client.sadd(bench.key("limiter:g:limited"), job_id)
+
+    def remove() -> None:
+        bench.queue.remove(bench.ids("wait")[0])
+
+    verbs: list[Callable[[], Any]] = [remove, bench.queue.drain, lambda: bench.queue.clean(0, state="wait")]
+    for verb in verbs:
+        (job_id,) = bench.put("wait")
+        remember(job_id)
+        verb()
+        assert bench.public() == {}
+
+
+@dataclass
+class Family:
+    """A parent in waiting-children, and children that wait, in a queue of their own or the parent's."""
+
+    parents: Bench
+    children: Bench
+    parent: str
+    ids: list[str]
+
+    def adopt(self, ids: list[str]) -> None:
+        for child in ids:
+            self.parents.client.hset(self.children.key(child), "parentKey", self.parents.key(self.parent))
+            self.parents.client.sadd(self.parents.key(f"{self.parent}:dependencies"), self.children.key(child))
+
+    @property
+    def dependencies(self) -> list[str]:
+        return self.parents.public().get(f"{self.parent}:dependencies", [])  # type: ignore[no-any-return]
+
+
+@pytest.fixture(params=["one queue", "two queues"])
+def family(request: pytest.FixtureRequest, make: Callable[..., Bench], flavour: Flavour) -> Family:
+    children = make(flavour, "children", chunkSize=3)
+    parents = make(flavour, "parents", chunkSize=3) if request.param == "two queues" else children
+    (parent,) = parents.put("waiting-children")
+    children.made = parents.made
+    family = Family(parents, children, parent, children.put("wait", 2))
+    family.adopt(family.ids)
+    return family
+
+
+@only_bullmq
+def test_a_parent_waits_for_a_removed_child_no_longer(family: Family) -> None:
+    first, second = family.ids
+    family.children.queue.remove(first)
+    assert family.parents.ids("waiting-children") == [family.parent]
+    assert family.dependencies == [family.children.key(second)]
+    family.children.queue.remove(second)
+    assert family.parents.ids("waiting-children") == []
+    assert family.parents.ids("wait") == [family.parent]
+    assert {"event": "waiting", "jobId": family.parent, "prev": "waiting-children"} in family.parents.events()
+    assert family.parents.public()["marker"] == [("0", 0)]
+
+
+@only_bullmq
+def test_a_released_parent_keeps_to_its_priority_and_to_a_pause(family: Family) -> None:
+    family.parents.client.hset(family.parents.key(family.parent), "priority", 4)
+    for child in family.ids[:1]:
+        family.children.queue.remove(child)
+    family.parents.queue.pause()
+    family.children.queue.remove(family.ids[1])
+    assert family.parents.ids("prioritized") == [family.parent]
+    assert "marker" not in family.parents.public()
+
+
+@only_bullmq
+def test_children_go_with_their_parent(family: Family) -> None:
+    finished = {state: family.children.put(state)[0] for state in ("completed", "failed")}
+    parent = family.parents.key(family.parent)
+    family.parents.client.hset(f"{parent}:processed", family.children.key(finished["completed"]), "1")
+    family.parents.client.hset(f"{parent}:processed", family.children.key("long-gone"), "1")
+    family.parents.client.zadd(f"{parent}:unsuccessful", {family.children.key(finished["failed"]): 1})
+    stranger = family.children.put("wait")
+    family.parents.queue.remove(family.parent)
+    for child in [*family.ids, *finished.values()]:
+        assert family.children.keys_of(child) == set()
+    assert family.parents.keys_of(family.parent) == set()
+    assert family.children.ids("wait") == stranger
+    removed = [event for event in family.parents.events() if event["event"] == "removed"]
+    assert removed[-1] == {"event": "removed", "jobId": family.parent, "prev": "waiting-children"}
+    assert "waiting" not in family.parents.event_names()
+
+
+@only_bullmq
+def test_a_parent_may_go_alone(family: Family) -> None:
+    family.parents.queue.remove(family.parent, with_children=False)
+    assert family.parents.keys_of(family.parent) == set()
+    assert family.children.ids("wait") == family.ids
+
+
+@only_bullmq
+def test_a_locked_child_holds_the_whole_family(family: Family) -> None:
+    (grandchild,) = family.children.put("active")
+    owner = Family(family.children, family.children, family.ids[0], [])
+    owner.adopt([grandchild])
+    family.children.client.set(family.children.key(f"{grandchild}:lock"), "worker")
+    before = family.children.public()
+    with pytest.raises(JobLocked, match=f"a worker holds {family.children.key(grandchild)}"):
+        family.parents.queue.remove(family.parent)
+    assert family.children.public() == before
+
+
+@only_bullmq
+def test_a_large_family_goes_in_parts(family: Family) -> None:
+    many = family.children.put("wait", 20)
+    family.adopt(many)
+    for child in many[:5]:
+        grandchildren = family.children.put("delayed", 3)
+        Family(family.children, family.children, child, []).adopt(grandchildren)
+    family.parents.queue.remove(family.parent)
+    assert set(family.children.public()) | set(family.parents.public()) <= {"events", "meta"}
+
+
+@only_bullmq
+@pytest.mark.parametrize("verb", ["clean", "drain"])
+def test_a_parent_of_the_same_queue_goes_with_its_last_child(family: Family, verb: str) -> None:
+    if verb == "clean":
+        family.children.queue.clean(0, state="wait")
+    else:
+        family.children.queue.drain()
+    assert all(family.children.keys_of(child) == set() for child in family.ids)
+    if family.parents is family.children:
+        assert family.parents.keys_of(family.parent) == set()
+    else:
+        assert family.parents.ids("wait") == [family.parent]
+        assert family.parents.public()["marker"] == [("0", 0)]
+
+
+@only_bullmq
+def test_the_job_that_a_scheduler_needs_stays(bench: Bench) -> None:
+    current, former = "repeat:tick:1600000000000", "repeat:tick:1500000000000"
+    bench.client.zadd(bench.key("repeat"), {"tick": 1_600_000_000_000})
+    for job_id in (current, former):
+        fields = {"name": "x", "data": "{}", "opts": "{}", "timestamp": 1, "rjk": "tick"}
+        bench.client.hset(bench.key(job_id), mapping=fields)
+    bench.client.zadd(bench.key("delayed"), {current: 1, former: 1})
+    with pytest.raises(WrongState, match="remove the scheduler"):
+        bench.queue.remove(current)
+    others = bench.put("delayed", 7)
+    assert sorted(bench.queue.clean(0, state="delayed")) == sorted([former, *others])
+    assert bench.ids("delayed") == [current]
+    bench.client.zrem(bench.key("delayed"), current)
+    bench.client.rpush(bench.key("wait"), current)
+    bench.put("wait", 7)
+    assert bench.queue.drain() == 7
+    assert bench.ids("wait") == [current]
+    bench.queue.obliterate()
+    assert bench.public() == {}
+
+
+@only_bullmq
+def test_a_removed_job_frees_its_deduplication_id_if_it_holds_it(bench: Bench) -> None:
+    holder, other = bench.put("wait", 2, deid="once")
+    bench.client.set(bench.key("de:once"), holder)
+    bench.client.set(bench.key("dn:once"), "next")
+    bench.queue.remove(other)
+    assert {"de:once", "dn:once"} <= bench.public().keys()
+    bench.queue.remove(holder)
+    assert not {"de:once", "dn:once"} & bench.public().keys()
+
+
+# clean
+
+
+def states_to_clean(flavour: Flavour) -> list[str]:
+    states = ["completed", "failed", "wait", "paused", "active", "delayed"]
+    return [*states, "prioritized"] if flavour.bullmq else states
+
+
+def test_old_jobs_are_cleaned_from_any_state(bench: Bench) -> None:
+    now = bench.handle.connection.now_ms()
+    for state in states_to_clean(bench.flavour):
+        old = bench.put(state, 7)
+        young = bench.put(state, 4, at=now - 60_000)
+        older = bench.put(state, 5, at=LONG_AGO - 5)
+        cleaned = bench.queue.clean(HOUR, state=state)
+        assert sorted(cleaned) == sorted(old + older), state
+        assert bench.ids(state) == young
+        assert all(bench.keys_of(job_id) == set() for job_id in cleaned)
+        assert bench.queue.clean(HOUR, state=state) == []
+        assert sorted(bench.queue.clean(0, state=state)) == sorted(young)
+        assert bench.ids(state) == []
+
+
+def test_no_more_than_the_limit_is_cleaned(bench: Bench) -> None:
+    for state in states_to_clean(bench.flavour):
+        ids = bench.put(state, 10)
+        cleaned = bench.queue.clean(0, limit=4, state=state)
+        assert len(cleaned) == 4
+        if bench.handle.dialect.state_key(state).kind == "set":
+            assert set(cleaned) < set(ids)
+        else:
+            assert cleaned == ids[:4], "those to be taken next, or that ended first"
+        assert sorted(bench.ids(state) + cleaned) == sorted(ids)
+        assert bench.queue.clean(0, limit=3, state=state) != []
+        assert len(bench.ids(state)) == 3
+        bench.queue.clean(0, limit=100, state=state)
+        assert bench.ids(state) == []
+
+
+def test_jobs_that_a_worker_holds_are_not_cleaned(bench: Bench) -> None:
+    ids = bench.put("active", 10)
+    held = ids[1:3] + ids[6:9]
+    for job_id in held:
+        bench.client.set(bench.key(f"{job_id}:lock"), "worker")
+    assert sorted(bench.queue.clean(0, state="active")) == sorted(set(ids) - set(held))
+    assert bench.ids("active") == held
+
+
+@pytest.mark.parametrize("state", ["wait", "delayed", "completed"])
+def test_what_stays_keeps_its_order(bench: Bench, state: str) -> None:
+    random, now = Random(state), bench.handle.connection.now_ms()
+    stays, goes = [], []
+    for n in range(120):
+        is_old = random.random() < 0.5
+        (job_id,) = bench.put(state, at=LONG_AGO + n if is_old or state != "wait" else now)
+        if not is_old:
+            bench.client.hset(bench.key(job_id), mapping={"timestamp": now, "processedOn": now})
+            if state == "completed" and bench.handle.dialect.state_key(state).kind == "zset":
+                bench.client.zadd(bench.key(state), {job_id: now + n})
+        (goes if is_old else stays).append(job_id)
+    assert sorted(bench.queue.clean(HOUR, state=state)) == sorted(goes)
+    assert bench.ids(state) == (sorted(stays) if bench.handle.dialect.state_key(state).kind == "set" else stays)
+
+
+def test_a_large_set_is_cleaned_completely(make: Callable[..., Bench]) -> None:
+    bench = make(Flavour("bull-1"), chunkSize=50)
+    ids = bench.put("completed", 1_500)
+    held = ids[::7]
+    for job_id in held:
+        bench.client.set(bench.key(f"{job_id}:lock"), "worker")
+    assert sorted(bench.queue.clean()) == sorted(set(ids) - set(held))
+    assert bench.ids("completed") == sorted(held)
+
+
+def test_cleaning_is_told(bench: Bench, prefix: str) -> None:
+    ids = bench.put("failed", 4)
+    with published(bench.client, prefix, bench.queue.name) as heard:
+        bench.queue.clean(0, state="failed")
+    if bench.flavour.bullmq:
+        assert bench.events() == [{"event": "cleaned", "count": "4"}]
+    if bench.flavour.dialect == "bull-1":
+        assert {channel for channel, _ in heard} == {f"cleaned@{bench.queue.name}"}
+        told = [json.loads(message) for _, message in heard]
+        assert sorted(job_id for message in told for job_id in message[1]) == ids
+        assert {(message[0], message[2]) for message in told} == {(bench.handle.token, "failed")}
+    else:
+        assert heard == []
+
+
+def test_what_can_not_be_cleaned(bench: Bench) -> None:
+    for grace_ms, limit in ((-1, 0), (0, -1), (0.5, 0), (0, True)):
+        with pytest.raises(OptionError, match="an integer >= 0"):
+            bench.queue.clean(grace_ms, limit)  # type: ignore[arg-type]
+    with pytest.raises(DialectError, match="expected a state of"):
+        bench.queue.clean(0, state="nowhere")
+    with pytest.raises(DialectError):
+        bench.queue.clean(0, state="waiting-children")
+
+
+# drain
+
+
+def test_a_drained_queue_keeps_what_does_not_wait(bench: Bench) -> None:
+    waiting = ["wait", "paused", *(["prioritized"] if bench.flavour.bullmq else [])]
+    kept = {state: bench.put(state, 4) for state in bench.handle.dialect.states if state not in waiting}
+    for state in waiting:
+        bench.put(state, 7)
+    assert bench.queue.drain() == 7 * len(waiting)
+    assert {state: bench.ids(state) for state in kept} == kept
+    assert bench.queue.counts() == {state: len(kept.get(state, [])) for state in bench.handle.dialect.states}
+    assert bench.queue.drain(delayed=True) == 4
+    kept.pop("delayed")
+    hashes = [name for name in bench.public() if name.startswith("j")]
+    assert sorted(hashes) == sorted(job_id for ids in kept.values() for job_id in ids)
+
+
+def test_a_drained_queue_stays_paused(bench: Bench) -> None:
+    bench.add(4)
+    bench.queue.pause()
+    assert bench.queue.drain() == 4
+    assert bench.queue.is_paused()
+
+
+# obliterate
+
+
+def test_nothing_is_left_of_an_obliterated_queue(bench: Bench) -> None:
+    bench.add(4)
+    bench.add(2, delay=HOUR)
+    for state in bench.handle.dialect.states:
+        if state != "active":
+            bench.put(state, 7)
+    for name in ("stalled", "metrics:completed:data"):
+        bench.client.sadd(bench.key(name), "x") if bench.flavour.dialect != "bull-1" else None
+    management.check_obliterate(bench.handle)
+    bench.queue.obliterate()
+    assert bench.public() == {}
+    bench.queue.obliterate()
+    assert bench.public() == {}
+    assert bench.add() == ["1"]
+    assert bench.ids("wait") == ["1"]
+
+
+def test_a_busy_queue_is_obliterated_by_force_only(bench: Bench) -> None:
+    bench.put("wait", 5)
+    active = bench.put("active", 5)
+    for job_id in active:
+        bench.client.set(bench.key(f"{job_id}:lock"), "worker")
+    before = bench.public()
+    with pytest.raises(QueueBusy, match=f"expected no active job in queue {bench.queue.name}, got 5") as busy:
+        bench.queue.obliterate()
+    with pytest.raises(QueueBusy):
+        management.check_obliterate(bench.handle)
+    assert (busy.value.queue, busy.value.active) == (bench.queue.name, 5)
+    assert bench.public() == before
+    bench.queue.obliterate(force=True)
+    assert bench.public() == {}
+
+
+def test_open_writes_outlive_an_obliterated_queue(bench: Bench) -> None:
+    bench.put("wait", 5)
+    jobs = [NewJob({"n": n}) for n in range(4)]
+    columns = encode(bench.handle.dialect, rows_of(jobs), {}, range(4))
+    builder = ChunkBuilder(500, 1 << 20)
+    stage = bench.handle.keys.stage("attempt")
+    for number, (_, packed) in enumerate((*builder.add(columns), *builder.flush())):
+        stage_chunk(bench.handle, stage, number, packed, 60_000)
+    register("write-1", [QueuePlan(bench.handle, [StagedPart(stage, 1, 4)], {})], None)
+    bench.queue.obliterate()
+    assert [record.added for record in recover(bench.handle)] == [4]
+    assert bench.ids("wait") == ["1", "2", "3", "4"]
+
+
+@only_bullmq
+def test_parents_in_other_queues_are_released_by_obliterate(family: Family) -> None:
+    family.children.queue.obliterate()
+    assert family.children.public() == {}
+    if family.parents is not family.children:
+        assert family.parents.ids("wait") == [family.parent]
+
+
+# receipts
+
+
+def test_the_keys_of_these_verbs_expire(bench: Bench) -> None:
+    bench.put("completed", 7)
+    bench.queue.clean()
+    private = dump(bench.client, bench.handle.keys.prefix, bench.queue.name)
+    receipts = [name for name in private if name.startswith(f"{PRIVATE}receipt:")]
+    assert len(receipts) == 1, "one for each sender, however many calls"
+    assert 0 < bench.client.pttl(bench.key(receipts[0])) <= RECEIPT_TTL_MS

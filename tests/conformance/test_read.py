@@ -1,0 +1,358 @@
+"""Reading jobs, the same in every dialect: all states, slices, live queues, and whatever may stand in a hash."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+
+import pytest
+from redis import Redis
+
+from spark_bull.bull_queue import BullQueue
+from spark_bull.dialects.registry import DIALECTS
+from spark_bull.errors import DialectError
+from spark_bull.finding import describe, find_queues
+from spark_bull.model import Job, NewJob
+from spark_bull.reading import MOST_BYTES, MOST_IDS, Slice, read_ids, read_jobs
+
+NOW = 1_700_000_000_000
+ODD_IDS = ["nan", "inf", "-inf", "1e300", "0x1F", "1.5", "-7", " 8", "9007199254740993", "é", "a b", "x" * 300, "07"]
+
+
+@dataclass
+class Filled:
+    """A queue whose structures the test fills itself, as a Node library of that dialect might."""
+
+    queue: BullQueue
+    client: Redis
+
+    @property
+    def states(self) -> list[str]:
+        return list(self.queue.handle.dialect.states)
+
+    def key(self, state: str) -> str:
+        return self.queue.handle.keys[self.queue.handle.dialect.states[state].key]
+
+    def put(self, state: str, ids: list[str], **fields: str | bytes | int) -> None:
+        """Jobs that enter a state one after the other."""
+        hashes = self.client.pipeline(transaction=False)
+        for job_id in ids:
+            given = {"name": "n", "data": json.dumps({"id": job_id}), "opts": "{}", "timestamp": NOW, **fields}
+            hashes.hset(self.queue.handle.keys.job(job_id), mapping=given)
+        hashes.execute()
+        self.enter(state, ids)
+
+    def enter(self, state: str, ids: list[str]) -> None:
+        key, kind = self.key(state), self.queue.handle.dialect.states[state].kind
+        if kind == "list":
+            self.client.lpush(key, *ids)
+        elif kind == "set":
+            self.client.sadd(key, *ids)
+        else:
+            first = self.client.zcard(key)
+            scale = 4096 if state == "delayed" else 1
+            self.client.zadd(key, {job_id: (NOW + first + n) * scale for n, job_id in enumerate(ids)})
+
+    def move(self, job_id: str, source: str, target: str) -> None:
+        kind = self.queue.handle.dialect.states[source].kind
+        remove = {"list": lambda k, i: self.client.lrem(k, 0, i), "set": self.client.srem, "zset": self.client.zrem}
+        assert remove[kind](self.key(source), job_id) == 1
+        self.enter(target, [job_id])
+
+    def read(self, *states: str, part: Slice | None = None, chunk_size: int = 500) -> list[Job]:
+        chunks = read_jobs(self.queue.handle, states, part=part or Slice(), chunk_size=chunk_size)
+        return [job for chunk in chunks for job in chunk.jobs(self.queue.name)]
+
+
+@pytest.fixture(params=list(DIALECTS))
+def filled(request: pytest.FixtureRequest, client: Redis, redis_url: str, prefix: str) -> Iterator[Filled]:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
+        yield Filled(queue, client)
+
+
+def numbered(first: int, last: int) -> list[str]:
+    return [str(n) for n in range(first, last + 1)]
+
+
+def ids_of(jobs: list[Job]) -> list[str]:
+    return [job.id for job in jobs]
+
+
+def test_every_state_is_read_and_counted(filled: Filled) -> None:
+    for number, state in enumerate(filled.states):
+        filled.put(state, [f"{state}-{n}" for n in range(number + 1)])
+
+    jobs = filled.read()
+
+    assert sorted((job.state, job.id) for job in jobs) == sorted(
+        (state, f"{state}-{n}") for number, state in enumerate(filled.states) for n in range(number + 1)
+    )
+    assert filled.queue.counts() == {state: number + 1 for number, state in enumerate(filled.states)}
+    assert {job.state for job in filled.read("wait", "failed")} == {"wait", "failed"}
+    assert all(json.loads(job.data) == {"id": job.id} == job.parsed() for job in jobs)
+    assert {job.run_at for job in jobs if job.state == "delayed"} == {NOW, NOW + 1, NOW + 2}
+    assert all(job.run_at is None for job in jobs if job.state != "delayed")
+
+
+def test_an_empty_queue_and_a_state_of_another_dialect(filled: Filled) -> None:
+    assert filled.read() == []
+    assert filled.read("prioritized") == []
+    assert set(filled.queue.counts().values()) == {0}
+    assert filled.queue.get_job("1") is None
+    assert filled.queue.page("wait") == []
+
+
+def test_jobs_that_we_add_are_read_back(filled: Filled) -> None:
+    filled.queue.add_many([NewJob({"n": 1}), NewJob({"n": 2}, delay=60_000), NewJob("ü")])
+    read = {job.id: job for job in filled.read()}
+    assert (read["1"].state, read["1"].parsed(), read["1"].returnvalue) == ("wait", {"n": 1}, None)
+    assert (read["2"].state, read["2"].delay) == ("delayed", 60_000)
+    assert read["2"].run_at == (read["2"].timestamp or 0) + 60_000
+    assert read["3"].data == '"ü"'
+    assert {job.attempts_made for job in read.values()} == {0}
+    assert {job.stacktrace for job in read.values()} == {()}
+
+
+def test_the_slices_make_the_whole(filled: Filled) -> None:
+    for state in ("wait", "delayed", "completed"):
+        filled.put(state, [*numbered(1, 300), *ODD_IDS] if state == "wait" else [f"{state}-{n}" for n in range(300)])
+    whole = ids_of(filled.read())
+
+    for of in (2, 7, 32):
+        slices = [ids_of(filled.read(part=Slice(n, of), chunk_size=40)) for n in range(of)]
+        assert sorted(chain.from_iterable(slices)) == sorted(whole)
+    assert len(set(whole)) == 900 + len(ODD_IDS)
+    assert [len(filled.read("wait", part=Slice(n, 3))) for n in range(3)] == pytest.approx([104] * 3, abs=8)
+
+
+def test_more_than_one_step_of_every_kind(filled: Filled) -> None:
+    for state in ("wait", "failed"):
+        filled.put(state, [f"{state}{n}" for n in range(1234)])
+    assert len(set(ids_of(filled.read(chunk_size=100)))) == len(filled.read(chunk_size=100)) == 2468
+
+
+def test_large_jobs_come_in_smaller_chunks(filled: Filled) -> None:
+    big = json.dumps("x" * (MOST_BYTES // 4))
+    for state in ("wait", "delayed", "completed"):
+        filled.put(state, [f"{state}{n}" for n in range(11)], data=big)
+
+    for part in (Slice(), Slice(0, 2)):
+        chunks = list(read_jobs(filled.queue.handle, part=part))
+        assert max(len(chunk.ids) for chunk in chunks) <= 4
+    assert len({job_id for chunk in read_jobs(filled.queue.handle) for job_id in chunk.ids}) == 33
+    by_id = list(read_ids(filled.queue.handle, [f"wait{n}" for n in range(11)]))
+    assert [len(chunk.ids) for chunk in by_id] == [4, 4, 3]
+
+
+def test_what_is_left_of_a_removed_job_is_left_out(filled: Filled) -> None:
+    filled.put("wait", ["1", "2"])
+    filled.put("completed", ["3", "4"])
+    filled.client.delete(filled.queue.handle.keys.job("1"), filled.queue.handle.keys.job("3"))
+    filled.client.hset(filled.queue.handle.keys.job("3"), "progress", "50")
+
+    assert sorted(ids_of(filled.read())) == ["2", "4"]
+    assert filled.queue.get_job("3") is None
+    assert ids_of(filled.queue.page("completed")) == ["4"]
+
+
+def test_a_job_that_moves_on_is_read_once(filled: Filled) -> None:
+    filled.put("delayed", ["d1"])
+    filled.put("wait", numbered(1, 30))
+    read: list[str] = []
+    for number, chunk in enumerate(read_jobs(filled.queue.handle, chunk_size=10)):
+        read += [job_id.decode() for job_id in chunk.ids]
+        if number == 0:
+            filled.move("d1", "delayed", "wait")
+        if number == 1:
+            filled.move("1", "wait", "active")
+            filled.move("30", "wait", "completed")
+    assert sorted(read) == sorted(["d1", *numbered(1, 30)])
+
+
+def test_a_live_queue_loses_nobody_who_stays(filled: Filled) -> None:
+    """Jobs enter and leave at both ends and behind the walk, between any two steps."""
+    for state in ("wait", "failed"):
+        filled.put(state, [f"{state}{n}" for n in range(400)])
+    moved: set[str] = set()
+    read: list[str] = []
+    fresh = iter(range(1000))
+    for chunk in read_jobs(filled.queue.handle, chunk_size=20):
+        read += [job_id.decode() for job_id in chunk.ids]
+        state = chunk.states[0]
+        assert state is not None
+        filled.put(state, [f"new{next(fresh)}" for _ in range(3)])
+        behind = [i for i in read if i.startswith(state) and i not in moved][:5]
+        for job_id in behind:
+            filled.move(job_id, state, "active")
+        moved.update(behind)
+    assert len(read) == len(set(read))
+    assert {i for i in read if not i.startswith("new")} == {f"{s}{n}" for s in ("wait", "failed") for n in range(400)}
+
+
+def test_jobs_by_their_ids(filled: Filled) -> None:
+    for state in filled.states:
+        filled.put(state, [f"{state}-{n}" for n in range(3)])
+    filled.put("wait", ["orphan"])
+    filled.client.lrem(filled.key("wait"), 0, "orphan")
+    asked = ["orphan", *[f"{state}-2" for state in filled.states], "nobody", "orphan"]
+
+    def read(*states: str) -> list[tuple[str, str | None]]:
+        chunks = read_ids(filled.queue.handle, asked, states, chunk_size=3)
+        return [(job.id, job.state) for chunk in chunks for job in chunk.jobs("q")]
+
+    assert read() == [("orphan", None), *[(f"{state}-2", state) for state in filled.states]]
+    assert read("active", "failed") == [("active-2", "active"), ("failed-2", "failed")]
+
+
+def test_a_job_deep_in_a_long_list_is_found(filled: Filled) -> None:
+    filled.put("wait", ["first"])
+    ids = numbered(1, 3 * MOST_IDS - 1)
+    filled.client.lpush(filled.key("wait"), *ids)
+    job = filled.queue.get_job("first")
+    assert job is not None
+    assert job.state == "wait"
+
+
+def test_a_page_counts_as_redis_does_and_comes_in_the_order_of_work(filled: Filled) -> None:
+    for state in filled.states:
+        filled.put(state, numbered(1, 9))
+        sets = filled.queue.handle.dialect.states[state].kind == "set"
+
+        def page(start: int, stop: int, state: str = state) -> list[str]:
+            return ids_of(filled.queue.page(state, start, stop))
+
+        assert sorted(page(0, -1)) == numbered(1, 9)
+        assert len(page(0, 3)) == 4
+        assert sorted(page(0, 3) + page(4, 20)) == numbered(1, 9)
+        assert page(20, 30) == page(5, 4) == page(0, -20) == []
+        if not sets:
+            assert page(0, -1) == numbered(1, 9)
+            assert page(1, 2) == ["2", "3"]
+            assert page(-2, -1) == ["8", "9"]
+            assert page(-100, 0) == ["1"]
+        filled.client.delete(filled.key(state))
+    with pytest.raises(DialectError, match="expected a state of"):
+        filled.queue.page("nowhere")
+
+
+def test_all_fields(filled: Filled) -> None:
+    fields = {
+        "progress": '{"done":3}',
+        "returnvalue": "[1,2]",
+        "failedReason": "out of paper",
+        "stacktrace": '["Error: 1", "Error: 2", null, {"not": "text"}]',
+        "processedOn": NOW + 1,
+        "finishedOn": NOW + 2,
+        "delay": 5000,
+        "priority": 7,
+        "parentKey": "bull:p:1",
+        "pb": "worker-1",
+        "deid": "once",
+        "rjk": "every",
+        "ats": 4,
+    }
+    counters = {"atm": 3, "stc": 1} if filled.queue.protocol == "bullmq" else {"attemptsMade": 3, "stalledCounter": 1}
+    filled.put("failed", ["1"], **fields, **counters)
+
+    assert filled.read() == [
+        Job(
+            queue="q",
+            id="1",
+            state="failed",
+            name="n",
+            data='{"id": "1"}',
+            opts="{}",
+            progress='{"done":3}',
+            returnvalue="[1,2]",
+            failed_reason="out of paper",
+            stacktrace=("Error: 1", "Error: 2", '{"not": "text"}'),
+            attempts_made=3,
+            attempts_started=4,
+            stalled_counter=1,
+            timestamp=NOW,
+            processed_on=NOW + 1,
+            finished_on=NOW + 2,
+            delay=5000,
+            priority=7,
+            processed_by="worker-1",
+            parent_key="bull:p:1",
+            deduplication_id="once",
+            repeat_job_key="every",
+        )
+    ]
+    assert filled.queue.get_job("1") == filled.read()[0]
+    assert filled.read()[0].parsed("returnvalue") == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("name", "raw", "attribute", "value"),
+    [
+        ("stacktrace", b"no JSON [", "stacktrace", ("no JSON [",)),
+        ("stacktrace", b'"a string"', "stacktrace", ('"a string"',)),
+        ("stacktrace", b"null", "stacktrace", ()),
+        ("stacktrace", b"", "stacktrace", ()),
+        ("data", b'"\xff"', "data", '"\ufffd"'),
+        ("name", b"", "name", ""),
+        ("delay", b"NaN", "delay", 0),
+        ("delay", b"12.7", "delay", 12),
+        ("finishedOn", b"undefined", "finished_on", None),
+        ("finishedOn", b"", "finished_on", None),
+        ("attemptsMade", b"1e999", "attempts_made", 0),
+        ("returnvalue", b"null", "returnvalue", None),
+        ("returnvalue", b"", "returnvalue", ""),
+    ],
+)
+def test_whatever_stands_in_a_hash_can_be_read(
+    filled: Filled, name: str, raw: bytes, attribute: str, value: object
+) -> None:
+    filled.put("wait", ["1"], **{name: raw})
+    (job,) = filled.read()
+    assert getattr(job, attribute) == value
+
+
+def test_logs(filled: Filled) -> None:
+    filled.client.rpush(filled.queue.handle.keys.logs("1"), *[f"line {n}" for n in range(5)])
+    assert filled.queue.logs("1") == [f"line {n}" for n in range(5)]
+    assert filled.queue.logs("1", -2) == ["line 3", "line 4"]
+    assert filled.queue.logs("1", 0, 0) == ["line 0"]
+    assert filled.queue.logs("2") == []
+
+
+def test_queues_are_found_by_their_keys(client: Redis, redis_url: str, prefix: str) -> None:
+    for name in ("mail-eu", "mail-us", "mail:old", "sms"):
+        with BullQueue(name, url=redis_url, prefix=prefix, protocol="bull") as queue:
+            queue.add({})
+            connection = queue.handle.connection
+    client.zadd(f"{prefix}:ended:completed", {"1": 1})
+    client.sadd(f"{prefix}:ended1:failed", "1")
+    client.hset(f"{prefix}:parents:7:failed", "child", "reason")
+    client.hset(f"{prefix}:sms:metrics:completed", "count", "1")
+    client.hset(f"{prefix}x:other:meta", "version", "bullmq:6.0.0")
+
+    everyone = ["ended", "ended1", "mail-eu", "mail-us", "mail:old", "sms"]
+    assert find_queues(connection, prefix) == everyone
+    assert find_queues(connection, prefix, "mail-*") == ["mail-eu", "mail-us"]
+    assert find_queues(connection, prefix, "m*l") == []
+    assert find_queues(connection, prefix, "sm[!t]") == ["sms"]
+
+
+def test_a_queue_is_described(filled: Filled) -> None:
+    assert (describe(filled.queue.handle).paused, describe(filled.queue.handle).version) == (False, None)
+    if filled.queue.protocol == "bullmq":
+        settings = {"paused": "1", "version": "bullmq:6.7.0", "concurrency": "3"}
+        filled.client.hset(filled.queue.handle.keys["meta"], mapping=settings)
+        assert (describe(filled.queue.handle).version, describe(filled.queue.handle).concurrency) == ("bullmq:6.7.0", 3)
+    else:
+        filled.client.set(filled.queue.handle.keys["meta_paused"], "1")
+    assert describe(filled.queue.handle).paused
+
+
+def test_the_wrong_protocol_is_named(client: Redis, redis_url: str, prefix: str) -> None:
+    client.sadd(f"{prefix}:q:completed", "1")
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+        with pytest.raises(DialectError, match="give the option `protocol`"):
+            queue.counts()
+        with pytest.raises(DialectError, match="give the option `protocol`"):
+            queue.page("completed")

@@ -1,0 +1,72 @@
+"""One Spark session for all tests of this folder: it takes some seconds to start."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import spark_bull
+
+ROOT = Path(__file__).parents[2]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.spark)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A session with two cores, one attempt a task, and no UI. Its workers run this very Python."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_CONF_DIR"] = str(ROOT / "conf")
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.host": "127.0.0.1",
+        # Times are no test's business but its own.
+        "spark.sql.session.timeZone": "UTC",
+    }
+    builder = SparkSession.builder.master("local[2]").appName("tests")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    spark_bull.register(session)
+    yield session
+    session.stop()
+
+
+class Bull:
+    """`format("bull")` with this test's Redis and prefix filled in."""
+
+    def __init__(self, spark: SparkSession, url: str, prefix: str) -> None:
+        self.spark = spark
+        self.options = {"url": url, "prefix": prefix}
+
+    def read(self, queue: str | None = "q", schema: str | None = None, **options: object) -> DataFrame:
+        reader = self.spark.read.format("bull").options(**self.options)
+        if queue is not None:
+            reader = reader.option("queue", queue)
+        for name, value in options.items():
+            reader = reader.option(name, str(value))
+        return (reader.schema(schema) if schema else reader).load()
+
+    def write(self, frame: DataFrame, queue: str | None = "q", **options: object) -> None:
+        writer = frame.write.format("bull").options(**self.options).mode("append")
+        if queue is not None:
+            writer = writer.option("queue", queue)
+        for name, value in options.items():
+            writer = writer.option(name, str(value))
+        writer.save()
+
+
+@pytest.fixture
+def bull(spark: SparkSession, redis_url: str, prefix: str) -> Bull:
+    return Bull(spark, redis_url, prefix)

@@ -1,0 +1,294 @@
+"""`spark.read.format("bull")`: the jobs, the other views, and errors that come before any task."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+from datetime import datetime, timezone
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from redis import Redis
+
+from spark_bull.bull_queue import BullQueue
+from spark_bull.local import EmbeddedRedis
+from spark_bull.model import NewJob, RawJson
+from spark_bull.spark.schemas import SCHEMAS
+from spark_bull.spark.source import OpenSlice, batch_reader
+from tests.spark.conftest import Bull
+
+NOW = 1_700_000_000_000
+OpenQueue = Callable[..., BullQueue]
+
+
+@pytest.fixture
+def queue(redis_url: str, prefix: str) -> OpenQueue:
+    def opened(name: str = "q", protocol: str = "bullmq") -> BullQueue:
+        return BullQueue(name, url=redis_url, prefix=prefix, protocol=protocol)
+
+    return opened
+
+
+def ids(frame: DataFrame) -> list[str]:
+    return sorted(row["id"] for row in frame.select("id").collect())
+
+
+def job_key(queue: BullQueue, job_id: str) -> str:
+    return queue.handle.keys.job(job_id)
+
+
+def test_the_schema_is_fixed(bull: Bull) -> None:
+    frame = bull.read("nobody")
+    assert frame.schema == SCHEMAS["jobs"]
+    assert " ".join(frame.columns) == (
+        "queue id state name data opts progress returnvalue failedReason stacktrace attemptsMade attemptsStarted "
+        "stalledCounter timestamp processedOn finishedOn delay runAt priority processedBy parentKey "
+        "deduplicationId repeatJobKey"
+    )
+    assert frame.collect() == []
+
+
+@pytest.mark.parametrize("protocol", ["bull-1", "bull", "bullmq"])
+def test_a_job_is_a_row(bull: Bull, queue: OpenQueue, client: Redis, protocol: str) -> None:
+    mine = queue(protocol=protocol)
+    mine.add({"to": "ada", "ü": 1}, timestamp=NOW, attempts=3)
+    later = mine.add({"to": "bob"}, timestamp=NOW, delay=2_000_000_000_000 - NOW)
+    fields = {
+        "finishedOn": NOW + 2001,
+        "processedOn": NOW + 1001,
+        "progress": "50",
+        "failedReason": "no paper",
+        "stacktrace": '["Error: no paper"]',
+        "returnvalue": "null",
+    }
+    client.hset(job_key(mine, "1"), mapping=fields)
+    rows = {row["id"]: row for row in bull.read().collect()}
+
+    row = rows["1"]
+    assert (row["queue"], row["state"], row["data"]) == ("q", "wait", '{"to":"ada","ü":1}')
+    assert row["timestamp"].astimezone(timezone.utc) == datetime(2023, 11, 14, 22, 13, 20, tzinfo=timezone.utc)
+    assert (row["finishedOn"] - row["processedOn"]).total_seconds() == 1
+    assert (row["progress"], row["failedReason"], row["returnvalue"]) == ("50", "no paper", None)
+    assert (row["stacktrace"], row["attemptsMade"], row["runAt"]) == (["Error: no paper"], 0, None)
+    assert row["name"] == (None if protocol == "bull-1" else "__default__")
+    assert rows[later]["state"] == "delayed"
+    assert rows[later]["runAt"].timestamp() == 2_000_000_000
+    assert rows[later]["delay"] == 2_000_000_000_000 - NOW
+
+
+def test_a_narrower_schema_reads_only_its_fields(bull: Bull, queue: OpenQueue, client: Redis) -> None:
+    queue().add({"n": 1}, name="send")
+    frame = bull.read(schema="state STRING, DATA STRING, id STRING")
+    assert frame.columns == ["state", "DATA", "id"]
+    assert [tuple(row) for row in frame.collect()] == [("wait", '{"n":1}', "1")]
+
+    narrow = bull.read(schema="id STRING, attemptsMade INT").schema
+    reader = batch_reader({**bull.options, "queue": "q"}, narrow)
+    with client.monitor() as monitor:
+        (batch,) = reader.read(OpenSlice(0, 1))
+        client.echo("the end")
+        commands = list(iter(lambda: monitor.next_command()["command"], "ECHO the end"))
+    assert batch.schema == to_arrow_schema(narrow, timezone="UTC")
+    assert batch.to_pylist() == [{"id": "1", "attemptsMade": 0}]
+    (asked,) = [command for command in commands if command.startswith("HMGET") and command.split()[1].endswith(":1")]
+    assert asked.split()[2:] == ["timestamp", "attemptsMade", "atm"]
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        (
+            "id STRING, attempsMade INT",
+            r"no column `attempsMade` \(did you mean `attemptsMade`\?\); it has: queue STRING",
+        ),
+        ("id STRING, data STRUCT<a: INT>", "expected column `data` of view `jobs` to be STRING, got: STRUCT<A:INT>"),
+        ("delay INT", "expected column `delay` of view `jobs` to be BIGINT, got: INT"),
+    ],
+)
+def test_a_schema_that_does_not_fit(bull: Bull, schema: str, message: str) -> None:
+    with pytest.raises(PySparkException, match=message):
+        bull.read(schema=schema).collect()
+
+
+def test_states_and_job_ids(bull: Bull, queue: OpenQueue) -> None:
+    mine = queue()
+    mine.add_many([NewJob(n, delay=60_000 if n % 2 else None, priority=1 if n == 4 else None) for n in range(6)])
+    assert ids(bull.read(states="delayed")) == ["2", "4", "6"]
+    assert ids(bull.read(states="prioritized, wait")) == ["1", "3", "5"]
+    assert ids(bull.read(jobIds="5,2,77,2")) == ["2", "5"]
+    assert ids(bull.read(jobIds="5,2", states="prioritized")) == ["5"]
+    assert [row["state"] for row in bull.read(jobIds="5").collect()] == ["prioritized"]
+    assert ids(bull.read(jobIds="1,2,3,4", numPartitions=3)) == ["1", "2", "3", "4"]
+
+
+def test_several_queues_and_globs(bull: Bull, queue: OpenQueue) -> None:
+    for name, protocol in (("mail-eu", "bull"), ("mail-us", "bullmq"), ("sms", "bull-1")):
+        queue(name, protocol).add(name)
+
+    def queues(frame: DataFrame) -> list[str]:
+        return sorted(row["queue"] for row in frame.collect())
+
+    assert queues(bull.read("sms,mail-us,nobody")) == ["mail-us", "sms"]
+    assert queues(bull.read("mail-*")) == ["mail-eu", "mail-us"]
+    assert queues(bull.read("mail-*, sms,mail-eu")) == ["mail-eu", "mail-us", "sms"]
+    both = bull.read("*", numPartitions=3)
+    assert queues(both) == ["mail-eu", "mail-us", "sms"]
+    queue("late", "bull").add("late")
+    assert queues(both) == ["late", "mail-eu", "mail-us", "sms"]
+
+
+def test_a_reused_frame_shows_what_is_there_now(bull: Bull, queue: OpenQueue, client: Redis) -> None:
+    frame = bull.read(numPartitions=4)
+    assert frame.rdd.getNumPartitions() == 4
+    assert frame.count() == 0
+    mine = queue()
+    mine.add_many([NewJob(n) for n in range(100)])
+    assert frame.count() == 100
+    mine.add_many([NewJob(n) for n in range(100)])
+    client.delete(job_key(mine, "7"))
+    assert frame.count() == 199
+    assert ids(frame) == sorted(str(n) for n in range(1, 201) if n != 7)
+
+
+def test_sql_over_a_temporary_view(bull: Bull, queue: OpenQueue) -> None:
+    queue().add_many([NewJob({"amount": n}) for n in range(5)])
+    options = ", ".join(f"{name} '{value}'" for name, value in {**bull.options, "queue": "q"}.items())
+    bull.spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW jobs USING bull OPTIONS ({options})")
+    (row,) = bull.spark.sql(
+        "SELECT state, sum(get_json_object(data, '$.amount')) AS amount FROM jobs WHERE id <> '5' GROUP BY state"
+    ).collect()
+    assert tuple(row) == ("wait", 0 + 1 + 2 + 3)
+
+
+def test_view_counts(bull: Bull, queue: OpenQueue) -> None:
+    queue("a", "bull-1").add_many([NewJob(1), NewJob(2, delay=60_000)])
+    queue("b").add_many([NewJob(1)])
+    rows = {(row["queue"], row["state"]): row["jobs"] for row in bull.read("a,b", view="counts").collect()}
+    assert {key: jobs for key, jobs in rows.items() if jobs} == {
+        ("a", "wait"): 1,
+        ("a", "delayed"): 1,
+        ("b", "wait"): 1,
+    }
+    assert ("b", "prioritized") in rows
+    assert ("a", "prioritized") not in rows
+    frame = bull.read("a", view="counts", states="delayed", schema="jobs LONG")
+    assert [tuple(row) for row in frame.collect()] == [(1,)]
+
+
+def test_view_queues(bull: Bull, queue: OpenQueue, client: Redis) -> None:
+    queue("a", "bull").add(1)
+    queue("b").add(1)
+    client.hset(queue("b").handle.keys["meta"], mapping={"version": "bullmq:6.7.0", "paused": 1, "concurrency": 4})
+    rows = [tuple(row) for row in bull.read(None, view="queues").orderBy("queue").collect()]
+    assert rows == [("a", "bull", None, False, None, 1), ("b", "bullmq", "bullmq:6.7.0", True, 4, 1)]
+
+
+def test_view_writes(bull: Bull) -> None:
+    bull.write(bull.spark.range(10).selectExpr("CAST(id AS STRING) AS data"), txnAppId="nightly", txnVersion=7)
+    (row,) = bull.read(view="writes").collect()
+    assert (row["queue"], row["state"], row["jobs"], row["added"], row["duplicates"]) == ("q", "finished", 10, 10, 0)
+    assert (row["appId"], row["version"], row["delivery"]) == ("nightly", 7, "exactly-once")
+    assert row["finishedOn"] >= row["startedOn"]
+    assert row["durationMs"] >= 0
+
+
+def test_view_logs(bull: Bull, queue: OpenQueue, client: Redis) -> None:
+    mine = queue()
+    mine.add_many([NewJob(1), NewJob(2), NewJob(3)])
+    client.rpush(mine.handle.keys.logs("1"), *[f"line {n}" for n in range(2500)])
+    client.rpush(mine.handle.keys.logs("3"), "über", b"\xff")
+    frame = bull.read(view="logs")
+    assert frame.where("id = '1'").count() == 2500
+    rows = [tuple(row) for row in frame.where("id = '3'").orderBy("line").collect()]
+    assert rows == [("q", "3", 0, "über"), ("q", "3", 1, "\ufffd")]
+    assert bull.read(view="logs", jobIds="3").count() == 2
+    assert [row["line"] for row in bull.read(view="logs", jobIds="1").orderBy("line").collect()] == list(range(2500))
+
+
+def test_view_workers(bull: Bull, queue: OpenQueue, redis_url: str) -> None:
+    name = queue().handle.keys.client_name
+    others = [name, f"{name}:w:press-1", f"{name}:qe", f"{queue('other').handle.keys.client_name}:w:x", "nobody"]
+    clients = [Redis.from_url(redis_url, client_name=client_name) for client_name in others]
+    for client in clients:
+        client.ping()
+    rows = bull.read(view="workers").orderBy("name").collect()
+    assert [(row["queue"], row["name"]) for row in rows] == [("q", None), ("q", "press-1")]
+    assert all(row["age"] >= 0 and ":" in row["address"] for row in rows)
+    for client in clients:
+        client.close()
+
+
+def test_odd_values_do_not_end_a_read(bull: Bull, queue: OpenQueue, client: Redis) -> None:
+    mine = queue()
+    mine.add_many([NewJob(n) for n in range(3)])
+    odd = {
+        "data": b"\xff\xfe",
+        "finishedOn": "undefined",
+        "processedOn": "9" * 17,
+        "attemptsMade": 2**40,
+        "stacktrace": "[",
+        "progress": b"\xff",
+        "delay": "1.5",
+        "priority": "NaN",
+    }
+    client.hset(job_key(mine, "2"), mapping=odd)
+    row = bull.read().where("id = '2'").collect()[0]
+    assert (row["data"], row["progress"]) == ("\ufffd\ufffd", "\ufffd")
+    assert (row["finishedOn"], row["processedOn"], row["attemptsMade"]) == (None, None, 0)
+    assert (row["stacktrace"], row["delay"], row["priority"]) == (["["], 1, 0)
+    assert bull.read().count() == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"queue": None}, "expected the option `queue`.*CREATE TEMPORARY VIEW"),
+        ({"view": "job"}, "expected `view` to be one of jobs, counts"),
+        ({"states": "waiting"}, r"got: 'waiting' \(did you mean `wait`\?\)"),
+        ({"stats": "wait"}, r"unknown option `stats` \(did you mean `states`\?\)"),
+        ({"delivery": "exactly-once"}, "option `delivery` is for writes, not for reads"),
+        ({"numPartitions": 0}, "expected `numPartitions` to be"),
+        ({"url": "redis://:s3cret@localhost:1/0", "retryMs": 0}, r"expected Redis at redis://localhost:1/0, got none"),
+    ],
+)
+def test_errors_come_before_any_task(bull: Bull, options: dict[str, object], message: str) -> None:
+    with pytest.raises(PySparkException, match=message) as caught:
+        bull.read(options.pop("queue", "q"), **options).collect()  # type: ignore[arg-type]
+    assert "s3cret" not in str(caught.value)
+    assert "Job aborted" not in str(caught.value)
+
+
+def test_a_table_of_the_catalog_says_what_to_do(bull: Bull) -> None:
+    with pytest.raises(PySparkException, match="CREATE TEMPORARY VIEW"):
+        bull.spark.sql("CREATE TABLE lost_options USING bull OPTIONS (queue 'q')")
+
+
+def test_a_wrong_password_is_told_without_showing_it(
+    bull: Bull, own_redis: Callable[..., EmbeddedRedis], spark: SparkSession
+) -> None:
+    server = own_redis({"requirepass": "right"})
+    url = server.url.replace("right", "wr0ng")
+    with pytest.raises(PySparkException, match="refused the user or password") as caught:
+        bull.read(url=url).collect()
+    assert "wr0ng" not in str(caught.value)
+
+
+def test_a_large_queue_is_read_whole_and_in_flat_memory(bull: Bull, queue: OpenQueue) -> None:
+    count, padding = 150_000, "x" * 400
+    mine = queue()
+    mine.add_many(NewJob(RawJson(f'{{"n":{n},"padding":"{padding}"}}')) for n in range(count))
+
+    reader = batch_reader({**bull.options, "queue": "q"}, bull.read(schema="id STRING, data STRING").schema)
+    tracemalloc.start()
+    rows = sum(batch.num_rows for batch in reader.read(OpenSlice(0, 1)))
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert rows == count
+    # The payloads alone weigh 60 MB; what is held is a batch or two, and the ids that were seen.
+    assert most < 40 << 20
+
+    frame = bull.read(schema="id STRING, data STRING")
+    assert frame.rdd.getNumPartitions() == 2
+    assert frame.selectExpr("count(DISTINCT id)", "min(length(data))").collect()[0][:] == (count, 423)

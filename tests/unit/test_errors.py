@@ -1,0 +1,69 @@
+"""Errors: one tree, messages that help."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+
+import pytest
+
+from spark_bull import errors
+from spark_bull.errors import (
+    ConnectionLost,
+    JobError,
+    JobMissing,
+    OptionError,
+    QueueBusy,
+    SparkBullError,
+    did_you_mean,
+    expected,
+)
+
+CLASSES = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, Exception)]
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_every_error_is_in_the_tree_and_in_its_picture(kind: type[Exception]) -> None:
+    assert issubclass(kind, SparkBullError)
+    assert kind.__doc__
+    assert kind.__name__ in (errors.__doc__ or "")
+
+
+@pytest.mark.parametrize(("kind", "builtin"), [(OptionError, ValueError), (ConnectionLost, ConnectionError)])
+def test_errors_can_be_caught_as_the_builtin_of_their_kind(kind: type[Exception], builtin: type[Exception]) -> None:
+    assert issubclass(kind, builtin)
+
+
+def test_a_job_error_names_queue_and_job() -> None:
+    error = JobMissing("gone", queue="mail", job_id="7")
+    assert isinstance(error, JobError)
+    assert (error.queue, error.job_id, str(error)) == ("mail", "7", "gone")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [JobMissing("gone", queue="mail", job_id="7"), QueueBusy("busy", queue="mail", active=3), OptionError("bad")],
+    ids=lambda error: type(error).__name__,
+)
+def test_errors_travel_between_processes(error: SparkBullError) -> None:
+    """Spark's executors send theirs to the driver."""
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is type(error)
+    assert (str(again), vars(again)) == (str(error), vars(error))
+
+
+def test_a_bad_option_is_told_with_what_was_expected_and_what_came() -> None:
+    assert str(expected("port", "a number", "x")) == "expected `port` to be a number, got: 'x'"
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("JOBIDD", " (did you mean `jobId`?)"),
+        ("prioritty", " (did you mean `priority`?)"),
+        ("qqqqq", ""),
+        ("", ""),
+    ],
+)
+def test_the_nearest_name_is_offered_if_there_is_one(name: str, hint: str) -> None:
+    assert did_you_mean(name, ["jobId", "priority"]) == hint

@@ -1,0 +1,87 @@
+"""Redis keys: as the Node libraries spell them, ours among them, one slot for a queue."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_bull.keys import QUEUE_SIGNS, SEGMENTS, QueueKeys, has_hash_tag, queue_of
+
+KEYS = QueueKeys("mail", "bull")
+OWN = [
+    KEYS.stage("a"),
+    KEYS.write("a"),
+    KEYS.manifest("a"),
+    KEYS.watermark("a"),
+    KEYS.receipt("a"),
+    KEYS["open_writes"],
+    KEYS["finished_writes"],
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("base", "bull:mail:"),
+        ("wait", "bull:mail:wait"),
+        ("waiting_children", "bull:mail:waiting-children"),
+        ("stalled_check", "bull:mail:stalled-check"),
+        ("meta_paused", "bull:mail:meta-paused"),
+        ("metrics_completed", "bull:mail:metrics:completed"),
+    ],
+)
+def test_a_name_gives_the_key_of_the_node_libraries(name: str, key: str) -> None:
+    assert KEYS[name] == key
+
+
+def test_keys_of_a_job() -> None:
+    assert (KEYS.job("7"), KEYS.logs("7"), KEYS.lock("7")) == ("bull:mail:7", "bull:mail:7:logs", "bull:mail:7:lock")
+
+
+def test_a_key_that_nobody_knows_is_an_error() -> None:
+    with pytest.raises(KeyError):
+        KEYS["nonsense"]
+
+
+@pytest.mark.parametrize("key", OWN)
+def test_own_keys_have_several_segments_behind_the_queue(key: str) -> None:
+    """BullMQ's removeOrphanedJobs deletes unknown keys of a single segment."""
+    assert key.startswith("bull:mail:spark:")
+    assert key.removeprefix(KEYS.base).count(":") >= 1
+
+
+def test_no_two_names_give_the_same_key() -> None:
+    assert len(set(SEGMENTS.values())) == len(SEGMENTS)
+    assert len(set(OWN)) == len(OWN)
+
+
+@given(
+    prefix=st.text(st.characters(exclude_characters=":"), min_size=1),
+    queue=st.text(min_size=1),
+    sign=st.sampled_from(sorted(QUEUE_SIGNS)),
+)
+def test_the_queue_is_found_again_in_its_keys(prefix: str, queue: str, sign: str) -> None:
+    assert queue_of(f"{prefix}:{queue}:{sign}", prefix) == queue
+
+
+@pytest.mark.parametrize("key", ["bull:mail:7", "other:mail:id", "bull:id", "id", "", "bull::id", "bullet:mail:id"])
+def test_other_keys_belong_to_no_queue(key: str) -> None:
+    assert queue_of(key, "bull") is None
+
+
+@pytest.mark.parametrize(
+    ("prefix", "queue", "tagged"),
+    [
+        ("bull", "mail", False),
+        ("{bull}", "mail", True),
+        ("bull", "{mail}", True),
+        ("bull", "{}mail", False),
+        ("{}", "{mail}", False),  # Redis looks at the first brace only
+        ("bull", "{mail", False),
+        ("bull", "}mail{", False),
+        ("a{b", "c}d", True),
+    ],
+)
+def test_a_hash_tag_is_what_redis_cluster_takes_for_one(prefix: str, queue: str, tagged: bool) -> None:
+    assert has_hash_tag(prefix, queue) is tagged

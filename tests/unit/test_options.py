@@ -1,0 +1,234 @@
+"""The table of options: names, values, what goes together, and that no secret is shown."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_bull.errors import OptionError
+from spark_bull.model import STATES
+from spark_bull.options import BY_LOWER, READ, SPARKS_OWN, TABLE, WRITE, markdown_table, parse_options
+
+SECRET = "hunter2"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("chunkSize", " 250 ", 250),
+        ("port", "6380", 6380),
+        ("ssl", "TRUE", True),
+        ("ssl", "no", False),
+        ("confirmObliterate", "1", True),
+        ("protocol", "BullMQ", "bullmq"),
+        ("delivery", "At-Least-Once", "at-least-once"),
+        ("name", "Send It", "Send It"),
+        ("runAt", "2030-01-02T03:04:05Z", 1_893_553_445_000),
+        ("runAt", "2030-01-02T05:04:05.678+02:00", 1_893_553_445_678),
+        ("runAt", "2030-01-02", 1_893_542_400_000),
+        ("timestamp", "1700000000123", 1_700_000_000_123),
+        ("backoff", "500", 500),
+        ("backoff", '{"type": "exponential", "delay": 250}', {"type": "exponential", "delay": 250}),
+        ("removeOnComplete", "true", True),
+        ("removeOnComplete", "100", 100),
+        ("removeOnFail", '{"age": 60}', {"age": 60}),
+        ("opts", '{"stackTraceLimit": 5}', {"stackTraceLimit": 5}),
+    ],
+)
+def test_a_text_becomes_a_value(name: str, text: str, value: Any) -> None:
+    parsed = parse_options({name: text}, WRITE)[name]
+    assert parsed == value
+    assert type(parsed) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expectation"),
+    [
+        ("chunkSize", "0", "an integer from 1 to 2,000"),
+        ("chunkSize", "2001", "an integer from 1 to 2,000"),
+        ("chunkSize", "many", "an integer from 1 to 2,000"),
+        ("chunkSize", "1.5", "an integer from 1 to 2,000"),
+        ("delay", "-1", "an integer >= 0"),
+        ("stageTtlMs", "10", "an integer >= 1,000"),
+        ("port", "65536", "an integer from 1 to 65,535"),
+        ("ssl", "maybe", "true or false"),
+        ("protocol", "kue", "one of auto, bull-1, bull, bullmq"),
+        ("delivery", "twice", "one of exactly-once, at-least-once"),
+        ("runAt", "tomorrow", "an ISO 8601 time or ms since 1970"),
+        ("backoff", "soon", "ms, or a JSON object with type and delay"),
+        ("backoff", "true", "ms, or a JSON object with type and delay"),
+        ("backoff", '"500"', "ms, or a JSON object with type and delay"),
+        ("backoff", "[1]", "ms, or a JSON object with type and delay"),
+        ("removeOnFail", "all", "true, false, a count, or a JSON object"),
+        ("opts", "[]", "a JSON object"),
+        ("opts", "{", "a JSON object"),
+    ],
+)
+def test_a_bad_value_is_refused_with_what_was_expected_and_what_came(name: str, text: str, expectation: str) -> None:
+    with pytest.raises(OptionError, match=re.escape(f"expected `{name}` to be {expectation}")) as error:
+        parse_options({name: text}, WRITE)
+    assert repr(text) in str(error.value)
+
+
+@given(st.text(min_size=1).filter(lambda text: text.lower() not in ("true", "1", "yes", "false", "0", "no")))
+def test_no_other_text_is_a_flag(text: str) -> None:
+    try:
+        parse_options({"lifo": text}, WRITE)
+    except OptionError:
+        return
+    assert text.strip().lower() in ("true", "1", "yes", "false", "0", "no")
+
+
+def test_lists_of_names_are_cut_at_commas() -> None:
+    options = parse_options({"jobIds": " a, b,,c ", "states": "wait,failed"}, READ)
+    assert options["jobIds"] == ("a", "b", "c")
+    assert options["states"] == ("wait", "failed")
+
+
+def test_a_misspelt_state_is_refused_with_the_nearest_one() -> None:
+    with pytest.raises(OptionError, match=r"completed, failed, got: 'complete' \(did you mean `completed`\?\)"):
+        parse_options({"states": "wait,complete"}, READ)
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_every_state_can_be_asked_for(state: str) -> None:
+    assert parse_options({"states": state}, READ)["states"] == (state,)
+
+
+@pytest.mark.parametrize("spell", [str.lower, str.upper, str], ids=["lower", "upper", "as documented"])
+def test_names_are_matched_without_regard_to_case(spell: Any) -> None:
+    options = parse_options({spell("chunkSize"): "7", spell("txnAppId"): "A", spell("txnVersion"): "1"}, WRITE)
+    assert (options["chunkSize"], options["txnAppId"], options["txnVersion"]) == (7, "A", 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [("que", "queue"), ("chunksise", "chunkSize"), ("removeOnCompleted", "removeOnComplete"), ("passwort", "password")],
+)
+def test_an_unknown_option_is_refused_with_the_nearest_one(name: str, near: str) -> None:
+    with pytest.raises(OptionError, match=rf"unknown option `{name}` \(did you mean `{near}`\?\)"):
+        parse_options({name: "x"}, WRITE)
+
+
+def test_an_option_like_no_other_is_refused_without_a_guess() -> None:
+    with pytest.raises(OptionError, match="^unknown option `zzz`$"):
+        parse_options({"zzz": "x"}, WRITE)
+
+
+@pytest.mark.parametrize(("name", "scope", "other"), [("view", WRITE, "read"), ("delivery", READ, "write")])
+def test_an_option_of_the_other_scope_is_refused(name: str, scope: str, other: str) -> None:
+    with pytest.raises(OptionError, match=f"option `{name}` is for {other}s, not for {scope}s"):
+        parse_options({name: "counts"}, scope)
+
+
+def test_the_nearest_option_is_one_of_the_same_scope() -> None:
+    with pytest.raises(OptionError) as error:
+        parse_options({"viev": "x"}, WRITE)
+    assert "`view`" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", sorted(SPARKS_OWN) + ["checkpointLocation", "option.queue"])
+@pytest.mark.parametrize("scope", [WRITE, READ])
+def test_keys_that_spark_adds_are_passed_over(name: str, scope: str) -> None:
+    options = parse_options({name: "x", "queue": "q"}, scope)
+    assert options.given == {"queue"}
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        ({"txnAppId": "a"}, "`txnVersion` is missing"),
+        ({"txnVersion": "1"}, "`txnAppId` is missing"),
+        ({"delay": "1", "runAt": "1"}, "`delay` and `runAt` say the same thing twice"),
+        ({"url": "redis://a", "host": "b"}, "`url` and `host`/`port` say the same thing twice"),
+        ({"url": "redis://a", "port": "1"}, "`url` and `host`/`port` say the same thing twice"),
+        ({"url": "http://a"}, r"redis://, rediss:// or unix://, got: 'http'"),
+        ({"url": "localhost"}, r"redis://, rediss:// or unix://, got: 'none'"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(raw: dict[str, str], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        parse_options(raw, WRITE)
+
+
+def test_settings_of_redis_py_pass_through() -> None:
+    options = parse_options({"redis.Socket_Keepalive": "true", "redis.client_name": "Me"}, WRITE)
+    assert options.redis == {"socket_keepalive": "true", "client_name": "Me"}
+
+
+@pytest.mark.parametrize("name", ["redis.password", "redis.host", "redis.decode_responses"])
+def test_a_setting_with_an_option_of_its_own_does_not_pass_through(name: str) -> None:
+    with pytest.raises(OptionError, match=f"`{name}` can't be passed through"):
+        parse_options({name: SECRET}, WRITE)
+
+
+@pytest.mark.parametrize("scope", [WRITE, READ])
+def test_defaults_are_there_for_what_nobody_gave(scope: str) -> None:
+    options = parse_options({}, scope)
+    for row in TABLE:
+        if scope in row.scopes:
+            assert options[row.name] == row.default
+    assert options.given == frozenset()
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {"password": SECRET, "chunkSize": "no"},
+        {"url": f"redis://me:{SECRET}@h", "host": "x"},
+        {"url": f"http://me:{SECRET}@h"},
+        {"url": f"redis://me:{SECRET}@h", "nonsense": "x"},
+        {"url": f"redis://:p/{SECRET}@h"},
+        {"url": f"redis://:p?{SECRET}@h"},
+        {"url": f"redis://:p#{SECRET}@h"},
+        {"url": f"redis://h:{SECRET}"},
+        {"url": f"redis://[{SECRET}@h"},
+    ],
+)
+def test_no_error_shows_a_secret(raw: dict[str, str]) -> None:
+    with pytest.raises(OptionError) as error:
+        parse_options(raw, WRITE)
+    assert SECRET not in str(error.value)
+
+
+def test_a_password_that_breaks_the_url_is_refused_with_the_cure() -> None:
+    with pytest.raises(OptionError, match="percent-encode"):
+        parse_options({"url": "redis://:one/two@localhost:6379"}, WRITE)
+
+
+def test_what_is_shown_of_options_holds_no_secret() -> None:
+    raw = {"url": f"redis://me:{SECRET}@h", "password": SECRET, "queue": "mail", "redis.ssl_password": SECRET}
+    options = parse_options(raw, WRITE)
+    assert repr(options) == "Options({'queue': 'mail'})"
+    again = pickle.loads(pickle.dumps(options))
+    assert SECRET not in repr(again)
+    assert (again["password"], again.redis) == (SECRET, {"ssl_password": SECRET})
+
+
+def test_names_are_unique_and_every_option_says_what_it_means() -> None:
+    assert len(BY_LOWER) == len(TABLE)
+    assert all(row.doc and row.scopes for row in TABLE)
+    assert not SPARKS_OWN & BY_LOWER.keys()
+
+
+@pytest.mark.parametrize("scope", [WRITE, READ])
+def test_the_readme_table_has_a_row_for_each_option_of_its_scope(scope: str) -> None:
+    head, rule, *rows = markdown_table(scope).splitlines()
+    assert (head, rule) == ("| option | default | meaning |", "|---|---|---|")
+    assert [row.split("`")[1] for row in rows] == [option.name for option in TABLE if scope in option.scopes]
+    # A cell may hold no bar, or the row falls apart.
+    assert all(row.count("|") == 4 for row in rows)
+
+
+def test_the_readme_table_prints_defaults_as_one_types_them() -> None:
+    rows = {row.split("`")[1]: row.split(" | ")[1] for row in markdown_table(WRITE).splitlines()[2:]}
+    assert rows["chunkSize"] == "`500`"
+    assert rows["confirmObliterate"] == "`false`"
+    assert rows["ignoreNullFields"] == "`true`"
+    assert rows["db"] == "`0`"
+    assert rows["txnAppId"] == ""
