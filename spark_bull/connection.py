@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 import redis
 from redis.backoff import ExponentialBackoff
@@ -44,7 +44,7 @@ class RedisSettings:
     password: str | None = field(default=None, repr=False)
     timeout_ms: int = 30_000
     retry_ms: int = 20_000
-    extra: tuple[tuple[str, str], ...] = ()
+    extra: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     where: str = field(init=False, default="")
 
     def __post_init__(self) -> None:
@@ -72,7 +72,7 @@ def settings_of(options: Options) -> RedisSettings:
 
 def _without_secrets(url: str) -> str:
     parts = urlsplit(url)
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def _typed(name: str, text: str) -> Any:
@@ -86,6 +86,18 @@ def _typed(name: str, text: str) -> Any:
         except ValueError:
             continue
     return text
+
+
+class _PatientRetry(Retry):
+    """Waits for a Redis that is away. A refused password comes as a lost connection too, but no pause will mend it."""
+
+    def call_with_retry(self, do: Any, fail: Any, *rest: Any, **settings: Any) -> Any:
+        def fail_for_good(error: Exception, *counted: Any) -> None:
+            fail(error, *counted)
+            if isinstance(error, (redis.exceptions.AuthenticationError, redis.exceptions.AuthorizationError)):
+                raise error
+
+        return super().call_with_retry(do, fail_for_good, *rest, **settings)
 
 
 _clients: dict[tuple[int, RedisSettings], redis.Redis] = {}
@@ -103,7 +115,7 @@ def _new_client(settings: RedisSettings) -> redis.Redis:
     chosen: dict[str, Any] = {
         "socket_timeout": settings.timeout_ms / 1000,
         "socket_connect_timeout": min(CONNECT_TIMEOUT_S, settings.timeout_ms / 1000),
-        "retry": Retry(ExponentialBackoff(LONGEST_PAUSE_S, FIRST_PAUSE_S), _tries(settings)),
+        "retry": _PatientRetry(ExponentialBackoff(LONGEST_PAUSE_S, FIRST_PAUSE_S), _tries(settings)),
         "retry_on_error": [redis.ConnectionError, redis.TimeoutError, redis.BusyLoadingError],
     }
     if settings.username is not None:
@@ -112,7 +124,11 @@ def _new_client(settings: RedisSettings) -> redis.Redis:
         chosen["password"] = settings.password
     chosen.update((name, _typed(name, text)) for name, text in settings.extra)
     try:
-        return redis.Redis.from_url(settings.url, **chosen)
+        client = redis.Redis.from_url(settings.url, **chosen)
+        # The pool itself would look at its settings only with the first command. This opens no socket.
+        pool = client.connection_pool
+        pool.connection_class(**pool.connection_kwargs)
+        return client
     except (TypeError, ValueError) as error:
         raise OptionError(f"expected settings that redis-py takes: {error}") from None
 

@@ -18,11 +18,16 @@ A message says what was expected, what came and what to do; it never holds a sec
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copyreg import __newobj__  # type: ignore[attr-defined]
 from difflib import get_close_matches
+from typing import Any
 
 
 class SparkBullError(Exception):
-    """The root of every error of this package."""
+    """The root of every error of this package. All of them travel between processes."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return __newobj__, (type(self), *self.args), vars(self)
 
 
 class OptionError(SparkBullError, ValueError):

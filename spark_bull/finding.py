@@ -73,7 +73,10 @@ class ConnectedWorker:
 
 
 def workers(connection: Connection, keys: QueueKeys) -> list[ConnectedWorker]:
-    """The connected workers of a queue. Bull 1 doesn't name its connections: its workers aren't seen."""
+    """The connected workers of a queue, as far as their library names connections.
+
+    Bull 1 names none: its workers aren't seen. Bull 3 names all those of a queue, whether or not they are workers'.
+    """
     reply = connection.call("CLIENT", "LIST").decode("utf-8", "replace")
     found = []
     for line in reply.splitlines():

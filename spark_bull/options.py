@@ -7,6 +7,7 @@ means. Names are matched without regard to case (Spark lowers them); values keep
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -356,9 +357,19 @@ def _check_together(given: Mapping[str, Any]) -> None:
 
 def check_url(url: str) -> None:
     """Raises OptionError unless `url` is one that redis-py takes. The message holds no password."""
-    scheme = urlsplit(url).scheme
+    scheme = url.partition("://")[0] if "://" in url else "none"
     if scheme not in ("redis", "rediss", "unix"):
-        raise OptionError(f"expected `url` to start with redis://, rediss:// or unix://, got: {scheme or 'none'!r}")
+        raise OptionError(f"expected `url` to start with redis://, rediss:// or unix://, got: {scheme!r}")
+    try:
+        parts = urlsplit(url)
+        sound = scheme == "unix" or (parts.port != 0 and not parts.fragment and re.fullmatch("(/[0-9]*)?", parts.path))
+    except ValueError:
+        sound = False
+    if not sound or "@" in parts.query:
+        raise OptionError(
+            f"expected `url` to be {scheme}://[user[:password]@]host[:port][/database], got something else: "
+            "percent-encode a password with one of / ? # @ : [ ] in it, or give it as `password`"
+        )
 
 
 def markdown_table(scope: str) -> str:

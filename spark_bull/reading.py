@@ -23,7 +23,7 @@ CHUNK_SIZE: Final = 500
 #: One script reads about this much at most, however large the jobs are.
 MOST_BYTES: Final = 1 << 20
 #: One script looks at this many ids at most, to find those of a slice, or one of a list.
-MOST_IDS: Final = 10_000
+MOST_IDS: Final = 5_000
 #: Ids that a read remembers, so as not to show a job twice.
 REMEMBERED: Final = 200_000
 

@@ -51,6 +51,10 @@ FIELDS: Final[dict[str, Field]] = {
 ALWAYS_THERE: Final = "timestamp"
 
 
+#: What the libraries store for a JavaScript undefined.
+NO_VALUE: Final = (b"null", b"")
+
+
 def value_of(field: Field, raw: Raw) -> Any:
     """The value of a field as model.Job holds it."""
     if field.kind == "integer":
@@ -58,7 +62,7 @@ def value_of(field: Field, raw: Raw) -> Any:
         return field.default if number is None else number
     if field.kind == "traces":
         return traces_of(raw)
-    if field.kind == "json" and raw == b"null":
+    if field.kind == "json" and raw in NO_VALUE:
         return None
     return text_of(raw)
 

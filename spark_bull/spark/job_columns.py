@@ -13,7 +13,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_bull.dialects.fields import FIELDS, Raw, integer_of, text_of, traces_of
+from spark_bull.dialects.fields import FIELDS, NO_VALUE, Raw, integer_of, text_of, traces_of
 from spark_bull.reading import Chunk
 
 #: The last ms of the year 9999, beyond which neither Spark nor Python prints a time.
@@ -44,7 +44,7 @@ def _column(name: str, chunks: Sequence[tuple[str, Chunk]], kind: pa.DataType) -
     if field.kind == "integer":
         return _integers(raws, kind, field.default)
     if field.kind == "json":
-        raws = [None if raw == b"null" else raw for raw in raws]
+        raws = [None if raw in NO_VALUE else raw for raw in raws]
     return _texts(raws, kind)
 
 

@@ -301,7 +301,7 @@ def test_all_fields(filled: Filled) -> None:
         ("finishedOn", b"", "finished_on", None),
         ("attemptsMade", b"1e999", "attempts_made", 0),
         ("returnvalue", b"null", "returnvalue", None),
-        ("returnvalue", b"", "returnvalue", ""),
+        ("returnvalue", b"", "returnvalue", None),
     ],
 )
 def test_whatever_stands_in_a_hash_can_be_read(

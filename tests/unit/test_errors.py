@@ -40,13 +40,12 @@ def test_a_job_error_names_queue_and_job() -> None:
     assert (error.queue, error.job_id, str(error)) == ("mail", "7", "gone")
 
 
-@pytest.mark.parametrize(
-    "error",
-    [JobMissing("gone", queue="mail", job_id="7"), QueueBusy("busy", queue="mail", active=3), OptionError("bad")],
-    ids=lambda error: type(error).__name__,
-)
-def test_errors_travel_between_processes(error: SparkBullError) -> None:
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_errors_travel_between_processes(kind: type[SparkBullError]) -> None:
     """Spark's executors send theirs to the driver."""
+    more = {"queue": "mail", "job_id": "7"} if issubclass(kind, JobError) else {}
+    more |= {"queue": "mail", "active": 3} if issubclass(kind, QueueBusy) else {}
+    error = kind("what happened", **more)
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is type(error)
     assert (str(again), vars(again)) == (str(error), vars(error))

@@ -8,7 +8,7 @@ local signs = cmsgpack.unpack(arg.signs)
 local scanned = redis.call('SCAN', arg.cursor, 'MATCH', arg.pattern, 'COUNT', arg.count)
 local answer = {scanned[1]}
 for _, found in ipairs(scanned[2]) do
-  local types = signs[string.match(found, '[^:]*$')]
+  local types = signs[string.match(found, '.*:(.*)')]
   if types and string.find(types, redis.call('TYPE', found).ok, 1, true) then
     answer[#answer + 1] = found
   end

@@ -1,0 +1,385 @@
+"""Node manages its queue, we manage ours: afterwards both queues are alike, and Node's workers go on with either.
+
+Both queues are filled (and worked on) by Node, so that they are alike before. Left is Node, right is us; what may
+differ stands in KNOWN, with its reason.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from spark_bull.bull_queue import BullQueue
+from tests.support.dump import Dump, Key, Window, difference, dump, normalise, normalise_messages
+from tests.support.jobs import HOUR
+from tests.support.node_peer import NodePeer
+from tests.support.peers import PEERS, Peer
+from tests.support.pubsub import published
+
+pytestmark = pytest.mark.interop
+
+SHOWN = 20
+STARTED = time.time_ns() // 1_000_000
+
+
+def peers(*dialects: str) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("peer", [peer for peer in PEERS if peer.dialect in dialects], ids=str)
+
+
+each_peer = peers("bull-1", "bull", "bullmq")
+
+
+def job(n: int, behaviour: str = "", **opts: Any) -> dict[str, Any]:
+    data = {"n": n} | ({"$behaviour": behaviour} if behaviour else {})
+    return {"name": "x", "data": data, "opts": opts}
+
+
+def later(n: int, **opts: Any) -> dict[str, Any]:
+    """A delayed job, due at the same time in both queues."""
+    return job(n, delay=HOUR, timestamp=STARTED, **opts)
+
+
+@dataclass
+class Pair:
+    """Two queues that Node has done the same to, and what was published while a verb ran on each."""
+
+    peer: Peer
+    node: NodePeer
+    client: Redis
+    url: str
+    prefix: str
+    window: Window = field(default_factory=Window)
+    heard: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+
+    def name(self, side: str, queue: str = "q") -> str:
+        # Bull 1 publishes outside the prefix, so the queue's own name has to be unique.
+        return f"{side}-{queue}-{self.prefix}"
+
+    def both(self, cmd: str, **arguments: Any) -> None:
+        for side in ("left", "right"):
+            self.node.call(cmd, queue=self.name(side), **arguments)
+
+    def work(self, jobs: list[dict[str, Any]], *, failures: int = 0) -> None:
+        """Let Node's worker settle these jobs, one after the other."""
+        self.both("add", jobs=jobs)
+        for side in ("left", "right"):
+            queue = self.name(side)
+            self.node.call("process", queue=queue)
+            self.node.wait_for_events("completed", len(jobs) - failures, source="worker", queue=queue)
+            self.node.wait_for_events("failed", failures, source="worker", queue=queue)
+            self.node.call("stop", queue=queue)
+
+    def manage(self, theirs: str, ours: Callable[[BullQueue], Any], **arguments: Any) -> tuple[Any, Any]:
+        """Node's command on the left queue, our verb on the right one; what each returned."""
+        with published(self.client, self.prefix, self.name("left")) as heard:
+            left = self.node.call(theirs, queue=self.name("left"), **arguments)
+        self.heard["left"] = heard
+        with published(self.client, self.prefix, self.name("right")) as heard, self.ours() as queue:
+            right = ours(queue)
+        self.heard["right"] = heard
+        return left, right
+
+    def ours(self, queue: str = "q") -> closing[BullQueue]:
+        options = {"url": self.url, "prefix": self.prefix, "protocol": self.peer.dialect}
+        return closing(BullQueue(self.name("right", queue), **options))
+
+    def dump(self, side: str, queue: str = "q") -> Dump:
+        raw = dump(self.client, self.prefix, self.name(side, queue))
+        # The time of a worker's last look for stalled jobs.
+        raw.pop("stalled-check", None)
+        return raw
+
+    def assert_alike(self, known: tuple[str, ...] = (), queue: str = "q") -> None:
+        left, right = (self.dump(side, queue) for side in ("left", "right"))
+        found = difference(*(normalise(as_left(raw), self.window) for raw in (left, right)))
+        if self.heard:
+            said = (self._said("left", left), self._said("right", right))
+            found += [f"published{sentence}" for sentence in difference(*said)]
+        unknown = [sentence for sentence in found if not sentence.startswith(known)] if known else found
+        if unknown:
+            pytest.fail("\n".join(unknown[:SHOWN]), pytrace=False)
+
+    def _said(self, side: str, raw: Dump) -> list[tuple[str, Any]]:
+        return normalise_messages(self.heard[side], self.prefix, raw, self.window)
+
+
+def as_left(value: Any) -> Any:
+    """Names of right queues, which stand in flows, as those of left ones."""
+    match value:
+        case str():
+            return value.replace(":right-", ":left-")
+        case dict():
+            return {as_left(name): as_left(item) for name, item in value.items()}
+        case list() | tuple():
+            return type(value)(as_left(item) for item in value)
+        case Key():
+            return Key(value.type, value.expires, as_left(value.value))
+        case _:
+            return value
+
+
+@pytest.fixture
+def pair(peer: Peer, node: Callable[..., NodePeer], client: Redis, redis_url: str, prefix: str) -> Pair:
+    return Pair(peer, node(peer.alias, prefix=prefix), client, redis_url, prefix)
+
+
+@each_peer
+def test_pause_and_resume(pair: Pair) -> None:
+    pair.both("add", jobs=[job(n) for n in range(4)])
+    pair.manage("pause", BullQueue.pause)
+    pair.assert_alike()
+    pair.both("add", jobs=[job(n) for n in range(2)])
+    pair.manage("resume", BullQueue.resume)
+    pair.assert_alike()
+    with pair.ours() as queue:
+        assert not queue.is_paused()
+
+
+@each_peer
+def test_retry(pair: Pair) -> None:
+    # Bull 1.1 pushes every job to the end that the first one asked for.
+    lifo = {} if pair.peer.alias == "bull-1.1.3" else {"lifo": True}
+    pair.work([job(0), job(1, "fail", **lifo), job(2, "fail")], failures=2)
+    pair.both("add", jobs=[job(3)])
+    for job_id in ("2", "3"):
+        pair.manage("retry", lambda queue, job_id=job_id: queue.retry(job_id), jobId=job_id)
+        pair.assert_alike()
+
+
+@peers("bull", "bullmq")
+def test_retry_in_a_paused_queue(pair: Pair) -> None:
+    pair.work([job(0, "fail")], failures=1)
+    pair.both("pause")
+    pair.manage("retry", lambda queue: queue.retry("1"), jobId="1")
+    known = ("paused: only right has", "wait: only left has") if pair.peer.alias == "bull-3.29.3" else ()
+    pair.assert_alike(known)
+
+
+@peers("bullmq")
+def test_retry_of_completed_and_prioritised_jobs(pair: Pair) -> None:
+    pair.work([job(0), job(1, "fail", priority=3)], failures=1)
+    arguments = {"method": "retry", "args": ["completed"]}
+    pair.manage("invoke", lambda queue: queue.retry("1", state="completed"), jobId="1", **arguments)
+    pair.assert_alike()
+    if pair.peer.alias == "bullmq-6.7.0":
+        # BullMQ 5 forgets the priority here.
+        pair.manage("retry", lambda queue: queue.retry("2"), jobId="2")
+        pair.assert_alike()
+
+
+@each_peer
+def test_promote(pair: Pair) -> None:
+    priorities = [{}] if pair.peer.dialect == "bull-1" else [{}, {"priority": 3}, {"priority": 1}, {"priority": 2}]
+    pair.both("add", jobs=[job(n, **opts) for n, opts in enumerate(priorities * 2)])
+    pair.both("add", jobs=[later(n, **opts) for n, opts in enumerate(priorities)])
+    for n in range(len(priorities)):
+        job_id = str(2 * len(priorities) + n + 1)
+        pair.manage("promote", lambda queue, job_id=job_id: queue.promote(job_id), jobId=job_id)
+        pair.assert_alike()
+
+
+@each_peer
+def test_remove(pair: Pair) -> None:
+    log = "" if pair.peer.dialect == "bull-1" else "log:a row;"
+    pair.work([job(0, f"{log}return:1"), job(1, f"{log}fail")], failures=1)
+    pair.both("add", jobs=[job(2), later(3), job(4)])
+    if pair.peer.dialect != "bull-1":
+        pair.both("add", jobs=[job(5, priority=2)])
+    for job_id in "12346"[: 5 if pair.peer.dialect != "bull-1" else 4]:
+        pair.manage("remove", lambda queue, job_id=job_id: queue.remove(job_id), jobId=job_id)
+        pair.assert_alike()
+
+
+@each_peer
+@pytest.mark.parametrize("state", ["completed", "failed", "wait", "delayed"])
+def test_clean(pair: Pair, state: str) -> None:
+    pair.work([job(0), job(1, "fail"), job(2)], failures=1)
+    pair.both("add", jobs=[job(3), later(4), job(5)])
+    left, right = pair.manage("clean", lambda queue: queue.clean(0, state=state), state=state)
+    assert sorted(map(str, left)) == sorted(right) != []
+    # Bull 1.0 tells nobody, 1.1 names the newest first.
+    pair.assert_alike(("published",) if pair.peer.dialect == "bull-1" else ())
+
+
+@each_peer
+def test_clean_with_grace_and_limit(pair: Pair) -> None:
+    pair.work([job(n) for n in range(4)])
+    left, right = pair.manage("clean", lambda queue: queue.clean(HOUR), grace=HOUR)
+    assert left == right == []
+    left, right = pair.manage("clean", lambda queue: queue.clean(0, 3), limit=3)
+    assert len(left) == len(right) == 3
+    if pair.peer.dialect != "bull-1":
+        assert left == right == ["1", "2", "3"]
+        pair.assert_alike()
+
+
+@peers("bullmq")
+@pytest.mark.parametrize("delayed", [False, True])
+def test_drain(pair: Pair, delayed: bool) -> None:
+    pair.work([job(0), job(1, "fail")], failures=1)
+    pair.both("add", jobs=[job(2), later(3), job(4, priority=3), job(5)])
+    pair.manage("empty", lambda queue: queue.drain(delayed=delayed), delayed=delayed)
+    pair.assert_alike()
+
+
+@peers("bull-1", "bull")
+def test_drain_where_it_is_called_empty(pair: Pair) -> None:
+    pair.work([job(0), job(1, "fail")], failures=1)
+    pair.both("add", jobs=[job(2), later(3), job(5)])
+    pair.manage("empty", lambda queue: queue.drain(delayed=True))
+    # Bull forgets that the delayed job is there, but leaves its hash.
+    pair.assert_alike(("4: only left has",))
+
+
+@peers("bull", "bullmq")
+def test_obliterate(pair: Pair) -> None:
+    pair.work([job(0), job(1, "fail")], failures=1)
+    pair.both("add", jobs=[job(2), later(3), job(4, priority=3), job(5)])
+    pair.manage("obliterate", BullQueue.obliterate)
+    pair.assert_alike()
+    assert normalise(pair.dump("right"), pair.window) == {}
+
+
+# flows
+
+
+def add_flow(pair: Pair, *children: dict[str, Any], queue: str = "q", **opts: Any) -> None:
+    """A parent `p` whose children are in a queue."""
+    for side in ("left", "right"):
+        for opened in {"q", queue}:
+            pair.node.call("counts", queue=pair.name(side, opened))
+        nodes = [
+            {"name": "c", "queueName": pair.name(side, queue), "data": {}, "opts": {"jobId": f"c{n}"}, **child}
+            for n, child in enumerate(children)
+        ]
+        flow = {
+            "name": "p",
+            "queueName": pair.name(side),
+            "data": {},
+            "opts": {"jobId": "p", **opts},
+            "children": nodes,
+        }
+        pair.node.call("flow", flow=flow)
+
+
+@peers("bullmq")
+@pytest.mark.parametrize("queue", ["q", "children"])
+def test_a_child_is_removed(pair: Pair, queue: str) -> None:
+    add_flow(pair, {}, {}, queue=queue)
+    for child in ("c0", "c1"):
+        with pair.ours(queue) as ours:
+            pair.node.call("remove", queue=pair.name("left", queue), jobId=child)
+            ours.remove(child)
+        pair.assert_alike(queue=queue)
+        pair.assert_alike()
+    assert pair.dump("right")["wait"].value == ["p"]
+
+
+@peers("bullmq")
+def test_a_parent_is_removed(pair: Pair) -> None:
+    add_flow(pair, {}, {"data": {"n": 1}})
+    pair.manage("remove", lambda queue: queue.remove("p"), jobId="p")
+    # Node starts the parent for the blink of an eye, when its last child has gone. Which child goes first is chance.
+    pair.assert_alike(("events", "marker"))
+    assert not {"p", "c0", "c1"} & pair.dump("right").keys()
+
+
+@peers("bullmq")
+@pytest.mark.parametrize("behaviour", ["fail", "return:1"])
+def test_a_child_is_retried(pair: Pair, behaviour: str) -> None:
+    opts = {"jobId": "c0", "ignoreDependencyOnFailure": True}
+    add_flow(
+        pair,
+        {"data": {"$behaviour": behaviour}, "opts": opts},
+        {"opts": {"jobId": "c1", "delay": HOUR, "timestamp": STARTED}},
+    )
+    event, state = ("failed", "failed") if behaviour == "fail" else ("completed", "completed")
+    for side in ("left", "right"):
+        pair.node.call("process", queue=pair.name(side))
+        pair.node.wait_for_events(event, 1, source="worker", queue=pair.name(side))
+        pair.node.call("stop", queue=pair.name(side))
+    arguments = {"method": "retry", "args": [state]}
+    pair.manage("invoke", lambda queue: queue.retry("c0", state=state), jobId="c0", **arguments)
+    pair.assert_alike()
+    assert len(pair.dump("right")["p:dependencies"].value) == 2
+
+
+@peers("bullmq")
+@pytest.mark.parametrize("queue", ["q", "children"])
+@pytest.mark.parametrize("verb", ["clean", "empty", "obliterate"])
+def test_all_children_go(pair: Pair, verb: str, queue: str) -> None:
+    add_flow(pair, {}, {}, queue=queue)
+    arguments = {"state": "wait"} if verb == "clean" else {}
+    pair.node.call(verb, queue=pair.name("left", queue), **arguments)
+    with pair.ours(queue) as ours:
+        match verb:
+            case "clean":
+                ours.clean(0, state="wait")
+            case "empty":
+                ours.drain()
+            case _:
+                ours.obliterate()
+    pair.assert_alike(queue=queue)
+    pair.assert_alike()
+    assert ("p" in pair.dump("right")) == (queue != "q")
+
+
+# Node's workers, while we manage
+
+
+@each_peer
+def test_a_worker_stops_for_our_pause_and_goes_on_after_our_resume(pair: Pair) -> None:
+    queue = pair.name("right")
+    pair.node.call("process", queue=queue)
+    pair.node.call("add", queue=queue, jobs=[job(0)])
+    pair.node.wait_for_events("completed", 1, source="worker", queue=queue)
+    with pair.ours() as ours:
+        ours.pause()
+        pair.node.call("add", queue=queue, jobs=[job(1)])
+        ours.add({"n": 2})
+        with pytest.raises(AssertionError, match="1 of 2"):
+            pair.node.wait_for_events("completed", 2, timeout=0.5, source="worker", queue=queue)
+        ours.resume()
+    pair.node.wait_for_events("completed", 3, source="worker", queue=queue)
+    pair.node.call("stop", queue=queue)
+
+
+@each_peer
+def test_an_idle_worker_wakes_for_what_we_retry_and_promote(pair: Pair) -> None:
+    queue = pair.name("right")
+    pair.node.call("process", queue=queue)
+    delayed = later(1)
+    pair.node.call("add", queue=queue, jobs=[job(0, "fail" if pair.peer.dialect == "bull-1" else "fail:1"), delayed])
+    pair.node.wait_for_events("failed", 1, source="worker", queue=queue)
+    with pair.ours() as ours:
+        ours.promote("2")
+        pair.node.wait_for_events("completed", 1, source="worker", queue=queue)
+        ours.retry("1")
+    if pair.peer.dialect == "bull-1":
+        pair.node.wait_for_events("failed", 2, source="worker", queue=queue)
+    else:
+        pair.node.wait_for_events("completed", 2, source="worker", queue=queue)
+    pair.node.call("stop", queue=queue)
+
+
+def test_no_job_is_lost_when_both_versions_of_bullmq_paused(
+    node: Callable[..., NodePeer], redis_url: str, prefix: str
+) -> None:
+    five, six = (node(alias, prefix=prefix) for alias in ("bullmq-5.81.5", "bullmq-6.7.0"))
+    five.call("add", queue="q", jobs=[job(0), job(1)])
+    five.call("pause", queue="q")
+    five.call("add", queue="q", jobs=[job(2)])
+    six.call("add", queue="q", jobs=[job(3), job(4)])
+    with closing(BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq")) as ours:
+        assert (ours.counts()["paused"], ours.counts()["wait"]) == (3, 2)
+        ours.resume()
+    five.call("process", queue="q")
+    done = five.wait_for_events("completed", 5, source="worker")
+    assert [event["jobId"] for event in done] == ["1", "2", "3", "4", "5"]
+    five.call("stop", queue="q")

@@ -1,0 +1,205 @@
+"""Jobs that Node added and processed are read as Node itself sees them: state, fields, order, logs, workers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from spark_bull.bull_queue import BullQueue
+from spark_bull.finding import describe, find_queues, workers
+from spark_bull.model import Job
+from spark_bull.reading import read_jobs
+from tests.support.node_peer import NodePeer
+from tests.support.peers import PEERS, Peer
+
+pytestmark = pytest.mark.interop
+
+HOUR = 3_600_000
+each_peer = pytest.mark.parametrize("peer", PEERS, ids=str)
+
+
+def job(data: object, **opts: object) -> dict[str, object]:
+    return {"name": "task", "data": data, "opts": opts}
+
+
+def behaving(behaviour: str, **opts: object) -> dict[str, object]:
+    return job({"$behaviour": behaviour}, **opts)
+
+
+@pytest.fixture
+def library(peer: Peer, node: Callable[..., NodePeer], prefix: str) -> NodePeer:
+    return node(peer.alias, prefix=prefix)
+
+
+@pytest.fixture
+def read(redis_url: str, prefix: str) -> Callable[[], dict[str, Job]]:
+    """All jobs by their ids, through a queue whose dialect is found each time."""
+
+    def read_all() -> dict[str, Job]:
+        with BullQueue("q", url=redis_url, prefix=prefix) as queue:
+            jobs = [job for chunk in read_jobs(queue.handle) for job in chunk.jobs("q")]
+            assert all(queue.get_job(job.id) == job for job in jobs)
+            assert len({job.id for job in jobs}) == len(jobs) == sum(queue.counts().values())
+        return {job.id: job for job in jobs}
+
+    return read_all
+
+
+def as_node_sees_it(library: NodePeer, job: Job) -> None:
+    """Every field that Node shows of the job is the same with us."""
+    seen: dict[str, Any] = library.call("getJob", queue="q", jobId=job.id)
+    ours: dict[str, Any] = {
+        "id": job.id,
+        "name": job.name,
+        "data": job.parsed("data"),
+        "progress": job.parsed("progress") or 0,
+        "returnvalue": job.parsed("returnvalue"),
+        "stacktrace": list(job.stacktrace),
+        "failedReason": job.failed_reason,
+        "attemptsMade": job.attempts_made,
+        "attemptsStarted": job.attempts_started or 0,
+        "stalledCounter": job.stalled_counter,
+        "timestamp": job.timestamp,
+        "processedOn": job.processed_on,
+        "finishedOn": job.finished_on,
+        "delay": job.delay,
+        "priority": job.priority,
+        "processedBy": job.processed_by,
+        "deduplicationId": job.deduplication_id,
+    }
+    # Bull 1.0 keeps the reason in the stack trace only, and says nothing of it.
+    common = {name: value for name, value in ours.items() if name in seen}
+    assert common == {name: seen[name] for name in common}
+    assert {"id", "data", "progress", "returnvalue", "stacktrace", "attemptsMade", "timestamp", "delay"} <= seen.keys()
+
+
+@each_peer
+def test_jobs_that_wait(library: NodePeer, peer: Peer, read: Callable[[], dict[str, Job]]) -> None:
+    jobs = [job({"n": 1, "ü": "日本"}), job([1, 2.5, None]), job({}, delay=HOUR), behaving("x", attempts=3, backoff=10)]
+    if peer.dialect != "bull-1":
+        jobs.append(job({"p": 1}, priority=5))
+    library.call("add", queue="q", jobs=jobs)
+    found = read()
+
+    states = {job_id: job.state for job_id, job in found.items()}
+    prioritized = {} if peer.dialect == "bull-1" else {"5": "prioritized" if peer.dialect == "bullmq" else "wait"}
+    assert states == {"1": "wait", "2": "wait", "3": "delayed", "4": "wait", **prioritized}
+    for each in found.values():
+        as_node_sees_it(library, each)
+    assert found["3"].run_at == (found["3"].timestamp or 0) + HOUR
+    assert json.loads(found["4"].opts)["attempts"] == 3
+    if prioritized:
+        assert found["5"].priority == 5
+
+
+@each_peer
+def test_jobs_that_were_worked_on(library: NodePeer, peer: Peer, read: Callable[[], dict[str, Job]]) -> None:
+    jobs = [
+        job({"n": 1}),
+        behaving('progress:30;return:{"sum":[1,"ü"]}'),
+        behaving("return:null"),
+        behaving("fail"),
+        behaving("fail", attempts=3),
+        behaving("fail:1", attempts=2),
+        behaving("fail", attempts=2, backoff=HOUR),
+    ]
+    library.call("process", queue="q", concurrency=2)
+    library.call("add", queue="q", jobs=jobs)
+    library.wait_for_events("completed", 4, source="worker")
+    library.wait_for_events("failed", 6, source="worker")
+    library.call("stop", queue="q")
+    found = read()
+
+    states = {job_id: job.state for job_id, job in found.items()}
+    done = {"1": "completed", "2": "completed", "3": "completed", "6": "completed"}
+    assert states == {**done, "4": "failed", "5": "failed", "7": "delayed"}
+    for each in found.values():
+        as_node_sees_it(library, each)
+    assert found["2"].parsed("returnvalue") == {"sum": [1, "ü"]}
+    assert found["2"].parsed("progress") == 30
+    assert found["3"].returnvalue is None
+    assert [found[job_id].attempts_made for job_id in ("4", "5")] == [1, 3]
+    assert len(found["5"].stacktrace) == 3
+    assert all("scripted failure" in trace for trace in found["5"].stacktrace)
+    if peer.alias != "bull-1.0.0":
+        assert found["4"].failed_reason == "scripted failure 1"
+    if peer.dialect != "bull-1":
+        finished = [job for job in found.values() if job.state in ("completed", "failed")]
+        assert all((job.timestamp or 0) <= (job.processed_on or 0) <= (job.finished_on or 0) for job in finished)
+        assert found["7"].finished_on is None
+
+
+@each_peer
+def test_a_paused_queue(library: NodePeer, peer: Peer, read: Callable[[], dict[str, Job]], redis_url: str) -> None:
+    library.call("add", queue="q", jobs=[job({"n": n}) for n in range(3)])
+    library.call("pause", queue="q")
+    library.call("add", queue="q", jobs=[job({"n": 3})])
+    # BullMQ 6 leaves the jobs of a paused queue where they are.
+    state = "wait" if peer.alias.startswith("bullmq-6") else "paused"
+    assert {job_id: job.state for job_id, job in read().items()} == dict.fromkeys("1234", state)
+
+
+@each_peer
+def test_a_job_that_is_active(library: NodePeer, read: Callable[[], dict[str, Job]]) -> None:
+    library.call("add", queue="q", jobs=[behaving("hang")])
+    library.call("process", queue="q")
+    library.wait_for_events("active", 1)
+    (active,) = read().values()
+    assert active.state == "active"
+    as_node_sees_it(library, active)
+
+
+@each_peer
+def test_a_page_is_in_node_s_order(library: NodePeer, peer: Peer, redis_url: str, prefix: str) -> None:
+    library.call("process", queue="q")
+    library.call("add", queue="q", jobs=[job({"n": n}) for n in range(5)])
+    library.wait_for_events("completed", 5, source="worker")
+    library.call("stop", queue="q")
+    library.call("add", queue="q", jobs=[job({"n": n}, delay=HOUR * (9 - n)) for n in range(5, 9)])
+    library.call("add", queue="q", jobs=[job({"n": n}, lifo=n == 11) for n in range(9, 12)])
+    with BullQueue("q", url=redis_url, prefix=prefix) as queue:
+        for state in ("wait", "delayed", "completed"):
+            for start, stop in ((0, -1), (1, 2)):
+                ours = [job.id for job in queue.page(state, start, stop)]
+                if peer.dialect == "bull-1":
+                    # Its getJobs counts lists from the other end, and sets have no order.
+                    seen = [job["id"] for job in library.call("getJobs", queue="q", states=[state])]
+                    assert sorted(seen) == sorted(job.id for job in queue.page(state))
+                else:
+                    arguments = {"states": [state], "start": start, "end": stop, "asc": True}
+                    assert ours == [job["id"] for job in library.call("getJobs", queue="q", **arguments)]
+        assert [job.id for job in queue.page("wait")] == ["12", "10", "11"]
+        assert [job.id for job in queue.page("delayed")] == ["9", "8", "7", "6"]
+
+
+@pytest.mark.parametrize("peer", [peer for peer in PEERS if peer.dialect != "bull-1"], ids=str)
+def test_logs_and_workers(library: NodePeer, peer: Peer, redis_url: str, prefix: str) -> None:
+    library.call("add", queue="q", jobs=[behaving("log:one;log:two ü")])
+    library.call("process", queue="q")
+    library.wait_for_events("completed", 1)
+    with BullQueue("q", url=redis_url, prefix=prefix) as queue:
+        assert queue.logs("1") == ["one", "two ü"]
+        connection = queue.handle.connection
+        # Bull 3 gives the name to every connection of a queue, a worker's or not.
+        names = [worker.name for worker in workers(connection, queue.handle.keys)]
+        assert names == [None] * (len(names) if peer.alias == "bull-3.29.3" else 1) != []
+        assert describe(queue.handle).version == (peer.alias.replace("-", ":") if peer.dialect == "bullmq" else None)
+        assert find_queues(connection, prefix) == ["q"]
+
+
+@pytest.mark.parametrize("peer", [peer for peer in PEERS if peer.dialect == "bullmq"], ids=str)
+def test_a_flow(library: NodePeer, read: Callable[[], dict[str, Job]], prefix: str) -> None:
+    flow = {
+        "name": "parent",
+        "queueName": "q",
+        "data": {},
+        "children": [{"name": "child", "queueName": "q", "data": {}}],
+    }
+    ids = library.call("flow", flow=flow)
+    found = read()
+    parent, child = found[ids["id"]], found[ids["children"][0]["id"]]
+    assert (parent.state, child.state) == ("waiting-children", "wait")
+    assert child.parent_key == f"{prefix}:q:{parent.id}"

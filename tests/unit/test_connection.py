@@ -1,0 +1,95 @@
+"""Settings of a connection: where they come from, and that nothing shows their secrets."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from spark_bull.connection import Connection, RedisSettings, settings_of
+from spark_bull.errors import ConnectionLost, OptionError
+from spark_bull.options import WRITE, parse_options
+
+SECRET = "hunter2"
+
+
+def settings(**options: str) -> RedisSettings:
+    return settings_of(parse_options(options, WRITE))
+
+
+@pytest.fixture(autouse=True)
+def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPARK_BULL_URL", raising=False)
+    monkeypatch.delenv("SPARK_BULL_PASSWORD", raising=False)
+
+
+def test_without_options_redis_is_on_this_machine() -> None:
+    assert settings().url == "redis://localhost:6379/0"
+
+
+def test_host_port_and_database_make_a_url() -> None:
+    assert settings(host="h", port="1", db="2").url == "redis://h:1/2"
+    assert settings(host="h", ssl="true").url == "rediss://h:6379/0"
+
+
+def test_the_variable_is_taken_when_no_option_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_BULL_URL", "redis://elsewhere:1/2")
+    assert settings().url == "redis://elsewhere:1/2"
+    assert settings(url="redis://here").url == "redis://here"
+    assert settings(host="here").url == "redis://here:6379/0"
+
+
+def test_the_password_may_come_from_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_BULL_PASSWORD", SECRET)
+    assert settings().password == SECRET
+    assert settings(password="other").password == "other"
+
+
+def test_a_bad_url_in_the_variable_is_refused_without_its_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_BULL_URL", f"amqp://me:{SECRET}@h")
+    with pytest.raises(OptionError, match="redis://, rediss:// or unix://, got: 'amqp'") as error:
+        settings()
+    assert SECRET not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "where"),
+    [
+        (f"redis://me:{SECRET}@h:1/2", "redis://h:1/2"),
+        (f"rediss://:{SECRET}@h", "rediss://h"),
+        (f"redis://h:1/2?password={SECRET}", "redis://h:1/2"),
+        (f"unix://me:{SECRET}@/run/redis.sock?db=1", "unix:///run/redis.sock"),
+        (f"redis://me:{SECRET}%40x@[::1]:1", "redis://[::1]:1"),
+    ],
+)
+def test_the_place_is_shown_without_its_secrets(url: str, where: str) -> None:
+    assert RedisSettings(url).where == where
+
+
+def test_settings_can_be_shown_and_sent() -> None:
+    given = settings(
+        url=f"redis://me:{SECRET}@h", username=SECRET, password=SECRET, **{"redis.ssl_password": SECRET}
+    )
+    again = pickle.loads(pickle.dumps(given))
+    assert again == given
+    for shown in (repr(given), str(given), repr(again), repr(Connection(given)), repr(vars(Connection(given)))):
+        assert SECRET not in shown
+    assert "redis://h" in repr(given)
+
+
+def test_timeouts_and_settings_of_redis_py_come_along() -> None:
+    given = settings(timeoutMs="1000", retryMs="50", **{"redis.client_name": "me"})
+    assert (given.timeout_ms, given.retry_ms, given.extra) == (1000, 50, (("client_name", "me"),))
+
+
+def test_a_setting_that_redis_py_does_not_know_is_refused() -> None:
+    connection = Connection(settings(port="1", retryMs="10", **{"redis.nonsense": "1"}))
+    with pytest.raises(OptionError, match="nonsense"):
+        connection.call("PING")
+
+
+def test_no_redis_is_told_with_its_place_and_without_its_secret() -> None:
+    connection = Connection(settings(url=f"redis://me:{SECRET}@127.0.0.1:1/0", retryMs="60"))
+    with pytest.raises(ConnectionLost, match=r"expected Redis at redis://127.0.0.1:1/0, got none within 0.06 s") as error:
+        connection.call("PING")
+    assert SECRET not in str(error.value)

@@ -1,0 +1,191 @@
+"""The loader of Lua scripts, and the rules that every packaged script keeps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import spark_bull
+from spark_bull.errors import ScriptError
+from spark_bull.scripts import assemble, load
+
+LUA = Path(spark_bull.__file__).parent / "lua"
+INCLUDES = sorted(path.stem for path in (LUA / "includes").glob("*.lua"))
+SCRIPTS = sorted(
+    str(path.relative_to(LUA).with_suffix("")) for path in LUA.rglob("*.lua") if path.parent.name != "includes"
+)
+CONTRACT = "-- Says what it does.\n-- @keys {keys}\n-- @args {args}\n-- @returns nothing\n"
+
+each_script = pytest.mark.parametrize("name", SCRIPTS)
+
+
+def reader(files: dict[str, str]) -> Callable[[str], str]:
+    """Reads from a dict, as `load` reads from the package."""
+
+    def read(path: str) -> str:
+        if path not in files:
+            raise ScriptError(f"expected a Lua file `{path}` in the package, found none")
+        return files[path]
+
+    return read
+
+
+def script(body: str = "return 1", keys: str = "wait", args: str = "now") -> str:
+    return CONTRACT.format(keys=keys, args=args) + body
+
+
+# the loader
+
+
+def test_the_contract_is_read_from_the_head() -> None:
+    made = assemble("a", reader({"a.lua": script(keys="wait stages...", args="now chunk")}))
+    assert (made.name, made.keys, made.args, made.returns) == ("a", ("wait", "stages..."), ("now", "chunk"), "nothing")
+    assert re.fullmatch("[0-9a-f]{40}", made.sha)
+
+
+def test_a_contract_may_name_no_keys_and_no_args() -> None:
+    made = assemble("a", reader({"a.lua": script(keys="", args="")}))
+    assert (made.keys, made.args) == ((), ())
+
+
+@pytest.mark.parametrize("tag", ["keys", "args", "returns"])
+def test_a_contract_that_lacks_a_line_is_refused(tag: str) -> None:
+    text = "".join(line for line in script().splitlines(keepends=True) if f"@{tag}" not in line)
+    with pytest.raises(ScriptError, match=f"script `a` lacks in its contract: {tag}"):
+        assemble("a", reader({"a.lua": text}))
+
+
+def test_a_script_that_is_missing_is_an_error() -> None:
+    with pytest.raises(ScriptError, match=r"`nowhere/nothing.lua`"):
+        load("nowhere/nothing")
+
+
+def test_includes_stand_before_what_includes_them_and_each_once() -> None:
+    files = {
+        "a.lua": script("-- @include b\n-- @include c\nbody()"),
+        "includes/b.lua": "-- @include d\nb()",
+        "includes/c.lua": "-- @include d\n-- @include b\nc()",
+        "includes/d.lua": "d()",
+    }
+    source = assemble("a", reader(files)).source
+    assert re.findall(r"^(\w+)\(\)$", source, re.MULTILINE) == ["d", "b", "c", "body"]
+
+
+def test_an_include_that_is_missing_is_an_error() -> None:
+    with pytest.raises(ScriptError, match=r"`includes/b.lua`"):
+        assemble("a", reader({"a.lua": script("-- @include b")}))
+
+
+def test_includes_that_form_a_circle_are_shown() -> None:
+    files = {
+        "a.lua": script("-- @include b"),
+        "includes/b.lua": "-- @include c",
+        "includes/c.lua": "-- @include b",
+    }
+    with pytest.raises(ScriptError, match="circle: a -> b -> c -> b"):
+        assemble("a", reader(files))
+
+
+def test_other_text_gives_another_sha() -> None:
+    shas = {assemble("a", reader({"a.lua": script(f"return {n}")})).sha for n in (1, 2)}
+    assert len(shas) == 2
+
+
+def test_keys_and_args_are_bound_in_the_order_of_the_contract() -> None:
+    made = assemble("a", reader({"a.lua": script(keys="wait stages...", args="now ids...")}))
+    assert made.bind_keys({"stages": ["x", "y"], "wait": "w", "more": "m"}) == ["w", "x", "y"]
+    assert made.bind_args({"now": 5, "ids": [b"1", "2"]}) == [5, b"1", "2"]
+    assert made.bind_args({"now": 5, "ids": []}) == [5]
+
+
+@pytest.mark.parametrize(("keys", "args", "missing"), [({}, {"now": 1}, "key `wait`"), ({"wait": "w"}, {}, "`now`")])
+def test_a_key_or_argument_that_is_missing_is_an_error(
+    keys: dict[str, str], args: dict[str, int], missing: str
+) -> None:
+    made = assemble("a", reader({"a.lua": script()}))
+    with pytest.raises(ScriptError, match=missing):
+        made.bind_keys(keys)
+        made.bind_args(args)
+
+
+# every packaged script
+
+
+def code_of(text: str) -> str:
+    return re.sub(r"--.*", "", text)
+
+
+def whole_code(name: str) -> str:
+    """The code of a script and its includes, without the loader's binding of names."""
+    source = load(name).source
+    return "\n".join(line for line in code_of(source).splitlines() if "KEYS" not in line and "ARGV" not in line)
+
+
+@each_script
+def test_a_script_can_be_loaded(name: str) -> None:
+    made = load(name)
+    assert len(set(made.keys)) == len(made.keys)
+    assert len(set(made.args)) == len(made.args)
+    assert made.returns
+    assert all("..." not in key for key in (*made.keys[:-1], *made.args[:-1]))
+
+
+@each_script
+def test_a_script_starts_with_a_sentence(name: str) -> None:
+    head = (LUA / f"{name}.lua").read_text().partition("-- @")[0]
+    assert re.match(r"-- [A-Z].*?[.:]\s", head, re.DOTALL), head
+    assert all(line.startswith("--") for line in head.splitlines())
+
+
+#: Includes get the whole tables `key` and `arg`, and call them otherwise where they are those of another queue.
+KEY_NAMES = ("key", "keys")
+ARG_NAMES = ("arg", "sender", "args")
+
+
+@each_script
+def test_a_script_declares_the_keys_that_it_uses(name: str) -> None:
+    code = whole_code(name)
+    used = set(re.findall(rf"\b(?:{'|'.join(KEY_NAMES)})\.(\w+)", code))
+    declared = {key.removesuffix("...") for key in load(name).keys}
+    if re.search(rf"\b(?:{'|'.join(KEY_NAMES)})\[\w+\]", code):
+        used |= declared & set(re.findall(r"'(\w+)'", code))
+    assert used == declared, f"used only: {used - declared}; declared only: {declared - used}"
+
+
+@each_script
+def test_a_script_declares_the_arguments_that_it_uses(name: str) -> None:
+    used = set(re.findall(rf"\b(?:{'|'.join(ARG_NAMES)})\.(\w+)", whole_code(name)))
+    declared = {arg.removesuffix("...") for arg in load(name).args}
+    # `queue` and `token` sign messages; only some dialects send any, but all verbs of add and commit are called alike.
+    assert used - declared == set()
+    assert declared - used - {"base", "queue", "token", "bullmq_version"} == set()
+
+
+@pytest.mark.parametrize("file", [*SCRIPTS, *(f"includes/{name}" for name in INCLUDES)])
+def test_no_file_counts_positions_itself(file: str) -> None:
+    code = code_of((LUA / f"{file}.lua").read_text())
+    assert not re.search(r"\b(KEYS|ARGV)\b", code), "read `key.name` and `arg.name`"
+
+
+@pytest.mark.parametrize("name", INCLUDES)
+def test_an_include_is_included_by_something(name: str) -> None:
+    texts = [path.read_text() for path in LUA.rglob("*.lua")]
+    assert any(re.search(rf"^-- @include {name}$", text, re.MULTILINE) for text in texts)
+
+
+@pytest.mark.parametrize("file", [*SCRIPTS, *(f"includes/{name}" for name in INCLUDES)])
+def test_every_included_file_is_used(file: str) -> None:
+    text = (LUA / f"{file}.lua").read_text()
+    for include in re.findall(r"^-- @include (\w+)$", text, re.MULTILINE):
+        defined = re.findall(r"^local (?:function )?(\w+)", (LUA / f"includes/{include}.lua").read_text(), re.MULTILINE)
+        assert any(re.search(rf"\b{name}\b", code_of(text)) for name in defined), f"{include} is not used in {file}"
+
+
+@pytest.mark.parametrize("dialect", ["bull1", "bull", "bullmq"])
+def test_every_dialect_has_every_verb(dialect: str) -> None:
+    verbs = {name.partition("/")[2] for name in SCRIPTS if name.startswith(f"{dialect}/")}
+    others = {name.partition("/")[2] for name in SCRIPTS if name.partition("/")[0] in ("bull1", "bull", "bullmq")}
+    assert verbs == others
