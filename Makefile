@@ -34,7 +34,7 @@ format: $(PYTHON_STAMP) ## Sort the imports and lay out the code
 	$(RUN) -m ruff format .
 
 bench: setup ## Measure this project and its Node peers side by side
-	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) benchmarks/run.py
+	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.dispatch
 
 clean: ## Remove what builds, tests and Spark left behind; .venv and node_modules stay
 	rm -rf build dist *.egg-info artifacts spark-warehouse metastore_db derby.log

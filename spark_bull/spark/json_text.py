@@ -91,7 +91,7 @@ def _scalar(array: pa.Array) -> pa.Array:
         text = pc.cast(array, pa.string())
         return pc.if_else(pc.is_finite(array), text, pa.scalar("null"))
     if types.is_timestamp(kind):
-        utc = pc.cast(array, pa.timestamp("ms", kind.tz), safe=False)
+        utc = pc.cast(pc.floor_temporal(array, unit="millisecond"), pa.timestamp("ms", kind.tz))
         if kind.tz is not None:
             text = pc.strftime(pc.cast(utc, pa.timestamp("ms", "UTC")), "%Y-%m-%dT%H:%M:%SZ")
         else:
@@ -132,14 +132,14 @@ def _list(array: pa.ListArray, *, ignore_nulls: bool) -> pa.Array:
 
 def _map(array: pa.MapArray, *, ignore_nulls: bool) -> pa.Array:
     kind = array.type
-    entries = pc.list_flatten(array)
-    keys, items = entries.flatten()
+    lists = pc.cast(array, pa.list_(pa.struct([kind.key_field, kind.item_field])))
+    keys, items = pc.list_flatten(lists).flatten()
     names = _scalar(keys)
     if not _is_text(keys.type):
         names = _join('"', pc.replace_substring(names, '"', ""), '"')
     text = to_json(items, kind.item_field, ignore_nulls=ignore_nulls)
     pairs = pc.binary_join_element_wise(names, pc.fill_null(text, "null"), ":")
-    return _where_valid(array, _join("{", _joined_lists(array, pairs), "}"))
+    return _where_valid(array, _join("{", _joined_lists(lists, pairs), "}"))
 
 
 def _joined_lists(array: pa.Array, flat_text: pa.Array) -> pa.Array:

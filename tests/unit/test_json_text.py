@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta, timezone
+from datetime import date, datetime, timezone
 from decimal import Decimal
 from typing import Any
 
@@ -178,10 +178,8 @@ def test_a_column_becomes_what_python_would_write(
     ],
 )
 def test_a_time_is_written_in_whole_milliseconds_and_in_utc(value: datetime, text: str) -> None:
-    new_york = timezone(timedelta(hours=-5))
     aware = pa.array([value.replace(tzinfo=timezone.utc)], pa.timestamp("us", "America/New_York"))
     naive = pa.array([value], pa.timestamp("us"))
-    assert aware[0].as_py().utcoffset() != timedelta(0) or new_york
     for array, suffix in ((aware, "Z"), (naive, "")):
         assert to_json(array, pa.field("t", array.type), ignore_nulls=True).to_pylist() == [f'"{text}{suffix}"']
 
@@ -241,9 +239,11 @@ def refused_constant(name: str) -> None:
 
 
 def is_json(text: str | None) -> bool:
+    if text is None:
+        return True
     try:
-        json.loads(text or "null", parse_constant=refused_constant) if text is not None else None
-    except ValueError:
+        json.loads(text, parse_constant=refused_constant)
+    except (ValueError, RecursionError):
         return False
     return True
 
@@ -262,10 +262,7 @@ def is_json(text: str | None) -> bool:
 @example(["[" * 100_000], 0)
 def test_json_passes_and_the_first_text_that_is_none_is_named(texts: list[str | None], before: int) -> None:
     array = pa.array(["nonsense"] * before + texts, pa.string()).slice(before)
-    try:
-        bad = next((n for n, text in enumerate(texts) if not is_json(text)), None)
-    except RecursionError:
-        bad = 0
+    bad = next((n for n, text in enumerate(texts) if not is_json(text)), None)
     if bad is None:
         check_json(array, "data", 100)
         return
