@@ -84,7 +84,7 @@ def _scalar(array: pa.Array) -> pa.Array:
     kind = array.type
     types = pa.types
     if _is_text(kind):
-        return _quoted(array)
+        return _quoted(pc.cast(array, pa.string()))
     if types.is_binary(kind) or types.is_large_binary(kind):
         return _each(array, lambda v: f'"{base64.b64encode(v).decode()}"')
     if types.is_floating(kind):
@@ -120,7 +120,8 @@ def _struct(array: pa.StructArray, *, ignore_nulls: bool) -> pa.Array:
         if not ignore_nulls:
             text = pc.fill_null(text, "null")
         members.append(_join(json.dumps(field.name, ensure_ascii=False) + ":", text))
-    body = pc.binary_join_element_wise(*members, ",", null_handling="skip")
+    # With the empty text in front, since Arrow drops a row that has nothing but nulls to skip; then without its comma.
+    body = pc.utf8_slice_codeunits(pc.binary_join_element_wise("", *members, ",", null_handling="skip"), 1)
     return _where_valid(array, _join("{", body, "}"))
 
 

@@ -73,7 +73,12 @@ class Pair:
             self.node.call("process", queue=queue)
             self.node.wait_for_events("completed", len(jobs) - failures, source="worker", queue=queue)
             self.node.wait_for_events("failed", failures, source="worker", queue=queue)
-            self.node.call("stop", queue=queue)
+            self.stop(side)
+
+    def stop(self, side: str) -> None:
+        self.node.call("stop", queue=self.name(side))
+        # How often a worker looked for its next job before it stopped is chance.
+        self.client.delete(f"{self.prefix}:{self.name(side)}:marker")
 
     def manage(self, theirs: str, ours: Callable[[BullQueue], Any], **arguments: Any) -> tuple[Any, Any]:
         """Node's command on the left queue, our verb on the right one; what each returned."""
@@ -303,7 +308,7 @@ def test_a_child_is_retried(pair: Pair, behaviour: str) -> None:
     for side in ("left", "right"):
         pair.node.call("process", queue=pair.name(side))
         pair.node.wait_for_events(event, 1, source="worker", queue=pair.name(side))
-        pair.node.call("stop", queue=pair.name(side))
+        pair.stop(side)
     arguments = {"method": "retry", "args": [state]}
     pair.manage("invoke", lambda queue: queue.retry("c0", state=state), jobId="c0", **arguments)
     pair.assert_alike()

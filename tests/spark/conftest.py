@@ -31,7 +31,7 @@ def spark() -> Iterator[SparkSession]:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.driver.host": "127.0.0.1",
-        # Times are no test's business but its own.
+        # Wherever the tests run, times look alike.
         "spark.sql.session.timeZone": "UTC",
     }
     builder = SparkSession.builder.master("local[2]").appName("tests")

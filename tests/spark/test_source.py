@@ -255,7 +255,7 @@ def test_odd_values_do_not_end_a_read(bull: Bull, queue: OpenQueue, client: Redi
 )
 def test_errors_come_before_any_task(bull: Bull, options: dict[str, object], message: str) -> None:
     with pytest.raises(PySparkException, match=message) as caught:
-        bull.read(options.pop("queue", "q"), **options).collect()  # type: ignore[arg-type]
+        bull.read(**options).collect()  # type: ignore[arg-type]
     assert "s3cret" not in str(caught.value)
     assert "Job aborted" not in str(caught.value)
 
