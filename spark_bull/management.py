@@ -43,10 +43,11 @@ def resume(handle: QueueHandle) -> None:
 
 def is_paused(handle: QueueHandle) -> bool:
     """Whether the queue is paused for all workers."""
-    flag, field = handle.connection.pipeline(
-        [("EXISTS", handle.keys["meta_paused"]), ("HEXISTS", handle.keys["meta"], "paused")]
-    )
-    return bool(flag or field)
+    flag: tuple[str, ...] = ("EXISTS", handle.keys["meta_paused"])
+    field = ("HEXISTS", handle.keys["meta"], "paused")
+    # Bull 4 reads both, so that its queues can move on to BullMQ, which knows the field only.
+    looks = {"bull-1": [flag], "bull": [flag, field], "bullmq": [field]}[handle.dialect.name]
+    return any(handle.connection.pipeline(looks))
 
 
 def retry(handle: QueueHandle, job_id: str, state: str = "failed") -> None:

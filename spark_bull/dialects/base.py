@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -108,18 +107,34 @@ class Dialect(ABC):
         for name, mark in _MARKS.items():
             if name in opts:
                 opts[name] = mark
-        text = json.dumps(self._opts(opts), ensure_ascii=False, separators=(",", ":"))
-        return Prepared(_unquoted(text), priority, bool(opts.get("lifo")), max(1, attempts), opts.get("sizeLimit"))
+        text = _with_bare_marks("opts", self._opts(opts))
+        return Prepared(text, priority, bool(opts.get("lifo")), max(1, attempts), opts.get("sizeLimit"))
 
 
 _MARKS: Final = {"timestamp": TIMESTAMP_MARK, "delay": DELAY_MARK, "jobId": JOB_ID_MARK}
-_ESCAPED: Final = {'"\\u0001"': "\x01", '"\\u0002"': "\x02", '"\\u0003"': "\x03"}
-_ESCAPED_PATTERN: Final = re.compile(r'"\\u000[123]"')
 
 
-def _unquoted(text: str) -> str:
-    """JSON text in which the quoted, escaped marks are the bare control characters."""
-    return _ESCAPED_PATTERN.sub(lambda match: _ESCAPED[match.group()], text)
+def _with_bare_marks(name: str, opts: Mapping[str, Any]) -> str:
+    """Options as JSON text, in which marks stand without quotes."""
+    members = [
+        f"{json_text(name, key)}:{value if value == _MARKS.get(key) else json_text(name, value)}"
+        for key, value in opts.items()
+    ]
+    return "{" + ",".join(members) + "}"
+
+
+def json_text(name: str, value: Any) -> str:
+    """The value as compact JSON, as JavaScript would write it. Raises OptionError for what JSON can't hold."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        if not text.isascii():
+            text.encode()
+        return text
+    except UnicodeEncodeError:
+        # Half a character, as JavaScript allows it, can only be sent escaped.
+        return json.dumps(value, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise OptionError(f"expected `{name}` to be what JSON can hold: {error}") from None
 
 
 def normal_backoff(opts: Mapping[str, Any]) -> dict[str, Any]:
@@ -134,12 +149,12 @@ def without_nulls(opts: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in opts.items() if value is not None}
 
 
-def check_eta(run_at: int | None, delay: int | None) -> None:
+def check_eta(run_at: int | None, delay: int | None, timestamp: int | None) -> None:
     """Raises OptionError for a negative delay or a time that no score can hold."""
     if delay is not None and delay < 0:
         raise expected("delay", "ms >= 0", delay)
-    eta = run_at if run_at is not None else epoch_ms() + (delay or 0)
-    if eta > LAST_ETA_MS:
+    eta = run_at if run_at is not None else (epoch_ms() if timestamp is None else timestamp) + (delay or 0)
+    if eta > LAST_ETA_MS and (delay or run_at is not None):
         raise OptionError(
             f"expected `{'runAt' if run_at is not None else 'delay'}` to end before 2039-09-07, "
             f"the last time that the protocol's scores can hold, got: {run_at or delay}"

@@ -90,12 +90,12 @@ class _Row:
         if job_id is not None:
             job_id = str(job_id)
             self._dialect.check_job_id(job_id)
+        if timestamp is not None:
+            _check_ms("timestamp", timestamp)
         if delay is not None or run_at is not None:
             _check_ms("delay", delay)
             _check_ms("runAt", run_at)
-            check_eta(run_at, delay)
-        if timestamp is not None:
-            _check_ms("timestamp", timestamp)
+            check_eta(run_at, delay, timestamp)
         return _EncodedRow(self._shared(merged), job_id, delay, run_at, timestamp)
 
     def _merged(self, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -206,7 +206,7 @@ def _object(name: str, value: Any) -> Mapping[str, Any]:
 def rows_of(jobs: Sequence[NewJob]) -> dict[str, list[Any]]:
     """Jobs -> the rows that `encode` takes; columns that no job gives are left out."""
     rows: dict[str, list[Any]] = {
-        "data": [_json_text(job.data) for job in jobs],
+        "data": [_data_text(job.data) for job in jobs],
         "name": [job.name for job in jobs],
         "jobId": [job.job_id for job in jobs],
         "delay": [job.delay for job in jobs],
@@ -223,19 +223,8 @@ def rows_of(jobs: Sequence[NewJob]) -> dict[str, list[Any]]:
     return {n: v for n, v in rows.items() if n == "data" or any(x is not None for x in v)}
 
 
-def _json_text(data: Any) -> str:
-    if isinstance(data, RawJson):
-        return data.text
-    try:
-        text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-        if not text.isascii():
-            text.encode()
-        return text
-    except UnicodeEncodeError:
-        # Half a character, as JavaScript allows it, can only be sent escaped.
-        return json.dumps(data, separators=(",", ":"), allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise OptionError(f"expected `data` to be what JSON can hold: {error}") from None
+def _data_text(data: Any) -> str:
+    return data.text if isinstance(data, RawJson) else json_text("data", data)
 
 
 @dataclass
@@ -312,6 +301,9 @@ def joined(parts: list[Columns]) -> Columns:
 
 
 def pack(chunk: Columns) -> bytes:
-    """A chunk as the scripts unpack it."""
-    packed: bytes = msgpack.packb(chunk, use_bin_type=False)
+    """A chunk as the scripts unpack it. Raises OptionError for a text that UTF-8 can't hold."""
+    try:
+        packed: bytes = msgpack.packb(chunk, use_bin_type=False)
+    except UnicodeEncodeError as error:
+        raise OptionError(f"expected texts that UTF-8 can hold, got: {error.object[:200]!r}") from None
     return packed

@@ -243,6 +243,18 @@ def test_bullmq_5_and_6_are_told_apart_by_meta(make: Callable[..., Bench], prefi
         assert bench.ids(Flavour("bullmq", version).paused_list) == ids
 
 
+def test_a_pause_is_seen_where_the_dialect_keeps_it(bench: Bench) -> None:
+    seen = {}
+    for name, pause in (
+        ("flag", ("SET", bench.key("meta-paused"), 1)),
+        ("field", ("HSET", bench.key("meta"), "paused", 1)),
+    ):
+        bench.client.execute_command(*pause)
+        seen[name] = bench.queue.is_paused()
+        bench.client.delete(bench.key("meta-paused"), bench.key("meta"))
+    assert seen == {"flag": not bench.flavour.bullmq, "field": bench.flavour.dialect != "bull-1"}
+
+
 # retry
 
 

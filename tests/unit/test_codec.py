@@ -1,0 +1,402 @@
+"""Jobs become chunks: options text with marks, defaults under rows, errors by row, chunks cut to size."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import msgpack
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_bull.clock import epoch_ms
+from spark_bull.dialects.base import DELAY_MARK, JOB_ID_MARK, LAST_ETA_MS, NOT_YET, TIMESTAMP_MARK, Dialect
+from spark_bull.dialects.codec import ChunkBuilder, Columns, encode, joined, pack, rows_of, sliced
+from spark_bull.dialects.registry import DIALECTS
+from spark_bull.errors import DialectError, OptionError, SparkBullError
+from spark_bull.model import NewJob, RawJson
+
+BULL1, BULL, BULLMQ = DIALECTS["bull-1"], DIALECTS["bull"], DIALECTS["bullmq"]
+
+each_dialect = pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
+
+
+def opts_of(dialect: Dialect, **given: Any) -> str:
+    return dialect.prepare(given).opts
+
+
+def encoded(dialect: Dialect, defaults: Mapping[str, Any] | None = None, **rows: list[Any]) -> Columns:
+    count = len(next(iter(rows.values())))
+    return encode(dialect, {"data": ["{}"] * count, **rows}, defaults or {}, range(count))
+
+
+# options of one job
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text"),
+    [
+        (BULL1, "{}"),
+        (BULL, f'{{"attempts":1,"delay":0,"timestamp":{TIMESTAMP_MARK}}}'),
+        (BULLMQ, '{"attempts":0}'),
+    ],
+    ids=DIALECTS,
+)
+def test_a_plain_job_has_the_options_that_the_library_gives_it(dialect: Dialect, text: str) -> None:
+    assert opts_of(dialect) == text
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text"),
+    [
+        (BULL1, f'{{"delay":{DELAY_MARK},"timestamp":{TIMESTAMP_MARK},"jobId":{JOB_ID_MARK}}}'),
+        (BULL, f'{{"attempts":1,"delay":{DELAY_MARK},"timestamp":{TIMESTAMP_MARK},"jobId":{JOB_ID_MARK}}}'),
+        (BULLMQ, f'{{"attempts":0,"delay":{DELAY_MARK},"timestamp":{TIMESTAMP_MARK},"jobId":{JOB_ID_MARK}}}'),
+    ],
+    ids=DIALECTS,
+)
+def test_values_that_differ_from_job_to_job_are_marks(dialect: Dialect, text: str) -> None:
+    assert opts_of(dialect, delay=1, timestamp=2, jobId="3") == text
+
+
+@each_dialect
+def test_texts_that_look_like_marks_stay_texts(dialect: Dialect) -> None:
+    opts = json.loads(opts_of(dialect, note="a\x01b", more=["\\u0001", '"\x02"']).replace(TIMESTAMP_MARK, "0"))
+    assert (opts["note"], opts["more"]) == ("a\x01b", ["\\u0001", '"\x02"'])
+
+
+@pytest.mark.parametrize("note", [TIMESTAMP_MARK, DELAY_MARK, JOB_ID_MARK, [DELAY_MARK], {TIMESTAMP_MARK: 1}])
+def test_a_text_that_is_a_mark_stays_that_text(note: Any) -> None:
+    text = opts_of(BULLMQ, note=note)
+    assert json.loads(text)["note"] == note
+
+
+@pytest.mark.parametrize("dialect", [BULL, BULLMQ], ids=["bull", "bullmq"])
+def test_a_backoff_in_ms_is_the_fixed_strategy(dialect: Dialect) -> None:
+    assert '"backoff":{"type":"fixed","delay":500}' in opts_of(dialect, backoff=500)
+    assert '"backoff":{"type":"fixed","delay":0}' in opts_of(dialect, backoff=0)
+    assert '"backoff":{"type":"exponential","delay":9}' in opts_of(dialect, backoff={"type": "exponential", "delay": 9})
+
+
+def test_bull_1_keeps_a_backoff_as_it_is_given() -> None:
+    assert opts_of(BULL1, backoff=500) == '{"backoff":500}'
+
+
+def test_bullmq_stores_some_options_under_short_names() -> None:
+    opts = json.loads(
+        opts_of(BULLMQ, keepLogs=5, failParentOnFailure=True, telemetry={"metadata": "m", "omitContext": True})
+    )
+    assert opts == {"attempts": 0, "kl": 5, "fpof": True, "tm": "m", "omc": True}
+
+
+def test_bull_keeps_the_names_that_bullmq_shortens() -> None:
+    assert json.loads(opts_of(BULL, keepLogs=5).replace(TIMESTAMP_MARK, "0"))["keepLogs"] == 5
+
+
+@each_dialect
+def test_options_without_a_value_are_left_out(dialect: Dialect) -> None:
+    assert opts_of(dialect, removeOnFail=None, tenant=None) == opts_of(dialect)
+
+
+def test_what_the_script_has_to_know_stands_beside_the_text() -> None:
+    prepared = BULLMQ.prepare({"priority": 7, "lifo": True, "attempts": 3, "sizeLimit": 100})
+    assert (prepared.priority, prepared.lifo, prepared.attempts, prepared.size_limit) == (7, True, 3, 100)
+    plain = BULLMQ.prepare({"attempts": 0})
+    assert (plain.priority, plain.lifo, plain.attempts, plain.size_limit) == (0, False, 1, None)
+
+
+BAD_OPTS: list[tuple[dict[str, Any], str]] = [
+    ({"priority": -1}, "`priority` to be an integer >= 0, got: -1"),
+    ({"priority": True}, "`priority` to be an integer >= 0"),
+    ({"priority": "1"}, "`priority` to be an integer >= 0"),
+    ({"attempts": -1}, "`attempts` to be an integer >= 0"),
+    ({"attempts": 1.5}, "`attempts` to be an integer >= 0"),
+    ({"backoff": -1}, "`backoff` to be ms >= 0"),
+    ({"backoff": "fast"}, "`backoff` to be ms, or an object"),
+    ({"backoff": {"delay": 1}}, "`backoff` to be ms, or an object with type and delay"),
+    ({"backoff": {"type": "fixed", "delay": -1}}, "`backoff.delay` to be ms >= 0"),
+    ({"backoff": {"type": "fixed", "delay": 1, "jitter": 2}}, "`backoff.jitter` to be a number from 0 to 1"),
+    ({"removeOnComplete": "yes"}, "`removeOnComplete` to be true, false, a count"),
+    ({"removeOnFail": {"days": 1}}, "`removeOnFail` to be true, false, a count"),
+    ({"removeOnFail": {}}, "`removeOnFail` to be true, false, a count"),
+]
+
+
+@each_dialect
+@pytest.mark.parametrize(("given", "message"), BAD_OPTS, ids=[str(given) for given, _ in BAD_OPTS])
+def test_a_bad_option_is_refused(dialect: Dialect, given: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError) as error:
+        dialect.prepare(given)
+    assert message in str(error.value)
+
+
+def test_bull_1_has_no_priorities() -> None:
+    assert BULL1.prepare({"priority": 0}).priority == 0
+    with pytest.raises(DialectError, match="the dialect bull-1 has none"):
+        BULL1.prepare({"priority": 1})
+
+
+def test_bullmq_has_a_highest_priority_and_bull_has_not() -> None:
+    assert BULLMQ.prepare({"priority": 2_097_151}).priority == 2_097_151
+    with pytest.raises(OptionError, match="an integer from 0 to 2,097,151"):
+        BULLMQ.prepare({"priority": 2_097_152})
+    assert BULL.prepare({"priority": 2_097_152}).priority == 2_097_152
+
+
+def test_bullmq_lets_a_job_do_one_thing_to_its_parent() -> None:
+    with pytest.raises(OptionError, match="they exclude each other"):
+        BULLMQ.prepare({"failParentOnFailure": True, "removeDependencyOnFailure": True})
+
+
+@each_dialect
+@pytest.mark.parametrize("name", NOT_YET)
+def test_options_that_make_more_than_a_plain_job_are_refused(dialect: Dialect, name: str) -> None:
+    with pytest.raises(DialectError, match=f"`{name}` in `opts`"):
+        dialect.prepare({name: {"id": "x"}})
+
+
+JSON_OPTS = st.dictionaries(
+    st.text(min_size=1).map(lambda name: f"x-{name}"),
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text() | st.sampled_from(["\x01", "\x02", "\x03"]),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+        max_leaves=5,
+    ),
+    max_size=3,
+)
+
+
+@each_dialect
+@settings(max_examples=100, deadline=None)
+@given(JSON_OPTS, st.booleans(), st.booleans(), st.booleans())
+def test_any_options_come_out_as_they_went_in(
+    dialect: Dialect, more: dict[str, Any], delay: bool, timestamp: bool, job_id: bool
+) -> None:
+    marked = {"delay": delay, "timestamp": timestamp, "jobId": job_id}
+    given_opts = more | {name: 1 for name, chosen in marked.items() if chosen}
+    text = opts_of(dialect, **given_opts)
+    # What the script does: one pass over the bare marks.
+    for mark, value in ((TIMESTAMP_MARK, "11"), (DELAY_MARK, "12"), (JOB_ID_MARK, '"13"')):
+        text = text.replace(mark, value)
+    opts = json.loads(text)
+    assert {name: opts.get(name) for name in more} == more
+    for name, value in (("timestamp", 11), ("delay", 12), ("jobId", "13")):
+        if marked[name]:
+            assert opts[name] == value
+    # It must go to Redis.
+    assert text.encode()
+
+
+# rows
+
+
+@each_dialect
+def test_rows_that_say_the_same_are_one_value(dialect: Dialect) -> None:
+    columns = encoded(dialect, attempts=[3, 3], name=["a", "a"])
+    assert columns["n"] == 2
+    assert columns["name"] == "a"
+    assert isinstance(columns["opts"], str)
+    assert columns["attempts"] == 3
+    assert not {"delay", "runAt", "jobId", "priority", "lifo"} & columns.keys()
+
+
+def test_rows_that_differ_are_lists() -> None:
+    columns = encoded(
+        BULLMQ, attempts=[3, None], name=["a", None], jobId=["x", None], delay=[0, 5], priority=[None, 2], lifo=[True, 0]
+    )
+    assert columns["name"] == ["a", "__default__"]
+    assert columns["jobId"] == ["x", None]
+    assert columns["delay"] == [None, 5]
+    assert columns["priority"] == [None, 2]
+    assert columns["lifo"] == [True, None]
+    assert [json.loads(text.replace(DELAY_MARK, "5").replace(JOB_ID_MARK, '"x"')) for text in columns["opts"]] == [
+        {"attempts": 3, "delay": 5, "jobId": "x", "lifo": True},
+        {"attempts": 0, "delay": 5, "priority": 2, "lifo": 0},
+    ]
+
+
+def test_a_default_counts_where_a_row_says_nothing() -> None:
+    columns = encoded(BULLMQ, {"priority": 5, "name": "n"}, priority=[None, 1, 0], name=[None, "a", ""])
+    assert columns["priority"] == [5, 1, None]
+    assert columns["name"] == ["n", "a", ""]
+
+
+def test_a_default_without_any_column_counts_for_all() -> None:
+    columns = encode(BULLMQ, {"data": ["1", "2"]}, {"priority": 5, "opts": {"tenant": "t"}}, range(2))
+    assert (columns["priority"], columns["opts"]) == (5, '{"attempts":0,"priority":5,"tenant":"t"}')
+
+
+def test_opts_are_merged_last() -> None:
+    columns = encoded(
+        BULLMQ,
+        {"opts": {"tenant": "a", "kept": 1}},
+        priority=[1, 1, 1],
+        opts=[None, '{"priority": 9, "tenant": "b"}', {"delay": 5}],
+    )
+    assert columns["priority"] == [1, 9, 1]
+    assert columns["delay"] == [None, None, 5]
+    assert json.loads(columns["opts"][1]) == {"attempts": 0, "priority": 9, "tenant": "b", "kept": 1}
+
+
+def test_a_job_id_in_opts_is_checked_as_one_in_its_column() -> None:
+    assert encoded(BULLMQ, opts=['{"jobId": "a"}', '{"jobId": "b"}'])["jobId"] == ["a", "b"]
+    with pytest.raises(OptionError, match="row 1: expected `jobId` not to be an integer"):
+        encoded(BULLMQ, opts=['{"jobId": "a"}', '{"jobId": 7}'])
+
+
+@pytest.mark.parametrize("column", ["delay", "runAt"])
+def test_a_row_says_when_whatever_the_default_says(column: str) -> None:
+    soon = epoch_ms() + 60_000
+    other = {"delay": "runAt", "runAt": "delay"}[column]
+    columns = encoded(BULLMQ, {other: soon if other == "runAt" else 1}, **{column: [soon if column == "runAt" else 1]})
+    assert column in columns
+    assert other not in columns
+
+
+def test_delay_and_run_at_of_one_row_contradict_each_other() -> None:
+    with pytest.raises(OptionError, match="row 1: `delay` and `runAt` say the same thing twice"):
+        encoded(BULLMQ, delay=[1, 1], runAt=[None, 5])
+
+
+BAD_ROWS: list[tuple[dict[str, Any], str]] = [
+    ({"delay": -1}, "`delay` to be ms >= 0, got: -1"),
+    ({"delay": LAST_ETA_MS}, "`delay` to end before 2039-09-07"),
+    ({"runAt": LAST_ETA_MS + 1}, "`runAt` to end before 2039-09-07"),
+    ({"priority": -1}, "`priority`"),
+    ({"opts": "[1]"}, "`opts` to be a JSON object, got: [1]"),
+    ({"opts": "{"}, "`opts` to be a JSON object, got: '{'"),
+    ({"opts": '{"delay": 1.5}'}, "`delay` to be ms, got: 1.5"),
+    ({"opts": '{"delay": true}'}, "`delay` to be ms, got: True"),
+    ({"opts": '{"timestamp": "now"}'}, "`timestamp` to be ms, got: 'now'"),
+    ({"opts": '{"score": NaN}'}, "`opts` to be a JSON object"),
+    ({"opts": '{"note": "\\ud800"}'}, "`opts`"),
+    ({"jobId": ""}, "`jobId` to be a text that is not empty"),
+    ({"jobId": "\ud800"}, "`jobId`"),
+    ({"name": "\ud800"}, "`name`"),
+    ({"data": "\ud800"}, "`data`"),
+    ({"data": None}, "`data` to be JSON, got NULL"),
+    ({"timestamp": LAST_ETA_MS, "delay": 1}, "to end before 2039-09-07"),
+]
+
+
+@each_dialect
+@pytest.mark.parametrize(("row", "message"), BAD_ROWS, ids=[ascii(row) for row, _ in BAD_ROWS])
+def test_a_bad_row_is_refused_with_its_number(dialect: Dialect, row: dict[str, Any], message: str) -> None:
+    rows = {"data": ["{}", "{}"], **{name: [None, value] for name, value in row.items() if name != "data"}}
+    rows["data"][1] = row.get("data", "{}")
+    with pytest.raises(SparkBullError) as error:
+        encode(dialect, rows, {}, [40, 41])
+    assert str(error.value).startswith("row 41: ")
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize("data", ["null", "0", "false", '""'])
+def test_bull_replaces_what_javascript_calls_false(data: str) -> None:
+    rows = {"data": [data, "1"]}
+    assert encode(BULL, rows, {}, range(2))["data"] == ["{}", "1"]
+    assert encode(BULL1, rows, {}, range(2))["data"] == ["{}", "1"]
+    assert encode(BULLMQ, rows, {}, range(2))["data"] == [data, "1"]
+
+
+def test_a_payload_over_its_limit_is_refused_in_bytes() -> None:
+    rows = {"data": ['"ab"', '"éé"']}
+    assert encode(BULLMQ, rows, {"opts": {"sizeLimit": 6}}, range(2))["n"] == 2
+    with pytest.raises(OptionError, match="row 1: expected `data` within `sizeLimit` of 5 bytes, got 6"):
+        encode(BULLMQ, rows, {"opts": {"sizeLimit": 5}}, range(2))
+
+
+# jobs of plain Python
+
+
+def test_only_what_some_job_gives_is_a_column() -> None:
+    assert rows_of([NewJob({}), NewJob({}, lifo=True)]).keys() == {"data", "lifo"}
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        ({"a": [1, None, True]}, '{"a":[1,null,true]}'),
+        ("é", '"é"'),
+        ("\ud800", '"\\ud800"'),
+        (RawJson('{"a": 1}'), '{"a": 1}'),
+        (None, "null"),
+    ],
+)
+def test_data_is_compact_json(data: Any, text: str) -> None:
+    assert rows_of([NewJob(data)])["data"] == [text]
+
+
+@pytest.mark.parametrize("data", [{1, 2}, float("nan"), {"a": object()}, b"x"])
+def test_data_that_json_cannot_hold_is_refused(data: Any) -> None:
+    with pytest.raises(OptionError, match="expected `data` to be what JSON can hold"):
+        rows_of([NewJob(data)])
+
+
+# chunks
+
+SCALARS = st.none() | st.integers(0, 9) | st.text("ab", max_size=2)
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> Columns:
+    count = draw(st.integers(0, 8))
+    columns: Columns = {"n": count, "data": draw(st.lists(st.text("xé", max_size=40), min_size=count, max_size=count))}
+    for name in draw(st.sets(st.sampled_from(["name", "opts", "delay"]))):
+        columns[name] = draw(SCALARS | st.lists(SCALARS, min_size=count, max_size=count))
+    columns["marked"] = draw(st.booleans())
+    return columns
+
+
+def rows_in(columns: Columns) -> list[tuple[Any, ...]]:
+    def value(name: str, row: int) -> Any:
+        column = columns.get(name)
+        return column[row] if isinstance(column, list) else column
+
+    return [tuple(value(name, row) for name in ("data", "name", "opts", "delay")) for row in range(columns["n"])]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(batches(), max_size=6), st.integers(1, 10), st.integers(1, 100))
+def test_chunks_hold_all_rows_in_order_and_keep_their_limits(parts: list[Columns], size: int, most_bytes: int) -> None:
+    builder = ChunkBuilder(size, most_bytes)
+    cut = [chunk for part in parts for chunk in builder.add(part)]
+    gathered = builder.gathered
+    cut += builder.flush()
+    chunks = [msgpack.unpackb(packed, raw=False) for _, packed in cut]
+
+    assert [row for chunk in chunks for row in rows_in(chunk)] == [row for part in parts for row in rows_in(part)]
+    assert [rows for rows, _ in cut] == [chunk["n"] for chunk in chunks]
+    for chunk in chunks:
+        assert 1 <= chunk["n"] <= size
+        weight = sum(len(text.encode()) for text in chunk["data"])
+        assert weight <= most_bytes or chunk["n"] == 1
+    for chunk, after in zip(chunks, chunks[1:], strict=False):
+        # No chunk is cut before it is full.
+        weight = sum(len(text.encode()) for text in [*chunk["data"], after["data"][0]])
+        assert chunk["n"] == size or weight > most_bytes
+    assert gathered <= most_bytes or not chunks or chunks[-1]["n"] == 1
+    assert builder.gathered == 0
+    assert list(builder.flush()) == []
+
+
+@given(st.lists(batches().filter(lambda part: part["n"]), min_size=1, max_size=4))
+def test_joined_parts_hold_the_rows_of_all_and_fill_marks_if_any_has_some(parts: list[Columns]) -> None:
+    whole = joined(parts)
+    assert rows_in(whole) == [row for part in parts for row in rows_in(part)]
+    assert whole["marked"] == any(part["marked"] for part in parts)
+
+
+@given(batches(), st.integers(0, 8), st.integers(0, 8))
+def test_a_slice_holds_the_rows_in_between(columns: Columns, start: int, more: int) -> None:
+    stop = min(start + more, columns["n"])
+    start = min(start, stop)
+    assert rows_in(sliced(columns, start, stop)) == rows_in(columns)[start:stop]
+
+
+def test_texts_are_packed_without_the_types_that_redis_does_not_know() -> None:
+    packed = pack({"n": 1, "data": ["x" * 40]})
+    # 0xd9 is msgpack's str 8, which came with the binary types; the raw type of old goes from 31 bytes straight to 0xda.
+    assert b"\xd9" not in packed
+    assert b"\xc4" not in packed
