@@ -12,6 +12,7 @@ from threading import get_ident
 from typing import Any, Final
 from uuid import uuid4
 
+from spark_bull.connection import Command
 from spark_bull.dialects.handle import QueueHandle
 from spark_bull.errors import DialectError, JobError, JobLocked, JobMissing, QueueBusy, WrongState, expected
 from spark_bull.reading import get_job
@@ -43,8 +44,8 @@ def resume(handle: QueueHandle) -> None:
 
 def is_paused(handle: QueueHandle) -> bool:
     """Whether the queue is paused for all workers."""
-    flag: tuple[str, ...] = ("EXISTS", handle.keys["meta_paused"])
-    field = ("HEXISTS", handle.keys["meta"], "paused")
+    flag: Command = ("EXISTS", handle.keys["meta_paused"])
+    field: Command = ("HEXISTS", handle.keys["meta"], "paused")
     # Bull 4 reads both, so that its queues can move on to BullMQ, which knows the field only.
     looks = {"bull-1": [flag], "bull": [flag, field], "bullmq": [field]}[handle.dialect.name]
     return any(handle.connection.pipeline(looks))

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgpack
 
-from spark_bull.dialects.base import DEFAULT_NAME, Dialect, Prepared, check_eta
+from spark_bull.dialects.base import DEFAULT_NAME, Dialect, Prepared, check_eta, json_text
 from spark_bull.errors import OptionError, SparkBullError, expected
 from spark_bull.model import NewJob, RawJson
 

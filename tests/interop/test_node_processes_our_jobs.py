@@ -1,0 +1,91 @@
+"""Workers of all six Node packages process what Spark dispatched, and wake up for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from spark_bull.bull_queue import BullQueue
+from tests.spark.conftest import Bull
+from tests.support.node_peer import NodePeer
+from tests.support.peers import PEERS, Peer
+from tests.support.wait import wait_until
+
+StartNode = Callable[..., NodePeer]
+
+each_peer = pytest.mark.parametrize("peer", PEERS, ids=str)
+with_priorities = pytest.mark.parametrize("peer", [p for p in PEERS if p.dialect != "bull-1"], ids=str)
+
+COLUMNS = "data STRUCT<n: INT, `$behaviour`: STRING>, delay LONG, attempts INT, backoff LONG"
+#: Workers that nobody wakes look for jobs every five seconds.
+WOKEN_WITHIN_S = 2.5
+
+pytestmark = pytest.mark.interop
+
+
+@each_peer
+def test_node_works_off_what_spark_dispatched(bull: Bull, node: StartNode, prefix: str, peer: Peer) -> None:
+    rows: list[tuple[Any, ...]] = [((n, "return:true"), None, None, None) for n in range(40)]
+    rows += [((n, "return:true"), 400, None, None) for n in range(40, 50)]
+    rows += [((50, "fail:2"), None, 3, 10), ((51, "fail"), None, 2, None), ((52, "fail:1"), 100, 2, None)]
+    bull.write(bull.spark.createDataFrame(rows, COLUMNS).coalesce(1), protocol=peer.dialect)
+
+    worker = node(peer.alias, prefix=prefix)
+    worker.call("process", queue="q", concurrency=4)
+    worker.wait_for_events("completed", 52, timeout=30)
+
+    with BullQueue("q", url=bull.options["url"], prefix=prefix, protocol=peer.dialect) as queue:
+        wait_until(lambda: queue.counts()["failed"] == 1, 10, "the job that always fails to be in failed")
+        counts = queue.counts()
+        assert counts["completed"] == 52
+        assert sum(counts.values()) == 53
+        (failed,) = queue.page("failed", 0, -1)
+        assert failed.parsed("data") == {"n": 51, "$behaviour": "fail"}
+        assert failed.attempts_made == 2
+
+
+@with_priorities
+def test_node_takes_spark_s_jobs_in_the_order_of_priority(bull: Bull, node: StartNode, prefix: str, peer: Peer) -> None:
+    priorities = [5, None, 1, 3, None, 1, 2]
+    rows = [({"n": n}, priority) for n, priority in enumerate(priorities)]
+    frame = bull.spark.createDataFrame(rows, "data STRUCT<n: INT>, priority INT").coalesce(1)
+    bull.write(frame, protocol=peer.dialect)
+
+    worker = node(peer.alias, prefix=prefix)
+    worker.call("process", queue="q", concurrency=1)
+    worker.wait_for_events("completed", len(rows), timeout=20)
+
+    with BullQueue("q", url=bull.options["url"], prefix=prefix, protocol=peer.dialect) as queue:
+        done = queue.page("completed", 0, -1)
+    started = {job.parsed("data")["n"]: job.processed_on for job in done}
+    plain = [n for n, priority in enumerate(priorities) if priority is None]
+    prioritised = sorted((n for n in started if priorities[n]), key=lambda n: (priorities[n], n))
+    # BullMQ starts with jobs that have no priority, Bull 3 and 4 end with them.
+    wanted = [*plain, *prioritised] if peer.dialect == "bullmq" else [*prioritised, *plain]
+    # Jobs that start within one millisecond can't be told apart, so the times need only never fall.
+    assert len(wanted) == len(rows)
+    assert [started[n] for n in wanted] == sorted(started.values())
+
+
+@each_peer
+@pytest.mark.parametrize("delay", [0, 300])
+def test_an_idle_worker_wakes_up(
+    bull: Bull, client: Redis, node: StartNode, prefix: str, peer: Peer, delay: int
+) -> None:
+    worker = node(peer.alias, prefix=prefix)
+    worker.call("process", queue="q", concurrency=1)
+    wait_until(lambda: _blocked(client) >= 1, 15, "the worker to wait for jobs")
+
+    with BullQueue("q", url=bull.options["url"], prefix=prefix, protocol=peer.dialect) as queue:
+        added = time.time()
+        queue.add({"$behaviour": "return:1"}, delay=delay or None)
+        (done,) = worker.wait_for_events("completed", 1, timeout=10)
+    assert done["heard"] - added < WOKEN_WITHIN_S + delay / 1000
+
+
+def _blocked(client: Redis) -> int:
+    return int(client.info("clients")["blocked_clients"])
