@@ -48,10 +48,16 @@ def is_encodable(field: pa.Field) -> bool:
     if pa.types.is_struct(kind):
         return all(is_encodable(kind.field(i)) for i in range(kind.num_fields))
     if pa.types.is_map(kind):
-        return _is_scalar(kind.key_type) and is_encodable(kind.item_field)
+        return _is_scalar(kind.key_type) and is_encodable(kind.item_field) and not _has_void(kind.item_type)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return is_encodable(kind.value_field)
+        # An `array()` is fine. Deeper down, Arrow loses count of values that have no type.
+        value = kind.value_type
+        return is_encodable(kind.value_field) and (pa.types.is_null(value) or not _has_void(value))
     return _is_scalar(kind)
+
+
+def _has_void(kind: pa.DataType) -> bool:
+    return pa.types.is_null(kind) or any(_has_void(kind.field(i).type) for i in range(kind.num_fields))
 
 
 def _is_scalar(kind: pa.DataType) -> bool:

@@ -177,5 +177,5 @@ def _check_encodable(schema: StructType, plan: RowPlan) -> None:
             kind = schema.fields[index].dataType.simpleString().upper()
             raise OptionError(
                 f"expected column `{field.name}` to be of types that JSON can hold, got: {kind}; "
-                "cast intervals to a number or a string"
+                "cast intervals to a number or a string, and VOID to a type"
             )

@@ -20,7 +20,9 @@ from hypothesis import strategies as st
 from redis import Redis
 
 from spark_bull.bull_queue import BullQueue
+from spark_bull.dialects.codec import ChunkBuilder, encode, rows_of
 from spark_bull.model import NewJob
+from spark_bull.staging import QueuePlan, StagedPart, register, roll_forward, stage_chunk
 from tests.support.dump import PRIVATE, Dump, Window, difference, dump, normalise, normalise_messages
 from tests.support.jobs import HOUR, Job, job_lists, new_job_arguments, random_jobs
 from tests.support.node_peer import NodePeer
@@ -89,11 +91,15 @@ class Pair:
         # Bull 1 publishes outside the prefix, so the queue's own name has to be unique.
         return f"{side}-{self.prefix}{self.suffix}"
 
-    def add(self, jobs: list[Job]) -> None:
+    def add(self, jobs: list[Job], *, staged: bool = False) -> None:
         with self._listening("left") as queue:
             self.node.call("add", queue=queue, jobs=jobs)
         with self._listening("right") as queue, self._ours(queue) as ours:
-            ours.add_many([NewJob(**new_job_arguments(job)) for job in jobs])
+            new_jobs = [NewJob(**new_job_arguments(job)) for job in jobs]
+            if staged:
+                add_staged(ours, new_jobs)
+            else:
+                ours.add_many(new_jobs)
 
     def call_both(self, cmd: str, **arguments: Any) -> None:
         """Let Node do the same to both queues."""
@@ -136,15 +142,34 @@ class Pair:
         )
 
 
+def add_staged(queue: BullQueue, jobs: list[NewJob]) -> None:
+    """Adds jobs the way Spark's exactly-once write does: two tasks stage chunks, the driver commits them."""
+    handle, parts = queue.handle, []
+    half = len(jobs) // 2
+    for task, share in enumerate((jobs[:half], jobs[half:])):
+        stage, chunks = handle.keys.stage(f"w.{task}"), 0
+        builder = ChunkBuilder(chunk_size=40, chunk_bytes=1 << 20)
+        columns = encode(handle.dialect, rows_of(share), {}, range(len(share)))
+        for _rows, packed in (*builder.add(columns), *builder.flush()):
+            stage_chunk(handle, stage, chunks, packed, ttl_ms=60_000)
+            chunks += 1
+        parts.append(StagedPart(stage, chunks, len(share)))
+    assert register("w", [QueuePlan(handle, parts, {})], None)
+    record = roll_forward(handle, "w")
+    assert record.added + record.duplicates == len(jobs)
+
+
 @pytest.fixture
 def pair(peer: Peer, node: Callable[..., NodePeer], client: Redis, redis_url: str, prefix: str) -> Pair:
     return Pair(peer, node(peer.alias, prefix=prefix), client, redis_url, prefix)
 
 
 @each_peer
+@pytest.mark.parametrize("staged", [False, True], ids=["added", "staged"])
 @pytest.mark.parametrize("seed", range(3))
-def test_a_random_list(pair: Pair, seed: int) -> None:
-    pair.add(random_jobs(Random(seed), pair.peer.dialect, 150, custom_ids=pair.peer.custom_ids))
+def test_a_random_list(pair: Pair, seed: int, staged: bool) -> None:
+    jobs = random_jobs(Random(seed), pair.peer.dialect, 150, custom_ids=pair.peer.custom_ids)
+    pair.add(jobs, staged=staged)
     pair.assert_alike()
 
 

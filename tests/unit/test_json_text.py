@@ -68,10 +68,10 @@ SCALARS = [
     Kind(pa.date32(), st.dates(), lambda value, _: value.isoformat(), date.isoformat),
     Kind(pa.timestamp("us", "UTC"), TIMES.map(lambda value: value.replace(tzinfo=timezone.utc)), moment),
     Kind(pa.timestamp("us"), TIMES, moment),
-    Kind(pa.null(), st.none(), plain),
     Kind(pa.large_string(), WITH_ODD_CHARACTERS, plain, str),
     Kind(pa.large_binary(), st.binary(), lambda value, _: base64.b64encode(value).decode()),
 ]
+VOID = Kind(pa.null(), st.none(), plain)
 FIELD_NAMES = st.lists(WITH_ODD_CHARACTERS, max_size=3, unique=True)
 
 
@@ -109,7 +109,7 @@ def struct_of(names: list[str], items: list[Kind]) -> Kind:
         lambda value, ignore: {
             name: expected(item, value[name], ignore)
             for name, item in fields.items()
-            if not ignore or expected(item, value[name], ignore) is not None
+            if not ignore or value[name] is not None
         },
     )
 
@@ -150,6 +150,10 @@ def alike(found: Any, wanted: Any) -> bool:
 @given(column=columns(), ignore_nulls=st.booleans(), before=st.integers(0, 2), after=st.integers(0, 2))
 @example(column=(struct_of([], []), [None, {}]), ignore_nulls=True, before=0, after=0)
 @example(column=(map_of(INTEGERS[2], TEXT), [[(1, "a"), (-2, None)], [], None]), ignore_nulls=True, before=1, after=1)
+@example(column=(VOID, [None, None]), ignore_nulls=True, before=1, after=0)
+@example(column=(list_of(VOID), [[], None, [None, None], []]), ignore_nulls=True, before=1, after=1)
+@example(column=(struct_of(["a"], [list_of(VOID)]), [{"a": []}, None, {"a": None}]), ignore_nulls=False, before=1, after=1)
+@example(column=(struct_of(["a"], [TEXT]), [{"a": None}, {"a": "x"}, {"a": None}]), ignore_nulls=True, before=0, after=0)
 @example(column=(SCALARS[5], [1e300, 1e-7, 5e-324, -0.0]), ignore_nulls=True, before=0, after=0)
 def test_a_column_becomes_what_python_would_write(
     column: tuple[Kind, list[Any]], ignore_nulls: bool, before: int, after: int
@@ -215,6 +219,10 @@ def test_variants_become_what_they_hold(values: list[Any], nested: bool) -> None
         pa.map_(pa.string(), pa.duration("us")),
         pa.map_(pa.struct([("a", pa.int32())]), pa.string()),
         pa.map_(pa.list_(pa.int32()), pa.string()),
+        pa.map_(pa.string(), pa.null()),
+        pa.map_(pa.string(), pa.list_(pa.null())),
+        pa.list_(pa.list_(pa.null())),
+        pa.list_(pa.struct([("a", pa.null())])),
     ],
     ids=str,
 )

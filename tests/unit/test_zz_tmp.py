@@ -1,0 +1,293 @@
+"""Arrow columns become the JSON text that Python would write, and only JSON text passes for JSON."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import Phase, example, given, settings
+from hypothesis import strategies as st
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructField, StructType, VariantType, VariantVal
+
+from spark_bull.errors import OptionError
+from spark_bull.spark.json_text import SHOWN_CHARACTERS, check_json, is_encodable, to_json
+
+VARIANT = to_arrow_schema(StructType([StructField("v", VariantType())]), timezone="UTC").field("v")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """An Arrow type, values of it, and what JSON they should become (`ignore_nulls` is the second argument)."""
+
+    type: pa.DataType
+    values: st.SearchStrategy[Any]
+    json: Callable[[Any, bool], Any]
+    as_name: Callable[[Any], str] | None = None
+
+
+def plain(value: Any, _ignore_nulls: bool) -> Any:
+    return value
+
+
+def number(value: float, _ignore_nulls: bool) -> Decimal | float | None:
+    return value if math.isfinite(value) else None
+
+
+def moment(value: datetime, _ignore_nulls: bool) -> str:
+    # Whole milliseconds, the fraction cut off as Spark does, before 1970 too.
+    text = value.replace(tzinfo=None).isoformat(timespec="milliseconds")
+    return text + ("Z" if value.tzinfo else "")
+
+
+WITH_ODD_CHARACTERS = st.text(st.one_of(st.characters(codec="utf-8"), st.sampled_from('"\\/\x00\x01\n\t\x1f\x7f\u2028')))
+TIMES = st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999999))
+
+TEXT = Kind(pa.string(), WITH_ODD_CHARACTERS, plain, str)
+INTEGERS = [
+    Kind(kind, st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1), plain, str)
+    for kind, bits in ((pa.int8(), 8), (pa.int32(), 32), (pa.int64(), 64))
+]
+SCALARS = [
+    TEXT,
+    *INTEGERS,
+    Kind(pa.bool_(), st.booleans(), plain, lambda value: str(value).lower()),
+    Kind(pa.float64(), st.floats(), number),
+    Kind(pa.float32(), st.floats(width=32), number),
+    Kind(pa.decimal128(20, 6), st.decimals(-(10**13), 10**13, places=6), plain),
+    Kind(pa.decimal128(38, 0), st.decimals(-(10**37), 10**37, places=0), plain),
+    Kind(pa.binary(), st.binary(), lambda value, _: base64.b64encode(value).decode()),
+    Kind(pa.date32(), st.dates(), lambda value, _: value.isoformat(), date.isoformat),
+    Kind(pa.timestamp("us", "UTC"), TIMES.map(lambda value: value.replace(tzinfo=timezone.utc)), moment),
+    Kind(pa.timestamp("us"), TIMES, moment),
+    Kind(pa.large_string(), WITH_ODD_CHARACTERS, plain, str),
+    Kind(pa.large_binary(), st.binary(), lambda value, _: base64.b64encode(value).decode()),
+]
+VOID = Kind(pa.null(), st.none(), plain)
+FIELD_NAMES = st.lists(WITH_ODD_CHARACTERS, max_size=3, unique=True)
+
+
+def nullable(kind: Kind) -> st.SearchStrategy[Any]:
+    return st.none() | kind.values
+
+
+def expected(kind: Kind, value: Any, ignore_nulls: bool) -> Any:
+    return None if value is None else kind.json(value, ignore_nulls)
+
+
+def list_of(item: Kind) -> Kind:
+    return Kind(
+        pa.list_(item.type),
+        st.lists(nullable(item), max_size=4),
+        lambda value, ignore: [expected(item, member, ignore) for member in value],
+    )
+
+
+def map_of(key: Kind, item: Kind) -> Kind:
+    as_name = key.as_name
+    assert as_name
+    return Kind(
+        pa.map_(key.type, item.type),
+        st.lists(st.tuples(key.values, nullable(item)), max_size=4, unique_by=lambda pair: as_name(pair[0])),
+        lambda value, ignore: {as_name(name): expected(item, member, ignore) for name, member in value},
+    )
+
+
+def struct_of(names: list[str], items: list[Kind]) -> Kind:
+    fields = dict(zip(names, items, strict=False))
+    return Kind(
+        pa.struct([pa.field(name, item.type) for name, item in fields.items()]),
+        st.fixed_dictionaries({name: nullable(item) for name, item in fields.items()}),
+        lambda value, ignore: {
+            name: expected(item, value[name], ignore)
+            for name, item in fields.items()
+            if not ignore or value[name] is not None
+        },
+    )
+
+
+KINDS: st.SearchStrategy[Kind] = st.recursive(
+    st.sampled_from(SCALARS),
+    lambda inner: st.one_of(
+        inner.map(list_of),
+        st.builds(map_of, st.sampled_from([kind for kind in SCALARS if kind.as_name]), inner),
+        st.builds(struct_of, FIELD_NAMES, st.lists(inner, min_size=3, max_size=3)),
+    ),
+    max_leaves=5,
+)
+
+
+@st.composite
+def columns(draw: st.DrawFn) -> tuple[Kind, list[Any]]:
+    kind = draw(KINDS)
+    return kind, draw(st.lists(nullable(kind), max_size=6))
+
+
+def parsed(text: str | None, _kind: Kind) -> Any:
+    return None if text is None else json.loads(text, parse_float=Decimal, parse_constant=pytest.fail)
+
+
+def alike(found: Any, wanted: Any) -> bool:
+    if isinstance(wanted, dict):
+        return isinstance(found, dict) and list(found) == list(wanted) and all(alike(found[n], wanted[n]) for n in found)
+    if isinstance(wanted, list):
+        return isinstance(found, list) and len(found) == len(wanted) and all(map(alike, found, wanted))
+    if isinstance(wanted, float):
+        # Arrow writes a 32-bit float with the digits that tell it from others, not with those of its 64-bit value.
+        return not isinstance(found, bool) and math.isclose(float(found), wanted, rel_tol=1e-6, abs_tol=1e-44)
+    return type(found) in (type(wanted), Decimal if isinstance(wanted, int) else type(wanted), int) and found == wanted
+
+
+@settings(max_examples=10000, phases=[Phase.explicit, Phase.generate], report_multiple_bugs=False, deadline=None)
+@given(column=columns(), ignore_nulls=st.booleans(), before=st.integers(0, 2), after=st.integers(0, 2))
+@example(column=(struct_of([], []), [None, {}]), ignore_nulls=True, before=0, after=0)
+@example(column=(map_of(INTEGERS[2], TEXT), [[(1, "a"), (-2, None)], [], None]), ignore_nulls=True, before=1, after=1)
+@example(column=(VOID, [None, None]), ignore_nulls=True, before=1, after=0)
+@example(column=(list_of(VOID), [[], None, [None, None], []]), ignore_nulls=True, before=1, after=1)
+@example(column=(struct_of(["a"], [list_of(VOID)]), [{"a": []}, None, {"a": None}]), ignore_nulls=False, before=1, after=1)
+@example(column=(struct_of(["a"], [TEXT]), [{"a": None}, {"a": "x"}, {"a": None}]), ignore_nulls=True, before=0, after=0)
+@example(column=(SCALARS[5], [1e300, 1e-7, 5e-324, -0.0]), ignore_nulls=True, before=0, after=0)
+def test_a_column_becomes_what_python_would_write(
+    column: tuple[Kind, list[Any]], ignore_nulls: bool, before: int, after: int
+) -> None:
+    kind, values = column
+    padding = values[:1] or [None]
+    array = pa.array([*padding * before, *values, *padding * after], kind.type).slice(before, len(values))
+    field = pa.field("data", kind.type)
+    assert is_encodable(field)
+
+    texts = to_json(array, field, ignore_nulls=ignore_nulls).to_pylist()
+
+    wanted = [expected(kind, value, ignore_nulls) for value in values]
+    found = [parsed(text, kind) for text in texts]
+    assert len(found) == len(wanted)
+    for one, other in zip(found, wanted, strict=True):
+        assert alike(one, other), f"{one!r} for {other!r}"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (datetime(2024, 2, 29, 12, 30, 15, 123456), "2024-02-29T12:30:15.123"),
+        (datetime(1969, 12, 31, 23, 59, 59, 999999), "1969-12-31T23:59:59.999"),
+        (datetime(1, 1, 1), "0001-01-01T00:00:00.000"),
+    ],
+)
+def test_a_time_is_written_in_whole_milliseconds_and_in_utc(value: datetime, text: str) -> None:
+    aware = pa.array([value.replace(tzinfo=timezone.utc)], pa.timestamp("us", "America/New_York"))
+    naive = pa.array([value], pa.timestamp("us"))
+    for array, suffix in ((aware, "Z"), (naive, "")):
+        assert to_json(array, pa.field("t", array.type), ignore_nulls=True).to_pylist() == [f'"{text}{suffix}"']
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text(st.characters(codec="utf-8")),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(st.characters(codec="utf-8")), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=10000, phases=[Phase.explicit, Phase.generate], report_multiple_bugs=False, deadline=None)
+@given(st.lists(JSON_VALUES, min_size=1, max_size=3), st.booleans())
+def test_variants_become_what_they_hold(values: list[Any], nested: bool) -> None:
+    variants = [VariantVal.parseJson(json.dumps(value)) for value in values]
+    members = [None, *({"value": bytes(v.value), "metadata": bytes(v.metadata)} for v in variants)]
+    array, field, wanted = pa.array(members, VARIANT.type), VARIANT, [None, *values]
+    if nested:
+        field = pa.field("list", pa.list_(VARIANT.with_name("element")))
+        array, wanted = pa.array([members, None], field.type), [wanted, None]
+    assert is_encodable(field)
+    texts = to_json(array, field, ignore_nulls=True).to_pylist()
+    assert [None if text is None else json.loads(text) for text in texts] == wanted
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.duration("us"),
+        pa.month_day_nano_interval(),
+        pa.list_(pa.duration("us")),
+        pa.struct([("a", pa.duration("us"))]),
+        pa.map_(pa.string(), pa.duration("us")),
+        pa.map_(pa.struct([("a", pa.int32())]), pa.string()),
+        pa.map_(pa.list_(pa.int32()), pa.string()),
+        pa.map_(pa.string(), pa.null()),
+        pa.map_(pa.string(), pa.list_(pa.null())),
+        pa.list_(pa.list_(pa.null())),
+        pa.list_(pa.struct([("a", pa.null())])),
+    ],
+    ids=str,
+)
+def test_what_json_cannot_hold_is_told_beforehand(kind: pa.DataType) -> None:
+    assert not is_encodable(pa.field("data", kind))
+
+
+# text that should be JSON
+
+GOOD = st.builds(json.dumps, JSON_VALUES, ensure_ascii=st.booleans(), indent=st.sampled_from([None, 1]))
+FRAGMENTS = st.lists(
+    st.sampled_from(
+        ["{", "}", "[", "]", ",", ":", '"', '"a"', '"a":', "1", "01", "-", "1.", "null", "NaN", "-Infinity", "Inf"]
+        + [" ", "\n", "\t", "\\", "\\u12", "\\ud800", "\x00", "\x01", "{}", "é", "//", "'"]
+    ),
+    max_size=8,
+).map("".join)
+
+
+def refused_constant(name: str) -> None:
+    raise ValueError(name)
+
+
+def is_json(text: str | None) -> bool:
+    if text is None:
+        return True
+    try:
+        json.loads(text, parse_constant=refused_constant)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+@settings(max_examples=10000, phases=[Phase.explicit, Phase.generate], report_multiple_bugs=False, deadline=None)
+@given(
+    st.lists(GOOD | FRAGMENTS | FRAGMENTS.map(lambda text: "{" + text + "}") | st.none(), min_size=1, max_size=4),
+    st.integers(0, 1),
+)
+@example(["{}{}\x00}", "{}"], 0)
+@example(['{"a":1}{"b":2}', '{"c":3}'], 0)
+@example(['{"a":NaN}'], 0)
+@example(['{"a":01}'], 0)
+@example(['{"a":{}', '"b":1}'], 0)
+@example([""], 0)
+@example(["[" * 100_000], 0)
+def test_json_passes_and_the_first_text_that_is_none_is_named(texts: list[str | None], before: int) -> None:
+    array = pa.array(["nonsense"] * before + texts, pa.string()).slice(before)
+    bad = next((n for n, text in enumerate(texts) if not is_json(text)), None)
+    if bad is None:
+        check_json(array, "data", 100)
+        return
+    with pytest.raises(OptionError, match=f"row {100 + bad}: expected `data` to be JSON, got: "):
+        check_json(array, "data", 100)
+
+
+@pytest.mark.parametrize("text", ["{'a': 1}", '{"a": 1', "NaN", '{"a": Infinity}', "", "hello", '{"a": 1} x'])
+def test_text_that_is_not_json_is_shown(text: str) -> None:
+    with pytest.raises(OptionError) as error:
+        check_json(pa.array([None, "{}", text]), "data", 7)
+    assert f"row 9: expected `data` to be JSON, got: {text!r}" in str(error.value)
+    assert "to_json()" in str(error.value)
+
+
+def test_a_long_text_is_shown_in_part() -> None:
+    text = "x" * 10_000
+    with pytest.raises(OptionError, match=f"'{'x' * SHOWN_CHARACTERS}…'") as error:
+        check_json(pa.array([text]), "data", 0)
+    assert len(str(error.value)) < SHOWN_CHARACTERS + 300
