@@ -100,13 +100,14 @@ class Added:
 
 @dataclass(frozen=True)
 class WriteRecord:
-    """One write: what it was to add, and how far it is. Times in ms since 1970."""
+    """One write: the jobs it was to add, and how many of them are done. Times in ms since 1970."""
 
     id: str
     queue: str
     state: str
     delivery: str
     jobs: int
+    done: int
     added: int
     duplicates: int
     started_on: int | None

@@ -196,6 +196,7 @@ def _record(handle: QueueHandle, write_id: str, raw: Mapping[bytes, bytes]) -> W
         state=fields["state"],
         delivery=fields["delivery"],
         jobs=number("jobs") or 0,
+        done=number("position") or 0,
         added=number("added") or 0,
         duplicates=number("duplicates") or 0,
         started_on=number("startedOn"),

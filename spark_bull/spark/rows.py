@@ -101,8 +101,8 @@ class RowPlan:
             text = to_json(array, field, ignore_nulls=self.ignore_nulls)
             return text.to_pylist()  # type: ignore[no-any-return]
         if pa.types.is_timestamp(array.type):
-            micros = pc.cast(array, pa.timestamp("us", array.type.tz)).view(pa.int64())
-            return pc.floor(pc.divide(micros, 1000)).to_pylist()  # type: ignore[no-any-return]
+            whole = pc.floor_temporal(array, unit="millisecond")
+            return pc.cast(whole, pa.timestamp("ms", array.type.tz)).view(pa.int64()).to_pylist()  # type: ignore[no-any-return]
         if pa.types.is_struct(array.type):
             return [_without_nulls(value) for value in array.to_pylist()]
         return array.to_pylist()  # type: ignore[no-any-return]

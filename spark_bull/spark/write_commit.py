@@ -6,7 +6,7 @@ import logging
 from collections import defaultdict
 
 from spark_bull.connection import Connection, settings_of
-from spark_bull.errors import SparkBullError
+from spark_bull.errors import ConnectionLost, SparkBullError
 from spark_bull.spark.write_plan import Part, Plan, Written
 from spark_bull.staging import Identity, QueuePlan, StagedPart, discard, recover, register, roll_forward
 
@@ -24,7 +24,14 @@ def commit_write(plan: Plan, written: list[Written], identity: Identity | None) 
         log.info("write %s was done before (%s): nothing added", write_id, identity)
         return
     for queue_plan in plans:
-        record = roll_forward(queue_plan.handle, write_id, _log_progress)
+        try:
+            record = roll_forward(queue_plan.handle, write_id, _log_progress)
+        except ConnectionLost as error:
+            raise ConnectionLost(
+                f"don't run this write again: it is registered as {write_id}, and the next write to queue "
+                f"{queue_plan.handle.keys.queue}, or `spark-bull recover`, adds what is left of it. "
+                f"What happened: {error}"
+            ) from error
         log.info(
             "write %s: %d jobs added to queue %s, %d duplicates, %s ms",
             write_id,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import msgpack
@@ -204,7 +205,13 @@ def test_rows_that_say_the_same_are_one_value(dialect: Dialect) -> None:
 
 def test_rows_that_differ_are_lists() -> None:
     columns = encoded(
-        BULLMQ, attempts=[3, None], name=["a", None], jobId=["x", None], delay=[0, 5], priority=[None, 2], lifo=[True, 0]
+        BULLMQ,
+        attempts=[3, None],
+        name=["a", None],
+        jobId=["x", None],
+        delay=[0, 5],
+        priority=[None, 2],
+        lifo=[True, 0],
     )
     assert columns["name"] == ["a", "__default__"]
     assert columns["jobId"] == ["x", None]
@@ -383,7 +390,7 @@ def test_chunks_hold_all_rows_in_order_and_keep_their_limits(parts: list[Columns
         assert 1 <= chunk["n"] <= size
         weight = sum(len(text.encode()) for text in chunk["data"])
         assert weight <= most_bytes or chunk["n"] == 1
-    for chunk, after in zip(chunks, chunks[1:], strict=False):
+    for chunk, after in pairwise(chunks):
         # No chunk is cut before it is full.
         weight = sum(len(text.encode()) for text in [*chunk["data"], after["data"][0]])
         assert chunk["n"] == size or weight > most_bytes
@@ -408,6 +415,6 @@ def test_a_slice_holds_the_rows_in_between(columns: Columns, start: int, more: i
 
 def test_texts_are_packed_without_the_types_that_redis_does_not_know() -> None:
     packed = pack({"n": 1, "data": ["x" * 40]})
-    # 0xd9 is msgpack's str 8, which came with the binary types; the raw type of old goes from 31 bytes straight to 0xda.
+    # 0xd9 is str 8, as new to msgpack as 0xc4, the binary type; old raw texts go from 31 bytes straight to 0xda.
     assert b"\xd9" not in packed
     assert b"\xc4" not in packed

@@ -67,9 +67,7 @@ def test_the_place_is_shown_without_its_secrets(url: str, where: str) -> None:
 
 
 def test_settings_can_be_shown_and_sent() -> None:
-    given = settings(
-        url=f"redis://me:{SECRET}@h", username=SECRET, password=SECRET, **{"redis.ssl_password": SECRET}
-    )
+    given = settings(url=f"redis://me:{SECRET}@h", username=SECRET, password=SECRET, **{"redis.ssl_password": SECRET})
     again = pickle.loads(pickle.dumps(given))
     assert again == given
     for shown in (repr(given), str(given), repr(again), repr(Connection(given)), repr(vars(Connection(given)))):
@@ -90,6 +88,8 @@ def test_a_setting_that_redis_py_does_not_know_is_refused() -> None:
 
 def test_no_redis_is_told_with_its_place_and_without_its_secret() -> None:
     connection = Connection(settings(url=f"redis://me:{SECRET}@127.0.0.1:1/0", retryMs="60"))
-    with pytest.raises(ConnectionLost, match=r"expected Redis at redis://127.0.0.1:1/0, got none within 0.06 s") as error:
+    with pytest.raises(
+        ConnectionLost, match=r"expected Redis at redis://127.0.0.1:1/0, got none within 0.06 s"
+    ) as error:
         connection.call("PING")
     assert SECRET not in str(error.value)

@@ -48,7 +48,9 @@ def moment(value: datetime, _ignore_nulls: bool) -> str:
     return text + ("Z" if value.tzinfo else "")
 
 
-WITH_ODD_CHARACTERS = st.text(st.one_of(st.characters(codec="utf-8"), st.sampled_from('"\\/\x00\x01\n\t\x1f\x7f\u2028')))
+WITH_ODD_CHARACTERS = st.text(
+    st.one_of(st.characters(codec="utf-8"), st.sampled_from('"\\/\x00\x01\n\t\x1f\x7f\u2028'))
+)
 TIMES = st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999999))
 
 TEXT = Kind(pa.string(), WITH_ODD_CHARACTERS, plain, str)
@@ -137,7 +139,9 @@ def parsed(text: str | None, _kind: Kind) -> Any:
 
 def alike(found: Any, wanted: Any) -> bool:
     if isinstance(wanted, dict):
-        return isinstance(found, dict) and list(found) == list(wanted) and all(alike(found[n], wanted[n]) for n in found)
+        return (
+            isinstance(found, dict) and list(found) == list(wanted) and all(alike(found[n], wanted[n]) for n in found)
+        )
     if isinstance(wanted, list):
         return isinstance(found, list) and len(found) == len(wanted) and all(map(alike, found, wanted))
     if isinstance(wanted, float):
@@ -152,8 +156,12 @@ def alike(found: Any, wanted: Any) -> bool:
 @example(column=(map_of(INTEGERS[2], TEXT), [[(1, "a"), (-2, None)], [], None]), ignore_nulls=True, before=1, after=1)
 @example(column=(VOID, [None, None]), ignore_nulls=True, before=1, after=0)
 @example(column=(list_of(VOID), [[], None, [None, None], []]), ignore_nulls=True, before=1, after=1)
-@example(column=(struct_of(["a"], [list_of(VOID)]), [{"a": []}, None, {"a": None}]), ignore_nulls=False, before=1, after=1)
-@example(column=(struct_of(["a"], [TEXT]), [{"a": None}, {"a": "x"}, {"a": None}]), ignore_nulls=True, before=0, after=0)
+@example(
+    column=(struct_of(["a"], [list_of(VOID)]), [{"a": []}, None, {"a": None}]), ignore_nulls=False, before=1, after=1
+)
+@example(
+    column=(struct_of(["a"], [TEXT]), [{"a": None}, {"a": "x"}, {"a": None}]), ignore_nulls=True, before=0, after=0
+)
 @example(column=(SCALARS[5], [1e300, 1e-7, 5e-324, -0.0]), ignore_nulls=True, before=0, after=0)
 def test_a_column_becomes_what_python_would_write(
     column: tuple[Kind, list[Any]], ignore_nulls: bool, before: int, after: int
@@ -190,7 +198,9 @@ def test_a_time_is_written_in_whole_milliseconds_and_in_utc(value: datetime, tex
 
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text(st.characters(codec="utf-8")),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(st.characters(codec="utf-8")), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(st.characters(codec="utf-8")), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 
@@ -235,8 +245,37 @@ def test_what_json_cannot_hold_is_told_beforehand(kind: pa.DataType) -> None:
 GOOD = st.builds(json.dumps, JSON_VALUES, ensure_ascii=st.booleans(), indent=st.sampled_from([None, 1]))
 FRAGMENTS = st.lists(
     st.sampled_from(
-        ["{", "}", "[", "]", ",", ":", '"', '"a"', '"a":', "1", "01", "-", "1.", "null", "NaN", "-Infinity", "Inf"]
-        + [" ", "\n", "\t", "\\", "\\u12", "\\ud800", "\x00", "\x01", "{}", "é", "//", "'"]
+        [
+            "{",
+            "}",
+            "[",
+            "]",
+            ",",
+            ":",
+            '"',
+            '"a"',
+            '"a":',
+            "1",
+            "01",
+            "-",
+            "1.",
+            "null",
+            "NaN",
+            "-Infinity",
+            "Inf",
+            " ",
+            "\n",
+            "\t",
+            "\\",
+            "\\u12",
+            "\\ud800",
+            "\x00",
+            "\x01",
+            "{}",
+            "é",
+            "//",
+            "'",
+        ]
     ),
     max_size=8,
 ).map("".join)

@@ -116,7 +116,7 @@ def test_an_unknown_option_is_refused_with_the_nearest_one(name: str, near: str)
 
 
 def test_an_option_like_no_other_is_refused_without_a_guess() -> None:
-    with pytest.raises(OptionError, match="^unknown option `zzz`$"):
+    with pytest.raises(OptionError, match=r"^unknown option `zzz`$"):
         parse_options({"zzz": "x"}, WRITE)
 
 
@@ -132,7 +132,7 @@ def test_the_nearest_option_is_one_of_the_same_scope() -> None:
     assert "`view`" not in str(error.value)
 
 
-@pytest.mark.parametrize("name", sorted(SPARKS_OWN) + ["checkpointLocation", "option.queue"])
+@pytest.mark.parametrize("name", [*sorted(SPARKS_OWN), "checkpointLocation", "option.queue"])
 @pytest.mark.parametrize("scope", [WRITE, READ])
 def test_keys_that_spark_adds_are_passed_over(name: str, scope: str) -> None:
     options = parse_options({name: "x", "queue": "q"}, scope)

@@ -7,6 +7,16 @@ local function close_write(key, arg, state, now)
   redis.call('ZREM', key.open_writes, arg.write_id)
   redis.call('ZREMRANGEBYSCORE', key.finished_writes, '-inf', now - arg.record_ttl_ms)
   redis.call('ZADD', key.finished_writes, now, arg.write_id)
+  redis.call('PEXPIRE', key.finished_writes, arg.record_ttl_ms)
+end
+
+-- A write that can't be finished keeps what is left of it as long as its record, for whoever looks into it.
+local function break_write(key, arg, now)
+  for _, stage in ipairs(redis.call('LRANGE', key.manifest, 0, -1)) do
+    redis.call('PEXPIRE', stage, arg.record_ttl_ms)
+  end
+  redis.call('PEXPIRE', key.manifest, arg.record_ttl_ms)
+  close_write(key, arg, 'broken', now)
 end
 
 -- Adds the next rows of a registered write, if it stands where the caller thinks it does
@@ -30,7 +40,7 @@ local function commit_once(key, arg, add)
     local number, from = write[3], tonumber(write[4])
     local packed = call('HGET', stage, number)
     if not packed then
-      close_write(key, arg, 'broken', now)
+      break_write(key, arg, now)
       return {'broken', position}
     end
     local chunk = cmsgpack.unpack(packed)

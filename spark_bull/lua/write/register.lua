@@ -49,12 +49,13 @@ end
 
 local now = time_ms()
 all_entries(function(entry)
+  -- First what a Redis without free memory refuses: then nothing has happened yet.
+  call('HSET', entry.write, 'state', 'open', 'position', 0, 'chunk', 0, 'from', 1, 'added', 0,
+    'duplicates', 0, 'startedOn', now, unpack(entry.fields))
   for _, stage in ipairs(entry.stages) do
     call('PERSIST', stage[1])
     call('RPUSH', entry.manifest, stage[1])
   end
-  call('HSET', entry.write, 'state', 'open', 'position', 0, 'chunk', 0, 'from', 1, 'added', 0,
-    'duplicates', 0, 'startedOn', now, unpack(entry.fields))
   call('ZADD', entry.open, now, entry.id)
   if entry.watermark ~= '' then
     call('SET', entry.watermark, arg.version, 'PX', arg.watermark_ttl_ms)

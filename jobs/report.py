@@ -1,0 +1,38 @@
+"""Queues in figures, and any SQL over their jobs.
+
+spark-submit jobs/report.py --queue "mail,invoice-*"
+spark-submit jobs/report.py --queue mail --query "SELECT state, count(*) FROM jobs GROUP BY state"
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from session import pairs, session
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--queue", required=True, help="queues: names, comma separated, or globs")
+    parser.add_argument("--url", help="Redis; default: $SPARK_BULL_URL, else redis://localhost:6379")
+    parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="option of the read")
+    parser.add_argument("--query", action="append", default=[], help="SQL over the view `jobs`; may be given again")
+    return parser.parse_args()
+
+
+def main() -> None:
+    args = arguments()
+    options = pairs(args.option) | {"queue": args.queue} | ({"url": args.url} if args.url else {})
+    spark = session("report")
+    bull = spark.read.format("bull").options(**options)
+    if args.query:
+        bull.load().createOrReplaceTempView("jobs")
+        for query in args.query:
+            spark.sql(query).show(50, truncate=False)
+    else:
+        bull.option("view", "counts").load().where("jobs > 0").orderBy("queue", "state").show(1000, truncate=False)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,30 @@
+"""The Spark session of the scripts in this folder."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from pyspark.sql import SparkSession
+
+import spark_bull
+
+
+def session(name: str) -> SparkSession:
+    """A session in which format("bull") is known, also when the package came with --py-files."""
+    # Spark starts its Python workers as `python3`, which need not be the Python that has the packages.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    spark = SparkSession.builder.appName(name).config("spark.ui.showConsoleProgress", "false").getOrCreate()
+    spark_bull.register(spark)
+    return spark
+
+
+def pairs(settings: list[str]) -> dict[str, str]:
+    """['name=value', …] as a dict."""
+    found = {}
+    for setting in settings:
+        name, separator, value = setting.partition("=")
+        if not separator:
+            sys.exit(f"expected name=value, got: {setting!r}")
+        found[name] = value
+    return found

@@ -1,0 +1,738 @@
+"""Adding jobs, straight and staged: the same promises in every dialect.
+
+Each test runs twice: with every script sent once, and with every script sent again after its reply, as if that had been
+lost. The second reply must be the first one's, and nothing may have changed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from redis import Redis
+
+from spark_bull.bull_queue import BullQueue
+from spark_bull.connection import Connection
+from spark_bull.errors import DialectError, OptionError, SparkBullError, StagedDataLost
+from spark_bull.model import NewJob
+from spark_bull.scripts import Script
+from spark_bull.staging import (
+    RECORD_TTL_MS,
+    WATERMARK_TTL_MS,
+    Identity,
+    discard,
+    is_written,
+    open_writes,
+    recover,
+    register,
+    roll_forward,
+    stage_chunk,
+)
+from tests.support.dump import PRIVATE, dump
+from tests.support.jobs import HOUR
+from tests.support.writes import DAY_MS, register_all, stage, stage_all
+
+DIALECTS = ["bull-1", "bull", "bullmq"]
+LONG_AGO = 1_600_000_000_000
+LONG = 5 * 10**11
+
+only_bullmq = pytest.mark.parametrize("dialect", ["bullmq"], indirect=True)
+only_bull = pytest.mark.parametrize("dialect", ["bull"], indirect=True)
+
+
+@dataclass
+class Calls:
+    """The scripts that were sent, repetitions aside: name, chunk's size."""
+
+    sent: list[tuple[str, int]] = field(default_factory=list)
+
+    def count(self, verb: str) -> int:
+        return sum(name.endswith(f"/{verb}") for name, _ in self.sent)
+
+
+@pytest.fixture(params=["sent once", "sent twice"])
+def calls(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Calls:
+    made = Calls()
+    evaluate = Connection._evaluate
+
+    def observed(self: Connection, script: Script, keys: list[str], args: list[Any]) -> Any:
+        made.sent.append((script.name, max((len(arg) for arg in args if isinstance(arg, bytes)), default=0)))
+        reply = evaluate(self, script, keys, args)
+        if request.param == "sent twice":
+            again = evaluate(self, script, keys, args)
+            assert again == reply or script.name == "write/discard"
+        return reply
+
+    monkeypatch.setattr(Connection, "_evaluate", observed)
+    return made
+
+
+@pytest.fixture(params=DIALECTS)
+def dialect(request: pytest.FixtureRequest) -> str:
+    return request.param  # type: ignore[no-any-return]
+
+
+@dataclass
+class Bench:
+    """One queue, a way to add jobs, and a look at what Redis has then."""
+
+    client: Redis
+    queue: BullQueue
+    way: str = "straight"
+    chunk_size: int = 3
+
+    def add(self, *jobs: NewJob) -> tuple[int, int]:
+        """Adds jobs the way this bench does; returns how many were added, and how many were there before."""
+        if self.way == "straight":
+            straight = self.queue.add_many(jobs)
+            return straight.added, straight.duplicates
+        write_id = uuid4().hex
+        half = len(jobs) // 2
+        register_all(self.queue.handle, write_id, [jobs[:half], [], jobs[half:]], self.chunk_size)
+        record = roll_forward(self.queue.handle, write_id)
+        assert (record.jobs, record.state) == (len(jobs), "finished")
+        return record.added, record.duplicates
+
+    def key(self, name: str) -> str:
+        return self.queue.handle.keys.base + name
+
+    def taken(self, name: str = "wait") -> list[str]:
+        """Ids of a list, those to be taken next first."""
+        return [job_id.decode() for job_id in self.client.lrange(self.key(name), 0, -1)][::-1]
+
+    def scores(self, name: str) -> list[tuple[str, float]]:
+        return [(member.decode(), score) for member, score in self.client.zrange(self.key(name), 0, -1, withscores=True)]
+
+    def due(self, name: str = "delayed") -> list[str]:
+        return [job_id for job_id, _ in self.scores(name)]
+
+    def numbers(self, ids: Sequence[str]) -> list[int]:
+        """The payloads, which the tests number."""
+        return [json.loads(self.client.hget(self.key(job_id), "data") or b"{}").get("n") for job_id in ids]
+
+    def fields(self, job_id: str) -> dict[str, str]:
+        return {name.decode(): value.decode() for name, value in self.client.hgetall(self.key(job_id)).items()}
+
+    def public(self) -> dict[str, Any]:
+        whole = dump(self.client, self.queue.handle.keys.prefix, self.queue.name)
+        return {name: key.value for name, key in whole.items() if not name.startswith(PRIVATE)}
+
+    def private(self) -> dict[str, bool]:
+        """Names of our own keys, and whether they expire."""
+        whole = dump(self.client, self.queue.handle.keys.prefix, self.queue.name)
+        return {name: key.expires for name, key in whole.items() if name.startswith(PRIVATE)}
+
+
+@pytest.fixture
+def make(client: Redis, redis_url: str, prefix: str, dialect: str, calls: Calls) -> Iterator[Callable[..., Bench]]:
+    opened: list[BullQueue] = []
+
+    def open_bench(way: str = "straight", name: str = "q", **options: Any) -> Bench:
+        options = {"protocol": dialect, "chunkSize": 3, **options}
+        # Bull 1 publishes outside the prefix, so the queue's own name has to be unique.
+        opened.append(BullQueue(f"{name}-{prefix}", url=redis_url, prefix=prefix, **options))
+        return Bench(client, opened[-1], way, options["chunkSize"])
+
+    yield open_bench
+    for queue in opened:
+        queue.close()
+
+
+@pytest.fixture(params=["straight", "staged"])
+def bench(make: Callable[..., Bench], request: pytest.FixtureRequest) -> Bench:
+    """A queue to which jobs come three at a time, straight or staged."""
+    return make(request.param)
+
+
+def job(number: int, **properties: Any) -> NewJob:
+    return NewJob({"n": number}, **properties)
+
+
+def numbered(count: int, first: int = 0, **properties: Any) -> list[NewJob]:
+    return [job(n, **properties) for n in range(first, first + count)]
+
+
+# order
+
+
+def test_jobs_are_taken_in_the_order_in_which_they_were_added(bench: Bench) -> None:
+    assert bench.add(*numbered(10, 1)) == (10, 0)
+    assert bench.add(*numbered(4, 11)) == (4, 0)
+    ids = bench.taken()
+    assert ids == [str(n) for n in range(1, 15)]
+    assert bench.numbers(ids) == list(range(1, 15))
+    assert bench.client.get(bench.key("id")) == b"14"
+
+
+def test_ids_come_back_in_order(make: Callable[..., Bench]) -> None:
+    queue = make().queue
+    jobs = [job(n, job_id=f"own-{n}" if n % 3 == 0 else None) for n in range(8)]
+    added = queue.add_many(jobs)
+    # Taken in the order of the counter, which counts every job.
+    assert added.ids == ["own-0", "2", "3", "own-3", "5", "6", "own-6", "8"]
+    assert (added.added, added.duplicates) == (8, 0)
+    assert queue.add({}, delay=HOUR) == "9"
+
+
+def test_any_mix_of_ends_stands_as_if_each_job_were_pushed_alone(make: Callable[..., Bench]) -> None:
+    opened = iter(range(1000))
+
+    @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(st.lists(st.booleans(), min_size=1, max_size=12), st.integers(1, 5), st.sampled_from(["straight", "staged"]))
+    def holds(lifos: list[bool], chunk_size: int, way: str) -> None:
+        bench = make(way, name=f"q{next(opened)}", chunkSize=chunk_size)
+        bench.add(*[job(n, lifo=lifo) for n, lifo in enumerate(lifos)])
+        wanted: deque[int] = deque()
+        for n, lifo in enumerate(lifos):
+            (wanted.appendleft if lifo else wanted.append)(n)
+        assert bench.numbers(bench.taken()) == list(wanted)
+
+    holds()
+
+
+@only_bull
+def test_bull_keeps_any_mix_of_priorities_and_ends_inside_wait(make: Callable[..., Bench]) -> None:
+    opened = iter(range(1000))
+    kinds = st.tuples(st.integers(0, 3), st.booleans())
+
+    @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(st.lists(kinds, min_size=1, max_size=12), st.integers(1, 5), st.sampled_from(["straight", "staged"]))
+    def holds(jobs: list[tuple[int, bool]], chunk_size: int, way: str) -> None:
+        bench = make(way, name=f"q{next(opened)}", chunkSize=chunk_size)
+        bench.add(*[job(n, priority=priority, lifo=lifo) for n, (priority, lifo) in enumerate(jobs)])
+        # Bull's own rule: walk past as many jobs as there are prioritised ones that go first, whatever stands there.
+        taken: list[int] = []
+        counted: list[int] = []
+        for n, (priority, lifo) in enumerate(jobs):
+            if priority:
+                taken.insert(min(sum(other <= priority for other in counted), len(taken)), n)
+                counted.append(priority)
+            else:
+                taken.insert(0 if lifo else len(taken), n)
+        assert bench.numbers(bench.taken()) == taken
+
+    holds()
+
+
+@only_bull
+def test_a_long_wait_makes_a_chunk_of_priorities_go_in_parts(bench: Bench, calls: Calls) -> None:
+    bench.client.lpush(bench.key("wait"), *(f"x{n}" for n in range(60_000)))
+    bench.queue._options.values["chunkSize"] = bench.chunk_size = 500
+    priorities = [3, 1, 2] * 4
+    assert bench.add(*[job(n, priority=priority) for n, priority in enumerate(priorities)]) == (12, 0)
+    ids = [job_id.decode() for job_id in bench.client.lrange(bench.key("wait"), -12, -1)][::-1]
+    in_order = sorted(range(12), key=lambda n: priorities[n])
+    assert bench.numbers(ids) == in_order
+    assert bench.client.llen(bench.key("wait")) == 60_012
+    # Four steps at most fit into one call here.
+    assert calls.count("add") + calls.count("commit") >= 3
+
+
+@only_bullmq
+def test_bullmq_keeps_priorities_apart(bench: Bench) -> None:
+    priorities = [3, 1, 2_097_151, 1, 0, 2, 1, 3]
+    bench.add(*[job(n, priority=priority) for n, priority in enumerate(priorities)])
+    assert bench.numbers(bench.taken()) == [4]
+    in_order = sorted((n for n, priority in enumerate(priorities) if priority), key=lambda n: priorities[n])
+    assert bench.numbers(bench.due("prioritized")) == in_order
+    assert [int(score) >> 32 for _, score in bench.scores("prioritized")] == [priorities[n] for n in in_order]
+    assert bench.client.get(bench.key("pc")) == b"7"
+
+
+# duplicates
+
+
+def test_an_id_that_exists_is_left_alone_and_counted(bench: Bench) -> None:
+    jobs = [job(n, job_id=job_id) for n, job_id in enumerate("abacadbae")]
+    assert bench.add(*jobs) == (5, 4)
+    assert bench.taken() == list("abcde")
+    assert bench.numbers("abcde") == [0, 1, 3, 5, 8]
+    before = {name: value for name, value in bench.public().items() if name not in ("id", "events")}
+    assert bench.add(*[job(99, job_id=job_id) for job_id in "edcba"]) == (0, 5)
+    assert {name: value for name, value in bench.public().items() if name not in ("id", "events")} == before
+
+
+def test_an_id_is_free_again_once_its_job_is_gone(bench: Bench) -> None:
+    bench.add(job(1, job_id="a"))
+    bench.queue.remove("a")
+    assert bench.add(job(2, job_id="a")) == (1, 0)
+    assert bench.numbers(bench.taken()) == [2]
+
+
+# time
+
+
+def test_delayed_jobs_of_one_millisecond_stay_in_order(bench: Bench) -> None:
+    due = LONG_AGO + LONG
+    bench.add(*numbered(8, run_at=due, timestamp=LONG_AGO), *numbered(3, 8, run_at=due - 1, timestamp=LONG_AGO))
+    assert bench.numbers(bench.due()) == [8, 9, 10, 0, 1, 2, 3, 4, 5, 6, 7]
+    assert [int(score) // 4096 - due for _, score in bench.scores("delayed")] == [-1] * 3 + [0] * 8
+    assert bench.taken() == []
+
+
+@only_bullmq
+def test_bullmq_has_4096_places_in_a_millisecond_and_the_last_one_is_shared(bench: Bench) -> None:
+    due = LONG_AGO + LONG
+    bench.client.zadd(bench.key("delayed"), {"before": due * 4096 + 4094})
+    bench.add(*numbered(3, run_at=due, timestamp=LONG_AGO))
+    assert [score - due * 4096 for _, score in bench.scores("delayed")] == [4094, 4095, 4095, 4095]
+
+
+def test_a_delay_counts_from_the_timestamp(bench: Bench) -> None:
+    bench.add(job(1, timestamp=LONG_AGO, delay=LONG), job(2, timestamp=LONG_AGO, delay=0))
+    assert [int(score) // 4096 for _, score in bench.scores("delayed")] == [LONG_AGO + LONG]
+    assert bench.numbers(bench.taken()) == [2]
+    for job_id in (*bench.due(), *bench.taken()):
+        assert bench.fields(job_id)["timestamp"] == str(LONG_AGO)
+
+
+def test_without_a_timestamp_the_clock_is_that_of_redis(bench: Bench) -> None:
+    before = bench.queue.handle.connection.now_ms()
+    bench.add(job(1), job(2, delay=HOUR))
+    after = bench.queue.handle.connection.now_ms()
+    (waiting,), ((delayed, score),) = bench.taken(), bench.scores("delayed")
+    for job_id in (waiting, delayed):
+        assert before <= int(bench.fields(job_id)["timestamp"]) <= after
+    assert int(score) // 4096 == int(bench.fields(delayed)["timestamp"]) + HOUR
+
+
+def test_a_time_that_is_past_means_now(bench: Bench) -> None:
+    bench.add(job(1, run_at=LONG_AGO), job(2, run_at=LONG_AGO, timestamp=LONG_AGO + 5))
+    assert bench.numbers(bench.taken()) == [1, 2]
+    assert bench.due() == []
+
+
+def test_a_delay_that_is_over_is_told_apart_as_the_library_does(bench: Bench, dialect: str) -> None:
+    bench.add(job(1, timestamp=LONG_AGO, delay=HOUR))
+    # Bull 1 looks at the clock; the others leave that to whoever promotes.
+    assert len(bench.taken() if dialect == "bull-1" else bench.due()) == 1
+
+
+# waking workers
+
+
+def test_jobs_of_a_paused_queue_wait_where_the_library_wants_them(bench: Bench, dialect: str) -> None:
+    if dialect == "bullmq":
+        bench.client.hset(bench.key("meta"), "paused", 1)
+    else:
+        bench.client.set(bench.key("meta-paused"), 1)
+    bench.add(*numbered(4), job(4, lifo=True))
+    store = "wait" if dialect == "bullmq" else "paused"
+    assert bench.numbers(bench.taken(store)) == [4, 0, 1, 2, 3]
+    assert bench.taken("paused" if store == "wait" else "wait") == []
+
+
+@only_bullmq
+@pytest.mark.parametrize(
+    ("written", "forced", "store"),
+    [
+        ("bullmq:5.81.5", "auto", "paused"),
+        ("bullmq:6.7.0", "auto", "wait"),
+        ("bullmq:10.0.0", "auto", "wait"),
+        ("bullmq-pro:7.1.0", "auto", "wait"),
+        ("", "auto", "wait"),
+        ("bullmq:6.7.0", "5", "paused"),
+        ("bullmq:5.81.5", "6", "wait"),
+    ],
+)
+@pytest.mark.parametrize("way", ["straight", "staged"])
+def test_bullmq_5_and_6_pause_otherwise(
+    make: Callable[..., Bench], way: str, written: str, forced: str, store: str
+) -> None:
+    bench = make(way, bullmqVersion=forced)
+    bench.client.hset(bench.key("meta"), mapping={"paused": 1, **({"version": written} if written else {})})
+    bench.add(*numbered(4), job(4, priority=1), job(5, delay=HOUR))
+    assert bench.numbers(bench.taken(store)) == [0, 1, 2, 3]
+    assert bench.taken({"wait": "paused", "paused": "wait"}[store]) == []
+    # Nobody is woken for what may not be taken, but for what is due.
+    assert [member for member, _ in bench.scores("marker")] == ["1"]
+    if written:
+        assert bench.client.hget(bench.key("meta"), "version") == written.encode()
+
+
+@only_bullmq
+@pytest.mark.parametrize(
+    ("jobs", "markers"),
+    [
+        ([job(1)], ["0"]),
+        ([job(1, lifo=True)], ["0"]),
+        ([job(1, priority=1)], ["0"]),
+        ([job(1, delay=HOUR)], ["1"]),
+        ([job(1), job(2, delay=HOUR)], ["0", "1"]),
+    ],
+)
+def test_a_marker_wakes_bullmq_workers(bench: Bench, jobs: list[NewJob], markers: list[str]) -> None:
+    bench.add(*jobs)
+    assert [member for member, _ in bench.scores("marker")] == markers
+
+
+@only_bullmq
+def test_the_marker_tells_when_the_next_job_is_due(bench: Bench) -> None:
+    due = LONG_AGO + LONG
+    bench.add(job(1, run_at=due + 5), job(2, run_at=due), job(3, run_at=due + 9))
+    assert bench.scores("marker") == [("1", due)]
+    bench.add(job(4, run_at=due + 20))
+    assert bench.scores("marker") == [("1", due)]
+
+
+@only_bullmq
+@pytest.mark.parametrize(("active", "woken"), [(0, True), (1, True), (2, False), (3, False)])
+def test_a_marker_respects_global_concurrency(bench: Bench, active: int, woken: bool) -> None:
+    bench.client.hset(bench.key("meta"), "concurrency", 2)
+    for number in range(active):
+        bench.client.lpush(bench.key("active"), f"busy-{number}")
+    bench.add(job(1))
+    assert bool(bench.scores("marker")) is woken
+    assert bench.numbers(bench.taken()) == [1]
+
+
+@only_bullmq
+def test_the_stream_of_events_is_kept_at_its_length(bench: Bench) -> None:
+    bench.client.hset(bench.key("meta"), "opts.maxLenEvents", 100)
+    bench.queue._options.values["chunkSize"] = bench.chunk_size = 500
+    bench.add(*numbered(1500))
+    # Redis trims by whole nodes, of 100 entries each.
+    assert 100 <= bench.client.xlen(bench.key("events")) <= 300
+
+
+# chunks
+
+
+def test_a_call_holds_no_more_jobs_than_a_chunk(make: Callable[..., Bench], calls: Calls) -> None:
+    make(chunkSize=4).queue.add_many(numbered(10))
+    assert calls.count("add") == 3
+
+
+def test_a_call_holds_no_more_bytes_than_a_chunk_and_a_large_job_goes_alone(
+    make: Callable[..., Bench], calls: Calls
+) -> None:
+    bench = make(chunkSize=500, chunkBytes=1024)
+    sizes = [400, 400, 400, 3000, 10, 10]
+    bench.queue.add_many([NewJob("x" * size) for size in sizes])
+    assert [len(bench.fields(job_id)["data"]) - 2 for job_id in bench.taken()] == sizes
+    assert calls.count("add") == 4
+    assert [size > 1200 for _, size in calls.sent] == [False, False, True, False]
+
+
+def test_no_jobs_need_no_call(make: Callable[..., Bench], calls: Calls) -> None:
+    bench = make()
+    assert bench.queue.add_many([]).ids == []
+    assert calls.sent == []
+    assert bench.public() == {}
+
+
+def test_a_bad_job_stops_its_batch_before_anything_is_sent(make: Callable[..., Bench]) -> None:
+    bench = make()
+    with pytest.raises(OptionError, match="row 5: expected `delay`"):
+        bench.queue.add_many([*numbered(5), job(5, delay=-1), *numbered(5)])
+    assert bench.public() == {}
+
+
+# names
+
+
+@pytest.mark.parametrize(("name", "dialects"), [("a:b", ["bull-1", "bull"]), ("ü {x} *", DIALECTS), ("", [])])
+def test_a_queue_name_is_one_that_the_library_takes(
+    redis_url: str, prefix: str, dialect: str, name: str, dialects: list[str]
+) -> None:
+    def add() -> str:
+        with BullQueue(name, url=redis_url, prefix=prefix, protocol=dialect) as queue:
+            return queue.add({})
+
+    if dialect in dialects:
+        assert add() == "1"
+        return
+    with pytest.raises(OptionError, match="expected `queue`"):
+        add()
+
+
+@pytest.mark.parametrize(
+    ("job_id", "dialects"),
+    [
+        ("a", DIALECTS),
+        ("007", DIALECTS),
+        ("1e5", DIALECTS),
+        ("a:b:c", DIALECTS),
+        ("ü 漢", DIALECTS),
+        ("a:b", ["bull-1", "bull"]),
+        ("0:1:2", ["bull-1", "bull"]),
+        ("7", ["bull-1", "bull"]),
+        ("-7", ["bull-1", "bull"]),
+        ("", []),
+    ],
+)
+def test_a_job_id_is_one_that_the_library_takes(bench: Bench, dialect: str, job_id: str, dialects: list[str]) -> None:
+    if dialect in dialects:
+        assert bench.add(job(1, job_id=job_id)) == (1, 0)
+        assert bench.taken() == [job_id]
+        return
+    with pytest.raises(OptionError, match="row 0: expected `jobId`"):
+        bench.add(job(1, job_id=job_id))
+    assert bench.public() == {}
+
+
+@pytest.mark.parametrize("job_id", ["wait", "id", "meta", "spark:x", "de:x", "x:lock", "x:logs", "stalled-check"])
+@pytest.mark.parametrize("dialect", ["bull-1", "bull"], indirect=True)
+def test_a_job_id_spells_no_key_of_the_queue(bench: Bench, job_id: str) -> None:
+    with pytest.raises(OptionError, match="not to spell another key of the queue"):
+        bench.add(job(1, job_id=job_id))
+
+
+@pytest.mark.parametrize("dialect", ["bull-1"], indirect=True)
+def test_bull_1_refuses_a_priority(bench: Bench) -> None:
+    with pytest.raises(DialectError, match="expected no `priority`"):
+        bench.add(job(1), job(2, priority=1))
+    assert bench.public() == {}
+
+
+# which dialect
+
+
+@dataclass(frozen=True)
+class Sign:
+    """Keys that show a dialect."""
+
+    dialect: str
+    make: Callable[[Redis, str], object]
+    name: str
+
+
+SIGNS = [
+    Sign("bullmq", lambda c, base: c.hset(base + "meta", "version", "bullmq:5.1.0"), "version"),
+    Sign("bullmq", lambda c, base: c.hset(base + "meta", "opts.maxLenEvents", 10), "length of events"),
+    Sign("bullmq", lambda c, base: c.xadd(base + "events", {"event": "x"}), "events"),
+    Sign("bullmq", lambda c, base: c.zadd(base + "marker", {"0": 0}), "marker"),
+    Sign("bullmq", lambda c, base: c.incr(base + "pc"), "pc"),
+    Sign("bullmq", lambda c, base: c.zadd(base + "prioritized", {"1": 0}), "prioritized"),
+    Sign("bull-1", lambda c, base: c.sadd(base + "completed", "1"), "completed set"),
+    Sign("bull-1", lambda c, base: c.sadd(base + "failed", "1"), "failed set"),
+    Sign("bull", lambda c, base: c.zadd(base + "completed", {"1": 0}), "completed zset"),
+    Sign("bull", lambda c, base: c.zadd(base + "failed", {"1": 0}), "failed zset"),
+    Sign("bull", lambda c, base: c.zadd(base + "priority", {"1": 0}), "priority"),
+    Sign("bull", lambda c, base: c.set(base + "stalled-check", 1), "stalled check"),
+    Sign("bull", lambda c, base: c.incr(base + "id"), "counter alone"),
+    Sign("bull", lambda c, base: c.set(base + "meta-paused", 1), "paused"),
+    Sign("bullmq", lambda c, base: None, "nothing"),
+]
+
+
+@pytest.mark.parametrize("sign", SIGNS, ids=lambda sign: f"{sign.name}-{sign.dialect}")
+def test_auto_goes_by_what_it_finds(client: Redis, redis_url: str, prefix: str, sign: Sign) -> None:
+    sign.make(client, f"{prefix}:q:")
+    with BullQueue("q", url=redis_url, prefix=prefix) as queue:
+        assert queue.protocol == sign.dialect
+
+
+@pytest.mark.parametrize("delay", [None, HOUR])
+def test_auto_knows_the_queues_that_we_made(redis_url: str, prefix: str, dialect: str, delay: int | None) -> None:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=dialect) as queue:
+        queue.add({}, delay=delay)
+    with BullQueue("q", url=redis_url, prefix=prefix) as queue:
+        assert queue.protocol == dialect
+
+
+# staging
+
+
+def test_what_is_staged_is_seen_by_nobody_and_expires(make: Callable[..., Bench]) -> None:
+    bench = make()
+    plan = stage_all(bench.queue.handle, "w", [numbered(7), numbered(2, 7)], 3)
+    assert [(part.chunks, part.rows) for part in plan.parts] == [(3, 7), (1, 2)]
+    assert bench.public() == {}
+    assert bench.private() == {"spark:stage:w.0.0": True, "spark:stage:w.1.0": True}
+    assert 0 < bench.client.pttl(plan.parts[0].stage) <= DAY_MS
+    assert sum(bench.queue.counts().values()) == 0
+
+
+def test_partitions_follow_one_another(make: Callable[..., Bench]) -> None:
+    bench = make()
+    handle = bench.queue.handle
+    second = stage(handle, "w.1.0", numbered(4, 5), 3)
+    first = stage(handle, "w.0.0", numbered(5), 3)
+    plan = stage_all(handle, "none", [])
+    register("w", [type(plan)(handle, [first, second], {})], None)
+    roll_forward(handle, "w")
+    assert bench.numbers(bench.taken()) == list(range(9))
+
+
+def test_only_registered_attempts_are_added(make: Callable[..., Bench]) -> None:
+    bench = make()
+    handle = bench.queue.handle
+    stage(handle, "w.0.99", numbered(4, 100), 3)
+    register_all(handle, "w", [numbered(4)], 3)
+    roll_forward(handle, "w")
+    assert bench.numbers(bench.taken()) == [0, 1, 2, 3]
+    assert bench.private()["spark:stage:w.0.99"]
+
+
+def test_a_registered_write_does_not_expire_and_a_finished_one_leaves_a_record_that_does(
+    make: Callable[..., Bench],
+) -> None:
+    bench = make()
+    handle = bench.queue.handle
+    register_all(handle, "w", [numbered(7)], 3, Identity("app", 4))
+    assert bench.private() == {
+        "spark:stage:w.0.0": False,
+        "spark:manifest:w": False,
+        "spark:write:w": False,
+        "spark:writes:open": False,
+        "spark:watermark:app": True,
+    }
+    assert bench.public() == {}
+    record = roll_forward(handle, "w")
+    assert bench.private() == {"spark:write:w": True, "spark:writes:finished": True, "spark:watermark:app": True}
+    assert 0 < bench.client.pttl(handle.keys.write("w")) <= RECORD_TTL_MS
+    assert 0 < bench.client.pttl(handle.keys.watermark("app")) <= WATERMARK_TTL_MS
+    assert (record.id, record.queue, record.state, record.delivery) == ("w", bench.queue.name, "finished", "exactly-once")
+    assert (record.jobs, record.added, record.duplicates, record.app_id, record.version) == (7, 7, 0, "app", 4)
+    assert record.duration_ms is not None
+    assert record.duration_ms >= 0
+    assert bench.queue.writes() == [record]
+
+
+def test_a_write_shows_how_far_it_is(make: Callable[..., Bench]) -> None:
+    bench = make()
+    handle = bench.queue.handle
+    register_all(handle, "w", [numbered(4), numbered(3, 4)], 3)
+    seen: list[tuple[int, int, int]] = []
+    roll_forward(handle, "w", lambda done, total: seen.append((done, total, bench.client.llen(bench.key("wait")))))
+    assert seen == [(3, 7, 3), (4, 7, 4), (7, 7, 7)]
+
+
+def test_a_write_without_jobs_leaves_a_record(make: Callable[..., Bench]) -> None:
+    bench = make()
+    register_all(bench.queue.handle, "w", [])
+    record = roll_forward(bench.queue.handle, "w")
+    assert (record.state, record.jobs, record.added) == ("finished", 0, 0)
+    assert bench.public() == {}
+
+
+def test_records_are_told_in_the_order_in_which_writes_ended_unfinished_ones_last(make: Callable[..., Bench]) -> None:
+    bench = make()
+    handle = bench.queue.handle
+    for write_id in ("z", "a", "m"):
+        register_all(handle, write_id, [numbered(2)])
+    assert [record.state for record in bench.queue.writes()] == ["open"] * 3
+    roll_forward(handle, "m")
+    assert [(record.id, record.state) for record in bench.queue.writes()][0] == ("m", "finished")
+    assert {record.id for record in recover(handle)} == {"z", "a"}
+    assert open_writes(handle) == []
+    assert recover(handle) == []
+    assert len(bench.taken()) == 6
+
+
+# identity
+
+
+@pytest.mark.parametrize(("version", "written"), [(3, False), (4, False), (5, True)])
+def test_a_version_counts_once_and_only_upwards(make: Callable[..., Bench], version: int, written: bool) -> None:
+    bench = make()
+    handle = bench.queue.handle
+    assert register_all(handle, "first", [numbered(4)], 3, Identity("app", 4))
+    roll_forward(handle, "first")
+    assert is_written(handle, Identity("app", version)) is not written
+    assert register_all(handle, "again", [numbered(4, 100)], 3, Identity("app", version)) is written
+    if written:
+        roll_forward(handle, "again")
+    assert bench.numbers(bench.taken()) == [0, 1, 2, 3] + ([100, 101, 102, 103] if written else [])
+    assert not any("stage" in name for name in bench.private())
+    assert bench.client.get(handle.keys.watermark("app")) == str(max(4, version)).encode()
+
+
+def test_applications_do_not_know_each_other(make: Callable[..., Bench]) -> None:
+    bench = make()
+    handle = bench.queue.handle
+    for app in ("a", "b"):
+        assert register_all(handle, app, [numbered(1)], 3, Identity(app, 1))
+    assert len(recover(handle)) == 2
+
+
+def test_two_queues_are_registered_together_or_not_at_all(make: Callable[..., Bench]) -> None:
+    one, other = make(name="one"), make(name="other")
+    plans = [stage_all(bench.queue.handle, "w", [numbered(4)], 3) for bench in (one, other)]
+    other.client.delete(plans[1].parts[0].stage)
+    with pytest.raises(StagedDataLost, match="nothing was added"):
+        register("w", plans, Identity("app", 1))
+    assert open_writes(one.queue.handle) == []
+    assert not is_written(one.queue.handle, Identity("app", 1))
+    # The rest still expires, and may be forgotten at once.
+    assert one.private() == {"spark:stage:w.0.0": True}
+
+    plans[1] = stage_all(other.queue.handle, "w", [numbered(4)], 3)
+    assert register("w", plans, Identity("app", 1))
+    for bench in (one, other):
+        roll_forward(bench.queue.handle, "w")
+        assert bench.numbers(bench.taken()) == [0, 1, 2, 3]
+        assert is_written(bench.queue.handle, Identity("app", 1))
+    assert not register("v", [stage_all(other.queue.handle, "v", [numbered(1)])], Identity("app", 1))
+
+
+# what goes wrong
+
+
+def test_chunks_that_are_gone_stop_a_write_before_it_starts(make: Callable[..., Bench]) -> None:
+    bench = make()
+    plan = stage_all(bench.queue.handle, "w", [numbered(7)], 3)
+    bench.client.hdel(plan.parts[0].stage, 1)
+    with pytest.raises(StagedDataLost, match="stageTtlMs"):
+        register("w", [plan], None)
+    assert bench.public() == {}
+    assert all(bench.private().values())
+
+
+def test_chunks_that_are_gone_later_break_a_write_and_what_is_left_expires(make: Callable[..., Bench]) -> None:
+    bench = make()
+    handle = bench.queue.handle
+    register_all(handle, "w", [numbered(7), numbered(7, 7)], 3)
+    bench.client.hdel(handle.keys.stage("w.0.0"), 1)
+    with pytest.raises(StagedDataLost, match="after 3 of 14 jobs were added"):
+        roll_forward(handle, "w")
+    assert bench.numbers(bench.taken()) == [0, 1, 2]
+    assert [(record.state, record.added) for record in bench.queue.writes()] == [("broken", 3)]
+    assert open_writes(handle) == []
+    assert all(bench.private().values()), bench.private()
+
+
+def test_a_write_that_nobody_knows_is_an_error(make: Callable[..., Bench]) -> None:
+    with pytest.raises(StagedDataLost, match="expected write nothing"):
+        roll_forward(make().queue.handle, "nothing")
+
+
+def test_a_late_attempt_cannot_change_what_is_registered(make: Callable[..., Bench]) -> None:
+    bench = make()
+    handle = bench.queue.handle
+    register_all(handle, "w", [numbered(4)], 3)
+    with pytest.raises(SparkBullError, match="this attempt is too late"):
+        stage_chunk(handle, handle.keys.stage("w.0.0"), 7, b"\x80", 1000)
+    roll_forward(handle, "w")
+    assert bench.numbers(bench.taken()) == [0, 1, 2, 3]
+
+
+def test_a_late_attempt_behind_a_finished_write_only_leaves_what_expires(make: Callable[..., Bench]) -> None:
+    bench = make()
+    handle = bench.queue.handle
+    register_all(handle, "w", [numbered(4)], 3)
+    roll_forward(handle, "w")
+    stage(handle, "w.0.0", numbered(4), 3)
+    assert bench.private()["spark:stage:w.0.0"]
+    assert recover(handle) == []
+
+
+def test_what_failed_is_forgotten_and_what_is_registered_is_not(make: Callable[..., Bench]) -> None:
+    bench = make()
+    handle = bench.queue.handle
+    failed = stage_all(handle, "failed", [numbered(4), numbered(4)], 3)
+    register_all(handle, "w", [numbered(4)], 3)
+    stages = [part.stage for part in failed.parts]
+    discard(handle.connection, [*stages, handle.keys.stage("w.0.0"), handle.keys.stage("unknown")])
+    assert not bench.client.exists(*stages)
+    roll_forward(handle, "w")
+    assert bench.numbers(bench.taken()) == [0, 1, 2, 3]
+    assert discard(handle.connection, []) == 0

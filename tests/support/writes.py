@@ -1,0 +1,44 @@
+"""The exactly-once write from plain Python, step by step, as the sink takes its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spark_bull.dialects.codec import ChunkBuilder, encode, rows_of
+from spark_bull.dialects.handle import QueueHandle
+from spark_bull.model import NewJob
+from spark_bull.staging import Identity, QueuePlan, StagedPart, register, stage_chunk
+
+DAY_MS = 86_400_000
+
+
+def stage(
+    handle: QueueHandle, attempt: str, jobs: Sequence[NewJob], chunk_size: int = 500, ttl_ms: int = DAY_MS
+) -> StagedPart:
+    """What one task attempt does."""
+    builder = ChunkBuilder(chunk_size, 1 << 20)
+    columns = encode(handle.dialect, rows_of(jobs), {}, range(len(jobs)))
+    chunks = [*builder.add(columns), *builder.flush()]
+    key = handle.keys.stage(attempt)
+    for number, (_, packed) in enumerate(chunks):
+        stage_chunk(handle, key, number, packed, ttl_ms)
+    return StagedPart(key, len(chunks), len(jobs))
+
+
+def stage_all(
+    handle: QueueHandle, write_id: str, partitions: Sequence[Sequence[NewJob]], chunk_size: int = 500
+) -> QueuePlan:
+    """What all tasks of a write do, in the order of their partitions."""
+    parts = [stage(handle, f"{write_id}.{n}.0", jobs, chunk_size) for n, jobs in enumerate(partitions)]
+    return QueuePlan(handle, [part for part in parts if part.chunks], {})
+
+
+def register_all(
+    handle: QueueHandle,
+    write_id: str,
+    partitions: Sequence[Sequence[NewJob]],
+    chunk_size: int = 500,
+    identity: Identity | None = None,
+) -> bool:
+    """All up to the point from which on anyone can finish the write."""
+    return register(write_id, [stage_all(handle, write_id, partitions, chunk_size)], identity)

@@ -1,0 +1,222 @@
+"""A frame's columns become properties of jobs: by name and type, or an error that says which and why."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DayTimeIntervalType,
+    DecimalType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    MapType,
+    NullType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+    VariantType,
+)
+
+from spark_bull.dialects.codec import NAMES
+from spark_bull.errors import OptionError
+from spark_bull.options import WRITE, parse_options
+from spark_bull.spark import rows as rows_module
+from spark_bull.spark.rows import RowPlan, plan_rows
+
+STRING, INT, LONG, DOUBLE, BOOLEAN = StringType(), IntegerType(), LongType(), DoubleType(), BooleanType()
+TIMESTAMP, NTZ, DATE, BINARY, INTERVAL = (
+    TimestampType(),
+    TimestampNTZType(),
+    DateType(),
+    BinaryType(),
+    DayTimeIntervalType(),
+)
+
+
+def struct(**columns: DataType) -> StructType:
+    schema = StructType()
+    for name, kind in columns.items():
+        schema = schema.add(name, kind)
+    return schema
+
+
+def plan(schema: StructType, **options: str) -> RowPlan:
+    return plan_rows(schema, parse_options({"queue": "q", **options}, WRITE))
+
+
+def read(schema: StructType, values: list[tuple[Any, ...]], **options: str) -> dict[str, list[Any]]:
+    arrow = to_arrow_schema(schema, timezone="UTC")
+    arrays = [
+        pa.array(list(column), field.type) for column, field in zip(zip(*values, strict=True), arrow, strict=True)
+    ]
+    return plan(schema, **options).rows(pa.RecordBatch.from_arrays(arrays, schema=arrow), 0)
+
+
+# what is refused
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [
+        ("data", [INT, BINARY, TIMESTAMP, BOOLEAN, NullType()]),
+        ("name", [INT, BINARY]),
+        ("jobId", [DOUBLE, DecimalType(10, 0), BINARY]),
+        ("delay", [STRING, DOUBLE, TIMESTAMP, INTERVAL]),
+        ("runAt", [LONG, DATE, STRING, NTZ]),
+        ("timestamp", [STRING, DATE, NTZ]),
+        ("priority", [STRING, DOUBLE, BOOLEAN]),
+        ("attempts", [STRING, DOUBLE]),
+        ("backoff", [STRING, DOUBLE, MapType(STRING, INT)]),
+        ("lifo", [STRING, INT]),
+        ("removeOnComplete", [STRING, DOUBLE]),
+        ("removeOnFail", [STRING, ArrayType(INT)]),
+        ("opts", [INT, ArrayType(STRING)]),
+        ("queue", [INT, BINARY]),
+    ],
+)
+def test_a_column_of_the_wrong_type_is_refused(name: str, kinds: list[DataType]) -> None:
+    for kind in kinds:
+        with pytest.raises(OptionError) as error:
+            plan(struct(**({"data": STRING} | {name: kind})))
+        assert f"expected column `{name}` to be " in str(error.value)
+        assert f"got: {kind.simpleString().upper()}; cast it" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        struct(data=struct(a=INT, b=ArrayType(MapType(STRING, DATE)))),
+        struct(data=MapType(INT, STRING)),
+        struct(data=ArrayType(TIMESTAMP)),
+        struct(data=VariantType()),
+        struct(data=STRING, jobId=LONG, delay=INT, priority=ByteType(), attempts=ShortType(), timestamp=LONG),
+        struct(data=STRING, jobId=STRING, runAt=TIMESTAMP, timestamp=TIMESTAMP, name=STRING, lifo=BOOLEAN),
+        struct(data=STRING, backoff=INT, removeOnComplete=BOOLEAN, removeOnFail=INT, opts=MapType(STRING, STRING)),
+        struct(data=STRING, backoff=struct(type=STRING, delay=INT), removeOnFail=struct(age=INT), opts=struct(kl=INT)),
+    ],
+    ids=lambda schema: schema.simpleString(),
+)
+def test_columns_of_the_right_types_are_taken(schema: StructType) -> None:
+    assert plan(schema).columns.keys() == set(schema.names)
+
+
+def test_every_property_can_be_a_column() -> None:
+    assert set(rows_module._RULES) == {*NAMES, "queue"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        (struct(data=STRING, prio=INT), "unknown column `prio` (did you mean `priority`?)"),
+        (struct(data=STRING, customer=STRING), "unknown column `customer`: beside `data`, columns are properties"),
+        (struct(data=STRING, DATA=STRING), "expected one column `data`, got two"),
+        (struct(data=STRING, delay=INT, Delay=INT), "expected one column `delay`, got two"),
+        (struct(name=STRING, priority=INT), "got only: `name`, `priority`"),
+        (struct(data=INTERVAL), "expected column `data` to be STRUCT, MAP, ARRAY, VARIANT, or STRING holding JSON"),
+        (struct(data=struct(a=INTERVAL)), "expected column `data` to be of types that JSON can hold"),
+        (struct(pause=INTERVAL), "expected column `pause` to be of types that JSON can hold"),
+        (StructType(), "expected a column `data`"),
+    ],
+    ids=lambda value: value.simpleString() if isinstance(value, StructType) else "",
+)
+def test_columns_that_make_no_job_are_refused(schema: StructType, message: str) -> None:
+    with pytest.raises(OptionError) as error:
+        plan(schema)
+    assert message in str(error.value)
+
+
+def test_a_missing_queue_is_told_with_the_limit_of_catalog_tables() -> None:
+    with pytest.raises(OptionError, match=r"expected an option `queue`, or a column `queue`.*TEMPORARY VIEW"):
+        plan_rows(struct(data=STRING), parse_options({}, WRITE))
+
+
+# what is read
+
+
+def test_the_option_queue_counts_over_the_column() -> None:
+    schema = struct(data=STRING, queue=STRING)
+    assert "queue" not in plan(schema).columns
+    assert "queue" in plan_rows(schema, parse_options({}, WRITE)).columns
+
+
+def test_names_of_columns_are_matched_without_regard_to_case() -> None:
+    assert read(struct(DATA=STRING, JOBID=STRING), [("{}", "a")]) == {"data": ["{}"], "jobId": ["a"]}
+
+
+def test_without_data_the_other_columns_become_the_data() -> None:
+    schema = struct(user=struct(id=INT), priority=INT, tags=ArrayType(STRING))
+    rows = read(schema, [({"id": 1}, 5, ["a"]), (None, None, None), (None, 1, [])])
+    assert rows == {"priority": [5, None, 1], "data": ['{"user":{"id":1},"tags":["a"]}', "{}", '{"tags":[]}']}
+
+
+def test_null_fields_are_left_out_or_kept() -> None:
+    both = struct(a=INT, b=INT)
+    assert read(both, [(1, None)])["data"] == ['{"a":1}']
+    assert read(both, [(1, None)], ignoreNullFields="false")["data"] == ['{"a":1,"b":null}']
+    assert read(struct(data=both), [({"a": 1},)])["data"] == ['{"a":1}']
+    assert read(struct(data=both), [({"a": 1},)], ignoreNullFields="false")["data"] == ['{"a":1,"b":null}']
+
+
+def test_text_is_sent_as_it_is() -> None:
+    assert read(struct(data=STRING), [(' {"a":  1.50} ',), (None,)])["data"] == [' {"a":  1.50} ', None]
+
+
+@pytest.mark.parametrize("name", ["data", "opts"])
+def test_text_that_is_not_json_is_an_error_of_its_row(name: str) -> None:
+    bad = ("{'", "{}") if name == "data" else ("{}", "{'")
+    with pytest.raises(OptionError, match=f"row 1: expected `{name}` to be JSON, got: "):
+        read(struct(data=STRING, opts=STRING), [("{}", "{}"), bad])
+
+
+@pytest.mark.parametrize(
+    ("moment", "ms"),
+    [
+        (datetime(2024, 1, 1, 0, 0, 0, 1999, timezone.utc), 1_704_067_200_001),
+        (datetime(1969, 12, 31, 23, 59, 59, 999_999, timezone.utc), -1),
+        (datetime(2038, 1, 1, tzinfo=timezone.utc), 2_145_916_800_000),
+    ],
+)
+def test_times_become_whole_milliseconds(moment: datetime, ms: int) -> None:
+    schema = struct(data=STRING, runAt=TIMESTAMP, timestamp=TIMESTAMP)
+    rows = read(schema, [("{}", moment, moment), ("{}", None, None)])
+    assert (rows["runAt"], rows["timestamp"]) == ([ms, None], [ms, None])
+    assert type(rows["runAt"][0]) is int
+
+
+def test_options_as_structs_lose_their_nulls() -> None:
+    backoff, keep = struct(type=STRING, delay=INT, jitter=DOUBLE), struct(age=INT, count=INT)
+    schema = struct(data=STRING, backoff=backoff, removeOnFail=keep)
+    rows = read(schema, [("{}", {"type": "fixed", "delay": 5}, {"count": 3}), ("{}", None, None)])
+    assert rows["backoff"] == [{"type": "fixed", "delay": 5}, None]
+    assert rows["removeOnFail"] == [{"count": 3}, None]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"), [(struct(kl=INT, x=STRING), {"kl": 5}), (MapType(STRING, INT), [("kl", 5)])], ids=str
+)
+def test_opts_may_be_nested(kind: DataType, value: Any) -> None:
+    rows = read(struct(data=STRING, opts=kind), [("{}", value)])
+    assert [json.loads(text) for text in rows["opts"]] == [{"kl": 5}]
+
+
+def test_a_large_batch_is_cut_into_slices_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows_module, "SLICE_BYTES", 1000)
+    batch = pa.RecordBatch.from_pydict({"data": [f'"{n:0100}"' for n in range(50)]})
+    slices = list(plan(struct(data=STRING)).slices(batch))
+    assert len(slices) > 4
+    assert pa.Table.from_batches(slices).to_pydict() == batch.to_pydict()
+    assert list(plan(struct(data=STRING)).slices(batch.slice(0, 0))) == []
