@@ -1,0 +1,80 @@
+"""Arguments in, a table or JSON out, and errors in one line."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Sequence
+from typing import Any
+
+from spark_bull.cli.commands import COMMANDS, Command
+from spark_bull.cli.tables import as_json, as_list, as_table
+from spark_bull.errors import SparkBullError
+from spark_bull.options import PROTOCOLS
+
+#: As shells say it: ended by Ctrl-C, and by a reader that went away.
+INTERRUPTED, PIPE_BROKEN = 130, 141
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command; returns 0, or 1 with one line on standard error. Bad usage exits with 2."""
+    args = _parser().parse_args(argv)
+    try:
+        print(_shown(args.run(args), args), flush=True)
+    except SparkBullError as error:
+        print(f"spark-bull: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Python would complain once more when it flushes standard output at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_BROKEN
+    return 0
+
+
+def _shown(found: Any, args: Namespace) -> str:
+    if args.json:
+        return as_json(found)
+    if isinstance(found, dict):
+        return as_list(found)
+    if found and isinstance(found[0], str):
+        return "\n".join(found)
+    return as_table(found)
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(
+        prog="spark-bull",
+        description="Queues of Bull and BullMQ, from a shell.",
+        epilog="Redis is the one of --url, else of $SPARK_BULL_URL, else the one on this machine.",
+    )
+    _add_common(parser, {"url": None, "prefix": None, "protocol": None, "json": False})
+    verbs = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for command in COMMANDS:
+        _add_command(verbs, command)
+    return parser
+
+
+def _add_command(verbs: Any, command: Command) -> None:
+    parser: ArgumentParser = verbs.add_parser(
+        command.name,
+        help=command.help,
+        description=command.help[0].upper() + command.help[1:] + ".",
+        epilog=f"example:\n  spark-bull {command.example}",
+        formatter_class=RawDescriptionHelpFormatter,
+    )
+    if command.of_queue:
+        parser.add_argument("queue", help="name of the queue")
+    command.arguments(parser)
+    # Also behind the verb; what isn't said there leaves alone what was said in front of it.
+    _add_common(parser, dict.fromkeys(("url", "prefix", "protocol", "json"), SUPPRESS))
+    parser.set_defaults(run=command.run)
+
+
+def _add_common(parser: ArgumentParser, defaults: dict[str, Any]) -> None:
+    parser.add_argument("--url", default=defaults["url"], help="redis://, rediss:// or unix://")
+    parser.add_argument("--prefix", default=defaults["prefix"], help="first part of every key (bull)")
+    parser.add_argument("--protocol", choices=PROTOCOLS, default=defaults["protocol"], help="dialect (auto)")
+    parser.add_argument("--json", action="store_true", default=defaults["json"], help="JSON, for programs")

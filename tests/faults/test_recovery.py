@@ -1,0 +1,334 @@
+"""Whatever dies during an exactly-once write, and wherever: each job is there once, in order, and nothing is left over.
+
+The measure is always the same write to another queue, undisturbed: both queues must be alike, key by key.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+
+import pytest
+from redis import Redis
+
+from spark_bull.bull_queue import BullQueue
+from spark_bull.connection import Connection
+from spark_bull.errors import ConnectionLost
+from spark_bull.local import EmbeddedRedis
+from spark_bull.model import NewJob, WriteRecord
+from spark_bull.staging import open_writes, recover, roll_forward
+from tests.spark.conftest import Bull
+from tests.support import dying_commit
+from tests.support.dump import PRIVATE, Window, difference, dump, normalise
+from tests.support.dying_commit import partitions_of
+from tests.support.losing_proxy import losing_proxy
+from tests.support.wait import wait_until
+from tests.support.writes import register_all
+
+DIALECTS = ["bull-1", "bull", "bullmq"]
+SMALL, SMALL_CHUNKS = 14, 5  # partitions of 4, 0 and 10 jobs, in chunks of at most 4
+LARGE, LARGE_CHUNKS = 6_000, 60
+
+each_dialect = pytest.mark.parametrize("dialect", DIALECTS)
+
+
+@dataclass
+class Pair:
+    """A queue that is disturbed while jobs are written to it, and one that is not."""
+
+    client: Redis
+    url: str
+    prefix: str
+    dialect: str
+    window: Window = field(default_factory=Window)
+
+    def open(self, name: str = "disturbed", **options: object) -> BullQueue:
+        options = {"url": self.url, "prefix": self.prefix, "protocol": self.dialect, **options}
+        # Bull 1 publishes outside the prefix, so the queue's own name has to be unique.
+        return BullQueue(self.name(name), **options)  # type: ignore[arg-type]
+
+    def name(self, name: str) -> str:
+        return f"{name}-{self.prefix}"
+
+    def write_and_die(self, seed: int, count: int, chunk_size: int, die_at: str) -> int:
+        queue = self.name("disturbed")
+        return dying_commit.run(self.url, self.prefix, queue, self.dialect, seed, count, chunk_size, die_at)
+
+    def write_undisturbed(self, seed: int, count: int, chunk_size: int) -> WriteRecord:
+        with self.open("undisturbed") as queue:
+            partitions = partitions_of(seed, count, self.dialect)
+            register_all(queue.handle, "reference", partitions, chunk_size)
+            return roll_forward(queue.handle, "reference")
+
+    def assert_alike(self) -> None:
+        sides = [dump(self.client, self.prefix, self.name(name)) for name in ("undisturbed", "disturbed")]
+        assert sides[0], "nothing to compare with"
+        found = difference(*(normalise(side, self.window) for side in sides))
+        assert not found, "\n".join(found[:20])
+        # No staged chunk and no manifest is left, and what is left of ours expires.
+        kept = {name: key.expires for name, key in sides[1].items() if name.startswith(PRIVATE)}
+        assert not [name for name in kept if "stage" in name or "manifest" in name or "open" in name]
+        assert all(kept.values()), kept
+
+
+@pytest.fixture
+def pair(client: Redis, redis_url: str, prefix: str, dialect: str) -> Pair:
+    return Pair(client, redis_url, prefix, dialect)
+
+
+# the committing process dies
+
+
+@each_dialect
+@pytest.mark.parametrize("die_after", range(SMALL_CHUNKS + 1))
+def test_a_committer_dies_after_any_chunk_of_a_small_write(pair: Pair, die_after: int) -> None:
+    reference = pair.write_undisturbed(1, SMALL, 4)
+    assert pair.write_and_die(1, SMALL, 4, str(die_after)) == -signal.SIGKILL
+
+    with pair.open() as queue:
+        before = queue.writes()
+        assert [record.state for record in before] == ["finished" if die_after == SMALL_CHUNKS else "open"]
+        recovered = queue.recover()
+        assert len(recovered) == (die_after < SMALL_CHUNKS)
+        (record,) = queue.writes()
+        assert (record.state, record.jobs) == ("finished", SMALL)
+        assert (record.added, record.duplicates) == (reference.added, reference.duplicates)
+        assert queue.recover() == []
+    pair.assert_alike()
+
+
+@each_dialect
+@pytest.mark.parametrize("seed", range(2))
+def test_a_committer_dies_anywhere_in_a_large_write(pair: Pair, seed: int) -> None:
+    die_after = Random(seed).randrange(1, LARGE_CHUNKS)
+    pair.write_undisturbed(seed, LARGE, 100)
+    assert pair.write_and_die(seed, LARGE, 100, str(die_after)) == -signal.SIGKILL
+    with pair.open() as queue:
+        (record,) = queue.recover()
+        assert record.jobs == LARGE
+    pair.assert_alike()
+
+
+@each_dialect
+def test_a_committer_dies_again_and_again(pair: Pair) -> None:
+    """Each recovery is cut off after one commit, and the next one goes on where it stood."""
+    pair.write_undisturbed(3, 60, 4)
+    assert pair.write_and_die(3, 60, 4, "1") == -signal.SIGKILL
+
+    class Cut(Exception):
+        pass
+
+    def cut(done: int, total: int) -> None:
+        raise Cut
+
+    with pair.open() as queue:
+        cuts = 0
+        while open_writes(queue.handle):
+            with pytest.raises(Cut):
+                roll_forward(queue.handle, "write-3", cut)
+            cuts += 1
+    assert cuts >= 60 // 4 - 1
+    pair.assert_alike()
+
+
+@each_dialect
+def test_a_process_that_dies_before_the_write_is_registered_leaves_what_expires(pair: Pair) -> None:
+    assert pair.write_and_die(1, SMALL, 4, "staged") == -signal.SIGKILL
+    with pair.open() as queue:
+        assert queue.recover() == []
+        assert queue.writes() == []
+    left = dump(pair.client, pair.prefix, pair.name("disturbed"))
+    assert left
+    assert all(name.startswith("spark:stage:") and key.expires for name, key in left.items())
+
+
+@each_dialect
+def test_writes_are_recovered_in_the_order_in_which_they_were_registered(pair: Pair) -> None:
+    with pair.open("undisturbed") as queue:
+        for seed in (5, 4, 6):
+            register_all(queue.handle, f"w{seed}", partitions_of(seed, SMALL, pair.dialect), 4)
+            roll_forward(queue.handle, f"w{seed}")
+    for seed in (5, 4, 6):
+        assert pair.write_and_die(seed, SMALL, 4, "0") == -signal.SIGKILL
+    with pair.open() as queue:
+        assert [record.id for record in queue.recover()] == ["write-5", "write-4", "write-6"]
+    pair.assert_alike()
+
+
+# several at once
+
+
+@each_dialect
+def test_several_recoverers_at_once_do_no_harm(pair: Pair) -> None:
+    pair.write_undisturbed(7, 300, 2)
+    assert pair.write_and_die(7, 300, 2, "5") == -signal.SIGKILL
+    start = threading.Barrier(3)
+    results: list[list[WriteRecord]] = []
+
+    def work(timeout_ms: int) -> None:
+        # Other settings make a client of one's own.
+        with pair.open(timeoutMs=timeout_ms) as queue:
+            start.wait()
+            results.append(queue.recover())
+
+    workers = [threading.Thread(target=work, args=(30_000 + n,)) for n in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert len(results) == 3
+    assert {record.state for records in results for record in records} == {"finished"}
+    assert len({tuple(records) for records in results if records}) == 1
+    pair.assert_alike()
+
+
+# Redis dies
+
+
+@pytest.fixture
+def durable(own_redis: Callable[..., EmbeddedRedis]) -> EmbeddedRedis:
+    """A server that has written down what it says it has done."""
+    return own_redis({"appendonly": "yes", "appendfsync": "always"})
+
+
+@pytest.fixture
+def durable_pair(durable: EmbeddedRedis, dialect: str) -> Pair:
+    return Pair(Redis.from_url(durable.url), durable.url, "p", dialect)
+
+
+@each_dialect
+def test_redis_dies_after_every_chunk_and_the_write_goes_on(durable: EmbeddedRedis, durable_pair: Pair) -> None:
+    durable_pair.write_undisturbed(8, SMALL, 4)
+    deaths: list[int] = []
+
+    def die_and_come_back(done: int, total: int) -> None:
+        deaths.append(done)
+        durable.kill()
+        durable.start()
+
+    with durable_pair.open() as queue:
+        register_all(queue.handle, "w", partitions_of(8, SMALL, durable_pair.dialect), 4)
+        record = roll_forward(queue.handle, "w", die_and_come_back)
+    assert record.state == "finished"
+    assert len(deaths) >= SMALL_CHUNKS
+    durable_pair.assert_alike()
+
+
+@each_dialect
+def test_redis_dies_and_stays_away_until_the_writer_has_given_up(durable: EmbeddedRedis, durable_pair: Pair) -> None:
+    durable_pair.write_undisturbed(9, SMALL, 4)
+    with durable_pair.open(retryMs=100) as queue:
+        register_all(queue.handle, "w", partitions_of(9, SMALL, durable_pair.dialect), 4)
+        with pytest.raises(ConnectionLost, match=r"expected Redis at redis://127.0.0.1:\d+/0, got none within 0.1 s"):
+            roll_forward(queue.handle, "w", lambda done, total: durable.kill())
+        durable.start()
+        assert [record.state for record in queue.recover()] == ["finished"]
+    durable_pair.assert_alike()
+
+
+# the connection is cut
+
+
+@each_dialect
+def test_a_connection_that_is_cut_between_chunks_is_made_anew(
+    own_redis: Callable[..., EmbeddedRedis], dialect: str
+) -> None:
+    server = own_redis()
+    pair = Pair(Redis.from_url(server.url), server.url, "p", dialect)
+    pair.write_undisturbed(10, SMALL, 4)
+    cut: list[int] = []
+    with pair.open() as queue:
+        register_all(queue.handle, "w", partitions_of(10, SMALL, dialect), 4)
+        roll_forward(
+            queue.handle,
+            "w",
+            lambda done, total: cut.append(pair.client.client_kill_filter(_type="normal", skipme=True)),
+        )
+    assert cut
+    assert all(cut)
+    pair.assert_alike()
+
+
+@each_dialect
+@pytest.mark.parametrize("way", ["straight", "staged"])
+def test_a_reply_that_is_lost_makes_no_difference(
+    own_redis: Callable[..., EmbeddedRedis], dialect: str, way: str
+) -> None:
+    """The script ran, the client can't know, and sends it again: every second time."""
+    server = own_redis()
+    pair = Pair(Redis.from_url(server.url), server.url, "p", dialect)
+    jobs = partitions_of(11, 60, dialect)
+
+    def write(queue: BullQueue) -> None:
+        if way == "straight":
+            queue.add_many([job for partition in jobs for job in partition])
+        else:
+            register_all(queue.handle, "w", jobs, 4)
+            roll_forward(queue.handle, "w")
+
+    with pair.open("undisturbed", chunkSize=4) as queue:
+        write(queue)
+    with losing_proxy(server.port, each=2) as proxy:
+        with pair.open(chunkSize=4, url=proxy.url) as queue:
+            write(queue)
+        assert proxy.lost >= 10
+    pair.assert_alike() if way == "staged" else assert_same_jobs(pair)
+
+
+def assert_same_jobs(pair: Pair) -> None:
+    sides = [dump(pair.client, pair.prefix, pair.name(name)) for name in ("undisturbed", "disturbed")]
+    assert difference(*(normalise(side, pair.window) for side in sides)) == []
+
+
+# Spark dies
+
+SPARK_WRITE = """
+import sys
+from pyspark.sql import SparkSession
+import spark_bull
+
+url, prefix, rows = sys.argv[1:]
+spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+spark_bull.register(spark)
+frame = spark.range(int(rows)).selectExpr("id AS n").repartitionByRange(2, "n").sortWithinPartitions("n")
+options = {"url": url, "prefix": prefix, "queue": "q", "chunkSize": 10}
+frame.write.format("bull").options(**options).mode("append").save()
+"""
+
+
+@pytest.mark.spark
+def test_a_spark_driver_that_is_killed_while_it_commits_is_finished_by_the_next_write(
+    bull: Bull, client: Redis, redis_url: str, prefix: str
+) -> None:
+    rows = 60_000
+    wait = f"{prefix}:q:wait"
+    driver = subprocess.Popen(
+        [sys.executable, "-c", SPARK_WRITE, redis_url, prefix, str(rows)],
+        cwd=dying_commit.ROOT,
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        wait_until(lambda: client.llen(wait) or driver.poll() is not None, timeout=90, what="the commit to begin")
+    finally:
+        os.killpg(driver.pid, signal.SIGKILL)
+        driver.wait()
+    committed = client.llen(wait)
+    assert 0 < committed < rows, "killed too early or too late"
+
+    bull.write(bull.spark.createDataFrame([(-1,)], "n INT"))
+
+    ids = client.lrange(wait, 0, -1)[::-1]
+    with client.pipeline(transaction=False) as pipeline:
+        for job_id in ids:
+            pipeline.hget(f"{prefix}:q:{job_id.decode()}", "data")
+        assert pipeline.execute() == [b'{"n":%d}' % n for n in (*range(rows), -1)]
+    with BullQueue("q", url=redis_url, prefix=prefix) as queue:
+        assert [(record.state, record.jobs) for record in queue.writes()] == [("finished", rows), ("finished", 1)]

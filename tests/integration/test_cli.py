@@ -1,0 +1,142 @@
+"""The command line does what BullQueue does, and shows it to people and to programs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from spark_bull.bull_queue import BullQueue
+from spark_bull.cli import main
+from spark_bull.cli.tables import as_table
+from spark_bull.local import EmbeddedRedis
+
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def queue(redis_url: str, prefix: str) -> BullQueue:
+    return BullQueue("mail", url=redis_url, prefix=prefix, protocol="bullmq")
+
+
+@pytest.fixture
+def run(redis_url: str, prefix: str, capsys: pytest.CaptureFixture[str]) -> Run:
+    def run_main(*argv: str, code: int = 0) -> str:
+        assert main(["--url", redis_url, "--prefix", prefix, *argv]) == code
+        shown = capsys.readouterr()
+        return shown.err if code else shown.out
+
+    return run_main
+
+
+def as_data(run: Run, *argv: str) -> Any:
+    return json.loads(run(*argv, "--json"))
+
+
+def test_counts_are_a_table_for_people_and_json_for_programs(run: Run, queue: BullQueue) -> None:
+    for n in range(3):
+        queue.add({"n": n})
+    assert as_data(run, "counts", "mail")[0] == {"state": "wait", "jobs": 3}
+    lines = run("counts", "mail").splitlines()
+    assert lines[0].split() == ["state", "jobs"]
+    assert lines[2].split() == ["wait", "3"]
+
+
+def test_a_job_is_added_and_shown(run: Run) -> None:
+    added = as_data(
+        run, "add", "mail", '{"to": "ada"}', "--name", "send", "--attempts", "3", "--opts", '{"lifo": true}'
+    )
+    assert added == {"id": "1", "added": 1, "duplicates": 0}
+    job = as_data(run, "job", "mail", "1")
+    assert (job["state"], job["name"], job["data"]) == ("wait", "send", '{"to": "ada"}')
+    assert json.loads(job["opts"]) == {"attempts": 3, "lifo": True}
+    assert "send" in run("job", "mail", "1")
+    assert run("logs", "mail", "1") == "nothing\n"
+
+
+def test_a_page_fits_the_terminal(run: Run, queue: BullQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for n in range(5):
+        queue.add({"text": "x" * 500, "n": n})
+    lines = run("page", "mail", "wait").splitlines()
+    assert len(lines) == 7
+    assert max(map(len, lines)) <= 80
+    assert [row["id"] for row in as_data(run, "page", "mail", "wait", "1", "2")] == ["2", "3"]
+
+
+def test_the_verbs_change_the_queue(run: Run, queue: BullQueue) -> None:
+    queue.add({}, job_id="a")
+    queue.add({}, delay=3_600_000, job_id="b")
+    run("pause", "mail")
+    assert queue.is_paused()
+    run("resume", "mail")
+    assert not queue.is_paused()
+    run("promote", "mail", "b")
+    assert queue.counts()["wait"] == 2
+    run("remove", "mail", "a")
+    assert queue.get_job("a") is None
+    assert as_data(run, "clean", "mail", "--state", "wait") == {"removed": 1, "state": "wait"}
+    queue.add({}, delay=3_600_000)
+    assert as_data(run, "drain", "mail") == {"removed": 0}
+    assert as_data(run, "drain", "mail", "--delayed") == {"removed": 1}
+    queue.add({})
+    assert "say --yes" in run("obliterate", "mail", code=1)
+    run("obliterate", "mail", "--yes")
+    assert sum(queue.counts().values()) == 0
+
+
+def test_queues_and_writes_are_listed(run: Run, queue: BullQueue) -> None:
+    queue.add({})
+    assert as_data(run, "queues", "m*") == [
+        {"queue": "mail", "protocol": "bullmq", "paused": False, "version": None, "concurrency": None, "jobs": 1}
+    ]
+    assert as_data(run, "queues", "x*") == []
+    assert as_data(run, "writes", "mail") == as_data(run, "recover", "mail") == []
+
+
+def test_an_error_is_one_line_and_holds_no_secret(run: Run, own_redis: Callable[..., EmbeddedRedis]) -> None:
+    assert "job 7" in run("job", "mail", "7", code=1)
+    assert "job 7" in run("retry", "mail", "7", code=1)
+    assert "to be JSON" in run("add", "mail", "{", code=1)
+    server = own_redis({"requirepass": "open-sesame"})
+    said = run("counts", "mail", "--url", f"redis://:wrong-one@127.0.0.1:{server.port}", code=1)
+    assert said.startswith("spark-bull: ")
+    assert said.count("\n") == 1
+    assert "refused the user or password" in said
+    assert "wrong-one" not in said
+
+
+@pytest.mark.parametrize("argv", [[], ["counts"], ["page", "mail", "waiting"], ["nonsense"]])
+def test_bad_usage_exits_with_2(argv: list[str]) -> None:
+    with pytest.raises(SystemExit) as exited:
+        main(argv)
+    assert exited.value.code == 2
+
+
+def test_it_runs_without_pyspark_and_bears_a_reader_that_goes_away(redis_url: str, prefix: str) -> None:
+    program = (
+        "import sys; from spark_bull.cli import main; code = main(sys.argv[1:]); "
+        "assert 'pyspark' not in sys.modules; sys.exit(code)"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program, "counts", "mail", "--url", redis_url, "--prefix", prefix],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    piped = f"{sys.executable} -m spark_bull.cli --help | true"
+    assert subprocess.run(piped, shell=True, capture_output=True, timeout=60, check=False).returncode == 0
+
+
+def test_numbers_stand_to_the_right_and_long_texts_are_cut() -> None:
+    table = as_table([{"state": "wait", "jobs": 1234567, "data": "x" * 99}, {"state": "f", "jobs": 1, "data": "y"}], 40)
+    first, second = table.splitlines()[2:]
+    assert first.startswith("wait   1,234,567  xxx")
+    assert first.endswith("…")
+    assert second == "f              1  y"

@@ -1,0 +1,60 @@
+"""A process that writes jobs exactly once and kills itself on the way, as `kill -9` would.
+
+python -m tests.support.dying_commit <url> <prefix> <queue> <dialect> <seed> <jobs> <chunk size> <point>
+
+`point` is "staged", or the number of commits after which to die: 0 is right after the write was registered.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+
+from spark_bull.bull_queue import BullQueue
+from spark_bull.model import NewJob
+from spark_bull.staging import register, roll_forward
+from tests.support.jobs import new_job_arguments, random_jobs
+from tests.support.writes import stage_all
+
+ROOT = Path(__file__).parents[2]
+#: Every job is added long before any test runs, so that two writes of the same jobs are alike.
+NOW = 1_700_000_000_000
+
+
+def partitions_of(seed: int, count: int, dialect: str) -> list[list[NewJob]]:
+    """The same jobs for the same seed, in three partitions, one of which is empty."""
+    jobs = random_jobs(Random(seed), dialect, count, custom_ids=True, big=False, now=NOW)
+    made = [NewJob(**{"timestamp": NOW, **new_job_arguments(job)}) for job in jobs]
+    third = count // 3
+    return [made[:third], [], made[third:]]
+
+
+def write(queue: BullQueue, seed: int, count: int, chunk_size: int, die_at: str) -> None:
+    def die_if(point: str) -> None:
+        if point == die_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    write_id = f"write-{seed}"
+    plan = stage_all(queue.handle, write_id, partitions_of(seed, count, queue.protocol), chunk_size)
+    die_if("staged")
+    register(write_id, [plan], None)
+    die_if("0")
+    commits = iter(range(1, sys.maxsize))
+    roll_forward(queue.handle, write_id, lambda done, total: die_if(str(next(commits))))
+
+
+def run(url: str, prefix: str, queue: str, dialect: str, seed: int, count: int, chunk_size: int, die_at: str) -> int:
+    """Does so in a process of its own and returns its exit code."""
+    arguments = (url, prefix, queue, dialect, seed, count, chunk_size, die_at)
+    command = [sys.executable, "-m", "tests.support.dying_commit", *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, check=False).returncode
+
+
+if __name__ == "__main__":
+    url, prefix, name, protocol, *numbers, point = sys.argv[1:]
+    with BullQueue(name, url=url, prefix=prefix, protocol=protocol) as opened:
+        write(opened, *map(int, numbers), point)
