@@ -108,7 +108,9 @@ class Bench:
         return [job_id.decode() for job_id in self.client.lrange(self.key(name), 0, -1)][::-1]
 
     def scores(self, name: str) -> list[tuple[str, float]]:
-        return [(member.decode(), score) for member, score in self.client.zrange(self.key(name), 0, -1, withscores=True)]
+        return [
+            (member.decode(), score) for member, score in self.client.zrange(self.key(name), 0, -1, withscores=True)
+        ]
 
     def due(self, name: str = "delayed") -> list[str]:
         return [job_id for job_id, _ in self.scores(name)]
@@ -590,7 +592,12 @@ def test_a_registered_write_does_not_expire_and_a_finished_one_leaves_a_record_t
     assert bench.private() == {"spark:write:w": True, "spark:writes:finished": True, "spark:watermark:app": True}
     assert 0 < bench.client.pttl(handle.keys.write("w")) <= RECORD_TTL_MS
     assert 0 < bench.client.pttl(handle.keys.watermark("app")) <= WATERMARK_TTL_MS
-    assert (record.id, record.queue, record.state, record.delivery) == ("w", bench.queue.name, "finished", "exactly-once")
+    assert (record.id, record.queue, record.state, record.delivery) == (
+        "w",
+        bench.queue.name,
+        "finished",
+        "exactly-once",
+    )
     assert (record.jobs, record.added, record.duplicates, record.app_id, record.version) == (7, 7, 0, "app", 4)
     assert record.duration_ms is not None
     assert record.duration_ms >= 0

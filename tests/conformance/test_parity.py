@@ -20,14 +20,14 @@ from hypothesis import strategies as st
 from redis import Redis
 
 from spark_bull.bull_queue import BullQueue
-from spark_bull.dialects.codec import ChunkBuilder, encode, rows_of
 from spark_bull.model import NewJob
-from spark_bull.staging import QueuePlan, StagedPart, register, roll_forward, stage_chunk
+from spark_bull.staging import roll_forward
 from tests.support.dump import PRIVATE, Dump, Window, difference, dump, normalise, normalise_messages
 from tests.support.jobs import HOUR, Job, job_lists, new_job_arguments, random_jobs
 from tests.support.node_peer import NodePeer
 from tests.support.peers import PEERS, Peer
 from tests.support.pubsub import Message, published
+from tests.support.writes import register_all
 
 SHOWN = 25
 
@@ -144,17 +144,8 @@ class Pair:
 
 def add_staged(queue: BullQueue, jobs: list[NewJob]) -> None:
     """Adds jobs the way Spark's exactly-once write does: two tasks stage chunks, the driver commits them."""
-    handle, parts = queue.handle, []
-    half = len(jobs) // 2
-    for task, share in enumerate((jobs[:half], jobs[half:])):
-        stage, chunks = handle.keys.stage(f"w.{task}"), 0
-        builder = ChunkBuilder(chunk_size=40, chunk_bytes=1 << 20)
-        columns = encode(handle.dialect, rows_of(share), {}, range(len(share)))
-        for _rows, packed in (*builder.add(columns), *builder.flush()):
-            stage_chunk(handle, stage, chunks, packed, ttl_ms=60_000)
-            chunks += 1
-        parts.append(StagedPart(stage, chunks, len(share)))
-    assert register("w", [QueuePlan(handle, parts, {})], None)
+    handle, half = queue.handle, len(jobs) // 2
+    assert register_all(handle, "w", [jobs[:half], jobs[half:]], chunk_size=40)
     record = roll_forward(handle, "w")
     assert record.added + record.duplicates == len(jobs)
 

@@ -16,9 +16,7 @@ def test_the_five_lines_run_as_printed(own_redis) -> None:  # type: ignore[no-un
     snippet = re.search(r"<!-- runs: .*? -->\n```python\n(.*?)```", text, re.DOTALL)
     assert snippet is not None
     program = snippet[1].replace(SHOWN_URL, own_redis().url)
-    ran = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=240, check=False
-    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=240, check=False)
     assert ran.returncode == 0, ran.stderr[-3000:]
     assert "ada@example.org" in ran.stdout
     assert ran.stdout.count("|wait ") == 2

@@ -1,0 +1,319 @@
+"""Rows become jobs: every column, every option, each guarantee, batch and stream."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming import StreamingQuery
+from redis import Redis
+
+from spark_bull.bull_queue import BullQueue
+from spark_bull.model import Job
+from tests.spark.conftest import Bull
+
+each_dialect = pytest.mark.parametrize("protocol", ["bull-1", "bull", "bullmq"])
+each_delivery = pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def queue(bull: Bull) -> Callable[..., BullQueue]:
+    return lambda name="q", protocol="bullmq": BullQueue(
+        name, url=bull.options["url"], prefix=bull.options["prefix"], protocol=protocol
+    )
+
+
+def numbers(jobs: list[Job]) -> list[int]:
+    return [job.parsed("data")["n"] for job in jobs]
+
+
+def frame_of(bull: Bull, jobs: int, partitions: int = 3) -> DataFrame:
+    return bull.spark.range(0, jobs, 1, partitions).selectExpr("named_struct('n', id) AS data")
+
+
+@each_dialect
+@each_delivery
+def test_every_row_is_a_job(bull: Bull, queue: Any, protocol: str, delivery: str) -> None:
+    bull.write(frame_of(bull, 2_500), protocol=protocol, delivery=delivery)
+    jobs = queue(protocol=protocol).page("wait")
+    assert sorted(numbers(jobs)) == list(range(2_500))
+    (record,) = queue(protocol=protocol).writes()
+    assert (record.state, record.delivery, record.jobs, record.added) == ("finished", delivery, 2_500, 2_500)
+    assert record.duration_ms is not None
+    assert record.duration_ms > 0
+
+
+def test_the_order_of_the_rows_is_the_order_of_the_queue(bull: Bull, queue: Any) -> None:
+    shuffled = frame_of(bull, 3_000).repartition(5)
+    bull.write(shuffled.orderBy("data.n"), chunkSize=100)
+    assert numbers(queue().page("wait")) == list(range(3_000))
+
+
+def test_columns_say_how_a_row_becomes_a_job(bull: Bull, queue: Any) -> None:
+    frame = bull.spark.sql("""
+        SELECT named_struct('n', 1) AS data, 'send' AS name, 'job-a' AS jobId, 5000L AS delay, 7 AS priority,
+               4 AS attempts, true AS lifo,
+               named_struct('type', 'exponential', 'delay', 100, 'jitter', 0.5D) AS backoff,
+               named_struct('age', 60, 'count', 5) AS removeOnComplete, 10 AS removeOnFail,
+               timestamp'2026-01-02 03:04:05.678' AS timestamp, '{"keepLogs": 3, "attempts": 9}' AS opts
+    """)
+    bull.write(frame, protocol="bullmq")
+    job = queue().get_job("job-a")
+    made = int(datetime(2026, 1, 2, 3, 4, 5, 678_000, timezone.utc).timestamp() * 1000)
+    assert (job.state, job.name, job.delay, job.priority, job.timestamp) == ("delayed", "send", 5000, 7, made)
+    assert job.run_at == made + 5000
+    assert job.parsed("opts") == {
+        "attempts": 9,
+        "jobId": "job-a",
+        "delay": 5000,
+        "priority": 7,
+        "backoff": {"type": "exponential", "delay": 100, "jitter": 0.5},
+        "lifo": True,
+        "removeOnComplete": {"age": 60, "count": 5},
+        "removeOnFail": 10,
+        "timestamp": made,
+        "kl": 3,
+    }
+
+
+def test_options_are_defaults_for_rows_that_say_nothing(bull: Bull, queue: Any) -> None:
+    rows = [({"n": 0}, None, None), ({"n": 1}, "mine", 9)]
+    frame = bull.spark.createDataFrame(rows, "data STRUCT<n: INT>, name STRING, attempts INT").coalesce(1)
+    bull.write(frame, name="given", attempts=3, backoff='{"type": "fixed", "delay": 50}', removeOnComplete="true")
+    first, second = queue().page("wait")
+    assert (first.name, second.name) == ("given", "mine")
+    shared = {"backoff": {"type": "fixed", "delay": 50}, "removeOnComplete": True}
+    assert first.parsed("opts") == {"attempts": 3, **shared}
+    assert second.parsed("opts") == {"attempts": 9, **shared}
+
+
+@each_dialect
+def test_run_at_is_kept_to_the_millisecond(bull: Bull, queue: Any, protocol: str) -> None:
+    bull.write(bull.spark.sql("SELECT '{}' AS data, timestamp'2035-06-07 08:09:10.123' AS runAt"), protocol=protocol)
+    (job,) = queue(protocol=protocol).page("delayed")
+    due = int(datetime(2035, 6, 7, 8, 9, 10, 123_000, timezone.utc).timestamp() * 1000)
+    assert job.run_at == due
+    assert job.timestamp + job.delay == due
+    assert job.parsed("opts")["delay"] == job.delay
+
+
+def test_a_run_at_that_is_over_does_not_wait(bull: Bull, queue: Any) -> None:
+    bull.write(bull.spark.sql("SELECT '{}' AS data, timestamp'2020-01-01' AS runAt"))
+    assert queue().counts()["wait"] == 1
+
+
+@pytest.mark.parametrize(
+    ("column", "data"),
+    [
+        ("named_struct('a', 1, 'b', CAST(NULL AS INT), 'c', array('ü', NULL))", '{"a":1,"c":["ü",null]}'),
+        ("map('k', 1.5D, 'l', NULL)", '{"k":1.5,"l":null}'),
+        ("array(1, 2, 3)", "[1,2,3]"),
+        ("""parse_json('{"v": [1, "x"]}')""", '{"v":[1,"x"]}'),
+        ("""'{"as": "it is"}'""", '{"as": "it is"}'),
+        ("'[1, 2]'", "[1, 2]"),
+        ("named_struct('t', timestamp'2026-01-02 03:04:05.6', 'd', date'2026-01-02')",
+         '{"t":"2026-01-02T03:04:05.600Z","d":"2026-01-02"}'),
+        ("named_struct('n', 12345678901234567890.12BD, 'x', X'00ff', 'nan', double('NaN'))",
+         '{"n":12345678901234567890.12,"x":"AP8=","nan":null}'),
+    ],
+)  # fmt: skip
+def test_data_of_every_type(bull: Bull, queue: Any, column: str, data: str) -> None:
+    bull.write(bull.spark.sql(f"SELECT {column} AS data"))
+    (job,) = queue().page("wait")
+    assert job.data == data
+
+
+def test_null_fields_stay_when_asked_for(bull: Bull, queue: Any) -> None:
+    bull.write(bull.spark.sql("SELECT named_struct('a', CAST(NULL AS INT)) AS data"), ignoreNullFields="false")
+    assert queue().page("wait")[0].data == '{"a":null}'
+
+
+def test_without_a_data_column_the_other_columns_are_the_data(bull: Bull, queue: Any) -> None:
+    bull.write(bull.spark.sql("SELECT 'ada' AS to, 3 AS Template, 2 AS attempts"))
+    (job,) = queue().page("wait")
+    assert job.data == '{"to":"ada","Template":3}'
+    assert job.parsed("opts") == {"attempts": 2}
+
+
+def test_each_row_goes_to_the_queue_that_it_names(bull: Bull, queue: Any) -> None:
+    frame = bull.spark.range(0, 900, 1, 3).selectExpr("named_struct('n', id) AS data", "concat('q', id % 3) AS queue")
+    bull.write(frame, None)
+    for n in range(3):
+        assert sorted(numbers(queue(f"q{n}").page("wait"))) == list(range(n, 900, 3))
+        assert queue(f"q{n}").writes()[0].jobs == 300
+    bull.write(frame.limit(5), "over")
+    assert queue("over").counts()["wait"] == 5
+
+
+@each_dialect
+def test_a_job_id_that_is_there_already_counts_as_duplicate(bull: Bull, queue: Any, protocol: str) -> None:
+    frame = bull.spark.range(0, 100, 1, 2).selectExpr("named_struct('n', id) AS data", "concat('k', id % 60) AS jobId")
+    bull.write(frame, protocol=protocol)
+    bull.write(frame, protocol=protocol)
+    assert queue(protocol=protocol).counts()["wait"] == 60
+    assert [(w.added, w.duplicates) for w in queue(protocol=protocol).writes()] == [(60, 40), (0, 100)]
+
+
+@each_delivery
+def test_the_same_version_of_an_application_is_written_once(bull: Bull, queue: Any, delivery: str) -> None:
+    frame = frame_of(bull, 300)
+    for version, jobs in [(3, 300), (3, 300), (2, 300), (4, 600)]:
+        bull.write(frame, txnAppId="nightly", txnVersion=version, delivery=delivery)
+        assert queue().counts()["wait"] == jobs
+    bull.write(frame, txnAppId="weekly", txnVersion=1, delivery=delivery)
+    assert queue().counts()["wait"] == 900
+
+
+def test_a_row_that_fails_upstream_leaves_nothing_visible(bull: Bull, client: Redis) -> None:
+    frame = bull.spark.range(0, 50_000, 1, 2).selectExpr(
+        "named_struct('n', IF(id = 49000, raise_error('upstream'), id)) AS data"
+    )
+    with pytest.raises(PySparkException, match="upstream"):
+        bull.write(frame)
+    prefix = bull.options["prefix"]
+    assert not client.exists(f"{prefix}:q:wait", f"{prefix}:q:id")
+    assert all(client.pttl(key) > 0 for key in client.scan_iter(match=f"{prefix}:*"))
+
+
+@each_delivery
+def test_overwrite_replaces_the_queue(bull: Bull, queue: Any, delivery: str) -> None:
+    bull.write(frame_of(bull, 50))
+    writer = frame_of(bull, 7).write.format("bull").options(**bull.options, queue="q", delivery=delivery)
+    writer.option("confirmObliterate", "true").mode("overwrite").save()
+    assert sorted(numbers(queue().page("wait"))) == list(range(7))
+
+
+def test_a_temporary_view_takes_inserts_and_a_catalog_table_says_why_it_can_not(bull: Bull, queue: Any) -> None:
+    options = ", ".join(f"{name} '{value}'" for name, value in {**bull.options, "queue": "q"}.items())
+    bull.spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW outbox (n INT) USING bull OPTIONS ({options})")
+    bull.spark.sql("INSERT INTO outbox SELECT 1 UNION ALL SELECT 2")
+    assert sorted(numbers(queue().page("wait"))) == [1, 2]
+    bull.spark.sql("DROP TABLE IF EXISTS lost_options")
+    bull.spark.sql(f"CREATE TABLE lost_options (n INT) USING bull OPTIONS ({options})")
+    try:
+        with pytest.raises(PySparkException, match="CREATE TEMPORARY VIEW"):
+            bull.spark.sql("INSERT INTO lost_options SELECT 1")
+    finally:
+        bull.spark.sql("DROP TABLE IF EXISTS lost_options")
+
+
+RETRIED = """
+import os, sys
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+import spark_bull
+
+url, prefix, delivery = sys.argv[1:]
+spark = SparkSession.builder.master("local[2,4]").config("spark.ui.enabled", "false").getOrCreate()
+spark_bull.register(spark)
+
+def fail_late(batches):
+    for number, batch in enumerate(batches):
+        if number == 1 and TaskContext.get().attemptNumber() < 2:
+            os._exit(1)
+        yield batch
+
+spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 1000)
+numbers = spark.range(0, 6000, 1, 2).mapInArrow(fail_late, "id LONG")
+(numbers.selectExpr("named_struct('n', id) AS data").write.format("bull")
+ .options(url=url, prefix=prefix, queue="q", delivery=delivery).mode("append").save())
+"""
+
+
+@each_delivery
+def test_a_task_that_dies_and_is_tried_again(bull: Bull, queue: Any, delivery: str) -> None:
+    program = [sys.executable, "-c", RETRIED, bull.options["url"], bull.options["prefix"], delivery]
+    ran = subprocess.run(program, capture_output=True, text=True, timeout=200, check=False)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    found = numbers(queue().page("wait"))
+    assert set(found) == set(range(6_000))
+    if delivery == "exactly-once":
+        assert len(found) == 6_000
+
+
+# streams
+
+
+def stream(bull: Bull, source: Path, checkpoint: Path, queue: str = "q", **options: object) -> StreamingQuery:
+    """Runs what is there through the sink, and ends."""
+    rows = bull.spark.readStream.schema("n LONG").option("maxFilesPerTrigger", 1).json(str(source))
+    writer = rows.selectExpr("named_struct('n', n) AS data").writeStream.format("bull").options(**bull.options)
+    for name, value in options.items():
+        writer = writer.option(name, str(value))
+    query = (
+        writer.option("queue", queue).option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+    )
+    query.awaitTermination(120)
+    return query
+
+
+def put(source: Path, number: int, values: range) -> None:
+    source.mkdir(exist_ok=True)
+    (source / f"part-{number}.json").write_text("\n".join(json.dumps({"n": n}) for n in values))
+
+
+@each_delivery
+def test_a_stream_writes_each_row_once_over_restarts(bull: Bull, queue: Any, tmp_path: Path, delivery: str) -> None:
+    for number in range(3):
+        put(tmp_path / "in", number, range(number * 100, number * 100 + 100))
+    stream(bull, tmp_path / "in", tmp_path / "checkpoint", delivery=delivery)
+    put(tmp_path / "in", 3, range(300, 400))
+    stream(bull, tmp_path / "in", tmp_path / "checkpoint", delivery=delivery)
+    assert sorted(numbers(queue().page("wait"))) == list(range(400))
+    assert [write.version for write in queue().writes()] == [0, 1, 2, 3]
+
+
+def test_a_batch_that_spark_forgot_to_note_adds_nothing_when_it_comes_again(
+    bull: Bull, queue: Any, tmp_path: Path
+) -> None:
+    put(tmp_path / "in", 0, range(100))
+    put(tmp_path / "in", 1, range(100, 200))
+    stream(bull, tmp_path / "in", tmp_path / "checkpoint")
+    commits = tmp_path / "checkpoint" / "commits"
+    for name in ("1", ".1.crc"):
+        (commits / name).unlink(missing_ok=True)
+    put(tmp_path / "in", 2, range(200, 300))
+    stream(bull, tmp_path / "in", tmp_path / "checkpoint")
+    assert sorted(numbers(queue().page("wait"))) == list(range(300))
+
+
+def test_a_new_checkpoint_is_a_new_query(bull: Bull, queue: Any, tmp_path: Path) -> None:
+    put(tmp_path / "in", 0, range(50))
+    stream(bull, tmp_path / "in", tmp_path / "checkpoint")
+    shutil.rmtree(tmp_path / "checkpoint")
+    stream(bull, tmp_path / "in", tmp_path / "checkpoint")
+    assert queue().counts()["wait"] == 100
+
+
+def test_for_each_batch_with_the_batch_id_as_version(bull: Bull, queue: Any, tmp_path: Path) -> None:
+    put(tmp_path / "in", 0, range(50))
+
+    def twice(rows: DataFrame, batch_id: int) -> None:
+        jobs = rows.selectExpr("named_struct('n', n) AS data")
+        for _ in range(2):
+            bull.write(jobs, txnAppId="for-each", txnVersion=batch_id)
+
+    rows = bull.spark.readStream.schema("n LONG").json(str(tmp_path / "in"))
+    writer = rows.writeStream.foreachBatch(twice).option("checkpointLocation", str(tmp_path / "checkpoint"))
+    writer.trigger(availableNow=True).start().awaitTermination(120)
+    assert sorted(numbers(queue().page("wait"))) == list(range(50))
+
+
+def test_a_stream_does_not_replace_a_queue_nor_take_a_transaction(bull: Bull, tmp_path: Path) -> None:
+    put(tmp_path / "in", 0, range(5))
+    with pytest.raises(PySparkException, match="`txnAppId` is for batch writes"):
+        stream(bull, tmp_path / "in", tmp_path / "one", txnAppId="a", txnVersion=1)
+    counted = bull.spark.readStream.schema("n LONG").json(str(tmp_path / "in")).groupBy("n").count()
+    writer = counted.writeStream.format("bull").options(**bull.options).option("queue", "q").outputMode("complete")
+    with pytest.raises(PySparkException, match="would replace the queue with every batch"):
+        writer.option("checkpointLocation", str(tmp_path / "two")).start().awaitTermination(60)

@@ -1,0 +1,197 @@
+"""Whatever is wrong with a write is said clearly, before harm or instead of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from redis import Redis
+
+from spark_bull.bull_queue import BullQueue
+from spark_bull.local import EmbeddedRedis
+from tests.spark.conftest import Bull
+from tests.support.wait import wait_until
+
+OwnRedis = Callable[..., EmbeddedRedis]
+SECRET = "open-sesame"
+
+
+def refusal(bull: Bull, frame: DataFrame, queue: str | None = "q", **options: object) -> str:
+    """The message of a write that has to fail."""
+    with pytest.raises(PySparkException) as raised:
+        bull.write(frame, queue, **options)
+    return str(raised.value)
+
+
+def one_row(bull: Bull, columns: str = "'{}' AS data") -> DataFrame:
+    return bull.spark.sql(f"SELECT {columns}")
+
+
+def at(bull: Bull, url: str) -> Bull:
+    return Bull(bull.spark, url, bull.options["prefix"])
+
+
+def keys(client: Redis, bull: Bull) -> list[bytes]:
+    return list(client.scan_iter(match=f"{bull.options['prefix']}:*"))
+
+
+def test_no_redis(bull: Bull) -> None:
+    message = refusal(at(bull, f"redis://:{SECRET}@127.0.0.1:1"), one_row(bull), retryMs=100)
+    assert "expected Redis at redis://127.0.0.1:1, got none within 0.1 s" in message
+    assert SECRET not in message
+
+
+def test_a_wrong_password(bull: Bull, own_redis: OwnRedis) -> None:
+    server = own_redis({"requirepass": SECRET})
+    message = refusal(at(bull, f"redis://:wrong-one@127.0.0.1:{server.port}"), one_row(bull))
+    assert "refused the user or password: check `url`, `username` and `password`" in message
+    assert "wrong-one" not in message
+    bull_with_password = at(bull, f"redis://127.0.0.1:{server.port}")
+    bull_with_password.write(one_row(bull), password=SECRET)
+
+
+def test_a_cluster_without_a_hash_tag(bull: Bull, own_redis: OwnRedis) -> None:
+    server = own_redis({"cluster-enabled": "yes"})
+    with Redis.from_url(server.url) as client:
+        client.execute_command("CLUSTER", "ADDSLOTS", *range(16384))
+        wait_until(lambda: b"cluster_state:ok" in _cluster_info(client), 10, "the cluster to be ready")
+        message = refusal(at(bull, server.url), one_row(bull))
+        assert "all keys of a queue must share a hash tag" in message
+        assert f"prefix={{{bull.options['prefix']}}}" in message
+        at(bull, server.url).write(one_row(bull), "{q}")
+        assert client.llen(f"{bull.options['prefix']}:{{q}}:wait") == 1
+
+
+def _cluster_info(client: Redis) -> bytes:
+    return bytes(client.execute_command("CLUSTER", "INFO", NEVER_DECODE=True))
+
+
+def test_a_replica_that_takes_no_writes(bull: Bull, own_redis: OwnRedis) -> None:
+    primary = own_redis()
+    replica = own_redis({"replicaof": f"127.0.0.1 {primary.port}"})
+    with Redis.from_url(replica.url) as client:
+        wait_until(lambda: client.info("replication")["master_link_status"] == "up", 20, "the replica to follow")
+    message = refusal(at(bull, replica.url), one_row(bull))
+    assert "got a read-only replica" in message
+    assert "give the address of its primary" in message
+
+
+def test_a_redis_that_is_full_half_way_shows_nothing_and_forgets_what_was_staged(
+    bull: Bull, own_redis: OwnRedis
+) -> None:
+    server = own_redis({"maxmemory": "12mb", "maxmemory-policy": "noeviction"})
+    rows = bull.spark.range(100_000, numPartitions=4).selectExpr(
+        "named_struct('id', id, 'x', repeat('x', 400)) AS data"
+    )
+    message = refusal(at(bull, server.url), rows, stageTtlMs=2_000)
+    assert "out of memory (maxmemory reached)" in message
+    with Redis.from_url(server.url) as client:
+        prefix = bull.options["prefix"]
+        assert not client.exists(f"{prefix}:q:wait", f"{prefix}:q:id")
+        assert all(client.pttl(key) > 0 for key in keys(client, bull))
+        wait_until(lambda: not keys(client, bull), 15, "what was staged to be gone")
+
+
+def test_no_queue(bull: Bull) -> None:
+    message = refusal(bull, one_row(bull), None)
+    assert "expected an option `queue`, or a column `queue`, got neither" in message
+    assert "CREATE TEMPORARY VIEW" in message
+
+
+def test_an_unknown_option_but_not_one_of_spark(bull: Bull) -> None:
+    assert "unknown option `chunksizes` (did you mean `chunkSize`?)" in refusal(bull, one_row(bull), chunkSizes=1)
+    bull.write(one_row(bull), path="x", checkpointLocation="y", queryName="z")
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ("1 AS data", "expected column `data` to be STRUCT, MAP, ARRAY, VARIANT, or STRING holding JSON, got: INT"),
+        ("'{}' AS data, 'soon' AS delay", "expected column `delay` to be an integer (ms), got: STRING"),
+        ("'{}' AS data, 1 AS runAt", "expected column `runAt` to be TIMESTAMP, got: INT"),
+        ("'{}' AS data, 1 AS lifo", "expected column `lifo` to be BOOLEAN, got: INT"),
+        ("'{}' AS data, 1 AS prioritty", "unknown column `prioritty` (did you mean `priority`?)"),
+        ("'x' AS name", "expected a column `data`, or further columns"),
+    ],
+)
+def test_a_wrong_column(bull: Bull, client: Redis, columns: str, said: str) -> None:
+    assert said in refusal(bull, one_row(bull, columns))
+    assert not keys(client, bull)
+
+
+def test_text_that_is_not_json_shows_the_row_and_no_secret(bull: Bull, client: Redis) -> None:
+    rows = [('{"n": 1}',), ('{"n": 2',), ("{}",)]
+    frame = bull.spark.createDataFrame(rows, "data STRING").coalesce(1)
+    message = refusal(bull, frame)
+    assert "partition 0, row 1: expected `data` to be JSON, got: '{\"n\": 2'" in message
+    assert "use to_json()" in message
+    assert not [key for key in keys(client, bull) if b":spark:" not in key]
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ("CAST(NULL AS STRING) AS data", "expected `data` to be JSON, got NULL"),
+        ("'{}' AS data, '17' AS jobId", "expected `jobId` not to be an integer (BullMQ's own ids are), got: '17'"),
+        ("'{}' AS data, 'a:b' AS jobId", "expected `jobId` without ':'"),
+        ("'{}' AS data, -1 AS delay", "expected `delay` to be ms >= 0, got: -1"),
+        ("'{}' AS data, 3000000 AS priority", "expected `priority` to be an integer from 0 to 2,097,151, got: 3000000"),
+        ("'{}' AS data, timestamp'2100-01-01' AS runAt", "before 2039-09-07"),
+        ("'{}' AS data, '[1]' AS opts", "expected `opts` to be a JSON object"),
+        ("'{}' AS data, '{\"repeat\": {}}' AS opts", "can't be dispatched yet"),
+    ],
+)
+def test_a_bad_row_is_named_and_nothing_is_visible(bull: Bull, client: Redis, columns: str, said: str) -> None:
+    message = refusal(bull, one_row(bull, columns), protocol="bullmq")
+    assert said in message
+    assert "row 0: " in message
+    assert not [key for key in keys(client, bull) if b":spark:" not in key]
+
+
+def test_a_priority_for_bull_1(bull: Bull) -> None:
+    said = "expected no `priority` (the dialect bull-1 has none), got: 3"
+    assert said in refusal(bull, one_row(bull, "'{}' AS data, 3 AS priority"), protocol="bull-1")
+    assert said in refusal(bull, one_row(bull), protocol="bull-1", priority=3)
+
+
+def test_a_queue_name_that_the_dialect_refuses(bull: Bull, client: Redis) -> None:
+    said = "expected `queue` without ':' (BullMQ refuses it), got: 'a:b'"
+    assert said in refusal(bull, one_row(bull), "a:b")
+    assert said in refusal(bull, one_row(bull, "'{}' AS data, 'a:b' AS queue"), None)
+    bull.write(one_row(bull), "a:b", protocol="bull")
+    assert client.llen(f"{bull.options['prefix']}:a:b:wait") == 1
+
+
+@pytest.mark.parametrize("mode", ["errorifexists", "ignore"])
+def test_save_modes_that_spark_refuses(bull: Bull, client: Redis, mode: str) -> None:
+    writer = one_row(bull).write.format("bull").options(**bull.options, queue="q").mode(mode)
+    with pytest.raises(PySparkException, match="UNSUPPORTED_DATA_SOURCE_SAVE_MODE"):
+        writer.save()
+    assert not keys(client, bull)
+
+
+def test_overwrite_wants_to_be_confirmed(bull: Bull) -> None:
+    with BullQueue("q", url=bull.options["url"], prefix=bull.options["prefix"], protocol="bullmq") as queue:
+        queue.add({"old": True})
+        writer = one_row(bull).write.format("bull").options(**bull.options, queue="q").mode("overwrite")
+        with pytest.raises(PySparkException, match="expected the option `confirmObliterate` to be true, got false"):
+            writer.save()
+        assert [json.loads(job.data) for job in queue.page("wait")] == [{"old": True}]
+        writer.option("confirmObliterate", "true").save()
+        assert [json.loads(job.data) for job in queue.page("wait")] == [{}]
+        with pytest.raises(PySparkException, match="expects the option `queue`"):
+            (
+                one_row(bull, "'{}' AS data, 'q' AS queue")
+                .write.format("bull")
+                .options(**bull.options, confirmObliterate="true")
+                .mode("overwrite")
+                .save()
+            )
+
+
+def test_transaction_options_go_together(bull: Bull) -> None:
+    said = "`txnAppId` and `txnVersion` go together: `txnVersion` is missing"
+    assert said in refusal(bull, one_row(bull), txnAppId="nightly")
