@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+
+from spark_bull.local import EmbeddedRedis
 
 README = Path(__file__).parent.parent.parent / "README.md"
 SHOWN_URL = "redis://localhost:6379"
 
 
-def test_the_five_lines_run_as_printed(own_redis) -> None:  # type: ignore[no-untyped-def]
+def test_the_five_lines_run_as_printed(own_redis: Callable[..., EmbeddedRedis]) -> None:
     text = README.read_text(encoding="utf-8")
     snippet = re.search(r"<!-- runs: .*? -->\n```python\n(.*?)```", text, re.DOTALL)
     assert snippet is not None
     program = snippet[1].replace(SHOWN_URL, own_redis().url)
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=240, check=False)
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+    )
     assert ran.returncode == 0, ran.stderr[-3000:]
     assert "ada@example.org" in ran.stdout
     assert ran.stdout.count("|wait ") == 2

@@ -1,0 +1,73 @@
+"""The scripts of jobs/, started by spark-submit as a user starts them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+from spark_bull.bull_queue import BullQueue
+
+ROOT = Path(__file__).parents[2]
+
+FROM_ZIP = """
+import sys
+from pyspark.sql import SparkSession
+import spark_bull
+
+spark = SparkSession.builder.getOrCreate()
+spark_bull.register(spark)
+url, prefix = sys.argv[1:]
+spark.range(10).write.format("bull").options(url=url, prefix=prefix, queue="zipped").mode("append").save()
+print("came from", spark_bull.__file__)
+"""
+
+
+def submit(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]", *arguments]
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": str(ROOT / "conf")}
+    return subprocess.run(command, capture_output=True, text=True, timeout=200, check=False, env=environment)
+
+
+def test_dispatch_fills_a_queue_and_report_counts_it(redis_url: str, prefix: str, tmp_path: Path) -> None:
+    table = tmp_path / "people.csv"
+    table.write_text("name,team\n" + "".join(f"person-{n},{n % 3}\n" for n in range(500)))
+    where = ["--url", redis_url, "--option", f"prefix={prefix}"]
+    query = "SELECT struct(*) AS data, team AS name FROM input"
+    reading = ["--input", str(table), "--format", "csv", "--read", "header=true", "--query", query]
+    dispatched = submit(str(ROOT / "jobs/dispatch.py"), *reading, "--queue", "people", *where)
+    assert dispatched.returncode == 0, dispatched.stderr[-3000:]
+    assert "500 jobs added to queue people (bullmq), 0 duplicates" in dispatched.stdout
+    with BullQueue("people", url=redis_url, prefix=prefix) as queue:
+        assert queue.counts()["wait"] == 500
+        assert queue.page("wait", 0, 0)[0].parsed("data") == {"name": "person-0", "team": "0"}
+
+    reported = submit(str(ROOT / "jobs/report.py"), "--queue", "people", *where)
+    assert reported.returncode == 0, reported.stderr[-3000:]
+    assert "|people|wait |500 |" in reported.stdout
+
+
+def test_a_wrong_option_ends_dispatch_with_one_clear_line(redis_url: str, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"a": 1}')
+    reading = ["--input", str(tmp_path / "a.json"), "--format", "json", "--queue", "q", "--url", redis_url]
+    ran = submit(str(ROOT / "jobs/dispatch.py"), *reading, "--option", "chunkSizes=3")
+    assert ran.returncode != 0
+    # spark-submit sends both of Python's outputs to one of its own.
+    assert "unknown option `chunkSizes` (did you mean `chunkSize`?)" in ran.stdout + ran.stderr
+
+
+def test_the_package_may_come_as_a_zip(redis_url: str, prefix: str, tmp_path: Path) -> None:
+    package = tmp_path / "spark_bull.zip"
+    with zipfile.ZipFile(package, "w") as archive:
+        for path in sorted((ROOT / "spark_bull").rglob("*")):
+            if path.suffix in {".py", ".lua"}:
+                archive.write(path, path.relative_to(ROOT))
+    program = tmp_path / "program.py"
+    program.write_text(FROM_ZIP)
+    ran = submit("--py-files", str(package), str(program), redis_url, prefix)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    assert "spark_bull.zip" in ran.stdout
+    with BullQueue("zipped", url=redis_url, prefix=prefix) as queue:
+        assert queue.counts()["wait"] == 10
