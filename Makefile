@@ -18,7 +18,7 @@ help: ## Show this list
 
 setup: $(PYTHON_STAMP) $(NODE_STAMP) ## Install all that is needed: .venv, the Node libraries, missing tools
 
-demo: setup ## Spark dispatches flights, Node and Spark work on them, Spark collects the results
+demo: setup ## The tour: 336,776 flights become jobs, and the queue answers SQL
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) jobs/demo.py
 
 test: setup ## Run the tests; PYTEST_ARGS="-k claim" picks some
