@@ -628,7 +628,8 @@ def test_records_are_told_in_the_order_in_which_writes_ended_unfinished_ones_las
         register_all(handle, write_id, [numbered(2)])
     assert [record.state for record in bench.queue.writes()] == ["open"] * 3
     roll_forward(handle, "m")
-    assert [(record.id, record.state) for record in bench.queue.writes()][0] == ("m", "finished")
+    first, *_ = bench.queue.writes()
+    assert (first.id, first.state) == ("m", "finished")
     assert {record.id for record in recover(handle)} == {"z", "a"}
     assert open_writes(handle) == []
     assert recover(handle) == []

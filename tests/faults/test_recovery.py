@@ -18,11 +18,10 @@ import pytest
 from redis import Redis
 
 from spark_bull.bull_queue import BullQueue
-from spark_bull.connection import Connection
 from spark_bull.errors import ConnectionLost
 from spark_bull.local import EmbeddedRedis
-from spark_bull.model import NewJob, WriteRecord
-from spark_bull.staging import open_writes, recover, roll_forward
+from spark_bull.model import WriteRecord
+from spark_bull.staging import open_writes, roll_forward
 from tests.spark.conftest import Bull
 from tests.support import dying_commit
 from tests.support.dump import PRIVATE, Window, difference, dump, normalise
@@ -32,8 +31,8 @@ from tests.support.wait import wait_until
 from tests.support.writes import register_all
 
 DIALECTS = ["bull-1", "bull", "bullmq"]
-SMALL, SMALL_CHUNKS = 14, 5  # partitions of 4, 0 and 10 jobs, in chunks of at most 4
-LARGE, LARGE_CHUNKS = 6_000, 60
+SMALL, SMALL_CHUNKS = 14, 4  # partitions of 4, 0 and 10 jobs, in chunks of at most 4
+LARGE, LARGE_CHUNKS = 3_000, 60
 
 each_dialect = pytest.mark.parametrize("dialect", DIALECTS)
 
@@ -107,8 +106,8 @@ def test_a_committer_dies_after_any_chunk_of_a_small_write(pair: Pair, die_after
 @pytest.mark.parametrize("seed", range(2))
 def test_a_committer_dies_anywhere_in_a_large_write(pair: Pair, seed: int) -> None:
     die_after = Random(seed).randrange(1, LARGE_CHUNKS)
-    pair.write_undisturbed(seed, LARGE, 100)
-    assert pair.write_and_die(seed, LARGE, 100, str(die_after)) == -signal.SIGKILL
+    pair.write_undisturbed(seed, LARGE, 50)
+    assert pair.write_and_die(seed, LARGE, 50, str(die_after)) == -signal.SIGKILL
     with pair.open() as queue:
         (record,) = queue.recover()
         assert record.jobs == LARGE
@@ -117,23 +116,30 @@ def test_a_committer_dies_anywhere_in_a_large_write(pair: Pair, seed: int) -> No
 
 @each_dialect
 def test_a_committer_dies_again_and_again(pair: Pair) -> None:
-    """Each recovery is cut off after one commit, and the next one goes on where it stood."""
+    """Each recovery is cut off after one chunk, and the next one goes on where it stood."""
     pair.write_undisturbed(3, 60, 4)
     assert pair.write_and_die(3, 60, 4, "1") == -signal.SIGKILL
 
     class Cut(Exception):
         pass
 
-    def cut(done: int, total: int) -> None:
-        raise Cut
+    def cut_after(chunks: int) -> Callable[[int, int], None]:
+        # The first call finds out where the write stands.
+        calls = iter(range(chunks))
 
+        def cut(done: int, total: int) -> None:
+            if next(calls, None) is None:
+                raise Cut
+
+        return cut
+
+    cuts = 0
     with pair.open() as queue:
-        cuts = 0
         while open_writes(queue.handle):
             with pytest.raises(Cut):
-                roll_forward(queue.handle, "write-3", cut)
+                roll_forward(queue.handle, "write-3", cut_after(1))
             cuts += 1
-    assert cuts >= 60 // 4 - 1
+    assert cuts == 14  # partitions of 20 and 40 jobs make 15 chunks
     pair.assert_alike()
 
 

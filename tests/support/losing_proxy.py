@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from select import select
+
+SCRIPT = re.compile(rb"\r\nEVAL(SHA)?\r\n")
 
 
 @dataclass
@@ -31,21 +35,29 @@ class LosingProxy:
                 threading.Thread(target=self._carry, args=(client,), daemon=True).start()
 
     def _carry(self, client: socket.socket) -> None:
-        """One request, one reply: clients of ours don't send a second command before."""
+        """Both directions, until one side ends it or the answer to a chosen script comes."""
+        chosen = False
         with client, socket.create_connection(("127.0.0.1", self.target)) as server, suppress(OSError):
-            while request := client.recv(1 << 20):
-                server.sendall(request)
-                reply = server.recv(1 << 20)
-                if self._is_lost(request):
-                    return
-                client.sendall(reply)
+            while True:
+                readable, _, _ = select([client, server], [], [])
+                if client in readable:
+                    if not (request := client.recv(1 << 20)):
+                        return
+                    chosen = self._is_chosen(request) or chosen
+                    server.sendall(request)
+                if server in readable:
+                    if not (reply := server.recv(1 << 20)) or chosen:
+                        return
+                    client.sendall(reply)
 
-    def _is_lost(self, request: bytes) -> bool:
+    def _is_chosen(self, request: bytes) -> bool:
+        if not SCRIPT.search(request):
+            return False
         with self._lock:
-            self.scripts += b"EVAL" in request
-            lost = b"EVAL" in request and self.scripts % self.each == 0
-            self.lost += lost
-            return lost
+            self.scripts += 1
+            chosen = self.scripts % self.each == 0
+            self.lost += chosen
+            return chosen
 
 
 @contextmanager
