@@ -14,213 +14,220 @@ import platform
 import statistics
 import subprocess
 import sys
-import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
 from redis import Redis
 
-import spark_bull
-from benchmarks.probes import memory_watched, pinged
+from benchmarks.probes import pinged
+from benchmarks.sides import QUEUE, Side, add_bulk, new_session, sink, strings, structs
 from spark_bull import EmbeddedRedis
+from spark_bull.scripts import load
 
-HERE = Path(__file__).parent
-PEER = HERE / "peers" / "bullmq_add_bulk.js"
-RESULTS = HERE / "results" / "dispatch.json"
-QUEUE = "bench"
-ADD_BULK_CHUNK = 1_000
-#: Notes scripts that handle chunks; those of single jobs are far below, and staging is too.
-SLOWLOG = {"slowlog-log-slower-than": "500", "slowlog-max-len": "20000"}
-PARTITIONS = 4
-QUIET = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
-#: What issue and README promise: at least this many times the better BullMQ figure.
-TARGETS = {
-    "at-least-once, string": 3.5,
-    "exactly-once, string": 3.2,
-    "exactly-once, struct": 2.5,
-}
-STRUCT = (
-    "named_struct('id', id, 'carrier', 'UA', 'origin', 'EWR', 'note', repeat('x', 120), "
-    "'delay', id % 60, 'ratio', id / 7) AS data"
-)
+RESULTS = Path(__file__).parent / "results" / "dispatch.json"
+BASE = f"bull:{QUEUE}:"
+#: Notes the scripts that handle whole chunks, and no command inside them; a thousandth of that is a job's share.
+SLOWLOG = {"slowlog-log-slower-than": "200", "slowlog-max-len": "100000"}
+#: What the README promises: at least this many times the better BullMQ figure.
+TARGETS = {"at-least-once, string": 3.5, "exactly-once, string": 3.2, "exactly-once, struct": 2.5}
+SCRIPT_TARGET_MS = 10.0
+COST_TARGET = 1.10
+MEMORY_TARGET = 1.10
 
 
-@dataclass
+@dataclass(frozen=True)
 class Measured:
-    """One filling of a fresh server. Times in ms, but for `seconds`."""
+    """One filling of a fresh server, or the medians of several. Times in ms, but for `seconds`."""
 
-    name: str
-    jobs: int
     seconds: float
     ping_p50: float
     ping_p99: float
     ping_longest: float
-    script_median: float | None = None
-
-    @property
-    def rate(self) -> float:
-        return self.jobs / self.seconds
+    script: float
+    server_us_per_job: float
 
 
-Fill = Callable[[int, int], float]
-
-
-def spark_fill(frame: DataFrame, delivery: str) -> Fill:
-    def fill(port: int, _jobs: int) -> float:
-        started = time.perf_counter()
-        (
-            frame.write.format("bull")
-            .option("url", f"redis://127.0.0.1:{port}")
-            .option("queue", QUEUE)
-            .option("delivery", delivery)
-            .mode("append")
-            .save()
-        )
-        return time.perf_counter() - started
-
-    return fill
-
-
-def bullmq_fill(processes: int) -> Fill:
-    """Start-up and connecting are left out: the peer's own clock starts when it is connected."""
-
-    def fill(port: int, jobs: int) -> float:
-        share = str(jobs // processes)
-        peers = [
-            subprocess.Popen(
-                ["node", str(PEER), str(port), QUEUE, share, str(ADD_BULK_CHUNK)], stdout=subprocess.PIPE, text=True
-            )
-            for _ in range(processes)
-        ]
-        return float(max(json.loads(peer.communicate()[0])["seconds"] for peer in peers))
-
-    return fill
-
-
-def measure(name: str, fill: Fill, jobs: int) -> Measured:
+def measure(side: Side, jobs: int) -> Measured:
     """Fills a fresh server and checks what is in it."""
     with EmbeddedRedis(SLOWLOG) as server, Redis.from_url(server.url) as client:
-        with pinged(server.port) as pings:
-            seconds = fill(server.port, jobs)
+        with side(server.port, jobs) as run:
+            client.slowlog_reset()
+            before = cpu_seconds(client)
+            with pinged(server.port) as pings:
+                seconds = run()
+            server_us = (cpu_seconds(client) - before) / jobs * 1e6
         check(client, jobs)
-        script_median = median_script_ms(client)
-    return Measured(name, jobs, seconds, pings.p50, pings.p99, pings.longest, script_median)
+        return Measured(seconds, pings.p50, pings.p99, pings.longest, script_ms(client), server_us)
+
+
+def cpu_seconds(client: Redis) -> float:
+    used = client.info("cpu")
+    return float(used["used_cpu_user"] + used["used_cpu_sys"])
+
+
+def script_ms(client: Redis) -> float:
+    """How long the script that adds a chunk takes, by Redis' own log; 0 when none of ours ran."""
+    ours = {load(f"bullmq/{name}").sha.encode() for name in ("add", "commit")}
+    commands = [(entry["command"].split(b" ")[:2], entry["duration"]) for entry in client.slowlog_get(100_000)]
+    return statistics.median([us / 1000 for words, us in commands if words[1:] and words[1] in ours] or [0.0])
 
 
 def check(client: Redis, jobs: int) -> None:
-    """All jobs wait, each once, each with its hash, and the marker and events are those of BullMQ."""
-    ids = [job_id.decode() for job_id in client.lrange(f"bull:{QUEUE}:wait", 0, -1)]
-    assert len(ids) == len(set(ids)) == jobs, f"expected {jobs} jobs in wait, got {len(ids)}"
-    sample = ids[:: max(1, jobs // 1000)]
-    hashes = [client.hgetall(f"bull:{QUEUE}:{job_id}") for job_id in sample]
-    assert all({b"name", b"data", b"opts", b"timestamp", b"delay", b"priority"} <= set(fields) for fields in hashes)
-    assert all(json.loads(fields[b"data"])["carrier"] == "UA" for fields in hashes)
-    assert client.zscore(f"bull:{QUEUE}:marker", "0") == 0
-    assert 10_000 <= client.xlen(f"bull:{QUEUE}:events") < 12_000 or jobs < 10_000
+    """All jobs wait, each once and with its hash; the rest is as BullMQ leaves it; nothing stays staged."""
+    ids = [job_id.decode() for job_id in client.lrange(f"{BASE}wait", 0, -1)]
+    assert sorted(map(int, ids)) == list(range(1, jobs + 1)), f"expected jobs 1 to {jobs} in wait, got {len(ids)}"
+    assert client.get(f"{BASE}id") == str(jobs).encode()
+    hashes = sum(client.exists(*(BASE + i for i in ids[at : at + 1_000])) for at in range(0, jobs, 1_000))
+    assert hashes == jobs, f"expected {jobs} hashes of jobs, got {hashes}"
+    for job_id in ids[:: max(1, jobs // 1_000)]:
+        fields = client.hgetall(BASE + job_id)
+        assert {b"name", b"data", b"opts", b"timestamp", b"delay", b"priority"} <= set(fields)
+        assert json.loads(fields[b"data"])["carrier"] == "UA"
+    assert client.zscore(f"{BASE}marker", "0") == 0
+    events = client.xlen(f"{BASE}events")
+    assert 10_000 <= events < 11_000 or (jobs < 5_000 and events >= 2 * jobs), f"got {events} events"
+    left = {
+        key for key in client.scan_iter(f"{BASE}spark:*", count=10_000) if b":stage:" in key or b":manifest:" in key
+    }
+    assert not left, f"expected no staged chunks to be left, got {left}"
 
 
-def median_script_ms(client: Redis) -> float | None:
-    """How long a script with jobs in it takes, by Redis' own log."""
-    entries = client.slowlog_get(20_000)
-    times = [entry["duration"] / 1000 for entry in entries if entry["command"].startswith(b"EVALSHA")]
-    return statistics.median(times) if times else None
+def median_of(runs: Sequence[Measured]) -> Measured:
+    return Measured(*(statistics.median(asdict(run)[name] for run in runs) for name in asdict(runs[0])))
 
 
-def medians(results: list[Measured]) -> dict[str, Measured]:
-    names = dict.fromkeys(result.name for result in results)
-    return {name: _median([result for result in results if result.name == name]) for name in names}
+def is_peer(name: str) -> bool:
+    return name.startswith("BullMQ")
 
 
-def _median(runs: list[Measured]) -> Measured:
-    def middle(of: Callable[[Measured], float]) -> float:
-        return statistics.median(of(run) for run in runs)
-
-    scripts = [run.script_median for run in runs if run.script_median is not None]
-    return Measured(
-        runs[0].name,
-        runs[0].jobs,
-        middle(lambda run: run.seconds),
-        middle(lambda run: run.ping_p50),
-        middle(lambda run: run.ping_p99),
-        middle(lambda run: run.ping_longest),
-        statistics.median(scripts) if scripts else None,
-    )
-
-
-def show(found: dict[str, Measured]) -> float:
-    """Prints the table; returns the better BullMQ rate."""
-    best = max(result.rate for name, result in found.items() if name.startswith("BullMQ"))
-    print(f"\n{'':30} {'jobs/s':>9} {'x BullMQ':>9} {'PING p50':>9} {'p99':>7} {'max':>7} {'script':>7}  (ms)")
+def show(found: dict[str, Measured], jobs: int) -> None:
+    best = best_rate(found, jobs)
+    print(f"\n{'':32}{'jobs/s':>9}{'x BullMQ':>10}{'PING p50':>10}{'p99':>7}{'max':>7}{'script':>8}{'server':>12}")
     for name, r in found.items():
-        script = f"{r.script_median:7.2f}" if r.script_median and not name.startswith("BullMQ") else " " * 7
-        target = f"   wanted: {TARGETS[name]}" if name in TARGETS else ""
+        script = f"{r.script:5.2f} ms" if r.script else " " * 8
         print(
-            f"{name:30} {r.rate:9,.0f} {r.rate / best:9.2f} {r.ping_p50:9.2f} {r.ping_p99:7.2f} "
-            f"{r.ping_longest:7.2f} {script}{target}"
+            f"{name:32}{jobs / r.seconds:9,.0f}{jobs / r.seconds / best:10.2f}{r.ping_p50:10.2f}{r.ping_p99:7.2f}"
+            f"{r.ping_longest:7.2f}{script}{r.server_us_per_job:6.2f} us/job"
         )
-    return best
 
 
-def growth(spark: SparkSession, small: int, large: int) -> dict[str, object]:
-    """Cost per job and memory, with few and with many jobs; the input is computed, not cached."""
-    found: dict[str, object] = {}
-    rounds: dict[int, list[float]] = {small: [], large: []}
-    for _ in range(3):
-        for jobs in (small, large):
-            frame = spark.range(jobs, numPartitions=PARTITIONS).selectExpr(STRUCT).selectExpr("to_json(data) AS data")
-            with EmbeddedRedis() as server, memory_watched(os.getpid()) as memory:
-                seconds = spark_fill(frame, "exactly-once")(server.port, jobs)
-            rounds[jobs].append(seconds)
-            found[f"{jobs} jobs"] = {"jvm_mib": round(memory.jvm), "python_mib": round(memory.python)}
-    cost = {jobs: statistics.median(times) / jobs * 1e6 for jobs, times in rounds.items()}
-    found["us_per_job"] = {str(jobs): round(each, 2) for jobs, each in cost.items()}
-    for name, value in found.items():
-        print(f"{name}: {value}")
-    return found
+def best_rate(found: dict[str, Measured], jobs: int) -> float:
+    return max(jobs / result.seconds for name, result in found.items() if is_peer(name))
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One promise, and what came of it."""
+
+    what: str
+    wanted: str
+    got: str
+    kept: bool
+
+
+def verdicts(found: dict[str, Measured], jobs: int) -> list[Verdict]:
+    """What was promised of the ratios, the scripts and the PINGs of others."""
+    best = best_rate(found, jobs)
+    told = []
+    for name, target in TARGETS.items():
+        ratio = jobs / found[name].seconds / best
+        told.append(Verdict(f"{name}, x addBulk", f">= {target}", f"{ratio:.2f}", ratio >= target))
+    ours = {name: result for name, result in found.items() if name in TARGETS}
+    script = max(result.script for result in ours.values())
+    told.append(Verdict("script, median ms", f"<= {SCRIPT_TARGET_MS:g}", f"{script:.2f}", script <= SCRIPT_TARGET_MS))
+    for peer, theirs in ((name, result) for name, result in found.items() if is_peer(name)):
+        for name, result in ours.items():
+            kept = result.ping_p99 <= theirs.ping_p99
+            what = f"PING p99 ms, {name} / {peer}"
+            told.append(Verdict(what, f"<= {theirs.ping_p99:.2f}", f"{result.ping_p99:.2f}", kept))
+    return told
+
+
+def growth(small: int, large: int, delivery: str, rounds: int) -> tuple[dict[str, object], list[Verdict]]:
+    """Cost per job and memory with few and with many jobs, each in a session of its own."""
+    command = [sys.executable, "-m", "benchmarks.growth", delivery, str(rounds)]
+    few, many = (
+        json.loads(subprocess.run([*command, str(jobs)], check=True, stdout=subprocess.PIPE).stdout)
+        for jobs in (small, large)
+    )
+    told = []
+    for what, target in (("us_per_job", COST_TARGET), ("jvm_mib", MEMORY_TARGET), ("python_mib", MEMORY_TARGET)):
+        ratio = many[what] / few[what]
+        got = f"{few[what]:.1f} -> {many[what]:.1f} ({ratio:.2f} x)"
+        told.append(Verdict(f"{delivery}, {what}, {small:,} -> {large:,}", f"<= {target:.2f} x", got, ratio <= target))
+    return {str(small): few, str(large): many}, told
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--jobs", type=int, default=300_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--chunk-sizes", type=int, nargs="*", default=[], help="measure these values of chunkSize, too")
     parser.add_argument("--no-growth", action="store_true", help="leave out 100,000 against 1,000,000 jobs")
+    parser.add_argument("--quick", action="store_true", help="one round of 20,000 jobs, 5,000 against 50,000")
     args = parser.parse_args()
+    jobs, rounds, sizes = args.jobs, args.rounds, (100_000, 1_000_000)
+    if args.quick:
+        jobs, rounds, sizes = 20_000, 1, (5_000, 50_000)
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    spark = SparkSession.builder.master("local[2]").appName("dispatch").config(map=QUIET).getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    spark_bull.register(spark)
-    struct = spark.range(args.jobs, numPartitions=PARTITIONS).selectExpr(STRUCT).cache()
-    string = struct.selectExpr("to_json(data) AS data").cache()
-    struct.count(), string.count()
-    fills: dict[str, Fill] = {
-        "BullMQ addBulk, 1 process": bullmq_fill(1),
-        "BullMQ addBulk, 2 processes": bullmq_fill(2),
-        "exactly-once, string": spark_fill(string, "exactly-once"),
-        "exactly-once, struct": spark_fill(struct, "exactly-once"),
-        "at-least-once, string": spark_fill(string, "at-least-once"),
-        "at-least-once, struct": spark_fill(struct, "at-least-once"),
-    }
-    measure("warm-up", fills["exactly-once, string"], args.jobs)
-    results = []
-    for round_number in range(args.rounds):
-        for name, fill in fills.items():
-            result = measure(name, fill, args.jobs)
-            results.append(result)
-            print(f"round {round_number + 1}: {name:30} {result.rate:9,.0f} jobs/s", flush=True)
-    found = medians(results)
-    best = show(found)
+    spark = new_session()
+    frames = {"string": strings(spark, jobs).cache(), "struct": structs(spark, jobs).cache()}
+    for frame in frames.values():
+        frame.count()
+    deliveries = ("exactly-once", "at-least-once")
+    ours = {f"{delivery}, {kind}": sink(frames[kind], delivery) for kind in frames for delivery in deliveries}
+    for size in args.chunk_sizes:
+        for delivery in deliveries:
+            ours[f"{delivery}, chunks of {size}"] = sink(frames["string"], delivery, chunkSize=str(size))
+    sides = {"BullMQ addBulk, 1 process": add_bulk(1), "BullMQ addBulk, 2 processes": add_bulk(2), **ours}
+    for side in ours.values():
+        measure(side, jobs)
+    runs: dict[str, list[Measured]] = {name: [] for name in sides}
+    for round_number in range(rounds):
+        for name, side in sides.items():
+            runs[name].append(measure(side, jobs))
+            print(f"round {round_number + 1}: {name:32}{jobs / runs[name][-1].seconds:9,.0f} jobs/s", flush=True)
+    spark.stop()
+
+    found = {name: median_of(of_one) for name, of_one in runs.items()}
+    show(found, jobs)
+    told = verdicts(found, jobs)
+    grown: dict[str, object] = {}
+    for delivery in () if args.no_growth else deliveries:
+        grown[delivery], judged = growth(*sizes, delivery, rounds)
+        told += judged
+    print()
+    for verdict in told:
+        print(f"{'ok ' if verdict.kept else 'NOT'}  {verdict.what:70}{verdict.wanted:>12}   {verdict.got}")
     report = {
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
-        "jobs": args.jobs,
-        "rounds": args.rounds,
-        "medians": {name: asdict(r) | {"rate": r.rate, "ratio": r.rate / best} for name, r in found.items()},
-        "growth": {} if args.no_growth else growth(spark, 100_000, 1_000_000),
+        "machine": machine(),
+        "jobs": jobs,
+        "rounds": rounds,
+        "medians": {name: asdict(r) | {"jobs_per_second": jobs / r.seconds} for name, r in found.items()},
+        "runs": {name: [asdict(run) for run in of_one] for name, of_one in runs.items()},
+        "growth": grown,
+        "verdicts": [asdict(verdict) for verdict in told],
     }
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+
+
+def machine() -> dict[str, object]:
+    """What the figures were made on; `load` tells who else was at work."""
+    models = [line.split(":")[1] for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line]
+    node = subprocess.run(["node", "--version"], check=True, capture_output=True, text=True).stdout.strip()
+    with EmbeddedRedis() as server, Redis.from_url(server.url) as client:
+        redis = client.info("server")["redis_version"]
+    return {
+        "cpu": f"{os.cpu_count()} x {models[0].strip() if models else platform.machine()}",
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
+        "load": [round(load, 2) for load in os.getloadavg()],
+        "python": platform.python_version(),
+        "node": node,
+        "redis": redis,
+    }
 
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@ class Memory:
 
 @contextmanager
 def memory_watched(parent: int) -> Iterator[Memory]:
-    """Samples the processes below `parent` ten times a second."""
+    """Samples `parent` and the processes below it four times a second."""
     memory = Memory()
     watcher = threading.Thread(target=_watch, args=(parent, memory), daemon=True)
     watcher.start()
@@ -84,9 +84,9 @@ def memory_watched(parent: int) -> Iterator[Memory]:
 
 
 def _watch(parent: int, memory: Memory) -> None:
-    while not memory._stop.wait(0.1):
+    while not memory._stop.wait(0.25):
         jvm = python = 0.0
-        for pid in _below(parent):
+        for pid in (parent, *_below(parent)):
             name, proportional = _memory_of(pid)
             if name == "java":
                 jvm += proportional

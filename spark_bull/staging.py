@@ -8,13 +8,14 @@ believes the write stands, and changes nothing when that is not so.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgpack
 
 from spark_bull.connection import Connection
 from spark_bull.dialects.handle import QueueHandle
+from spark_bull.dialects.registry import DIALECTS
 from spark_bull.errors import SparkBullError, StagedDataLost
 from spark_bull.model import WriteRecord
 
@@ -130,7 +131,11 @@ def roll_forward(handle: QueueHandle, write_id: str, progress: Progress | None =
     Raises StagedDataLost when registered chunks are gone from Redis.
     """
     position = 0
-    total = int(handle.connection.call("HGET", handle.keys.write(write_id), "jobs") or 0)
+    jobs, dialect = handle.connection.call("HMGET", handle.keys.write(write_id), "jobs", "dialect")
+    total = int(jobs or 0)
+    if dialect:
+        # Its chunks are encoded for this one, whichever the caller's handle is for.
+        handle = replace(handle, dialect=DIALECTS[dialect.decode()])
     while True:
         state, done = handle.run(
             "commit",

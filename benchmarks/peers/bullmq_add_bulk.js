@@ -1,24 +1,37 @@
-// Adds jobs with BullMQ's addBulk and prints how long that took: bullmq_add_bulk.js PORT QUEUE JOBS CHUNK
+// Adds jobs with BullMQ's addBulk: bullmq_add_bulk.js PORT QUEUE JOBS CHUNK
+// Says "ready" when connected and warm, begins when told by a line, says "done" when all jobs are in.
 'use strict';
 
+const { once } = require('node:events');
 const { Queue } = require('../../tests/node/node_modules/bullmq-6.7.0');
 
+const WARM_UP_JOBS = 10000;
 const [port, name, jobs, chunk] = process.argv.slice(2).map((text, i) => (i === 1 ? text : Number(text)));
 
 // The same payload as the Spark side has: about 200 bytes of JSON.
 const payload = (id) => ({ id, carrier: 'UA', origin: 'EWR', note: 'x'.repeat(120), delay: id % 60, ratio: id / 7 });
 
-async function main() {
-  const queue = new Queue(name, { connection: { host: '127.0.0.1', port } });
-  await queue.waitUntilReady();
-  const started = process.hrtime.bigint();
-  for (let first = 0; first < jobs; first += chunk) {
-    const count = Math.min(chunk, jobs - first);
+async function fill(queue, total) {
+  for (let first = 0; first < total; first += chunk) {
+    const count = Math.min(chunk, total - first);
     await queue.addBulk(Array.from({ length: count }, (_, i) => ({ name: 'flight', data: payload(first + i) })));
   }
-  const seconds = Number(process.hrtime.bigint() - started) / 1e9;
-  console.log(JSON.stringify({ seconds }));
+}
+
+async function main() {
+  const connection = { host: '127.0.0.1', port };
+  const warmUp = new Queue(`warm-up-${process.pid}`, { connection });
+  await fill(warmUp, WARM_UP_JOBS);
+  await warmUp.obliterate({ force: true });
+  await warmUp.close();
+  const queue = new Queue(name, { connection });
+  await queue.waitUntilReady();
+  console.log('ready');
+  await once(process.stdin, 'data');
+  await fill(queue, jobs);
+  console.log('done');
   await queue.close();
+  process.stdin.destroy();
 }
 
 main().catch((error) => {

@@ -38,21 +38,26 @@ def dialect_of(connection: Connection, keys: QueueKeys, protocol: str) -> Dialec
 
 def detect(connection: Connection, keys: QueueKeys) -> Dialect | None:
     """The dialect that a queue's keys show, or None when there is no such queue."""
-    version, max_events, bullmq_keys, completed, failed, bull_keys, counter, *samples = connection.pipeline(
-        [
-            ("HGET", keys["meta"], "version"),
-            ("HGET", keys["meta"], "opts.maxLenEvents"),
-            ("EXISTS", keys["events"], keys["marker"], keys["pc"], keys["prioritized"]),
-            ("TYPE", keys["completed"]),
-            ("TYPE", keys["failed"]),
-            ("EXISTS", keys["stalled_check"], keys["priority"]),
-            ("EXISTS", keys["id"], keys["meta_paused"]),
-            ("LINDEX", keys["wait"], 0),
-            ("LINDEX", keys["active"], 0),
-            ("LINDEX", keys["paused"], 0),
-            ("ZRANGE", keys["delayed"], 0, 0),
-        ]
+    open_writes, version, max_events, bullmq_keys, completed, failed, bull_keys, counter, *samples = (
+        connection.pipeline(
+            [
+                ("ZRANGE", keys["open_writes"], 0, 0),
+                ("HGET", keys["meta"], "version"),
+                ("HGET", keys["meta"], "opts.maxLenEvents"),
+                ("EXISTS", keys["events"], keys["marker"], keys["pc"], keys["prioritized"]),
+                ("TYPE", keys["completed"]),
+                ("TYPE", keys["failed"]),
+                ("EXISTS", keys["stalled_check"], keys["priority"]),
+                ("EXISTS", keys["id"], keys["meta_paused"]),
+                ("LINDEX", keys["wait"], 0),
+                ("LINDEX", keys["active"], 0),
+                ("LINDEX", keys["paused"], 0),
+                ("ZRANGE", keys["delayed"], 0, 0),
+            ]
+        )
     )
+    if open_writes and (written := connection.call("HGET", keys.write(open_writes[0].decode()), "dialect")):
+        return DIALECTS[written.decode()]
     if version or max_events or bullmq_keys:
         return DIALECTS["bullmq"]
     finished_types = {completed, failed}

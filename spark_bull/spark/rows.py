@@ -171,7 +171,11 @@ def _refuse_unread(field: StructField) -> None:
 
 def _check_encodable(schema: StructType, plan: RowPlan) -> None:
     indexes = [*plan.payload, *(i for n, i in plan.columns.items() if n in ("data", "opts"))]
-    arrow = to_arrow_schema(StructType([schema.fields[i] for i in indexes]), timezone="UTC")
+    try:
+        arrow = to_arrow_schema(StructType([schema.fields[i] for i in indexes]), timezone="UTC")
+    except (TypeError, ValueError) as error:
+        # Such as array(), which Arrow can't have: a VOID that is never null.
+        raise OptionError(f"expected columns of types that Spark can send: {error}; cast VOID to a type") from None
     for field, index in zip(arrow, indexes, strict=True):
         if not is_encodable(field):
             kind = schema.fields[index].dataType.simpleString().upper()

@@ -540,6 +540,27 @@ def test_auto_knows_the_queues_that_we_made(redis_url: str, prefix: str, dialect
         assert queue.protocol == dialect
 
 
+def test_auto_goes_by_a_write_that_is_open_before_there_is_any_job(
+    make: Callable[..., Bench], redis_url: str, prefix: str, dialect: str
+) -> None:
+    bench = make()
+    register_all(bench.queue.handle, "w", [numbered(4)], 3)
+    with BullQueue(bench.queue.name, url=redis_url, prefix=prefix) as queue:
+        assert queue.protocol == dialect
+
+
+@pytest.mark.parametrize("other", DIALECTS)
+def test_a_write_is_finished_in_its_own_dialect_whoever_does_it(
+    make: Callable[..., Bench], redis_url: str, prefix: str, dialect: str, other: str
+) -> None:
+    bench = make()
+    register_all(bench.queue.handle, "w", [numbered(4)], 3)
+    with BullQueue(bench.queue.name, url=redis_url, prefix=prefix, protocol=other) as queue:
+        assert [record.state for record in queue.recover()] == ["finished"]
+    assert ("name" in bench.fields("1")) is (dialect != "bull-1")
+    assert ("events" in bench.public()) is (dialect == "bullmq")
+
+
 # staging
 
 

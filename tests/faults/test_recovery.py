@@ -5,6 +5,7 @@ The measure is always the same write to another queue, undisturbed: both queues 
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -14,21 +15,28 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
+import pyarrow as pa
 import pytest
+from pyspark.sql.types import IntegerType, StructType
 from redis import Redis
 
 from spark_bull.bull_queue import BullQueue
+from spark_bull.cli import main
 from spark_bull.errors import ConnectionLost
 from spark_bull.local import EmbeddedRedis
 from spark_bull.model import WriteRecord
-from spark_bull.staging import open_writes, roll_forward
+from spark_bull.spark import write_commit
+from spark_bull.spark.write_commit import commit_write
+from spark_bull.spark.write_plan import plan_write
+from spark_bull.spark.write_task import write_task
+from spark_bull.staging import Identity, open_writes, register, roll_forward
 from tests.spark.conftest import Bull
 from tests.support import dying_commit
 from tests.support.dump import PRIVATE, Window, difference, dump, normalise
 from tests.support.dying_commit import partitions_of
 from tests.support.losing_proxy import losing_proxy
 from tests.support.wait import wait_until
-from tests.support.writes import register_all
+from tests.support.writes import register_all, stage_all
 
 DIALECTS = ["bull-1", "bull", "bullmq"]
 SMALL, SMALL_CHUNKS = 14, 4  # partitions of 4, 0 and 10 jobs, in chunks of at most 4
@@ -99,6 +107,17 @@ def test_a_committer_dies_after_any_chunk_of_a_small_write(pair: Pair, die_after
         assert (record.state, record.jobs) == ("finished", SMALL)
         assert (record.added, record.duplicates) == (reference.added, reference.duplicates)
         assert queue.recover() == []
+    pair.assert_alike()
+
+
+@each_dialect
+def test_the_command_line_finishes_what_is_open(pair: Pair, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without being told the dialect, though there may be nothing yet by which to know it."""
+    pair.write_undisturbed(2, SMALL, 4)
+    assert pair.write_and_die(2, SMALL, 4, "0") == -signal.SIGKILL
+    assert main(["--url", pair.url, "--prefix", pair.prefix, "recover", pair.name("disturbed"), "--json"]) == 0
+    (record,) = json.loads(capsys.readouterr().out)
+    assert (record["id"], record["state"], record["jobs"]) == ("write-2", "finished", SMALL)
     pair.assert_alike()
 
 
@@ -238,6 +257,36 @@ def test_redis_dies_and_stays_away_until_the_writer_has_given_up(durable: Embedd
     durable_pair.assert_alike()
 
 
+@each_dialect
+def test_redis_without_memory_takes_no_write_and_goes_on_with_one_later(
+    own_redis: Callable[..., EmbeddedRedis], dialect: str
+) -> None:
+    server = own_redis({"maxmemory-policy": "noeviction"})
+    pair = Pair(Redis.from_url(server.url), server.url, "p", dialect)
+    pair.write_undisturbed(12, SMALL, 4)
+    no_memory = "out of memory"
+    with pair.open() as queue:
+        plan = stage_all(queue.handle, "w", partitions_of(12, SMALL, dialect), 4)
+        pair.client.config_set("maxmemory", 1)
+        with pytest.raises(ConnectionLost, match=no_memory):
+            register("w", [plan], Identity("app", 1))
+        # Nothing has happened: what is staged still expires, and may be written again.
+        left = dump(pair.client, pair.prefix, pair.name("disturbed"))
+        assert set(left) == {f"spark:stage:w.{n}.0" for n in (0, 2)}
+        assert all(key.expires for key in left.values())
+        pair.client.config_set("maxmemory", 0)
+        assert register("w", [plan], Identity("app", 1))
+
+        with pytest.raises(ConnectionLost, match=no_memory):
+            roll_forward(queue.handle, "w", lambda done, total: pair.client.config_set("maxmemory", 1))
+        (record,) = queue.writes()
+        assert record.state == "open"
+        assert 0 < record.added < record.jobs
+        pair.client.config_set("maxmemory", 0)
+        assert [record.state for record in queue.recover()] == ["finished"]
+    pair.assert_alike()
+
+
 # the connection is cut
 
 
@@ -338,3 +387,28 @@ def test_a_spark_driver_that_is_killed_while_it_commits_is_finished_by_the_next_
         assert pipeline.execute() == [b'{"n":%d}' % n for n in (*range(rows), -1)]
     with BullQueue("q", url=redis_url, prefix=prefix) as queue:
         assert [(record.state, record.jobs) for record in queue.writes()] == [("finished", rows), ("finished", 1)]
+
+
+def test_a_write_that_can_not_be_finished_now_says_not_to_run_it_again(
+    own_redis: Callable[..., EmbeddedRedis], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would add its jobs a second time: the next write finishes the first."""
+    server = own_redis()
+    client = Redis.from_url(server.url)
+    schema = StructType().add("n", IntegerType())
+    options = {"url": server.url, "queue": "q", "chunkSize": "2"}
+
+    def write(*numbers: int) -> None:
+        plan = plan_write(options, schema)
+        batch = pa.RecordBatch.from_pydict({"n": pa.array(numbers, pa.int32())})
+        commit_write(plan, [write_task(plan, iter([batch]), None)], None)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(write_commit, "_log_progress", lambda done, total: client.config_set("maxmemory", 1))
+        with pytest.raises(ConnectionLost, match=r"don't run this write again.*the next write to queue q"):
+            write(0, 1, 2, 3, 4)
+    assert client.llen("bull:q:wait") == 2
+    client.config_set("maxmemory", 0)
+    write(5)
+    ids = client.lrange("bull:q:wait", 0, -1)[::-1]
+    assert [client.hget(f"bull:q:{job_id.decode()}", "data") for job_id in ids] == [b'{"n":%d}' % n for n in range(6)]

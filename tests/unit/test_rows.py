@@ -14,6 +14,7 @@ from pyspark.sql.types import (
     BinaryType,
     BooleanType,
     ByteType,
+    CalendarIntervalType,
     DataType,
     DateType,
     DayTimeIntervalType,
@@ -130,6 +131,9 @@ def test_every_property_can_be_a_column() -> None:
         (struct(data=struct(a=INTERVAL)), "expected column `data` to be of types that JSON can hold"),
         (struct(pause=INTERVAL), "expected column `pause` to be of types that JSON can hold"),
         (StructType(), "expected a column `data`"),
+        (struct(data=ArrayType(NullType(), containsNull=False)), "cast VOID to a type"),
+        (struct(data=MapType(STRING, NullType())), "cast intervals to a number or a string, and VOID to a type"),
+        (struct(data=ArrayType(CalendarIntervalType())), "types that Spark can send"),
     ],
     ids=lambda value: value.simpleString() if isinstance(value, StructType) else "",
 )

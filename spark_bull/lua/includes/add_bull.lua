@@ -18,10 +18,13 @@ local function add_bull(key, base, chunk, from, now, sender)
     last = math.min(last, from + share - 1)
   end
   local counter = call('INCRBY', key.id, last - from + 1) - last
+  local names, all_opts = listed(chunk, 'name'), listed(chunk, 'opts')
+  local custom_ids, priorities = listed(chunk, 'jobId'), listed(chunk, 'priority')
+  local lifos, times_of = listed(chunk, 'lifo'), clock_of(chunk, now)
   local ids, duplicates = {}, 0
   local pushes, text = new_pushes(), number_texts()
   for i = from, last do
-    local custom_id = value_of(chunk.jobId, i)
+    local custom_id = custom_ids[i]
     local job_id = custom_id or free_id(key, base, counter + i)
     ids[#ids + 1] = job_id
     local job_key = base .. job_id
@@ -29,13 +32,13 @@ local function add_bull(key, base, chunk, from, now, sender)
       duplicates = duplicates + 1
       call('PUBLISH', base .. 'duplicated@' .. sender.token, job_id)
     else
-      local timestamp, delay = times_of(chunk, i, now)
-      local priority = value_of(chunk.priority, i) or 0
-      local opts = value_of(chunk.opts, i)
+      local timestamp, delay = times_of(i)
+      local priority = priorities[i] or 0
+      local opts = all_opts[i]
       if chunk.marked then
         opts = fill_opts(opts, timestamp, delay, job_id)
       end
-      call('HSET', job_key, 'name', value_of(chunk.name, i), 'data', chunk.data[i], 'opts', opts,
+      call('HSET', job_key, 'name', names[i], 'data', chunk.data[i], 'opts', opts,
         'timestamp', text(timestamp), 'delay', text(delay), 'priority', text(priority))
       if delay > 0 then
         local eta = timestamp + delay
@@ -46,7 +49,7 @@ local function add_bull(key, base, chunk, from, now, sender)
           flush_pushes(pushes, target)
           insert_by_priority(key, target, job_id, priority)
         else
-          gather_push(pushes, job_id, value_of(chunk.lifo, i))
+          gather_push(pushes, job_id, lifos[i])
         end
         call('PUBLISH', base .. 'waiting@' .. sender.token, job_id)
       end

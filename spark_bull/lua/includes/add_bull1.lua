@@ -27,19 +27,22 @@ local function add_bull1(key, base, chunk, from, now, sender)
   local n = chunk.n
   local counter = call('INCRBY', key.id, n - from + 1) - n
   local target = call('EXISTS', key.meta_paused) == 1 and key.paused or key.wait
+  local all_opts, custom_ids = listed(chunk, 'opts'), listed(chunk, 'jobId')
+  local all_attempts, lifos = listed(chunk, 'attempts'), listed(chunk, 'lifo')
+  local times_of = clock_of(chunk, now)
   local ids, duplicates = {}, 0
   local pushes, text = new_pushes(), number_texts()
   for i = from, n do
-    local custom_id = value_of(chunk.jobId, i)
+    local custom_id = custom_ids[i]
     local job_id = custom_id or free_id(key, base, counter + i)
     ids[#ids + 1] = job_id
-    local timestamp, delay = times_of(chunk, i, now)
+    local timestamp, delay = times_of(i)
     local fields = {
       data = chunk.data[i],
-      opts = value_of(chunk.opts, i),
+      opts = all_opts[i],
       delay = delay,
       timestamp = timestamp,
-      attempts = value_of(chunk.attempts, i) or 1,
+      attempts = all_attempts[i] or 1,
     }
     if chunk.marked then
       fields.opts = fill_opts(fields.opts, timestamp, delay, job_id)
@@ -58,7 +61,7 @@ local function add_bull1(key, base, chunk, from, now, sender)
         call('ZADD', key.delayed, score, job_id)
         call('PUBLISH', key.delayed, score / 4096)
       else
-        gather_push(pushes, job_id, value_of(chunk.lifo, i))
+        gather_push(pushes, job_id, lifos[i])
         call('PUBLISH', key.jobs, job_id)
       end
     end

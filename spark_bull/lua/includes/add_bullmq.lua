@@ -27,14 +27,14 @@ local function add_bullmq(key, base, chunk, from, now, sender)
   local counter = call('INCRBY', key.id, n - from + 1) - n
   local target, asleep = target_bullmq(key, sender.bullmq_version)
   local max_events = max_events_bullmq(key)
-  local names, datas, all_opts = chunk.name, chunk.data, chunk.opts
-  local custom_ids, priorities, lifos = chunk.jobId, chunk.priority, chunk.lifo
-  local timed = chunk.timestamp or chunk.runAt or chunk.delay
+  local names, datas, all_opts = listed(chunk, 'name'), chunk.data, listed(chunk, 'opts')
+  local custom_ids, priorities = listed(chunk, 'jobId'), listed(chunk, 'priority')
+  local lifos, times_of, marked = listed(chunk, 'lifo'), clock_of(chunk, now), chunk.marked
   local events, text = key.events, number_texts()
   local ids, duplicates = {}, 0
   local pushes, delayed, prioritized, highest = new_pushes(), {}, {}, {}
   for i = from, n do
-    local custom_id = value_of(custom_ids, i)
+    local custom_id = custom_ids[i]
     local job_id = custom_id or (counter + i) .. ''
     ids[#ids + 1] = job_id
     local job_key = base .. job_id
@@ -42,14 +42,11 @@ local function add_bullmq(key, base, chunk, from, now, sender)
       duplicates = duplicates + 1
       call('XADD', events, '*', 'event', 'duplicated', 'jobId', job_id)
     else
-      local timestamp, delay = now, 0
-      if timed then
-        timestamp, delay = times_of(chunk, i, now)
-      end
-      local name = value_of(names, i)
-      local priority = value_of(priorities, i) or 0
-      local opts = value_of(all_opts, i)
-      if chunk.marked then
+      local timestamp, delay = times_of(i)
+      local name = names[i]
+      local priority = priorities[i] or 0
+      local opts = all_opts[i]
+      if marked then
         opts = fill_opts(opts, timestamp, delay, job_id)
       end
       call('HSET', job_key, 'name', name, 'data', datas[i], 'opts', opts,
@@ -64,7 +61,7 @@ local function add_bullmq(key, base, chunk, from, now, sender)
         if priority > 0 then
           prioritized[#prioritized + 1] = {job_id, priority}
         else
-          gather_push(pushes, job_id, value_of(lifos, i))
+          gather_push(pushes, job_id, lifos[i])
         end
         call('XADD', events, '*', 'event', 'waiting', 'jobId', job_id)
       end

@@ -1,0 +1,105 @@
+"""The two sides: Spark's sink and BullMQ's addBulk, each warm, connected and waiting for a word to begin."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+from typing import IO
+
+from pyspark.sql import DataFrame, SparkSession
+
+import spark_bull
+
+QUEUE = "bench"
+ADD_BULK_CHUNK = 1_000
+PARTITIONS = 4
+PEER = Path(__file__).parent / "peers" / "bullmq_add_bulk.js"
+#: About 200 bytes of JSON a job, the same as the peer's.
+STRUCT = (
+    "named_struct('id', id, 'carrier', 'UA', 'origin', 'EWR', 'note', repeat('x', 120), "
+    "'delay', id % 60, 'ratio', id / 7) AS data"
+)
+
+#: Fills the queue and returns the seconds that took.
+Run = Callable[[], float]
+#: Gets one side ready to add so many jobs to the server on a port.
+Side = Callable[[int, int], AbstractContextManager[Run]]
+
+
+def new_session(**settings: str) -> SparkSession:
+    """Spark on two cores, with nothing on the console."""
+    builder = SparkSession.builder.master("local[2]").appName("benchmark")
+    quiet = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+    session = builder.config(map={**quiet, **settings}).getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    spark_bull.register(session)
+    return session
+
+
+def structs(spark: SparkSession, jobs: int) -> DataFrame:
+    return spark.range(jobs, numPartitions=PARTITIONS).selectExpr(STRUCT)
+
+
+def strings(spark: SparkSession, jobs: int) -> DataFrame:
+    return structs(spark, jobs).selectExpr("to_json(data) AS data")
+
+
+def sink(frame: DataFrame, delivery: str, **options: str) -> Side:
+    """Spark's side: `save()`, with everything in it."""
+
+    @contextmanager
+    def ready(port: int, _jobs: int) -> Iterator[Run]:
+        writer = frame.write.format("bull").mode("append").options(delivery=delivery, queue=QUEUE, **options)
+        yield lambda: _timed(writer.option("url", f"redis://127.0.0.1:{port}").save)
+
+    return ready
+
+
+def add_bulk(processes: int) -> Side:
+    """BullMQ's side, from so many processes that begin at once."""
+
+    @contextmanager
+    def ready(port: int, jobs: int) -> Iterator[Run]:
+        with ExitStack() as stack:
+            peers = [stack.enter_context(_peer(port, share)) for share in shares(jobs, processes)]
+            for peer in peers:
+                _expect(peer, "ready")
+            yield lambda: _timed(lambda: _begin(peers))
+
+    return ready
+
+
+def shares(jobs: int, processes: int) -> list[int]:
+    return [jobs * (i + 1) // processes - jobs * i // processes for i in range(processes)]
+
+
+def _peer(port: int, jobs: int) -> subprocess.Popen[str]:
+    command = ["node", str(PEER), str(port), QUEUE, str(jobs), str(ADD_BULK_CHUNK)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def _begin(peers: list[subprocess.Popen[str]]) -> None:
+    for peer in peers:
+        _pipe(peer.stdin).write("go\n")
+        _pipe(peer.stdin).flush()
+    for peer in peers:
+        _expect(peer, "done")
+
+
+def _expect(peer: subprocess.Popen[str], word: str) -> None:
+    line = _pipe(peer.stdout).readline().strip()
+    assert line == word, f"expected the Node peer to say {word!r}, got {line!r}"
+
+
+def _pipe(pipe: IO[str] | None) -> IO[str]:
+    assert pipe is not None
+    return pipe
+
+
+def _timed(act: Callable[[], None]) -> float:
+    started = time.perf_counter()
+    act()
+    return time.perf_counter() - started
