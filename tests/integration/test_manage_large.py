@@ -20,6 +20,9 @@ JOBS = 200_000
 USUAL_MS = 10
 RARE_MS = 40
 LONGEST_MS = 300
+#: A PING is sent by a thread of this process, so it also waits for Python's lock and, with others at work, for a core.
+RARE_PING_MS = 150
+LONGEST_PING_MS = 600
 
 FILL = """
 local payload = string.rep('x', 200)
@@ -69,14 +72,15 @@ class Server:
         self.client.config_set("slowlog-log-slower-than", -1)
         log = self.client.slowlog_get(1_000_000)
         scripts = sorted(entry["duration"] / 1_000 for entry in log if entry["command"].startswith(b"EVAL"))
-        for what, taken in (("scripts", scripts), ("PINGs", sorted(pings))):
+        limits = (("scripts", scripts, RARE_MS, LONGEST_MS), ("PINGs", sorted(pings), RARE_PING_MS, LONGEST_PING_MS))
+        for what, taken, rare, longest in limits:
             told = (
                 f"{what}: {len(taken)}, median {at(taken, 0.5):.1f}, 99 % {at(taken, 0.99):.1f}, max {taken[-1]:.1f} ms"
             )
             print(told)
             assert at(taken, 0.5) < USUAL_MS, told
-            assert at(taken, 0.99) < RARE_MS, told
-            assert taken[-1] < LONGEST_MS, told
+            assert at(taken, 0.99) < rare, told
+            assert taken[-1] < longest, told
 
     def _ping(self, pings: list[float], stop: threading.Event) -> None:
         with Redis.from_url(self.url) as client:

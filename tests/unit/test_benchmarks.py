@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 
@@ -10,7 +9,7 @@ import pytest
 from redis import Redis
 
 from benchmarks.dispatch import Measured, median_of, verdicts
-from benchmarks.probes import memory_watched, pinged
+from benchmarks.probes import Memory, memory_watched, pinged
 from benchmarks.sides import shares
 from spark_bull import EmbeddedRedis
 
@@ -71,10 +70,15 @@ def test_the_prober_notices_a_server_that_is_busy() -> None:
 
 
 def test_memory_counts_the_python_processes_below() -> None:
-    hold = "held = bytearray(60 << 20); import time; time.sleep(1)"
-    with memory_watched(os.getpid()) as alone:
-        subprocess.run([sys.executable, "-c", "import time; time.sleep(1)"], check=True)
-    with memory_watched(os.getpid()) as holding:
-        subprocess.run([sys.executable, "-c", hold], check=True)
+    alone = most_memory_below("import time; time.sleep(1)")
+    holding = most_memory_below("held = bytearray(60 << 20); import time; time.sleep(1)")
     assert holding.python >= alone.python + 50
     assert holding.jvm == 0
+
+
+def most_memory_below(program: str) -> Memory:
+    """The memory of a process' child. A process of its own, as whoever runs the tests may have a JVM below."""
+    start_child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {program!r}], check=True)"
+    with subprocess.Popen([sys.executable, "-c", start_child]) as parent, memory_watched(parent.pid) as memory:
+        assert parent.wait(30) == 0
+    return memory
