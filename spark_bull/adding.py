@@ -12,8 +12,10 @@ from spark_bull.model import Added
 RECEIPT_TTL_MS: Final = 3_600_000
 
 
-def add_chunk(handle: QueueHandle, sender: str, number: int, rows: int, packed: bytes, *, want_ids: bool) -> Added:
-    """Adds one packed chunk of `rows` jobs. `sender` and the growing `number` identify the call."""
+def add_chunk(
+    handle: QueueHandle, sender: str, number: int | str, rows: int, packed: bytes, *, want_ids: bool
+) -> Added:
+    """Adds one packed chunk of `rows` jobs. `sender` and `number` identify the call."""
     first, added, duplicates = 1, 0, 0
     ids: list[str] = []
     while first <= rows:

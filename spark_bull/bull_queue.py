@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from os import getpid
+from threading import get_ident
 from typing import Any
 from uuid import uuid4
 
@@ -33,8 +35,6 @@ class BullQueue:
         raw |= {f"redis.{name}": value for name, value in (redis or {}).items()}
         self._options = parse_options(raw, WRITE)
         self.handle: QueueHandle = open_handle(self._options, queue)
-        self._sender = uuid4().hex
-        self._sent = 0
 
     @property
     def name(self) -> str:
@@ -77,8 +77,9 @@ class BullQueue:
             columns = encode(self.handle.dialect, rows_of(batch), {}, numbers)
             first_row += len(batch)
             for rows, packed in (*builder.add(columns), *builder.flush()):
-                self._sent += 1
-                yield add_chunk(self.handle, self._sender, self._sent, rows, packed, want_ids=True)
+                # Copies of this object, after a fork or a pickle, must not get each other's answers.
+                sender, call = f"{self.handle.token}:{getpid()}:{get_ident()}", uuid4().hex
+                yield add_chunk(self.handle, sender, call, rows, packed, want_ids=True)
 
     # inspect
 

@@ -10,7 +10,7 @@ import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -68,6 +68,13 @@ def settings_of(options: Options) -> RedisSettings:
         options["retryMs"],
         tuple(sorted(options.redis.items())),
     )
+
+
+def resolved(options: Options) -> Options:
+    """The options with what this process' environment adds, for processes that have another one, such as executors."""
+    settings = settings_of(options)
+    values = {**options.values, "url": settings.url, "password": settings.password}
+    return replace(options, values=values, given=options.given | {"url"})
 
 
 def _without_secrets(url: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Final, Literal
 
 from spark_bull.clock import epoch_ms
 from spark_bull.errors import DialectError, OptionError, expected
+from spark_bull.keys import SEGMENTS
 
 # Marks in a job's options text that a script fills in; JSON text never holds control characters.
 TIMESTAMP_MARK: Final = "\x01"
@@ -182,3 +183,20 @@ def _check_keep(name: str, keep: object) -> None:
     if isinstance(keep, Mapping) and keep and not keep.keys() - {"age", "count", "limit"}:
         return
     raise expected(name, "true, false, a count, or an object with age (s) and count", keep)
+
+
+#: Names of keys that aren't jobs; first and last segments of further ones.
+_RESERVED = frozenset(SEGMENTS.values())
+_RESERVED_FIRST = frozenset({"spark", "de", "metrics"})
+_RESERVED_LAST = frozenset({"lock", "logs"})
+
+
+def check_spells_no_other_key(job_id: str) -> None:
+    """The Node libraries take such an id; it would destroy the queue."""
+    if not job_id:
+        raise expected("jobId", "a text that is not empty", job_id)
+    segments = job_id.split(":")
+    if job_id in _RESERVED or segments[0] in _RESERVED_FIRST or (len(segments) > 1 and segments[-1] in _RESERVED_LAST):
+        raise OptionError(
+            f"expected `jobId` not to spell another key of the queue, got: {job_id!r}; put a word in front or use '-'"
+        )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from spark_bull.dialects.base import Dialect, StateKey, without_nulls
-from spark_bull.dialects.bull import FALSE_IN_JAVASCRIPT, check_spells_no_other_key
+from spark_bull.dialects.base import Dialect, StateKey, check_spells_no_other_key, without_nulls
+from spark_bull.dialects.bull import FALSE_IN_JAVASCRIPT
 from spark_bull.errors import DialectError
 
 

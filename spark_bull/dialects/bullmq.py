@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, ClassVar, Final
 
-from spark_bull.dialects.base import Dialect, StateKey, normal_backoff, without_nulls
+from spark_bull.dialects.base import Dialect, StateKey, check_spells_no_other_key, normal_backoff, without_nulls
 from spark_bull.errors import OptionError, expected
 
 #: Option names that BullMQ stores under a short one.
@@ -50,8 +50,7 @@ class BullMQ(Dialect):
             raise OptionError(f"expected `queue` without ':' (BullMQ refuses it), got: {queue!r}")
 
     def check_job_id(self, job_id: str) -> None:
-        if not job_id:
-            raise expected("jobId", "a text that is not empty", job_id)
+        check_spells_no_other_key(job_id)
         if _INTEGER.fullmatch(job_id):
             raise OptionError(
                 f"expected `jobId` not to be an integer (BullMQ's own ids are), got: {job_id!r}; put a letter in front"

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from spark_bull.connection import Connection, settings_of
+from spark_bull.connection import Connection, resolved, settings_of
 from spark_bull.dialects.fields import FIELDS
 from spark_bull.dialects.handle import QueueHandle, open_handle
 from spark_bull.finding import find_queues, is_glob
@@ -71,7 +71,7 @@ def plan_read(raw: Mapping[str, str], schema: StructType) -> Plan:
 
     Raises OptionError, DialectError or ConnectionLost before any task has started.
     """
-    options = read_options(raw)
+    options = resolved(read_options(raw))
     columns = tuple(columns_of(schema, options["view"]))
     given = [part.strip() for part in (options["queue"] or "*").split(",") if part.strip()]
     named, globs = [q for q in given if not is_glob(q)], tuple(q for q in given if is_glob(q))

@@ -10,7 +10,7 @@ from uuid import uuid4
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from spark_bull.connection import Connection, settings_of
+from spark_bull.connection import Connection, resolved, settings_of
 from spark_bull.dialects.codec import NAMES, encode
 from spark_bull.dialects.handle import QueueHandle, open_handle
 from spark_bull.errors import DialectError
@@ -77,7 +77,7 @@ def plan_write(raw: Mapping[str, str], schema: StructType) -> Plan:
 
     Raises OptionError, DialectError or ConnectionLost before any task has started.
     """
-    options = parse_options(raw, WRITE)
+    options = resolved(parse_options(raw, WRITE))
     rows = plan_rows(schema, options)
     connection = Connection(settings_of(options))
     queue = options["queue"]
