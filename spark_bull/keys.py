@@ -101,6 +101,18 @@ class QueueKeys:
         """HASH chunk number -> packed answer, so that a chunk sent twice is added once."""
         return f"{self.base}spark:receipt:{sender}"
 
+    def control(self, worker: str) -> str:
+        """STRING that exists when the slots of a worker are to stop."""
+        return f"{self.base}spark:control:{worker}"
+
+    def slots(self, worker: str) -> str:
+        """HASH slot -> what it has done so far, as JSON."""
+        return f"{self.base}spark:slots:{worker}"
+
+    def claims(self, reader: str) -> str:
+        """LIST of the ids that a claiming query has taken, oldest first."""
+        return f"{self.base}spark:claims:{reader}"
+
 
 #: Last segments that every queue has at least one of, whatever its dialect, and the types that such keys have. (A
 #: BullMQ job's `<id>:failed` and the metrics are HASHes.)

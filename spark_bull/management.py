@@ -62,12 +62,12 @@ def retry(handle: QueueHandle, job_id: str, state: str = "failed") -> None:
             f"expected `state` to be one that {handle.dialect.name} retries from ({', '.join(allowed)}), got: {state!r}"
         )
     args = {"job_id": job_id, "from": state, "outcome": _OUTCOME[state]}
-    _check(handle, job_id, _once(handle, "retry", args, **_job_keys(handle, job_id), state=handle.keys[state]), state)
+    _check(handle, job_id, once(handle, "retry", args, **_job_keys(handle, job_id), state=handle.keys[state]), state)
 
 
 def promote(handle: QueueHandle, job_id: str) -> None:
     """Lets a delayed job run now. Raises JobMissing, or WrongState when it isn't delayed."""
-    _check(handle, job_id, _once(handle, "promote", {"job_id": job_id}, **_job_keys(handle, job_id)), "delayed")
+    _check(handle, job_id, once(handle, "promote", {"job_id": job_id}, **_job_keys(handle, job_id)), "delayed")
 
 
 def remove(handle: QueueHandle, job_id: str, *, with_children: bool = True, chunk_size: int = CHUNK_SIZE) -> None:
@@ -79,7 +79,7 @@ def remove(handle: QueueHandle, job_id: str, *, with_children: bool = True, chun
     args = {"job_id": job_id, "with_children": int(with_children), "limit": chunk_size}
     answer = [b"open"]
     while answer[0] == b"open":
-        answer = _once(handle, "remove", args, **_job_keys(handle, job_id))
+        answer = once(handle, "remove", args, **_job_keys(handle, job_id))
     _check(handle, job_id, answer, "removable")
 
 
@@ -144,7 +144,7 @@ def obliterate(handle: QueueHandle, *, force: bool = False, chunk_size: int = CH
     """
     args = {"limit": chunk_size, "move": MOVE_SIZE, "force": int(force)}
     while True:
-        state, *active = _once(handle, "obliterate", args)
+        state, *active = once(handle, "obliterate", args)
         if state == b"done":
             return
         if state == b"active":
@@ -167,7 +167,7 @@ def _busy(handle: QueueHandle, active: int) -> QueueBusy:
     )
 
 
-def _once(handle: QueueHandle, verb: str, args: Mapping[str, Any], **keys: str) -> Any:
+def once(handle: QueueHandle, verb: str, args: Mapping[str, Any], **keys: str) -> Any:
     """Runs a script that keeps its answer for a while, in case that it gets lost and the call is sent again."""
     # A thread makes one call at a time, so one receipt for each thread is enough.
     receipt = handle.keys.receipt(f"{handle.token}:{get_ident()}")
@@ -180,7 +180,7 @@ def _sweep(
     """One slice of a state; see lua/includes/sweep.lua. Returns the next position, empty at the end."""
     store = handle.dialect.state_key(state)
     slice_args = {"kind": store.kind, "position": position, "size": size}
-    reached, result = _once(handle, verb, {**args, **slice_args}, state=handle.keys[store.key])
+    reached, result = once(handle, verb, {**args, **slice_args}, state=handle.keys[store.key])
     return _as_bytes(reached), result
 
 

@@ -14,11 +14,11 @@ PACKAGE = "spark_bull"
 
 # From the ground up. A name is a module or a sub-package of spark_bull; what shares a line may import one another.
 LAYERS = (
-    ("errors", "model", "clock", "backoff"),
+    ("errors", "model", "outcomes", "clock", "backoff"),
     ("options", "keys"),
     ("connection", "scripts"),
     ("dialects",),
-    ("adding", "staging", "management", "reading", "finding"),
+    ("adding", "staging", "working", "reporting", "management", "reading", "finding"),
     ("bull_queue",),
     ("runtime",),
     ("spark",),

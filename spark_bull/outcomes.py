@@ -1,0 +1,145 @@
+"""What a worker holds and what becomes of it: claimed jobs in, outcomes out. Plain data, in the form that goes to Redis."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+#: How many finished jobs to keep: None keeps all, {"count": 0} none, else {"count": n, "age": s, "limit": n}.
+Keep = Mapping[str, int] | None
+
+
+class ClaimedJob(NamedTuple):
+    """A job that a worker holds. Texts as they stand in Redis, times in ms since 1970.
+
+    `attempts_made` counts the attempts before this one. `deferred_failure` is why the job must fail without being run
+    (BullMQ: it stalled too often, or a child failed), else None.
+    """
+
+    id: str
+    name: str | None
+    data: str
+    opts: str
+    timestamp: int
+    attempts_made: int
+    attempts_started: int
+    stalled_counter: int
+    attempts: int | None
+    delay: int
+    priority: int
+    progress: str | None
+    stacktrace: str | None
+    parent_key: str | None
+    deferred_failure: str | None
+
+
+class Failed(NamedTuple):
+    """A job that failed for good. `stack`: the JSON list of traces that its hash gets; `attempts`: most allowed."""
+
+    id: str
+    reason: str
+    stack: str
+    keep: Keep
+    attempts: int
+
+
+class Retried(NamedTuple):
+    """A job whose attempt failed and that runs again after `delay` ms; 0: at once, `lifo`: as the next one."""
+
+    id: str
+    reason: str
+    stack: str
+    delay: int
+    lifo: bool
+
+
+class Delayed(NamedTuple):
+    """A job that asked to run again at `until`, ms since 1970. No attempt is counted."""
+
+    id: str
+    until: int
+
+
+@dataclass
+class Outcomes:
+    """What became of the jobs that were claimed under one token; a job may be in one place only.
+
+    `completed` has (ids, return values as JSON text, how many to keep: one rule for all, or one for each). `returned`
+    ones go back to where they came from, as if never claimed; with `limited_ms` > 0 the queue is rate limited for so
+    long (a processor asked for it).
+    """
+
+    token: str
+    completed_ids: list[str] = field(default_factory=list)
+    returnvalues: list[str] = field(default_factory=list)
+    keeps: list[Keep] = field(default_factory=list)
+    failed: list[Failed] = field(default_factory=list)
+    retried: list[Retried] = field(default_factory=list)
+    delayed: list[Delayed] = field(default_factory=list)
+    returned: list[str] = field(default_factory=list)
+    limited_ms: int = 0
+
+    def __len__(self) -> int:
+        others = (self.failed, self.retried, self.delayed, self.returned)
+        return len(self.completed_ids) + sum(len(jobs) for jobs in others)
+
+    def complete(self, job_id: str, returnvalue: str, keep: Keep = None) -> None:
+        """Notes a job as completed; `returnvalue` is JSON text."""
+        self.completed_ids.append(job_id)
+        self.returnvalues.append(returnvalue)
+        self.keeps.append(keep)
+
+    def packable(self) -> dict[str, Any]:
+        """What the scripts unpack: texts, numbers, lists and maps only; what says nothing is left out."""
+        same_keep = all(keep == self.keeps[0] for keep in self.keeps)
+        parts = {
+            "ids": self.completed_ids,
+            "values": self.returnvalues,
+            "keep": (self.keeps[0] if same_keep else None) if self.keeps else None,
+            "keeps": None if same_keep else [keep or {} for keep in self.keeps],
+            "failed": [job._asdict() for job in self.failed],
+            "retried": [job._asdict() for job in self.retried],
+            "delayed": [job._asdict() for job in self.delayed],
+            "returned": self.returned,
+            "limited_ms": self.limited_ms,
+        }
+        return {"token": self.token} | {name: part for name, part in parts.items() if part}
+
+
+class Lost(NamedTuple):
+    """An outcome that Redis didn't take. `why` is one of LOST."""
+
+    id: str
+    why: str
+
+
+#: Why an outcome was not taken.
+LOST: Final[Mapping[str, str]] = {
+    "missing": "the job has been removed",
+    "unlocked": "its lock has expired, and another worker may have it",
+    "owner": "another worker has it",
+    "inactive": "it isn't active any more",
+    "children": "it has children that are not done",
+}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The answer to a call of `work`: jobs to be run, outcomes that were not taken, and when to look again.
+
+    `claimed`: how many jobs are claimed, whether or not they are in `jobs`. `stop`: the control key exists.
+    `limited_ms`: no job may start for so long (rate limit), 0: none holds. `next_due`: when the next delayed job is due
+    (ms since 1970), None when there is none. `more`: jobs are waiting that could be claimed now. `now`: Redis' clock,
+    ms since 1970.
+    """
+
+    token: str
+    jobs: list[ClaimedJob]
+    lost: list[Lost]
+    limited_ms: int
+    next_due: int | None
+    more: bool
+    stop: bool
+    now: int
+    claimed: int

@@ -1,0 +1,166 @@
+"""What workers and their helpers do with a queue: claim and settle, extend, promote, rescue.
+
+A chunk in a call. `work` keeps its last answer for a while (a receipt of ids), so that a call sent again after a lost
+reply claims and settles nothing twice; the others change nothing when sent again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Any, Final
+from uuid import uuid4
+
+import msgpack
+
+from spark_bull.dialects.handle import QueueHandle
+from spark_bull.outcomes import Claim, ClaimedJob, Lost, Outcomes
+
+#: How long the last answer is kept, for when it has to be asked for again.
+RECEIPT_TTL_MS: Final = 3_600_000
+#: Jobs that one call extends, promotes or rescues.
+CHUNK_SIZE: Final = 500
+
+
+@dataclass(frozen=True)
+class Seat:
+    """Who claims, and on what terms. One per slot: `sender` names the receipt.
+
+    lock_ms: how long jobs stay ours without `extend`. worker: name that BullMQ shows as processedBy, or empty.
+    limiter: at most (max, duration in ms) jobs start in the whole queue, where its own meta says nothing else.
+    max_metrics: minutes of metrics that are kept, 0: none are written. control: key that exists when it is time to stop.
+    """
+
+    sender: str
+    lock_ms: int = 30_000
+    worker: str = ""
+    limiter: tuple[int, int] | None = None
+    max_metrics: int = 0
+    control: str = ""
+
+
+def work(
+    handle: QueueHandle,
+    seat: Seat,
+    outcomes: Outcomes | None,
+    limit: int,
+    *,
+    most_bytes: int = 1 << 20,
+    held: str = "",
+    ledger: str = "",
+    with_jobs: bool = True,
+) -> Claim:
+    """Settles a chunk and claims the next one, in one round trip.
+
+    limit: most jobs to claim, 0 settles only. most_bytes: payload after which no further job is claimed. held: id of a
+    job that a blocking command has moved to `active` already, claimed first. ledger: key of a LIST that the ids of
+    claimed jobs join. with_jobs: False answers with their number only.
+    """
+    token = f"{seat.sender}:{uuid4().hex}"
+    args = {
+        "call": uuid4().hex,
+        "ttl_ms": RECEIPT_TTL_MS,
+        "lock_token": token,
+        "lock_ms": seat.lock_ms,
+        "worker": seat.worker,
+        "limit": limit,
+        "most_bytes": most_bytes,
+        "held": held,
+        "limiter_max": seat.limiter[0] if seat.limiter else "",
+        "limiter_ms": seat.limiter[1] if seat.limiter else "",
+        "max_metrics": seat.max_metrics,
+        "want_jobs": int(with_jobs),
+        "outcomes": msgpack.packb(outcomes.packable(), use_bin_type=False) if outcomes else "",
+    }
+    keys = {"receipt": handle.keys.receipt(seat.sender), "control": seat.control, "ledger": ledger}
+    return _claim_of(token, handle.run("work", args, **keys))
+
+
+def _claim_of(token: str, reply: bytes) -> Claim:
+    answer: dict[str, Any] = msgpack.unpackb(reply, raw=False, strict_map_key=False, unicode_errors="replace")
+    ids = answer["ids"] or []
+    jobs: list[ClaimedJob] = []
+    if ids and answer["columns"]:
+        jobs = list(map(ClaimedJob, ids, *(_expanded(column) for column in answer["columns"])))
+    return Claim(
+        token,
+        jobs,
+        [Lost(job_id, why) for job_id, why in answer["lost"] or []],
+        int(answer["limited_ms"] or 0),
+        int(answer["next_due"]) if answer["next_due"] else None,
+        bool(answer["more"]),
+        bool(answer["stop"]),
+        int(answer["now"]),
+        len(ids),
+    )
+
+
+def _expanded(column: Any) -> Iterable[Any]:
+    """A column as the scripts give it: a value for each job, or one for all; Lua has false for none."""
+    if isinstance(column, list):
+        return [None if value is False else value for value in column]
+    return repeat(None if column is False else column)
+
+
+def extend(handle: QueueHandle, token: str, job_ids: Sequence[str], lock_ms: int) -> list[str]:
+    """Keeps the locks of jobs that are ours for another `lock_ms`; returns the ids whose lock is not ours any more."""
+    lost: list[bytes] = []
+    for start in range(0, len(job_ids), CHUNK_SIZE):
+        lost += handle.run(
+            "extend", {"lock_token": token, "lock_ms": lock_ms, "ids": job_ids[start : start + CHUNK_SIZE]}
+        )
+    return [job_id.decode() for job_id in lost]
+
+
+@dataclass(frozen=True)
+class Promoted:
+    """How many delayed jobs came to wait, and when the next one is due (ms since 1970), None when there is none.
+
+    `now` is Redis' clock, ms since 1970. `more`: others are due already.
+    """
+
+    moved: int
+    next_due: int | None
+    now: int
+
+    @property
+    def more(self) -> bool:
+        return self.next_due is not None and self.next_due <= self.now
+
+
+def promote_due(handle: QueueHandle, limit: int = CHUNK_SIZE) -> Promoted:
+    """Lets delayed jobs that are due wait for a worker, `limit` at most."""
+    moved, next_due, now = handle.run("promote_due", {"limit": limit})
+    return Promoted(int(moved), int(next_due) if next_due else None, int(now))
+
+
+@dataclass(frozen=True)
+class Rescued:
+    """Ids of jobs that stalled: back in `wait`, or failed because it happened too often."""
+
+    stalled: list[str]
+    failed: list[str]
+
+
+def rescue(handle: QueueHandle, *, max_stalled: int = 1, check_ms: int = 30_000, limit: int = CHUNK_SIZE) -> Rescued:
+    """Takes jobs whose worker is gone back, unless somebody looked within `check_ms`. See each dialect's rescue.lua."""
+    stalled: list[bytes] = []
+    failed: list[bytes] = []
+    position: bytes = b""
+    call = uuid4().hex
+    while True:
+        args = {
+            "call": call,
+            "position": position,
+            "limit": limit,
+            "max_stalled": max_stalled,
+            "check_ms": check_ms,
+            "ttl_ms": RECEIPT_TTL_MS,
+        }
+        position, back, gone = handle.run("rescue", args, receipt=handle.keys.receipt(f"rescue:{call}"))
+        stalled += back
+        failed += gone
+        if not position:
+            return Rescued([i.decode() for i in stalled], [i.decode() for i in failed])
+        call = uuid4().hex
