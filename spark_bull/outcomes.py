@@ -1,4 +1,4 @@
-"""What a worker holds and what becomes of it: claimed jobs in, outcomes out. Plain data, in the form that goes to Redis."""
+"""What a worker holds and what becomes of it: claimed jobs in, outcomes out. Plain data, as it goes to Redis."""
 
 from __future__ import annotations
 

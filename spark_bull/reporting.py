@@ -13,7 +13,7 @@ def update_progress(handle: QueueHandle, job_id: str, progress: str) -> None:
 
 
 def add_log(handle: QueueHandle, job_id: str, row: str, keep: int = 0) -> int:
-    """Adds a line to a job's log, of which the last `keep` stay (0: all); returns how many there are. Raises JobMissing."""
+    """Adds a line to a job's log, of which the last `keep` stay (0: all); returns their number. Raises JobMissing."""
     args = {"job_id": job_id, "row": row, "keep": keep}
     count: int = once(handle, "log", args, **_job(handle, job_id), logs=handle.keys.logs(job_id))
     _check(handle, job_id, count)

@@ -29,7 +29,7 @@ class Seat:
 
     lock_ms: how long jobs stay ours without `extend`. worker: name that BullMQ shows as processedBy, or empty.
     limiter: at most (max, duration in ms) jobs start in the whole queue, where its own meta says nothing else.
-    max_metrics: minutes of metrics that are kept, 0: none are written. control: key that exists when it is time to stop.
+    max_metrics: minutes of metrics that are kept, 0: none are written. control: key that exists once it is to stop.
     """
 
     sender: str

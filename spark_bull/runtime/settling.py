@@ -1,0 +1,190 @@
+"""What becomes of a job that ran: kept or removed, failed or run again, by its dialect's rules and its own options."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+from spark_bull.backoff import bull_exponential_ms, bullmq_exponential_ms, fixed_ms
+from spark_bull.dialects.base import Dialect, json_text
+from spark_bull.dialects.bull import FALSE_IN_JAVASCRIPT
+from spark_bull.errors import OptionError
+from spark_bull.outcomes import ClaimedJob, Failed, Keep, Retried
+
+#: strategy(attempts made, backoff type, error, job) -> ms; -1: no further attempt. As in the Node libraries.
+BackoffStrategy = Callable[[int, str, BaseException, ClaimedJob], int]
+
+_NO_JSON: Final = "null"
+
+
+class NoReturnValue(TypeError):
+    """A processor returned what JSON can't hold."""
+
+
+@dataclass(frozen=True)
+class JobOptions:
+    """What a job's options say about its end. `timeout`: ms, 0: none. Keep rules: `...` where nothing is said."""
+
+    attempts: int
+    backoff: Mapping[str, Any] | None
+    lifo: bool
+    keep_completed: Any
+    keep_failed: Any
+    stack_limit: int | None
+    log_limit: int
+    timeout: int
+
+
+@lru_cache(maxsize=4096)
+def job_options(opts: str) -> JobOptions:
+    """Parses a job's `opts`; what is no JSON object, or of another type than it should be, counts as not given."""
+    try:
+        parsed = json.loads(opts)
+    except ValueError:
+        parsed = None
+    given: dict[str, Any] = parsed if isinstance(parsed, dict) else {}
+    backoff = given.get("backoff")
+    if _is_number(backoff):
+        backoff = {"type": "fixed", "delay": backoff}
+    return JobOptions(
+        attempts=_integer(given.get("attempts")) or 0,
+        backoff=backoff if isinstance(backoff, dict) else None,
+        lifo=given.get("lifo") is True,
+        keep_completed=_keep(given, "removeOnComplete"),
+        keep_failed=_keep(given, "removeOnFail"),
+        stack_limit=_integer(given.get("stackTraceLimit")),
+        log_limit=_integer(given.get("kl", given.get("keepLogs"))) or 0,
+        timeout=_integer(given.get("timeout")) or 0,
+    )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _integer(value: object) -> int | None:
+    return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def _keep(given: Mapping[str, Any], name: str) -> Any:
+    """`true` keeps none, a number so many, an object says count and age (s); `...` when nothing is said."""
+    if name not in given or given[name] is None:
+        return ...
+    return keep_rule(given[name])
+
+
+def keep_rule(value: object) -> Keep:
+    """The rule that a removeOnComplete or removeOnFail stands for."""
+    if _is_number(value):
+        count = _integer(value)
+        return {"count": count} if count is not None and count >= 0 else None
+    if isinstance(value, dict):
+        rule = {name: int(n) for name, n in value.items() if name in ("count", "age", "limit") and _is_number(n)}
+        return rule or None
+    return {"count": 0} if value else None
+
+
+def keep_of(dialect: Dialect, opts: str, name: str, default: Keep = None) -> Keep:
+    """How many finished jobs to keep. name: removeOnComplete or removeOnFail; default: the worker's own rule."""
+    options = job_options(opts)
+    said: Any = options.keep_completed if name == "removeOnComplete" else options.keep_failed
+    if said is ...:
+        return default
+    if dialect.name == "bull-1":
+        # Bull 1 knows only yes and no.
+        return {"count": 0} if name == "removeOnComplete" and said is not None else None
+    kept: Keep = said
+    return kept
+
+
+def returnvalue_text(dialect: Dialect, value: Any) -> str:
+    """What a processor returned, as JSON text. Raises NoReturnValue for what JSON can't hold."""
+    try:
+        text = json_text("returnvalue", value)
+    except (OptionError, RecursionError) as error:
+        raise NoReturnValue(
+            f"expected the processor to return what JSON can hold, got {type(value).__name__}: {error}"
+        ) from None
+    return _NO_JSON if dialect.name == "bull-1" and text in FALSE_IN_JAVASCRIPT else text
+
+
+def failure(
+    dialect: Dialect,
+    job: ClaimedJob,
+    error: BaseException | str,
+    *,
+    stack: str | None = None,
+    unrecoverable: bool = False,
+    strategy: BackoffStrategy | None = None,
+    default_keep: Keep = None,
+) -> Failed | Retried:
+    """Decides what becomes of a job whose attempt failed: it runs again, at once or later, or has failed for good.
+
+    stack: text of the trace, none is noted when it is None. unrecoverable: no further attempt, whatever is left.
+    strategy: for backoffs of a type that isn't built in.
+    """
+    options = job_options(job.opts)
+    reason = str(error) or (type(error).__name__ if isinstance(error, BaseException) else "")
+    traces = _with_trace(job.stacktrace, stack, _stack_limit(dialect, options))
+    allowed = options.attempts if job.attempts is None else job.attempts
+    made = job.attempts_made + 1
+    delay = -1
+    if made < allowed and not unrecoverable:
+        delay = _backoff_ms(dialect, options.backoff, made, error, job, strategy)
+    if delay < 0:
+        return Failed(job.id, reason, traces, keep_of(dialect, job.opts, "removeOnFail", default_keep), allowed)
+    return Retried(job.id, reason, traces, delay, options.lifo)
+
+
+def _stack_limit(dialect: Dialect, options: JobOptions) -> int | None:
+    """How many traces stay, None: all. Only BullMQ takes 0 for none; Bull 1 has no limit."""
+    if dialect.name == "bullmq":
+        return options.stack_limit
+    return (options.stack_limit or None) if dialect.name == "bull" else None
+
+
+def _with_trace(traces: str | None, stack: str | None, limit: int | None) -> str:
+    """The JSON list of a job's traces with one more, of which the last `limit` stay."""
+    try:
+        known = json.loads(traces) if traces else []
+    except ValueError:
+        known = []
+    kept: list[Any] = known if isinstance(known, list) else []
+    if stack is not None:
+        kept = [*kept, stack]
+        if limit is not None and limit >= 0:
+            kept = kept[-limit:] if limit else []
+    return json_text("stacktrace", kept)
+
+
+_EXPONENTIAL: Final[Mapping[str, Callable[[float, int, float], int]]] = {
+    "bull-1": lambda delay, made, _: bull_exponential_ms(delay, made),
+    "bull": lambda delay, made, _: bull_exponential_ms(delay, made),
+    "bullmq": bullmq_exponential_ms,
+}
+
+
+def _backoff_ms(
+    dialect: Dialect,
+    backoff: Mapping[str, Any] | None,
+    made: int,
+    error: BaseException | str,
+    job: ClaimedJob,
+    strategy: BackoffStrategy | None,
+) -> int:
+    """ms until the next attempt; 0: at once, -1: never, as for a type that nobody knows."""
+    if not backoff:
+        return 0
+    kind, delay, jitter = backoff.get("type"), backoff.get("delay") or 0, backoff.get("jitter") or 0
+    if dialect.name != "bullmq":
+        jitter = 0
+    if kind == "fixed":
+        return fixed_ms(delay, jitter)
+    if kind == "exponential":
+        return _EXPONENTIAL[dialect.name](delay, made, jitter)
+    if strategy is None:
+        return -1
+    return strategy(made, str(kind), error if isinstance(error, BaseException) else RuntimeError(error), job)
