@@ -12,6 +12,9 @@ SparkBullError
     ├── JobLocked      a worker holds the job
     └── WrongState     the job is in another state
 
+What a processor raises to say more than "this attempt failed" has BullMQ's names and stands beside the tree:
+UnrecoverableError, DelayedError, RateLimitError. A job that took too long fails with JobTimeout.
+
 A message says what was expected, what came and what to do; it never holds a secret.
 """
 
@@ -78,6 +81,33 @@ class JobLocked(JobError):
 
 class WrongState(JobError):
     """The job is in another state than the call needs."""
+
+
+class UnrecoverableError(Exception):
+    """Raised by a processor: the job has failed for good, whatever attempts are left."""
+
+
+class DelayedError(Exception):
+    """Raised by a processor: the job is to run again in `delay` ms, or at `until` (ms since 1970); no attempt counts."""
+
+    def __init__(self, delay: int | None = None, *, until: int | None = None) -> None:
+        if (delay is None) == (until is None):
+            raise OptionError("expected DelayedError with one of `delay` (ms) and `until` (ms since 1970)")
+        super().__init__(f"to run again in {delay} ms" if until is None else f"to run again at {until}")
+        self.delay = delay
+        self.until = until
+
+
+class RateLimitError(Exception):
+    """Raised by a processor: the job goes back, and no job of the queue starts for `duration` ms."""
+
+    def __init__(self, duration: int) -> None:
+        super().__init__(f"rate limited for {duration} ms")
+        self.duration = duration
+
+
+class JobTimeout(Exception):
+    """A job ran longer than its `timeout` allows."""
 
 
 def expected(name: str, what: str, got: object) -> OptionError:

@@ -84,6 +84,10 @@ class Outcomes:
         others = (self.failed, self.retried, self.delayed, self.returned)
         return len(self.completed_ids) + sum(len(jobs) for jobs in others)
 
+    def all_ids(self) -> set[str]:
+        others = (self.failed, self.retried, self.delayed)
+        return {*self.completed_ids, *self.returned, *(job.id for jobs in others for job in jobs)}
+
     def complete(self, job_id: str, returnvalue: str, keep: Keep = None) -> None:
         """Notes a job as completed; `returnvalue` is JSON text."""
         self.completed_ids.append(job_id)

@@ -50,16 +50,19 @@ def work(
     held: str = "",
     ledger: str = "",
     with_jobs: bool = True,
+    call: str = "",
 ) -> Claim:
     """Settles a chunk and claims the next one, in one round trip.
 
     limit: most jobs to claim, 0 settles only. most_bytes: payload after which no further job is claimed. held: id of a
     job that a blocking command has moved to `active` already, claimed first. ledger: key of a LIST that the ids of
-    claimed jobs join. with_jobs: False answers with their number only.
+    claimed jobs join. with_jobs: False answers with their number only. call: a unique name
+    that this call had already, when it is made again because the answer never came.
     """
-    token = f"{seat.sender}:{uuid4().hex}"
+    call = call or uuid4().hex
+    token = f"{seat.sender}:{call}"
     args = {
-        "call": uuid4().hex,
+        "call": call,
         "ttl_ms": RECEIPT_TTL_MS,
         "lock_token": token,
         "lock_ms": seat.lock_ms,

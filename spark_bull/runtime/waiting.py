@@ -1,0 +1,51 @@
+"""How an idle slot waits for a job, by the signal of its queue's dialect."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from spark_bull.connection import Connection
+from spark_bull.dialects.handle import QueueHandle
+from spark_bull.errors import SparkBullError
+
+#: Redis takes a timeout of 0 for "for ever", and some versions take a millisecond for 0.
+_SHORTEST_S: Final = 0.002
+
+
+class JobBell:
+    """Rings when there may be a job. Has a connection of its own, named as Node names its workers' connections."""
+
+    def __init__(self, handle: QueueHandle, worker: str, longest_s: float) -> None:
+        settings = handle.connection.settings
+        name = handle.keys.client_name
+        if handle.dialect.name == "bullmq":
+            name += f":w:{worker}"
+        extra = dict(settings.extra)
+        extra.setdefault("client_name", name)
+        self._handle = handle
+        self._connection = Connection(
+            replace(
+                settings, timeout_ms=settings.timeout_ms + int(longest_s * 1000), extra=tuple(sorted(extra.items()))
+            )
+        )
+
+    def wait(self, timeout_s: float) -> str:
+        """Waits until a job may be there, or `timeout_s` has passed.
+
+        Returns the id of a job that has come to `active` this way (Bull), or '' when it is to be claimed (BullMQ) or
+        there is none. Raises ConnectionLost.
+        """
+        keys, timeout = self._handle.keys, max(_SHORTEST_S, timeout_s)
+        if self._handle.dialect.name == "bullmq":
+            self._connection.call("BZPOPMIN", keys["marker"], timeout)
+            return ""
+        moved: bytes | None = self._connection.call("BLMOVE", keys["wait"], keys["active"], "RIGHT", "LEFT", timeout)
+        return moved.decode() if moved else ""
+
+    def client_id(self) -> int:
+        """By what CLIENT UNBLOCK ends a wait; 0 when Redis doesn't tell."""
+        try:
+            return int(self._connection.call("CLIENT", "ID"))
+        except SparkBullError:
+            return 0

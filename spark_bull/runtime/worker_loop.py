@@ -1,0 +1,212 @@
+"""One slot of a worker: claim a chunk, run it, settle it and claim the next one in the same round trip."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Final
+from uuid import uuid4
+
+from spark_bull.clock import monotonic_s
+from spark_bull.dialects.handle import QueueHandle
+from spark_bull.errors import ConnectionLost, SparkBullError, UnrecoverableError
+from spark_bull.outcomes import LOST, Claim, ClaimedJob, Outcomes
+from spark_bull.runtime.chunk_size import ChunkSize
+from spark_bull.runtime.job import RunningJob
+from spark_bull.runtime.job_runner import Result, Rules, Runner
+from spark_bull.runtime.lock_keeper import LockKeeper
+from spark_bull.runtime.waiting import JobBell
+from spark_bull.working import Seat, work
+
+log = logging.getLogger("spark_bull")
+
+#: An idle slot sends two commands in this time: one that waits, one that looks.
+IDLE_S: Final = 10.0
+#: A chunk of jobs that run one by one is settled in parts when it takes longer, and what is left is given back.
+SETTLE_S: Final = 0.5
+GIVE_BACK_S: Final = 2.0
+#: How often a busy slot says what it has done.
+TELL_S: Final = 1.0
+#: Between attempts to reach a Redis that has been away for longer than `retryMs`.
+AWAY_S: Final = 1.0
+
+
+@dataclass
+class Tally:
+    """What a slot has done so far. `returned`: given back or delayed by the processor; `lost`: outcomes not taken."""
+
+    claimed: int = 0
+    completed: int = 0
+    failed: int = 0
+    retried: int = 0
+    returned: int = 0
+    lost: int = 0
+
+    def count(self, outcomes: Outcomes, lost: int) -> None:
+        self.completed += len(outcomes.completed_ids)
+        self.failed += len(outcomes.failed)
+        self.retried += len(outcomes.retried)
+        self.returned += len(outcomes.delayed) + len(outcomes.returned)
+        self.lost += lost
+
+
+@dataclass(frozen=True)
+class SlotPlan:
+    """What a slot is to do; picklable.
+
+    worker: id under which the driver finds what its slots tell. chunk_size, chunk_bytes: most jobs, and most bytes of
+    payload, claimed at a time.
+    """
+
+    handle: QueueHandle
+    seat: Seat
+    worker: str
+    runner: Runner
+    rules: Rules = field(default_factory=Rules)
+    chunk_size: int = 500
+    chunk_bytes: int = 1 << 20
+
+
+class WorkerLoop:
+    """Works until the key `seat.control` exists."""
+
+    def __init__(self, plan: SlotPlan, slot: int) -> None:
+        self._plan = plan
+        self._slot = slot
+        self._handle = plan.handle
+        self._seat = replace(plan.seat, sender=f"{plan.worker}:{slot}")
+        self._size = ChunkSize(plan.chunk_size)
+        self._bell = JobBell(plan.handle, plan.seat.worker or plan.worker, IDLE_S)
+        self._keeper = LockKeeper(plan.handle, plan.seat.lock_ms)
+        self._tally = Tally()
+        self._told = ""
+        self._told_at = 0.0
+        self._client = 0
+
+    def run(self) -> Tally:
+        """Runs until it is told to stop; what is claimed by then is finished. Raises only what is no fault of a job."""
+        self._client = self._bell.client_id()
+        with self._keeper:
+            self._tell("idle")
+            self._loop()
+        self._tell("stopped")
+        return self._tally
+
+    def _loop(self) -> None:
+        outcomes: Outcomes | None = None
+        held = ""
+        while True:
+            claim = self._work(outcomes, self._limit(), held)
+            outcomes, held = None, ""
+            if claim.jobs:
+                self._tally.claimed += len(claim.jobs)
+                outcomes = self._run(claim)
+                self._tell_now_and_then()
+            elif claim.stop:
+                return
+            elif not claim.more:
+                self._tell("idle")
+                held = self._wait(claim)
+
+    def _limit(self) -> int:
+        return self._size.now if self._plan.runner.one_by_one else self._plan.chunk_size
+
+    def _run(self, claim: Claim) -> Outcomes:
+        """Runs a chunk; returns what of it isn't settled yet."""
+        jobs, outcomes = claim.jobs, Outcomes(claim.token)
+        rules, dialect, one_by_one = self._plan.rules, self._handle.dialect, self._plan.runner.one_by_one
+        started = settled_at = monotonic_s()
+        done = 0
+        with self._keeper.keeping(claim.token, [job.id for job in jobs]):
+            for result in self._results(jobs):
+                rules.note(outcomes, dialect, result, claim.now)
+                done += 1
+                if one_by_one and monotonic_s() - settled_at > SETTLE_S and done < len(jobs):
+                    if monotonic_s() - started > GIVE_BACK_S:
+                        outcomes.returned += self._not_started(jobs, result)
+                        break
+                    self._work(outcomes, 0)
+                    outcomes, settled_at = Outcomes(claim.token), monotonic_s()
+                    self._tell_now_and_then()
+        self._size.took(done, monotonic_s() - started)
+        return outcomes
+
+    def _not_started(self, jobs: Sequence[ClaimedJob], last: Result) -> list[str]:
+        ids = [job.id for job in jobs]
+        return [job_id for job_id in ids[ids.index(last.job.id) + 1 :] if job_id not in self._keeper.lost]
+
+    def _results(self, jobs: Sequence[ClaimedJob]) -> Iterator[Result]:
+        """A result for each job in its order, but for those that aren't ours any more."""
+        running = [RunningJob(job, self._handle) for job in jobs]
+        if all(job.deferred_failure is None for job in jobs):
+            yield from self._plan.runner(running, self._keeper.lost)
+            return
+        for job in running:
+            if job.claimed.deferred_failure is None:
+                yield from self._plan.runner([job], self._keeper.lost)
+            else:
+                yield Result(job, None, UnrecoverableError(job.claimed.deferred_failure))
+
+    def _work(self, outcomes: Outcomes | None, limit: int, held: str = "") -> Claim:
+        """Settles and claims. Waits for a Redis that is away as long as it takes, then makes the same call again."""
+        call, away = uuid4().hex, False
+        while True:
+            try:
+                claim = work(
+                    self._handle, self._seat, outcomes, limit, most_bytes=self._plan.chunk_bytes, held=held, call=call
+                )
+            except ConnectionLost as error:
+                if not away:
+                    self._warn("waits for Redis", error)
+                away = True
+                time.sleep(AWAY_S)
+                continue
+            if away:
+                self._warn("has Redis back", self._handle.connection.settings.where)
+                self._client = self._bell.client_id()
+            if outcomes:
+                self._account(outcomes, claim)
+            return claim
+
+    def _account(self, outcomes: Outcomes, claim: Claim) -> None:
+        """Counts what was settled, and says which outcomes were not taken."""
+        self._tally.count(outcomes, len(claim.lost))
+        self._keeper.settled(outcomes)
+        for job_id, why in claim.lost:
+            self._warn(f"settled job {job_id} in vain", LOST[why])
+
+    def _wait(self, claim: Claim) -> str:
+        """Waits until there may be a job. Returns the id of one that is in `active` already, or ''."""
+        if claim.limited_ms:
+            time.sleep(min(claim.limited_ms / 1000, IDLE_S))
+            return ""
+        timeout = IDLE_S
+        if claim.next_due is not None:
+            timeout = min(timeout, (claim.next_due - claim.now) / 1000)
+        try:
+            return self._bell.wait(timeout)
+        except ConnectionLost as error:
+            self._warn("waits for Redis", error)
+            return ""
+
+    def _tell_now_and_then(self) -> None:
+        if monotonic_s() - self._told_at > TELL_S:
+            self._tell("busy")
+
+    def _tell(self, state: str) -> None:
+        """Leaves word of what the slot has done, unless it has said so already."""
+        words = json.dumps({**asdict(self._tally), "state": state, "client": self._client})
+        self._told_at = monotonic_s()
+        if words == self._told:
+            return
+        try:
+            self._handle.connection.call("HSET", self._handle.keys.slots(self._plan.worker), str(self._slot), words)
+            self._told = words
+        except SparkBullError as error:
+            self._warn("could not tell what it has done", error)
+
+    def _warn(self, what: str, why: object) -> None:
+        log.warning("queue %s, slot %d: %s (%s)", self._handle.keys.queue, self._slot, what, why)
