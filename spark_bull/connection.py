@@ -158,12 +158,12 @@ class Connection:
 
     def call(self, *command: Value) -> Any:
         """Sends one command; the reply has bytes for strings."""
-        with self._errors():
+        with self.errors():
             return _client(self.settings).execute_command(*command)
 
     def pipeline(self, commands: Sequence[Command]) -> list[Any]:
         """Sends commands in one round trip, not as a transaction; the first error is raised."""
-        with self._errors():
+        with self.errors():
             pipeline = _client(self.settings).pipeline(transaction=False)
             for command in commands:
                 pipeline.execute_command(*command)
@@ -173,7 +173,7 @@ class Connection:
         """Runs `lua/<name>.lua`; keys and args by the names of its contract."""
         script = load(name)
         bound_keys, bound_args = script.bind_keys(keys), script.bind_args(args or {})
-        with self._errors(script):
+        with self.errors(script):
             return self._evaluate(script, bound_keys, bound_args)
 
     def _evaluate(self, script: Script, keys: list[str], args: list[Value]) -> Any:
@@ -182,6 +182,13 @@ class Connection:
             return client.execute_command("EVALSHA", script.sha, len(keys), *keys, *args)
         except redis.exceptions.NoScriptError:
             return client.execute_command("EVAL", script.source, len(keys), *keys, *args)
+
+    def subscribe(self, channels: Sequence[str]) -> Subscription:
+        """Listens to channels, on a connection of its own."""
+        with self.errors():
+            listener = _client(self.settings).pubsub(ignore_subscribe_messages=True)
+            listener.subscribe(*channels)
+        return Subscription(self, listener)
 
     def now_ms(self) -> int:
         """Redis' own clock, ms since 1970."""
@@ -236,7 +243,7 @@ class Connection:
         return info
 
     @contextmanager
-    def _errors(self, script: Script | None = None) -> Iterator[None]:
+    def errors(self, script: Script | None = None) -> Iterator[None]:
         """redis-py's errors in our words; the message never holds the URL's secrets."""
         where = self.settings.where
         try:
@@ -271,6 +278,25 @@ class Connection:
                 ) from error
             what = f"script `{script.name}`" if script else "a command"
             raise ScriptError(f"{what} failed at Redis {where}: {_first_line(error)}") from error
+
+
+class Subscription:
+    """Channels that are listened to."""
+
+    def __init__(self, connection: Connection, listener: redis.client.PubSub) -> None:
+        self._connection = connection
+        self._listener = listener
+
+    def wait(self, timeout_s: float) -> bool:
+        """Waits for a message, `timeout_s` at most; takes all that are there. Returns whether there was one."""
+        with self._connection.errors():
+            heard = self._listener.get_message(timeout=timeout_s) is not None
+            while heard and self._listener.get_message(timeout=0) is not None:
+                pass
+        return heard
+
+    def close(self) -> None:
+        self._listener.close()
 
 
 def _first_line(error: BaseException) -> str:

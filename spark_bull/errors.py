@@ -6,6 +6,7 @@ SparkBullError
 ├── ConnectionLost     Redis can't be reached, or refuses us
 ├── ScriptError        a Lua script failed, or its contract is broken
 ├── StagedDataLost     staged chunks were gone when the write was to be committed
+├── WorkerFailed       the slots of a worker could not be started
 ├── QueueBusy          workers hold jobs of a queue that is to be deleted
 └── JobError           one job can't do what was asked
     ├── JobMissing     there is no such job
@@ -53,6 +54,10 @@ class StagedDataLost(SparkBullError):
     """Staged chunks were gone (expired, evicted, flushed) when the write was to be committed."""
 
 
+class WorkerFailed(SparkBullError):
+    """The slots of a worker could not be started, or Spark gave them up."""
+
+
 class QueueBusy(SparkBullError):
     """Workers hold jobs of a queue that is to be deleted; `queue` names it, `active` is their number."""
 
@@ -88,7 +93,7 @@ class UnrecoverableError(Exception):
 
 
 class DelayedError(Exception):
-    """Raised by a processor: the job is to run again in `delay` ms, or at `until` (ms since 1970); no attempt counts."""
+    """Raised by a processor: the job runs again in `delay` ms, or at `until` (ms since 1970); no attempt counts."""
 
     def __init__(self, delay: int | None = None, *, until: int | None = None) -> None:
         if (delay is None) == (until is None):

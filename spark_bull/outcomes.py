@@ -14,7 +14,8 @@ class ClaimedJob(NamedTuple):
     """A job that a worker holds. Texts as they stand in Redis, times in ms since 1970.
 
     `attempts_made` counts the attempts before this one. `deferred_failure` is why the job must fail without being run
-    (BullMQ: it stalled too often, or a child failed), else None.
+    (BullMQ: it stalled too often, or a child failed), else None. `attempts`: most allowed, where the hash says it and
+    not the options (Bull 1).
     """
 
     id: str
@@ -25,13 +26,19 @@ class ClaimedJob(NamedTuple):
     attempts_made: int
     attempts_started: int
     stalled_counter: int
-    attempts: int | None
     delay: int
     priority: int
     progress: str | None
     stacktrace: str | None
     parent_key: str | None
     deferred_failure: str | None
+    deduplication_id: str | None
+    attempts: int | None = None
+
+    @property
+    def has_kin(self) -> bool:
+        """Whether its end concerns others: a parent, or jobs of the same deduplication id."""
+        return self.parent_key is not None or self.deduplication_id is not None
 
 
 class Failed(NamedTuple):
@@ -65,7 +72,8 @@ class Delayed(NamedTuple):
 class Outcomes:
     """What became of the jobs that were claimed under one token; a job may be in one place only.
 
-    `completed` has (ids, return values as JSON text, how many to keep: one rule for all, or one for each). `returned`
+    Completed jobs have a return value (JSON text), a rule how many to keep, and the number of attempts made with this
+    one. `kin`: those whose end concerns others; None when that isn't known, and has to be looked for. `returned`
     ones go back to where they came from, as if never claimed; with `limited_ms` > 0 the queue is rate limited for so
     long (a processor asked for it).
     """
@@ -74,6 +82,8 @@ class Outcomes:
     completed_ids: list[str] = field(default_factory=list)
     returnvalues: list[str] = field(default_factory=list)
     keeps: list[Keep] = field(default_factory=list)
+    made: list[int] = field(default_factory=list)
+    kin: list[str] | None = field(default_factory=list)
     failed: list[Failed] = field(default_factory=list)
     retried: list[Retried] = field(default_factory=list)
     delayed: list[Delayed] = field(default_factory=list)
@@ -88,27 +98,33 @@ class Outcomes:
         others = (self.failed, self.retried, self.delayed)
         return {*self.completed_ids, *self.returned, *(job.id for jobs in others for job in jobs)}
 
-    def complete(self, job_id: str, returnvalue: str, keep: Keep = None) -> None:
+    def complete(self, job: ClaimedJob, returnvalue: str, keep: Keep = None) -> None:
         """Notes a job as completed; `returnvalue` is JSON text."""
-        self.completed_ids.append(job_id)
+        self.completed_ids.append(job.id)
         self.returnvalues.append(returnvalue)
         self.keeps.append(keep)
+        self.made.append(job.attempts_made + 1)
+        if self.kin is not None and job.has_kin:
+            self.kin.append(job.id)
 
     def packable(self) -> dict[str, Any]:
         """What the scripts unpack: texts, numbers, lists and maps only; what says nothing is left out."""
         same_keep = all(keep == self.keeps[0] for keep in self.keeps)
+        same_made = len(set(self.made)) == 1
         parts = {
             "ids": self.completed_ids,
             "values": self.returnvalues,
-            "keep": (self.keeps[0] if same_keep else None) if self.keeps else None,
+            "keep": self.keeps[0] if self.keeps and same_keep else None,
             "keeps": None if same_keep else [keep or {} for keep in self.keeps],
+            "made": self.made[0] if same_made else self.made,
             "failed": [job._asdict() for job in self.failed],
             "retried": [job._asdict() for job in self.retried],
             "delayed": [job._asdict() for job in self.delayed],
             "returned": self.returned,
             "limited_ms": self.limited_ms,
         }
-        return {"token": self.token} | {name: part for name, part in parts.items() if part}
+        said = {name: part for name, part in parts.items() if part}
+        return {"token": self.token} | said | ({} if self.kin is None else {"kin": self.kin})
 
 
 class Lost(NamedTuple):

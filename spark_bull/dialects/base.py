@@ -25,6 +25,9 @@ DEFAULT_NAME: Final = "__default__"
 #: Options of the Node libraries that need more keys than a plain job; not dispatched yet.
 NOT_YET: Final = ("parent", "deduplication", "debounce", "repeat", "repeatJobKey", "rateLimiterKey")
 
+#: Verbs that are the same in all dialects; their scripts are in lua/job.
+ALIKE: Final = frozenset({"extend", "log", "update_data"})
+
 Kind = Literal["list", "zset", "set"]
 
 
@@ -58,7 +61,7 @@ class Dialect(ABC):
 
     def script(self, verb: str) -> str:
         """The name of the script of a verb, such as bullmq/add."""
-        return f"{self.folder}/{verb}"
+        return f"{'job' if verb in ALIKE else self.folder}/{verb}"
 
     def state_key(self, state: str) -> StateKey:
         """Raises DialectError for a state that this dialect doesn't have."""

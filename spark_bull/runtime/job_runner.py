@@ -56,10 +56,10 @@ class FunctionRunner:
         for job in jobs:
             if job.id in lost:
                 continue
-            limit = job.timeout or self.timeout_ms
+            limit_ms = job.timeout or self.timeout_ms
             try:
-                if limit:
-                    with time_limit(limit):
+                if limit_ms:
+                    with time_limit(limit_ms):
                         value = processor(job)
                 else:
                     value = processor(job)
@@ -71,8 +71,8 @@ class FunctionRunner:
 
 @contextmanager
 def time_limit(limit_ms: int) -> Iterator[None]:
-    """Raises JobTimeout in the block once it has taken `limit_ms`. Does nothing outside the main thread."""
-    if threading.current_thread() is not threading.main_thread():
+    """Raises JobTimeout in the block once it has taken `limit_ms`, 0: never. Does nothing outside the main thread."""
+    if not limit_ms or threading.current_thread() is not threading.main_thread():
         yield
         return
 
@@ -106,7 +106,7 @@ class Rules:
                 error = no_value
             else:
                 keep = keep_of(dialect, claimed.opts, "removeOnComplete", self.keep_completed)
-                outcomes.complete(claimed.id, text, keep)
+                outcomes.complete(claimed, text, keep)
                 return
         if isinstance(error, DelayedError):
             until = error.until if error.until is not None else now + (error.delay or 0)

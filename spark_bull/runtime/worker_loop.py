@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Final
 from uuid import uuid4
 
-from spark_bull.clock import monotonic_s
+from spark_bull.clock import epoch_ms, monotonic_s
 from spark_bull.dialects.handle import QueueHandle
 from spark_bull.errors import ConnectionLost, SparkBullError, UnrecoverableError
 from spark_bull.outcomes import LOST, Claim, ClaimedJob, Outcomes
@@ -30,6 +30,8 @@ SETTLE_S: Final = 0.5
 GIVE_BACK_S: Final = 2.0
 #: How often a busy slot says what it has done.
 TELL_S: Final = 1.0
+#: How long it stays in Redis after that.
+WORDS_TTL_MS: Final = 30 * 86_400_000
 #: Between attempts to reach a Redis that has been away for longer than `retryMs`.
 AWAY_S: Final = 1.0
 
@@ -82,6 +84,8 @@ class WorkerLoop:
         self._bell = JobBell(plan.handle, plan.seat.worker or plan.worker, IDLE_S)
         self._keeper = LockKeeper(plan.handle, plan.seat.lock_ms)
         self._tally = Tally()
+        self._suspects = False
+        self._started = epoch_ms()
         self._told = ""
         self._told_at = 0.0
         self._client = 0
@@ -103,7 +107,7 @@ class WorkerLoop:
             outcomes, held = None, ""
             if claim.jobs:
                 self._tally.claimed += len(claim.jobs)
-                outcomes = self._run(claim)
+                outcomes = self._run(self._alone(claim))
                 self._tell_now_and_then()
             elif claim.stop:
                 return
@@ -112,7 +116,19 @@ class WorkerLoop:
                 held = self._wait(claim)
 
     def _limit(self) -> int:
+        if self._suspects:
+            return 1
         return self._size.now if self._plan.runner.one_by_one else self._plan.chunk_size
+
+    def _alone(self, claim: Claim) -> Claim:
+        """A job that stalled before may have killed its worker: it runs alone, so that it takes no other down."""
+        suspect = next((job for job in claim.jobs if job.stalled_counter), None)
+        self._suspects = suspect is not None
+        if suspect is None or len(claim.jobs) == 1:
+            return claim
+        others = [job.id for job in claim.jobs if job is not suspect]
+        self._work(Outcomes(claim.token, returned=others), 0)
+        return replace(claim, jobs=[suspect])
 
     def _run(self, claim: Claim) -> Outcomes:
         """Runs a chunk; returns what of it isn't settled yet."""
@@ -198,12 +214,14 @@ class WorkerLoop:
 
     def _tell(self, state: str) -> None:
         """Leaves word of what the slot has done, unless it has said so already."""
-        words = json.dumps({**asdict(self._tally), "state": state, "client": self._client})
+        slot = {"slot": self._slot, "started": self._started, "state": state, "client": self._client}
+        words = json.dumps(slot | asdict(self._tally))
         self._told_at = monotonic_s()
         if words == self._told:
             return
+        key, name = self._handle.keys.slots(self._plan.worker), f"{self._slot}:{self._started}"
         try:
-            self._handle.connection.call("HSET", self._handle.keys.slots(self._plan.worker), str(self._slot), words)
+            self._handle.connection.pipeline([("HSET", key, name, words), ("PEXPIRE", key, WORDS_TTL_MS)])
             self._told = words
         except SparkBullError as error:
             self._warn("could not tell what it has done", error)

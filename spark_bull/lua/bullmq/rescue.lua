@@ -1,0 +1,36 @@
+-- Takes jobs whose worker is gone back, a slice in a call; see rescue_slices. One that stalled more than `max_stalled`
+-- times comes back too, but is to fail in the hands of the worker that takes it; the next one of a scheduler never does.
+-- @keys receipt stalled stalled_check active wait paused prioritized pc meta events marker repeats
+-- @args base bullmq_version call ttl_ms position limit max_stalled check_ms
+-- @returns {next position or '', ids that wait again, {}}
+-- @include enqueue_bullmq
+-- @include max_events_bullmq
+-- @include rescue_slices
+-- @include time_ms
+
+local call = redis.call
+
+local function is_scheduled(job_key)
+  local scheduler = call('HGET', job_key, 'rjk')
+  return scheduler and (call('EXISTS', key.repeats .. ':' .. scheduler) == 1 or call('ZSCORE', key.repeats, scheduler))
+end
+
+return rescue_slices(key, arg, string.format('%.0f', time_ms()), function(ids)
+  local back = {}
+  if arg.position == '' then
+    call('XTRIM', key.events, 'MAXLEN', '~', max_events_bullmq(key))
+  end
+  for _, id in ipairs(ids) do
+    if call('LREM', key.active, 1, id) > 0 then
+      local job_key = arg.base .. id
+      if call('HINCRBY', job_key, 'stc', 1) > tonumber(arg.max_stalled) and not is_scheduled(job_key) then
+        call('HSET', job_key, 'defa', 'job stalled more than allowable limit')
+      end
+      enqueue_bullmq(key, arg.bullmq_version, id, 0, 'RPUSH')
+      call('XADD', key.events, '*', 'event', 'waiting', 'jobId', id, 'prev', 'active')
+      call('XADD', key.events, '*', 'event', 'stalled', 'jobId', id)
+      back[#back + 1] = id
+    end
+  end
+  return back, {}
+end)

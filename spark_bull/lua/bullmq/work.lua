@@ -1,0 +1,28 @@
+-- Settles a chunk of claimed jobs, then claims the next one, once for each call of a sender.
+-- @keys receipt control ledger wait paused active delayed prioritized pc stalled completed failed waiting_children meta events marker limiter id metrics_completed metrics_completed_data metrics_failed metrics_failed_data
+-- @args base queue bullmq_version call ttl_ms lock_token lock_ms worker limit most_bytes held limiter_max limiter_ms max_metrics want_jobs outcomes
+-- @returns msgpack of {ids, columns, lost, limited_ms, next_due, more, stop, now}
+-- @include claim_bullmq
+-- @include settle_bullmq
+-- @include work_once
+
+local finished = 0
+
+local function settle(outcomes, now)
+  local lost
+  lost, finished = settle_bullmq(key, arg, outcomes, now)
+  return lost
+end
+
+local function claim(now, limit)
+  local claimed, rows = claim_bullmq(key, arg, now, limit)
+  if finished > 0 and #claimed.ids == 0 and not claimed.next_due and redis.call('EXISTS', key.wait, key.active,
+    key.prioritized) == 0 then
+    redis.call('XADD', key.events, '*', 'event', 'drained')
+  end
+  return claimed, rows
+end
+
+return work_once(key, arg, settle, claim, function(ids)
+  return claim_rows(arg.base, ids)
+end)

@@ -1,0 +1,126 @@
+-- @include due_bullmq
+-- @include number_texts
+
+local CLAIM_FIELDS = {'name', 'data', 'opts', 'timestamp', 'atm', 'ats', 'stc', 'delay', 'priority', 'progress',
+  'stacktrace', 'parentKey', 'defa', 'deid'}
+
+-- The fields of a claimed job, in the order of outcomes.ClaimedJob; false when the job is gone.
+local function claim_row(base, id)
+  local row = redis.call('HMGET', base .. id, unpack(CLAIM_FIELDS))
+  if not row[4] then
+    return false
+  end
+  for field = 4, 9 do
+    row[field] = row[field] and tonumber(row[field]) or 0
+  end
+  return row
+end
+
+local function claim_rows(base, ids)
+  local rows = {}
+  for i, id in ipairs(ids) do
+    rows[i] = claim_row(base, id) or {false, false, false, 0, 0, 0, 0, 0, 0, false, false, false, false, false}
+  end
+  return rows
+end
+
+-- How many of `limit` jobs may start, by pause, global concurrency and rate limit, and for how long none may, ms.
+local function allowance(key, arg, meta, limit)
+  local call = redis.call
+  local most = tonumber(meta[3] or arg.limiter_max)
+  local started = tonumber(call('GET', key.limiter) or 0)
+  if started >= (most or 9007199254740991) then
+    local left = call('PTTL', key.limiter)
+    if left > 0 then
+      return 0, left
+    end
+    call('DEL', key.limiter)
+    started = 0
+  end
+  if meta[1] then
+    return 0, 0
+  end
+  if most then
+    limit = math.min(limit, most - started)
+  end
+  if meta[2] then
+    limit = math.min(limit, tonumber(meta[2]) - call('LLEN', key.active))
+  end
+  return math.max(limit, 0), 0
+end
+
+-- Counts started jobs for the rate limit, if there is one. Those that only fail don't count.
+local function count_started(key, arg, meta, started)
+  local most = tonumber(meta[3] or arg.limiter_max)
+  if most and started > 0 and redis.call('INCRBY', key.limiter, started) == started then
+    redis.call('PEXPIRE', key.limiter, math.floor(math.abs(tonumber(meta[4] or arg.limiter_ms))))
+  end
+end
+
+-- Claims up to `limit` jobs: those that wait, then prioritized ones; see working.py. Returns what work_once wants.
+local function claim_bullmq(key, arg, now, limit)
+  local call, base, worker = redis.call, arg.base, arg.worker
+  local meta = call('HMGET', key.meta, 'paused', 'concurrency', 'max', 'duration')
+  local asleep = meta[1] or (meta[2] and call('LLEN', key.active) >= tonumber(meta[2]))
+  local next_due = limit > 0 and due_jobs_wait(key, arg, now, math.max(limit, 100), asleep)
+  local allowed, limited_ms = allowance(key, arg, meta, limit)
+  local ids, rows, bytes, deferred = {}, {}, 0, 0
+  local most_bytes, text, processed_on = tonumber(arg.most_bytes), number_texts(), string.format('%.0f', now)
+
+  local function take(id)
+    local row = claim_row(base, id)
+    if not row then
+      return
+    end
+    local job_key = base .. id
+    row[6] = row[6] + 1
+    call('SET', job_key .. ':lock', arg.lock_token, 'PX', arg.lock_ms)
+    if worker == '' then
+      call('HSET', job_key, 'processedOn', processed_on, 'ats', text(row[6]))
+    else
+      call('HSET', job_key, 'processedOn', processed_on, 'pb', worker, 'ats', text(row[6]))
+    end
+    call('XADD', key.events, '*', 'event', 'active', 'jobId', id, 'prev', 'waiting')
+    ids[#ids + 1], rows[#rows + 1] = id, row
+    bytes = bytes + #(row[2] or '')
+    if row[13] then
+      deferred = deferred + 1
+    end
+  end
+
+  -- Takes of these, the next one first, as many as there is room for; returns how many were looked at.
+  local function take_of(waiting, first, step)
+    local looked = 0
+    while looked < #waiting and #ids < allowed and bytes < most_bytes do
+      take(waiting[first + step * looked])
+      looked = looked + 1
+    end
+    return looked
+  end
+
+  if allowed > 0 then
+    local waiting = call('LRANGE', key.wait, -allowed, -1)
+    local looked = take_of(waiting, #waiting, -1)
+    if looked > 0 then
+      call('LTRIM', key.wait, 0, -looked - 1)
+    end
+    if #waiting < allowed then
+      local prioritized = call('ZRANGE', key.prioritized, 0, allowed - 1)
+      looked = take_of(prioritized, 1, 1)
+      if looked > 0 then
+        call('ZREM', key.prioritized, unpack(prioritized, 1, looked))
+      elseif #prioritized == 0 then
+        call('DEL', key.pc)
+      end
+    end
+  end
+  if #ids > 0 then
+    call('LPUSH', key.active, unpack(ids))
+    count_started(key, arg, meta, #ids - deferred)
+  end
+  local left = call('LLEN', key.wait) + call('ZCARD', key.prioritized) > 0
+  if left and not asleep and limited_ms == 0 then
+    call('ZADD', key.marker, 0, '0')
+  end
+  return {ids = ids, limited_ms = limited_ms, next_due = next_due, more = left and allowed > 0}, rows
+end

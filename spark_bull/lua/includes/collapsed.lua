@@ -1,0 +1,20 @@
+-- Rows of values as columns: a list of values, or one value where all rows have the same; false for none.
+local function collapsed(rows)
+  local columns = {}
+  for field = 1, #rows[1] do
+    local first, column = rows[1][field], nil
+    for i = 2, #rows do
+      if rows[i][field] ~= first then
+        column = {}
+        break
+      end
+    end
+    if column then
+      for i = 1, #rows do
+        column[i] = rows[i][field]
+      end
+    end
+    columns[field] = column or first
+  end
+  return columns
+end

@@ -1,0 +1,33 @@
+-- Delayed jobs that are due come to `target` (else `wait`), `limit` at most, the first one first.
+-- Returns when the next one is due, ms, or false, and how many came.
+local function due_jobs_wait(key, arg, now, limit, asleep, target)
+  local call = redis.call
+  local due = call('ZRANGEBYSCORE', key.delayed, 0, (now + 1) * 4096 - 1, 'LIMIT', 0, limit)
+  if #due > 0 then
+    call('ZREM', key.delayed, unpack(due))
+    local plain, prioritized = {}, {}
+    for _, id in ipairs(due) do
+      local job_key = arg.base .. id
+      local priority = tonumber(call('HGET', job_key, 'priority') or 0) or 0
+      if priority > 0 then
+        prioritized[#prioritized + 1] = priority * 4294967296 + call('INCR', key.pc) % 4294967296
+        prioritized[#prioritized + 1] = id
+      else
+        plain[#plain + 1] = id
+      end
+      call('XADD', key.events, '*', 'event', 'waiting', 'jobId', id, 'prev', 'delayed')
+      call('HSET', job_key, 'delay', '0')
+    end
+    if #plain > 0 then
+      call('LPUSH', target or key.wait, unpack(plain))
+    end
+    if #prioritized > 0 then
+      call('ZADD', key.prioritized, unpack(prioritized))
+    end
+    if not asleep then
+      call('ZADD', key.marker, 0, '0')
+    end
+  end
+  local first = call('ZRANGE', key.delayed, 0, 0, 'WITHSCORES')
+  return first[2] and math.floor(tonumber(first[2]) / 4096) or false, #due
+end

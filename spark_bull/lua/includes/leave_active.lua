@@ -1,0 +1,52 @@
+local function set_of(ids)
+  local set = {}
+  for _, id in ipairs(ids) do
+    set[id] = true
+  end
+  return set
+end
+
+local function all_in(set, ids)
+  for _, id in ipairs(ids) do
+    if not set[id] then
+      return false
+    end
+  end
+  return true
+end
+
+-- Takes jobs out of `active`. Those of a chunk mostly stand together: at the tail when they are the oldest, else at the
+-- head, else somewhere between, where they give way to a mark that no id is. Stragglers are looked for one by one.
+-- Returns the set of those that were not there.
+local function leave_active(active, ids)
+  local call, count = redis.call, #ids
+  if count == 0 then
+    return {}
+  end
+  local wanted = set_of(ids)
+  local tail = call('LRANGE', active, -count, -1)
+  if #tail == count and all_in(wanted, tail) then
+    call('LTRIM', active, 0, -count - 1)
+    return {}
+  end
+  local head = call('LRANGE', active, 0, count - 1)
+  if #head == count and all_in(wanted, head) then
+    call('LTRIM', active, count, -1)
+    return {}
+  end
+  local last = call('LPOS', active, ids[1], 'RANK', -1)
+  if last and last >= count - 1 and all_in(wanted, call('LRANGE', active, last - count + 1, last)) then
+    for i = last - count + 1, last do
+      call('LSET', active, i, '')
+    end
+    call('LREM', active, -count, '')
+    return {}
+  end
+  local missing = {}
+  for _, id in ipairs(ids) do
+    if call('LREM', active, -1, id) == 0 then
+      missing[id] = true
+    end
+  end
+  return missing
+end

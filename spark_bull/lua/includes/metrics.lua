@@ -1,0 +1,24 @@
+-- Counts finished jobs per minute: `count` in the HASH is of all time, the LIST has a number for each of the last `most`
+-- minutes, the newest first.
+local function count_metrics(meta, data, finished, most, now)
+  local call = redis.call
+  local before = call('HINCRBY', meta, 'count', finished) - finished
+  local previous = call('HMGET', meta, 'prevTS', 'prevCount')
+  if not previous[1] then
+    call('HSET', meta, 'prevTS', now, 'prevCount', 0)
+    return
+  end
+  local minutes = math.min(math.floor(now / 60000) - math.floor(previous[1] / 60000), most)
+  if minutes <= 0 then
+    return
+  end
+  local points = {before - previous[2]}
+  for i = 2, minutes do
+    points[i] = 0
+  end
+  for from = 1, #points, 5000 do
+    call('LPUSH', data, unpack(points, from, math.min(from + 4999, #points)))
+  end
+  call('LTRIM', data, 0, most - 1)
+  call('HSET', meta, 'prevCount', before, 'prevTS', now)
+end

@@ -1,0 +1,185 @@
+-- @include delay_bullmq
+-- @include enqueue_bullmq
+-- @include keep_bullmq
+-- @include locks
+-- @include max_events_bullmq
+-- @include metrics
+-- @include number_texts
+-- @include outcome_columns
+-- @include parent_bullmq
+-- @include requeue_bullmq
+
+-- Why jobs with children that are not done can't complete: most have none, so all are asked about at once.
+local function with_children(base, ids)
+  local call, keys = redis.call, {}
+  for _, id in ipairs(ids) do
+    keys[#keys + 1] = base .. id .. ':dependencies'
+    keys[#keys + 1] = base .. id .. ':unsuccessful'
+  end
+  local found = {}
+  if #keys > 0 and call('EXISTS', unpack(keys)) > 0 then
+    for i, id in ipairs(ids) do
+      found[id] = call('EXISTS', keys[2 * i - 1], keys[2 * i]) > 0
+    end
+  end
+  return found
+end
+
+-- What a finished job leaves behind: its place with its parent, its deduplication id.
+local function tell_kin(key, arg, job_id, now, tell_parent)
+  local job_key = arg.base .. job_id
+  local fields = redis.call('HMGET', job_key, 'parentKey', 'parent', 'deid')
+  if fields[3] then
+    free_and_requeue(key, arg, job_id, fields[3], now)
+  end
+  if fields[1] then
+    tell_parent(job_key, fields[1], fields[2])
+  end
+end
+
+local function remove_finished(key, arg, job_id)
+  local job_key = arg.base .. job_id
+  local parent_key = redis.call('HGET', job_key, 'parentKey')
+  unlink_job(job_key)
+  if parent_key then
+    leave_parent(key, arg, job_key, parent_key, false)
+  end
+end
+
+local function complete_jobs(key, arg, jobs, mine, now)
+  local call, base, finished_on = redis.call, arg.base, string.format('%.0f', now)
+  local scored, count, keeps = {}, 0, {}
+  for i, id in ipairs(jobs.ids) do
+    if mine[id] then
+      local value, keep = jobs.values[i], jobs.keep(i)
+      if jobs.has_kin(id) then
+        tell_kin(key, arg, id, now, function(job_key, parent_key)
+          child_completed(key, arg, job_key, parent_key, value, now)
+        end)
+      end
+      if keep and keep.count == 0 then
+        remove_finished(key, arg, id)
+      else
+        call('HSET', base .. id, 'atm', jobs.made(i, id), 'returnvalue', value, 'finishedOn', finished_on)
+        scored[#scored + 1], scored[#scored + 2] = finished_on, id
+        if keep then
+          keeps[keep] = true
+        end
+      end
+      count = count + 1
+      call('XADD', key.events, '*', 'event', 'completed', 'jobId', id, 'returnvalue', value, 'prev', 'active')
+    end
+  end
+  if #scored > 0 then
+    call('ZADD', key.completed, unpack(scored))
+  end
+  for keep in pairs(keeps) do
+    keep_bullmq(key, arg, key.completed, keep, now)
+  end
+  return count
+end
+
+local function fail_jobs(key, arg, failed, mine, now)
+  local call, base, finished_on = redis.call, arg.base, string.format('%.0f', now)
+  local count = 0
+  for _, job in ipairs(failed) do
+    if mine[job.id] then
+      local job_key = base .. job.id
+      call('HSET', job_key, 'failedReason', job.reason, 'stacktrace', job.stack)
+      tell_kin(key, arg, job.id, now, function(_, parent_key, rules)
+        child_failed(key, arg, job_key, parent_key, rules and cjson.decode(rules) or {}, job.reason, now)
+      end)
+      local made = call('HINCRBY', job_key, 'atm', 1)
+      if job.keep and job.keep.count == 0 then
+        remove_finished(key, arg, job.id)
+      else
+        call('ZADD', key.failed, finished_on, job.id)
+        call('HSET', job_key, 'finishedOn', finished_on)
+        call('HDEL', job_key, 'defa')
+        if job.keep then
+          keep_bullmq(key, arg, key.failed, job.keep, now)
+        end
+      end
+      count = count + 1
+      call('XADD', key.events, '*', 'event', 'failed', 'jobId', job.id, 'failedReason', job.reason, 'prev', 'active')
+      if made >= job.attempts then
+        call('XADD', key.events, '*', 'event', 'retries-exhausted', 'jobId', job.id, 'attemptsMade', made)
+      end
+    end
+  end
+  return count
+end
+
+local function retry_jobs(key, arg, retried, mine, now)
+  local call = redis.call
+  for _, job in ipairs(retried) do
+    if mine[job.id] then
+      local job_key = arg.base .. job.id
+      call('HSET', job_key, 'failedReason', job.reason, 'stacktrace', job.stack)
+      call('HINCRBY', job_key, 'atm', 1)
+      if job.delay > 0 then
+        call('HSET', job_key, 'delay', job.delay)
+        delay_bullmq(key, job.id, now + job.delay)
+      else
+        local priority = tonumber(call('HGET', job_key, 'priority') or 0) or 0
+        enqueue_bullmq(key, arg.bullmq_version, job.id, priority, job.lifo and 'RPUSH' or 'LPUSH')
+        call('XADD', key.events, 'MAXLEN', '~', max_events_bullmq(key), '*', 'event', 'waiting',
+          'jobId', job.id, 'prev', 'active')
+      end
+    end
+  end
+end
+
+local function delay_jobs(key, arg, delayed, mine, now)
+  for _, job in ipairs(delayed) do
+    if mine[job.id] then
+      local eta = math.max(job['until'], now)
+      redis.call('HSET', arg.base .. job.id, 'delay', string.format('%.0f', eta - now))
+      delay_bullmq(key, job.id, eta)
+    end
+  end
+end
+
+-- Jobs that are given back are the next ones to be taken, in their old order.
+local function return_jobs(key, arg, returned, mine)
+  local call = redis.call
+  for i = #returned, 1, -1 do
+    local id = returned[i]
+    if mine[id] then
+      local priority = tonumber(call('HGET', arg.base .. id, 'priority') or 0) or 0
+      if priority > 0 then
+        call('ZADD', key.prioritized, priority * 4294967296, id)
+      else
+        enqueue_bullmq(key, arg.bullmq_version, id, 0, 'RPUSH')
+      end
+      call('XADD', key.events, 'MAXLEN', '~', max_events_bullmq(key), '*', 'event', 'waiting',
+        'jobId', id, 'prev', 'active')
+    end
+  end
+end
+
+-- Settles outcomes of claimed jobs; see outcomes.py. Returns those that were not taken, {{id, why}, …}, and how many jobs
+-- are finished.
+local function settle_bullmq(key, arg, outcomes, now)
+  local jobs = outcome_columns(outcomes, function(id)
+    return (tonumber(redis.call('HGET', arg.base .. id, 'atm') or 0) or 0) + 1
+  end)
+  local mine, lost = take_back(key, arg.base, outcomes.token, jobs.all, with_children(arg.base, jobs.ids))
+  redis.call('XTRIM', key.events, 'MAXLEN', '~', max_events_bullmq(key))
+  local completed = complete_jobs(key, arg, jobs, mine, now)
+  local failed = fail_jobs(key, arg, outcomes.failed or {}, mine, now)
+  retry_jobs(key, arg, outcomes.retried or {}, mine, now)
+  delay_jobs(key, arg, outcomes.delayed or {}, mine, now)
+  return_jobs(key, arg, outcomes.returned or {}, mine)
+  if (outcomes.limited_ms or 0) > 0 then
+    redis.call('SET', key.limiter, '9007199254740991', 'PX', outcomes.limited_ms)
+  end
+  local most = tonumber(arg.max_metrics)
+  if most > 0 and completed > 0 then
+    count_metrics(key.metrics_completed, key.metrics_completed_data, completed, most, now)
+  end
+  if most > 0 and failed > 0 then
+    count_metrics(key.metrics_failed, key.metrics_failed_data, failed, most, now)
+  end
+  return lost, completed + failed
+end

@@ -1,0 +1,22 @@
+-- Keeps the locks of jobs that are ours; what is ours has not stalled.
+-- @keys stalled
+-- @args base lock_token lock_ms ids...
+-- @returns ids of the jobs whose lock isn't ours any more
+
+local call, locks, ours, lost = redis.call, {}, {}, {}
+for i, id in ipairs(arg.ids) do
+  locks[i] = arg.base .. id .. ':lock'
+end
+local held = call('MGET', unpack(locks))
+for i, id in ipairs(arg.ids) do
+  if held[i] == arg.lock_token then
+    call('PEXPIRE', locks[i], arg.lock_ms)
+    ours[#ours + 1] = id
+  else
+    lost[#lost + 1] = id
+  end
+end
+if #ours > 0 then
+  call('SREM', key.stalled, unpack(ours))
+end
+return lost

@@ -1,0 +1,19 @@
+-- Adds a row to a job's log, once for each call, and keeps the last `keep` rows (0: all).
+-- @keys receipt job logs
+-- @args call ttl_ms keep row
+-- @returns how many rows there are, or -1 when there is no such job
+-- @include once
+
+local call = redis.call
+
+return once(key.receipt, arg.call, arg.ttl_ms, function()
+  if call('EXISTS', key.job) == 0 then
+    return -1
+  end
+  local count, keep = call('RPUSH', key.logs, arg.row), tonumber(arg.keep)
+  if keep > 0 and count > keep then
+    call('LTRIM', key.logs, -keep, -1)
+    return keep
+  end
+  return count
+end)

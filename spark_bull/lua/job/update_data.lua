@@ -1,0 +1,10 @@
+-- Replaces a job's payload.
+-- @keys job
+-- @args data
+-- @returns 0, or -1 when there is no such job
+
+if redis.call('EXISTS', key.job) == 0 then
+  return -1
+end
+redis.call('HSET', key.job, 'data', arg.data)
+return 0

@@ -1,0 +1,81 @@
+"""Rings when a job has been delayed, by the signal that the queue's dialect gives.
+
+Bull publishes the time on a channel. BullMQ puts a mark into a ZSET, which is for one worker to take; watching the
+stream of events takes it from nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from threading import Event
+from typing import Final
+
+from spark_bull.connection import Connection, Subscription
+from spark_bull.dialects.handle import QueueHandle
+from spark_bull.runtime.service import Service
+
+#: An idle watch sends a command in this time.
+IDLE_S: Final = 5.0
+#: A busy one doesn't look more often.
+PAUSE_S: Final = 0.01
+
+
+class StreamWatch(Service):
+    """Sets `bell` when something happens in the queues' event streams."""
+
+    def __init__(self, handles: Sequence[QueueHandle], bell: Event) -> None:
+        super().__init__("watch of events")
+        settings = handles[0].connection.settings
+        self._connection = Connection(replace(settings, timeout_ms=settings.timeout_ms + int(IDLE_S * 1000)))
+        self._streams = [handle.keys["events"] for handle in handles]
+        self._bell = bell
+        self._last: list[str] = []
+
+    def round(self) -> None:
+        if not self._last:
+            self._last = self._newest()
+            self._bell.set()
+        happened = self._connection.call(
+            "XREAD", "COUNT", 1, "BLOCK", int(IDLE_S * 1000), "STREAMS", *self._streams, *self._last
+        )
+        if happened:
+            self._over.wait(PAUSE_S)
+            self._last = self._newest()
+            self._bell.set()
+
+    def _newest(self) -> list[str]:
+        replies = self._connection.pipeline([("XREVRANGE", stream, "+", "-", "COUNT", 1) for stream in self._streams])
+        return [entries[0][0].decode() if entries else "0-0" for entries in replies]
+
+
+class ChannelWatch(Service):
+    """Sets `bell` when a queue publishes that a job has been delayed."""
+
+    def __init__(self, handles: Sequence[QueueHandle], bell: Event) -> None:
+        super().__init__("watch of channels")
+        self._connection = handles[0].connection
+        self._channels = [handle.keys["delayed"] for handle in handles]
+        self._bell = bell
+        self._subscription: Subscription | None = None
+
+    def round(self) -> None:
+        if self._subscription is None:
+            self._subscription = self._connection.subscribe(self._channels)
+            self._bell.set()
+        try:
+            if self._subscription.wait(IDLE_S):
+                self._over.wait(PAUSE_S)
+                self._bell.set()
+        except Exception:
+            self._subscription.close()
+            self._subscription = None
+            raise
+
+
+def watches(handles: Sequence[QueueHandle], bell: Event) -> list[Service]:
+    """What has to be started so that `bell` rings for all these queues."""
+    streams = [handle for handle in handles if handle.dialect.name == "bullmq"]
+    channels = [handle for handle in handles if handle.dialect.name != "bullmq"]
+    found: list[Service] = [StreamWatch(streams, bell)] if streams else []
+    return [*found, *([ChannelWatch(channels, bell)] if channels else [])]

@@ -1,0 +1,60 @@
+"""The queues that a service looks after: named ones, or all that a glob finds, as soon as they exist."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from spark_bull.clock import monotonic_s
+from spark_bull.connection import Connection, settings_of
+from spark_bull.dialects.handle import QueueHandle
+from spark_bull.dialects.registry import DIALECTS, detect
+from spark_bull.finding import find_queues, is_glob
+from spark_bull.keys import QueueKeys
+from spark_bull.options import Options
+
+#: How often globs are looked up again, and how often queues that don't exist yet are looked for.
+GLOB_S: Final = 30.0
+MISSING_S: Final = 1.0
+
+
+class QueueSet:
+    """`queues`: names or globs; all of the prefix when there are none."""
+
+    def __init__(self, options: Options, queues: Iterable[str]) -> None:
+        self._options = options
+        self._wanted = list(queues) or ["*"]
+        self._connection = Connection(settings_of(options))
+        self._handles: dict[str, QueueHandle] = {}
+        self._globs_at = self._missing_at = 0.0
+        self._names: list[str] = []
+
+    def handles(self) -> list[QueueHandle]:
+        """The queues that exist by now. Raises ConnectionLost."""
+        now = monotonic_s()
+        if now >= self._globs_at:
+            self._names = self._found()
+            self._globs_at = now + GLOB_S
+        missing = [name for name in self._names if name not in self._handles]
+        if missing and now >= self._missing_at:
+            for name in missing:
+                self._open(name)
+            self._missing_at = now + MISSING_S
+        return list(self._handles.values())
+
+    @property
+    def complete(self) -> bool:
+        """Whether all queues that were asked for exist."""
+        return all(name in self._handles for name in self._names)
+
+    def _found(self) -> list[str]:
+        names: list[str] = []
+        for wanted in self._wanted:
+            names += find_queues(self._connection, self._options["prefix"], wanted) if is_glob(wanted) else [wanted]
+        return list(dict.fromkeys(names))
+
+    def _open(self, name: str) -> None:
+        keys, protocol = QueueKeys(name, self._options["prefix"]), self._options["protocol"]
+        dialect = detect(self._connection, keys) if protocol == "auto" else DIALECTS[protocol]
+        if dialect is not None:
+            self._handles[name] = QueueHandle(self._connection, keys, dialect, self._options["bullmqVersion"])

@@ -1,0 +1,97 @@
+"""Payloads -> Arrow: parsed JSON of jobs as a column of the type that the user gave as DDL."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Sequence
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from spark_bull.errors import SparkBullError
+
+Convert = Callable[[Any], Any]
+_SHOWN: int = 200
+
+
+class WrongPayload(SparkBullError):
+    """A job's payload is no JSON, or doesn't fit the schema given for it."""
+
+
+def parse(job_id: str, data: str) -> Any:
+    """A payload as a Python value. Raises WrongPayload when it is no JSON."""
+    try:
+        return json.loads(data)
+    except ValueError as error:
+        raise WrongPayload(f"expected `data` of job {job_id} to be JSON ({error}), got: {data[:_SHOWN]!r}") from None
+
+
+def column_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Parsed payloads as one Arrow array. Fields that a payload lacks are null, those that the type lacks are left out.
+
+    Times are ISO 8601 text (no offset: UTC) or ms since 1970, binary is base64. Raises WrongPayload for a value of
+    another type.
+    """
+    convert = converter(kind)
+    try:
+        return pa.array(values if convert is None else [convert(value) for value in values], kind)
+    except (pa.ArrowException, TypeError, ValueError, ArithmeticError, AttributeError) as error:
+        shown = json.dumps(values[0])[:_SHOWN] if len(values) == 1 else f"{len(values)} payloads"
+        raise WrongPayload(f"expected the payload to fit the schema {kind} ({error}), got: {shown}") from None
+
+
+def converter(kind: pa.DataType) -> Convert | None:
+    """What makes Python values that Arrow takes for `kind` out of JSON's; None where JSON's own do."""
+    if pa.types.is_timestamp(kind):
+        return _nullable(_timestamp)
+    if pa.types.is_date(kind):
+        return _nullable(lambda value: date.fromisoformat(value[:10]))
+    if pa.types.is_decimal(kind):
+        return _nullable(lambda value: Decimal(str(value)))
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return _nullable(base64.b64decode)
+    if pa.types.is_struct(kind):
+        return _struct(kind)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _list(converter(kind.value_type))
+    if pa.types.is_map(kind):
+        return _map(converter(kind.item_type) or _same)
+    return None
+
+
+def _list(item: Convert | None) -> Convert | None:
+    return None if item is None else _nullable(lambda values: [item(value) for value in values])
+
+
+def _map(item: Convert) -> Convert:
+    return _nullable(lambda values: [(key, item(value)) for key, value in values.items()])
+
+
+def _struct(kind: pa.DataType) -> Convert | None:
+    fields = [kind.field(i) for i in range(kind.num_fields)]
+    converters = {field.name: found for field in fields if (found := converter(field.type)) is not None}
+    if not converters:
+        return None
+
+    def convert(value: dict[str, Any]) -> dict[str, Any]:
+        return value | {name: change(value.get(name)) for name, change in converters.items()}
+
+    return _nullable(convert)
+
+
+def _nullable(convert: Convert) -> Convert:
+    return lambda value: None if value is None else convert(value)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _timestamp(value: Any) -> datetime:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return datetime.fromtimestamp(value / 1000, timezone.utc)
+    moment = datetime.fromisoformat(value.replace("Z", "+00:00"))
+    return moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)

@@ -1,0 +1,231 @@
+"""Worker: jobs of a queue, processed on the executors."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Final
+from uuid import uuid4
+
+from pyspark.sql import SparkSession
+from pyspark.sql.types import DataType
+
+from spark_bull.clock import monotonic_s
+from spark_bull.connection import resolved
+from spark_bull.dialects.handle import QueueHandle, open_handle
+from spark_bull.errors import OptionError, SparkBullError, expected
+from spark_bull.options import READ, parse_options
+from spark_bull.runtime.job_runner import FunctionRunner, Rules, Runner
+from spark_bull.runtime.promoter import Promoter
+from spark_bull.runtime.settling import BackoffStrategy, keep_rule
+from spark_bull.runtime.worker_loop import SlotPlan
+from spark_bull.runtime.worker_status import WorkerStatus, lag_of
+from spark_bull.spark.loop_engine import LoopEngine
+from spark_bull.spark.udf_runner import is_udf, udf_runner
+from spark_bull.spark.worker_progress import WorkerProgress
+from spark_bull.working import Seat
+
+Processor = Callable[..., Any]
+
+#: Shorter locks would have to be extended all the time.
+SHORTEST_LOCK_MS: Final = 300
+
+
+class Worker:
+    """Processes jobs of a queue on the executors until it is stopped.
+
+        def processor(job):
+            return {"sent": send(job.data["to"])}
+
+        with Worker(spark, queue="mail", processor=processor) as worker:
+            worker.await_termination()
+
+    processor: a function of a job (see RunningJob), or a UDF over payloads (@udf, @pandas_udf, @arrow_udf) with
+    `payload_schema`, DDL such as "origin STRING, distance DOUBLE". What it returns becomes the job's `returnvalue`;
+    raising fails the attempt; UnrecoverableError, DelayedError and RateLimitError say more.
+
+    slots: Spark tasks that work at the same time, each on a core; default: all cores but one. chunk_size: most jobs a
+    slot claims at a time. timeout: ms that a job may take, 0: any; a job's own `timeout` goes first; for a UDF it is
+    that of one call. lock_ms: how soon the jobs of a slot that died come back; kept while it lives. limiter:
+    {"max": jobs, "duration": ms} for the whole queue. remove_on_complete, remove_on_fail: for jobs that say nothing
+    themselves: True, a count, or {"age": s, "count": n}. backoff_strategy: f(attempts made, type, error, job) -> ms for
+    types that aren't built in. metrics: minutes of metrics to keep, as Node's maxDataPoints. max_stalled: how often a
+    job may lose its worker before it fails. promoter: whether delayed and stalled jobs are looked after from here, too.
+    progress: show a line of it; default: on a terminal or in a notebook. Further options are those of the data source
+    (`url`, `prefix`, `protocol`, …).
+
+    Raises OptionError for bad arguments, and with start() ConnectionLost when Redis can't be reached.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        queue: str,
+        processor: Processor,
+        *,
+        payload_schema: str | DataType | None = None,
+        slots: int | None = None,
+        chunk_size: int = 500,
+        timeout: int = 0,
+        lock_ms: int = 30_000,
+        name: str | None = None,
+        limiter: Mapping[str, int] | None = None,
+        remove_on_complete: bool | int | Mapping[str, int] | None = None,
+        remove_on_fail: bool | int | Mapping[str, int] | None = None,
+        backoff_strategy: BackoffStrategy | None = None,
+        metrics: int = 0,
+        max_stalled: int = 1,
+        promoter: bool = True,
+        progress: bool | None = None,
+        **options: Any,
+    ) -> None:
+        for argument, value, least in (
+            ("chunk_size", chunk_size, 1),
+            ("timeout", timeout, 0),
+            ("lock_ms", lock_ms, SHORTEST_LOCK_MS),
+            ("metrics", metrics, 0),
+            ("max_stalled", max_stalled, 0),
+        ):
+            _check_number(argument, value, least)
+        self._spark = spark
+        self._options = resolved(parse_options(_as_texts(options), READ))
+        self.handle: QueueHandle = open_handle(self._options, queue)
+        self.id = uuid4().hex[:12]
+        self._slots = _slots(spark, slots)
+        seat = Seat(
+            sender=self.id,
+            lock_ms=lock_ms,
+            worker=name or "",
+            limiter=_limiter(limiter),
+            max_metrics=metrics,
+            control=self.handle.keys.control(self.id),
+        )
+        rules = Rules(keep_rule(remove_on_complete), keep_rule(remove_on_fail), backoff_strategy)
+        plan = SlotPlan(
+            self.handle, seat, self.id, runner_of(processor, payload_schema, timeout), rules, chunk_size=chunk_size
+        )
+        self._engine = LoopEngine(spark, plan, self._slots)
+        self._promoter = Promoter(queues=[queue], max_stalled=max_stalled, **options) if promoter else None
+        self._progress = WorkerProgress(self) if progress or progress is None else None
+        self._forced_progress = bool(progress)
+        self._state = "new"
+        self._sample = (monotonic_s(), 0)
+
+    def __repr__(self) -> str:
+        return f"Worker(queue={self.handle.keys.queue!r}, slots={self._slots}, state={self._state!r})"
+
+    def start(self) -> Worker:
+        """Starts the slots and returns at once. Raises OptionError, ConnectionLost."""
+        if self._state != "new":
+            raise SparkBullError(
+                f"expected a worker that hasn't been started yet, this one is {self._state}: make another"
+            )
+        keys = self.handle.keys
+        self.handle.connection.check(keys.prefix, [keys.queue], write=True)
+        self._engine.start()
+        self._state, self._sample = "running", (monotonic_s(), 0)
+        if self._promoter is not None:
+            self._promoter.start()
+        if self._progress is not None:
+            self._progress.start(force=self._forced_progress)
+        return self
+
+    def stop(self, grace: float = 30.0) -> bool:
+        """Stops claiming and lets slots finish what they hold, for `grace` s at most; returns whether all did.
+
+        What is cut off comes back to the queue when its lock ends. Stopping again does nothing.
+        """
+        if self._state in ("new", "stopped"):
+            self._state = "stopped"
+            return True
+        finished = self._engine.stop(grace)
+        self._wind_up()
+        return finished
+
+    def await_termination(self, timeout: float | None = None) -> bool:
+        """Waits until the worker is stopped or fails, `timeout` s at most; returns whether it has ended.
+
+        Raises WorkerFailed when the slots couldn't be started.
+        """
+        ended = self._engine.wait(timeout)
+        if ended:
+            self._wind_up()
+            if self._engine.error is not None:
+                raise self._engine.error
+        return ended
+
+    def status(self) -> WorkerStatus:
+        """What has been done so far. Raises ConnectionLost."""
+        totals = self._engine.totals()
+        finished = totals["completed"] + totals["failed"]
+        now, (before, finished_before) = monotonic_s(), self._sample
+        self._sample = (now, finished)
+        rate = (finished - finished_before) / (now - before) if now > before else 0.0
+        return WorkerStatus(
+            state=self._shown_state(), jobs_per_second=max(0.0, rate), lag=lag_of(self.handle), **totals
+        )
+
+    def __enter__(self) -> Worker:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _shown_state(self) -> str:
+        if self._state == "running" and not self._engine.running:
+            return "failed" if self._engine.error else "stopped"
+        return self._state
+
+    def _wind_up(self) -> None:
+        if self._promoter is not None:
+            self._promoter.stop()
+        if self._progress is not None:
+            self._progress.stop()
+        self._state = "failed" if self._engine.error else "stopped"
+
+
+def runner_of(processor: Processor, payload_schema: str | DataType | None, timeout_ms: int) -> Runner:
+    """What runs a processor in a slot. Raises OptionError for what can't be one."""
+    if is_udf(processor):
+        return udf_runner(processor, payload_schema, timeout_ms)
+    if not callable(processor):
+        raise expected("processor", "a function of a job, or a UDF", processor)
+    if inspect.iscoroutinefunction(processor):
+        raise OptionError(
+            "expected `processor` to be a plain function, got a coroutine function: wrap it, "
+            "such as lambda job: asyncio.run(processor(job))"
+        )
+    if payload_schema is not None:
+        raise OptionError(
+            "`payload_schema` is for UDFs; a function of a job gets parsed JSON as job.data: leave it out"
+        )
+    return FunctionRunner(processor, timeout_ms)
+
+
+def _slots(spark: SparkSession, given: int | None) -> int:
+    if given is not None:
+        _check_number("slots", given, 1)
+        return given
+    return max(1, spark.sparkContext.defaultParallelism - 1)
+
+
+def _limiter(given: Mapping[str, int] | None) -> tuple[int, int] | None:
+    if given is None:
+        return None
+    if set(given) != {"max", "duration"}:
+        raise expected("limiter", 'a mapping such as {"max": 100, "duration": 1000} (jobs, ms)', dict(given))
+    for name, value in given.items():
+        _check_number(f"limiter.{name}", value, 1)
+    return given["max"], given["duration"]
+
+
+def _check_number(name: str, value: object, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise expected(name, f"an integer >= {least}", value)
+
+
+def _as_texts(options: Mapping[str, Any]) -> dict[str, str]:
+    return {name: str(value) for name, value in options.items() if value is not None}
