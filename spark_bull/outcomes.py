@@ -19,20 +19,19 @@ class ClaimedJob(NamedTuple):
     """
 
     id: str
-    name: str | None
-    data: str
-    opts: str
     timestamp: int
-    attempts_made: int
+    data: str
+    name: str | None
+    opts: str
     attempts_started: int
-    stalled_counter: int
-    delay: int
-    priority: int
-    progress: str | None
-    stacktrace: str | None
-    parent_key: str | None
-    deferred_failure: str | None
-    deduplication_id: str | None
+    attempts_made: int
+    parent_key: str | None = None
+    deferred_failure: str | None = None
+    deduplication_id: str | None = None
+    stalled_counter: int = 0
+    progress: str | None = None
+    stacktrace: str | None = None
+    priority: int = 0
     attempts: int | None = None
 
     @property
@@ -66,6 +65,13 @@ class Delayed(NamedTuple):
 
     id: str
     until: int
+
+
+#: The fields that a claim's columns are for, in their order, and those of them that are numbers.
+CLAIMED_COLUMNS: Final = ClaimedJob._fields[1:]
+CLAIMED_NUMBERS: Final = frozenset(
+    {"timestamp", "attempts_started", "attempts_made", "stalled_counter", "priority", "attempts"}
+)
 
 
 @dataclass
@@ -113,7 +119,7 @@ class Outcomes:
         same_made = len(set(self.made)) == 1
         parts = {
             "ids": self.completed_ids,
-            "values": self.returnvalues,
+            "values": self.returnvalues[0] if len(set(self.returnvalues)) == 1 else self.returnvalues,
             "keep": self.keeps[0] if self.keeps and same_keep else None,
             "keeps": None if same_keep else [keep or {} for keep in self.keeps],
             "made": self.made[0] if same_made else self.made,

@@ -6,7 +6,7 @@ reply claims and settles nothing twice; the others change nothing when sent agai
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, Final
@@ -15,7 +15,7 @@ from uuid import uuid4
 import msgpack
 
 from spark_bull.dialects.handle import QueueHandle
-from spark_bull.outcomes import Claim, ClaimedJob, Lost, Outcomes
+from spark_bull.outcomes import CLAIMED_COLUMNS, CLAIMED_NUMBERS, Claim, ClaimedJob, Lost, Outcomes
 
 #: How long the last answer is kept, for when it has to be asked for again.
 RECEIPT_TTL_MS: Final = 3_600_000
@@ -85,7 +85,8 @@ def _claim_of(token: str, reply: bytes) -> Claim:
     ids = answer["ids"] or []
     jobs: list[ClaimedJob] = []
     if ids and answer["columns"]:
-        jobs = list(map(ClaimedJob, ids, *(_expanded(column) for column in answer["columns"])))
+        columns = zip(CLAIMED_COLUMNS, answer["columns"], strict=False)
+        jobs = list(map(ClaimedJob, ids, *(_expanded(name, column) for name, column in columns)))
     return Claim(
         token,
         jobs,
@@ -99,11 +100,28 @@ def _claim_of(token: str, reply: bytes) -> Claim:
     )
 
 
-def _expanded(column: Any) -> Iterable[Any]:
+def _expanded(name: str, column: Any) -> Iterable[Any]:
     """A column as the scripts give it: a value for each job, or one for all; Lua has false for none."""
-    if isinstance(column, list):
-        return [None if value is False else value for value in column]
-    return repeat(None if column is False else column)
+    value_of = _VALUE_OF.get(name, _text)
+    return map(value_of, column) if isinstance(column, list) else repeat(value_of(column))
+
+
+def _text(value: Any) -> str | None:
+    return None if value is False else value
+
+
+def _number(value: Any) -> int:
+    return int(value) if value else 0
+
+
+def _number_or_none(value: Any) -> int | None:
+    return int(value) if value else None
+
+
+_VALUE_OF: Final[Mapping[str, Callable[[Any], Any]]] = {
+    **dict.fromkeys(CLAIMED_NUMBERS, _number),
+    "attempts": _number_or_none,
+}
 
 
 def extend(handle: QueueHandle, token: str, job_ids: Sequence[str], lock_ms: int) -> list[str]:

@@ -81,10 +81,6 @@ class RunningJob:
         return self.claimed.attempts_started
 
     @property
-    def delay(self) -> int:
-        return self.claimed.delay
-
-    @property
     def priority(self) -> int:
         return self.claimed.priority
 

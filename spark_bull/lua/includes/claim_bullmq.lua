@@ -1,17 +1,23 @@
 -- @include due_bullmq
 -- @include number_texts
 
-local CLAIM_FIELDS = {'name', 'data', 'opts', 'timestamp', 'atm', 'ats', 'stc', 'delay', 'priority', 'progress',
-  'stacktrace', 'parentKey', 'defa', 'deid'}
+-- What every claimed job is asked for, in this order.
+local FRESH = {'timestamp', 'data', 'name', 'opts', 'ats', 'atm', 'parentKey', 'defa', 'deid'}
+-- What only a job that was started before can have, and a prioritised one.
+local USED = {'stc', 'progress', 'stacktrace', 'priority'}
 
--- The fields of a claimed job, in the order of outcomes.ClaimedJob; false when the job is gone.
-local function claim_row(base, id)
-  local row = redis.call('HMGET', base .. id, unpack(CLAIM_FIELDS))
-  if not row[4] then
-    return false
+-- The fields of a claimed job, false for none: FRESH ones, then USED ones. Nil when the job is gone.
+local function claim_row(base, id, prioritized)
+  local call, job_key = redis.call, base .. id
+  local row = call('HMGET', job_key, unpack(FRESH))
+  if not row[1] then
+    return nil
   end
-  for field = 4, 9 do
-    row[field] = row[field] and tonumber(row[field]) or 0
+  if row[5] or prioritized then
+    local more = call('HMGET', job_key, unpack(USED))
+    row[10], row[11], row[12], row[13] = more[1], more[2], more[3], more[4]
+  else
+    row[10], row[11], row[12], row[13] = false, false, false, false
   end
   return row
 end
@@ -19,7 +25,8 @@ end
 local function claim_rows(base, ids)
   local rows = {}
   for i, id in ipairs(ids) do
-    rows[i] = claim_row(base, id) or {false, false, false, 0, 0, 0, 0, 0, 0, false, false, false, false, false}
+    rows[i] = claim_row(base, id, true) or {false, false, false, false, false, false, false, false, false, false, false,
+      false, false}
   end
   return rows
 end
@@ -64,35 +71,37 @@ local function claim_bullmq(key, arg, now, limit)
   local asleep = meta[1] or (meta[2] and call('LLEN', key.active) >= tonumber(meta[2]))
   local next_due = limit > 0 and due_jobs_wait(key, arg, now, math.max(limit, 100), asleep)
   local allowed, limited_ms = allowance(key, arg, meta, limit)
-  local ids, rows, bytes, deferred = {}, {}, 0, 0
+  local ids, rows, taken, bytes, deferred = {}, {}, 0, 0, 0
   local most_bytes, text, processed_on = tonumber(arg.most_bytes), number_texts(), string.format('%.0f', now)
+  local token, lock_ms, events = arg.lock_token, arg.lock_ms, key.events
 
-  local function take(id)
-    local row = claim_row(base, id)
+  local function take(id, prioritized)
+    local row = claim_row(base, id, prioritized)
     if not row then
       return
     end
-    local job_key = base .. id
-    row[6] = row[6] + 1
-    call('SET', job_key .. ':lock', arg.lock_token, 'PX', arg.lock_ms)
+    local job_key, started = base .. id, row[5] and text(row[5] + 1) or '1'
+    row[5] = started
+    call('SET', job_key .. ':lock', token, 'PX', lock_ms)
     if worker == '' then
-      call('HSET', job_key, 'processedOn', processed_on, 'ats', text(row[6]))
+      call('HSET', job_key, 'processedOn', processed_on, 'ats', started)
     else
-      call('HSET', job_key, 'processedOn', processed_on, 'pb', worker, 'ats', text(row[6]))
+      call('HSET', job_key, 'processedOn', processed_on, 'pb', worker, 'ats', started)
     end
-    call('XADD', key.events, '*', 'event', 'active', 'jobId', id, 'prev', 'waiting')
-    ids[#ids + 1], rows[#rows + 1] = id, row
-    bytes = bytes + #(row[2] or '')
-    if row[13] then
+    call('XADD', events, '*', 'event', 'active', 'jobId', id, 'prev', 'waiting')
+    taken = taken + 1
+    ids[taken], rows[taken] = id, row
+    bytes = bytes + #row[2]
+    if row[8] then
       deferred = deferred + 1
     end
   end
 
   -- Takes of these, the next one first, as many as there is room for; returns how many were looked at.
-  local function take_of(waiting, first, step)
-    local looked = 0
-    while looked < #waiting and #ids < allowed and bytes < most_bytes do
-      take(waiting[first + step * looked])
+  local function take_of(waiting, first, step, prioritized)
+    local looked, count = 0, #waiting
+    while looked < count and taken < allowed and bytes < most_bytes do
+      take(waiting[first + step * looked], prioritized)
       looked = looked + 1
     end
     return looked
@@ -100,13 +109,13 @@ local function claim_bullmq(key, arg, now, limit)
 
   if allowed > 0 then
     local waiting = call('LRANGE', key.wait, -allowed, -1)
-    local looked = take_of(waiting, #waiting, -1)
+    local looked = take_of(waiting, #waiting, -1, false)
     if looked > 0 then
       call('LTRIM', key.wait, 0, -looked - 1)
     end
     if #waiting < allowed then
       local prioritized = call('ZRANGE', key.prioritized, 0, allowed - 1)
-      looked = take_of(prioritized, 1, 1)
+      looked = take_of(prioritized, 1, 1, true)
       if looked > 0 then
         call('ZREM', key.prioritized, unpack(prioritized, 1, looked))
       elseif #prioritized == 0 then

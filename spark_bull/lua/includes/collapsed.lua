@@ -11,7 +11,7 @@ local function collapsed(rows)
     end
     if column then
       for i = 1, #rows do
-        column[i] = rows[i][field]
+        column[i] = rows[i][field] or false
       end
     end
     columns[field] = column or first

@@ -15,6 +15,19 @@ local function all_in(set, ids)
   return true
 end
 
+local function same_but_turned(ids, list)
+  local count = #ids
+  if #list ~= count then
+    return false
+  end
+  for i = 1, count do
+    if ids[i] ~= list[count - i + 1] then
+      return false
+    end
+  end
+  return true
+end
+
 -- Takes jobs out of `active`. Those of a chunk mostly stand together: at the tail when they are the oldest, else at the
 -- head, else somewhere between, where they give way to a mark that no id is. Stragglers are looked for one by one.
 -- Returns the set of those that were not there.
@@ -23,8 +36,12 @@ local function leave_active(active, ids)
   if count == 0 then
     return {}
   end
-  local wanted = set_of(ids)
   local tail = call('LRANGE', active, -count, -1)
+  if same_but_turned(ids, tail) then
+    call('LTRIM', active, 0, -count - 1)
+    return {}
+  end
+  local wanted = set_of(ids)
   if #tail == count and all_in(wanted, tail) then
     call('LTRIM', active, 0, -count - 1)
     return {}

@@ -8,11 +8,12 @@ local function take_back(key, base, token, ids, barred)
   if #ids == 0 then
     return mine, lost
   end
-  for i, id in ipairs(ids) do
-    locks[i] = base .. id .. ':lock'
+  for i = 1, #ids do
+    locks[i] = base .. ids[i] .. ':lock'
   end
   local held = call('MGET', unpack(locks))
-  for i, id in ipairs(ids) do
+  for i = 1, #ids do
+    local id = ids[i]
     if held[i] == token and not (barred and barred[id]) then
       ours[#ours + 1], held_locks[#held_locks + 1] = id, locks[i]
     elseif held[i] == token then
@@ -24,9 +25,12 @@ local function take_back(key, base, token, ids, barred)
   end
   if #ours > 0 then
     local missing = leave_active(key.active, ours)
-    call('UNLINK', unpack(held_locks))
-    call('SREM', key.stalled, unpack(ours))
-    for _, id in ipairs(ours) do
+    call('DEL', unpack(held_locks))
+    if call('EXISTS', key.stalled) == 1 then
+      call('SREM', key.stalled, unpack(ours))
+    end
+    for i = 1, #ours do
+      local id = ours[i]
       if missing[id] then
         lost[#lost + 1] = {id, call('EXISTS', base .. id) == 1 and 'inactive' or 'missing'}
       else

@@ -1,9 +1,10 @@
--- What outcomes say about completed jobs, and the ids of all jobs in them. `made_before(id)` reads how many attempts a job
--- has had with this one, where the worker didn't say.
+-- What outcomes say about completed jobs, as plain lists, and the ids of all jobs in them. `made_before(id)` reads how many
+-- attempts a job has had before this one, where the worker didn't say.
 local function outcome_columns(outcomes, made_before)
-  local jobs = {ids = outcomes.ids or {}, values = outcomes.values or {}, all = {}}
-  for _, id in ipairs(jobs.ids) do
-    jobs.all[#jobs.all + 1] = id
+  local ids = outcomes.ids or {}
+  local jobs = {ids = ids, all = {}, values = outcomes.values, keeps = outcomes.keeps or {}, made = outcomes.made, kin = {}}
+  for i = 1, #ids do
+    jobs.all[i] = ids[i]
   end
   for _, group in ipairs({'failed', 'retried', 'delayed'}) do
     for _, job in ipairs(outcomes[group] or {}) do
@@ -13,23 +14,25 @@ local function outcome_columns(outcomes, made_before)
   for _, id in ipairs(outcomes.returned or {}) do
     jobs.all[#jobs.all + 1] = id
   end
-  local keeps, made = outcomes.keeps, outcomes.made
-  function jobs.keep(i)
-    local keep = keeps and keeps[i] or outcomes.keep
-    return keep and next(keep) and keep or nil
-  end
-  function jobs.made(i, id)
-    return type(made) == 'table' and made[i] or made or made_before(id)
-  end
-  local kin
-  if outcomes.kin then
-    kin = {}
-    for _, id in ipairs(outcomes.kin) do
-      kin[id] = true
+  if type(jobs.values) ~= 'table' then
+    jobs.values = {}
+    for i = 1, #ids do
+      jobs.values[i] = outcomes.values
     end
   end
-  function jobs.has_kin(id)
-    return not kin or kin[id]
+  if type(jobs.made) ~= 'table' then
+    jobs.made = {}
+    for i = 1, #ids do
+      jobs.made[i] = outcomes.made or made_before(ids[i]) + 1
+    end
+  end
+  if outcomes.keep then
+    for i = 1, #ids do
+      jobs.keeps[i] = outcomes.keep
+    end
+  end
+  for _, id in ipairs(outcomes.kin or ids) do
+    jobs.kin[id] = true
   end
   return jobs
 end

@@ -12,9 +12,9 @@
 -- Why jobs with children that are not done can't complete: most have none, so all are asked about at once.
 local function with_children(base, ids)
   local call, keys = redis.call, {}
-  for _, id in ipairs(ids) do
-    keys[#keys + 1] = base .. id .. ':dependencies'
-    keys[#keys + 1] = base .. id .. ':unsuccessful'
+  for i = 1, #ids do
+    local job_key = base .. ids[i]
+    keys[2 * i - 1], keys[2 * i] = job_key .. ':dependencies', job_key .. ':unsuccessful'
   end
   local found = {}
   if #keys > 0 and call('EXISTS', unpack(keys)) > 0 then
@@ -47,12 +47,14 @@ local function remove_finished(key, arg, job_id)
 end
 
 local function complete_jobs(key, arg, jobs, mine, now)
-  local call, base, finished_on = redis.call, arg.base, string.format('%.0f', now)
-  local scored, count, keeps = {}, 0, {}
-  for i, id in ipairs(jobs.ids) do
+  local call, base, finished_on, text = redis.call, arg.base, string.format('%.0f', now), number_texts()
+  local ids, values, made, keeps, kin, events = jobs.ids, jobs.values, jobs.made, jobs.keeps, jobs.kin, key.events
+  local scored, size, count, rules = {}, 0, 0, {}
+  for i = 1, #ids do
+    local id = ids[i]
     if mine[id] then
-      local value, keep = jobs.values[i], jobs.keep(i)
-      if jobs.has_kin(id) then
+      local value, keep = values[i], keeps[i]
+      if kin[id] then
         tell_kin(key, arg, id, now, function(job_key, parent_key)
           child_completed(key, arg, job_key, parent_key, value, now)
         end)
@@ -60,20 +62,20 @@ local function complete_jobs(key, arg, jobs, mine, now)
       if keep and keep.count == 0 then
         remove_finished(key, arg, id)
       else
-        call('HSET', base .. id, 'atm', jobs.made(i, id), 'returnvalue', value, 'finishedOn', finished_on)
-        scored[#scored + 1], scored[#scored + 2] = finished_on, id
-        if keep then
-          keeps[keep] = true
+        call('HSET', base .. id, 'atm', text(made[i]), 'returnvalue', value, 'finishedOn', finished_on)
+        scored[size + 1], scored[size + 2], size = finished_on, id, size + 2
+        if keep and next(keep) then
+          rules[keep] = true
         end
       end
       count = count + 1
-      call('XADD', key.events, '*', 'event', 'completed', 'jobId', id, 'returnvalue', value, 'prev', 'active')
+      call('XADD', events, '*', 'event', 'completed', 'jobId', id, 'returnvalue', value, 'prev', 'active')
     end
   end
-  if #scored > 0 then
+  if size > 0 then
     call('ZADD', key.completed, unpack(scored))
   end
-  for keep in pairs(keeps) do
+  for keep in pairs(rules) do
     keep_bullmq(key, arg, key.completed, keep, now)
   end
   return count
@@ -162,7 +164,7 @@ end
 -- are finished.
 local function settle_bullmq(key, arg, outcomes, now)
   local jobs = outcome_columns(outcomes, function(id)
-    return (tonumber(redis.call('HGET', arg.base .. id, 'atm') or 0) or 0) + 1
+    return tonumber(redis.call('HGET', arg.base .. id, 'atm') or 0) or 0
   end)
   local mine, lost = take_back(key, arg.base, outcomes.token, jobs.all, with_children(arg.base, jobs.ids))
   redis.call('XTRIM', key.events, 'MAXLEN', '~', max_events_bullmq(key))
