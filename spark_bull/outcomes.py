@@ -79,7 +79,8 @@ class Outcomes:
     """What became of the jobs that were claimed under one token; a job may be in one place only.
 
     Completed jobs have a return value (JSON text), a rule how many to keep, and the number of attempts made with this
-    one. `kin`: those whose end concerns others; None when that isn't known, and has to be looked for. `returned`
+    one. `kin`: those whose end concerns others; `parents`: those that may have got children while they ran, which can't
+    complete before these do. None when that isn't known, and has to be looked for. `returned`
     ones go back to where they came from, as if never claimed; with `limited_ms` > 0 the queue is rate limited for so
     long (a processor asked for it).
     """
@@ -90,6 +91,7 @@ class Outcomes:
     keeps: list[Keep] = field(default_factory=list)
     made: list[int] = field(default_factory=list)
     kin: list[str] | None = field(default_factory=list)
+    parents: list[str] | None = field(default_factory=list)
     failed: list[Failed] = field(default_factory=list)
     retried: list[Retried] = field(default_factory=list)
     delayed: list[Delayed] = field(default_factory=list)
@@ -104,14 +106,16 @@ class Outcomes:
         others = (self.failed, self.retried, self.delayed)
         return {*self.completed_ids, *self.returned, *(job.id for jobs in others for job in jobs)}
 
-    def complete(self, job: ClaimedJob, returnvalue: str, keep: Keep = None) -> None:
-        """Notes a job as completed; `returnvalue` is JSON text."""
+    def complete(self, job: ClaimedJob, returnvalue: str, keep: Keep = None, *, childless: bool = False) -> None:
+        """Notes a job as completed; `returnvalue` is JSON text. childless: it can't have got children meanwhile."""
         self.completed_ids.append(job.id)
         self.returnvalues.append(returnvalue)
         self.keeps.append(keep)
         self.made.append(job.attempts_made + 1)
         if self.kin is not None and job.has_kin:
             self.kin.append(job.id)
+        if self.parents is not None and not childless:
+            self.parents.append(job.id)
 
     def packable(self) -> dict[str, Any]:
         """What the scripts unpack: texts, numbers, lists and maps only; what says nothing is left out."""
@@ -130,7 +134,8 @@ class Outcomes:
             "limited_ms": self.limited_ms,
         }
         said = {name: part for name, part in parts.items() if part}
-        return {"token": self.token} | said | ({} if self.kin is None else {"kin": self.kin})
+        known = {"kin": self.kin, "parents": self.parents}
+        return {"token": self.token} | said | {name: part for name, part in known.items() if part is not None}
 
 
 class Lost(NamedTuple):

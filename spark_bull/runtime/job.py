@@ -26,16 +26,18 @@ class RunningJob:
     the attempt. `attempts_made` counts the attempts before this one.
     """
 
-    __slots__ = ("_data", "_discarded", "_handle", "claimed")
+    __slots__ = ("_data", "_discarded", "_handle", "claimed", "is_known")
 
     def __init__(self, claimed: ClaimedJob, handle: QueueHandle) -> None:
         self.claimed = claimed
         self._handle = handle
         self._data = _UNSET
         self._discarded = False
+        #: Whether the processor has asked for the id. If it hasn't, it can't have given the job children.
+        self.is_known = False
 
     def __repr__(self) -> str:
-        return f"RunningJob(queue={self.queue!r}, id={self.id!r}, name={self.name!r}, attempt={self.attempts_made + 1})"
+        return f"RunningJob(queue={self.queue!r}, id={self.claimed.id!r}, name={self.name!r}, attempt={self.attempts_made + 1})"
 
     @property
     def queue(self) -> str:
@@ -43,6 +45,7 @@ class RunningJob:
 
     @property
     def id(self) -> str:
+        self.is_known = True
         return self.claimed.id
 
     @property
@@ -57,7 +60,7 @@ class RunningJob:
                 self._data = json.loads(self.claimed.data)
             except ValueError as error:
                 raise ValueError(
-                    f"expected `data` of job {self.id} to be JSON ({error}), got: {self.claimed.data[:200]!r}"
+                    f"expected `data` of job {self.claimed.id} to be JSON ({error}), got: {self.claimed.data[:200]!r}"
                 ) from None
         return self._data
 
@@ -100,15 +103,15 @@ class RunningJob:
 
     def update_progress(self, progress: Any) -> None:
         """Reports progress: a number, or anything JSON can hold. Raises JobMissing when the job was removed."""
-        update_progress(self._handle, self.id, json_text("progress", progress))
+        update_progress(self._handle, self.claimed.id, json_text("progress", progress))
 
     def log(self, row: str) -> int:
         """Adds a line to the job's log and returns how many there are. Raises JobMissing."""
-        return add_log(self._handle, self.id, str(row), job_options(self.claimed.opts).log_limit)
+        return add_log(self._handle, self.claimed.id, str(row), job_options(self.claimed.opts).log_limit)
 
     def update_data(self, data: Any) -> None:
         """Replaces the payload, for later attempts too. Raises JobMissing."""
-        update_data(self._handle, self.id, json_text("data", data))
+        update_data(self._handle, self.claimed.id, json_text("data", data))
         self._data = data
 
     def discard(self) -> None:

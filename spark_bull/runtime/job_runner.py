@@ -54,7 +54,7 @@ class FunctionRunner:
     def __call__(self, jobs: Sequence[RunningJob], lost: Collection[str]) -> Iterator[Result]:
         processor = self.processor
         for job in jobs:
-            if job.id in lost:
+            if job.claimed.id in lost:
                 continue
             limit_ms = job.timeout or self.timeout_ms
             try:
@@ -106,7 +106,7 @@ class Rules:
                 error = no_value
             else:
                 keep = keep_of(dialect, claimed.opts, "removeOnComplete", self.keep_completed)
-                outcomes.complete(claimed, text, keep)
+                outcomes.complete(claimed, text, keep, childless=not result.job.is_known)
                 return
         if isinstance(error, DelayedError):
             until = error.until if error.until is not None else now + (error.delay or 0)

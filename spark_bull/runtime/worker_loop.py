@@ -152,7 +152,7 @@ class WorkerLoop:
 
     def _not_started(self, jobs: Sequence[ClaimedJob], last: Result) -> list[str]:
         ids = [job.id for job in jobs]
-        return [job_id for job_id in ids[ids.index(last.job.id) + 1 :] if job_id not in self._keeper.lost]
+        return [job_id for job_id in ids[ids.index(last.job.claimed.id) + 1 :] if job_id not in self._keeper.lost]
 
     def _results(self, jobs: Sequence[ClaimedJob]) -> Iterator[Result]:
         """A result for each job in its order, but for those that aren't ours any more."""

@@ -98,16 +98,16 @@ class UdfRunner:
     def __call__(self, jobs: Sequence[RunningJob], lost: Collection[str]) -> Iterator[Result]:
         parsed: dict[str, Any] = {}
         for job in jobs:
-            if job.id not in lost:
+            if job.claimed.id not in lost:
                 try:
-                    parsed[job.id] = parse(job.id, job.claimed.data)
+                    parsed[job.claimed.id] = parse(job.claimed.id, job.claimed.data)
                 except WrongPayload as error:
-                    parsed[job.id] = error
+                    parsed[job.claimed.id] = error
         sound = [value for value in parsed.values() if not isinstance(value, WrongPayload)]
         ran = iter(outcomes_of(sound, self._run))
         for job in jobs:
-            if job.id in parsed:
-                made = parsed[job.id] if isinstance(parsed[job.id], WrongPayload) else next(ran)
+            if job.claimed.id in parsed:
+                made = parsed[job.claimed.id] if isinstance(parsed[job.claimed.id], WrongPayload) else next(ran)
                 yield Result(job, None, made) if isinstance(made, BaseException) else Result(job, made, None)
 
     def _run(self, values: Sequence[Any]) -> list[RawJson | None]:

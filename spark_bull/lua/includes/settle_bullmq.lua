@@ -166,7 +166,7 @@ local function settle_bullmq(key, arg, outcomes, now)
   local jobs = outcome_columns(outcomes, function(id)
     return tonumber(redis.call('HGET', arg.base .. id, 'atm') or 0) or 0
   end)
-  local mine, lost = take_back(key, arg.base, outcomes.token, jobs.all, with_children(arg.base, jobs.ids))
+  local mine, lost = take_back(key, arg.base, outcomes.token, jobs.all, with_children(arg.base, outcomes.parents or jobs.ids))
   redis.call('XTRIM', key.events, 'MAXLEN', '~', max_events_bullmq(key))
   local completed = complete_jobs(key, arg, jobs, mine, now)
   local failed = fail_jobs(key, arg, outcomes.failed or {}, mine, now)
