@@ -68,7 +68,7 @@ class SlotPlan:
     worker: str
     runner: Runner
     rules: Rules = field(default_factory=Rules)
-    chunk_size: int = 500
+    chunk_size: int = 200
     chunk_bytes: int = 1 << 20
 
 

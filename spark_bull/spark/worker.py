@@ -66,7 +66,7 @@ class Worker:
         *,
         payload_schema: str | DataType | None = None,
         slots: int | None = None,
-        chunk_size: int = 500,
+        chunk_size: int = 200,
         timeout: int = 0,
         lock_ms: int = 30_000,
         name: str | None = None,
