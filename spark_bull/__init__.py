@@ -1,8 +1,10 @@
-"""Bull and BullMQ queues in Spark: dispatch, inspect (and soon process and collect).
+"""Bull and BullMQ queues in Spark: dispatch, inspect, process (and soon collect).
 
     import spark_bull
     spark_bull.register(spark)
     df.write.format("bull").option("queue", "mail").mode("append").save()
+    with spark_bull.Worker(spark, queue="mail", processor=send) as worker:
+        worker.await_termination()
 
 The public names below are loaded when first used, so that `spark_bull.BullQueue` and the command
 line don't pay for importing PySpark.
@@ -15,21 +17,32 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from spark_bull.bull_queue import BullQueue
-    from spark_bull.errors import SparkBullError
+    from spark_bull.errors import DelayedError, RateLimitError, SparkBullError, UnrecoverableError
     from spark_bull.local import EmbeddedRedis
     from spark_bull.model import Job, NewJob, RawJson, WriteRecord
+    from spark_bull.runtime.job import RunningJob
+    from spark_bull.runtime.promoter import Promoter
+    from spark_bull.runtime.rescuer import Rescuer
     from spark_bull.spark.provider import BullDataSource, register
+    from spark_bull.spark.worker import Worker
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "BullQueue": "spark_bull.bull_queue",
+    "DelayedError": "spark_bull.errors",
+    "RateLimitError": "spark_bull.errors",
     "SparkBullError": "spark_bull.errors",
+    "UnrecoverableError": "spark_bull.errors",
     "EmbeddedRedis": "spark_bull.local",
     "Job": "spark_bull.model",
     "NewJob": "spark_bull.model",
     "RawJson": "spark_bull.model",
     "WriteRecord": "spark_bull.model",
+    "RunningJob": "spark_bull.runtime.job",
+    "Promoter": "spark_bull.runtime.promoter",
+    "Rescuer": "spark_bull.runtime.rescuer",
+    "Worker": "spark_bull.spark.worker",
     "BullDataSource": "spark_bull.spark.provider",
     "register": "spark_bull.spark.provider",
 }
@@ -37,11 +50,18 @@ _HOMES = {
 __all__ = [
     "BullDataSource",
     "BullQueue",
+    "DelayedError",
     "EmbeddedRedis",
     "Job",
     "NewJob",
+    "Promoter",
+    "RateLimitError",
     "RawJson",
+    "Rescuer",
+    "RunningJob",
     "SparkBullError",
+    "UnrecoverableError",
+    "Worker",
     "WriteRecord",
     "register",
 ]

@@ -8,13 +8,14 @@ SparkBullError
 ├── StagedDataLost     staged chunks were gone when the write was to be committed
 ├── WorkerFailed       the slots of a worker could not be started
 ├── QueueBusy          workers hold jobs of a queue that is to be deleted
+├── JobTimeout         a job took longer than it may
+├── UnrecoverableError raised by a processor: its job has failed for good
+├── DelayedError       raised by a processor: its job is to run later
+├── RateLimitError     raised by a processor: its queue is to rest
 └── JobError           one job can't do what was asked
     ├── JobMissing     there is no such job
     ├── JobLocked      a worker holds the job
     └── WrongState     the job is in another state
-
-What a processor raises to say more than "this attempt failed" has BullMQ's names and stands beside the tree:
-UnrecoverableError, DelayedError, RateLimitError. A job that took too long fails with JobTimeout.
 
 A message says what was expected, what came and what to do; it never holds a secret.
 """
@@ -88,11 +89,11 @@ class WrongState(JobError):
     """The job is in another state than the call needs."""
 
 
-class UnrecoverableError(Exception):
+class UnrecoverableError(SparkBullError):
     """Raised by a processor: the job has failed for good, whatever attempts are left."""
 
 
-class DelayedError(Exception):
+class DelayedError(SparkBullError):
     """Raised by a processor: the job runs again in `delay` ms, or at `until` (ms since 1970); no attempt counts."""
 
     def __init__(self, delay: int | None = None, *, until: int | None = None) -> None:
@@ -103,7 +104,7 @@ class DelayedError(Exception):
         self.until = until
 
 
-class RateLimitError(Exception):
+class RateLimitError(SparkBullError):
     """Raised by a processor: the job goes back, and no job of the queue starts for `duration` ms."""
 
     def __init__(self, duration: int) -> None:
@@ -111,7 +112,7 @@ class RateLimitError(Exception):
         self.duration = duration
 
 
-class JobTimeout(Exception):
+class JobTimeout(SparkBullError):
     """A job ran longer than its `timeout` allows."""
 
 

@@ -45,6 +45,7 @@ SEGMENTS = {
     # ours
     "open_writes": "spark:writes:open",
     "finished_writes": "spark:writes:finished",
+    "rescue_check": "spark:rescue:check",
 }
 
 

@@ -37,7 +37,7 @@ class RunningJob:
         self.is_known = False
 
     def __repr__(self) -> str:
-        return f"RunningJob(queue={self.queue!r}, id={self.claimed.id!r}, name={self.name!r}, attempt={self.attempts_made + 1})"
+        return f"RunningJob(queue={self.queue!r}, id={self.claimed.id!r}, attempt={self.attempts_made + 1})"
 
     @property
     def queue(self) -> str:

@@ -101,7 +101,7 @@ class Rules:
         claimed, error = result.job.claimed, result.error
         if error is None:
             try:
-                text = "null" if result.value is None else returnvalue_text(dialect, result.value)
+                text = returnvalue_text(dialect, result.value)
             except NoReturnValue as no_value:
                 error = no_value
             else:

@@ -17,9 +17,6 @@ from spark_bull.outcomes import ClaimedJob, Failed, Keep, Retried
 #: strategy(attempts made, backoff type, error, job) -> ms; -1: no further attempt. As in the Node libraries.
 BackoffStrategy = Callable[[int, str, BaseException, ClaimedJob], int]
 
-_NO_JSON: Final = "null"
-
-
 class NoReturnValue(TypeError):
     """A processor returned what JSON can't hold."""
 
@@ -101,14 +98,19 @@ def keep_of(dialect: Dialect, opts: str, name: str, default: Keep = None) -> Kee
 
 
 def returnvalue_text(dialect: Dialect, value: Any) -> str:
-    """What a processor returned, as JSON text. Raises NoReturnValue for what JSON can't hold."""
+    """What a processor returned, as JSON text. Raises NoReturnValue for what JSON can't hold.
+
+    Bull 1 writes nothing for what JavaScript takes for false.
+    """
+    if value is None:
+        return "" if dialect.name == "bull-1" else "null"
     try:
         text = json_text("returnvalue", value)
     except (OptionError, RecursionError) as error:
         raise NoReturnValue(
             f"expected the processor to return what JSON can hold, got {type(value).__name__}: {error}"
         ) from None
-    return _NO_JSON if dialect.name == "bull-1" and text in FALSE_IN_JAVASCRIPT else text
+    return "" if dialect.name == "bull-1" and text in FALSE_IN_JAVASCRIPT else text
 
 
 def failure(

@@ -7,7 +7,8 @@
 local function rescue_slices(key, arg, now, rescue)
   local call = redis.call
   return once(key.receipt, arg.call, arg.ttl_ms, function()
-    if arg.position == '' and not call('SET', key.stalled_check, now, 'PX', arg.check_ms, 'NX') then
+    if arg.position == '' and (call('EXISTS', key.active, key.stalled) == 0
+      or not call('SET', key.stalled_check, now, 'PX', arg.check_ms, 'NX')) then
       return {'', {}, {}}
     end
     local from = string.match(arg.position, '^mark:(%d+)$')

@@ -1,0 +1,52 @@
+-- Takes jobs whose worker is gone back, a slice in a call; see rescue_slices. One that stalled more than `max_stalled` times
+-- fails.
+-- @keys receipt stalled stalled_check active wait paused meta_paused failed
+-- @args base call ttl_ms position limit max_stalled check_ms
+-- @returns {next position or '', ids that wait again, ids that failed}
+-- @include rescue_slices
+-- @include settle_bull
+-- @include time_ms
+
+local call, now = redis.call, time_ms()
+
+-- Its own rule how many failed jobs to keep counts.
+local function keep_rule(opts)
+  local is_json, parsed = pcall(cjson.decode, opts or '')
+  local rule = is_json and type(parsed) == 'table' and parsed.removeOnFail
+  if type(rule) == 'number' then
+    return {count = rule}
+  end
+  return type(rule) == 'table' and rule or {}, rule == true
+end
+
+local function fail(id)
+  local job_key, reason = arg.base .. id, 'job stalled more than allowable limit'
+  local keep, removed = keep_rule(call('HGET', job_key, 'opts'))
+  free_debounce(arg.base, id)
+  call('ZADD', key.failed, string.format('%.0f', now), id)
+  call('HSET', job_key, 'failedReason', reason, 'finishedOn', string.format('%.0f', now))
+  call('PUBLISH', key.failed, '{"jobId":"' .. id .. '", "val": "job stalled more than maxStalledCount"}')
+  if removed then
+    call('UNLINK', job_key, job_key .. ':logs')
+    call('ZREM', key.failed, id)
+  else
+    keep_bull(arg.base, key.failed, keep, now)
+  end
+end
+
+return rescue_slices(key, arg, string.format('%.0f', now), function(ids)
+  local back, failed = {}, {}
+  for _, id in ipairs(ids) do
+    if call('LREM', key.active, 1, id) > 0 then
+      if call('HINCRBY', arg.base .. id, 'stalledCounter', 1) > tonumber(arg.max_stalled) then
+        fail(id)
+        failed[#failed + 1] = id
+      else
+        call('RPUSH', target_bull(key), id)
+        call('PUBLISH', key.stalled .. '@', id)
+        back[#back + 1] = id
+      end
+    end
+  end
+  return back, failed
+end)

@@ -1,0 +1,47 @@
+-- Settles a chunk of claimed jobs, then claims the next one, once for each call of a sender.
+-- @keys receipt control ledger wait paused active delayed priority stalled completed failed meta_paused limiter limiter_index metrics_completed metrics_completed_data metrics_failed metrics_failed_data
+-- @args base token call ttl_ms lock_token lock_ms limit most_bytes held limiter_max limiter_ms max_metrics want_jobs outcomes
+-- @returns msgpack of {ids, columns, lost, limited_ms, next_due, more, stop, now}
+-- @include claim_bull
+-- @include settle_bull
+-- @include work_once
+
+local call, finished = redis.call, 0
+
+local function settle(outcomes, now)
+  local lost
+  lost, finished = settle_bull(key, arg, outcomes, now)
+  return lost
+end
+
+-- A job that Node's limiter had put aside is not aside any more.
+local function leave_limiter(ids)
+  if call('EXISTS', key.limiter_index) == 1 then
+    for _, id in ipairs(ids) do
+      local group = call('HGET', key.limiter_index, id)
+      if group then
+        call('SREM', group, id)
+        call('HDEL', key.limiter_index, id)
+      end
+    end
+  end
+end
+
+local function claim(now, limit)
+  local processed_on, channel = string.format('%.0f', now), arg.base .. 'active@' .. arg.token
+  local claimed, rows = claim_bull(key, arg, limit, function(job_key, id)
+    call('HSET', job_key, 'processedOn', processed_on)
+    call('PUBLISH', channel, id)
+  end)
+  if #claimed.ids > 0 then
+    call('ZREM', key.priority, unpack(claimed.ids))
+    leave_limiter(claimed.ids)
+  elseif finished > 0 and not claimed.more then
+    call('PUBLISH', arg.base .. 'drained', '')
+  end
+  return claimed, rows
+end
+
+return work_once(key, arg, settle, claim, function(ids)
+  return claim_rows(arg.base, ids)
+end)

@@ -1,0 +1,42 @@
+-- Takes active jobs that have no lock back, a slice in a call. One that was started before and stalled more than
+-- `max_stalled` times fails. Bull 1 has no mark of the check before; one check in `check_ms` is enough all the same.
+-- @keys receipt active rescue_check wait paused meta_paused failed
+-- @args base queue token call ttl_ms position limit max_stalled check_ms
+-- @returns {next position or '', ids that wait again, ids that failed}
+-- @include announce_bull1
+-- @include once
+-- @include settle_bull1
+
+local call = redis.call
+
+local function rescue(id)
+  local job_key = arg.base .. id
+  local was_started = call('HEXISTS', job_key, 'lockAcquired') == 1
+  if was_started and call('HINCRBY', job_key, 'stalledCounter', 1) > tonumber(arg.max_stalled) then
+    call('SADD', key.failed, id)
+    call('HSET', job_key, 'failedReason', 'job stalled more than allowable limit')
+    announce_bull1(arg, 'failed', id, '{"message":"job stalled more than allowable limit"}')
+    return false
+  end
+  call('RPUSH', target_bull1(key), id)
+  if was_started then
+    announce_bull1(arg, 'stalled', id)
+  end
+  return true
+end
+
+return once(key.receipt, arg.call, arg.ttl_ms, function()
+  if arg.position == '' and not (call('EXISTS', key.active) == 1
+    and call('SET', key.rescue_check, '1', 'PX', arg.check_ms, 'NX')) then
+    return {'', {}, {}}
+  end
+  local from, limit = tonumber(arg.position) or 0, tonumber(arg.limit)
+  local ids, back, failed = call('LRANGE', key.active, -from - limit, -from - 1), {}, {}
+  for _, id in ipairs(ids) do
+    if call('EXISTS', arg.base .. id .. ':lock') == 0 and call('LREM', key.active, -1, id) > 0 then
+      local list = rescue(id) and back or failed
+      list[#list + 1] = id
+    end
+  end
+  return {#ids < limit and '' or string.format('%.0f', from + limit - #back - #failed), back, failed}
+end)

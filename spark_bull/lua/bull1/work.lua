@@ -1,0 +1,22 @@
+-- Settles a chunk of claimed jobs, then claims the next one, once for each call of a sender.
+-- @keys receipt control ledger wait paused active delayed stalled completed failed meta_paused limiter
+-- @args base queue token call ttl_ms lock_token lock_ms limit most_bytes held limiter_max limiter_ms want_jobs outcomes
+-- @returns msgpack of {ids, columns, lost, limited_ms, next_due, more, stop, now}
+-- @include claim_bull
+-- @include settle_bull1
+-- @include work_once
+
+local function settle(outcomes, now)
+  return settle_bull1(key, arg, outcomes, now)
+end
+
+-- Bull 1.1 tells by `lockAcquired` whether a job without a lock has ever been started.
+local function claim(_, limit)
+  return claim_bull(key, arg, limit, function(job_key)
+    redis.call('HSET', job_key, 'lockAcquired', '1')
+  end)
+end
+
+return work_once(key, arg, settle, claim, function(ids)
+  return claim_rows(arg.base, ids)
+end)

@@ -1,0 +1,64 @@
+-- @include allowance
+
+-- What claimed jobs are asked for, in the order of outcomes.CLAIMED_COLUMNS. Not every dialect has all of them.
+local CLAIM_FIELDS = {'timestamp', 'data', 'name', 'opts', 'ats', 'attemptsMade', 'parentKey', 'defa', 'deid',
+  'stalledCounter', 'progress', 'stacktrace', 'priority', 'attempts'}
+
+local function claim_rows(base, ids)
+  local rows = {}
+  for i, id in ipairs(ids) do
+    rows[i] = redis.call('HMGET', base .. id, unpack(CLAIM_FIELDS))
+  end
+  return rows
+end
+
+-- Claims up to `limit` jobs of Bull; see working.py. `start(job_key, id)` notes in a job that it starts, and tells of it.
+-- `held` has been moved to `active` without a lock; unless the stalled check was quicker, it is the first one.
+-- Returns what work_once wants.
+local function claim_bull(key, arg, limit, start)
+  local call, base, held = redis.call, arg.base, arg.held
+  local allowed, limited_ms = allowance(key, arg, {}, limit)
+  local ids, rows, bytes, most_bytes = {}, {}, 0, tonumber(arg.most_bytes)
+
+  local function take(id)
+    local job_key = base .. id
+    local row = call('HMGET', job_key, unpack(CLAIM_FIELDS))
+    if not row[1] then
+      return
+    end
+    call('SET', job_key .. ':lock', arg.lock_token, 'PX', arg.lock_ms)
+    start(job_key, id)
+    ids[#ids + 1], rows[#rows + 1] = id, row
+    bytes = bytes + #(row[2] or '')
+  end
+
+  if held ~= '' and call('LREM', key.active, 1, held) == 1 then
+    if allowed > 0 then
+      take(held)
+    else
+      call('RPUSH', call('EXISTS', key.meta_paused) == 1 and key.paused or key.wait, held)
+    end
+  end
+  if allowed > #ids then
+    local waiting = call('LRANGE', key.wait, #ids - allowed, -1)
+    local looked = 0
+    while looked < #waiting and bytes < most_bytes do
+      take(waiting[#waiting - looked])
+      looked = looked + 1
+    end
+    if looked > 0 then
+      call('LTRIM', key.wait, 0, -looked - 1)
+    end
+  end
+  if #ids > 0 then
+    call('LPUSH', key.active, unpack(ids))
+    count_started(key, arg, {}, #ids)
+  end
+  local first = call('ZRANGE', key.delayed, 0, 0, 'WITHSCORES')
+  return {
+    ids = ids,
+    limited_ms = limited_ms,
+    next_due = first[2] and math.floor(tonumber(first[2]) / 4096) or false,
+    more = allowed > 0 and call('EXISTS', key.wait) == 1,
+  }, rows
+end

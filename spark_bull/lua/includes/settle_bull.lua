@@ -1,0 +1,138 @@
+-- @include delay_bull
+-- @include insert_by_priority
+-- @include json_text
+-- @include locks
+-- @include metrics
+-- @include outcome_columns
+
+-- A finished job frees its debounce id, unless that is held for a time.
+local function free_debounce(base, job_id)
+  local call = redis.call
+  local debounced = call('HGET', base .. job_id, 'deid')
+  local ttl = debounced and call('PTTL', base .. 'de:' .. debounced)
+  if ttl == 0 or ttl == -1 then
+    call('DEL', base .. 'de:' .. debounced)
+  end
+end
+
+-- Removes finished jobs from `state` until it holds what `keep` allows: {count, age (s)}, some thousands at a time.
+local function keep_bull(base, state, keep, now)
+  local call = redis.call
+  local function remove(ids)
+    for _, id in ipairs(ids) do
+      call('UNLINK', base .. id, base .. id .. ':logs')
+    end
+    if #ids > 0 then
+      call('ZREM', state, unpack(ids))
+    end
+  end
+  if keep.age then
+    remove(call('ZREVRANGEBYSCORE', state, now - keep.age * 1000, '-inf', 'LIMIT', 0, 1000))
+  end
+  if keep.count and keep.count > 0 then
+    local over = call('ZCARD', state) - keep.count
+    if over > 0 then
+      remove(call('ZRANGE', state, 0, math.min(over, 1000) - 1))
+    end
+  end
+end
+
+-- Puts a job into its last state, by the rule how many to keep; `field` says how it ended, `text` is what it says.
+local function finish_bull(key, base, state, job_id, field, text, keep, now)
+  local call, finished_on = redis.call, string.format('%.0f', now)
+  if keep and keep.count == 0 then
+    call('UNLINK', base .. job_id, base .. job_id .. ':logs')
+  else
+    call('ZADD', state, finished_on, job_id)
+    call('HSET', base .. job_id, field, text, 'finishedOn', finished_on)
+    if keep and next(keep) then
+      keep_bull(base, state, keep, now)
+    end
+  end
+  call('PUBLISH', state, '{"jobId":' .. json_text(job_id) .. ',"val":' .. json_text(text) .. '}')
+end
+
+local function save_attempt(job_key, job)
+  redis.call('HSET', job_key, 'stacktrace', job.stack, 'failedReason', job.reason)
+  redis.call('HINCRBY', job_key, 'attemptsMade', 1)
+end
+
+-- Where jobs wait: `paused` while the queue is.
+local function target_bull(key)
+  return redis.call('EXISTS', key.meta_paused) == 1 and key.paused or key.wait
+end
+
+local function retry_jobs(key, base, retried, mine, now)
+  local call, target = redis.call, target_bull(key)
+  for _, job in ipairs(retried) do
+    if mine[job.id] then
+      save_attempt(base .. job.id, job)
+      local priority = tonumber(call('HGET', base .. job.id, 'priority') or 0) or 0
+      if job.delay > 0 then
+        delay_bull(key, job.id, now + job.delay)
+      elseif priority > 0 then
+        insert_by_priority(key, target, job.id, priority)
+      else
+        call(job.lifo and 'RPUSH' or 'LPUSH', target, job.id)
+      end
+    end
+  end
+end
+
+-- Jobs that are given back are the next ones to be taken, in their old order.
+local function return_jobs(key, base, returned, mine)
+  local call, target = redis.call, target_bull(key)
+  for i = #returned, 1, -1 do
+    local id = returned[i]
+    if mine[id] then
+      local priority = tonumber(call('HGET', base .. id, 'priority') or 0) or 0
+      if priority > 0 then
+        call('ZADD', key.priority, priority, id)
+      end
+      call('RPUSH', target, id)
+    end
+  end
+end
+
+-- Settles outcomes of claimed jobs; see outcomes.py. Returns those that were not taken, {{id, why}, …}, and how many jobs
+-- are finished.
+local function settle_bull(key, arg, outcomes, now)
+  local base = arg.base
+  local jobs = outcome_columns(outcomes, tonumber)
+  local mine, lost = take_back(key, base, outcomes.token, jobs.all)
+  local completed, failed, most = 0, 0, tonumber(arg.max_metrics)
+  for i, id in ipairs(jobs.ids) do
+    if mine[id] then
+      if jobs.kin[id] then
+        free_debounce(base, id)
+      end
+      finish_bull(key, base, key.completed, id, 'returnvalue', jobs.values[i], jobs.keeps[i], now)
+      completed = completed + 1
+    end
+  end
+  for _, job in ipairs(outcomes.failed or {}) do
+    if mine[job.id] then
+      save_attempt(base .. job.id, job)
+      free_debounce(base, job.id)
+      finish_bull(key, base, key.failed, job.id, 'failedReason', job.reason, job.keep, now)
+      failed = failed + 1
+    end
+  end
+  retry_jobs(key, base, outcomes.retried or {}, mine, now)
+  for _, job in ipairs(outcomes.delayed or {}) do
+    if mine[job.id] then
+      delay_bull(key, job.id, math.max(job['until'], now))
+    end
+  end
+  return_jobs(key, base, outcomes.returned or {}, mine)
+  if (outcomes.limited_ms or 0) > 0 then
+    redis.call('SET', key.limiter, '9007199254740991', 'PX', outcomes.limited_ms)
+  end
+  if most > 0 and completed > 0 then
+    count_metrics(key.metrics_completed, key.metrics_completed_data, completed, most, now)
+  end
+  if most > 0 and failed > 0 then
+    count_metrics(key.metrics_failed, key.metrics_failed_data, failed, most, now)
+  end
+  return lost, completed + failed
+end

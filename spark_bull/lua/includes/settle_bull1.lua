@@ -1,0 +1,74 @@
+-- @include announce_bull1
+-- @include delay_bull
+-- @include json_text
+-- @include locks
+-- @include outcome_columns
+
+local function save_attempt(job_key, job)
+  redis.call('HSET', job_key, 'stacktrace', job.stack, 'failedReason', job.reason)
+  redis.call('HINCRBY', job_key, 'attemptsMade', 1)
+end
+
+-- Where jobs wait: `paused` while the queue is.
+local function target_bull1(key)
+  return redis.call('EXISTS', key.meta_paused) == 1 and key.paused or key.wait
+end
+
+local function complete_jobs(key, arg, jobs, mine)
+  local call, done = redis.call, {}
+  for i, id in ipairs(jobs.ids) do
+    if mine[id] then
+      local job_key, value, keep = arg.base .. id, jobs.values[i], jobs.keeps[i]
+      call('HSET', job_key, 'returnvalue', value)
+      announce_bull1(arg, 'completed', id, value == '' and 'null' or value)
+      if keep and keep.count == 0 then
+        call('UNLINK', job_key, job_key .. ':logs')
+      else
+        done[#done + 1] = id
+      end
+    end
+  end
+  if #done > 0 then
+    call('SADD', key.completed, unpack(done))
+  end
+end
+
+-- Settles outcomes of claimed jobs; see outcomes.py. Returns those that were not taken, {{id, why}, …}.
+local function settle_bull1(key, arg, outcomes, now)
+  local call, base, target = redis.call, arg.base, target_bull1(key)
+  local jobs = outcome_columns(outcomes, tonumber)
+  local mine, lost = take_back(key, base, outcomes.token, jobs.all)
+  complete_jobs(key, arg, jobs, mine)
+  for _, job in ipairs(outcomes.failed or {}) do
+    if mine[job.id] then
+      save_attempt(base .. job.id, job)
+      call('SADD', key.failed, job.id)
+      announce_bull1(arg, 'failed', job.id, '{"message":' .. json_text(job.reason) .. '}')
+    end
+  end
+  for _, job in ipairs(outcomes.retried or {}) do
+    if mine[job.id] then
+      save_attempt(base .. job.id, job)
+      if job.delay > 0 then
+        delay_bull(key, job.id, now + job.delay)
+      else
+        call(job.lifo and 'RPUSH' or 'LPUSH', target, job.id)
+      end
+    end
+  end
+  for _, job in ipairs(outcomes.delayed or {}) do
+    if mine[job.id] then
+      delay_bull(key, job.id, math.max(job['until'], now))
+    end
+  end
+  local returned = outcomes.returned or {}
+  for i = #returned, 1, -1 do
+    if mine[returned[i]] then
+      call('RPUSH', target, returned[i])
+    end
+  end
+  if (outcomes.limited_ms or 0) > 0 then
+    call('SET', key.limiter, '9007199254740991', 'PX', outcomes.limited_ms)
+  end
+  return lost
+end
