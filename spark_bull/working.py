@@ -102,7 +102,7 @@ def _claim_of(token: str, reply: bytes) -> Claim:
 
 def _expanded(name: str, column: Any) -> Iterable[Any]:
     """A column as the scripts give it: a value for each job, or one for all; Lua has false for none."""
-    value_of = _VALUE_OF.get(name, _text)
+    value_of: Callable[[Any], Any] = _VALUE_OF.get(name, _text)
     return map(value_of, column) if isinstance(column, list) else repeat(value_of(column))
 
 
@@ -119,8 +119,7 @@ def _number_or_none(value: Any) -> int | None:
 
 
 _VALUE_OF: Final[Mapping[str, Callable[[Any], Any]]] = {
-    **dict.fromkeys(CLAIMED_NUMBERS, _number),
-    "attempts": _number_or_none,
+    name: _number_or_none if name == "attempts" else _number for name in CLAIMED_NUMBERS
 }
 
 

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from spark_bull.bull_queue import BullQueue
+from spark_bull.cli.promoting import promote, takes_promote
 from spark_bull.connection import Connection, settings_of
 from spark_bull.dialects.handle import open_handle
 from spark_bull.errors import JobMissing, OptionError
@@ -194,10 +195,11 @@ COMMANDS: Final = (
     ),
     Command(
         "promote",
-        "let a delayed job run now",
-        "promote mail 42",
-        _done(lambda queue, args: queue.promote(args.id)),
-        _takes_id,
+        "let delayed jobs run when they are due, for as long as this runs; or one job (ID) now",
+        "promote mail",
+        promote,
+        takes_promote,
+        of_queue=False,
     ),
     Command("remove", "remove a job", "remove mail 42", _done(lambda queue, args: queue.remove(args.id)), _takes_id),
     Command("clean", "remove old jobs of a state", "clean mail --grace 86400000", _clean, _takes_clean),

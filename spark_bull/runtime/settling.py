@@ -17,6 +17,7 @@ from spark_bull.outcomes import ClaimedJob, Failed, Keep, Retried
 #: strategy(attempts made, backoff type, error, job) -> ms; -1: no further attempt. As in the Node libraries.
 BackoffStrategy = Callable[[int, str, BaseException, ClaimedJob], int]
 
+
 class NoReturnValue(TypeError):
     """A processor returned what JSON can't hold."""
 

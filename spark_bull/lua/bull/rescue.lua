@@ -3,8 +3,9 @@
 -- @keys receipt stalled stalled_check active wait paused meta_paused failed
 -- @args base call ttl_ms position limit max_stalled check_ms
 -- @returns {next position or '', ids that wait again, ids that failed}
+-- @include keep_bull
 -- @include rescue_slices
--- @include settle_bull
+-- @include target_bull
 -- @include time_ms
 
 local call, now = redis.call, time_ms()

@@ -5,7 +5,7 @@
 -- @returns {next position or '', ids that wait again, ids that failed}
 -- @include announce_bull1
 -- @include once
--- @include settle_bull1
+-- @include target_bull
 
 local call = redis.call
 
@@ -18,7 +18,7 @@ local function rescue(id)
     announce_bull1(arg, 'failed', id, '{"message":"job stalled more than allowable limit"}')
     return false
   end
-  call('RPUSH', target_bull1(key), id)
+  call('RPUSH', target_bull(key), id)
   if was_started then
     announce_bull1(arg, 'stalled', id)
   end

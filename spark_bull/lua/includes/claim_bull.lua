@@ -1,4 +1,5 @@
 -- @include allowance
+-- @include target_bull
 
 -- What claimed jobs are asked for, in the order of outcomes.CLAIMED_COLUMNS. Not every dialect has all of them.
 local CLAIM_FIELDS = {'timestamp', 'data', 'name', 'opts', 'ats', 'attemptsMade', 'parentKey', 'defa', 'deid',
@@ -36,7 +37,7 @@ local function claim_bull(key, arg, limit, start)
     if allowed > 0 then
       take(held)
     else
-      call('RPUSH', call('EXISTS', key.meta_paused) == 1 and key.paused or key.wait, held)
+      call('RPUSH', target_bull(key), held)
     end
   end
   if allowed > #ids then

@@ -1,11 +1,12 @@
 -- @include insert_by_priority
+-- @include target_bull
 -- @include walk_steps
 
 -- Delayed jobs of Bull that are due come to wait, `limit` at most, the first one first; with priorities as few as the length
 -- of the list allows. `told(id)` tells of each. Returns when the next one is due, ms, or false, and how many came.
 local function due_jobs_wait(key, arg, now, limit, told)
   local call = redis.call
-  local target = call('EXISTS', key.meta_paused) == 1 and key.paused or key.wait
+  local target = target_bull(key)
   local due = call('ZRANGEBYSCORE', key.delayed, 0, (now + 1) * 4096 - 1, 'LIMIT', 0, limit)
   local plain, moved, walked, length = {}, 0, 0, call('LLEN', target)
   local function push()

@@ -3,15 +3,11 @@
 -- @include json_text
 -- @include locks
 -- @include outcome_columns
+-- @include target_bull
 
 local function save_attempt(job_key, job)
   redis.call('HSET', job_key, 'stacktrace', job.stack, 'failedReason', job.reason)
   redis.call('HINCRBY', job_key, 'attemptsMade', 1)
-end
-
--- Where jobs wait: `paused` while the queue is.
-local function target_bull1(key)
-  return redis.call('EXISTS', key.meta_paused) == 1 and key.paused or key.wait
 end
 
 local function complete_jobs(key, arg, jobs, mine)
@@ -35,7 +31,7 @@ end
 
 -- Settles outcomes of claimed jobs; see outcomes.py. Returns those that were not taken, {{id, why}, …}.
 local function settle_bull1(key, arg, outcomes, now)
-  local call, base, target = redis.call, arg.base, target_bull1(key)
+  local call, base, target = redis.call, arg.base, target_bull(key)
   local jobs = outcome_columns(outcomes, tonumber)
   local mine, lost = take_back(key, base, outcomes.token, jobs.all)
   complete_jobs(key, arg, jobs, mine)
