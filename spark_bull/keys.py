@@ -111,8 +111,16 @@ class QueueKeys:
         return f"{self.base}spark:slots:{worker}"
 
     def claims(self, reader: str) -> str:
-        """LIST of the ids that a claiming query has taken, oldest first."""
+        """LIST of the ids that a claiming query has taken, oldest first; those of committed batches are cut off."""
         return f"{self.base}spark:claims:{reader}"
+
+    def claims_base(self, reader: str) -> str:
+        """STRING: how many ids have been cut off that LIST."""
+        return f"{self.base}spark:claims:{reader}:base"
+
+    def settled(self, reader: str) -> str:
+        """HASH: how many jobs of a claiming query have completed, failed, …"""
+        return f"{self.base}spark:settled:{reader}"
 
 
 #: Last segments that every queue has at least one of, whatever its dialect, and the types that such keys have. (A

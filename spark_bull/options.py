@@ -20,9 +20,10 @@ from spark_bull.model import STATES
 
 Parser = Callable[[str, str], Any]
 
-CONNECTION: Final = "connection"
 WRITE: Final = "write"
 READ: Final = "read"
+CLAIM: Final = "claim"
+SETTLE: Final = "settle"
 
 #: Keys that Spark itself puts among a source's options.
 SPARKS_OWN: Final = frozenset({"path", "checkpointlocation", "queryname", "owner", "provider"})
@@ -139,7 +140,7 @@ class Option:
     shown: str | None = None
 
 
-BOTH: Final = (WRITE, READ)
+ALL: Final = (WRITE, READ, CLAIM, SETTLE)
 
 TABLE: Final[tuple[Option, ...]] = (
     # where the queue is
@@ -147,37 +148,37 @@ TABLE: Final[tuple[Option, ...]] = (
         "url",
         text,
         None,
-        BOTH,
+        ALL,
         "`redis://`, `rediss://` or `unix://`, with user, password and database inside",
         "`$SPARK_BULL_URL`, else host and port",
     ),
-    Option("host", text, "localhost", BOTH, "host of Redis, when there is no `url`"),
-    Option("port", integer(1, 65535), 6379, BOTH, "port of Redis, when there is no `url`"),
-    Option("db", integer(0), 0, BOTH, "database number, when there is no `url`"),
-    Option("username", text, None, BOTH, "ACL user; over the one in `url`"),
+    Option("host", text, "localhost", ALL, "host of Redis, when there is no `url`"),
+    Option("port", integer(1, 65535), 6379, ALL, "port of Redis, when there is no `url`"),
+    Option("db", integer(0), 0, ALL, "database number, when there is no `url`"),
+    Option("username", text, None, ALL, "ACL user; over the one in `url`"),
     Option(
         "password",
         text,
         None,
-        BOTH,
+        ALL,
         "password; over the one in `url`; never shown",
         "`$SPARK_BULL_PASSWORD`",
     ),
-    Option("ssl", flag, False, BOTH, "TLS, when there is no `url`"),
-    Option("timeoutMs", integer(1), 30_000, BOTH, "how long one call to Redis may take before a retry"),
+    Option("ssl", flag, False, ALL, "TLS, when there is no `url`"),
+    Option("timeoutMs", integer(1), 30_000, ALL, "how long one call to Redis may take before a retry"),
     Option(
         "retryMs",
         integer(0),
         20_000,
-        BOTH,
+        ALL,
         "how long a call is tried again, with growing pauses, while Redis is away",
     ),
-    Option("prefix", text, DEFAULT_PREFIX, BOTH, "first part of every key, as in the Node library"),
+    Option("prefix", text, DEFAULT_PREFIX, ALL, "first part of every key, as in the Node library"),
     Option(
         "queue",
         text,
         None,
-        BOTH,
+        ALL,
         "write: the queue (over a `queue` column); read: names, comma separated, or a glob",
         "required, or a `queue` column",
     ),
@@ -185,16 +186,24 @@ TABLE: Final[tuple[Option, ...]] = (
         "protocol",
         choice(*PROTOCOLS),
         "auto",
-        BOTH,
+        ALL,
         "dialect of the queue: `bull-1` (Bull 1, 2), `bull` (3, 4), `bullmq` (5, 6); `auto` looks",
     ),
     Option(
         "bullmqVersion",
         choice("auto", "5", "6"),
         "auto",
-        BOTH,
+        ALL,
         "where jobs of a paused BullMQ queue go: list `paused` (5) or `wait` (6); "
         "`auto` follows `meta.version`, else 6",
+    ),
+    Option(
+        "mode",
+        choice("claim", "settle"),
+        None,
+        ALL,
+        "`claim`: readStream takes jobs to be processed; `settle`: a write says how claimed jobs ended",
+        "jobs are added, or read",
     ),
     # how a write works
     Option(
@@ -204,7 +213,7 @@ TABLE: Final[tuple[Option, ...]] = (
         (WRITE,),
         "`exactly-once` shows all jobs at once when Spark commits; `at-least-once` each chunk at once",
     ),
-    Option("chunkSize", integer(1, 2_000), 500, BOTH, "most jobs that one script call handles"),
+    Option("chunkSize", integer(1, 2_000), 500, ALL, "most jobs that one script call handles"),
     Option(
         "chunkBytes",
         integer(1_024, 256 << 20),
@@ -271,6 +280,36 @@ TABLE: Final[tuple[Option, ...]] = (
     ),
     Option("timestamp", instant, None, (WRITE,), "default for a column of this name", "now (Redis)"),
     Option("opts", json_object, None, (WRITE,), "further options of the Node library, JSON, merged last"),
+    # how jobs are claimed
+    Option(
+        "maxJobsPerTrigger",
+        integer(1),
+        10_000,
+        (CLAIM,),
+        "most jobs that one micro-batch takes",
+    ),
+    Option(
+        "rowsPerPartition",
+        integer(1),
+        5_000,
+        (CLAIM,),
+        "most jobs that one task of a micro-batch reads",
+    ),
+    Option(
+        "lockMs",
+        integer(300),
+        30_000,
+        (CLAIM,),
+        "how soon jobs come back when the query has died; while it lives, their locks are kept",
+    ),
+    Option(
+        "readerId",
+        text,
+        None,
+        (CLAIM,),
+        "name of the ledger of claimed jobs; one query at a time",
+        "a new one, kept in the checkpoint",
+    ),
     # what a read shows
     Option(
         "view",

@@ -21,6 +21,8 @@ from spark_bull.outcomes import CLAIMED_COLUMNS, CLAIMED_NUMBERS, Claim, Claimed
 RECEIPT_TTL_MS: Final = 3_600_000
 #: Jobs that one call extends, promotes or rescues.
 CHUNK_SIZE: Final = 500
+#: Each is looked for in the list of active jobs.
+RELOCK_SIZE: Final = 50
 
 
 @dataclass(frozen=True)
@@ -51,16 +53,18 @@ def work(
     ledger: str = "",
     with_jobs: bool = True,
     call: str = "",
+    token: str = "",
 ) -> Claim:
     """Settles a chunk and claims the next one, in one round trip.
 
     limit: most jobs to claim, 0 settles only. most_bytes: payload after which no further job is claimed. held: id of a
     job that a blocking command has moved to `active` already, claimed first. ledger: key of a LIST that the ids of
     claimed jobs join. with_jobs: False answers with their number only. call: a unique name
-    that this call had already, when it is made again because the answer never came.
+    that this call had already, when it is made again because the answer never came. token: what the locks are to hold;
+    default: one of this call's own.
     """
     call = call or uuid4().hex
-    token = f"{seat.sender}:{call}"
+    token = token or f"{seat.sender}:{call}"
     args = {
         "call": call,
         "ttl_ms": RECEIPT_TTL_MS,
@@ -83,10 +87,7 @@ def work(
 def _claim_of(token: str, reply: bytes) -> Claim:
     answer: dict[str, Any] = msgpack.unpackb(reply, raw=False, strict_map_key=False, unicode_errors="replace")
     ids = answer["ids"] or []
-    jobs: list[ClaimedJob] = []
-    if ids and answer["columns"]:
-        columns = zip(CLAIMED_COLUMNS, answer["columns"], strict=False)
-        jobs = list(map(ClaimedJob, ids, *(_expanded(name, column) for name, column in columns)))
+    jobs = _jobs_of(ids, answer["columns"])
     return Claim(
         token,
         jobs,
@@ -98,6 +99,23 @@ def _claim_of(token: str, reply: bytes) -> Claim:
         int(answer["now"]),
         len(ids),
     )
+
+
+def read_claimed(handle: QueueHandle, job_ids: Sequence[str]) -> list[ClaimedJob]:
+    """Jobs by their ids, as a claim gives them; those that are gone are left out."""
+    jobs: list[ClaimedJob] = []
+    for start in range(0, len(job_ids), CHUNK_SIZE):
+        ids = list(job_ids[start : start + CHUNK_SIZE])
+        columns: Any = msgpack.unpackb(handle.run("claimed", {"ids": ids}), raw=False, unicode_errors="replace")
+        jobs += [job for job in _jobs_of(ids, columns) if job.timestamp]
+    return jobs
+
+
+def _jobs_of(ids: Sequence[str], columns: Any) -> list[ClaimedJob]:
+    if not ids or not columns:
+        return []
+    named = zip(CLAIMED_COLUMNS, columns, strict=False)
+    return list(map(ClaimedJob, ids, *(_expanded(name, column) for name, column in named)))
 
 
 def _expanded(name: str, column: Any) -> Iterable[Any]:
@@ -131,6 +149,13 @@ def extend(handle: QueueHandle, token: str, job_ids: Sequence[str], lock_ms: int
             "extend", {"lock_token": token, "lock_ms": lock_ms, "ids": job_ids[start : start + CHUNK_SIZE]}
         )
     return [job_id.decode() for job_id in lost]
+
+
+def relock(handle: QueueHandle, token: str, job_ids: Sequence[str], lock_ms: int) -> None:
+    """Locks jobs that are active without a lock (theirs has expired) for `token` again."""
+    for start in range(0, len(job_ids), RELOCK_SIZE):
+        ids = job_ids[start : start + RELOCK_SIZE]
+        handle.run("relock", {"lock_token": token, "lock_ms": lock_ms, "ids": ids})
 
 
 @dataclass(frozen=True)

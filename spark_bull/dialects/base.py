@@ -26,7 +26,7 @@ DEFAULT_NAME: Final = "__default__"
 NOT_YET: Final = ("parent", "deduplication", "debounce", "repeat", "repeatJobKey", "rateLimiterKey")
 
 #: Verbs that are the same in all dialects; their scripts are in lua/job.
-ALIKE: Final = frozenset({"extend", "log", "update_data"})
+ALIKE: Final = frozenset({"extend", "relock", "log", "update_data"})
 
 Kind = Literal["list", "zset", "set"]
 

@@ -179,6 +179,15 @@ def _refuse_constant(name: str) -> NoReturn:
 _decode: Final = json.JSONDecoder(parse_constant=_refuse_constant).decode
 
 
+def is_json(text: str) -> bool:
+    """Whether a text is JSON, strictly."""
+    try:
+        _decode(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
 def check_json(array: pa.Array, column: str, first_row: int) -> None:
     """Raises OptionError for the first text that is not JSON, naming its row and showing it."""
     if _are_objects(array):

@@ -17,6 +17,7 @@ from spark_bull.clock import epoch_ms, monotonic_s
 from spark_bull.errors import OptionError, SparkBullError, WorkerFailed
 from spark_bull.runtime.worker_loop import SlotPlan, WorkerLoop
 from spark_bull.runtime.worker_status import slots_of, totals
+from spark_bull.spark.spark_errors import first_line
 
 log = logging.getLogger("spark_bull")
 
@@ -103,11 +104,11 @@ class LoopEngine:
                 if false_starts == MOST_FALSE_STARTS:
                     self.error = WorkerFailed(
                         f"the slots of worker {self._plan.worker} could not be started {false_starts} times in a row, "
-                        f"the last time because: {_cause(error)}"
+                        f"the last time because: {first_line(error)}"
                     )
                     self.error.__cause__ = error
                     return
-                log.warning("worker %s: Spark's job failed, starting again: %s", self._plan.worker, _cause(error))
+                log.warning("worker %s: Spark's job failed, starting again: %s", self._plan.worker, first_line(error))
             self.restarts += 1
             self._stopping.wait(pause_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
@@ -154,10 +155,3 @@ def check_picklable(plan: SlotPlan) -> None:
             "expected a `processor` that can be sent to the executors; this one can't be pickled "
             f"({type(error).__name__}: {error}): open connections, locks, files and the session inside it, not outside"
         ) from error
-
-
-def _cause(error: BaseException) -> str:
-    """The line of a Spark error that says most: the last one of the Python trace within it, else the first."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    python = [line for line in lines if "Error: " in line and not line.startswith(("at ", "org.", "py4j"))]
-    return (python or lines or [type(error).__name__])[-1 if python else 0][:500]

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+)
 from pyspark.sql.types import StructType
 
-from spark_bull.spark.schemas import schema_of
-from spark_bull.spark.sink import BatchWriter, StreamWriter, batch_writer, stream_writer
+from spark_bull.errors import OptionError
+from spark_bull.spark.claim_stream import CLAIM_SCHEMA, claim_reader
+from spark_bull.spark.schemas import mode_of, schema_of
+from spark_bull.spark.settle import BatchSettler, StreamSettler, plan_settle
+from spark_bull.spark.sink import batch_writer, stream_writer
 from spark_bull.spark.source import batch_reader
 
 
@@ -25,16 +34,37 @@ class BullDataSource(DataSource):
         return "bull"
 
     def schema(self) -> StructType:
-        return schema_of(self.options)
+        return CLAIM_SCHEMA if mode_of(self.options) == "claim" else schema_of(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        self._refuse_mode("claim", "readStream takes jobs to be processed; a read shows them")
         return batch_reader(self.options, schema)
 
-    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        if mode_of(self.options) != "claim":
+            raise OptionError(
+                "expected the option mode=claim (to process jobs) with readStream, got none; to look at jobs use "
+                'spark.read.format("bull")'
+            )
+        if schema != CLAIM_SCHEMA:
+            raise OptionError("the columns of mode=claim are fixed: give no schema, and select what you need")
+        return claim_reader(self.options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        if mode_of(self.options) == "settle":
+            return BatchSettler(plan_settle(self.options, schema))
+        self._refuse_mode("claim", "it is for readStream")
         return batch_writer(self.options, schema, overwrite)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        if mode_of(self.options) == "settle":
+            return StreamSettler(plan_settle(self.options, schema))
+        self._refuse_mode("claim", "it is for readStream")
         return stream_writer(self.options, schema, overwrite)
+
+    def _refuse_mode(self, mode: str, why: str) -> None:
+        if mode_of(self.options) == mode:
+            raise OptionError(f"mode={mode} doesn't go here: {why}")
 
 
 def register(spark: SparkSession) -> None:

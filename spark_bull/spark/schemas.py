@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 )
 
 from spark_bull.errors import OptionError, did_you_mean
-from spark_bull.options import READ, Options, parse_options
+from spark_bull.options import BY_LOWER, READ, Options, parse_options
 
 QUEUE_LOST: Final = (
     "expected the option `queue` (names, comma separated, or globs), got none. If this is a table of the catalog: "
@@ -108,6 +108,12 @@ def read_options(raw: Mapping[str, str]) -> Options:
 def schema_of(raw: Mapping[str, str]) -> StructType:
     """The schema of the view that the options ask for. Raises OptionError as `read_options` does."""
     return SCHEMAS[read_options(raw)["view"]]
+
+
+def mode_of(raw: Mapping[str, str]) -> str | None:
+    """The option `mode`: claim, settle, or None. Raises OptionError for another one."""
+    given = next((value for name, value in raw.items() if name.lower() == "mode"), None)
+    return None if given is None else str(BY_LOWER["mode"].parse("mode", given))
 
 
 def columns_of(schema: StructType, view: str) -> list[str]:

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Final
 from uuid import uuid4
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType
 
 from spark_bull.clock import monotonic_s
@@ -22,7 +22,9 @@ from spark_bull.runtime.settling import BackoffStrategy, keep_rule
 from spark_bull.runtime.worker_loop import SlotPlan
 from spark_bull.runtime.worker_status import WorkerStatus, lag_of
 from spark_bull.spark.loop_engine import LoopEngine
-from spark_bull.spark.udf_runner import is_udf, udf_runner
+from spark_bull.spark.stream_engine import StreamEngine, StreamPlan, Transformation
+from spark_bull.spark.udf_runner import is_udf, schema_of_payload, udf_runner
+from spark_bull.spark.udf_transform import UdfTransformation
 from spark_bull.spark.worker_progress import WorkerProgress
 from spark_bull.working import Seat
 
@@ -43,7 +45,12 @@ class Worker:
 
     processor: a function of a job (see RunningJob), or a UDF over payloads (@udf, @pandas_udf, @arrow_udf) with
     `payload_schema`, DDL such as "origin STRING, distance DOUBLE". What it returns becomes the job's `returnvalue`;
-    raising fails the attempt; UnrecoverableError, DelayedError and RateLimitError say more.
+    raising fails the attempt; UnrecoverableError, DelayedError and RateLimitError say more. Or a function DataFrame
+    -> DataFrame (annotated so, or with engine="stream"): it gets claimed jobs, `data` parsed when `payload_schema` is
+    given, and returns `id`, `token`, and `returnvalue` or `error`.
+
+    engine: loop (long tasks, a new job starts within milliseconds) or stream (micro-batches, for SQL and joins); auto
+    takes stream for DataFrame functions, else loop.
 
     slots: Spark tasks that work at the same time, each on a core; default: all cores but one. chunk_size: most jobs a
     slot claims at a time. timeout: ms that a job may take, 0: any; a job's own `timeout` goes first; for a UDF it is
@@ -52,7 +59,8 @@ class Worker:
     themselves: True, a count, or {"age": s, "count": n}. backoff_strategy: f(attempts made, type, error, job) -> ms for
     types that aren't built in. metrics: minutes of metrics to keep, as Node's maxDataPoints. max_stalled: how often a
     job may lose its worker before it fails. promoter: whether delayed and stalled jobs are looked after from here, too.
-    progress: show a line of it; default: on a terminal or in a notebook. Further options are those of the data source
+    checkpoint, max_jobs_per_trigger: of the stream engine. progress: show a line of it; default: on a terminal or in a
+    notebook. Further options are those of the data source
     (`url`, `prefix`, `protocol`, …).
 
     Raises OptionError for bad arguments, and with start() ConnectionLost when Redis can't be reached.
@@ -64,6 +72,7 @@ class Worker:
         queue: str,
         processor: Processor,
         *,
+        engine: str = "auto",
         payload_schema: str | DataType | None = None,
         slots: int | None = None,
         chunk_size: int = 200,
@@ -77,6 +86,8 @@ class Worker:
         metrics: int = 0,
         max_stalled: int = 1,
         promoter: bool = True,
+        checkpoint: str | None = None,
+        max_jobs_per_trigger: int = 10_000,
         progress: bool | None = None,
         **options: Any,
     ) -> None:
@@ -86,26 +97,35 @@ class Worker:
             ("lock_ms", lock_ms, SHORTEST_LOCK_MS),
             ("metrics", metrics, 0),
             ("max_stalled", max_stalled, 0),
+            ("max_jobs_per_trigger", max_jobs_per_trigger, 1),
         ):
             _check_number(argument, value, least)
         self._spark = spark
         self._options = resolved(parse_options(_as_texts(options), READ))
         self.handle: QueueHandle = open_handle(self._options, queue)
         self.id = uuid4().hex[:12]
-        self._slots = _slots(spark, slots)
-        seat = Seat(
-            sender=self.id,
-            lock_ms=lock_ms,
-            worker=name or "",
-            limiter=_limiter(limiter),
-            max_metrics=metrics,
-            control=self.handle.keys.control(self.id),
-        )
-        rules = Rules(keep_rule(remove_on_complete), keep_rule(remove_on_fail), backoff_strategy)
-        plan = SlotPlan(
-            self.handle, seat, self.id, runner_of(processor, payload_schema, timeout), rules, chunk_size=chunk_size
-        )
-        self._engine = LoopEngine(spark, plan, self._slots)
+        chosen = engine_of(engine, processor)
+        self._engine: LoopEngine | StreamEngine
+        if chosen == "stream":
+            transform, payload = transformation_of(processor, payload_schema, timeout, self.handle)
+            claim = _as_texts(options) | {"queue": queue, "readerId": self.id, "lockMs": str(lock_ms)}
+            claim["maxJobsPerTrigger"] = str(max_jobs_per_trigger)
+            self._engine = StreamEngine(
+                spark, StreamPlan(self.handle, self.id, claim, transform, payload, lock_ms, checkpoint)
+            )
+        else:
+            seat = Seat(
+                sender=self.id,
+                lock_ms=lock_ms,
+                worker=name or "",
+                limiter=_limiter(limiter),
+                max_metrics=metrics,
+                control=self.handle.keys.control(self.id),
+            )
+            rules = Rules(keep_rule(remove_on_complete), keep_rule(remove_on_fail), backoff_strategy)
+            runner = runner_of(processor, payload_schema, timeout)
+            plan = SlotPlan(self.handle, seat, self.id, runner, rules, chunk_size)
+            self._engine = LoopEngine(spark, plan, _slots(spark, slots))
         self._promoter = Promoter(queues=[queue], max_stalled=max_stalled, **options) if promoter else None
         self._progress = WorkerProgress(self) if progress or progress is None else None
         self._forced_progress = bool(progress)
@@ -113,7 +133,7 @@ class Worker:
         self._sample = (monotonic_s(), 0)
 
     def __repr__(self) -> str:
-        return f"Worker(queue={self.handle.keys.queue!r}, slots={self._slots}, state={self._state!r})"
+        return f"Worker(queue={self.handle.keys.queue!r}, state={self._shown_state()!r})"
 
     def start(self) -> Worker:
         """Starts the slots and returns at once. Raises OptionError, ConnectionLost."""
@@ -185,6 +205,36 @@ class Worker:
         if self._progress is not None:
             self._progress.stop()
         self._state = "failed" if self._engine.error else "stopped"
+
+
+def engine_of(given: str, processor: Processor) -> str:
+    """The engine for a processor. Raises OptionError for an unknown one."""
+    if given not in ("auto", "loop", "stream"):
+        raise expected("engine", "auto, loop or stream", given)
+    if given != "auto":
+        return given
+    return "stream" if not is_udf(processor) and _takes_frames(processor) else "loop"
+
+
+def _takes_frames(processor: Processor) -> bool:
+    """Whether a function's first parameter is annotated as a DataFrame."""
+    try:
+        parameters = list(inspect.signature(processor).parameters.values())
+    except (TypeError, ValueError):
+        return False
+    annotation = parameters[0].annotation if parameters else None
+    return annotation is DataFrame or (isinstance(annotation, str) and annotation.split(".")[-1] == "DataFrame")
+
+
+def transformation_of(
+    processor: Processor, payload_schema: str | DataType | None, timeout_ms: int, handle: QueueHandle
+) -> tuple[Transformation, DataType | None]:
+    """What a stream's batches go through, and the type that their payloads are parsed as. Raises OptionError."""
+    if is_udf(processor):
+        return UdfTransformation(handle, udf_runner(processor, payload_schema, timeout_ms)), None
+    if not callable(processor):
+        raise expected("processor", "a function DataFrame -> DataFrame, or a UDF", processor)
+    return processor, None if payload_schema is None else schema_of_payload(payload_schema)
 
 
 def runner_of(processor: Processor, payload_schema: str | DataType | None, timeout_ms: int) -> Runner:

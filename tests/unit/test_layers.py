@@ -18,7 +18,7 @@ LAYERS = (
     ("options", "keys"),
     ("connection", "scripts"),
     ("dialects",),
-    ("adding", "staging", "working", "reporting", "management", "reading", "finding"),
+    ("adding", "staging", "working", "claim_ledger", "reporting", "management", "reading", "finding"),
     ("bull_queue",),
     ("runtime",),
     ("spark",),

@@ -3,6 +3,7 @@
 -- @args base token call ttl_ms lock_token lock_ms limit most_bytes held limiter_max limiter_ms max_metrics want_jobs outcomes
 -- @returns msgpack of {ids, columns, lost, limited_ms, next_due, more, stop, now}
 -- @include claim_bull
+-- @include claim_rows_bull
 -- @include settle_bull
 -- @include work_once
 

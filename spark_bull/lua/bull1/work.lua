@@ -3,6 +3,7 @@
 -- @args base queue token call ttl_ms lock_token lock_ms limit most_bytes held limiter_max limiter_ms want_jobs outcomes
 -- @returns msgpack of {ids, columns, lost, limited_ms, next_due, more, stop, now}
 -- @include claim_bull
+-- @include claim_rows_bull
 -- @include settle_bull1
 -- @include work_once
 

@@ -3,6 +3,7 @@
 -- @args base queue bullmq_version call ttl_ms lock_token lock_ms worker limit most_bytes limiter_max limiter_ms max_metrics want_jobs outcomes
 -- @returns msgpack of {ids, columns, lost, limited_ms, next_due, more, stop, now}
 -- @include claim_bullmq
+-- @include claim_row_bullmq
 -- @include settle_bullmq
 -- @include work_once
 

@@ -1,17 +1,6 @@
 -- @include allowance
+-- @include claim_rows_bull
 -- @include target_bull
-
--- What claimed jobs are asked for, in the order of outcomes.CLAIMED_COLUMNS. Not every dialect has all of them.
-local CLAIM_FIELDS = {'timestamp', 'data', 'name', 'opts', 'ats', 'attemptsMade', 'parentKey', 'defa', 'deid',
-  'stalledCounter', 'progress', 'stacktrace', 'priority', 'attempts'}
-
-local function claim_rows(base, ids)
-  local rows = {}
-  for i, id in ipairs(ids) do
-    rows[i] = redis.call('HMGET', base .. id, unpack(CLAIM_FIELDS))
-  end
-  return rows
-end
 
 -- Claims up to `limit` jobs of Bull; see working.py. `start(job_key, id)` notes in a job that it starts, and tells of it.
 -- `held` has been moved to `active` without a lock; unless the stalled check was quicker, it is the first one.

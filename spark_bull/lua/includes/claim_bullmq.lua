@@ -1,36 +1,7 @@
 -- @include allowance
+-- @include claim_row_bullmq
 -- @include due_bullmq
 -- @include number_texts
-
--- What every claimed job is asked for, in this order.
-local FRESH = {'timestamp', 'data', 'name', 'opts', 'ats', 'atm', 'parentKey', 'defa', 'deid'}
--- What only a job that was started before can have, and a prioritised one.
-local USED = {'stc', 'progress', 'stacktrace', 'priority'}
-
--- The fields of a claimed job, false for none: FRESH ones, then USED ones. Nil when the job is gone.
-local function claim_row(base, id, prioritized)
-  local call, job_key = redis.call, base .. id
-  local row = call('HMGET', job_key, unpack(FRESH))
-  if not row[1] then
-    return nil
-  end
-  if row[5] or prioritized then
-    local more = call('HMGET', job_key, unpack(USED))
-    row[10], row[11], row[12], row[13] = more[1], more[2], more[3], more[4]
-  else
-    row[10], row[11], row[12], row[13] = false, false, false, false
-  end
-  return row
-end
-
-local function claim_rows(base, ids)
-  local rows = {}
-  for i, id in ipairs(ids) do
-    rows[i] = claim_row(base, id, true) or {false, false, false, false, false, false, false, false, false, false, false,
-      false, false}
-  end
-  return rows
-end
 
 -- Claims up to `limit` jobs: those that wait, then prioritized ones; see working.py. Returns what work_once wants.
 local function claim_bullmq(key, arg, now, limit)

@@ -1,0 +1,65 @@
+"""The ledger of a claiming query: which jobs it has taken, in order, so that a batch that comes again is the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from spark_bull.dialects.handle import QueueHandle
+from spark_bull.working import Seat, work
+
+#: How long the ledger of a query that doesn't run any more stays.
+TTL_MS: Final = 7 * 86_400_000
+#: Jobs claimed in one call; answers hold no payload.
+CLAIM_SIZE: Final = 500
+
+
+@dataclass(frozen=True)
+class ClaimLedger:
+    """`reader` names it, and is what the jobs' locks hold. Positions count the jobs ever claimed. Picklable."""
+
+    handle: QueueHandle
+    reader: str
+
+    def _keys(self) -> tuple[str, str]:
+        return self.handle.keys.claims(self.reader), self.handle.keys.claims_base(self.reader)
+
+    def end(self) -> int:
+        """How many jobs have ever been claimed."""
+        ledger, base = self._keys()
+        length, cut = self.handle.connection.pipeline([("LLEN", ledger), ("GET", base)])
+        return int(length) + int(cut or 0)
+
+    def ids(self, start: int, stop: int) -> list[str]:
+        """Ids of the jobs at positions start..stop, the last one excluded; those cut off are left out."""
+        ledger, base = self._keys()
+        cut = int(self.handle.connection.call("GET", base) or 0)
+        if stop <= cut:
+            return []
+        ids = self.handle.connection.call("LRANGE", ledger, max(0, start - cut), stop - cut - 1)
+        return [job_id.decode() for job_id in ids]
+
+    def claim(self, seat: Seat, most: int) -> int:
+        """Claims up to `most` jobs; returns how many."""
+        claimed = 0
+        while claimed < most:
+            size = min(CLAIM_SIZE, most - claimed)
+            ledger = self._keys()[0]
+            claim = work(self.handle, seat, None, size, ledger=ledger, with_jobs=False, token=self.reader)
+            claimed += claim.claimed
+            if not claim.more:
+                break
+        if claimed:
+            self.keep()
+        return claimed
+
+    def keep(self) -> None:
+        """Lets the ledger live on."""
+        self.handle.connection.pipeline([("PEXPIRE", key, TTL_MS) for key in self._keys()])
+
+    def cut(self, position: int) -> None:
+        """Forgets the jobs before a position."""
+        ledger, base = self._keys()
+        self.handle.connection.script(
+            "claims/cut", {"ledger": ledger, "base": base}, {"position": position, "ttl_ms": TTL_MS}
+        )

@@ -1,0 +1,8 @@
+-- Reads claimed jobs once more, by their ids.
+-- @keys
+-- @args base ids...
+-- @returns msgpack: the columns of outcomes.CLAIMED_COLUMNS; a job that is gone has no timestamp
+-- @include claim_rows_bull
+-- @include collapsed
+
+return cmsgpack.pack(collapsed(claim_rows(arg.base, arg.ids)))

@@ -1,0 +1,14 @@
+-- Locks jobs for `lock_token` that are active and have no lock.
+-- @keys active
+-- @args base lock_token lock_ms ids...
+-- @returns how many it has locked
+
+local call, locked = redis.call, 0
+for _, id in ipairs(arg.ids) do
+  local lock = arg.base .. id .. ':lock'
+  if call('EXISTS', lock) == 0 and call('LPOS', key.active, id) then
+    call('SET', lock, arg.lock_token, 'PX', arg.lock_ms)
+    locked = locked + 1
+  end
+end
+return locked

@@ -1,0 +1,257 @@
+"""Settling as a sink: rows say how claimed jobs ended.
+
+Columns: `id` and `token` as the claim gave them; `returnvalue` (any type that JSON holds; STRING holds JSON) of a job
+that has completed, or `error` (STRING) of one whose attempt failed; beside it maybe `stacktrace` (STRING), and
+`unrecoverable` (BOOLEAN: no further attempt). An outcome counts once, by the job's lock: a task or batch that comes
+again does no harm.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import uuid4
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import BooleanType, DataType, StringType, StructType
+
+from spark_bull.connection import resolved
+from spark_bull.dialects.handle import QueueHandle, open_handle
+from spark_bull.errors import OptionError, did_you_mean
+from spark_bull.options import SETTLE, Options, parse_options
+from spark_bull.outcomes import LOST, ClaimedJob, Failed, Outcomes
+from spark_bull.runtime.settling import failure, keep_of
+from spark_bull.spark.claim_stream import CLAIM_SCHEMA
+from spark_bull.spark.json_text import is_encodable, is_json, to_json
+from spark_bull.spark.tickets import read_ticket
+from spark_bull.working import Seat, read_claimed, work
+
+log = logging.getLogger("spark_bull")
+
+#: How long the totals of a claiming query stay after its last batch.
+TOTALS_TTL_MS: Final = 7 * 86_400_000
+_OPTIONAL: Final[Mapping[str, type[DataType]]] = {
+    "queue": StringType,
+    "error": StringType,
+    "stacktrace": StringType,
+    "unrecoverable": BooleanType,
+}
+#: Columns of the claim that may come along; they are not read.
+_IGNORED: Final = frozenset(field.name.lower() for field in CLAIM_SCHEMA)
+
+
+class Settled(WriterCommitMessage):
+    """What one task settled: how many completed, failed, retried, lost."""
+
+    def __init__(self, counts: Mapping[str, int]) -> None:
+        self.counts = dict(counts)
+
+
+@dataclass(frozen=True)
+class SettlePlan:
+    """Everything a settling task needs; made on the driver, picklable."""
+
+    options: Options
+    names: tuple[str, ...]
+    is_text: bool
+
+    def handles(self) -> dict[str, QueueHandle]:
+        """The queue of the option `queue`, opened; none when rows name theirs."""
+        queue = self.options["queue"]
+        return {} if queue is None else {queue: open_handle(self.options, queue)}
+
+
+def plan_settle(raw: Mapping[str, str], schema: StructType) -> SettlePlan:
+    """Checks options and columns, and reaches Redis. Raises OptionError or ConnectionLost before any task starts."""
+    options = resolved(parse_options(raw, SETTLE))
+    names = {field.name.lower(): field for field in schema}
+    for name in ("id", "token"):
+        if name not in names or not isinstance(names[name].dataType, StringType):
+            raise OptionError(f"expected a column `{name}` STRING with mode=settle, as the claim gave it")
+    if not {"returnvalue", "error"} & names.keys():
+        raise OptionError("expected a column `returnvalue` or `error` with mode=settle, got neither")
+    for lowered, field in names.items():
+        wanted = _OPTIONAL.get(lowered)
+        if wanted is not None and not isinstance(field.dataType, wanted):
+            kind = field.dataType.simpleString().upper()
+            raise OptionError(f"expected column `{field.name}` to be {wanted().simpleString().upper()}, got: {kind}")
+        if lowered not in {"id", "token", "returnvalue", *_OPTIONAL, *_IGNORED}:
+            near = did_you_mean(field.name, ("returnvalue", *_OPTIONAL))
+            raise OptionError(f"unknown column `{field.name}`{near}: put it into `returnvalue`, or drop it")
+    value = names.get("returnvalue")
+    if value is not None and not is_encodable(to_arrow_schema(StructType([value]), timezone="UTC")[0]):
+        raise OptionError(
+            f"expected column `returnvalue` to be of types that JSON can hold, got: {value.dataType.simpleString()}"
+        )
+    if options["queue"] is None and "queue" not in names:
+        raise OptionError("expected an option `queue`, or a column `queue`, got neither")
+    plan = SettlePlan(options, tuple(names), value is not None and isinstance(value.dataType, StringType))
+    for handle in plan.handles().values():
+        handle.connection.check(handle.keys.prefix, [handle.keys.queue], write=True)
+    return plan
+
+
+class BatchSettler(DataSourceArrowWriter):
+    """One `save()` with mode=settle."""
+
+    def __init__(self, plan: SettlePlan) -> None:
+        self._plan = plan
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Settled:
+        return settle_task(self._plan, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        tell(messages)
+
+
+class StreamSettler(DataSourceStreamArrowWriter):
+    """One micro-batch with mode=settle."""
+
+    def __init__(self, plan: SettlePlan) -> None:
+        self._plan = plan
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Settled:
+        return settle_task(self._plan, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        tell(messages)
+
+
+def tell(messages: list[WriterCommitMessage | None]) -> None:
+    """Logs outcomes that were not taken."""
+    total = sum((Counter(m.counts) for m in messages if isinstance(m, Settled)), Counter[str]())
+    if total["lost"]:
+        log.warning(
+            "%d outcomes were not taken, as their jobs' locks were gone; see the logs of the tasks", total["lost"]
+        )
+
+
+def settle_task(plan: SettlePlan, batches: Iterator[pa.RecordBatch]) -> Settled:
+    """Settles the rows of one task attempt, a chunk at a time."""
+    size, counts, handles = int(plan.options["chunkSize"]), Counter[str](), plan.handles()
+    for batch in batches:
+        for start in range(0, batch.num_rows, size):
+            for (queue, token), rows in _by_queue_and_token(plan, batch.slice(start, size)).items():
+                if queue not in handles:
+                    handles[queue] = open_handle(plan.options, queue)
+                counts.update(_Rows(handles[queue], token, rows).settle())
+    return Settled(counts)
+
+
+@dataclass(frozen=True)
+class _Row:
+    id: str
+    made: int | None
+    value: str | None
+    error: str | None
+    stack: str | None
+    unrecoverable: bool
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows of jobs of one queue, claimed under one token."""
+
+    handle: QueueHandle
+    token: str
+    rows: list[_Row]
+
+    def settle(self) -> Counter[str]:
+        outcomes, counts = Outcomes(self.token), Counter[str]()
+        to_read = [row.id for row in self.rows if row.made is None or row.error is not None]
+        known = {job.id: job for job in read_claimed(self.handle, to_read)}
+        for row in {row.id: row for row in self.rows}.values():
+            job = known.get(row.id) or _plain_job(row)
+            if job is None:
+                counts["lost"] += self._lost(row.id, "missing")
+            else:
+                counts[_note(self.handle, outcomes, job, row)] += 1
+        if len(outcomes):
+            claim = work(self.handle, Seat(f"settle:{uuid4().hex}"), outcomes, 0)
+            for job_id, why in claim.lost:
+                counts["lost"] += self._lost(job_id, why)
+            self._count(counts)
+        return counts
+
+    def _lost(self, job_id: str, why: str) -> int:
+        """1 for an outcome that is lost, 0 when it had been taken before, by an earlier attempt of this task."""
+        if why in ("unlocked", "missing") and self._has_ended(job_id):
+            return 0
+        log.warning("queue %s: settled job %s in vain (%s)", self.handle.keys.queue, job_id, LOST[why])
+        return 1
+
+    def _has_ended(self, job_id: str) -> bool:
+        keys = self.handle.keys
+        if self.handle.dialect.name == "bull-1":
+            looks = [("SISMEMBER", keys["completed"], job_id), ("SISMEMBER", keys["failed"], job_id)]
+            return any(self.handle.connection.pipeline(looks))
+        return bool(self.handle.connection.call("HEXISTS", keys.job(job_id), "finishedOn"))
+
+    def _count(self, counts: Counter[str]) -> None:
+        key = self.handle.keys.settled(self.token)
+        increments = [("HINCRBY", key, name, count) for name, count in counts.items() if count]
+        self.handle.connection.pipeline([*increments, ("PEXPIRE", key, TOTALS_TTL_MS)])
+
+
+def _plain_job(row: _Row) -> ClaimedJob | None:
+    """What there is to know about a job that needs no reading."""
+    if row.made is None or row.error is not None:
+        return None
+    return ClaimedJob(row.id, 0, "", None, "{}", 0, row.made - 1)
+
+
+def _note(handle: QueueHandle, outcomes: Outcomes, job: ClaimedJob, row: _Row) -> str:
+    """Puts a row among the outcomes; returns what it counts as."""
+    error = row.error
+    if error is None:
+        value = "null" if row.value is None else row.value
+        if is_json(value):
+            keep = keep_of(handle.dialect, job.opts, "removeOnComplete")
+            outcomes.complete(job, value, keep, childless=True)
+            return "completed"
+        error = f"expected `returnvalue` to hold JSON, got: {value[:200]!r}"
+    stack = error if row.stack is None else row.stack
+    decided = failure(handle.dialect, job, error, stack=stack, unrecoverable=row.unrecoverable)
+    if isinstance(decided, Failed):
+        outcomes.failed.append(decided)
+        return "failed"
+    outcomes.retried.append(decided)
+    return "retried"
+
+
+def _by_queue_and_token(plan: SettlePlan, batch: pa.RecordBatch) -> dict[tuple[str, str], list[_Row]]:
+    columns = {name: batch.column(index) for index, name in enumerate(plan.names)}
+    count = batch.num_rows
+    values: list[str | None] = [None] * count
+    if "returnvalue" in columns:
+        index = plan.names.index("returnvalue")
+        array = columns["returnvalue"]
+        texts = array if plan.is_text else to_json(array, batch.schema.field(index), ignore_nulls=False)
+        values = texts.to_pylist()
+
+    def column(name: str, default: Any) -> list[Any]:
+        return columns[name].to_pylist() if name in columns else [default] * count
+
+    queues = [plan.options["queue"]] * count if plan.options["queue"] else column("queue", None)
+    grouped: dict[tuple[str, str], list[_Row]] = {}
+    for queue, job_id, ticket, value, error, stack, unrecoverable in zip(
+        queues,
+        column("id", None),
+        column("token", None),
+        values,
+        column("error", None),
+        column("stacktrace", None),
+        column("unrecoverable", False),
+        strict=True,
+    ):
+        if queue is None or job_id is None or ticket is None:
+            raise OptionError("expected `id`, `token` and `queue` of every row with mode=settle, got NULL in one")
+        token, made = read_ticket(ticket)
+        row = _Row(job_id, made, value, error, stack, bool(unrecoverable))
+        grouped.setdefault((queue, token), []).append(row)
+    return grouped

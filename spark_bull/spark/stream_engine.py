@@ -1,0 +1,219 @@
+"""The engine `stream`: micro-batches of claimed jobs go through a DataFrame transformation and are settled."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import DataType
+
+from spark_bull.claim_ledger import ClaimLedger
+from spark_bull.dialects.handle import QueueHandle
+from spark_bull.errors import SparkBullError, WorkerFailed
+from spark_bull.runtime.bisect import outcomes_of
+from spark_bull.runtime.job_runner import stack_of
+from spark_bull.spark.provider import register
+from spark_bull.spark.spark_errors import first_line, python_trace
+from spark_bull.working import extend
+
+log = logging.getLogger("spark_bull")
+
+Transformation = Callable[[DataFrame], DataFrame]
+
+#: How often a query that is to end is looked at.
+_LOOK_S: Final = 0.2
+_PARSED: Final = "__payload"
+_OUTCOME: Final = ("queue", "id", "token", "returnvalue", "error", "stacktrace", "unrecoverable")
+
+
+@dataclass(frozen=True)
+class StreamPlan:
+    """What a query is to do. `options`: of the claim, connection included; `lock_ms`: how long locks last.
+
+    checkpoint: folder that outlives the program; None: a temporary one, and unsettled jobs come back by their locks.
+    """
+
+    handle: QueueHandle
+    reader: str
+    options: Mapping[str, str]
+    transform: Transformation
+    payload: DataType | None
+    lock_ms: int
+    checkpoint: str | None = None
+    available_now: bool = False
+
+
+class StreamEngine:
+    """A streaming query that claims, transforms and settles. One bad row doesn't take its batch down."""
+
+    def __init__(self, spark: SparkSession, plan: StreamPlan) -> None:
+        self._spark = spark
+        self._plan = plan
+        self._query: StreamingQuery | None = None
+        self._folder: TemporaryDirectory[str] | None = None
+        self.error: BaseException | None = None
+
+    def start(self) -> None:
+        register(self._spark)
+        checkpoint = self._plan.checkpoint
+        if checkpoint is None:
+            self._folder = TemporaryDirectory(prefix="spark-bull-", ignore_cleanup_errors=True)
+            checkpoint = str(Path(self._folder.name) / "checkpoint")
+        jobs = self._spark.readStream.format("bull").options(**self._plan.options, mode="claim").load()
+        writer = jobs.writeStream.foreachBatch(self._process).option("checkpointLocation", checkpoint)
+        if self._plan.available_now:
+            writer = writer.trigger(availableNow=True)
+        self._query = writer.queryName(f"spark_bull-{self._plan.reader}").start()
+
+    @property
+    def running(self) -> bool:
+        return self._query is not None and self._query.isActive
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Waits until the query ends, `timeout_s` at most; returns whether it has."""
+        if self._query is None:
+            return True
+        try:
+            ended = self._query.awaitTermination(None if timeout_s is None else timeout_s)  # type: ignore[arg-type]
+        except Exception as error:
+            self.error = WorkerFailed(
+                f"the query of worker {self._plan.reader} has ended: {str(error).splitlines()[0]}"
+            )
+            self.error.__cause__ = error
+            return True
+        return ended is None or bool(ended)
+
+    def stop(self, grace_s: float) -> bool:
+        """Lets the micro-batch that is going on end, within `grace_s`; returns whether it did."""
+        if self._query is None or not self._query.isActive:
+            return True
+        finished = self._settled_within(grace_s)
+        self._query.stop()
+        return finished
+
+    def totals(self) -> dict[str, int]:
+        """What has been done so far. Raises ConnectionLost."""
+        handle, reader = self._plan.handle, self._plan.reader
+        raw = handle.connection.call("HGETALL", handle.keys.settled(reader))
+        told = {name.decode(): int(value) for name, value in raw.items()}
+        counted = {name: told.get(name, 0) for name in ("completed", "failed", "retried", "lost")}
+        claimed = ClaimLedger(handle, reader).end()
+        return counted | {
+            "claimed": claimed,
+            "returned": 0,
+            "restarts": 0,
+            "slots": int(self.running),
+            "busy": int(self._is_busy()),
+        }
+
+    def _is_busy(self) -> bool:
+        return self.running and bool(self._query and self._query.status["isTriggerActive"])
+
+    def _settled_within(self, grace_s: float) -> bool:
+        """Waits until no batch is going on; a query can't be asked to claim no more, so another may begin."""
+        from_now = grace_s
+        while from_now > 0 and self._is_busy():
+            self.wait(_LOOK_S)
+            from_now -= _LOOK_S
+        return not self._is_busy()
+
+    def _process(self, batch: DataFrame, _number: int) -> None:
+        """One micro-batch. What is settled stays settled; the rest is tried in halves, down to the jobs that fail."""
+        try:
+            self._settle(batch)
+            reason: BaseException = LookupError("the transformation returned no row for this job")
+        except SparkBullError:
+            raise
+        except Exception as error:
+            log.warning(
+                "worker %s: a batch has failed, its jobs are tried in parts: %s", self._plan.reader, first_line(error)
+            )
+            reason = error
+        pending = self._pending(batch)
+        if not pending:
+            return
+        if isinstance(reason, LookupError):
+            self._fail(batch, dict.fromkeys(pending, reason))
+            return
+        found = outcomes_of(pending, lambda ids: self._settle_these(batch, ids))
+        bad = {job_id: error for job_id, error in zip(pending, found, strict=True) if isinstance(error, Exception)}
+        self._fail(batch, bad)
+        left = self._pending(batch)
+        self._fail(batch, {job_id: LookupError("the transformation returned no row for this job") for job_id in left})
+
+    def _settle_these(self, batch: DataFrame, ids: Sequence[str]) -> Sequence[None]:
+        self._settle(batch.where(f.col("id").isin(list(ids))))
+        return [None] * len(ids)
+
+    def _settle(self, batch: DataFrame) -> None:
+        self._write(self._transformed(batch))
+
+    def _transformed(self, batch: DataFrame) -> DataFrame:
+        """What the transformation makes of the jobs that can be processed, and the failures of the others."""
+        refused = batch.where(f.col("deferredFailure").isNotNull()).select(
+            "queue", "id", "token", f.col("deferredFailure").alias("error"), f.lit(True).alias("unrecoverable")
+        )
+        jobs = batch.where(f.col("deferredFailure").isNull())
+        if self._plan.payload is not None:
+            parsed = jobs.withColumn(_PARSED, f.from_json("data", self._plan.payload))  # type: ignore[arg-type]
+            unfit = f.col(_PARSED).isNull() & (f.trim(f.coalesce(f.col("data"), f.lit(""))) != "null")
+            why = f.concat(
+                f.lit(f"expected the payload to be JSON that fits {self._plan.payload.simpleString()}, got: "),
+                f.substring("data", 1, 200),
+            )
+            refused = refused.unionByName(
+                parsed.where(unfit).select(
+                    "queue", "id", "token", why.alias("error"), f.lit(False).alias("unrecoverable")
+                )
+            )
+            jobs = parsed.where(~unfit).withColumn("data", f.col(_PARSED)).drop(_PARSED)
+        made = self._plan.transform(jobs)
+        self._check(made)
+        kept = made.select(*[name for name in _OUTCOME if name in made.columns])
+        return kept.unionByName(refused, allowMissingColumns=True)
+
+    def _check(self, made: object) -> None:
+        if not isinstance(made, DataFrame):
+            raise SparkBullError(f"expected the transformation to return a DataFrame, got: {type(made).__name__}")
+        missing = {"id", "token"} - set(made.columns)
+        if missing or not {"returnvalue", "error"} & set(made.columns):
+            raise SparkBullError(
+                "expected the transformation to return the columns id, token and returnvalue or error, got: "
+                + ", ".join(made.columns)
+            )
+
+    def _write(self, outcomes: DataFrame) -> None:
+        settle = {name: value for name, value in self._plan.options.items() if name not in _CLAIM_ONLY}
+        outcomes.write.format("bull").options(**settle, mode="settle").mode("append").save()
+
+    def _pending(self, batch: DataFrame) -> list[str]:
+        """Ids of the batch whose lock is still ours: those that nobody has settled."""
+        ids = self._held()
+        gone = set(extend(self._plan.handle, self._plan.reader, ids, self._plan.lock_ms))
+        held = [job_id for job_id in ids if job_id not in gone]
+        if not held:
+            return []
+        in_batch = {row.id for row in batch.select("id").collect()}
+        return [job_id for job_id in held if job_id in in_batch]
+
+    def _held(self) -> list[str]:
+        ledger = ClaimLedger(self._plan.handle, self._plan.reader)
+        return ledger.ids(0, ledger.end())
+
+    def _fail(self, batch: DataFrame, errors: Mapping[str, BaseException]) -> None:
+        """Settles these jobs of a batch as failed, each with its own error."""
+        if not errors:
+            return
+        rows = [(job_id, first_line(error), python_trace(error) or stack_of(error)) for job_id, error in errors.items()]
+        named = self._spark.createDataFrame(rows, "id STRING, error STRING, stacktrace STRING")
+        self._write(batch.select("queue", "id", "token").join(f.broadcast(named), "id"))
+
+
+_CLAIM_ONLY: Final = frozenset({"maxJobsPerTrigger", "rowsPerPartition", "lockMs", "readerId"})
