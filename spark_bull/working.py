@@ -65,6 +65,35 @@ def work(
     """
     call = call or uuid4().hex
     token = token or f"{seat.sender}:{call}"
+    reply = _work(handle, seat, outcomes, limit, most_bytes, held, ledger, with_jobs, call, token)
+    answer = _unpacked(reply)
+    return _claim_of(token, answer, _jobs_of(answer["ids"], answer["columns"]))
+
+
+def claim_packed(handle: QueueHandle, seat: Seat, limit: int, *, ledger: str, token: str) -> tuple[Claim, bytes]:
+    """Claims up to `limit` jobs into a ledger; their fields stay packed, for `unpack_jobs` in another process."""
+    reply = _work(handle, seat, None, limit, 1 << 20, "", ledger, True, uuid4().hex, token)
+    return _claim_of(token, _unpacked(reply), []), reply
+
+
+def unpack_columns(reply: bytes) -> tuple[list[str], list[Any]]:
+    """Ids and columns (in the order of CLAIMED_COLUMNS) of the jobs that `claim_packed` left packed."""
+    answer = _unpacked(reply)
+    return answer["ids"], answer["columns"]
+
+
+def _work(
+    handle: QueueHandle,
+    seat: Seat,
+    outcomes: Outcomes | None,
+    limit: int,
+    most_bytes: int,
+    held: str,
+    ledger: str,
+    with_jobs: bool,
+    call: str,
+    token: str,
+) -> bytes:
     args = {
         "call": call,
         "ttl_ms": RECEIPT_TTL_MS,
@@ -81,13 +110,16 @@ def work(
         "outcomes": msgpack.packb(outcomes.packable(), use_bin_type=False) if outcomes else "",
     }
     keys = {"receipt": handle.keys.receipt(seat.sender), "control": seat.control, "ledger": ledger}
-    return _claim_of(token, handle.run("work", args, **keys))
+    reply: bytes = handle.run("work", args, **keys)
+    return reply
 
 
-def _claim_of(token: str, reply: bytes) -> Claim:
+def _unpacked(reply: bytes) -> dict[str, Any]:
     answer: dict[str, Any] = msgpack.unpackb(reply, raw=False, strict_map_key=False, unicode_errors="replace")
-    ids = answer["ids"] or []
-    jobs = _jobs_of(ids, answer["columns"])
+    return answer
+
+
+def _claim_of(token: str, answer: Mapping[str, Any], jobs: list[ClaimedJob]) -> Claim:
     return Claim(
         token,
         jobs,
@@ -97,7 +129,7 @@ def _claim_of(token: str, reply: bytes) -> Claim:
         bool(answer["more"]),
         bool(answer["stop"]),
         int(answer["now"]),
-        len(ids),
+        len(answer["ids"] or ()),
     )
 
 
@@ -105,13 +137,19 @@ def read_claimed(handle: QueueHandle, job_ids: Sequence[str]) -> list[ClaimedJob
     """Jobs by their ids, as a claim gives them; those that are gone are left out."""
     jobs: list[ClaimedJob] = []
     for start in range(0, len(job_ids), CHUNK_SIZE):
-        ids = list(job_ids[start : start + CHUNK_SIZE])
-        columns: Any = msgpack.unpackb(handle.run("claimed", {"ids": ids}), raw=False, unicode_errors="replace")
-        jobs += [job for job in _jobs_of(ids, columns) if job.timestamp]
+        ids = job_ids[start : start + CHUNK_SIZE]
+        jobs += [job for job in _jobs_of(ids, read_columns(handle, ids)) if job.timestamp]
     return jobs
 
 
-def _jobs_of(ids: Sequence[str], columns: Any) -> list[ClaimedJob]:
+def read_columns(handle: QueueHandle, job_ids: Sequence[str]) -> list[Any]:
+    """Columns (in the order of CLAIMED_COLUMNS) of up to CHUNK_SIZE jobs; one that is gone has no timestamp."""
+    reply = handle.run("claimed", {"ids": list(job_ids)})
+    columns: list[Any] = msgpack.unpackb(reply, raw=False, unicode_errors="replace")
+    return columns
+
+
+def _jobs_of(ids: Sequence[str] | None, columns: Any) -> list[ClaimedJob]:
     if not ids or not columns:
         return []
     named = zip(CLAIMED_COLUMNS, columns, strict=False)

@@ -13,7 +13,8 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from spark_bull.errors import OptionError
-from spark_bull.spark.claim_stream import CLAIM_SCHEMA, claim_reader
+from spark_bull.spark.claim_batch import CLAIM_SCHEMA
+from spark_bull.spark.claim_stream import claim_reader
 from spark_bull.spark.schemas import mode_of, schema_of
 from spark_bull.spark.settle import BatchSettler, StreamSettler, plan_settle
 from spark_bull.spark.sink import batch_writer, stream_writer

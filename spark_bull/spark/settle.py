@@ -26,7 +26,7 @@ from spark_bull.errors import OptionError, did_you_mean
 from spark_bull.options import SETTLE, Options, parse_options
 from spark_bull.outcomes import LOST, ClaimedJob, Failed, Outcomes
 from spark_bull.runtime.settling import failure, keep_of
-from spark_bull.spark.claim_stream import CLAIM_SCHEMA
+from spark_bull.spark.claim_batch import CLAIM_SCHEMA
 from spark_bull.spark.json_text import is_encodable, is_json, to_json
 from spark_bull.spark.tickets import read_ticket
 from spark_bull.working import Seat, read_claimed, work

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import DataType
@@ -30,6 +30,8 @@ Transformation = Callable[[DataFrame], DataFrame]
 #: How often a query that is to end is looked at.
 _LOOK_S: Final = 0.2
 _PARSED: Final = "__payload"
+#: How much of a payload an error shows.
+_SHOWN: Final = 200
 _OUTCOME: Final = ("queue", "id", "token", "returnvalue", "error", "stacktrace", "unrecoverable")
 
 
@@ -126,58 +128,61 @@ class StreamEngine:
 
     def _process(self, batch: DataFrame, _number: int) -> None:
         """One micro-batch. What is settled stays settled; the rest is tried in halves, down to the jobs that fail."""
+        seen, before = Observation(), self._settled()
         try:
-            self._settle(batch)
-            reason: BaseException = LookupError("the transformation returned no row for this job")
+            self._settle(batch.observe(seen, f.count(f.lit(1)).alias("jobs")))
+            if self._settled() - before == seen.get["jobs"]:
+                return
         except SparkBullError:
             raise
         except Exception as error:
             log.warning(
-                "worker %s: a batch has failed, its jobs are tried in parts: %s", self._plan.reader, first_line(error)
+                "worker %s: a batch has failed, trying its jobs in parts: %s", self._plan.reader, first_line(error)
             )
-            reason = error
-        pending = self._pending(batch)
-        if not pending:
-            return
-        if isinstance(reason, LookupError):
-            self._fail(batch, dict.fromkeys(pending, reason))
-            return
-        found = outcomes_of(pending, lambda ids: self._settle_these(batch, ids))
-        bad = {job_id: error for job_id, error in zip(pending, found, strict=True) if isinstance(error, Exception)}
-        self._fail(batch, bad)
+            self._settle_in_parts(batch)
         left = self._pending(batch)
-        self._fail(batch, {job_id: LookupError("the transformation returned no row for this job") for job_id in left})
+        if left:
+            self._fail_unfit(batch.where(f.col("id").isin(left)))
+            unanswered = LookupError("expected the transformation to return a row for this job, it returned none")
+            self._fail(batch, dict.fromkeys(self._pending(batch), unanswered))
+
+    def _settle_in_parts(self, batch: DataFrame) -> None:
+        pending = self._pending(batch)
+        made = outcomes_of(pending, lambda ids: self._settle_these(batch, ids))
+        self._fail(batch, {i: error for i, error in zip(pending, made, strict=True) if isinstance(error, Exception)})
 
     def _settle_these(self, batch: DataFrame, ids: Sequence[str]) -> Sequence[None]:
         self._settle(batch.where(f.col("id").isin(list(ids))))
         return [None] * len(ids)
 
     def _settle(self, batch: DataFrame) -> None:
-        self._write(self._transformed(batch))
-
-    def _transformed(self, batch: DataFrame) -> DataFrame:
-        """What the transformation makes of the jobs that can be processed, and the failures of the others."""
-        refused = batch.where(f.col("deferredFailure").isNotNull()).select(
-            "queue", "id", "token", f.col("deferredFailure").alias("error"), f.lit(True).alias("unrecoverable")
-        )
+        """Settles what the transformation makes of the jobs that can be processed."""
         jobs = batch.where(f.col("deferredFailure").isNull())
         if self._plan.payload is not None:
-            parsed = jobs.withColumn(_PARSED, f.from_json("data", self._plan.payload))  # type: ignore[arg-type]
-            unfit = f.col(_PARSED).isNull() & (f.trim(f.coalesce(f.col("data"), f.lit(""))) != "null")
-            why = f.concat(
-                f.lit(f"expected the payload to be JSON that fits {self._plan.payload.simpleString()}, got: "),
-                f.substring("data", 1, 200),
-            )
-            refused = refused.unionByName(
-                parsed.where(unfit).select(
-                    "queue", "id", "token", why.alias("error"), f.lit(False).alias("unrecoverable")
-                )
-            )
-            jobs = parsed.where(~unfit).withColumn("data", f.col(_PARSED)).drop(_PARSED)
+            jobs = self._parsed(jobs).where(_fits()).withColumn("data", f.col(_PARSED)).drop(_PARSED)
         made = self._plan.transform(jobs)
         self._check(made)
-        kept = made.select(*[name for name in _OUTCOME if name in made.columns])
-        return kept.unionByName(refused, allowMissingColumns=True)
+        self._write(made.select(*[name for name in _OUTCOME if name in made.columns]))
+
+    def _parsed(self, jobs: DataFrame) -> DataFrame:
+        return jobs.withColumn(_PARSED, f.from_json("data", self._plan.payload))  # type: ignore[arg-type]
+
+    def _fail_unfit(self, jobs: DataFrame) -> None:
+        """Settles jobs that are to fail without being processed, and those whose payload doesn't fit the schema."""
+        outcome = ("queue", "id", "token", "error", "unrecoverable")
+        deferred = jobs.where(f.col("deferredFailure").isNotNull())
+        self._write(
+            deferred.withColumn("error", f.col("deferredFailure"))
+            .withColumn("unrecoverable", f.lit(True))
+            .select(*outcome)
+        )
+        if self._plan.payload is not None:
+            why = f.concat(
+                f.lit(f"expected the payload to be JSON that fits {self._plan.payload.simpleString()}, got: "),
+                f.substring("data", 1, _SHOWN),
+            )
+            unfit = self._parsed(jobs.where(f.col("deferredFailure").isNull())).where(~_fits())
+            self._write(unfit.withColumn("error", why).withColumn("unrecoverable", f.lit(False)).select(*outcome))
 
     def _check(self, made: object) -> None:
         if not isinstance(made, DataFrame):
@@ -195,17 +200,23 @@ class StreamEngine:
 
     def _pending(self, batch: DataFrame) -> list[str]:
         """Ids of the batch whose lock is still ours: those that nobody has settled."""
-        ids = self._held()
-        gone = set(extend(self._plan.handle, self._plan.reader, ids, self._plan.lock_ms))
-        held = [job_id for job_id in ids if job_id not in gone]
+        held = self._held()
         if not held:
             return []
         in_batch = {row.id for row in batch.select("id").collect()}
         return [job_id for job_id in held if job_id in in_batch]
 
     def _held(self) -> list[str]:
-        ledger = ClaimLedger(self._plan.handle, self._plan.reader)
-        return ledger.ids(0, ledger.end())
+        """Ids of the jobs claimed whose lock is ours."""
+        handle, reader = self._plan.handle, self._plan.reader
+        ledger = ClaimLedger(handle, reader)
+        ids = ledger.ids(0, ledger.end())
+        gone = set(extend(handle, reader, ids, self._plan.lock_ms))
+        return [job_id for job_id in ids if job_id not in gone]
+
+    def _settled(self) -> int:
+        told = self.totals()
+        return sum(told[name] for name in ("completed", "failed", "retried", "lost"))
 
     def _fail(self, batch: DataFrame, errors: Mapping[str, BaseException]) -> None:
         """Settles these jobs of a batch as failed, each with its own error."""
@@ -214,6 +225,11 @@ class StreamEngine:
         rows = [(job_id, first_line(error), python_trace(error) or stack_of(error)) for job_id, error in errors.items()]
         named = self._spark.createDataFrame(rows, "id STRING, error STRING, stacktrace STRING")
         self._write(batch.select("queue", "id", "token").join(f.broadcast(named), "id"))
+
+
+def _fits() -> Column:
+    """Whether a payload was parsed; JSON's own null is one, too."""
+    return f.col(_PARSED).isNotNull() | (f.trim(f.coalesce(f.col("data"), f.lit(""))) == "null")
 
 
 _CLAIM_ONLY: Final = frozenset({"maxJobsPerTrigger", "rowsPerPartition", "lockMs", "readerId"})

@@ -6,17 +6,31 @@ follows: the number of attempts made with this one.
 
 from __future__ import annotations
 
+from typing import Any, Final
+
 from spark_bull.dialects.base import Dialect
-from spark_bull.outcomes import ClaimedJob
 from spark_bull.runtime.settling import keep_of
 
-_SIGN = "#"
+_SIGN: Final = "#"
 
 
-def ticket_of(dialect: Dialect, token: str, job: ClaimedJob) -> str:
-    if job.has_kin or keep_of(dialect, job.opts, "removeOnComplete") is not None:
-        return token
-    return f"{token}{_SIGN}{job.attempts_made + 1}"
+class Tickets:
+    """The tickets of jobs claimed under one token; jobs that are alike in what matters share one."""
+
+    def __init__(self, dialect: Dialect, token: str) -> None:
+        self._dialect = dialect
+        self._token = token
+        self._known: dict[tuple[Any, Any], str] = {}
+
+    def of(self, opts: Any, attempts_made: Any, *kin: Any) -> str:
+        """The ticket of a job. kin: its parent, its deduplication id, false for none."""
+        if any(kin):
+            return self._token
+        alike = (opts, attempts_made)
+        if alike not in self._known:
+            plain = keep_of(self._dialect, opts or "{}", "removeOnComplete") is None
+            self._known[alike] = f"{self._token}{_SIGN}{int(attempts_made or 0) + 1}" if plain else self._token
+        return self._known[alike]
 
 
 def read_ticket(ticket: str) -> tuple[str, int | None]:

@@ -110,6 +110,7 @@ class Worker:
             transform, payload = transformation_of(processor, payload_schema, timeout, self.handle)
             claim = _as_texts(options) | {"queue": queue, "readerId": self.id, "lockMs": str(lock_ms)}
             claim["maxJobsPerTrigger"] = str(max_jobs_per_trigger)
+            claim["rowsPerPartition"] = str(max(1_000, -(-max_jobs_per_trigger // _slots(spark, slots, spare=0))))
             self._engine = StreamEngine(
                 spark, StreamPlan(self.handle, self.id, claim, transform, payload, lock_ms, checkpoint)
             )
@@ -255,11 +256,12 @@ def runner_of(processor: Processor, payload_schema: str | DataType | None, timeo
     return FunctionRunner(processor, timeout_ms)
 
 
-def _slots(spark: SparkSession, given: int | None) -> int:
+def _slots(spark: SparkSession, given: int | None, spare: int = 1) -> int:
+    """How many tasks are to work at once: all cores but `spare`, unless the user says."""
     if given is not None:
         _check_number("slots", given, 1)
         return given
-    return max(1, spark.sparkContext.defaultParallelism - 1)
+    return max(1, spark.sparkContext.defaultParallelism - spare)
 
 
 def _limiter(given: Mapping[str, int] | None) -> tuple[int, int] | None:

@@ -19,11 +19,13 @@ local function claim_row(base, id, prioritized)
   return row
 end
 
+local ALL = {'timestamp', 'data', 'name', 'opts', 'ats', 'atm', 'parentKey', 'defa', 'deid', 'stc', 'progress', 'stacktrace',
+  'priority'}
+
 local function claim_rows(base, ids)
   local rows = {}
-  for i, id in ipairs(ids) do
-    rows[i] = claim_row(base, id, true) or {false, false, false, false, false, false, false, false, false, false, false,
-      false, false}
+  for i = 1, #ids do
+    rows[i] = redis.call('HMGET', base .. ids[i], unpack(ALL))
   end
   return rows
 end

@@ -1,0 +1,69 @@
+"""Claims jobs for a query, keeps their locks, and claims the next ones while a batch is worked on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final
+
+from spark_bull.claim_ledger import ClaimLedger, Portion
+from spark_bull.runtime.claim_keeper import ClaimKeeper
+from spark_bull.working import Seat, relock
+
+#: What jobs claimed but not handed out yet may hold, packed; beyond that, tasks read them from Redis.
+MOST_PACKED_BYTES: Final = 64 << 20
+
+
+class Claimer:
+    """For one query, in the process that lives as long as it does. Its threads end with the process."""
+
+    def __init__(self, ledger: ClaimLedger, lock_ms: int) -> None:
+        self.ledger = ledger
+        self._seat = Seat(ledger.reader, lock_ms)
+        self._keeper = ClaimKeeper(ledger.handle, ledger.reader, lock_ms)
+        self._portions: list[Portion] = []
+        self._ahead: Future[int] | None = None
+        self._resumed = False
+
+    def end(self) -> int:
+        """How many jobs have ever been claimed, after what is being claimed ahead. Raises ConnectionLost."""
+        if self._ahead is not None:
+            ahead, self._ahead = self._ahead, None
+            ahead.result()
+        return self.ledger.end()
+
+    def claim(self, most: int) -> int:
+        """Claims up to `most` jobs; returns how many."""
+        portions = self.ledger.claim(self._seat, most)
+        claimed = sum(portion.jobs for portion in portions)
+        if portions:
+            self._resumed = True
+            start = portions[0].start
+            self._keeper.hold(self.ledger.ids(start, start + claimed))
+            self._portions += portions
+            if sum(len(portion.packed) for portion in self._portions) > MOST_PACKED_BYTES:
+                self._portions.clear()
+        return claimed
+
+    def claim_ahead(self, most: int) -> None:
+        """Begins to claim what the next batch is to have."""
+        if self._ahead is None:
+            pool = ThreadPoolExecutor(1, thread_name_prefix="spark-bull-claimer")
+            self._ahead = pool.submit(self.claim, most)
+            pool.shutdown(wait=False)
+
+    def resume(self, start: int, stop: int) -> None:
+        """Takes up, after a restart, jobs that the query had claimed before: their locks are kept, or got back."""
+        if not self._resumed:
+            self._resumed = True
+            ids = self.ledger.ids(start, stop)
+            relock(self.ledger.handle, self.ledger.reader, ids, self._seat.lock_ms)
+            self._keeper.hold(ids)
+
+    def portions(self, start: int, stop: int) -> Sequence[Portion]:
+        """What the jobs at these positions hold, in order, and only once; nothing unless it is all here."""
+        found = [
+            portion for portion in self._portions if start <= portion.start and portion.start + portion.jobs <= stop
+        ]
+        self._portions = [portion for portion in self._portions if portion.start >= stop]
+        return found if sum(portion.jobs for portion in found) == stop - start else []

@@ -1,0 +1,97 @@
+"""Claimed jobs as Arrow batches, column by column: what all jobs of a chunk have in common is written once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, TimestampType
+
+from spark_bull.dialects.base import Dialect
+from spark_bull.dialects.handle import QueueHandle
+from spark_bull.outcomes import CLAIMED_COLUMNS
+from spark_bull.spark.tickets import Tickets
+
+_TEXT: Final = StringType()
+
+#: Bull's own names; `token` is what the settling sink wants back with a job's `id`.
+CLAIM_SCHEMA: Final = StructType(
+    [
+        StructField("queue", _TEXT),
+        StructField("id", _TEXT),
+        StructField("token", _TEXT),
+        StructField("name", _TEXT),
+        StructField("data", _TEXT),
+        StructField("opts", _TEXT),
+        StructField("timestamp", TimestampType()),
+        StructField("attemptsMade", IntegerType()),
+        StructField("attemptsStarted", IntegerType()),
+        StructField("stalledCounter", IntegerType()),
+        StructField("priority", LongType()),
+        StructField("progress", _TEXT),
+        StructField("parentKey", _TEXT),
+        StructField("deferredFailure", _TEXT),
+    ]
+)
+_ARROW: Final = to_arrow_schema(CLAIM_SCHEMA, timezone="UTC")
+_SOURCES: Final[Mapping[str, str]] = {
+    "name": "name",
+    "data": "data",
+    "opts": "opts",
+    "timestamp": "timestamp",
+    "attemptsMade": "attempts_made",
+    "attemptsStarted": "attempts_started",
+    "stalledCounter": "stalled_counter",
+    "priority": "priority",
+    "progress": "progress",
+    "parentKey": "parent_key",
+    "deferredFailure": "deferred_failure",
+}
+
+
+def claim_batch(handle: QueueHandle, token: str, ids: Sequence[str], columns: Sequence[Any]) -> pa.RecordBatch:
+    """Jobs as a batch of CLAIM_SCHEMA. columns: as a claim gives them; jobs without a timestamp are left out."""
+    raw = dict(zip(CLAIMED_COLUMNS, columns, strict=False))
+    count = len(ids)
+    arrays = {name: _array(raw[source], _ARROW.field(name).type, count) for name, source in _SOURCES.items()}
+    arrays["queue"] = pa.repeat(pa.scalar(handle.keys.queue), count)
+    arrays["id"] = pa.array(ids, pa.string())
+    arrays["token"] = pa.array(_tickets(handle.dialect, token, raw, count), pa.string())
+    batch = pa.RecordBatch.from_arrays([arrays[field.name] for field in _ARROW], schema=_ARROW)
+    there = raw["timestamp"]
+    if isinstance(there, list) and all(there):
+        return batch
+    if not isinstance(there, list):
+        return batch if there else batch.slice(0, 0)
+    return batch.filter(pa.array([bool(timestamp) for timestamp in there]))
+
+
+def _array(column: Any, kind: pa.DataType, count: int) -> pa.Array:
+    convert = _converter(kind)
+    if not isinstance(column, list):
+        return pa.repeat(pa.scalar(convert(column), _stored(kind)), count).view(kind)
+    return pa.array([convert(value) for value in column], _stored(kind)).view(kind)
+
+
+def _stored(kind: pa.DataType) -> pa.DataType:
+    return pa.int64() if pa.types.is_timestamp(kind) else kind
+
+
+def _converter(kind: pa.DataType) -> Callable[[Any], Any]:
+    """Lua has false for none, and texts for numbers; Spark's times count microseconds."""
+    if pa.types.is_timestamp(kind):
+        return lambda value: int(value) * 1000 if value else None
+    if pa.types.is_integer(kind):
+        return lambda value: int(value) if value else 0
+    return lambda value: None if value is False else value
+
+
+def _tickets(dialect: Dialect, token: str, raw: Mapping[str, Any], count: int) -> list[str]:
+    tickets = Tickets(dialect, token)
+    names = ("opts", "attempts_made", "parent_key", "deduplication_id")
+    if not any(isinstance(raw[name], list) for name in names):
+        return [tickets.of(*(raw[name] for name in names))] * count
+    listed = [raw[name] if isinstance(raw[name], list) else [raw[name]] * count for name in names]
+    return [tickets.of(*values) for values in zip(*listed, strict=True)]
