@@ -26,8 +26,7 @@ class StreamWatch(Service):
 
     def __init__(self, handles: Sequence[QueueHandle], bell: Event) -> None:
         super().__init__("watch of events")
-        settings = handles[0].connection.settings
-        self._connection = Connection(replace(settings, timeout_ms=settings.timeout_ms + int(IDLE_S * 1000)))
+        self._connection = _patient(handles[0].connection)
         self._streams = [handle.keys["events"] for handle in handles]
         self._bell = bell
         self._last: list[str] = []
@@ -54,7 +53,7 @@ class ChannelWatch(Service):
 
     def __init__(self, handles: Sequence[QueueHandle], bell: Event) -> None:
         super().__init__("watch of channels")
-        self._connection = handles[0].connection
+        self._connection = _patient(handles[0].connection)
         self._channels = [handle.keys["delayed"] for handle in handles]
         self._bell = bell
         self._subscription: Subscription | None = None
@@ -71,6 +70,12 @@ class ChannelWatch(Service):
             self._subscription.close()
             self._subscription = None
             raise
+
+
+def _patient(connection: Connection) -> Connection:
+    """The same Redis, for commands that wait: their own client, which nobody else closes."""
+    settings = connection.settings
+    return Connection(replace(settings, timeout_ms=settings.timeout_ms + int(IDLE_S * 1000)))
 
 
 def watches(handles: Sequence[QueueHandle], bell: Event) -> list[Service]:

@@ -8,7 +8,7 @@ from threading import Event, Thread
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
-from spark_bull.errors import ConnectionLost, SparkBullError
+from spark_bull.errors import ConnectionLost
 
 log = logging.getLogger("spark_bull")
 
@@ -29,7 +29,7 @@ class Service(ABC):
         self._name = name
         self._over = Event()
         self._thread = Thread(target=self._run, name=f"spark-bull-{name}", daemon=True)
-        self._error: SparkBullError | None = None
+        self._error: Exception | None = None
 
     @abstractmethod
     def round(self) -> None:
@@ -83,8 +83,8 @@ class Service(ABC):
                 away = True
                 self._over.wait(AWAY_S)
                 continue
-            except SparkBullError as error:
-                log.error("%s ends: %s", self._name, error)
+            except Exception as error:
+                log.exception("%s ends", self._name)
                 self._error = error
                 return
             if away:

@@ -88,11 +88,11 @@ class WorkerLoop:
         self._started = epoch_ms()
         self._told = ""
         self._told_at = 0.0
-        self._client = 0
+        self.client = 0
 
     def run(self) -> Tally:
         """Runs until it is told to stop; what is claimed by then is finished. Raises only what is no fault of a job."""
-        self._client = self._bell.client_id()
+        self.client = self._bell.client_id()
         with self._keeper:
             self._tell("idle")
             self._loop()
@@ -182,7 +182,7 @@ class WorkerLoop:
                 continue
             if away:
                 self._warn("has Redis back", self._handle.connection.settings.where)
-                self._client = self._bell.client_id()
+                self.client = self._bell.client_id()
             if outcomes:
                 self._account(outcomes, claim)
             return claim
@@ -214,7 +214,7 @@ class WorkerLoop:
 
     def _tell(self, state: str) -> None:
         """Leaves word of what the slot has done, unless it has said so already."""
-        slot = {"slot": self._slot, "started": self._started, "state": state, "client": self._client}
+        slot = {"slot": self._slot, "started": self._started, "state": state, "client": self.client}
         words = json.dumps(slot | asdict(self._tally))
         self._told_at = monotonic_s()
         if words == self._told:

@@ -1,0 +1,93 @@
+"""A worker of ours without Spark: one WorkerLoop in a thread, and the behaviours of tests/node/behaviours.js."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+from spark_bull.dialects.handle import QueueHandle
+from spark_bull.errors import UnrecoverableError
+from spark_bull.runtime.job import RunningJob
+from spark_bull.runtime.job_runner import FunctionRunner, Rules, Runner
+from spark_bull.runtime.worker_loop import SlotPlan, Tally, WorkerLoop
+from spark_bull.working import Seat
+
+
+def behave(job: RunningJob) -> Any:
+    """Does what `data.$behaviour` says, as tests/node/behaviours.js does."""
+    result: Any = {"echo": job.data}
+    for step in str(job.data.get("$behaviour", "")).split(";"):
+        name, _, rest = step.partition(":")
+        if name == "fail" and (not rest or job.attempts_made < int(rest)):
+            raise RuntimeError(f"scripted failure {job.attempts_made + 1}")
+        if name == "discard":
+            if job.claimed.attempts is None and job.opts.get("attempts") is None:
+                raise UnrecoverableError("discarded")
+            job.discard()
+        if name == "sleep":
+            time.sleep(int(rest) / 1000)
+        if name == "progress":
+            job.update_progress(json.loads(rest))
+        if name == "log":
+            job.log(rest)
+        if name == "return":
+            result = json.loads(rest)
+    return result
+
+
+class OurWorker:
+    """Works on a queue until the block is left; one job at a time, as a Node worker with concurrency 1."""
+
+    def __init__(
+        self,
+        handle: QueueHandle,
+        processor: Callable[[RunningJob], Any] = behave,
+        *,
+        chunk_size: int = 1,
+        runner: Runner | None = None,
+        rules: Rules | None = None,
+        **seat: Any,
+    ) -> None:
+        name = uuid4().hex[:8]
+        self._handle = handle
+        self._control = handle.keys.control(name)
+        plan = SlotPlan(
+            handle,
+            Seat(name, control=self._control, **seat),
+            name,
+            runner or FunctionRunner(processor),
+            rules or Rules(),
+            chunk_size,
+        )
+        self.loop = WorkerLoop(plan, 0)
+        self.tally: Tally | None = None
+        self.error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def _run(self) -> None:
+        try:
+            self.tally = self.loop.run()
+        except BaseException as error:
+            self.error = error
+
+    def __enter__(self) -> OurWorker:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self, timeout: float = 20) -> None:
+        connection = self._handle.connection
+        connection.call("SET", self._control, "stop", "PX", 60_000)
+        deadline = time.monotonic() + timeout
+        while self._thread.is_alive() and time.monotonic() < deadline:
+            connection.call("CLIENT", "UNBLOCK", self.loop.client)
+            self._thread.join(0.05)
+        assert not self._thread.is_alive(), "the worker didn't stop"
+        if self.error is not None:
+            raise self.error
