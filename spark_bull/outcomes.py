@@ -39,6 +39,11 @@ class ClaimedJob(NamedTuple):
         """Whether its end concerns others: a parent, or jobs of the same deduplication id."""
         return self.parent_key is not None or self.deduplication_id is not None
 
+    @property
+    def may_be_parent(self) -> bool:
+        """Whether it may have been added with children: BullMQ gives such jobs no number off the counter."""
+        return not self.id.isdigit()
+
 
 class Failed(NamedTuple):
     """A job that failed for good. `stack`: the JSON list of traces that its hash gets; `attempts`: most allowed."""
@@ -133,7 +138,7 @@ class Outcomes:
             "returned": self.returned,
             "limited_ms": self.limited_ms,
         }
-        said = {name: part for name, part in parts.items() if part}
+        said = {name: part for name, part in parts.items() if part or (name == "values" and self.completed_ids)}
         known = {"kin": self.kin, "parents": self.parents}
         return {"token": self.token} | said | {name: part for name, part in known.items() if part is not None}
 

@@ -106,7 +106,7 @@ class Rules:
                 error = no_value
             else:
                 keep = keep_of(dialect, claimed.opts, "removeOnComplete", self.keep_completed)
-                outcomes.complete(claimed, text, keep, childless=not result.job.is_known)
+                outcomes.complete(claimed, text, keep, childless=not (result.job.is_known or claimed.may_be_parent))
                 return
         if isinstance(error, DelayedError):
             until = error.until if error.until is not None else now + (error.delay or 0)

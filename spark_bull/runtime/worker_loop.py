@@ -13,13 +13,13 @@ from uuid import uuid4
 from spark_bull.clock import epoch_ms, monotonic_s
 from spark_bull.dialects.handle import QueueHandle
 from spark_bull.errors import ConnectionLost, SparkBullError, UnrecoverableError
-from spark_bull.outcomes import LOST, Claim, ClaimedJob, Outcomes
+from spark_bull.outcomes import LOST, Claim, ClaimedJob, Lost, Outcomes
 from spark_bull.runtime.chunk_size import ChunkSize
 from spark_bull.runtime.job import RunningJob
 from spark_bull.runtime.job_runner import Result, Rules, Runner
 from spark_bull.runtime.lock_keeper import LockKeeper
 from spark_bull.runtime.waiting import JobBell
-from spark_bull.working import Seat, work
+from spark_bull.working import Seat, read_claimed, work
 
 log = logging.getLogger("spark_bull")
 
@@ -47,12 +47,14 @@ class Tally:
     returned: int = 0
     lost: int = 0
 
-    def count(self, outcomes: Outcomes, lost: int) -> None:
-        self.completed += len(outcomes.completed_ids)
-        self.failed += len(outcomes.failed)
-        self.retried += len(outcomes.retried)
-        self.returned += len(outcomes.delayed) + len(outcomes.returned)
-        self.lost += lost
+    def count(self, outcomes: Outcomes, lost: Sequence[Lost]) -> None:
+        gone = {job_id for job_id, _ in lost}
+        self.completed += len(outcomes.completed_ids) - sum(job_id in gone for job_id in outcomes.completed_ids if gone)
+        self.failed += sum(job.id not in gone for job in outcomes.failed)
+        self.retried += sum(job.id not in gone for job in outcomes.retried)
+        self.returned += sum(job_id not in gone for job_id in outcomes.returned)
+        self.returned += sum(job.id not in gone for job in outcomes.delayed)
+        self.lost += sum(why != "children" for _, why in lost)
 
 
 @dataclass(frozen=True)
@@ -189,10 +191,22 @@ class WorkerLoop:
 
     def _account(self, outcomes: Outcomes, claim: Claim) -> None:
         """Counts what was settled, and says which outcomes were not taken."""
-        self._tally.count(outcomes, len(claim.lost))
+        self._tally.count(outcomes, claim.lost)
         self._keeper.settled(outcomes)
         for job_id, why in claim.lost:
-            self._warn(f"settled job {job_id} in vain", LOST[why])
+            if why != "children":
+                self._warn(f"settled job {job_id} in vain", LOST[why])
+        too_early = [job_id for job_id, why in claim.lost if why == "children"]
+        if too_early:
+            self._fail_too_early(outcomes.token, too_early)
+
+    def _fail_too_early(self, token: str, job_ids: Sequence[str]) -> None:
+        """Parents that return before their children are done have failed this attempt, as in BullMQ."""
+        outcomes = Outcomes(token)
+        for job in read_claimed(self._handle, job_ids):
+            error = RuntimeError(f"Job {job.id} has pending dependencies: a parent can't complete before its children")
+            self._plan.rules.note(outcomes, self._handle.dialect, Result(RunningJob(job, self._handle), None, error), 0)
+        self._work(outcomes, 0)
 
     def _wait(self, claim: Claim) -> str:
         """Waits until there may be a job. Returns the id of one that is in `active` already, or ''."""

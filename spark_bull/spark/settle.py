@@ -212,7 +212,7 @@ def _note(handle: QueueHandle, outcomes: Outcomes, job: ClaimedJob, row: _Row) -
         value = "null" if row.value is None else row.value
         if is_json(value):
             keep = keep_of(handle.dialect, job.opts, "removeOnComplete")
-            outcomes.complete(job, value, keep, childless=True)
+            outcomes.complete(job, value, keep, childless=not job.may_be_parent)
             return "completed"
         error = f"expected `returnvalue` to hold JSON, got: {value[:200]!r}"
     stack = error if row.stack is None else row.stack

@@ -25,9 +25,7 @@ def behave(job: RunningJob) -> Any:
         if name == "fail" and (not rest or job.attempts_made < int(rest)):
             raise RuntimeError(f"scripted failure {job.attempts_made + 1}")
         if name == "discard":
-            if job.claimed.attempts is None and job.opts.get("attempts") is None:
-                raise UnrecoverableError("discarded")
-            job.discard()
+            raise UnrecoverableError("discarded")
         if name == "sleep":
             time.sleep(int(rest) / 1000)
         if name == "progress":
