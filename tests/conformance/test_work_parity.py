@@ -186,7 +186,7 @@ def test_a_flow_made_by_node_completes_in_our_hands(pair: Pair, peer: Peer, name
     assert "\n".join(pair.differences()) == ""
 
 
-@each_peer
+@pytest.mark.parametrize("peer", [p for p in PEERS if p.dialect != "bull-1"], ids=str)
 def test_a_job_that_stalls_twice_ends_as_in_node(pair: Pair, peer: Peer) -> None:
     """Its worker died: it is active without a lock. Node's checker looks after one queue, ours after the other."""
     pair.add([job("return:1")])
@@ -196,8 +196,6 @@ def test_a_job_that_stalls_twice_ends_as_in_node(pair: Pair, peer: Peer) -> None
     for _ in range(2):
         for handle in handles.values():
             _lose_worker(handle)
-    if peer.dialect == "bull-1":
-        pytest.skip("Bull 1 looks for stalled jobs every five seconds; see test_work.py for its rule")
     pair.node.call("process", queue=handles["left"].keys.queue, concurrency=1, opts=options)
     left, right = pair.queue("left"), pair.queue("right")
     wait_until(lambda: settled(left), 20, "Node's worker to finish")

@@ -1,0 +1,528 @@
+"""Claim, settle, extend, promote and rescue: the same promises in every dialect.
+
+Every test of claims and settlements runs twice: with each call sent once, and sent again as if its answer had been
+lost.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from redis import Redis
+
+from spark_bull import working
+from spark_bull.bull_queue import BullQueue
+from spark_bull.claim_ledger import ClaimLedger
+from spark_bull.errors import JobMissing
+from spark_bull.model import NewJob
+from spark_bull.outcomes import Claim, ClaimedJob, Delayed, Failed, Outcomes, Retried
+from spark_bull.reporting import add_log, update_data, update_progress
+from spark_bull.runtime.settling import keep_rule
+from spark_bull.working import Seat, extend, promote_due, read_claimed, relock, rescue, unpack_columns
+from tests.support.wait import wait_until
+
+DIALECTS = ("bull-1", "bull", "bullmq")
+SEAT = Seat("seat", lock_ms=20_000)
+
+
+@dataclass
+class Bench:
+    """One queue, worked on by hand. `twice`: every call of `work` is made again, as if its answer had been lost."""
+
+    queue: BullQueue
+    client: Redis
+    twice: bool
+
+    @property
+    def handle(self) -> Any:
+        return self.queue.handle
+
+    @property
+    def bullmq(self) -> bool:
+        return self.queue.protocol == "bullmq"
+
+    def add(self, count: int = 1, **properties: Any) -> list[str]:
+        return self.queue.add_many([NewJob({"n": n}, **properties) for n in range(count)]).ids
+
+    def work(self, outcomes: Outcomes | None = None, limit: int = 0, seat: Seat = SEAT, **more: Any) -> Claim:
+        call = uuid4().hex
+        answer = working.work(self.handle, seat, outcomes, limit, call=call, **more)
+        if self.twice:
+            again = working.work(self.handle, seat, outcomes, limit, call=call, **more)
+            assert (again.jobs, again.lost, again.claimed) == (answer.jobs, answer.lost, answer.claimed)
+        return answer
+
+    def claim(self, limit: int = 10, **more: Any) -> Claim:
+        return self.work(None, limit, **more)
+
+    def counts(self) -> dict[str, int]:
+        return {state: count for state, count in self.queue.counts().items() if count}
+
+    def field(self, job_id: str, *names: str) -> str | None:
+        for name in names:
+            value = self.client.hget(self.handle.keys.job(job_id), name)
+            if value is not None:
+                return str(value.decode())
+        return None
+
+    def key(self, name: str) -> str:
+        return str(self.handle.keys[name])
+
+    def locks(self, ids: list[str]) -> list[bool]:
+        return [bool(self.client.exists(self.handle.keys.lock(job_id))) for job_id in ids]
+
+
+@pytest.fixture(params=["once", "twice"])
+def twice(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param == "twice")
+
+
+@pytest.fixture(params=DIALECTS)
+def bench(request: pytest.FixtureRequest, twice: bool, client: Redis, redis_url: str, prefix: str) -> Iterator[Bench]:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
+        yield Bench(queue, client, twice)
+
+
+only_bullmq = pytest.mark.parametrize("bench", ["bullmq"], indirect=True)
+not_bull_1 = pytest.mark.parametrize("bench", DIALECTS[1:], indirect=True)
+
+
+def completed(claim: Claim, value: str = "1", **keep: int) -> Outcomes:
+    outcomes = Outcomes(claim.token)
+    for job in claim.jobs:
+        outcomes.complete(job, value, keep or None)
+    return outcomes
+
+
+# claiming
+
+
+def test_a_claim_takes_the_oldest_jobs_and_locks_them(bench: Bench) -> None:
+    ids = bench.add(5)
+    claim = bench.claim(3)
+    assert [job.id for job in claim.jobs] == ids[:3]
+    assert [json.loads(job.data) for job in claim.jobs] == [{"n": 0}, {"n": 1}, {"n": 2}]
+    assert all(job.timestamp > 0 and job.attempts_made == 0 for job in claim.jobs)
+    assert bench.counts() == {"wait": 2, "active": 3}
+    assert bench.locks(ids) == [True] * 3 + [False] * 2
+    assert claim.more
+    assert 0 < bench.client.pttl(bench.handle.keys.lock(ids[0])) <= SEAT.lock_ms
+
+
+def test_an_empty_queue_gives_nothing(bench: Bench) -> None:
+    claim = bench.claim()
+    assert (claim.jobs, claim.lost, claim.more, claim.next_due) == ([], [], False, None)
+
+
+def test_a_claim_ends_at_its_bytes_but_takes_one_job_at_least(bench: Bench) -> None:
+    ids = bench.queue.add_many([NewJob("x" * 1000) for _ in range(5)]).ids
+    assert [job.id for job in bench.claim(5, most_bytes=1).jobs] == ids[:1]
+    assert [job.id for job in bench.claim(5, most_bytes=1500).jobs] == ids[1:3]
+
+
+def test_nothing_is_claimed_while_the_queue_is_paused(bench: Bench) -> None:
+    bench.add(2)
+    bench.queue.pause()
+    assert bench.claim().jobs == []
+    bench.queue.resume()
+    assert len(bench.claim().jobs) == 2
+
+
+def test_nothing_is_claimed_once_it_is_time_to_stop(bench: Bench) -> None:
+    bench.add(2)
+    seat = Seat("seat", control=bench.handle.keys.control("w"))
+    assert not bench.claim(1, seat=seat).stop
+    bench.client.set(seat.control, "stop")
+    claim = bench.claim(1, seat=seat)
+    assert claim.stop
+    assert claim.jobs == []
+
+
+def test_a_worker_s_limiter_counts_for_the_whole_queue(bench: Bench) -> None:
+    bench.add(10)
+    seats = [Seat(name, limiter=(3, 5_000)) for name in ("one", "two")]
+    assert len(bench.claim(2, seat=seats[0]).jobs) == 2
+    claim = bench.claim(10, seat=seats[1])
+    assert len(claim.jobs) == 1
+    claim = bench.claim(10, seat=seats[0])
+    assert claim.jobs == []
+    assert 0 < claim.limited_ms <= 5_000
+
+
+@only_bullmq
+def test_limits_of_the_queue_itself_hold(bench: Bench) -> None:
+    bench.add(10)
+    bench.client.hset(bench.key("meta"), mapping={"concurrency": 4})
+    assert len(bench.claim(10).jobs) == 4
+    assert bench.claim(10).jobs == []
+    bench.client.hdel(bench.key("meta"), "concurrency")
+    bench.client.hset(bench.key("meta"), mapping={"max": 1, "duration": 5_000})
+    assert len(bench.claim(10).jobs) == 1
+    assert bench.claim(10).limited_ms > 0
+
+
+@not_bull_1
+def test_prioritised_jobs_are_claimed_in_their_order(bench: Bench) -> None:
+    for priority in (3, 1, 2, 1):
+        bench.add(1, priority=priority, name=str(priority))
+    assert [job.name for job in bench.claim().jobs] == ["1", "1", "2", "3"]
+
+
+@pytest.mark.parametrize("bench", ["bull-1", "bull"], indirect=True)
+def test_a_job_that_was_moved_by_hand_is_claimed_first(bench: Bench) -> None:
+    first, second, third = bench.add(3)
+    bench.client.lmove(bench.key("wait"), bench.key("active"), "RIGHT", "LEFT")
+    assert [job.id for job in bench.claim(2, held=first).jobs] == [first, second]
+    assert [job.id for job in bench.claim(2, held="gone").jobs] == [third]
+    assert bench.counts() == {"active": 3}
+
+
+def test_ids_without_a_job_are_dropped(bench: Bench) -> None:
+    ids = bench.add(3)
+    bench.client.delete(bench.handle.keys.job(ids[1]))
+    assert [job.id for job in bench.claim().jobs] == [ids[0], ids[2]]
+    assert bench.counts() == {"active": 2}
+
+
+# settling
+
+
+def test_completed_jobs_have_a_value_and_no_lock(bench: Bench) -> None:
+    ids = bench.add(4)
+    claim = bench.claim()
+    answer = bench.work(completed(claim, '{"a":"é"}'))
+    assert answer.lost == []
+    assert bench.counts() == {"completed": 4}
+    assert bench.locks(ids) == [False] * 4
+    for job_id in ids:
+        job = bench.queue.get_job(job_id)
+        assert job is not None
+        assert job.state == "completed"
+        assert job.parsed("returnvalue") == {"a": "é"}
+
+
+def test_one_call_settles_a_chunk_and_claims_the_next(bench: Bench) -> None:
+    ids = bench.add(4)
+    first = bench.claim(2)
+    second = bench.work(completed(first), 2)
+    assert [job.id for job in second.jobs] == ids[2:]
+    assert bench.counts() == {"active": 2, "completed": 2}
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2], [2, 1, 0], [1, 0, 2]])
+def test_chunks_leave_active_in_any_order(bench: Bench, order: list[int]) -> None:
+    bench.add(9)
+    claims = [bench.claim(3, seat=Seat(f"s{n}")) for n in range(3)]
+    for n in order:
+        assert bench.work(completed(claims[n]), seat=Seat(f"s{n}")).lost == []
+    assert bench.counts() == {"completed": 9}
+
+
+def test_stragglers_leave_active_too(bench: Bench) -> None:
+    bench.add(9)
+    claim = bench.claim(9)
+    odd = Outcomes(claim.token)
+    for job in claim.jobs[::2]:
+        odd.complete(job, "1")
+    assert bench.work(odd).lost == []
+    assert bench.counts() == {"active": 4, "completed": 5}
+
+
+def test_a_failed_job_keeps_reason_and_trace(bench: Bench) -> None:
+    (job_id,) = bench.add()
+    claim = bench.claim()
+    outcomes = Outcomes(claim.token, failed=[Failed(job_id, "bad", '["Error: bad\\n at x"]', None, 1)])
+    bench.work(outcomes)
+    job = bench.queue.get_job(job_id)
+    assert job is not None
+    assert (job.state, job.failed_reason, job.stacktrace, job.attempts_made) == (
+        "failed",
+        "bad",
+        ("Error: bad\n at x",),
+        1,
+    )
+
+
+@pytest.mark.parametrize(("lifo", "next_one"), [(False, "second"), (True, "first")])
+def test_a_retried_job_waits_again(bench: Bench, lifo: bool, next_one: str) -> None:
+    first, second = bench.add(2)
+    claim = bench.claim(1)
+    bench.work(Outcomes(claim.token, retried=[Retried(first, "bad", '["x"]', 0, lifo)]))
+    assert bench.counts() == {"wait": 2}
+    assert bench.claim(1).jobs[0].id == (second if next_one == "second" else first)
+    assert bench.queue.get_job(first).attempts_made == 1  # type: ignore[union-attr]
+
+
+def test_a_retried_job_comes_back_after_its_delay(bench: Bench) -> None:
+    (job_id,) = bench.add()
+    claim = bench.claim()
+    bench.work(Outcomes(claim.token, retried=[Retried(job_id, "bad", "[]", 50, False)]))
+    assert bench.counts() == {"delayed": 1}
+    wait_until(lambda: promote_due(bench.handle).moved == 1, 5, "the job to be due")
+    (job,) = bench.claim().jobs
+    assert (job.id, job.attempts_made) == (job_id, 1)
+
+
+def test_a_processor_may_delay_its_job_without_an_attempt(bench: Bench) -> None:
+    (job_id,) = bench.add()
+    claim = bench.claim()
+    due = claim.now + 3_600_000
+    bench.work(Outcomes(claim.token, delayed=[Delayed(job_id, due)]))
+    job = bench.queue.get_job(job_id)
+    assert job is not None
+    assert (job.state, job.run_at, job.attempts_made) == ("delayed", due, 0)
+    assert bench.locks([job_id]) == [False]
+
+
+def test_returned_jobs_are_the_next_ones_in_their_old_order(bench: Bench) -> None:
+    ids = bench.add(4)
+    claim = bench.claim(3)
+    outcomes = Outcomes(claim.token, returned=ids[1:3])
+    outcomes.complete(claim.jobs[0], "1")
+    bench.work(outcomes)
+    assert bench.counts() == {"wait": 3, "completed": 1}
+    assert [job.id for job in bench.claim().jobs] == ids[1:]
+
+
+def test_a_processor_may_limit_its_queue(bench: Bench) -> None:
+    ids = bench.add(2)
+    claim = bench.claim(1)
+    answer = bench.work(Outcomes(claim.token, returned=ids[:1], limited_ms=3_000), 5)
+    assert answer.jobs == []
+    assert 0 < answer.limited_ms <= 3_000
+    assert bench.counts() == {"wait": 2}
+
+
+def test_outcomes_without_a_lock_are_not_taken_and_say_why(bench: Bench) -> None:
+    ids = bench.add(5)
+    claim = bench.claim()
+    keys = bench.handle.keys
+    bench.client.delete(keys.lock(ids[0]))
+    bench.client.set(keys.lock(ids[1]), "another")
+    bench.client.delete(keys.job(ids[2]), keys.lock(ids[2]))
+    bench.client.lrem(keys["active"], 1, ids[3])
+    answer = bench.work(completed(claim))
+    assert dict(answer.lost) == {ids[0]: "unlocked", ids[1]: "owner", ids[2]: "missing", ids[3]: "inactive"}
+    assert bench.counts()["completed"] == 1
+
+
+def test_settling_again_in_another_call_changes_nothing(bench: Bench) -> None:
+    bench.add(2)
+    claim = bench.claim()
+    bench.work(completed(claim, "1"))
+    assert {why for _, why in bench.work(completed(claim, "2")).lost} == {"unlocked"}
+    assert [job.parsed("returnvalue") for job in bench.queue.page("completed")] == [1, 1]
+
+
+@pytest.mark.parametrize("state", ["completed", "failed"])
+def test_rules_say_how_many_jobs_are_kept(bench: Bench, state: str) -> None:
+    def finish(count: int, rule: Any) -> None:
+        ids = bench.add(count)
+        claim = bench.claim()
+        outcomes, keep = Outcomes(claim.token), keep_rule(rule)
+        for job in claim.jobs:
+            if state == "completed":
+                outcomes.complete(job, "1", keep)
+            else:
+                outcomes.failed.append(Failed(job.id, "bad", "[]", keep, 1))
+        add_log(bench.handle, ids[0], "a line")
+        bench.work(outcomes)
+
+    finish(3, True)
+    if bench.queue.protocol == "bull-1":
+        # Bull 1 removes completed jobs or none, and no failed ones.
+        assert bench.counts() == ({} if state == "completed" else {"failed": 3})
+        return
+    assert bench.counts() == {}
+    assert bench.client.keys(f"{bench.handle.keys.base}*:logs") == []
+    finish(5, 2)
+    assert bench.counts() == {state: 2}
+    finish(3, {"count": 4})
+    assert bench.counts() == {state: 4}
+    bench.client.zadd(bench.key(state), dict.fromkeys(bench.client.zrange(bench.key(state), 0, 2), 1_000.0))
+    finish(1, {"age": 60})
+    assert bench.counts() == {state: 2}
+
+
+@not_bull_1
+def test_metrics_count_finished_jobs(bench: Bench) -> None:
+    bench.add(3)
+    claim = bench.claim()
+    bench.work(completed(claim), seat=Seat("seat", max_metrics=10))
+    assert bench.client.hget(bench.key("metrics_completed"), "count") == b"3"
+
+
+def test_a_ledger_notes_what_was_claimed(bench: Bench) -> None:
+    ids = bench.add(7)
+    ledger = ClaimLedger(bench.handle, "reader")
+    portions = ledger.claim(Seat("reader"), 5)
+    assert [i for portion in portions for i in unpack_columns(portion.packed)[0]] == ids[:5]
+    assert (ledger.end(), ledger.ids(1, 4)) == (5, ids[1:4])
+    ledger.cut(3)
+    assert (ledger.end(), ledger.ids(0, 5)) == (5, ids[3:5])
+    ledger.claim(Seat("reader"), 5)
+    assert ledger.ids(4, 9) == ids[4:]
+    assert [job.id for job in read_claimed(bench.handle, [*ids, "gone"])] == ids
+
+
+# while a job runs
+
+
+def test_locks_are_extended_as_long_as_they_are_ours(bench: Bench) -> None:
+    ids = bench.add(3)
+    claim = bench.claim(seat=Seat("seat", lock_ms=500))
+    bench.client.sadd(bench.key("stalled"), *ids)
+    bench.client.set(bench.handle.keys.lock(ids[2]), "another")
+    assert extend(bench.handle, claim.token, ids, 60_000) == [ids[2]]
+    assert bench.client.pttl(bench.handle.keys.lock(ids[0])) > 50_000
+    assert bench.client.smembers(bench.key("stalled")) == {ids[2].encode()}
+
+
+def test_active_jobs_without_a_lock_are_locked_again(bench: Bench) -> None:
+    ids = bench.add(3)
+    claim = bench.claim(2)
+    bench.client.delete(*(bench.handle.keys.lock(job_id) for job_id in ids))
+    relock(bench.handle, claim.token, ids, 60_000)
+    assert bench.locks(ids) == [True, True, False]
+    assert bench.work(completed(claim)).lost == []
+
+
+def test_progress_logs_and_data_are_there_for_all(bench: Bench) -> None:
+    (job_id,) = bench.add()
+    update_progress(bench.handle, job_id, "42")
+    assert [add_log(bench.handle, job_id, f"line {n}", keep=2) for n in range(3)] == [1, 2, 2]
+    update_data(bench.handle, job_id, '{"changed":true}')
+    job = bench.queue.get_job(job_id)
+    assert job is not None
+    assert job.parsed("progress") == 42
+    assert job.parsed() == {"changed": True}
+    assert bench.queue.logs(job_id) == ["line 1", "line 2"]
+
+
+def test_a_job_that_is_gone_can_t_be_told_about(bench: Bench) -> None:
+    for call in (lambda: update_progress(bench.handle, "77", "1"), lambda: update_data(bench.handle, "77", "1")):
+        with pytest.raises(JobMissing, match="77"):
+            call()
+    with pytest.raises(JobMissing, match="77"):
+        add_log(bench.handle, "77", "line")
+
+
+# promoting
+
+
+def test_due_jobs_wait_in_the_order_in_which_they_are_due(bench: Bench) -> None:
+    now = bench.handle.connection.now_ms()
+    due = [("late", 500), ("early", 100), ("middle", 300)]
+    for job_id, delay in due:
+        bench.queue.add({}, job_id=job_id, timestamp=now - 1_000, delay=1_000 + delay)
+    bench.queue.add({}, job_id="tomorrow", delay=86_400_000)
+    wait_until(lambda: bench.handle.connection.now_ms() > now + 510, 5, "the jobs to be due")
+    promoted = promote_due(bench.handle)
+    assert promoted.moved == 3
+    assert promoted.next_due is not None
+    assert promoted.next_due > now + 80_000_000
+    assert promote_due(bench.handle).moved == 0
+    assert [job.id for job in bench.claim().jobs] == ["early", "middle", "late"]
+
+
+def test_jobs_due_in_the_same_millisecond_stay_in_order(bench: Bench) -> None:
+    due = bench.handle.connection.now_ms() + 150
+    ids = bench.queue.add_many([NewJob({"n": n}, run_at=due) for n in range(300)]).ids
+    wait_until(lambda: bench.handle.connection.now_ms() > due, 5, "the jobs to be due")
+    while promote_due(bench.handle, limit=70).more:
+        pass
+    assert [job.id for job in bench.claim(300).jobs] == ids
+
+
+def test_due_jobs_of_a_paused_queue_wait_for_its_resumption(bench: Bench) -> None:
+    bench.queue.add({}, delay=30)
+    bench.queue.pause()
+    wait_until(lambda: promote_due(bench.handle).moved, 5, "the job to be due")
+    assert bench.claim().jobs == []
+    bench.queue.resume()
+    assert len(bench.claim().jobs) == 1
+
+
+@not_bull_1
+def test_due_jobs_wait_by_their_priority(bench: Bench) -> None:
+    for priority in (3, 1, 2):
+        bench.queue.add({}, str(priority), delay=30, priority=priority)
+    moved = 0
+    while moved < 3:
+        moved += promote_due(bench.handle).moved
+    assert [job.name for job in bench.claim().jobs] == ["1", "2", "3"]
+
+
+# rescuing
+
+
+def lose_worker(bench: Bench, count: int) -> list[str]:
+    """Jobs in `active` whose worker is gone: they had a lock once."""
+    ids = bench.add(count)
+    bench.claim(count)
+    bench.client.delete(*(bench.handle.keys.lock(job_id) for job_id in ids))
+    return ids
+
+
+def check(bench: Bench, **settings: Any) -> working.Rescued:
+    """A stalled check that nobody was quicker with."""
+    bench.client.delete(bench.key("stalled_check"), bench.key("rescue_check"))
+    return rescue(bench.handle, **settings)
+
+
+def test_jobs_of_a_dead_worker_come_back_and_those_of_a_live_one_stay(bench: Bench) -> None:
+    ids = lose_worker(bench, 2)
+    bench.add(1)
+    bench.claim(1)
+    rescued = [check(bench), check(bench)]
+    assert sorted(i for found in rescued for i in found.stalled) == sorted(ids)
+    assert bench.counts() == {"wait": 2, "active": 1}
+
+
+def test_a_job_that_stalls_too_often_fails(bench: Bench) -> None:
+    (job_id,) = lose_worker(bench, 1)
+    for _ in range(2):
+        check(bench, max_stalled=1)
+        check(bench, max_stalled=1)
+        for job in bench.claim().jobs:
+            if job.deferred_failure is not None:
+                # BullMQ leaves it to the worker that takes the job next.
+                assert bench.bullmq
+                assert job.deferred_failure == "job stalled more than allowable limit"
+                return
+            bench.client.delete(bench.handle.keys.lock(job.id))
+    assert not bench.bullmq
+    check(bench, max_stalled=1)
+    job = bench.queue.get_job(job_id)
+    assert job is not None
+    assert job.state == "failed"
+    assert job.failed_reason == "job stalled more than allowable limit"
+
+
+def test_one_check_in_an_interval_is_enough(bench: Bench) -> None:
+    lose_worker(bench, 1)
+    check(bench, check_ms=60_000)
+    assert rescue(bench.handle, check_ms=60_000).stalled == []
+
+
+def test_a_check_goes_slice_by_slice(bench: Bench) -> None:
+    ids = lose_worker(bench, 25)
+    found = [check(bench, limit=4), check(bench, limit=4)]
+    assert sorted(i for rescued in found for i in rescued.stalled) == sorted(ids)
+    assert bench.counts() == {"wait": 25}
+
+
+def test_a_check_of_a_queue_that_does_not_exist_leaves_nothing(bench: Bench) -> None:
+    rescue(bench.handle)
+    assert bench.client.keys(f"{bench.handle.keys.base}[^s]*") == []
+    assert not bench.client.exists(bench.key("stalled_check"))
+
+
+def test_a_claimed_job_is_what_the_columns_say() -> None:
+    assert ClaimedJob("1", 5, "{}", None, "{}", 1, 0).has_kin is False
+    assert ClaimedJob("1", 5, "{}", None, "{}", 1, 0, parent_key="bull:q:2").has_kin is True
