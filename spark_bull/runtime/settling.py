@@ -12,6 +12,7 @@ from spark_bull.backoff import bull_exponential_ms, bullmq_exponential_ms, fixed
 from spark_bull.dialects.base import Dialect, json_text
 from spark_bull.dialects.bull import FALSE_IN_JAVASCRIPT
 from spark_bull.errors import OptionError
+from spark_bull.model import RawJson
 from spark_bull.outcomes import ClaimedJob, Failed, Keep, Retried
 
 #: strategy(attempts made, backoff type, error, job) -> ms; -1: no further attempt. As in the Node libraries.
@@ -99,14 +100,14 @@ def keep_of(dialect: Dialect, opts: str, name: str, default: Keep = None) -> Kee
 
 
 def returnvalue_text(dialect: Dialect, value: Any) -> str:
-    """What a processor returned, as JSON text. Raises NoReturnValue for what JSON can't hold.
+    """What a processor returned, as JSON text; RawJson is that already. Raises NoReturnValue for what JSON can't hold.
 
     Bull 1 writes nothing for what JavaScript takes for false.
     """
     if value is None:
         return "" if dialect.name == "bull-1" else "null"
     try:
-        text = json_text("returnvalue", value)
+        text = value.text if isinstance(value, RawJson) else json_text("returnvalue", value)
     except (OptionError, RecursionError) as error:
         raise NoReturnValue(
             f"expected the processor to return what JSON can hold, got {type(value).__name__}: {error}"

@@ -12,7 +12,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.types import DataType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_bull.claim_ledger import ClaimLedger
 from spark_bull.dialects.handle import QueueHandle
@@ -30,6 +30,7 @@ Transformation = Callable[[DataFrame], DataFrame]
 #: How often a query that is to end is looked at.
 _LOOK_S: Final = 0.2
 _PARSED: Final = "__payload"
+_CORRUPT: Final = "__corrupt"
 #: How much of a payload an error shows.
 _SHOWN: Final = 200
 _OUTCOME: Final = ("queue", "id", "token", "returnvalue", "error", "stacktrace", "unrecoverable")
@@ -46,7 +47,7 @@ class StreamPlan:
     reader: str
     options: Mapping[str, str]
     transform: Transformation
-    payload: DataType | None
+    payload: StructType | None
     lock_ms: int
     checkpoint: str | None = None
     available_now: bool = False
@@ -159,13 +160,15 @@ class StreamEngine:
         """Settles what the transformation makes of the jobs that can be processed."""
         jobs = batch.where(f.col("deferredFailure").isNull())
         if self._plan.payload is not None:
-            jobs = self._parsed(jobs).where(_fits()).withColumn("data", f.col(_PARSED)).drop(_PARSED)
+            payload = f.col(_PARSED).dropFields(_CORRUPT)
+            jobs = self._parsed(jobs).where(_fits()).withColumn("data", payload).drop(_PARSED)
         made = self._plan.transform(jobs)
         self._check(made)
         self._write(made.select(*[name for name in _OUTCOME if name in made.columns]))
 
     def _parsed(self, jobs: DataFrame) -> DataFrame:
-        return jobs.withColumn(_PARSED, f.from_json("data", self._plan.payload))  # type: ignore[arg-type]
+        schema = StructType([*(self._plan.payload or StructType()), StructField(_CORRUPT, StringType())])
+        return jobs.withColumn(_PARSED, f.from_json("data", schema, {"columnNameOfCorruptRecord": _CORRUPT}))
 
     def _fail_unfit(self, jobs: DataFrame) -> None:
         """Settles jobs that are to fail without being processed, and those whose payload doesn't fit the schema."""
@@ -228,8 +231,8 @@ class StreamEngine:
 
 
 def _fits() -> Column:
-    """Whether a payload was parsed; JSON's own null is one, too."""
-    return f.col(_PARSED).isNotNull() | (f.trim(f.coalesce(f.col("data"), f.lit(""))) == "null")
+    """Whether a payload was parsed."""
+    return f.coalesce(f.col(_PARSED).isNotNull() & f.col(f"{_PARSED}.{_CORRUPT}").isNull(), f.lit(False))
 
 
 _CLAIM_ONLY: Final = frozenset({"maxJobsPerTrigger", "rowsPerPartition", "lockMs", "readerId"})

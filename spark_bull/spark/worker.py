@@ -9,7 +9,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import DataType
+from pyspark.sql.types import DataType, StructType
 
 from spark_bull.clock import monotonic_s
 from spark_bull.connection import resolved
@@ -54,13 +54,13 @@ class Worker:
 
     slots: Spark tasks that work at the same time, each on a core; default: all cores but one. chunk_size: most jobs a
     slot claims at a time. timeout: ms that a job may take, 0: any; a job's own `timeout` goes first; for a UDF it is
-    that of one call. lock_ms: how soon the jobs of a slot that died come back; kept while it lives. limiter:
-    {"max": jobs, "duration": ms} for the whole queue. remove_on_complete, remove_on_fail: for jobs that say nothing
-    themselves: True, a count, or {"age": s, "count": n}. backoff_strategy: f(attempts made, type, error, job) -> ms for
-    types that aren't built in. metrics: minutes of metrics to keep, as Node's maxDataPoints. max_stalled: how often a
-    job may lose its worker before it fails. promoter: whether delayed and stalled jobs are looked after from here, too.
-    checkpoint, max_jobs_per_trigger: of the stream engine. progress: show a line of it; default: on a terminal or in a
-    notebook. Further options are those of the data source
+    that of one call. lock_ms: how soon the jobs of a slot that died come back; kept while it lives. limiter: {"max":
+    jobs, "duration": ms} for the whole queue. remove_on_complete, remove_on_fail: for jobs that say nothing
+    themselves: True, a count, or {"age": s, "count": n}. backoff_strategy: f(attempts made, type, error, job) -> ms
+    for types that aren't built in. metrics: minutes of metrics to keep, as Node's maxDataPoints. max_stalled: how
+    often a job may lose its worker before it fails, which is looked after every check_ms. promoter: whether delayed
+    and stalled jobs are looked after from here, too. checkpoint, max_jobs_per_trigger: of the stream engine.
+    progress: show a line of it; default: on a terminal or in a notebook. Further options are those of the data source
     (`url`, `prefix`, `protocol`, …).
 
     Raises OptionError for bad arguments, and with start() ConnectionLost when Redis can't be reached.
@@ -85,6 +85,7 @@ class Worker:
         backoff_strategy: BackoffStrategy | None = None,
         metrics: int = 0,
         max_stalled: int = 1,
+        check_ms: int = 30_000,
         promoter: bool = True,
         checkpoint: str | None = None,
         max_jobs_per_trigger: int = 10_000,
@@ -97,6 +98,7 @@ class Worker:
             ("lock_ms", lock_ms, SHORTEST_LOCK_MS),
             ("metrics", metrics, 0),
             ("max_stalled", max_stalled, 0),
+            ("check_ms", check_ms, 1),
             ("max_jobs_per_trigger", max_jobs_per_trigger, 1),
         ):
             _check_number(argument, value, least)
@@ -127,7 +129,9 @@ class Worker:
             runner = runner_of(processor, payload_schema, timeout)
             plan = SlotPlan(self.handle, seat, self.id, runner, rules, chunk_size)
             self._engine = LoopEngine(spark, plan, _slots(spark, slots))
-        self._promoter = Promoter(queues=[queue], max_stalled=max_stalled, **options) if promoter else None
+        self._promoter = None
+        if promoter:
+            self._promoter = Promoter(queues=[queue], max_stalled=max_stalled, check_ms=check_ms, **options)
         self._progress = WorkerProgress(self) if progress or progress is None else None
         self._forced_progress = bool(progress)
         self._state = "new"
@@ -229,13 +233,18 @@ def _takes_frames(processor: Processor) -> bool:
 
 def transformation_of(
     processor: Processor, payload_schema: str | DataType | None, timeout_ms: int, handle: QueueHandle
-) -> tuple[Transformation, DataType | None]:
+) -> tuple[Transformation, StructType | None]:
     """What a stream's batches go through, and the type that their payloads are parsed as. Raises OptionError."""
     if is_udf(processor):
         return UdfTransformation(handle, udf_runner(processor, payload_schema, timeout_ms)), None
     if not callable(processor):
         raise expected("processor", "a function DataFrame -> DataFrame, or a UDF", processor)
-    return processor, None if payload_schema is None else schema_of_payload(payload_schema)
+    if payload_schema is None:
+        return processor, None
+    payload = schema_of_payload(payload_schema)
+    if not isinstance(payload, StructType):
+        raise expected("payload_schema", "columns, such as 'a STRING, b INT', in the stream engine", payload_schema)
+    return processor, payload
 
 
 def runner_of(processor: Processor, payload_schema: str | DataType | None, timeout_ms: int) -> Runner:

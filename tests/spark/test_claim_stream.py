@@ -1,0 +1,189 @@
+"""mode=claim and mode=settle by themselves: jobs as a stream, settled by a sink."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from redis import Redis
+
+from spark_bull import BullQueue, NewJob
+from tests.support.wait import wait_until
+
+DIALECTS = ("bull-1", "bull", "bullmq")
+
+
+@pytest.fixture(params=["bullmq"])
+def queue(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterator[BullQueue]:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
+        yield queue
+
+
+each_dialect = pytest.mark.parametrize("queue", DIALECTS, indirect=True)
+
+
+class Stream:
+    """Claims from the queue, answers each job with ten times its `n`, settles."""
+
+    def __init__(self, spark: SparkSession, options: dict[str, str], folder: Path) -> None:
+        self.spark, self.options, self.folder = spark, options, folder
+
+    def claimed(self, **more: Any) -> DataFrame:
+        reader = self.spark.readStream.format("bull").options(**self.options, mode="claim")
+        for name, value in more.items():
+            reader = reader.option(name, str(value))
+        return reader.load()
+
+    def start(self, answer: DataFrame, checkpoint: str = "checkpoint", **trigger: Any) -> Any:
+        writer = answer.writeStream.format("bull").options(**self.options, mode="settle")
+        return writer.option("checkpointLocation", str(self.folder / checkpoint)).trigger(**trigger).start()
+
+    def run(self, checkpoint: str = "checkpoint", **more: Any) -> None:
+        query = self.start(answered(self.claimed(**more)), checkpoint, availableNow=True)
+        assert query.awaitTermination(120)
+
+
+def answered(jobs: DataFrame) -> DataFrame:
+    return jobs.select("id", "token", (f.get_json_object("data", "$.n").cast("int") * 10).alias("returnvalue"))
+
+
+@pytest.fixture
+def stream(spark: SparkSession, queue: BullQueue, redis_url: str, prefix: str, tmp_path: Path) -> Stream:
+    options = {"url": redis_url, "prefix": prefix, "queue": "q", "protocol": queue.protocol}
+    return Stream(spark, options, tmp_path)
+
+
+def values(queue: BullQueue) -> dict[int, Any]:
+    return {job.parsed()["n"]: job.parsed("returnvalue") for job in queue.page("completed")}
+
+
+@each_dialect
+def test_what_is_claimed_is_answered_and_available_now_ends(queue: BullQueue, stream: Stream) -> None:
+    queue.add_many(NewJob({"n": n}) for n in range(25))
+    stream.run(maxJobsPerTrigger=10)
+    assert values(queue) == {n: 10 * n for n in range(25)}
+    assert queue.counts()["active"] == 0
+
+
+def test_a_restarted_query_goes_on_where_it_was(queue: BullQueue, stream: Stream) -> None:
+    queue.add_many(NewJob({"n": n}) for n in range(10))
+    stream.run()
+    queue.add_many(NewJob({"n": n}) for n in range(10, 20))
+    stream.run()
+    assert values(queue) == {n: 10 * n for n in range(20)}
+    assert all(job.attempts_started == 1 for job in queue.page("completed"))
+
+
+def test_two_queries_share_a_queue(queue: BullQueue, stream: Stream) -> None:
+    queue.add_many(NewJob({"n": n}) for n in range(60))
+    queries = [
+        stream.start(answered(stream.claimed(maxJobsPerTrigger=7)), name, availableNow=True) for name in ("one", "two")
+    ]
+    for query in queries:
+        assert query.awaitTermination(120)
+    assert values(queue) == {n: 10 * n for n in range(60)}
+    assert all(job.attempts_started == 1 for job in queue.page("completed"))
+
+
+def test_a_batch_that_failed_comes_again_with_the_same_jobs(queue: BullQueue, stream: Stream, tmp_path: Path) -> None:
+    flag = tmp_path / "mended"
+
+    def fragile(n: int) -> int:
+        if n == 7 and not flag.exists():
+            raise ValueError("not mended yet")
+        return n
+
+    ids = queue.add_many(NewJob({"n": n}) for n in range(10)).ids
+    jobs = stream.claimed().withColumn("n", f.udf(fragile, "int")(f.get_json_object("data", "$.n").cast("int")))
+    answer = jobs.select("id", "token", f.col("n").alias("returnvalue"))
+    with pytest.raises(StreamingQueryException, match="not mended yet"):
+        stream.start(answer, availableNow=True).awaitTermination(120)
+    flag.touch()
+    assert stream.start(answer, availableNow=True).awaitTermination(120)
+    assert values(queue) == {n: n for n in range(10)}
+    assert sorted(job.id for job in queue.page("completed")) == sorted(ids)
+    assert all(job.attempts_started == 1 for job in queue.page("completed"))
+
+
+def test_locks_are_kept_while_a_batch_takes_long(queue: BullQueue, stream: Stream, client: Redis) -> None:
+    def slow(n: int) -> int:
+        import time
+
+        time.sleep(2)
+        return n
+
+    (job_id,) = queue.add_many([NewJob({"n": 1})]).ids
+    jobs = stream.claimed(lockMs=600)
+    answer = jobs.select("id", "token", f.udf(slow, "int")(f.lit(1)).alias("returnvalue"))
+    query = stream.start(answer, availableNow=True)
+    lock = queue.handle.keys.lock(job_id)
+    wait_until(lambda: client.exists(lock), 60, "the job to be claimed")
+    assert query.awaitTermination(120)
+    assert values(queue) == {1: 1}
+
+
+def test_errors_follow_the_rules_of_the_job(queue: BullQueue, stream: Stream) -> None:
+    queue.add_many([NewJob({"n": 1}, attempts=2), NewJob({"n": 2}), NewJob({"n": 3}, attempts=2)])
+    n = f.get_json_object("data", "$.n").cast("int")
+    answer = stream.claimed().select(
+        "id", "token", f.concat(f.lit("bad "), n).alias("error"), (n == 3).alias("unrecoverable")
+    )
+    assert stream.start(answer, availableNow=True).awaitTermination(120)
+    assert {state: count for state, count in queue.counts().items() if count} == {"wait": 1, "failed": 2}
+    assert {job.failed_reason for job in queue.page("failed")} == {"bad 2", "bad 3"}
+    assert queue.page("wait")[0].attempts_made == 1
+
+
+def test_settling_twice_changes_nothing_and_lost_locks_are_told(
+    queue: BullQueue, stream: Stream, spark: SparkSession, client: Redis
+) -> None:
+    queue.add_many(NewJob({"n": n}) for n in range(3))
+    kept: list[DataFrame] = []
+
+    def keep(batch: DataFrame, _number: int) -> None:
+        kept.append(spark.createDataFrame(batch.select("id", "token").collect(), "id STRING, token STRING"))
+
+    query = stream.claimed().writeStream.foreachBatch(keep)
+    query.option("checkpointLocation", str(stream.folder / "c")).trigger(availableNow=True).start().awaitTermination(60)
+    client.set(queue.handle.keys.lock("2"), "another", px=60_000)
+    outcomes = kept[0].withColumn("returnvalue", f.lit('{"a": 1}'))
+    for _ in range(2):
+        outcomes.write.format("bull").options(**stream.options, mode="settle").mode("append").save()
+    assert [json.loads(job.returnvalue or "") for job in queue.page("completed")] == [{"a": 1}] * 2
+    assert queue.counts()["active"] == 1
+    reader = kept[0].first().token.partition("#")[0]  # type: ignore[union-attr]
+    told = client.hgetall(queue.handle.keys.settled(reader))
+    assert int(told[b"lost"]) == 2
+
+
+WRONG: list[tuple[Callable[[Stream], Any], str]] = [
+    (lambda s: run(s, s.spark.readStream.format("bull").options(**s.options).load()), "mode=claim"),
+    (lambda s: s.spark.read.format("bull").options(**s.options, mode="claim").load().count(), "doesn't go here"),
+    (lambda s: run(s, s.claimed(maxJobsPerTriger=1)), "maxJobsPerTrigger"),
+    (lambda s: settle(s, s.spark.range(1)), "`id`"),
+    (lambda s: settle(s, s.spark.sql("SELECT '1' id, 't' token")), "`returnvalue` or `error`"),
+    (lambda s: settle(s, s.spark.sql("SELECT '1' id, 't' token, 1 error")), "`error`"),
+    (lambda s: settle(s, s.spark.sql("SELECT '1' id, 't' token, 1 returnvalue, 2 other")), "`other`"),
+]
+
+
+def run(stream: Stream, jobs: DataFrame) -> None:
+    writer = jobs.writeStream.format("noop").option("checkpointLocation", str(stream.folder / "run"))
+    writer.trigger(availableNow=True).start().awaitTermination(60)
+
+
+def settle(stream: Stream, frame: DataFrame) -> None:
+    frame.write.format("bull").options(**stream.options, mode="settle").mode("append").save()
+
+
+@pytest.mark.parametrize("number", range(len(WRONG)))
+def test_what_is_wrong_is_said_before_any_task(stream: Stream, number: int) -> None:
+    call, words = WRONG[number]
+    with pytest.raises((AnalysisException, StreamingQueryException), match=words):
+        call(stream)

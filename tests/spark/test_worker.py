@@ -1,0 +1,456 @@
+"""Worker: functions, UDFs and transformations over the jobs of a queue, on the executors."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pandas as pd
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from redis import Redis
+
+from spark_bull import BullQueue, DelayedError, NewJob, RateLimitError, RawJson, UnrecoverableError, Worker
+from spark_bull.errors import ConnectionLost, OptionError, SparkBullError, WorkerFailed
+from tests.support.wait import wait_until
+
+Start = Callable[..., Worker]
+PEOPLE = "name STRING, age INT"
+
+
+@pytest.fixture(params=["bullmq"])
+def queue(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterator[BullQueue]:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
+        yield queue
+
+
+each_dialect = pytest.mark.parametrize("queue", ["bull-1", "bull", "bullmq"], indirect=True)
+
+
+@pytest.fixture
+def start(spark: SparkSession, queue: BullQueue, redis_url: str, prefix: str) -> Iterator[Start]:
+    """Starts a worker of the queue with one slot, to be stopped when the test is over."""
+    started: list[Worker] = []
+
+    def start(processor: Any, **options: Any) -> Worker:
+        settings = {"slots": 1, "progress": False, "url": redis_url, "prefix": prefix, "protocol": queue.protocol}
+        worker = Worker(spark, "q", processor, **{**settings, **options})
+        started.append(worker)
+        return worker.start()
+
+    yield start
+    for worker in started:
+        worker.stop(10)
+
+
+def work_off(queue: BullQueue, timeout: float = 60) -> dict[str, int]:
+    """Waits until all jobs have ended; returns how many are in which state."""
+
+    def ended() -> bool:
+        counts = queue.counts()
+        return not sum(count for state, count in counts.items() if state not in ("completed", "failed"))
+
+    wait_until(ended, timeout, "all jobs to end")
+    return {state: count for state, count in queue.counts().items() if count}
+
+
+def by_n(queue: BullQueue, state: str) -> dict[Any, Any]:
+    """The jobs of a state by `data.n`."""
+    return {job.parsed()["n"]: job for job in queue.page(state)}
+
+
+# functions
+
+
+@each_dialect
+def test_a_function_processes_jobs_of_every_dialect(queue: BullQueue, start: Start) -> None:
+    def processor(job: Any) -> Any:
+        if job.data["n"] % 5 == 0:
+            raise ValueError(f"no fives: {job.data['n']}")
+        return {"double": 2 * job.data["n"]}
+
+    queue.add_many(NewJob({"n": n}) for n in range(200))
+    start(processor)
+    assert work_off(queue) == {"completed": 160, "failed": 40}
+    assert all(job.parsed("returnvalue") == {"double": 2 * n} for n, job in by_n(queue, "completed").items())
+    failed = by_n(queue, "failed")[35]
+    assert failed.failed_reason == "no fives: 35"
+    assert "ValueError: no fives: 35" in failed.stacktrace[0]
+    assert 'raise ValueError(f"no fives' in failed.stacktrace[0]
+
+
+@each_dialect
+def test_failed_attempts_are_made_again(queue: BullQueue, start: Start) -> None:
+    def processor(job: Any) -> Any:
+        if job.attempts_made < job.data["n"]:
+            raise RuntimeError(f"attempt {job.attempts_made + 1}")
+        return job.attempts_made
+
+    queue.add_many(NewJob({"n": n}, attempts=3, backoff=20) for n in range(4))
+    start(processor)
+    assert work_off(queue) == {"completed": 3, "failed": 1}
+    assert by_n(queue, "failed")[3].attempts_made == 3
+    assert len(by_n(queue, "failed")[3].stacktrace) == 3
+
+
+def test_a_processor_can_say_more_than_that_it_failed(queue: BullQueue, start: Start, redis_url: str) -> None:
+    def processor(job: Any) -> Any:
+        if job.data["n"] == "hopeless":
+            raise UnrecoverableError("never")
+        if job.data["n"] == "later" and not job.progress:
+            job.update_progress("seen")
+            raise DelayedError(50)
+        if job.data["n"] == "limited" and not job.progress:
+            job.update_progress("seen")
+            raise RateLimitError(60)
+        if job.data["n"] == "discarded":
+            job.discard()
+            raise RuntimeError("no more")
+        return job.attempts_started
+
+    queue.add_many(NewJob({"n": n}, attempts=5) for n in ("hopeless", "later", "limited", "discarded"))
+    start(processor)
+    assert work_off(queue) == {"completed": 2, "failed": 2}
+    failed = by_n(queue, "failed")
+    assert {n: (job.failed_reason, job.attempts_made) for n, job in failed.items()} == {
+        "hopeless": ("never", 1),
+        "discarded": ("no more", 1),
+    }
+    for job in by_n(queue, "completed").values():
+        assert (job.attempts_made, job.parsed("returnvalue")) == (1, 2)
+
+
+def test_a_processor_tells_about_its_job(queue: BullQueue, start: Start) -> None:
+    def processor(job: Any) -> Any:
+        job.update_progress({"step": 1})
+        assert job.log("one") == 1
+        assert job.log("two") == 2
+        job.update_data({"n": 8})
+        return [job.queue, job.id, job.name, job.data["n"], job.opts["attempts"], job.priority]
+
+    job_id = queue.add({"n": 7}, "task", attempts=2, priority=5)
+    start(processor)
+    work_off(queue)
+    job = queue.get_job(job_id)
+    assert job is not None
+    assert job.parsed("returnvalue") == ["q", job_id, "task", 8, 2, 5]
+    assert (job.parsed(), job.parsed("progress")) == ({"n": 8}, {"step": 1})
+    assert queue.logs(job_id) == ["one", "two"]
+
+
+def test_a_bad_job_fails_alone(queue: BullQueue, start: Start) -> None:
+    def processor(job: Any) -> Any:
+        return {1, 2} if job.data == "a set" else float("nan") if job.data == "not a number" else job.data
+
+    payloads = ['"fine"', "{broken", '"a set"', '"not a number"', "7"]
+    ids = queue.add_many(NewJob(RawJson(payload)) for payload in payloads).ids
+    start(processor)
+    assert work_off(queue) == {"completed": 2, "failed": 3}
+    reasons = [job.failed_reason for job_id in ids[1:4] if (job := queue.get_job(job_id))]
+    assert "expected `data` of job 2 to be JSON" in str(reasons[0])
+    assert "what JSON can hold, got set" in str(reasons[1])
+    assert "what JSON can hold, got float" in str(reasons[2])
+
+
+def test_a_job_that_takes_too_long_fails(queue: BullQueue, start: Start) -> None:
+    def processor(job: Any) -> Any:
+        time.sleep(job.data["n"])
+        return "done"
+
+    queue.add_many([NewJob({"n": 0}), NewJob({"n": 20}), NewJob({"n": 0})])
+    start(processor, timeout=300)
+    assert work_off(queue) == {"completed": 2, "failed": 1}
+    assert "at most (its timeout)" in str(by_n(queue, "failed")[20].failed_reason)
+
+
+def test_locks_are_kept_for_jobs_that_take_longer(queue: BullQueue, start: Start) -> None:
+    def processor(job: Any) -> Any:
+        time.sleep(1.5)
+        return "done"
+
+    queue.add({"n": 1})
+    start(processor, lock_ms=400, check_ms=200)
+    assert work_off(queue) == {"completed": 1}
+    assert queue.page("completed")[0].stalled_counter == 0
+
+
+def test_a_lost_lock_is_reported(queue: BullQueue, start: Start, client: Redis) -> None:
+    def processor(job: Any) -> Any:
+        job.update_progress("running")
+        time.sleep(1)
+        return "done"
+
+    job_id = queue.add({"n": 1})
+    worker = start(processor, promoter=False)
+    wait_until(lambda: (job := queue.get_job(job_id)) and job.progress, 60, "the job to run")
+    client.set(queue.handle.keys.lock(job_id), "another", px=60_000)
+    wait_until(lambda: worker.status().lost == 1, 20, "the lost outcome to be told")
+    assert queue.counts()["completed"] == 0
+
+
+def test_a_job_that_kills_its_process_takes_no_other_down(queue: BullQueue, start: Start) -> None:
+    def processor(job: Any) -> Any:
+        if job.data["n"] == 13:
+            import os
+
+            os._exit(1)
+        return "alive"
+
+    queue.add_many(NewJob({"n": n}) for n in range(40))
+    worker = start(processor, lock_ms=600, check_ms=300)
+    assert work_off(queue, 120) == {"completed": 39, "failed": 1}
+    assert by_n(queue, "failed")[13].failed_reason == "job stalled more than allowable limit"
+    assert worker.status().restarts >= 2
+
+
+def test_a_stopped_worker_finishes_what_it_has_claimed(queue: BullQueue, start: Start) -> None:
+    def processor(job: Any) -> Any:
+        time.sleep(0.05)
+        return "done"
+
+    queue.add_many(NewJob({"n": n}) for n in range(200))
+    worker = start(processor)
+    wait_until(lambda: queue.counts()["completed"] >= 5, 60, "some jobs to complete")
+    assert worker.stop(20) is True
+    counts = queue.counts()
+    assert counts["active"] == 0
+    assert counts["wait"] > 0
+    assert worker.status().state == "stopped"
+    assert worker.status().completed == counts["completed"]
+
+
+def test_an_idle_worker_stops_at_once_and_starts_jobs_at_once(queue: BullQueue, start: Start) -> None:
+    worker = start(lambda job: time.time())
+    queue.add({"n": 0})
+    work_off(queue)
+    began = time.time()
+    queue.add({"n": 1})
+    work_off(queue)
+    assert by_n(queue, "completed")[1].parsed("returnvalue") - began < 1
+    began = time.monotonic()
+    assert worker.stop() is True
+    assert time.monotonic() - began < 4
+
+
+def test_an_idle_slot_sends_next_to_nothing(own_redis: Callable[..., Any], spark: SparkSession) -> None:
+    server = own_redis()
+    idle = Worker(spark, "q", lambda job: None, url=server.url, slots=1, promoter=False, progress=False)
+    with Redis.from_url(server.url) as client, idle as worker:
+        wait_until(lambda: worker.status().slots == 1, 60, "the slot to start")
+        wait_until(lambda: any(one["cmd"] == "bzpopmin" for one in client.client_list()), 20, "the slot to wait")
+        before = commands(client)
+        threading.Event().wait(5.5)
+        # One of these is the question itself.
+        assert commands(client) - before <= 1 + 2
+
+
+def commands(client: Redis) -> int:
+    return int(client.info("stats")["total_commands_processed"])
+
+
+def test_status_and_context_manager(queue: BullQueue, spark: SparkSession, redis_url: str, prefix: str) -> None:
+    queue.add_many(NewJob({"n": n}) for n in range(50))
+    with Worker(spark, "q", lambda job: 1, slots=1, url=redis_url, prefix=prefix, progress=False) as worker:
+        work_off(queue)
+        status = wait_until(lambda: (s := worker.status()).completed == 50 and s, 10, "the slot to tell")
+        assert (status.claimed, status.failed, status.lag, status.slots, status.state) == (50, 0, 0, 1, "running")
+        assert "50 completed" in str(status)
+        assert worker.await_termination(0.1) is False
+    assert worker.await_termination(5) is True
+    with pytest.raises(SparkBullError, match="hasn't been started yet"):
+        worker.start()
+
+
+def test_a_worker_shows_itself_to_node(queue: BullQueue, start: Start, client: Redis) -> None:
+    start(lambda job: None, name="sparky")
+    queue.add({"n": 1})
+    work_off(queue)
+    assert queue.page("completed")[0].processed_by == "sparky"
+    names = {one["name"] for one in client.client_list()}
+    assert f"{queue.handle.keys.client_name}:w:sparky" in names
+
+
+def test_rules_of_the_worker_hold_for_jobs_that_say_nothing(queue: BullQueue, start: Start) -> None:
+    queue.add_many([NewJob({"n": 1}), NewJob({"n": 2}, remove_on_complete=False)])
+    start(lambda job: None, remove_on_complete=True)
+    assert work_off(queue) == {"completed": 1}
+
+
+# UDFs
+
+
+def test_poison_rows_fail_alone(queue: BullQueue, start: Start) -> None:
+    poison = {17, 4_242, 9_999}
+
+    @f.pandas_udf("long")  # type: ignore[call-overload, untyped-decorator, unused-ignore]
+    def double(n: pd.Series) -> pd.Series:  # type: ignore[type-arg, unused-ignore]
+        for bad in sorted(poison & set(n)):
+            raise ValueError(f"poison {bad}")
+        return 2 * n
+
+    queue.add_many(NewJob({"n": n}) for n in range(10_000))
+    start(double, payload_schema="n LONG", chunk_size=500)
+    counts = work_off(queue)
+    assert counts == {"completed": 9_997, "failed": 3}, queue.page("failed", 0, 0)[0].stacktrace
+    failed = by_n(queue, "failed")
+    assert {n: job.failed_reason for n, job in failed.items()} == {n: f"poison {n}" for n in poison}
+    assert all(f"ValueError: poison {n}" in job.stacktrace[0] for n, job in failed.items())
+    sample = queue.page("completed", 0, 99)
+    assert all(job.parsed("returnvalue") == 2 * job.parsed()["n"] for job in sample)
+
+
+def udfs() -> dict[str, tuple[Any, str, Any]]:
+    """UDFs of every kind, over {"name": "ada", "age": 36}: the schema, and what they make of it."""
+
+    @f.udf("string")
+    def by_column(name: str, age: int) -> str:
+        return f"{name} {age}"
+
+    @f.udf("struct<greeting: string, ages: array<int>>")
+    def by_row(person: Any) -> Any:
+        return {"greeting": f"hi {person.name}", "ages": [person.age, person.age + 1]}
+
+    @f.pandas_udf("string")  # type: ignore[call-overload, untyped-decorator, unused-ignore]
+    def by_series(name: pd.Series, age: pd.Series) -> pd.Series:  # type: ignore[type-arg, unused-ignore]
+        return name + " " + age.astype(str)
+
+    @f.pandas_udf("struct<name: string, old: boolean>")  # type: ignore[call-overload, untyped-decorator, unused-ignore]
+    def by_frame(people: pd.DataFrame) -> pd.DataFrame:
+        return pd.DataFrame({"name": people["name"], "old": people["age"] > 35})
+
+    @f.pandas_udf("double")  # type: ignore[call-overload, untyped-decorator, unused-ignore]
+    def by_iterator(frames: Iterator[pd.DataFrame]) -> Iterator[pd.Series]:  # type: ignore[type-arg, unused-ignore]
+        for frame in frames:
+            yield frame["age"] / 2
+
+    return {
+        "udf over columns": (by_column, PEOPLE, "ada 36"),
+        "udf over rows": (by_row, PEOPLE, {"greeting": "hi ada", "ages": [36, 37]}),
+        "pandas over columns": (by_series, PEOPLE, "ada 36"),
+        "pandas over a frame": (by_frame, PEOPLE, {"name": "ada", "old": True}),
+        "pandas iterator": (by_iterator, PEOPLE, 18.0),
+    }
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["udf over columns", "udf over rows", "pandas over columns", "pandas over a frame", "pandas iterator"],
+)
+def test_udfs_of_every_kind(queue: BullQueue, start: Start, kind: str) -> None:
+    udf, schema, made = udfs()[kind]
+    queue.add_many(NewJob({"name": "ada", "age": 36, "more": 1}) for _ in range(3))
+    start(udf, payload_schema=schema)
+    assert work_off(queue) == {"completed": 3}
+    assert [job.parsed("returnvalue") for job in queue.page("completed")] == [made] * 3
+
+
+def test_payloads_that_don_t_fit_fail_alone(queue: BullQueue, start: Start) -> None:
+    udf, schema, _ = udfs()["pandas over columns"]
+    payloads = ['{"name":"ada","age":36}', '{"name":"bob","age":"old"}', "{broken", '{"name":"eve","age":1}']
+    ids = queue.add_many(NewJob(RawJson(payload)) for payload in payloads).ids
+    start(udf, payload_schema=schema)
+    assert work_off(queue) == {"completed": 2, "failed": 2}
+    reasons = [str(job.failed_reason) for job_id in ids[1:3] if (job := queue.get_job(job_id))]
+    assert "expected the payload to fit the schema" in reasons[0]
+    assert "to be JSON" in reasons[1]
+
+
+# what can't work is said before anything starts
+
+
+def test_what_is_wrong_is_said_at_once(spark: SparkSession, redis_url: str, prefix: str) -> None:
+    async def coroutine(job: Any) -> None:
+        await asyncio.sleep(0)
+
+    udf = udfs()["pandas over columns"][0]
+    lock = threading.Lock()
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"processor": 7}, "`processor`"),
+        ({"processor": coroutine}, "coroutine function"),
+        ({"processor": udf}, "`payload_schema`"),
+        ({"processor": udf, "payload_schema": "name STRNG"}, "DDL"),
+        ({"processor": udf, "payload_schema": "a INT, b INT, c INT"}, "3 fields"),
+        ({"processor": print, "payload_schema": PEOPLE}, "leave it out"),
+        ({"processor": print, "engine": "loops"}, "`engine`"),
+        ({"processor": print, "slots": 0}, "`slots`"),
+        ({"processor": print, "limiter": {"max": 3}}, "`limiter`"),
+        ({"processor": print, "chunkSice": 3}, "chunkSize"),
+        ({"processor": lambda job: lock, "slots": 1}, "can't be pickled"),
+    ]
+    for arguments, words in wrong:
+        with pytest.raises(OptionError, match=words):
+            Worker(spark, "q", **{"url": redis_url, "prefix": prefix, "promoter": False, **arguments}).start()
+
+
+def test_a_redis_that_isn_t_there_is_said_at_once(spark: SparkSession) -> None:
+    worker = Worker(spark, "q", print, url="redis://127.0.0.1:1", retryMs=0, protocol="bullmq", progress=False)
+    with pytest.raises(ConnectionLost, match=r"127\.0\.0\.1:1"):
+        worker.start()
+
+
+def test_slots_that_can_t_start_are_given_up(queue: BullQueue, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Unloadable:
+        def __reduce__(self) -> Any:
+            return json.loads, ("{no",)
+
+    broken = Unloadable()
+    worker = start(lambda job: broken)
+    with pytest.raises(WorkerFailed, match="JSONDecodeError"):
+        worker.await_termination(120)
+    assert worker.status().state == "failed"
+
+
+# transformations
+
+
+def test_a_transformation_answers_jobs(queue: BullQueue, start: Start) -> None:
+    def transform(jobs: DataFrame) -> DataFrame:
+        answer = f.when(f.col("data.n") < 3, f.col("data.n") * 10)
+        error = f.when(f.col("data.n") == 3, f.lit("three"))
+        return jobs.select("id", "token", answer.alias("returnvalue"), error.alias("error"))
+
+    queue.add_many(NewJob({"n": n}) for n in range(4))
+    worker = start(transform, payload_schema="n INT")
+    assert work_off(queue) == {"completed": 3, "failed": 1}
+    assert {n: job.parsed("returnvalue") for n, job in by_n(queue, "completed").items()} == {0: 0, 1: 10, 2: 20}
+    assert by_n(queue, "failed")[3].failed_reason == "three"
+    status = worker.status()
+    assert (status.claimed, status.completed, status.failed) == (4, 3, 1)
+
+
+def test_bad_rows_of_a_transformation_fail_alone(queue: BullQueue, start: Start) -> None:
+    @f.udf("int")
+    def risky(n: int) -> int:
+        if n == 7:
+            raise ValueError("seven")
+        return n + 1
+
+    def transform(jobs: DataFrame) -> DataFrame:
+        return jobs.where("data.n != 5").select("id", "token", risky("data.n").alias("returnvalue"))
+
+    payloads = [json.dumps({"n": n}) for n in range(12)] + ["{broken"]
+    queue.add_many(NewJob(RawJson(payload)) for payload in payloads)
+    start(transform, payload_schema="n INT")
+    assert work_off(queue, 120) == {"completed": 10, "failed": 3}
+    reasons = {job.id: str(job.failed_reason) for job in queue.page("failed")}
+    assert "seven" in reasons["8"]
+    assert "it returned none" in reasons["6"]
+    assert "expected the payload to be JSON" in reasons["13"]
+
+
+def test_a_udf_runs_in_the_stream_engine_too(queue: BullQueue, start: Start) -> None:
+    @f.pandas_udf("long")  # type: ignore[call-overload, untyped-decorator, unused-ignore]
+    def double(n: pd.Series) -> pd.Series:  # type: ignore[type-arg, unused-ignore]
+        if 77 in set(n):
+            raise ValueError("poison 77")
+        return 2 * n
+
+    queue.add_many(NewJob({"n": n}) for n in range(200))
+    start(double, payload_schema="n LONG", engine="stream")
+    assert work_off(queue) == {"completed": 199, "failed": 1}
+    assert by_n(queue, "failed")[77].failed_reason == "poison 77"
