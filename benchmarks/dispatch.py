@@ -10,22 +10,20 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 from redis import Redis
 
 from benchmarks.probes import pinged
+from benchmarks.report import Verdict, show_verdicts, write_results
 from benchmarks.sides import QUEUE, Side, add_bulk, new_session, sink, strings, structs
 from spark_bull import EmbeddedRedis
 from spark_bull.scripts import load
 
-RESULTS = Path(__file__).parent / "results" / "dispatch.json"
 BASE = f"bull:{QUEUE}:"
 #: Notes the scripts that handle whole chunks, and no command inside them; a thousandth of that is a job's share.
 SLOWLOG = {"slowlog-log-slower-than": "200", "slowlog-max-len": "100000"}
@@ -116,16 +114,6 @@ def best_rate(found: dict[str, Measured], jobs: int) -> float:
     return max(jobs / result.seconds for name, result in found.items() if is_peer(name))
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """One promise, and what came of it."""
-
-    what: str
-    wanted: str
-    got: str
-    kept: bool
-
-
 def verdicts(found: dict[str, Measured], jobs: int) -> list[Verdict]:
     """What was promised of the ratios, the scripts and the PINGs of others."""
     best = best_rate(found, jobs)
@@ -198,11 +186,8 @@ def main() -> None:
     for delivery in () if args.no_growth else deliveries:
         grown[delivery], judged = growth(*sizes, delivery, rounds)
         told += judged
-    print()
-    for verdict in told:
-        print(f"{'ok ' if verdict.kept else 'NOT'}  {verdict.what:70}{verdict.wanted:>12}   {verdict.got}")
+    show_verdicts(told)
     report = {
-        "machine": machine(),
         "jobs": jobs,
         "rounds": rounds,
         "medians": {name: asdict(r) | {"jobs_per_second": jobs / r.seconds} for name, r in found.items()},
@@ -210,24 +195,7 @@ def main() -> None:
         "growth": grown,
         "verdicts": [asdict(verdict) for verdict in told],
     }
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-
-
-def machine() -> dict[str, object]:
-    """What the figures were made on; `load` tells who else was at work."""
-    models = [line.split(":")[1] for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line]
-    node = subprocess.run(["node", "--version"], check=True, capture_output=True, text=True).stdout.strip()
-    with EmbeddedRedis() as server, Redis.from_url(server.url) as client:
-        redis = client.info("server")["redis_version"]
-    return {
-        "cpu": f"{os.cpu_count()} x {models[0].strip() if models else platform.machine()}",
-        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
-        "load": [round(load, 2) for load in os.getloadavg()],
-        "python": platform.python_version(),
-        "node": node,
-        "redis": redis,
-    }
+    write_results("dispatch", report)
 
 
 if __name__ == "__main__":

@@ -1,24 +1,30 @@
+// A BullMQ worker for jobs without work: bullmq_process.js URL QUEUE CONCURRENCY noop|clock
+// A job returns null, or when it began: ms of the clock that all processes of this machine share.
+// Says "ready" once it is connected, and ends when its standard input does.
 'use strict';
 
-// A BullMQ worker that does nothing with its jobs:
-//
-//   node bullmq_process.js <redis url> <queue> <concurrency>
-//
-// Writes {"ready": true} once it is connected, and ends when its standard input does.
+const { Worker } = require('../../tests/node/node_modules/bullmq-6.7.0');
 
-const path = require('path');
+const [url, name, concurrency, kind] = process.argv.slice(2);
+const { hostname: host, port } = new URL(url);
 
-const library = path.join(__dirname, '..', '..', 'tests', 'node', 'node_modules', 'bullmq-6.7.0');
-const { Worker } = require(library);
+const processors = {
+  noop: async () => null,
+  clock: async () => Number(process.hrtime.bigint()) / 1e6,
+};
 
-const [, , url, queue, concurrency] = process.argv;
-const { hostname, port } = new URL(url);
+async function main() {
+  const worker = new Worker(name, processors[kind], {
+    connection: { host, port: Number(port) },
+    concurrency: Number(concurrency),
+  });
+  await worker.waitUntilReady();
+  console.log('ready');
+  process.stdin.resume();
+  process.stdin.on('end', () => worker.close(true).finally(() => process.exit(0)));
+}
 
-const worker = new Worker(queue, async () => null, {
-  connection: { host: hostname, port: Number(port) },
-  concurrency: Number(concurrency),
+main().catch((error) => {
+  console.error(error);
+  process.exit(1);
 });
-
-worker.waitUntilReady().then(() => process.stdout.write('{"ready": true}\n'));
-process.stdin.resume();
-process.stdin.on('end', () => worker.close(true).finally(() => process.exit(0)));

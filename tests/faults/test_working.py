@@ -1,0 +1,179 @@
+"""Workers, claims and promoters when something dies: nothing is lost, and what was under way comes back."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from spark_bull import BullQueue, EmbeddedRedis, NewJob, Promoter, Worker
+from spark_bull.runtime.job import RunningJob
+from spark_bull.working import Seat, work
+from tests.spark.conftest import Bull
+from tests.support.losing_proxy import losing_proxy
+from tests.support.wait import wait_until
+from tests.support.worker import OurWorker
+from tests.support.writes import register_all
+
+ROOT = Path(__file__).parents[2]
+OwnRedis = Callable[..., EmbeddedRedis]
+DIALECTS = ("bull-1", "bull", "bullmq")
+
+
+def echo(job: RunningJob) -> Any:
+    return job.data
+
+
+@pytest.mark.parametrize("protocol", DIALECTS)
+def test_no_answer_that_gets_lost_does_harm(own_redis: OwnRedis, protocol: str) -> None:
+    """Every second answer is lost with its connection; each job is processed once all the same."""
+    server = own_redis()
+    calls: list[Any] = []
+
+    def processor(job: RunningJob) -> Any:
+        calls.append(job.data)
+        return job.data
+
+    with BullQueue("q", url=server.url, protocol=protocol) as queue:
+        queue.add_many(NewJob({"n": n}) for n in range(100))
+        with losing_proxy(server.port, each=3) as proxy:
+            there = BullQueue("q", url=proxy.url, protocol=protocol)
+            with OurWorker(there.handle, processor, chunk_size=7) as worker:
+                wait_until(lambda: queue.counts()["completed"] == 100, 60, "all jobs to complete")
+            assert proxy.lost >= 5
+        assert len(calls) == 100
+        assert worker.tally is not None
+        assert (worker.tally.completed, worker.tally.lost) == (100, 0)
+
+
+def test_a_worker_outlasts_a_redis_that_is_away(own_redis: OwnRedis) -> None:
+    """For half a minute, and longer than a call waits."""
+    server = own_redis({"appendonly": "yes", "appendfsync": "always"})
+    with BullQueue("q", url=server.url, protocol="bullmq", retryMs=3_000) as queue:
+        queue.add_many(NewJob({"n": n}) for n in range(300))
+
+        def slowly(job: RunningJob) -> Any:
+            time.sleep(0.005)
+            return job.data
+
+        with OurWorker(queue.handle, slowly, chunk_size=20, lock_ms=120_000) as worker:
+            wait_until(lambda: queue.counts()["completed"] > 20, 20, "some jobs to complete")
+            server.kill()
+            time.sleep(30)
+            server.restart()
+            wait_until(lambda: queue.counts()["completed"] == 300, 60, "all jobs to complete")
+        assert worker.tally is not None
+        assert worker.tally.lost == 0
+
+
+@pytest.mark.parametrize("protocol", DIALECTS)
+def test_a_promoter_outlasts_a_redis_that_is_away(own_redis: OwnRedis, protocol: str) -> None:
+    server = own_redis({"appendonly": "yes", "appendfsync": "always"})
+    with BullQueue("q", url=server.url, protocol=protocol, retryMs=300) as queue:
+        queue.add({"n": 0}, delay=200)
+        with Promoter(server.url, ["q"], protocol=protocol, retryMs=300) as promoter:
+            wait_until(lambda: queue.counts()["wait"] == 1, 20, "the first job to be due")
+            server.kill()
+            server.restart()
+            queue.add({"n": 1}, delay=300)
+            queue.add({"n": 2}, delay=86_400_000)
+            wait_until(lambda: queue.counts()["wait"] == 2, 20, "the second job to be due")
+            queue.add({"n": 3}, delay=300)
+            wait_until(lambda: queue.counts()["wait"] == 3, 4, "a signal to be heard again")
+            assert promoter.running
+
+
+def test_a_promoter_finishes_what_a_dead_writer_left(own_redis: OwnRedis) -> None:
+    server = own_redis()
+    with BullQueue("q", url=server.url, protocol="bullmq") as queue:
+        register_all(queue.handle, "write", [[NewJob({"n": n}) for n in range(5)]])
+        assert queue.counts()["wait"] == 0
+        with Promoter(server.url, ["q"]) as promoter:
+            wait_until(lambda: queue.counts()["wait"] == 5, 20, "the write to be finished")
+            wait_until(lambda: promoter.done.recovered == 1, 5, "the promoter to count it")
+
+
+def test_jobs_of_a_killed_slot_come_back(bull: Bull, client: Redis, redis_url: str, prefix: str) -> None:
+    """The task's Python is killed in the middle of a chunk, as when an executor dies."""
+
+    def processor(job: RunningJob) -> Any:
+        job.update_progress(os.getpid())
+        time.sleep(0.02)
+        return job.attempts_started
+
+    options = {"url": redis_url, "prefix": prefix}
+    with BullQueue("q", **options, protocol="bullmq") as queue:
+        queue.add_many(NewJob({"n": n}) for n in range(150))
+        settings = {"slots": 1, "lock_ms": 600, "check_ms": 300, "progress": False}
+        with Worker(bull.spark, "q", processor, **settings, **options) as worker:
+            wait_until(lambda: queue.counts()["completed"] > 20, 60, "some jobs to complete")
+            (running, *_) = [job for job in queue.page("active") if job.progress] or queue.page("completed")
+            os.kill(int(running.parsed("progress")), signal.SIGKILL)
+            wait_until(lambda: queue.counts()["completed"] == 150, 90, "all jobs to complete")
+            assert worker.status().restarts == 1
+        assert queue.counts()["failed"] == 0
+
+
+CLAIMING_DRIVER = """
+import sys
+from pyspark.sql import SparkSession, functions as f
+import spark_bull
+
+url, prefix, checkpoint = sys.argv[1:]
+spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+spark.sparkContext.setLogLevel("OFF")
+spark_bull.register(spark)
+options = {"url": url, "prefix": prefix, "queue": "q", "maxJobsPerTrigger": "200"}
+slow = f.udf(lambda n: __import__("time").sleep(0.002) or n, "int")
+jobs = spark.readStream.format("bull").options(**options, mode="claim").load()
+answer = jobs.select("id", "token", slow(f.get_json_object("data", "$.n").cast("int")).alias("returnvalue"))
+del options["maxJobsPerTrigger"]
+query = answer.writeStream.format("bull").options(**options, mode="settle")
+query.option("checkpointLocation", checkpoint).start().awaitTermination()
+"""
+
+
+def has_completed(queue: BullQueue, enough: int, driver: subprocess.Popen[bytes]) -> bool:
+    return queue.counts()["completed"] >= enough or driver.poll() is not None
+
+
+@pytest.mark.spark
+def test_a_claiming_query_that_is_killed_goes_on_with_its_jobs(redis_url: str, prefix: str, tmp_path: Path) -> None:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+        queue.add_many(NewJob({"n": n}) for n in range(2_000))
+        for enough in (300, 2_000):
+            command = [sys.executable, "-c", CLAIMING_DRIVER, redis_url, prefix, str(tmp_path / "checkpoint")]
+            driver = subprocess.Popen(
+                command, cwd=ROOT, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
+            try:
+                wait_until(partial(has_completed, queue, enough, driver), 120, f"{enough} jobs to complete")
+            finally:
+                os.killpg(driver.pid, signal.SIGKILL)
+                driver.wait()
+        assert queue.counts()["completed"] == 2_000
+        finished = queue.page("completed")
+        assert all(job.parsed("returnvalue") == job.parsed()["n"] for job in finished)
+        # Claimed once each, by the first driver or the second.
+        assert {job.attempts_started for job in finished} == {1}
+
+
+def test_a_held_job_whose_worker_died_before_its_lock_comes_back(own_redis: OwnRedis) -> None:
+    """Bull moves a job to `active` first and locks it then; in between it is nobody's."""
+    server = own_redis()
+    with BullQueue("q", url=server.url, protocol="bull") as queue:
+        queue.add({"n": 1})
+        keys = queue.handle.keys
+        queue.handle.connection.call("BLMOVE", keys["wait"], keys["active"], "RIGHT", "LEFT", 1)
+        with Promoter(server.url, ["q"], protocol="bull", check_ms=100):
+            wait_until(lambda: queue.counts()["wait"] == 1, 20, "the job to come back")
+        assert len(work(queue.handle, Seat("s"), None, 5).jobs) == 1

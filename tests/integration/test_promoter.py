@@ -1,0 +1,147 @@
+"""Promoter and Rescuer as services, on the command line, and at size."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from spark_bull import BullQueue, EmbeddedRedis, NewJob, Promoter, Rescuer
+from spark_bull.cli.main import main
+from spark_bull.errors import OptionError
+from spark_bull.working import promote_due
+from tests.support.wait import wait_until
+
+ROOT = Path(__file__).parents[2]
+DIALECTS = ("bull-1", "bull", "bullmq")
+DAY_MS = 86_400_000
+
+each_dialect = pytest.mark.parametrize("protocol", DIALECTS)
+
+
+@each_dialect
+def test_a_promoter_that_sleeps_till_tomorrow_wakes_for_a_job_that_is_due_sooner(
+    redis_url: str, prefix: str, protocol: str
+) -> None:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=protocol) as queue:
+        queue.add({"n": 0}, delay=DAY_MS)
+        with Promoter(redis_url, ["q"], prefix=prefix, protocol=protocol) as promoter:
+            for n in range(1, 4):
+                queue.add({"n": n}, delay=150)
+                due = time.monotonic() + 0.15
+                wait_until(lambda n=n: queue.counts()["wait"] == n, 4, "the job to wait")  # type: ignore[misc]
+                assert time.monotonic() - due < 1.5
+            assert promoter.done.promoted == 3
+        assert not promoter.running
+
+
+def test_it_looks_after_queues_that_come_later_and_match_its_glob(redis_url: str, prefix: str) -> None:
+    options = {"url": redis_url, "prefix": prefix, "protocol": "bullmq"}
+    with Promoter(redis_url, ["mail"], prefix=prefix), BullQueue("mail", **options) as later:
+        later.add({}, delay=50)
+        wait_until(lambda: later.counts()["wait"] == 1, 10, "the new queue to be found")
+    with BullQueue("other", **options) as other, BullQueue("mail-2", **options) as second:
+        other.add({}, delay=10)
+        second.add({}, delay=10)
+        with Promoter(redis_url, ["mail*"], prefix=prefix):
+            wait_until(lambda: second.counts()["wait"] == 1, 10, "the queue to be found")
+        assert other.counts()["delayed"] == 1
+
+
+@each_dialect
+def test_many_at_once_promote_each_job_once(redis_url: str, prefix: str, protocol: str) -> None:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=protocol) as queue:
+        ids = queue.add_many(NewJob({"n": n}, delay=100 + n % 50) for n in range(2_000)).ids
+        promoters = [Promoter(redis_url, ["q"], prefix=prefix, protocol=protocol).start() for _ in range(3)]
+        wait_until(lambda: queue.counts()["wait"] == 2_000, 20, "all jobs to wait")
+        for promoter in promoters:
+            promoter.stop()
+        assert sum(promoter.done.promoted for promoter in promoters) == 2_000
+        assert sorted(job.id for job in queue.page("wait")) == sorted(ids)
+
+
+def test_a_rescuer_brings_jobs_back(redis_url: str, prefix: str) -> None:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+        queue.add({})
+        keys = queue.handle.keys
+        queue.handle.connection.call("LMOVE", keys["wait"], keys["active"], "RIGHT", "LEFT")
+        with Rescuer(redis_url, ["q"], prefix=prefix, check_ms=100):
+            wait_until(lambda: queue.counts()["wait"] == 1, 10, "the job to come back")
+
+
+def test_bad_arguments_are_said_at_once(redis_url: str) -> None:
+    with pytest.raises(OptionError, match="`check_ms`"):
+        Promoter(redis_url, check_ms=0)
+    with pytest.raises(OptionError, match="prefix"):
+        Promoter(redis_url, prefixx="bull")
+    with pytest.raises(OptionError, match="`max_stalled`"):
+        Rescuer(redis_url, max_stalled=-1)
+
+
+def test_the_command_promotes_what_is_due_once(redis_url: str, prefix: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+        queue.add_many([NewJob({}, delay=1), NewJob({}, delay=DAY_MS)])
+        now = queue.handle.connection.now_ms()
+        wait_until(lambda: queue.handle.connection.now_ms() > now + 5, 5, "the job to be due")
+        assert main(["--url", redis_url, "--prefix", prefix, "--json", "promote", "q", "--once"]) == 0
+        assert '"promoted": 1' in capsys.readouterr().out
+        (job,) = queue.page("delayed")
+        assert main(["--url", redis_url, "--prefix", prefix, "promote", "q", job.id]) == 0
+        assert queue.counts()["wait"] == 2
+
+
+@pytest.mark.parametrize("command", [["-m", "spark_bull.cli", "promote"], ["jobs/promote.py"]])
+def test_the_command_runs_until_it_is_told_to_stop(redis_url: str, prefix: str, command: list[str]) -> None:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+        queue.add({}, delay=1)
+        arguments = ["q", "--url", redis_url, "--prefix", prefix]
+        running = subprocess.Popen([sys.executable, *command, *arguments], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        try:
+            wait_until(lambda: queue.counts()["wait"] == 1, 30, "the job to be promoted")
+            queue.add({}, delay=100)
+            wait_until(lambda: queue.counts()["wait"] == 2, 10, "the second job to be promoted")
+            running.send_signal(signal.SIGTERM)
+            told, _ = running.communicate(timeout=20)
+        finally:
+            running.kill()
+        assert running.returncode == 0
+        assert "promoted" in told
+        assert "2" in told
+
+
+@each_dialect
+def test_many_jobs_due_at_once_block_redis_for_short_times_only(
+    own_redis: Callable[..., EmbeddedRedis], protocol: str
+) -> None:
+    """The full size of a million is in benchmarks/process.py."""
+    server = own_redis({"slowlog-log-slower-than": "0", "slowlog-max-len": "100000"})
+    jobs = 100_000
+    with BullQueue("q", url=server.url, protocol=protocol, chunkSize=2_000) as queue:
+        queue.add_many(NewJob({"n": n}, delay=DAY_MS) for n in range(jobs))
+        connection, delayed = queue.handle.connection, queue.handle.keys["delayed"]
+        # Half of today is long ago: all are due now.
+        connection.call("ZUNIONSTORE", delayed, 1, delayed, "WEIGHTS", "0.5")
+        connection.call("SLOWLOG", "RESET")
+        began, moved = time.monotonic(), 0
+        while moved < jobs:
+            moved += promote_due(queue.handle).moved
+        rate = jobs / (time.monotonic() - began)
+        slow = sorted(entry["duration"] for entry in connection.call("SLOWLOG", "GET", "100000"))
+        scripts = [duration for duration in slow if duration > 300]
+        # Half of what it does on a machine that is not busy.
+        assert rate > 40_000
+        assert scripts[len(scripts) // 2] < 10_000
+        assert queue.counts()["wait"] == jobs
+
+
+def test_it_is_not_in_the_way_of_a_program_that_ends(redis_url: str, prefix: str) -> None:
+    code = f"from spark_bull import Promoter; Promoter({redis_url!r}, ['q'], prefix={prefix!r}).start()"
+    began = time.monotonic()
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=20, env={**os.environ})
+    assert time.monotonic() - began < 10

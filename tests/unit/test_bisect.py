@@ -1,0 +1,30 @@
+"""Bisection: the bad ones fail alone, at the cost of few further calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_bull.runtime.bisect import outcomes_of
+
+
+@given(st.integers(0, 300), st.sets(st.integers(0, 299), max_size=6))
+def test_exactly_the_bad_ones_fail_each_with_its_own_error(count: int, bad: set[int]) -> None:
+    calls = 0
+
+    def run(items: Sequence[int]) -> Sequence[int]:
+        nonlocal calls
+        calls += 1
+        for item in items:
+            if item in bad:
+                raise ValueError(f"bad {item}")
+        return [10 * item for item in items]
+
+    made = outcomes_of(range(count), run)
+    there = {n for n in bad if n < count}
+    assert [n for n, result in enumerate(made) if isinstance(result, Exception)] == sorted(there)
+    assert {str(result) for result in made if isinstance(result, Exception)} == {f"bad {n}" for n in there}
+    assert all(result == 10 * n for n, result in enumerate(made) if n not in there)
+    assert calls <= 1 + 2 * len(there) * 9

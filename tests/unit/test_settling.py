@@ -1,0 +1,174 @@
+"""What becomes of a job that ran: the rules of each dialect, without Redis."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_bull.backoff import bull_exponential_ms, bullmq_exponential_ms, fixed_ms
+from spark_bull.dialects.base import Dialect
+from spark_bull.dialects.registry import DIALECTS
+from spark_bull.model import RawJson
+from spark_bull.outcomes import ClaimedJob, Failed, Outcomes, Retried
+from spark_bull.runtime.chunk_size import ChunkSize
+from spark_bull.runtime.settling import NoReturnValue, failure, keep_of, keep_rule, returnvalue_text
+
+BULLMQ, BULL, BULL_1 = DIALECTS["bullmq"], DIALECTS["bull"], DIALECTS["bull-1"]
+
+
+def job(opts: dict[str, Any] | str = "{}", **fields: Any) -> ClaimedJob:
+    text = opts if isinstance(opts, str) else json.dumps(opts)
+    return ClaimedJob(
+        **{
+            "id": "1",
+            "timestamp": 1,
+            "data": "{}",
+            "name": None,
+            "opts": text,
+            "attempts_started": 1,
+            "attempts_made": 0,
+            **fields,
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("made", "bull", "bullmq"), [(1, 1_000, 1_000), (2, 3_000, 2_000), (3, 7_000, 4_000), (4, 15_000, 8_000)]
+)
+def test_backoff_grows_by_each_library_s_own_formula(made: int, bull: int, bullmq: int) -> None:
+    assert bull_exponential_ms(1_000, made) == bull
+    assert bullmq_exponential_ms(1_000, made) == bullmq
+
+
+@given(st.integers(0, 10**7), st.floats(0, 1), st.integers(1, 10))
+def test_jitter_takes_a_part_of_the_delay_away(delay: int, jitter: float, made: int) -> None:
+    assert delay * (1 - jitter) - 1 <= fixed_ms(delay, jitter) <= delay
+    whole = bullmq_exponential_ms(delay, made)
+    assert whole * (1 - jitter) - 1 <= bullmq_exponential_ms(delay, made, jitter) <= whole
+
+
+@pytest.mark.parametrize(
+    ("dialect", "opts", "fields", "expected"),
+    [
+        (BULLMQ, {}, {}, "failed"),
+        (BULLMQ, {"attempts": 2}, {}, 0),
+        (BULLMQ, {"attempts": 2}, {"attempts_made": 1}, "failed"),
+        (BULLMQ, {"attempts": 3, "backoff": 70}, {}, 70),
+        (BULLMQ, {"attempts": 3, "backoff": {"type": "exponential", "delay": 10}}, {"attempts_made": 1}, 20),
+        (BULL, {"attempts": 3, "backoff": {"type": "exponential", "delay": 10}}, {"attempts_made": 1}, 30),
+        (BULL_1, {"attempts": 9}, {"attempts": 1}, "failed"),
+        (BULL_1, {}, {"attempts": 2}, 0),
+        (BULLMQ, {"attempts": 3, "backoff": {"type": "mine"}}, {}, "failed"),
+        (BULLMQ, "{broken", {}, "failed"),
+    ],
+)
+def test_a_failed_attempt_is_made_again_as_often_as_it_may(
+    dialect: Dialect, opts: Any, fields: dict[str, Any], expected: Any
+) -> None:
+    decided = failure(dialect, job(opts, **fields), ValueError("bad"), stack="trace")
+    if expected == "failed":
+        assert isinstance(decided, Failed)
+    else:
+        assert isinstance(decided, Retried)
+        assert decided.delay == expected
+    assert (decided.reason, json.loads(decided.stack)) == ("bad", ["trace"])
+
+
+def test_a_strategy_of_one_s_own_decides_for_unknown_types() -> None:
+    claimed = job({"attempts": 3, "backoff": {"type": "mine"}})
+    assert failure(BULLMQ, claimed, ValueError("bad"), strategy=lambda *_: 5).delay == 5  # type: ignore[union-attr]
+    assert isinstance(failure(BULLMQ, claimed, ValueError("bad"), strategy=lambda *_: -1), Failed)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "limit", "kept"),
+    [
+        (BULLMQ, 2, ["b", "c"]),
+        (BULLMQ, 0, []),
+        (BULL, 0, ["a", "b", "c"]),
+        (BULL, 1, ["c"]),
+        (BULL_1, 1, ["a", "b", "c"]),
+    ],
+)
+def test_traces_are_kept_up_to_the_limit(dialect: Dialect, limit: int, kept: list[str]) -> None:
+    claimed = job({"stackTraceLimit": limit}, stacktrace='["a","b"]')
+    assert json.loads(failure(dialect, claimed, "bad", stack="c").stack) == kept
+
+
+@pytest.mark.parametrize(
+    ("given_rule", "rule"),
+    [
+        (True, {"count": 0}),
+        (False, None),
+        (3, {"count": 3}),
+        (0, {"count": 0}),
+        (-1, None),
+        ({"age": 5}, {"age": 5}),
+        ({"count": 2, "age": 1, "x": 3}, {"count": 2, "age": 1}),
+        ({}, None),
+        (None, None),
+    ],
+)
+def test_rules_how_many_to_keep(given_rule: Any, rule: Any) -> None:
+    assert keep_rule(given_rule) == rule
+
+
+def test_the_job_s_own_rule_goes_before_the_worker_s() -> None:
+    assert keep_of(BULLMQ, "{}", "removeOnComplete", {"count": 7}) == {"count": 7}
+    assert keep_of(BULLMQ, '{"removeOnComplete":false}', "removeOnComplete", {"count": 7}) is None
+    assert keep_of(BULL_1, '{"removeOnComplete":3}', "removeOnComplete") == {"count": 0}
+    assert keep_of(BULL_1, '{"removeOnFail":3}', "removeOnFail") is None
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(None, "null"), ([1, "é"], '[1,"é"]'), (RawJson('{"a" : 1}'), '{"a" : 1}')]
+)
+def test_return_values_are_json(value: Any, text: str) -> None:
+    assert returnvalue_text(BULLMQ, value) == text
+
+
+def test_bull_1_writes_nothing_for_what_javascript_takes_for_false() -> None:
+    assert [returnvalue_text(BULL_1, value) for value in (None, 0, False, "", 1)] == ["", "", "", "", "1"]
+
+
+@pytest.mark.parametrize("value", [{1, 2}, object(), float("nan"), b"bytes"])
+def test_what_json_can_t_hold_is_said(value: Any) -> None:
+    with pytest.raises(NoReturnValue, match=type(value).__name__):
+        returnvalue_text(BULLMQ, value)
+
+
+def test_outcomes_say_once_what_is_the_same_for_all() -> None:
+    outcomes = Outcomes("token")
+    for n in range(3):
+        outcomes.complete(job(id=str(n)), "null", {"count": 5}, childless=True)
+    assert outcomes.packable() == {
+        "token": "token",
+        "ids": ["0", "1", "2"],
+        "values": "null",
+        "keep": {"count": 5},
+        "made": 1,
+        "kin": [],
+        "parents": [],
+    }
+    outcomes.complete(job(id="x", parent_key="bull:q:1", attempts_made=4), "1")
+    packed = outcomes.packable()
+    assert packed["values"] == ["null", "null", "null", "1"]
+    assert packed["keeps"] == [{"count": 5}] * 3 + [{}]
+    assert (packed["made"], packed["kin"], packed["parents"]) == ([1, 1, 1, 5], ["x"], ["x"])
+
+
+def test_chunks_grow_with_quick_jobs_and_shrink_with_slow_ones() -> None:
+    size = ChunkSize(200)
+    sizes = [size.now]
+    for _ in range(5):
+        size.took(size.now, 0.001)
+        sizes.append(size.now)
+    assert sizes == [16, 32, 64, 128, 200, 200]
+    size.took(200, 20.0)
+    assert size.now == 2
+    size.took(2, 10.0)
+    assert size.now == 1
