@@ -31,11 +31,16 @@ def passing(jobs: int) -> Iterator[NewJob]:
     return (NewJob(payload(number), "flight", remove_on_complete=True) for number in range(jobs))
 
 
-def due(moments: Iterable[float], lead_ms: float = 0.0) -> Iterator[NewJob]:
-    """Jobs due at these moments, ms since 1970. Their payload's `at` is the same moment, `lead_ms` ahead of it."""
-    return (NewJob({"at": moment + lead_ms}, "ping", run_at=int(moment)) for moment in moments)
+def due(moments: Iterable[int], offset_ms: float) -> Iterator[NewJob]:
+    """Jobs due at these moments, ms since 1970; their payload's `at` says when that is on another clock."""
+    return (NewJob({"at": moment + offset_ms}, "ping", run_at=moment) for moment in moments)
+
+
+def pending(jobs: int) -> Iterator[NewJob]:
+    """Delayed jobs that are due tomorrow."""
+    return (NewJob(payload(number), "flight", delay=86_400_000 + number) for number in range(jobs))
 
 
 def overdue(jobs: int, moment: int) -> Iterator[NewJob]:
-    """Delayed jobs that were due at a moment that has passed, ms since 1970, in their order."""
+    """Delayed jobs that were due at a moment that has passed, ms since 1970."""
     return (NewJob(payload(number), "flight", timestamp=moment - 1_000, delay=1_000) for number in range(jobs))

@@ -1,4 +1,4 @@
-"""Who processes: the Node and Python libraries, and workers of ours. Each starts on a server, and is ready when entered."""
+"""Who processes: the Node and Python libraries, and workers of ours. When the block begins, they are ready."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def speaking(command: list[str]) -> Iterator[Speaker]:
             process.wait()
 
 
-def function(spark: SparkSession, kind: str = "noop", **options: Any) -> Working:
+def function(spark: SparkSession, kind: str = "noop", slots: int = SLOTS, **options: Any) -> Working:
     """Our loop engine with a function of a job. kind: noop or clock."""
 
     # Inside a function, so that they travel to the executors as they are: these needn't find this file.
@@ -86,7 +86,7 @@ def function(spark: SparkSession, kind: str = "noop", **options: Any) -> Working
     def clock(_job: Any) -> float:
         return time.monotonic_ns() / 1e6
 
-    return _ours(spark, {"noop": noop, "clock": clock}[kind], slots=SLOTS, **options)
+    return _ours(spark, {"noop": noop, "clock": clock}[kind], slots=slots, **options)
 
 
 def vectorised(spark: SparkSession, **options: Any) -> Working:

@@ -1,0 +1,226 @@
+"""Processing, measured: workers of Node, of Python and of ours on fresh servers in turns, in one run.
+
+    make bench            or   .venv/bin/python -m benchmarks.process --only idle lateness
+
+Prints medians and writes them to benchmarks/results/process.json. See benchmarks/README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, TypeVar
+
+from pyspark.sql import SparkSession
+
+from benchmarks.report import Verdict, at_least, at_most, show_verdicts, write_results
+from benchmarks.sides import new_session
+from benchmarks.trials import Processed, Waited, idle_latency, lateness, promotion, throughput
+from benchmarks.workers import function, peers, stream, vectorised
+
+#: What the README promises.
+LOOP_TARGET, STREAM_TARGET = 2.5, 1.5
+IDLE_TARGET = 2.0
+LATENESS_TARGET = 0.5
+PROMOTION_TARGET, SCRIPT_TARGET_MS = 80_000, 10.0
+
+LOOP, PANDAS, STREAM = "loop, function", "loop, pandas UDF", "stream"
+OURS, BULLMQ = "spark_bull", "BullMQ"
+PARTS = ("throughput", "idle", "lateness", "promotion")
+
+T = TypeVar("T", Processed, Waited)
+Trial = Callable[[], T]
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much of each is measured."""
+
+    rounds: int = 3
+    jobs: int = 100_000
+    #: Of those for the Python package, which would take minutes for all.
+    python_jobs: int = 20_000
+    concurrencies: tuple[int, ...] = (10, 50, 100)
+    pings: int = 500
+    due: int = 3_000
+    pending: int = 100_000
+    overdue: int = 1_000_000
+
+
+QUICK = Size(
+    rounds=1, jobs=20_000, python_jobs=2_000, concurrencies=(50,), pings=100, due=500, pending=5_000, overdue=50_000
+)
+
+
+def medians(runs: Mapping[str, Sequence[T]]) -> dict[str, T]:
+    """The median of each number of each trial."""
+    found = {}
+    for name, of_one in runs.items():
+        values = [asdict(run) for run in of_one]
+        found[name] = replace(of_one[0], **{key: statistics.median(v[key] for v in values) for key in values[0]})
+    return found
+
+
+def in_turns(trials: Mapping[str, Trial[T]], rounds: int, shown: Callable[[str, T], str]) -> dict[str, list[T]]:
+    """Each trial once in a round, so that what else the machine does hits all alike."""
+    runs: dict[str, list[T]] = {name: [] for name in trials}
+    for number in range(rounds):
+        for name, trial in trials.items():
+            runs[name].append(trial())
+            print(f"round {number + 1}: {name:34}{shown(name, runs[name][-1])}", flush=True)
+    return runs
+
+
+# The parts: what is run, and what was promised of it.
+
+
+def throughputs(spark: SparkSession, size: Size) -> dict[str, tuple[Trial[Processed], int]]:
+    """Trials by name, and how many jobs each is given."""
+    sides: dict[str, tuple[Trial[Processed], int]] = {}
+    for processes in (1, 2):
+        for concurrency in size.concurrencies:
+            bullmq = peers("bullmq_process.js", processes, concurrency)
+            sides[f"{BULLMQ}, {processes} x {concurrency}"] = (lambda w=bullmq: throughput(w, size.jobs), size.jobs)
+        bull = peers("bull_process.js", processes, 50)
+        sides[f"Bull, {processes} x 50"] = (lambda w=bull: throughput(w, size.jobs, "bull"), size.jobs)
+    python = peers("bullmq_process.py", 2, 50)
+    sides["Python bullmq, 2 x 50"] = (lambda: throughput(python, size.python_jobs), size.python_jobs)
+    for name, make in ((LOOP, function), (PANDAS, vectorised), (STREAM, stream)):
+        ours = make(spark)
+        sides[name] = (lambda w=ours: throughput(w, size.jobs), size.jobs)
+    return sides
+
+
+def throughput_verdicts(rates: Mapping[str, float]) -> list[Verdict]:
+    """`rates`: jobs/s by side."""
+    best = max(rate for name, rate in rates.items() if name.startswith(f"{BULLMQ}, "))
+    targets = {LOOP: LOOP_TARGET, PANDAS: LOOP_TARGET, STREAM: STREAM_TARGET}
+    return [at_least(f"{name}, x best BullMQ", target, rates[name] / best) for name, target in targets.items()]
+
+
+def idle_verdicts(found: Mapping[str, Waited]) -> list[Verdict]:
+    ours, theirs = found[OURS], found[BULLMQ]
+    return [
+        at_most("idle, add to first line, p50 ms", IDLE_TARGET * theirs.p50, ours.p50),
+        at_most("idle, add to first line, p99 ms", IDLE_TARGET * theirs.p99, ours.p99),
+    ]
+
+
+def lateness_verdicts(found: Mapping[str, Waited]) -> list[Verdict]:
+    """The best of BullMQ's concurrencies counts."""
+    theirs = min(waited.p99 for name, waited in found.items() if name != OURS)
+    return [at_most("lateness of delayed jobs, p99 ms", LATENESS_TARGET * theirs, found[OURS].p99)]
+
+
+def promotion_verdicts(rate: float, script_ms: float) -> list[Verdict]:
+    return [
+        at_least("promotion of jobs due at once, jobs/s", PROMOTION_TARGET, rate),
+        at_most("promotion, longest script, ms", SCRIPT_TARGET_MS, script_ms),
+    ]
+
+
+# Each part prints its medians; returns what goes into the results, and its verdicts.
+
+
+def run_throughput(spark: SparkSession, size: Size) -> tuple[dict[str, Any], list[Verdict]]:
+    sides = throughputs(spark, size)
+    shown = {name: jobs for name, (_, jobs) in sides.items()}
+    runs = in_turns(
+        {name: trial for name, (trial, _) in sides.items()},
+        size.rounds,
+        lambda name, run: f"{shown[name] / run.seconds:9,.0f} jobs/s",
+    )
+    found = medians(runs)
+    rates = {name: shown[name] / run.seconds for name, run in found.items()}
+    best = max(rate for name, rate in rates.items() if name.startswith(f"{BULLMQ}, "))
+    print(f"\n{'':34}{'jobs/s':>9}{'x BullMQ':>10}{'server':>14}{'longest script':>17}")
+    for name, run in found.items():
+        print(
+            f"{name:34}{rates[name]:9,.0f}{rates[name] / best:10.2f}{run.server_us_per_job:7.1f} us/job"
+            f"{run.script_ms:14.2f} ms"
+        )
+    return _results(runs) | {"jobs_per_second": rates}, throughput_verdicts(rates)
+
+
+def run_idle(spark: SparkSession, size: Size) -> tuple[dict[str, Any], list[Verdict]]:
+    workings = {BULLMQ: peers("bullmq_process.js", 1, 1, "clock"), OURS: function(spark, "clock", slots=1)}
+    trials = {name: (lambda w=w: idle_latency(w, size.pings)) for name, w in workings.items()}
+    runs = in_turns(trials, size.rounds, _shown_wait)
+    found = medians(runs)
+    _show_waits("from add to the processor's first line, idle", found)
+    return _results(runs), idle_verdicts(found)
+
+
+def run_lateness(spark: SparkSession, size: Size) -> tuple[dict[str, Any], list[Verdict]]:
+    workings = {f"{BULLMQ}, 1 x {n}": peers("bullmq_process.js", 1, n, "clock") for n in (1, *size.concurrencies)}
+    workings[OURS] = function(spark, "clock")
+    trials = {name: (lambda w=w: lateness(w, size.due, size.pending)) for name, w in workings.items()}
+    runs = in_turns(trials, size.rounds, _shown_wait)
+    found = medians(runs)
+    _show_waits("from when it is due to the processor's first line", found)
+    return _results(runs), lateness_verdicts(found)
+
+
+def run_promotion(_spark: SparkSession, size: Size) -> tuple[dict[str, Any], list[Verdict]]:
+    runs = in_turns(
+        {"promotion": lambda: promotion(size.overdue)},
+        size.rounds,
+        lambda _, run: f"{size.overdue / run.seconds:9,.0f} jobs/s, longest script {run.script_ms:.2f} ms",
+    )
+    found = medians(runs)["promotion"]
+    return _results(runs), promotion_verdicts(size.overdue / found.seconds, found.script_ms)
+
+
+def _shown_wait(_name: str, run: Waited) -> str:
+    return f"p50 {run.p50:7.2f} ms, p99 {run.p99:7.2f} ms, longest {run.longest:7.2f} ms"
+
+
+def _show_waits(what: str, found: Mapping[str, Waited]) -> None:
+    print(f"\n{what}")
+    for name, run in found.items():
+        print(f"{name:34}{_shown_wait(name, run)}")
+
+
+def _results(runs: Mapping[str, Sequence[T]]) -> dict[str, Any]:
+    return {
+        "medians": {name: asdict(run) for name, run in medians(runs).items()},
+        "runs": {name: [asdict(run) for run in of_one] for name, of_one in runs.items()},
+    }
+
+
+RUN: Mapping[str, Callable[[SparkSession, Size], tuple[dict[str, Any], list[Verdict]]]] = {
+    "throughput": run_throughput,
+    "idle": run_idle,
+    "lateness": run_lateness,
+    "promotion": run_promotion,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="parts to measure")
+    parser.add_argument("--jobs", type=int, default=Size.jobs)
+    parser.add_argument("--rounds", type=int, default=Size.rounds)
+    parser.add_argument("--quick", action="store_true", help="one round of little: does it run?")
+    args = parser.parse_args()
+    size = QUICK if args.quick else Size(jobs=args.jobs, rounds=args.rounds)
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    spark = new_session()
+    results: dict[str, Any] = {}
+    told: list[Verdict] = []
+    for part in args.only:
+        print(f"\n{part}", flush=True)
+        results[part], verdicts = RUN[part](spark, size)
+        told += verdicts
+    spark.stop()
+    show_verdicts(told)
+    write_results("process", {"size": asdict(size), **results, "verdicts": [asdict(verdict) for verdict in told]})
+
+
+if __name__ == "__main__":
+    main()

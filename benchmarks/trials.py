@@ -1,0 +1,199 @@
+"""What is measured of workers, each time on a fresh server: throughput, latency when idle, lateness, promotion."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+
+from redis import Redis
+
+from benchmarks.filling import due, overdue, passing, pending, plain, queue_at
+from benchmarks.report import percentile
+from benchmarks.workers import PEERS, QUEUE, Working, speaking
+from spark_bull import BullQueue, EmbeddedRedis, Promoter
+
+BASE = f"bull:{QUEUE}:"
+#: Notes the scripts that handle whole chunks, and few others.
+SLOWLOG = {"slowlog-log-slower-than": "500", "slowlog-max-len": "100000"}
+POLL_S = 0.01
+TIMEOUT_S = 300.0
+WARM_UP_JOBS = 5_000
+#: Single jobs that are not counted, at the beginning.
+WARM_UP_PINGS = 50
+GAP_MS = (5, 55)
+#: Jobs due in a second, and how long after they were added the first one is.
+DUE_RATE = 500
+DUE_AHEAD_MS = 2_000
+#: Fields that only a finished job has.
+FINISHED = ("returnvalue", "finishedOn", "processedOn")
+
+
+@dataclass(frozen=True)
+class Processed:
+    """`seconds`: from the queue's release to its last job. script_ms: the longest one by Redis' own slow log."""
+
+    seconds: float
+    server_us_per_job: float
+    script_ms: float
+
+
+@dataclass(frozen=True)
+class Waited:
+    """Between two moments, ms."""
+
+    p50: float
+    p99: float
+    longest: float
+
+
+@dataclass(frozen=True)
+class Server:
+    """A fresh server, with QUEUE on it."""
+
+    url: str
+    client: Redis
+    queue: BullQueue
+
+
+@contextmanager
+def fresh_server(protocol: str = "bullmq") -> Iterator[Server]:
+    with (
+        EmbeddedRedis(SLOWLOG) as server,
+        Redis.from_url(server.url) as client,
+        queue_at(server.url, protocol) as queue,
+    ):
+        yield Server(server.url, client, queue)
+
+
+def throughput(working: Working, jobs: int, protocol: str = "bullmq") -> Processed:
+    """Workers that are connected and warm meet a queue that was filled while it was paused."""
+    with fresh_server(protocol) as server:
+        with working(server.url):
+            server.queue.add_many(passing(WARM_UP_JOBS))
+            wait_until(lambda: not any(server.queue.counts().values()))
+            server.queue.pause()
+            server.queue.add_many(plain(jobs))
+            server.client.slowlog_reset()
+            cpu = cpu_seconds(server.client)
+            started = time.perf_counter()
+            server.queue.resume()
+            wait_until(lambda: completed(server.client) >= jobs)
+            seconds = time.perf_counter() - started
+            server_us = (cpu_seconds(server.client) - cpu) / jobs * 1e6
+        check_all_completed(server.client, range(WARM_UP_JOBS + 1, WARM_UP_JOBS + jobs + 1))
+        return Processed(seconds, server_us, longest_script_ms(server.client))
+
+
+def idle_latency(working: Working, samples: int) -> Waited:
+    """From add() in a Node process to the processor's first line, one job at a time, at random moments."""
+    jobs = WARM_UP_PINGS + samples
+    with fresh_server() as server:
+        command = ["node", str(PEERS / "bullmq_add_now_and_then.js"), server.url, QUEUE, str(jobs), *map(str, GAP_MS)]
+        with working(server.url), speaking(command) as adder:
+            adder.expect("ready")
+            adder.tell("go")
+            adder.expect("done")
+            wait_until(lambda: completed(server.client) >= jobs)
+        check_all_completed(server.client, range(1, jobs + 1))
+        return _waited(server.client, range(WARM_UP_PINGS + 1, jobs + 1))
+
+
+def lateness(working: Working, jobs: int, others: int) -> Waited:
+    """From the moment a job is due to the processor's first line, while others are delayed for long."""
+    with fresh_server() as server:
+        server.queue.add_many(pending(others))
+        with working(server.url):
+            offset_ms = (time.monotonic_ns() - time.time_ns()) / 1e6
+            first = time.time_ns() // 1_000_000 + DUE_AHEAD_MS
+            server.queue.add_many(due((first + i * 1_000 // DUE_RATE for i in range(jobs)), offset_ms))
+            assert time.time_ns() // 1_000_000 < first, "expected all jobs to be added before the first one is due"
+            wait_until(lambda: completed(server.client) >= jobs)
+        ids = range(others + 1, others + jobs + 1)
+        check_all_completed(server.client, ids, still_delayed=others)
+        return _waited(server.client, ids)
+
+
+def promotion(jobs: int) -> Processed:
+    """From the promoter's start until no job is delayed any more; all of them are due at once."""
+    with fresh_server() as server:
+        server.queue.add_many(overdue(jobs, time.time_ns() // 1_000_000 - 60_000))
+        assert server.queue.counts()["delayed"] == jobs
+        server.client.slowlog_reset()
+        cpu = cpu_seconds(server.client)
+        started = time.perf_counter()
+        with Promoter(server.url, queues=[QUEUE]):
+            wait_until(lambda: not server.client.zcard(f"{BASE}delayed"))
+            seconds = time.perf_counter() - started
+        server_us = (cpu_seconds(server.client) - cpu) / jobs * 1e6
+        check_all_wait(server.client, jobs)
+        return Processed(seconds, server_us, longest_script_ms(server.client))
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while not condition():
+        assert time.monotonic() < deadline, f"expected an end within {TIMEOUT_S:g} s"
+        time.sleep(POLL_S)
+
+
+def completed(client: Redis) -> int:
+    return int(client.zcard(f"{BASE}completed"))
+
+
+def cpu_seconds(client: Redis) -> float:
+    used = client.info("cpu")
+    return float(used["used_cpu_user"] + used["used_cpu_sys"])
+
+
+def longest_script_ms(client: Redis) -> float:
+    """The longest script since the slow log was reset, 0 when none was slow enough for it."""
+    entries = client.slowlog_get(100_000)
+    return max((entry["duration"] / 1000 for entry in entries if entry["command"].startswith(b"EVALSHA")), default=0.0)
+
+
+def check_all_completed(client: Redis, ids: range, still_delayed: int = 0) -> None:
+    """All these jobs have completed, with all that a worker writes; nothing else goes on, and no lock is left."""
+    found = {int(job_id) for job_id in client.zrange(f"{BASE}completed", 0, -1)}
+    assert found == set(ids), f"expected {len(ids)} completed jobs, got {len(found)}"
+    for kind, count in (("delayed", still_delayed), ("failed", 0), ("prioritized", 0)):
+        assert client.zcard(BASE + kind) == count, f"expected {count} {kind} jobs, got {client.zcard(BASE + kind)}"
+    for kind in ("wait", "active", "paused"):
+        assert not client.llen(BASE + kind), f"expected no {kind} job, got {client.lrange(BASE + kind, 0, 9)}"
+    for job_id, fields in _fields(client, ids, FINISHED):
+        missing = [name for name, value in zip(FINISHED, fields, strict=True) if value is None]
+        assert not missing, f"expected job {job_id} to have finished, it has no {', '.join(missing)}"
+    locks = list(client.scan_iter(f"{BASE}*:lock", count=10_000))
+    assert not locks, f"expected no lock to be left, got {len(locks)}, such as {locks[0]!r}"
+
+
+def check_all_wait(client: Redis, jobs: int) -> None:
+    """All jobs have come to wait, the first one next, and none is delayed."""
+    waiting = [int(job_id) for job_id in client.lrange(f"{BASE}wait", 0, -1)]
+    assert waiting == list(range(jobs, 0, -1)), f"expected jobs 1 to {jobs} to wait in their order, got {len(waiting)}"
+    assert not client.zcard(f"{BASE}delayed")
+    assert client.zscore(f"{BASE}marker", "0") == 0, "expected the mark that calls workers"
+    for job_id, (delay,) in _fields(client, range(1, jobs + 1), ("delay",)):
+        assert delay == b"0", f"expected job {job_id} to have no delay left, got {delay!r}"
+
+
+def _fields(client: Redis, ids: range, names: tuple[str, ...]) -> Iterator[tuple[int, list[bytes | None]]]:
+    remaining = iter(ids)
+    while chunk := list(islice(remaining, 1_000)):
+        pipeline = client.pipeline(transaction=False)
+        for job_id in chunk:
+            pipeline.hmget(f"{BASE}{job_id}", names)
+        yield from zip(chunk, pipeline.execute(), strict=True)
+
+
+def _waited(client: Redis, ids: range) -> Waited:
+    """From `at` in the payload to what the processor returned, both ms of the same clock."""
+    times = []
+    for _, (data, began) in _fields(client, ids, ("data", "returnvalue")):
+        assert data is not None
+        assert began is not None
+        times.append(float(began) - json.loads(data)["at"])
+    return Waited(percentile(times, 50), percentile(times, 99), max(times))

@@ -1,0 +1,85 @@
+"""Several executors in processes of their own: slots are spread over them, and the death of one loses nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from spark_bull import BullQueue, NewJob
+from tests.support.wait import wait_until
+
+ROOT = Path(__file__).parents[2]
+
+PROGRAM = """
+import os
+import sys
+import time
+from pyspark.sql import SparkSession
+
+url, prefix, jobs = sys.argv[1:]
+spark = (
+    SparkSession.builder.master("local-cluster[2,1,1024]")
+    .config("spark.ui.enabled", "false")
+    .config("spark.executor.extraJavaOptions", "-Xss4m")
+    .getOrCreate()
+)
+spark.sparkContext.setLogLevel("OFF")
+
+from spark_bull import Worker
+
+def processor(job):
+    time.sleep(0.01)
+    return os.getppid()
+
+options = {"url": url, "prefix": prefix, "protocol": "bullmq"}
+with Worker(spark, "q", processor, slots=2, lock_ms=1500, check_ms=500, progress=False, **options) as worker:
+    while worker.status().completed < int(jobs):
+        time.sleep(0.2)
+    print(worker.status())
+spark.stop()
+"""
+
+
+@pytest.mark.spark
+def test_slots_work_on_several_executors_with_the_package_sent_along(
+    redis_url: str, prefix: str, tmp_path: Path
+) -> None:
+    """spark-submit --py-files, as on a cluster where only the dependencies are installed; one executor is killed."""
+    package = tmp_path / "spark_bull.zip"
+    with zipfile.ZipFile(package, "w") as archive:
+        for path in sorted((ROOT / "spark_bull").rglob("*")):
+            if path.suffix in (".py", ".lua"):
+                archive.write(path, path.relative_to(ROOT))
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+        queue.add_many(NewJob({"n": n}) for n in range(600))
+        submit = Path(sys.executable).with_name("spark-submit")
+        arguments = ["--py-files", str(package), str(program), redis_url, prefix, "600"]
+        environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONSAFEPATH": "1"}
+        running = subprocess.Popen(
+            [str(submit), "--master", "local-cluster[2,1,1024]", *arguments],
+            cwd=tmp_path,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            wait_until(lambda: queue.counts()["completed"] > 100 or running.poll() is not None, 120, "jobs to complete")
+            parents = {job.parsed("returnvalue") for job in queue.page("completed")}
+            assert len(parents) == 2, "expected Python workers of two executors"
+            os.kill(parents.pop(), signal.SIGKILL)
+            told, _ = running.communicate(timeout=120)
+        finally:
+            if running.poll() is None:
+                os.killpg(running.pid, signal.SIGKILL)
+        assert "600 completed, 0 failed" in told
+        assert queue.counts()["completed"] == 600
