@@ -33,8 +33,10 @@ format: $(PYTHON_STAMP) ## Sort the imports and lay out the code
 	$(RUN) -m ruff check --fix --quiet .
 	$(RUN) -m ruff format .
 
-bench: setup ## Measure this project and its Node peers side by side
+bench: setup ## Measure this project and its peers side by side
+	$(RUN) -m pip install --quiet --editable '.[bench]'
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.dispatch
+	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.process
 
 clean: ## Remove what builds, tests and Spark left behind; .venv and node_modules stay
 	rm -rf build dist *.egg-info artifacts spark-warehouse metastore_db derby.log
