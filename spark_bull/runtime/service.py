@@ -78,7 +78,7 @@ class Service(ABC):
             try:
                 self.round()
             except ConnectionLost as error:
-                if not away:
+                if not away and not self._over.is_set():
                     log.warning("%s waits for Redis: %s", self._name, error)
                 away = True
                 self._over.wait(AWAY_S)
