@@ -105,7 +105,8 @@ def stream(spark: SparkSession, **options: Any) -> Working:
     def noop(jobs: DataFrame) -> DataFrame:
         return jobs.select("id", "token", f.lit(None).cast("string").alias("returnvalue"))
 
-    return _ours(spark, noop, engine="stream", **options)
+    # Each micro-batch has a cost of its own, whatever it holds.
+    return _ours(spark, noop, engine="stream", max_jobs_per_trigger=50_000, **options)
 
 
 def _ours(spark: SparkSession, processor: Any, **options: Any) -> Working:

@@ -9,6 +9,7 @@ import zipfile
 from pathlib import Path
 
 from spark_bull.bull_queue import BullQueue
+from spark_bull.model import NewJob
 
 ROOT = Path(__file__).parents[2]
 
@@ -71,3 +72,22 @@ def test_the_package_may_come_as_a_zip(redis_url: str, prefix: str, tmp_path: Pa
     assert "spark_bull.zip" in ran.stdout
     with BullQueue("zipped", url=redis_url, prefix=prefix) as queue:
         assert queue.counts()["wait"] == 10
+
+
+def test_work_runs_any_function_until_the_queue_is_empty(redis_url: str, prefix: str, tmp_path: Path) -> None:
+    module = tmp_path / "my_jobs.py"
+    module.write_text("def double(job):\n    return 2 * job.data['n']\n")
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+        queue.add_many(NewJob({"n": n}) for n in range(50))
+        script = ["--py-files", str(module), str(ROOT / "jobs/work.py")]
+        arguments = ["--queue", "q", "--processor", "my_jobs:double", "--url", redis_url, "--until-idle", "1"]
+        ran = submit(*script, *arguments, "--option", f"prefix={prefix}", "--slots", "1")
+        assert ran.returncode == 0, ran.stderr[-3000:]
+        assert "50 completed, 0 failed" in ran.stdout
+        assert {job.parsed("returnvalue") for job in queue.page("completed")} == {2 * n for n in range(50)}
+
+
+def test_a_processor_that_isn_t_there_ends_work_with_one_clear_line(redis_url: str) -> None:
+    ran = submit(str(ROOT / "jobs/work.py"), "--queue", "q", "--processor", "nowhere:f", "--url", redis_url)
+    assert ran.returncode != 0
+    assert "work: expected --processor to be importable, got 'nowhere:f'" in ran.stdout + ran.stderr

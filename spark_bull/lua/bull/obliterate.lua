@@ -3,33 +3,13 @@
 -- @keys receipt wait paused active delayed completed failed priority id meta meta_paused stalled stalled_check repeats limiter limiter_index metrics_completed metrics_completed_data metrics_failed metrics_failed_data
 -- @args base call ttl_ms limit move force
 -- @returns {'open'} (call again), {'done'}, or {'active', how many jobs are} unless `force`
--- @include obliterate
+-- @include obliterate_bull
 -- @include once
--- @include pause_bull
--- @include remove_bull
-
-local function remove(ids)
-  remove_jobs(key, arg, ids)
-end
 
 return once(key.receipt, arg.call, arg.ttl_ms, function()
   local active = redis.call('LLEN', key.active)
   if active > 0 and arg.force ~= '1' then
     return {'active', active}
   end
-  if pause_queue(key, tonumber(arg.move)) > 0 then
-    return {'open'}
-  end
-  return {obliterate({
-    {key.delayed, 'zset', remove},
-    {key.active, 'list', remove},
-    {key.wait, 'list', remove},
-    {key.paused, 'list', remove},
-    {key.completed, 'zset', remove},
-    {key.failed, 'zset', remove},
-  }, {
-    key.priority, key.id, key.meta, key.meta_paused, key.stalled, key.stalled_check, key.repeats,
-    key.limiter, key.limiter_index, key.metrics_completed, key.metrics_completed_data,
-    key.metrics_failed, key.metrics_failed_data,
-  }, tonumber(arg.limit))}
+  return {obliterate_queue(key, arg)}
 end)

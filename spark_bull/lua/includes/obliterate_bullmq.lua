@@ -1,0 +1,37 @@
+-- @include obliterate
+-- @include pause_bullmq
+-- @include remove_bullmq
+
+local function remove_schedulers(key, ids)
+  for _, scheduler in ipairs(ids) do
+    redis.call('UNLINK', key.repeats .. ':' .. scheduler)
+  end
+end
+
+-- Pauses a queue, then removes its next jobs, whatever their state, and in the end the queue itself.
+-- Returns 'open' while there is more to be removed, then 'done'.
+local function obliterate_queue(key, arg)
+  local function remove(ids)
+    remove_jobs(key, arg, ids)
+  end
+
+  if pause_queue(key, arg.bullmq_version, tonumber(arg.move)) > 0 then
+    return 'open'
+  end
+  return obliterate({
+    {key.active, 'list', remove},
+    {key.delayed, 'zset', remove},
+    {key.prioritized, 'zset', remove},
+    {key.wait, 'list', remove},
+    {key.paused, 'list', remove},
+    {key.waiting_children, 'zset', remove},
+    {key.completed, 'zset', remove},
+    {key.failed, 'zset', remove},
+    {key.repeats, 'zset', function(ids)
+      remove_schedulers(key, ids)
+    end},
+  }, {
+    key.id, key.pc, key.meta, key.events, key.marker, key.stalled, key.stalled_check, key.limiter,
+    key.metrics_completed, key.metrics_completed_data, key.metrics_failed, key.metrics_failed_data,
+  }, tonumber(arg.limit))
+end
