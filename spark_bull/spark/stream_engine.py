@@ -17,11 +17,12 @@ from pyspark.sql.types import StringType, StructField, StructType
 from spark_bull.claim_ledger import ClaimLedger
 from spark_bull.dialects.handle import QueueHandle
 from spark_bull.errors import SparkBullError, WorkerFailed
+from spark_bull.outcomes import Outcomes
 from spark_bull.runtime.bisect import outcomes_of
 from spark_bull.runtime.job_runner import stack_of
 from spark_bull.spark.provider import register
 from spark_bull.spark.spark_errors import first_line, python_trace
-from spark_bull.working import extend
+from spark_bull.working import CHUNK_SIZE, Seat, extend, work
 
 log = logging.getLogger("spark_bull")
 
@@ -99,7 +100,16 @@ class StreamEngine:
             return True
         finished = self._settled_within(grace_s)
         self._query.stop()
+        if self._plan.checkpoint is None:
+            self._give_back()
         return finished
+
+    def _give_back(self) -> None:
+        """Jobs that were claimed and not settled go back; with a checkpoint of the user's they are taken up again."""
+        held, handle = self._held(), self._plan.handle
+        for start in range(0, len(held), CHUNK_SIZE):
+            outcomes = Outcomes(self._plan.reader, returned=held[start : start + CHUNK_SIZE])
+            work(handle, Seat(f"stop:{self._plan.reader}"), outcomes, 0)
 
     def totals(self) -> dict[str, int]:
         """What has been done so far. Raises ConnectionLost."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from hashlib import sha256
 from types import TracebackType
 from typing import Any, Final
 from uuid import uuid4
@@ -107,6 +108,9 @@ class Worker:
         self.handle: QueueHandle = open_handle(self._options, queue)
         self.id = uuid4().hex[:12]
         chosen = engine_of(engine, processor)
+        if chosen == "stream" and checkpoint is not None:
+            # The jobs that an earlier program claimed are this worker's, too.
+            self.id = sha256(f"{self.handle.keys.base}{checkpoint}".encode()).hexdigest()[:12]
         self._engine: LoopEngine | StreamEngine
         if chosen == "stream":
             transform, payload = transformation_of(processor, payload_schema, timeout, self.handle)

@@ -7,6 +7,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -454,3 +455,29 @@ def test_a_udf_runs_in_the_stream_engine_too(queue: BullQueue, start: Start) -> 
     start(double, payload_schema="n LONG", engine="stream")
     assert work_off(queue) == {"completed": 199, "failed": 1}
     assert by_n(queue, "failed")[77].failed_reason == "poison 77"
+
+
+def test_a_stopped_stream_gives_back_what_it_has_not_settled(queue: BullQueue, start: Start) -> None:
+    slow = f.udf(lambda n: time.sleep(0.2) or n, "int")
+
+    def transform(jobs: DataFrame) -> DataFrame:
+        return jobs.select("id", "token", slow("data.n").alias("returnvalue"))
+
+    queue.add_many(NewJob({"n": n}) for n in range(60))
+    worker = start(transform, payload_schema="n INT", max_jobs_per_trigger=20)
+    wait_until(lambda: queue.counts()["completed"] >= 20, 60, "a batch to be settled")
+    worker.stop(30)
+    wait_until(lambda: queue.counts()["active"] == 0, 10, "the rest to go back")
+    assert sum(queue.counts().values()) == 60
+
+
+def test_a_worker_with_a_checkpoint_goes_on_where_it_was(queue: BullQueue, start: Start, tmp_path: Path) -> None:
+    def transform(jobs: DataFrame) -> DataFrame:
+        return jobs.select("id", "token", f.col("data.n").alias("returnvalue"))
+
+    for count in (10, 20):
+        queue.add_many(NewJob({"n": n}) for n in range(10))
+        worker = start(transform, payload_schema="n INT", checkpoint=str(tmp_path / "checkpoint"))
+        assert work_off(queue) == {"completed": count}
+        wait_until(lambda count=count, worker=worker: worker.status().completed == count, 20, "its totals")  # type: ignore[misc]
+        worker.stop(10)
