@@ -11,7 +11,7 @@
 local call, now = redis.call, time_ms()
 
 -- Its own rule how many failed jobs to keep counts.
-local function keep_rule(opts)
+local function rule_of(opts)
   local is_json, parsed = pcall(cjson.decode, opts or '')
   local rule = is_json and type(parsed) == 'table' and parsed.removeOnFail
   if type(rule) == 'number' then
@@ -22,7 +22,7 @@ end
 
 local function fail(id)
   local job_key, reason = arg.base .. id, 'job stalled more than allowable limit'
-  local keep, removed = keep_rule(call('HGET', job_key, 'opts'))
+  local keep, removed = rule_of(call('HGET', job_key, 'opts'))
   free_debounce(arg.base, id)
   call('ZADD', key.failed, string.format('%.0f', now), id)
   call('HSET', job_key, 'failedReason', reason, 'finishedOn', string.format('%.0f', now))

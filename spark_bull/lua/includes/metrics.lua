@@ -22,3 +22,14 @@ local function count_metrics(meta, data, finished, most, now)
   call('LTRIM', data, 0, most - 1)
   call('HSET', meta, 'prevCount', before, 'prevTS', now)
 end
+
+-- Counts what one call has finished, unless the worker wants no metrics.
+local function count_finished(key, arg, completed, failed, now)
+  local most = tonumber(arg.max_metrics)
+  if most > 0 and completed > 0 then
+    count_metrics(key.metrics_completed, key.metrics_completed_data, completed, most, now)
+  end
+  if most > 0 and failed > 0 then
+    count_metrics(key.metrics_failed, key.metrics_failed_data, failed, most, now)
+  end
+end

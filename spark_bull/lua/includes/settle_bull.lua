@@ -65,7 +65,7 @@ local function settle_bull(key, arg, outcomes, now)
   local base = arg.base
   local jobs = outcome_columns(outcomes, tonumber)
   local mine, lost = take_back(key, base, outcomes.token, jobs.all)
-  local completed, failed, most = 0, 0, tonumber(arg.max_metrics)
+  local completed, failed = 0, 0
   for i, id in ipairs(jobs.ids) do
     if mine[id] then
       if jobs.kin[id] then
@@ -93,11 +93,6 @@ local function settle_bull(key, arg, outcomes, now)
   if (outcomes.limited_ms or 0) > 0 then
     redis.call('SET', key.limiter, '9007199254740991', 'PX', outcomes.limited_ms)
   end
-  if most > 0 and completed > 0 then
-    count_metrics(key.metrics_completed, key.metrics_completed_data, completed, most, now)
-  end
-  if most > 0 and failed > 0 then
-    count_metrics(key.metrics_failed, key.metrics_failed_data, failed, most, now)
-  end
+  count_finished(key, arg, completed, failed, now)
   return lost, completed + failed
 end

@@ -176,12 +176,6 @@ local function settle_bullmq(key, arg, outcomes, now)
   if (outcomes.limited_ms or 0) > 0 then
     redis.call('SET', key.limiter, '9007199254740991', 'PX', outcomes.limited_ms)
   end
-  local most = tonumber(arg.max_metrics)
-  if most > 0 and completed > 0 then
-    count_metrics(key.metrics_completed, key.metrics_completed_data, completed, most, now)
-  end
-  if most > 0 and failed > 0 then
-    count_metrics(key.metrics_failed, key.metrics_failed_data, failed, most, now)
-  end
+  count_finished(key, arg, completed, failed, now)
   return lost, completed + failed
 end
