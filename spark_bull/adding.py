@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any
 
-from spark_bull.dialects.handle import QueueHandle
+from spark_bull.dialects.handle import RECEIPT_TTL_MS, QueueHandle
 from spark_bull.model import Added
-
-#: How long the answer to a sender's last call is kept, for when it has to ask again.
-RECEIPT_TTL_MS: Final = 3_600_000
 
 
 def add_chunk(

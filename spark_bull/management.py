@@ -8,20 +8,12 @@ it again does the rest.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from threading import get_ident
 from typing import Any, Final
-from uuid import uuid4
 
 from spark_bull.connection import Command
-from spark_bull.dialects.handle import QueueHandle
+from spark_bull.dialects.handle import CHUNK_SIZE, MOVE_SIZE, QueueHandle
 from spark_bull.errors import DialectError, JobError, JobLocked, JobMissing, QueueBusy, WrongState, expected
 from spark_bull.reading import get_job
-
-CHUNK_SIZE: Final = 500
-#: Ids that one script moves from list to list.
-MOVE_SIZE: Final = 5_000
-#: How long the answer to the last call is kept, for when it has to be asked for again.
-RECEIPT_TTL_MS: Final = 3_600_000
 
 #: The field that tells how a job ended, by its state.
 _OUTCOME: Final = {"completed": "returnvalue", "failed": "failedReason"}
@@ -62,12 +54,12 @@ def retry(handle: QueueHandle, job_id: str, state: str = "failed") -> None:
             f"expected `state` to be one that {handle.dialect.name} retries from ({', '.join(allowed)}), got: {state!r}"
         )
     args = {"job_id": job_id, "from": state, "outcome": _OUTCOME[state]}
-    _check(handle, job_id, once(handle, "retry", args, **_job_keys(handle, job_id), state=handle.keys[state]), state)
+    _check(handle, job_id, handle.run_once("retry", args, **_job_keys(handle, job_id), state=handle.keys[state]), state)
 
 
 def promote(handle: QueueHandle, job_id: str) -> None:
     """Lets a delayed job run now. Raises JobMissing, or WrongState when it isn't delayed."""
-    _check(handle, job_id, once(handle, "promote", {"job_id": job_id}, **_job_keys(handle, job_id)), "delayed")
+    _check(handle, job_id, handle.run_once("promote", {"job_id": job_id}, **_job_keys(handle, job_id)), "delayed")
 
 
 def remove(handle: QueueHandle, job_id: str, *, with_children: bool = True, chunk_size: int = CHUNK_SIZE) -> None:
@@ -79,7 +71,7 @@ def remove(handle: QueueHandle, job_id: str, *, with_children: bool = True, chun
     args = {"job_id": job_id, "with_children": int(with_children), "limit": chunk_size}
     answer = [b"open"]
     while answer[0] == b"open":
-        answer = once(handle, "remove", args, **_job_keys(handle, job_id))
+        answer = handle.run_once("remove", args, **_job_keys(handle, job_id))
     _check(handle, job_id, answer, "removable")
 
 
@@ -144,7 +136,7 @@ def obliterate(handle: QueueHandle, *, force: bool = False, chunk_size: int = CH
     """
     args = {"limit": chunk_size, "move": MOVE_SIZE, "force": int(force)}
     while True:
-        state, *active = once(handle, "obliterate", args)
+        state, *active = handle.run_once("obliterate", args)
         if state == b"done":
             return
         if state == b"active":
@@ -167,20 +159,13 @@ def _busy(handle: QueueHandle, active: int) -> QueueBusy:
     )
 
 
-def once(handle: QueueHandle, verb: str, args: Mapping[str, Any], **keys: str) -> Any:
-    """Runs a script that keeps its answer for a while, in case that it gets lost and the call is sent again."""
-    # A thread makes one call at a time, so one receipt for each thread is enough.
-    receipt = handle.keys.receipt(f"{handle.token}:{get_ident()}")
-    return handle.run(verb, {**args, "call": uuid4().hex, "ttl_ms": RECEIPT_TTL_MS}, receipt=receipt, **keys)
-
-
 def _sweep(
     handle: QueueHandle, verb: str, state: str, position: bytes, size: int, args: Mapping[str, Any]
 ) -> tuple[bytes, Any]:
     """One slice of a state; see lua/includes/sweep.lua. Returns the next position, empty at the end."""
     store = handle.dialect.state_key(state)
     slice_args = {"kind": store.kind, "position": position, "size": size}
-    reached, result = once(handle, verb, {**args, **slice_args}, state=handle.keys[store.key])
+    reached, result = handle.run_once(verb, {**args, **slice_args}, state=handle.keys[store.key])
     return _as_bytes(reached), result
 
 

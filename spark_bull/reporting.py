@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from spark_bull.dialects.handle import QueueHandle
 from spark_bull.errors import JobMissing
-from spark_bull.management import once
 
 
 def update_progress(handle: QueueHandle, job_id: str, progress: str) -> None:
@@ -15,7 +14,7 @@ def update_progress(handle: QueueHandle, job_id: str, progress: str) -> None:
 def add_log(handle: QueueHandle, job_id: str, row: str, keep: int = 0) -> int:
     """Adds a line to a job's log, of which the last `keep` stay (0: all); returns their number. Raises JobMissing."""
     args = {"job_id": job_id, "row": row, "keep": keep}
-    count: int = once(handle, "log", args, **_job(handle, job_id), logs=handle.keys.logs(job_id))
+    count: int = handle.run_once("log", args, **_job(handle, job_id), logs=handle.keys.logs(job_id))
     _check(handle, job_id, count)
     return count
 

@@ -3,10 +3,14 @@
 Staged chunks are seen by no worker. Once a write is registered, anyone may commit it: this
 process, the next write, `recover()`. Two at once do no harm, since each step says where it
 believes the write stands, and changes nothing when that is not so.
+
+A write with the field `replace` = 1 empties its queue before its first job comes, and notes in the
+field `emptied` when that is done.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -14,10 +18,12 @@ from typing import Any, Final
 import msgpack
 
 from spark_bull.connection import Connection
-from spark_bull.dialects.handle import QueueHandle
+from spark_bull.dialects.handle import CHUNK_SIZE, MOVE_SIZE, QueueHandle
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.errors import SparkBullError, StagedDataLost
 from spark_bull.model import WriteRecord
+
+log = logging.getLogger("spark_bull")
 
 #: How long the record of a finished write stays readable.
 RECORD_TTL_MS: Final = 30 * 86_400_000
@@ -128,7 +134,8 @@ def _entry(write_id: str, plan: QueuePlan, identity: Identity | None) -> dict[st
 def roll_forward(handle: QueueHandle, write_id: str, progress: Progress | None = None) -> WriteRecord:
     """Commits what is left of a registered write; calls progress(rows done, rows in all).
 
-    Raises StagedDataLost when registered chunks are gone from Redis.
+    Older writes go first where one of the two replaces the queue. Raises StagedDataLost when registered chunks are
+    gone from Redis.
     """
     position = 0
     jobs, dialect = handle.connection.call("HMGET", handle.keys.write(write_id), "jobs", "dialect")
@@ -137,27 +144,53 @@ def roll_forward(handle: QueueHandle, write_id: str, progress: Progress | None =
         # Its chunks are encoded for this one, whichever the caller's handle is for.
         handle = replace(handle, dialect=DIALECTS[dialect.decode()])
     while True:
-        state, done = handle.run(
-            "commit",
-            {"write_id": write_id, "position": position, "record_ttl_ms": RECORD_TTL_MS},
-            write=handle.keys.write(write_id),
-            manifest=handle.keys.manifest(write_id),
-        )
+        state, done, *ahead = _commit(handle, write_id, position)
         position = int(done)
+        if state == b"behind":
+            _finish_first(handle, ahead[0].decode())
+            continue
         if progress:
             progress(position, total)
-        if state == b"open":
-            continue
-        if state == b"broken":
+        if state == b"replacing":
+            _empty(handle, write_id)
+        elif state == b"broken":
             raise StagedDataLost(
                 f"write {write_id} to queue {handle.keys.queue}: chunks were gone from Redis after "
                 f"{position:,} of {total:,} jobs were added; was it flushed, or is its "
                 "maxmemory-policy other than noeviction?"
             )
-        record = read_record(handle, write_id)
-        if record is None:
-            raise StagedDataLost(f"expected write {write_id} of queue {handle.keys.queue} in Redis, found none")
-        return record
+        elif state != b"open":
+            break
+    record = read_record(handle, write_id)
+    if record is None:
+        raise StagedDataLost(f"expected write {write_id} of queue {handle.keys.queue} in Redis, found none")
+    return record
+
+
+def _commit(handle: QueueHandle, write_id: str, position: int) -> list[Any]:
+    """Adds one chunk at most; see lua/includes/commit_once.lua."""
+    answer: list[Any] = handle.run(
+        "commit",
+        {"write_id": write_id, "position": position, "record_ttl_ms": RECORD_TTL_MS},
+        write=handle.keys.write(write_id),
+        manifest=handle.keys.manifest(write_id),
+    )
+    return answer
+
+
+def _empty(handle: QueueHandle, write_id: str) -> None:
+    """Removes the jobs that a write replaces, unless its own are there already."""
+    args = {"limit": CHUNK_SIZE, "move": MOVE_SIZE}
+    while handle.run_once("empty", args, write=handle.keys.write(write_id)) == b"open":
+        pass
+
+
+def _finish_first(handle: QueueHandle, write_id: str) -> None:
+    """Finishes an older write. One that is broken is closed, and nobody has to wait for it any more."""
+    try:
+        roll_forward(handle, write_id)
+    except StagedDataLost as error:
+        log.warning("going on without what is lost: %s", error)
 
 
 def recover(handle: QueueHandle) -> list[WriteRecord]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from threading import get_ident
+from typing import Any, Final
 from uuid import uuid4
 
 from spark_bull.connection import Connection, settings_of
@@ -13,6 +14,13 @@ from spark_bull.dialects.base import Dialect
 from spark_bull.dialects.registry import dialect_of
 from spark_bull.keys import SEGMENTS, QueueKeys
 from spark_bull.options import Options
+
+#: Jobs that one script call handles, unless the user says else.
+CHUNK_SIZE: Final = 500
+#: Ids that one script moves from list to list.
+MOVE_SIZE: Final = 5_000
+#: How long the answer to a sender's last call is kept, for when it has to ask again.
+RECEIPT_TTL_MS: Final = 3_600_000
 
 
 @dataclass(frozen=True)
@@ -43,6 +51,12 @@ class QueueHandle:
         return self.connection.script(
             self.dialect.script(verb), self._common_keys | keys, self._common_args | dict(args or {})
         )
+
+    def run_once(self, verb: str, args: Mapping[str, Any], **keys: str) -> Any:
+        """Runs a script that keeps its answer for a while, in case that it gets lost and the call is sent again."""
+        # A thread makes one call at a time, so one receipt for each thread is enough.
+        receipt = self.keys.receipt(f"{self.token}:{get_ident()}")
+        return self.run(verb, {**args, "call": uuid4().hex, "ttl_ms": RECEIPT_TTL_MS}, receipt=receipt, **keys)
 
 
 def open_handle(options: Options, queue: str) -> QueueHandle:

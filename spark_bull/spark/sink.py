@@ -9,6 +9,7 @@ With `delivery=at-least-once`, `write()` adds each chunk itself.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -30,15 +31,14 @@ def batch_writer(raw: Mapping[str, str], schema: StructType, overwrite: bool) ->
     if not overwrite:
         return BatchWriter(plan)
     queue = _to_be_replaced(plan)
-    if plan.replayed or plan.exactly_once:
-        return BatchWriter(plan, None if plan.replayed else queue)
-    # At least once, jobs flow while tasks run: the old ones have to go before.
-    obliterate(queue, force=True)
-    return BatchWriter(plan)
+    if not plan.replayed and not plan.exactly_once:
+        # Jobs flow while tasks run: the old ones have to go before.
+        obliterate(queue, force=True)
+    return BatchWriter(replace(plan, replaces=True))
 
 
 def _to_be_replaced(plan: Plan) -> QueueHandle:
-    """The queue that mode("overwrite") may empty. Raises OptionError, or JobLocked while its jobs are worked on."""
+    """The queue that mode("overwrite") may empty. Raises OptionError, or QueueBusy while its jobs are worked on."""
     if not plan.options["confirmObliterate"]:
         raise OptionError(
             'mode("overwrite") deletes the queue with all its jobs: expected the option '
@@ -64,20 +64,16 @@ def stream_writer(raw: Mapping[str, str], schema: StructType, overwrite: bool) -
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """One `save()`. `replaced` is the queue whose old jobs go when the new ones are committed."""
+    """One `save()`."""
 
-    def __init__(self, plan: Plan, replaced: QueueHandle | None = None) -> None:
+    def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._replaced = replaced
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         return write_task(self._plan, iterator, identity_of(self._plan.options))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        written = _written(messages)
-        if self._replaced is not None:
-            obliterate(self._replaced, force=True)
-        commit_write(self._plan, written, identity_of(self._plan.options))
+        commit_write(self._plan, _written(messages), identity_of(self._plan.options))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         abort_write(self._plan, _written(messages))

@@ -60,6 +60,8 @@ def _queue_plan(plan: Plan, queue: str, parts: list[Part]) -> QueuePlan:
         "startedOn": plan.started_on,
         "jobs": sum(part.rows for part in parts),
     }
+    if plan.exactly_once and plan.replaces:
+        fields["replace"] = 1
     if not plan.exactly_once:
         fields["position"] = fields["jobs"]
         fields["added"] = sum(part.added for part in parts)

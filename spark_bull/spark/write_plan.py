@@ -46,7 +46,10 @@ class Written(WriterCommitMessage):
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything about one write that its tasks need; made on the driver, picklable."""
+    """Everything about one write that its tasks need; made on the driver, picklable.
+
+    `replayed`: a write of this identity is done. `replaces`: the queue's old jobs go, mode("overwrite").
+    """
 
     options: Options
     rows: RowPlan
@@ -54,6 +57,7 @@ class Plan:
     started_on: int
     handle: QueueHandle | None = None
     replayed: bool = False
+    replaces: bool = False
 
     @property
     def exactly_once(self) -> bool:

@@ -27,8 +27,7 @@ def write_task(plan: Plan, batches: Iterator[pa.RecordBatch], identity: Identity
     context = TaskContext.get()
     partition = context.partitionId() if context else 0
     attempt = f"{plan.write_id}.{partition}.{context.taskAttemptId() if context else 0}"
-    known = plan.handle is not None and identity is not None and is_written(plan.handle, identity)
-    if plan.replayed or known:
+    if plan.replayed or _is_known(plan, identity):
         for _ in batches:
             pass
         return Written(plan.write_id, (), identity)
@@ -39,6 +38,14 @@ def write_task(plan: Plan, batches: Iterator[pa.RecordBatch], identity: Identity
         return Written(plan.write_id, task.finish(), identity)
     except SparkBullError as error:
         raise type(error)(f"partition {partition}, {error}") from error
+
+
+def _is_known(plan: Plan, identity: Identity | None) -> bool:
+    """Whether another run of this write was quicker."""
+    if plan.handle is None or identity is None or (plan.replaces and not plan.exactly_once):
+        # An overwrite at least once has removed what the other run has added.
+        return False
+    return is_written(plan.handle, identity)
 
 
 @dataclass

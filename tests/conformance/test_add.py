@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -701,6 +702,112 @@ def test_two_queues_are_registered_together_or_not_at_all(make: Callable[..., Be
         assert bench.numbers(bench.taken()) == [0, 1, 2, 3]
         assert is_written(bench.queue.handle, Identity("app", 1))
     assert not register("v", [stage_all(other.queue.handle, "v", [numbered(1)])], Identity("app", 1))
+
+
+# a write that replaces the queue
+
+
+def test_a_write_that_replaces_the_queue_removes_what_was_there_in_portions(
+    make: Callable[..., Bench], calls: Calls
+) -> None:
+    bench = make(chunkSize=500)
+    handle = bench.queue.handle
+    bench.queue.add_many([NewJob({}, delay=HOUR if n % 2 else None) for n in range(1_200)])
+    bench.queue.pause()
+    assert register_all(handle, "w", [numbered(4), numbered(3, 4)], 3, replace=True)
+    # The old jobs are there for as long as nobody commits.
+    assert sum(bench.queue.counts().values()) == 1_200
+    record = roll_forward(handle, "w")
+    assert calls.count("empty") >= 3
+    assert (record.state, record.added) == ("finished", 7)
+    assert not bench.queue.is_paused()
+    assert bench.numbers(bench.taken()) == list(range(7))
+    assert sum(bench.queue.counts().values()) == 7
+    assert all(bench.private().values())
+
+
+def test_a_write_of_no_jobs_leaves_an_empty_queue(make: Callable[..., Bench]) -> None:
+    bench = make()
+    bench.add(*numbered(5))
+    register_all(bench.queue.handle, "w", [], replace=True)
+    assert roll_forward(bench.queue.handle, "w").state == "finished"
+    assert bench.public() == {}
+
+
+class Cut(Exception):
+    pass
+
+
+def test_a_write_that_replaces_the_queue_may_be_cut_off_anywhere(
+    make: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each try sends one script and dies; in the end the new jobs are there, and only they."""
+    bench = make()
+    handle = bench.queue.handle
+    # More than one script removes.
+    bench.queue.add_many([NewJob({}) for _ in range(700)])
+    register_all(handle, "w", [numbered(4), numbered(3, 4)], 3, replace=True)
+    send, cuts = Connection.script, 0
+    seen: list[int] = []
+
+    def send_and_die(self: Connection, name: str, *rest: Any) -> Any:
+        nonlocal cuts
+        reply = send(self, name, *rest)
+        changed = name.endswith("/empty") or (name.endswith("/commit") and seen != [int(reply[1])])
+        if name.endswith("/commit"):
+            seen[:] = [int(reply[1])]
+        if changed:
+            cuts += 1
+            raise Cut
+        return reply
+
+    monkeypatch.setattr(Connection, "script", send_and_die)
+    while open_writes(handle):
+        with suppress(Cut):
+            recover(handle)
+    monkeypatch.setattr(Connection, "script", send)
+    assert cuts >= 5
+    assert bench.numbers(bench.taken()) == list(range(7))
+    assert sum(bench.queue.counts().values()) == 7
+
+
+def test_jobs_come_in_the_order_in_which_writes_were_registered_when_one_replaces_the_queue(
+    make: Callable[..., Bench],
+) -> None:
+    bench = make()
+    handle = bench.queue.handle
+    register_all(handle, "z-before", [numbered(4)], 3)
+    register_all(handle, "m-replacing", [numbered(4, 10)], 3, replace=True)
+    register_all(handle, "a-behind", [numbered(4, 20)], 3)
+    roll_forward(handle, "a-behind")
+    assert bench.numbers(bench.taken()) == [10, 11, 12, 13, 20, 21, 22, 23]
+    assert [record.state for record in bench.queue.writes()] == ["finished"] * 3
+    assert open_writes(handle) == []
+
+
+def test_a_broken_write_does_not_hold_up_one_that_replaces_the_queue(make: Callable[..., Bench]) -> None:
+    bench = make()
+    handle = bench.queue.handle
+    register_all(handle, "broken", [numbered(7)], 3)
+    bench.client.hdel(handle.keys.stage("broken.0.0"), 1)
+    register_all(handle, "w", [numbered(4, 10)], 3, replace=True)
+    assert roll_forward(handle, "w").state == "finished"
+    assert bench.numbers(bench.taken()) == [10, 11, 12, 13]
+
+
+def test_a_write_that_is_lost_or_was_written_before_leaves_the_old_jobs(make: Callable[..., Bench]) -> None:
+    bench = make()
+    handle = bench.queue.handle
+    bench.add(*numbered(5))
+    lost = stage_all(handle, "lost", [numbered(7, 10)], 3, replace=True)
+    bench.client.unlink(lost.parts[0].stage)
+    with pytest.raises(StagedDataLost, match="nothing was added"):
+        register("lost", [lost], None)
+    assert register_all(handle, "w", [numbered(1, 5)], 3, Identity("app", 2))
+    roll_forward(handle, "w")
+    assert not register_all(handle, "again", [numbered(1, 5)], 3, Identity("app", 2), replace=True)
+    recover(handle)
+    assert bench.numbers(bench.taken()) == [0, 1, 2, 3, 4, 5]
 
 
 # what goes wrong

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -22,10 +23,11 @@ from redis import Redis
 
 from spark_bull.bull_queue import BullQueue
 from spark_bull.cli import main
-from spark_bull.errors import ConnectionLost
+from spark_bull.errors import ConnectionLost, StagedDataLost
 from spark_bull.local import EmbeddedRedis
-from spark_bull.model import WriteRecord
+from spark_bull.model import NewJob, WriteRecord
 from spark_bull.spark import write_commit
+from spark_bull.spark.sink import batch_writer
 from spark_bull.spark.write_commit import commit_write
 from spark_bull.spark.write_plan import plan_write
 from spark_bull.spark.write_task import write_task
@@ -412,3 +414,93 @@ def test_a_write_that_can_not_be_finished_now_says_not_to_run_it_again(
     write(5)
     ids = client.lrange("bull:q:wait", 0, -1)[::-1]
     assert [client.hget(f"bull:q:{job_id.decode()}", "data") for job_id in ids] == [b'{"n":%d}' % n for n in range(6)]
+
+
+# mode("overwrite")
+
+
+@dataclass
+class Overwrite:
+    """A save with mode("overwrite") in this process, step by step as Spark takes its steps."""
+
+    options: dict[str, str]
+
+    def __post_init__(self) -> None:
+        schema = StructType().add("n", IntegerType())
+        self.writer = batch_writer({**self.options, "confirmObliterate": "true"}, schema, overwrite=True)
+        self.messages: list[Any] = []
+
+    def write(self, *numbers: int) -> None:
+        batch = pa.RecordBatch.from_pydict({"n": pa.array(numbers, pa.int32())})
+        self.messages.append(self.writer.write(iter([batch])))
+
+    def commit(self) -> None:
+        self.writer.commit(self.messages)
+
+
+def numbers_in(client: Redis, base: str) -> list[int]:
+    ids = client.lrange(f"{base}:wait", 0, -1)[::-1]
+    return [json.loads(client.hget(f"{base}:{job_id.decode()}", "data") or b"")["n"] for job_id in ids]
+
+
+@pytest.fixture
+def replaced(redis_url: str, prefix: str) -> dict[str, str]:
+    """Options of a write to a queue that has jobs already."""
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+        queue.add_many([NewJob({"n": -n}) for n in range(1, 10)])
+    return {"url": redis_url, "prefix": prefix, "queue": "q", "chunkSize": "2"}
+
+
+def test_an_overwrite_whose_staged_jobs_are_lost_leaves_the_old_ones(
+    client: Redis, prefix: str, replaced: dict[str, str]
+) -> None:
+    save = Overwrite(replaced)
+    save.write(1, 2, 3)
+    client.unlink(*client.scan_iter(match=f"{prefix}:q:spark:stage:*"))
+    with pytest.raises(StagedDataLost, match="nothing was added"):
+        save.commit()
+    assert numbers_in(client, f"{prefix}:q") == [-n for n in range(1, 10)]
+
+
+def test_an_overwrite_that_dies_on_its_way_is_finished(
+    client: Redis, prefix: str, replaced: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Died(BaseException):
+        pass
+
+    def die(*_: object) -> None:
+        raise Died
+
+    save = Overwrite(replaced)
+    save.write(1, 2, 3)
+    with monkeypatch.context() as patch:
+        patch.setattr(write_commit, "_log_progress", die)
+        with pytest.raises(Died):
+            save.commit()
+    with BullQueue("q", url=replaced["url"], prefix=prefix) as queue:
+        assert [record.state for record in queue.recover()] == ["finished"]
+    assert numbers_in(client, f"{prefix}:q") == [1, 2, 3]
+
+
+@pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
+def test_two_overwrites_of_one_version_that_are_planned_at_once(
+    client: Redis, prefix: str, replaced: dict[str, str], delivery: str
+) -> None:
+    options = {**replaced, "txnAppId": "app", "txnVersion": "1", "delivery": delivery}
+    if delivery == "exactly-once":
+        first, second = Overwrite(options), Overwrite(options)
+        second.write(1, 2)
+        first.write(1, 2, 3)
+        first.commit()
+        second.write(3)
+    else:
+        # The second has looked whether it is the first, and removes what that one has added since.
+        first = Overwrite(options)
+        first.write(1, 2, 3)
+        second = Overwrite(options)
+        first.commit()
+        second.write(1, 2, 3)
+    second.commit()
+    assert sorted(set(numbers_in(client, f"{prefix}:q"))) == [1, 2, 3]
+    if delivery == "exactly-once":
+        assert numbers_in(client, f"{prefix}:q") == [1, 2, 3]

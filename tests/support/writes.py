@@ -26,11 +26,16 @@ def stage(
 
 
 def stage_all(
-    handle: QueueHandle, write_id: str, partitions: Sequence[Sequence[NewJob]], chunk_size: int = 500
+    handle: QueueHandle,
+    write_id: str,
+    partitions: Sequence[Sequence[NewJob]],
+    chunk_size: int = 500,
+    *,
+    replace: bool = False,
 ) -> QueuePlan:
-    """What all tasks of a write do, in the order of their partitions."""
+    """What all tasks of a write do, in the order of their partitions. With `replace` the old jobs are to go."""
     parts = [stage(handle, f"{write_id}.{n}.0", jobs, chunk_size) for n, jobs in enumerate(partitions)]
-    return QueuePlan(handle, [part for part in parts if part.chunks], {})
+    return QueuePlan(handle, [part for part in parts if part.chunks], {"replace": 1} if replace else {})
 
 
 def register_all(
@@ -39,6 +44,8 @@ def register_all(
     partitions: Sequence[Sequence[NewJob]],
     chunk_size: int = 500,
     identity: Identity | None = None,
+    *,
+    replace: bool = False,
 ) -> bool:
     """All up to the point from which on anyone can finish the write."""
-    return register(write_id, [stage_all(handle, write_id, partitions, chunk_size)], identity)
+    return register(write_id, [stage_all(handle, write_id, partitions, chunk_size, replace=replace)], identity)

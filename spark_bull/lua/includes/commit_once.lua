@@ -1,3 +1,4 @@
+-- @include replacing
 -- @include time_ms
 
 -- Closes a write: it leaves the open ones and stays as a record until it expires.
@@ -19,11 +20,27 @@ local function break_write(key, arg, now)
   close_write(key, arg, 'broken', now)
 end
 
+-- The open write that has to be done before this one: any older one when this one replaces the queue,
+-- else an older one that still has to empty it, and would take this one's jobs along.
+local function write_ahead(key, write_id, replaces)
+  local keys_of_writes = key.write:sub(1, -#write_id - 1)
+  for _, other in ipairs(redis.call('ZRANGE', key.open_writes, 0, -1)) do
+    if other == write_id then
+      return nil
+    end
+    local write = keys_of_writes .. other
+    if (replaces and redis.call('HGET', write, 'state') == 'open') or is_replacing(write) then
+      return other
+    end
+  end
+end
+
 -- Adds the next rows of a registered write, if it stands where the caller thinks it does
 -- (`arg.position` rows done): sent again, it changes nothing. The rows leave their stage key in
 -- the same step. `add(chunk, from, now)` adds rows and returns {next, added, duplicates}.
 -- Returns {state, rows done}; state is 'open', 'finished', 'broken' (staged rows are gone) or
--- 'unknown' (no such write).
+-- 'unknown' (no such write). Before its first row also 'replacing' (the queue is to be emptied first),
+-- or {'behind', 0, id} of the write that is to be done before.
 local function commit_once(key, arg, add)
   local call = redis.call
   local write = call('HMGET', key.write, 'state', 'position', 'chunk', 'from')
@@ -33,6 +50,16 @@ local function commit_once(key, arg, add)
   end
   if state ~= 'open' or position ~= tonumber(arg.position) then
     return {state, position}
+  end
+  if position == 0 then
+    local replaces = is_replacing(key.write)
+    local ahead = write_ahead(key, arg.write_id, replaces)
+    if ahead then
+      return {'behind', 0, ahead}
+    end
+    if replaces then
+      return {'replacing', 0}
+    end
   end
   local now = time_ms()
   local stage = call('LINDEX', key.manifest, 0)

@@ -48,6 +48,13 @@ if lost then
 end
 
 local now = time_ms()
+
+-- Writes are done in this order, whatever the clock does.
+local function behind_all(open)
+  local last = call('ZRANGE', open, -1, -1, 'WITHSCORES')[2]
+  return last and math.max(now, tonumber(last) + 1) or now
+end
+
 all_entries(function(entry)
   -- First what a Redis without free memory refuses: then nothing has happened yet.
   call('HSET', entry.write, 'state', 'open', 'position', 0, 'chunk', 0, 'from', 1, 'added', 0,
@@ -56,7 +63,7 @@ all_entries(function(entry)
     call('PERSIST', stage[1])
     call('RPUSH', entry.manifest, stage[1])
   end
-  call('ZADD', entry.open, now, entry.id)
+  call('ZADD', entry.open, behind_all(entry.open), entry.id)
   if entry.watermark ~= '' then
     call('SET', entry.watermark, arg.version, 'PX', arg.watermark_ttl_ms)
   end
