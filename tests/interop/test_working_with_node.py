@@ -1,0 +1,135 @@
+"""Node's workers and ours on one queue: each job is processed once, each side reads and respects the other's work."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from spark_bull.bull_queue import BullQueue
+from spark_bull.model import NewJob
+from spark_bull.runtime.job import RunningJob
+from spark_bull.runtime.rescuer import Rescuer
+from tests.support.node_peer import NodePeer
+from tests.support.peers import PEERS, Peer
+from tests.support.wait import wait_until
+from tests.support.worker import OurWorker
+
+StartNode = Callable[..., NodePeer]
+
+each_peer = pytest.mark.parametrize("peer", PEERS, ids=str)
+with_stalled_set = pytest.mark.parametrize("peer", [p for p in PEERS if p.dialect != "bull-1"], ids=str)
+latest = pytest.mark.parametrize("peer", [p for p in PEERS if p.alias in ("bull-4.16.5", "bullmq-6.7.0")], ids=str)
+
+pytestmark = pytest.mark.interop
+
+#: Node's worker looks for stalled jobs this often.
+OFTEN_MS = 100
+
+
+def impatient(peer: Peer) -> dict[str, Any]:
+    """Options of a Node worker that soon takes a job without a lock for stalled."""
+    settings = {"stalledInterval": OFTEN_MS, "lockDuration": 1_000}
+    return settings if peer.dialect == "bullmq" else {"settings": {**settings, "guardInterval": OFTEN_MS}}
+
+
+@each_peer
+def test_a_queue_is_shared_and_each_job_processed_once(
+    node: StartNode, redis_url: str, prefix: str, peer: Peer
+) -> None:
+    jobs = 300
+    # Bull 1 publishes outside the prefix.
+    name = f"shared-{prefix}"
+    worker = node(peer.alias, prefix=prefix)
+    with BullQueue(name, url=redis_url, prefix=prefix, protocol=peer.dialect) as queue:
+        ours: list[str] = []
+
+        def processor(job: RunningJob) -> Any:
+            ours.append(job.id)
+            time.sleep(0.002)
+            return "ours"
+
+        with OurWorker(queue.handle, processor, chunk_size=10):
+            worker.call("process", queue=name, concurrency=5)
+            queue.add_many(NewJob({"n": n, "$behaviour": "sleep:1;return:1"}) for n in range(jobs))
+            wait_until(lambda: queue.counts()["completed"] == jobs, 60, "all jobs to complete")
+        theirs = [str(event["jobId"]) for event in worker.events("completed", source="worker")]
+        assert sorted(ours + theirs, key=int) == [str(n + 1) for n in range(jobs)]
+        assert ours
+        assert theirs
+
+
+@with_stalled_set
+def test_node_leaves_jobs_alone_that_we_hold(node: StartNode, redis_url: str, prefix: str, peer: Peer) -> None:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=peer.dialect) as queue:
+
+        def processor(job: RunningJob) -> Any:
+            job.update_progress(1)
+            time.sleep(1.5)
+            return "ours"
+
+        job_id = queue.add({"$behaviour": 'return:"theirs"'})
+        with OurWorker(queue.handle, processor, lock_ms=600):
+            wait_until(lambda: (job := queue.get_job(job_id)) and job.progress, 20, "our worker to have the job")
+            node(peer.alias, prefix=prefix).call("process", queue="q", concurrency=1, opts=impatient(peer))
+            wait_until(lambda: queue.counts()["completed"] == 1, 20, "the job to complete")
+        job = queue.get_job(job_id)
+        assert job is not None
+        assert (job.parsed("returnvalue"), job.stalled_counter) == ("ours", 0)
+
+
+@each_peer
+def test_we_leave_jobs_alone_that_node_holds(node: StartNode, redis_url: str, prefix: str, peer: Peer) -> None:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=peer.dialect) as queue:
+        worker = node(peer.alias, prefix=prefix)
+        worker.call("process", queue="q", concurrency=1)
+        job_id = queue.add({"$behaviour": 'sleep:1500;return:"theirs"'})
+        with Rescuer(redis_url, ["q"], prefix=prefix, protocol=peer.dialect, check_ms=OFTEN_MS):
+            wait_until(lambda: queue.counts()["completed"] == 1, 20, "the job to complete")
+        job = queue.get_job(job_id)
+        assert job is not None
+        assert (job.parsed("returnvalue"), job.stalled_counter) == ("theirs", 0)
+
+
+@with_stalled_set
+def test_node_takes_over_what_our_dead_worker_held(node: StartNode, redis_url: str, prefix: str, peer: Peer) -> None:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=peer.dialect) as queue:
+        job_id = queue.add({"$behaviour": 'return:"theirs"'})
+        keys = queue.handle.keys
+        queue.handle.connection.call("LMOVE", keys["wait"], keys["active"], "RIGHT", "LEFT")
+        node(peer.alias, prefix=prefix).call("process", queue="q", concurrency=1, opts=impatient(peer))
+        wait_until(lambda: queue.counts()["completed"] == 1, 20, "Node to rescue and process the job")
+        job = queue.get_job(job_id)
+        assert job is not None
+        assert (job.parsed("returnvalue"), job.stalled_counter) == ("theirs", 1)
+
+
+@latest
+def test_node_s_getters_read_our_work(node: StartNode, redis_url: str, prefix: str, peer: Peer) -> None:
+    reader = node(peer.alias, prefix=prefix)
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=peer.dialect) as queue:
+
+        def processor(job: RunningJob) -> Any:
+            job.log("from Spark")
+            job.update_progress(70)
+            if job.data["n"] == 2:
+                raise ValueError("two")
+            return {"n": job.data["n"]}
+
+        ids = queue.add_many(NewJob({"n": n}) for n in range(3)).ids
+        with OurWorker(queue.handle, processor, max_metrics=10, worker="sparky"):
+            wait_until(lambda: queue.counts()["completed"] == 2, 20, "two jobs to complete")
+            workers = reader.call("invoke", queue="q", method="getWorkers", args=[])
+            assert len(workers) >= 1
+        completed = reader.call("invoke", queue="q", method="getCompleted", args=[])
+        assert sorted(job["returnvalue"]["n"] for job in completed) == [0, 1]
+        assert all(job["progress"] == 70 for job in completed)
+        (failed,) = reader.call("invoke", queue="q", method="getFailed", args=[])
+        assert (failed["failedReason"], failed["attemptsMade"], len(failed["stacktrace"])) == ("two", 1, 1)
+        assert "ValueError: two" in failed["stacktrace"][0]
+        logs = reader.call("invoke", queue="q", method="getJobLogs", args=[ids[0]])
+        assert logs["logs"] == ["from Spark"]
+        metrics = reader.call("invoke", queue="q", method="getMetrics", args=["completed"])
+        assert metrics["meta"]["count"] == 2
