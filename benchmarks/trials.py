@@ -21,7 +21,7 @@ BASE = f"bull:{QUEUE}:"
 SLOWLOG = {"slowlog-log-slower-than": "500", "slowlog-max-len": "100000"}
 POLL_S = 0.01
 TIMEOUT_S = 300.0
-WARM_UP_JOBS = 5_000
+WARM_UP_JOBS = 10_000
 #: Single jobs that are not counted, at the beginning.
 WARM_UP_PINGS = 50
 GAP_MS = (5, 55)
@@ -34,11 +34,12 @@ FINISHED = ("returnvalue", "finishedOn", "processedOn")
 
 @dataclass(frozen=True)
 class Processed:
-    """`seconds`: from the queue's release to its last job. script_ms: the longest one by Redis' own slow log."""
+    """`seconds`: until the last job is done. Scripts: by Redis' own slow log, 0 when none was slow enough for it."""
 
     seconds: float
     server_us_per_job: float
-    script_ms: float
+    script_p50_ms: float
+    script_longest_ms: float
 
 
 @dataclass(frozen=True)
@@ -69,11 +70,11 @@ def fresh_server(protocol: str = "bullmq") -> Iterator[Server]:
         yield Server(server.url, client, queue)
 
 
-def throughput(working: Working, jobs: int, protocol: str = "bullmq") -> Processed:
-    """Workers that are connected and warm meet a queue that was filled while it was paused."""
+def throughput(working: Working, jobs: int, protocol: str = "bullmq", warm_up: int = WARM_UP_JOBS) -> Processed:
+    """Workers that are connected and warm meet a queue that was filled while it was paused, and is released."""
     with fresh_server(protocol) as server:
         with working(server.url):
-            server.queue.add_many(passing(WARM_UP_JOBS))
+            server.queue.add_many(passing(warm_up))
             wait_until(lambda: not any(server.queue.counts().values()))
             server.queue.pause()
             server.queue.add_many(plain(jobs))
@@ -84,8 +85,8 @@ def throughput(working: Working, jobs: int, protocol: str = "bullmq") -> Process
             wait_until(lambda: completed(server.client) >= jobs)
             seconds = time.perf_counter() - started
             server_us = (cpu_seconds(server.client) - cpu) / jobs * 1e6
-        check_all_completed(server.client, range(WARM_UP_JOBS + 1, WARM_UP_JOBS + jobs + 1))
-        return Processed(seconds, server_us, longest_script_ms(server.client))
+        check_all_completed(server.client, range(warm_up + 1, warm_up + jobs + 1))
+        return Processed(seconds, server_us, *script_ms(server.client))
 
 
 def idle_latency(working: Working, samples: int) -> Waited:
@@ -130,7 +131,7 @@ def promotion(jobs: int) -> Processed:
             seconds = time.perf_counter() - started
         server_us = (cpu_seconds(server.client) - cpu) / jobs * 1e6
         check_all_wait(server.client, jobs)
-        return Processed(seconds, server_us, longest_script_ms(server.client))
+        return Processed(seconds, server_us, *script_ms(server.client))
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -149,10 +150,11 @@ def cpu_seconds(client: Redis) -> float:
     return float(used["used_cpu_user"] + used["used_cpu_sys"])
 
 
-def longest_script_ms(client: Redis) -> float:
-    """The longest script since the slow log was reset, 0 when none was slow enough for it."""
+def script_ms(client: Redis) -> tuple[float, float]:
+    """The median and the longest of the scripts that are in the slow log."""
     entries = client.slowlog_get(100_000)
-    return max((entry["duration"] / 1000 for entry in entries if entry["command"].startswith(b"EVALSHA")), default=0.0)
+    times = [entry["duration"] / 1000 for entry in entries if entry["command"].startswith(b"EVALSHA")] or [0.0]
+    return percentile(times, 50), max(times)
 
 
 def check_all_completed(client: Redis, ids: range, still_delayed: int = 0) -> None:

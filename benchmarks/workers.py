@@ -18,10 +18,13 @@ from spark_bull import Worker
 
 QUEUE = "bench"
 SLOTS = 2
+#: Of the stream engine: large batches, as what a batch costs beside its jobs is the same for all.
+BATCH_JOBS = 50_000
 PEERS = Path(__file__).parent / "peers"
 #: The payload that the queue is filled with, for those that parse it by a schema.
 PAYLOAD = "id BIGINT, carrier STRING, origin STRING, note STRING, delay INT, ratio DOUBLE"
 START_TIMEOUT_S = 60.0
+END_TIMEOUT_S = 10.0
 
 #: Works on QUEUE of the server with this URL until the block is left.
 Working = Callable[[str], AbstractContextManager[None]]
@@ -63,17 +66,16 @@ class Speaker:
 @contextmanager
 def speaking(command: list[str]) -> Iterator[Speaker]:
     """Runs a process that ends when its standard input does."""
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    try:
-        yield Speaker(process)
-    finally:
-        assert process.stdin is not None
-        process.stdin.close()
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            yield Speaker(process)
+        finally:
+            assert process.stdin is not None
+            process.stdin.close()
+            try:
+                process.wait(END_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
 
 
 def function(spark: SparkSession, kind: str = "noop", slots: int = SLOTS, **options: Any) -> Working:

@@ -4,14 +4,33 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from redis import Redis
 
 from benchmarks.dispatch import Measured, median_of, verdicts
 from benchmarks.probes import Memory, memory_watched, pinged
+from benchmarks.process import idle_verdicts, lateness_verdicts, medians, promotion_verdicts, throughput_verdicts
+from benchmarks.report import Verdict, percentile
 from benchmarks.sides import shares
-from spark_bull import EmbeddedRedis
+from benchmarks.trials import (
+    BASE,
+    Waited,
+    check_all_completed,
+    fresh_server,
+    idle_latency,
+    lateness,
+    promotion,
+    throughput,
+)
+from benchmarks.workers import QUEUE, Working, peers
+from spark_bull import BullQueue, EmbeddedRedis, NewJob
+from tests.support.wait import wait_until
+from tests.support.worker import OurWorker
 
 JOBS = 1_000
 
@@ -82,3 +101,124 @@ def most_memory_below(program: str) -> Memory:
     with subprocess.Popen([sys.executable, "-c", start_child]) as parent, memory_watched(parent.pid) as memory:
         assert parent.wait(30) == 0
     return memory
+
+
+# process
+
+
+def waited(p50: float, p99: float) -> Waited:
+    return Waited(p50, p99, p99)
+
+
+def not_kept(told: list[Verdict]) -> list[str]:
+    return [verdict.what for verdict in told if not verdict.kept]
+
+
+def test_medians_are_taken_by_side_and_number() -> None:
+    runs = {"a": [waited(1, 9), waited(3, 5), waited(2, 7)], "b": [waited(4, 8)]}
+    assert medians(runs) == {"a": Waited(2, 7, 7), "b": Waited(4, 8, 8)}
+
+
+@pytest.mark.parametrize(("percent", "expected"), [(50, 50), (99, 99), (99.5, 100), (100, 100), (0, 1)])
+def test_a_percentile_is_one_of_the_values(percent: float, expected: int) -> None:
+    assert percentile([*range(100, 0, -1)], percent) == expected
+
+
+def test_rates_are_held_against_the_best_bullmq_and_no_other() -> None:
+    rates = {"BullMQ, 1 x 10": 100.0, "BullMQ, 2 x 50": 200.0, "Bull, 1 x 50": 900.0, "Python bullmq, 2 x 50": 900.0}
+    ours = {"loop, function": 500.0, "loop, pandas UDF": 499.0, "stream": 300.0}
+    assert not_kept(throughput_verdicts(rates | ours)) == ["loop, pandas UDF, x best BullMQ"]
+    assert not_kept(throughput_verdicts(rates | ours | {"stream": 299.0}))[1:] == ["stream, x best BullMQ"]
+
+
+def test_idle_latency_may_be_twice_that_of_bullmq() -> None:
+    assert not_kept(idle_verdicts({"BullMQ": waited(1, 8), "spark_bull": waited(2, 16)})) == []
+    late = idle_verdicts({"BullMQ": waited(1, 8), "spark_bull": waited(2.1, 16.1)})
+    assert len(not_kept(late)) == 2
+
+
+def test_lateness_is_to_be_half_of_the_best_bullmq() -> None:
+    theirs = {"BullMQ, 1 x 1": waited(1, 90), "BullMQ, 1 x 50": waited(50, 80)}
+    assert not_kept(lateness_verdicts(theirs | {"spark_bull": waited(9, 40)})) == []
+    assert len(not_kept(lateness_verdicts(theirs | {"spark_bull": waited(9, 41)}))) == 1
+
+
+def test_promotion_is_to_be_quick_and_not_to_block() -> None:
+    assert not_kept(promotion_verdicts(80_000, 10)) == []
+    assert len(not_kept(promotion_verdicts(79_999, 10.1))) == 2
+
+
+by_node = (pytest.mark.interop, pytest.mark.usefixtures("node"))
+
+
+@contextmanager
+def without_spark(url: str, processor: Callable[[Any], Any]) -> Iterator[None]:
+    """A slot of ours in a thread."""
+    with BullQueue(QUEUE, url=url, protocol="bullmq") as queue, OurWorker(queue.handle, processor, chunk_size=100):
+        yield
+
+
+def no_op(url: str) -> Any:
+    return without_spark(url, lambda job: None)
+
+
+def clock(url: str) -> Any:
+    return without_spark(url, lambda job: time.monotonic_ns() / 1e6)
+
+
+def test_throughput_is_that_of_all_jobs() -> None:
+    run = throughput(no_op, 300, warm_up=100)
+    assert 0 < run.seconds < 30
+    assert run.server_us_per_job > 0
+
+
+@pytest.mark.interop
+@pytest.mark.usefixtures("node")
+@pytest.mark.parametrize(("program", "protocol"), [("bullmq_process.js", "bullmq"), ("bull_process.js", "bull")])
+def test_peers_meet_the_same_queue(program: str, protocol: str) -> None:
+    assert throughput(peers(program, 2, 10), 300, protocol, warm_up=100).seconds > 0
+
+
+@pytest.mark.interop
+@pytest.mark.usefixtures("node")
+@pytest.mark.parametrize("working", [clock, peers("bullmq_process.js", 1, 1, "clock")], ids=["ours", "bullmq"])
+def test_idle_latency_is_from_one_process_clock_to_that_of_another(working: Working) -> None:
+    found = idle_latency(working, 10)
+    assert 0 < found.p50 <= found.p99 == found.longest < 1_000
+
+
+@pytest.mark.parametrize(
+    "working",
+    [clock, pytest.param(peers("bullmq_process.js", 1, 10, "clock"), marks=by_node)],
+    ids=["ours", "bullmq"],
+)
+def test_no_job_runs_before_it_is_due(working: Working) -> None:
+    found = lateness(working, 20, 100)
+    assert 0 < found.p50 <= found.p99 == found.longest < 1_000
+
+
+def test_promotion_is_done_when_all_jobs_wait_in_their_order() -> None:
+    assert 0 < promotion(5_000).seconds < 30
+
+
+@pytest.mark.parametrize(
+    ("break_it", "said"),
+    [
+        (("SET", f"{BASE}7:lock", "x"), "no lock"),
+        (("HDEL", f"{BASE}7", "returnvalue"), "has no returnvalue"),
+        (("HDEL", f"{BASE}7", "finishedOn"), "has no finishedOn"),
+        (("ZREM", f"{BASE}completed", "7"), "expected 10 completed jobs, got 9"),
+        (("ZADD", f"{BASE}failed", "1", "7"), "0 failed jobs, got 1"),
+        (("LPUSH", f"{BASE}active", "7"), "no active job"),
+        (("LPUSH", f"{BASE}wait", "7"), "no wait job"),
+    ],
+)
+def test_the_end_is_checked(break_it: tuple[str, ...], said: str) -> None:
+    with fresh_server() as server:
+        with no_op(server.url):
+            server.queue.add_many(NewJob({"n": n}) for n in range(10))
+            wait_until(lambda: server.queue.counts()["completed"] == 10)
+        check_all_completed(server.client, range(1, 11))
+        server.client.execute_command(*break_it)
+        with pytest.raises(AssertionError, match=said):
+            check_all_completed(server.client, range(1, 11))
