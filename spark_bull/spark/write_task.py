@@ -27,11 +27,11 @@ def write_task(plan: Plan, batches: Iterator[pa.RecordBatch], identity: Identity
     context = TaskContext.get()
     partition = context.partitionId() if context else 0
     attempt = f"{plan.write_id}.{partition}.{context.taskAttemptId() if context else 0}"
-    if plan.replayed or _is_known(plan, identity):
+    if plan.replayed or (plan.handle is not None and _is_known(plan, plan.handle, identity)):
         for _ in batches:
             pass
         return Written(plan.write_id, (), identity)
-    task = _Task(plan, attempt)
+    task = _Task(plan, attempt, identity)
     try:
         for batch in batches:
             task.take(batch)
@@ -40,21 +40,21 @@ def write_task(plan: Plan, batches: Iterator[pa.RecordBatch], identity: Identity
         raise type(error)(f"partition {partition}, {error}") from error
 
 
-def _is_known(plan: Plan, identity: Identity | None) -> bool:
-    """Whether another run of this write was quicker."""
-    if plan.handle is None or identity is None or (plan.replaces and not plan.exactly_once):
-        # An overwrite at least once has removed what the other run has added.
-        return False
-    return is_written(plan.handle, identity)
+def _is_known(plan: Plan, handle: QueueHandle, identity: Identity | None) -> bool:
+    """Whether another run of this write has reached the queue before."""
+    # An overwrite at least once has removed what the other run has added.
+    replaced = plan.replaces and not plan.exactly_once
+    return identity is not None and not replaced and is_written(handle, identity)
 
 
 @dataclass
 class _QueueShare:
-    """What a task has for one queue: rows that fill a chunk, and what went out."""
+    """What a task has for one queue: rows that fill a chunk, and what went out. `known`: nothing is to go out."""
 
     handle: QueueHandle
     builder: ChunkBuilder
     stage: str
+    known: bool
     chunks: int = 0
     rows: int = 0
     added: int = 0
@@ -67,6 +67,7 @@ class _Task:
 
     plan: Plan
     attempt: str
+    identity: Identity | None
     seen: int = 0
     shares: dict[str, _QueueShare] = field(default_factory=dict)
 
@@ -101,6 +102,8 @@ class _Task:
 
     def _take(self, queue: str, rows: dict[str, list[Any]], numbers: Sequence[int]) -> None:
         share = self._share(queue)
+        if share.known:
+            return
         columns = encode(share.handle.dialect, rows, self.defaults, numbers)
         for count, packed in share.builder.add(columns):
             self._send(share, count, packed)
@@ -110,7 +113,9 @@ class _Task:
             handle = self.plan.handle_of(queue)
             options = self.plan.options
             builder = ChunkBuilder(options["chunkSize"], options["chunkBytes"])
-            self.shares[queue] = _QueueShare(handle, builder, handle.keys.stage(self.attempt))
+            # Exactly once, the commit looks at all queues of the write together.
+            known = not self.plan.exactly_once and _is_known(self.plan, handle, self.identity)
+            self.shares[queue] = _QueueShare(handle, builder, handle.keys.stage(self.attempt), known)
         return self.shares[queue]
 
     def _send(self, share: _QueueShare, rows: int, packed: bytes) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 from pyspark.sql.streaming import StreamingQuery
 from redis import Redis
 
@@ -172,6 +173,17 @@ def test_the_same_version_of_an_application_is_written_once(bull: Bull, queue: A
         assert queue().counts()["wait"] == jobs
     bull.write(frame, txnAppId="weekly", txnVersion=1, delivery=delivery)
     assert queue().counts()["wait"] == 900
+
+
+@each_delivery
+def test_the_same_version_is_written_once_to_each_queue_that_rows_name(bull: Bull, queue: Any, delivery: str) -> None:
+    frame = bull.spark.range(0, 30, 1, 2).selectExpr("named_struct('n', id) AS data", "concat('q', id % 2) AS queue")
+    for version, jobs in [(3, 15), (3, 15), (2, 15), (4, 30)]:
+        bull.write(frame, None, txnAppId="nightly", txnVersion=version, delivery=delivery)
+        assert [queue(f"q{n}").counts()["wait"] for n in range(2)] == [jobs, jobs]
+    # Each queue knows for itself what was written to it.
+    bull.write(frame.withColumn("queue", f.lit("q2")), None, txnAppId="nightly", txnVersion=4, delivery=delivery)
+    assert [queue(f"q{n}").counts()["wait"] for n in range(3)] == [30, 30, 30]
 
 
 def test_a_row_that_fails_upstream_leaves_nothing_visible(bull: Bull, client: Redis) -> None:
