@@ -49,15 +49,17 @@ def _queue_plans(plan: Plan, written: list[Written]) -> list[QueuePlan]:
     for message in written:
         for part in message.parts:
             by_queue[part.queue].append(part)
-    return [_queue_plan(plan, queue, parts) for queue, parts in by_queue.items()]
+    # Each batch of a stream is planned twice: for its tasks, and for its commit.
+    started_on = min([plan.started_on, *(message.started_on for message in written)])
+    return [_queue_plan(plan, queue, parts, started_on) for queue, parts in by_queue.items()]
 
 
-def _queue_plan(plan: Plan, queue: str, parts: list[Part]) -> QueuePlan:
+def _queue_plan(plan: Plan, queue: str, parts: list[Part], started_on: int) -> QueuePlan:
     handle = plan.handle_of(queue, parts[0].dialect if parts else None)
     staged = [StagedPart(part.stage, part.chunks, part.rows) for part in parts if part.stage]
     fields: dict[str, str | int] = {
         "delivery": plan.options["delivery"],
-        "startedOn": plan.started_on,
+        "startedOn": started_on,
         "jobs": sum(part.rows for part in parts),
     }
     if plan.exactly_once and plan.replaces:

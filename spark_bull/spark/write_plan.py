@@ -37,10 +37,11 @@ class Part:
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """What one task tells the driver: what it staged or added, by queue."""
+    """What one task tells the driver: what it staged or added, by queue, and when it started (ms, Redis' clock)."""
 
     write_id: str
     parts: tuple[Part, ...]
+    started_on: int
     identity: Identity | None = None
 
 

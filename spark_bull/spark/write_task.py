@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from spark_bull.adding import add_chunk
+from spark_bull.connection import Connection, settings_of
 from spark_bull.dialects.codec import ChunkBuilder, encode
 from spark_bull.dialects.handle import QueueHandle
 from spark_bull.errors import OptionError, SparkBullError
@@ -27,15 +28,16 @@ def write_task(plan: Plan, batches: Iterator[pa.RecordBatch], identity: Identity
     context = TaskContext.get()
     partition = context.partitionId() if context else 0
     attempt = f"{plan.write_id}.{partition}.{context.taskAttemptId() if context else 0}"
+    started_on = Connection(settings_of(plan.options)).now_ms()
     if plan.replayed or (plan.handle is not None and _is_known(plan, plan.handle, identity)):
         for _ in batches:
             pass
-        return Written(plan.write_id, (), identity)
+        return Written(plan.write_id, (), started_on, identity)
     task = _Task(plan, attempt, identity)
     try:
         for batch in batches:
             task.take(batch)
-        return Written(plan.write_id, task.finish(), identity)
+        return Written(plan.write_id, task.finish(), started_on, identity)
     except SparkBullError as error:
         raise type(error)(f"partition {partition}, {error}") from error
 

@@ -11,16 +11,20 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.types import StructType
 from redis import Redis
 
 from spark_bull.bull_queue import BullQueue
 from spark_bull.model import Job
+from spark_bull.spark.sink import stream_writer
 from tests.spark.conftest import Bull
+from tests.support.wait import wait_until
 
 each_dialect = pytest.mark.parametrize("protocol", ["bull-1", "bull", "bullmq"])
 each_delivery = pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
@@ -297,6 +301,21 @@ def test_a_batch_that_spark_forgot_to_note_adds_nothing_when_it_comes_again(
     put(tmp_path / "in", 2, range(200, 300))
     stream(bull, tmp_path / "in", tmp_path / "checkpoint")
     assert sorted(numbers(queue().page("wait"))) == list(range(300))
+
+
+def test_the_record_of_a_batch_starts_with_its_tasks(bull: Bull, queue: Any) -> None:
+    """Spark makes one writer for the tasks of a batch, and another one for its commit."""
+    schema = StructType().add("n", "long")
+    options = {**bull.options, "queue": "q"}
+    written = stream_writer(options, schema, overwrite=False).write(
+        iter([pa.RecordBatch.from_pydict({"n": pa.array([1, 2], pa.int64())})])
+    )
+    clock = queue().handle.connection
+    after_tasks = clock.now_ms()
+    wait_until(lambda: clock.now_ms() > after_tasks, 5, "time to go on")
+    stream_writer(options, schema, overwrite=False).commit([written], 0)
+    (record,) = queue().writes()
+    assert record.started_on <= after_tasks < record.finished_on
 
 
 def test_a_new_checkpoint_is_a_new_query(bull: Bull, queue: Any, tmp_path: Path) -> None:
