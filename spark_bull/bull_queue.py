@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from itertools import islice
 from os import getpid
 from threading import get_ident
@@ -11,7 +12,8 @@ from uuid import uuid4
 
 from spark_bull import management
 from spark_bull.adding import add_chunk, sum_of
-from spark_bull.dialects.codec import ChunkBuilder, encode, rows_of
+from spark_bull.dialects.base import json_text
+from spark_bull.dialects.codec import ChunkBuilder, check_defaults, defaults_of, encode, rows_of
 from spark_bull.dialects.handle import QueueHandle, open_handle
 from spark_bull.model import Added, Job, NewJob, WriteRecord
 from spark_bull.options import WRITE, parse_options
@@ -28,13 +30,18 @@ class BullQueue:
     Options are those of the data source (`prefix`, `protocol`, `timeoutMs`, …) as keyword
     arguments; `redis.*` settings go into `redis={"...": "..."}`. Raises OptionError for a bad
     option, ConnectionLost when Redis is away for longer than `retryMs`.
+
+    Those that are properties of jobs (`attempts`, `backoff`, `removeOnComplete`, `opts`, …) are the defaults of jobs
+    added here, as those of a Node queue: `BullQueue("mail", attempts=3, backoff={"type": "fixed", "delay": 500})`.
     """
 
     def __init__(self, queue: str, *, redis: dict[str, str] | None = None, **options: Any) -> None:
-        raw = {name: _as_text(value) for name, value in options.items() if value is not None}
+        raw = {name: _as_text(name, value) for name, value in options.items() if value is not None}
         raw |= {f"redis.{name}": value for name, value in (redis or {}).items()}
         self._options = parse_options(raw, WRITE)
         self.handle: QueueHandle = open_handle(self._options, queue)
+        self._defaults = defaults_of(self._options)
+        check_defaults(self.handle.dialect, self._defaults)
 
     @property
     def name(self) -> str:
@@ -74,7 +81,7 @@ class BullQueue:
         remaining, first_row = iter(jobs), 0
         while batch := list(islice(remaining, 10_000)):
             numbers = range(first_row, first_row + len(batch))
-            columns = encode(self.handle.dialect, rows_of(batch), {}, numbers)
+            columns = encode(self.handle.dialect, rows_of(batch), self._defaults, numbers)
             first_row += len(batch)
             for rows, packed in (*builder.add(columns), *builder.flush()):
                 # Copies of this object, after a fork or a pickle, must not get each other's answers.
@@ -161,5 +168,8 @@ class BullQueue:
         return records(self.handle)
 
 
-def _as_text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _as_text(name: str, value: Any) -> str:
+    """The value as the option table parses it."""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return value if isinstance(value, str) else json_text(name, value)

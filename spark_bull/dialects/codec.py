@@ -16,6 +16,7 @@ import msgpack
 from spark_bull.dialects.base import DEFAULT_NAME, Dialect, Prepared, check_eta, json_text
 from spark_bull.errors import OptionError, SparkBullError, expected
 from spark_bull.model import NewJob, RawJson
+from spark_bull.options import Options
 
 #: Properties that become options of the job, by the name that columns and Node share.
 OPTION_NAMES: Final = (
@@ -30,8 +31,20 @@ OPTION_NAMES: Final = (
 #: Properties whose value differs from job to job, and that the options text has a mark for.
 ROW_NAMES: Final = ("jobId", "delay", "runAt", "timestamp")
 NAMES: Final = ("data", "name", *ROW_NAMES, *OPTION_NAMES)
+#: Properties that an option of the same name gives to all jobs.
+DEFAULT_NAMES: Final = tuple(name for name in NAMES if name not in ("data", "jobId"))
 
 Columns = dict[str, Any]
+
+
+def defaults_of(options: Options) -> dict[str, Any]:
+    """What options say of all jobs, as `encode` takes it."""
+    return {name: options[name] for name in DEFAULT_NAMES if options[name] is not None}
+
+
+def check_defaults(dialect: Dialect, defaults: Mapping[str, Any]) -> None:
+    """Raises OptionError or DialectError for defaults that no job could have."""
+    _Row(dialect, {}).encode(defaults)
 
 
 def encode(

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
 from uuid import uuid4
 
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from spark_bull.connection import Connection, resolved, settings_of
-from spark_bull.dialects.codec import NAMES, encode
+from spark_bull.dialects.codec import check_defaults, defaults_of
 from spark_bull.dialects.handle import QueueHandle, open_handle
 from spark_bull.errors import DialectError
 from spark_bull.options import WRITE, Options, parse_options
 from spark_bull.spark.rows import RowPlan, plan_rows
 from spark_bull.staging import Identity, is_written, recover
-
-#: Properties that an option of the same name gives to all rows.
-_DEFAULTS: Final = tuple(name for name in NAMES if name not in ("data", "jobId"))
 
 
 @dataclass(frozen=True)
@@ -91,16 +87,11 @@ def plan_write(raw: Mapping[str, str], schema: StructType) -> Plan:
     if queue is None:
         return Plan(options, rows, write_id, started_on)
     handle = open_handle(options, queue)
-    encode(handle.dialect, {"data": ["{}"]}, defaults_of(options), [0])
+    check_defaults(handle.dialect, defaults_of(options))
     recover(handle)
     identity = identity_of(options)
     replayed = identity is not None and is_written(handle, identity)
     return Plan(options, rows, write_id, started_on, handle, replayed)
-
-
-def defaults_of(options: Options) -> dict[str, Any]:
-    """What options say of all rows."""
-    return {name: options[name] for name in _DEFAULTS if options[name] is not None}
 
 
 def identity_of(options: Options) -> Identity | None:

@@ -704,6 +704,34 @@ def test_two_queues_are_registered_together_or_not_at_all(make: Callable[..., Be
     assert not register("v", [stage_all(other.queue.handle, "v", [numbered(1)])], Identity("app", 1))
 
 
+# defaults
+
+
+def test_options_of_a_queue_are_the_defaults_of_its_jobs(make: Callable[..., Bench]) -> None:
+    bench = make(
+        attempts=3,
+        backoff={"type": "exponential", "delay": 50},
+        removeOnComplete=True,
+        opts={"keepLogs": 7},
+        delay=HOUR,
+    )
+    plain = bench.queue.add({})
+    (other,) = bench.queue.add_many([NewJob({}, attempts=5, delay=0, opts={"keepLogs": 8})]).ids
+    shared = {"backoff": {"type": "exponential", "delay": 50}, "removeOnComplete": True}
+    shortened = "kl" if bench.queue.protocol == "bullmq" else "keepLogs"
+    for job_id, own in [(plain, {"attempts": 3, shortened: 7}), (other, {"attempts": 5, shortened: 8})]:
+        assert (shared | own).items() <= json.loads(bench.fields(job_id)["opts"]).items()
+    assert bench.queue.counts()["delayed"] == bench.queue.counts()["wait"] == 1
+
+
+def test_a_default_that_no_job_could_have_is_refused_at_once(redis_url: str, prefix: str, dialect: str) -> None:
+    for bad, said in [({"backoff": {"delay": 3}}, "`backoff`"), ({"opts": {"repeat": {}}}, "`repeat`")]:
+        with pytest.raises(SparkBullError, match=said):
+            BullQueue("q", url=redis_url, prefix=prefix, protocol=dialect, **bad)
+    with pytest.raises(OptionError, match="expected `opts` to be what JSON can hold"):
+        BullQueue("q", url=redis_url, opts={"keepLogs": {1}})
+
+
 # a write that replaces the queue
 
 
