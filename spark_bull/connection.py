@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import redis
 from redis.backoff import ExponentialBackoff
@@ -53,28 +53,51 @@ class RedisSettings:
 
 
 def settings_of(options: Options) -> RedisSettings:
-    """The settings that options describe: `url`, else $SPARK_BULL_URL, else host and port."""
-    url = options["url"]
+    """The settings that options describe: `url`, else $SPARK_BULL_URL, else host and port.
+
+    The password is that of the option, else that in the URL, else $SPARK_BULL_PASSWORD. Raises OptionError for what
+    would not count beside a URL.
+    """
+    url, source = options["url"], "`url`"
     if url is None and not {"host", "port"} & options.given:
-        url = os.environ.get(URL_VARIABLE)
+        url, source = os.environ.get(URL_VARIABLE) or None, f"${URL_VARIABLE}"
     if url is None:
         scheme = "rediss" if options["ssl"] else "redis"
         url = f"{scheme}://{options['host']}:{options['port']}/{options['db']}"
-    return RedisSettings(
-        url,
-        options["username"],
-        options["password"] or os.environ.get(PASSWORD_VARIABLE),
-        options["timeoutMs"],
-        options["retryMs"],
-        tuple(sorted(options.redis.items())),
-    )
+    else:
+        _check_beside_url(options, source)
+    password = options["password"] or None
+    if password is None and "password" not in options.given and not _has_password(url):
+        password = os.environ.get(PASSWORD_VARIABLE) or None
+    extra = tuple(sorted(options.redis.items()))
+    return RedisSettings(url, options["username"], password, options["timeoutMs"], options["retryMs"], extra)
+
+
+#: What belongs to host and port, and what to write into a URL instead.
+_IN_URL: Final = {
+    "db": "put the database into the URL, as in redis://localhost:6379/2 or unix:///run/redis.sock?db=2",
+    "ssl": "start the URL with rediss:// for TLS, with redis:// for none",
+}
+
+
+def _check_beside_url(options: Options, source: str) -> None:
+    for name, cure in _IN_URL.items():
+        if name in options.given:
+            raise OptionError(f"expected no option `{name}` beside {source}, which says it already: {cure}")
+
+
+def _has_password(url: str) -> bool:
+    parts = urlsplit(url)
+    return bool(parts.password or parse_qs(parts.query).get("password"))
 
 
 def resolved(options: Options) -> Options:
     """The options with what this process' environment adds, for processes that have another one, such as executors."""
     settings = settings_of(options)
     values = {**options.values, "url": settings.url, "password": settings.password}
-    return replace(options, values=values, given=options.given | {"url"})
+    # All that a URL says is in it now, and the password, or that there is none, is settled.
+    given = (options.given - {"host", "port", *_IN_URL}) | {"url", "password"}
+    return replace(options, values=values, given=given)
 
 
 def _without_secrets(url: str) -> str:
@@ -125,15 +148,15 @@ def _new_client(settings: RedisSettings) -> redis.Redis:
         "retry": _PatientRetry(ExponentialBackoff(LONGEST_PAUSE_S, FIRST_PAUSE_S), _tries(settings)),
         "retry_on_error": [redis.ConnectionError, redis.TimeoutError, redis.BusyLoadingError],
     }
-    if settings.username is not None:
-        chosen["username"] = settings.username
-    if settings.password is not None:
-        chosen["password"] = settings.password
     chosen.update((name, _typed(name, text)) for name, text in settings.extra)
     try:
         client = redis.Redis.from_url(settings.url, **chosen)
-        # The pool itself would look at its settings only with the first command. This opens no socket.
         pool = client.connection_pool
+        # Set afterwards, as from_url() prefers what the URL says.
+        for name, value in (("username", settings.username), ("password", settings.password)):
+            if value is not None:
+                pool.connection_kwargs[name] = value
+        # The pool itself would look at its settings only with the first command. This opens no socket.
         pool.connection_class(**pool.connection_kwargs)
         return client
     except (TypeError, ValueError) as error:

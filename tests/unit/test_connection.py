@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 
 import pytest
 
-from spark_bull.connection import Connection, RedisSettings, settings_of
+from spark_bull.connection import Connection, RedisSettings, resolved, settings_of
 from spark_bull.errors import ConnectionLost, OptionError
+from spark_bull.local import EmbeddedRedis
 from spark_bull.options import WRITE, parse_options
 
 SECRET = "hunter2"
@@ -43,6 +45,47 @@ def test_the_password_may_come_from_the_variable(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("SPARK_BULL_PASSWORD", SECRET)
     assert settings().password == SECRET
     assert settings(password="other").password == "other"
+
+
+def test_the_password_of_the_variable_counts_only_when_nothing_else_says_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_BULL_PASSWORD", SECRET)
+    for url in ("redis://:own@h", "redis://me:own@h", "unix:///run/redis.sock?password=own"):
+        assert settings(url=url).password is None
+    assert settings(url="redis://me@h").password == SECRET
+
+
+@pytest.mark.parametrize("name", ["db", "ssl"])
+def test_what_would_not_count_beside_a_url_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    value = {"db": "2", "ssl": "true"}[name]
+    with pytest.raises(OptionError, match=rf"no option `{name}` beside `url`.*: .*the URL"):
+        settings(**{"url": "redis://h", name: value})
+    monkeypatch.setenv("SPARK_BULL_URL", "redis://elsewhere")
+    with pytest.raises(OptionError, match=rf"no option `{name}` beside \$SPARK_BULL_URL"):
+        settings(**{name: value})
+    assert settings(**{"host": "h", name: value}).url in ("redis://h:6379/2", "rediss://h:6379/0")
+
+
+def test_resolved_options_say_the_same_in_another_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = [
+        parse_options(options, WRITE)
+        for options in ({"host": "h", "db": "2", "ssl": "true"}, {"url": "redis://h"}, {}, {"password": "mine"})
+    ]
+    ours = [(settings_of(options), resolved(options)) for options in given]
+    monkeypatch.setenv("SPARK_BULL_URL", "redis://elsewhere")
+    monkeypatch.setenv("SPARK_BULL_PASSWORD", SECRET)
+    for here, sent in ours:
+        assert settings_of(pickle.loads(pickle.dumps(sent))) == here
+
+
+def test_the_options_win_over_user_and_password_in_the_url(own_redis: Callable[..., EmbeddedRedis]) -> None:
+    server = own_redis({"user": f"ada on ~* +@all >{SECRET}"})
+    where = f"127.0.0.1:{server.port}"
+    for url in (f"redis://nobody:wrong@{where}", f"redis://{where}?username=nobody&password=wrong"):
+        connection = Connection(settings(url=url, username="ada", password=SECRET))
+        assert connection.call("ACL", "WHOAMI") == b"ada"
+    # Each for itself.
+    assert Connection(settings(url=f"redis://ada:wrong@{where}", password=SECRET)).call("ACL", "WHOAMI") == b"ada"
+    assert Connection(settings(url=f"redis://nobody:{SECRET}@{where}", username="ada")).call("PING")
 
 
 def test_a_bad_url_in_the_variable_is_refused_without_its_secret(monkeypatch: pytest.MonkeyPatch) -> None:
