@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -15,7 +17,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 import redis
-from redis.backoff import ExponentialBackoff
+from redis.backoff import AbstractBackoff, ExponentialBackoff
 from redis.retry import Retry
 
 from spark_bull.errors import ConnectionLost, DialectError, OptionError, ScriptError
@@ -118,16 +120,42 @@ def _typed(name: str, text: str) -> Any:
     return text
 
 
+#: When the call that this thread makes right now is to be given up, by the monotonic clock, s.
+_give_up = threading.local()
+
+
 class _PatientRetry(Retry):
-    """Waits for a Redis that is away. A refused password comes as a lost connection too, but no pause will mend it."""
+    """Waits for a Redis that is away: for so long from the first try on, whatever time tries and pauses take.
+
+    redis-py makes a connection, with tries of its own, inside the tries of a command: all have one time limit. A second
+    try there is even when the first one took too long, as a connection that has lain idle may be dead. A refused
+    password comes as a lost connection too, but no pause will mend it.
+    """
+
+    def __init__(self, backoff: AbstractBackoff, retries: int, patience_s: float) -> None:
+        super().__init__(backoff, retries)
+        self._patience_s = patience_s
 
     def call_with_retry(self, do: Any, fail: Any, *rest: Any, **settings: Any) -> Any:
+        outermost = getattr(_give_up, "at", None) is None
+        if outermost:
+            _give_up.at = time.monotonic() + self._patience_s
+        failures = 0
+
         def fail_for_good(error: Exception, *counted: Any) -> None:
+            nonlocal failures
+            failures += 1
             fail(error, *counted)
             if isinstance(error, (redis.exceptions.AuthenticationError, redis.exceptions.AuthorizationError)):
                 raise error
+            if time.monotonic() >= _give_up.at and (failures > 1 or not outermost):
+                raise error
 
-        return super().call_with_retry(do, fail_for_good, *rest, **settings)
+        try:
+            return super().call_with_retry(do, fail_for_good, *rest, **settings)
+        finally:
+            if outermost:
+                _give_up.at = None
 
 
 _clients: dict[tuple[int, RedisSettings], redis.Redis] = {}
@@ -145,7 +173,9 @@ def _new_client(settings: RedisSettings) -> redis.Redis:
     chosen: dict[str, Any] = {
         "socket_timeout": settings.timeout_ms / 1000,
         "socket_connect_timeout": min(CONNECT_TIMEOUT_S, settings.timeout_ms / 1000),
-        "retry": _PatientRetry(ExponentialBackoff(LONGEST_PAUSE_S, FIRST_PAUSE_S), _tries(settings)),
+        "retry": _PatientRetry(
+            ExponentialBackoff(LONGEST_PAUSE_S, FIRST_PAUSE_S), _tries(settings), settings.retry_ms / 1000
+        ),
         "retry_on_error": [redis.ConnectionError, redis.TimeoutError, redis.BusyLoadingError],
     }
     chosen.update((name, _typed(name, text)) for name, text in settings.extra)

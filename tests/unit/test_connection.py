@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -136,3 +140,51 @@ def test_no_redis_is_told_with_its_place_and_without_its_secret() -> None:
     ) as error:
         connection.call("PING")
     assert SECRET not in str(error.value)
+
+
+@contextmanager
+def silent_server() -> Iterator[tuple[int, list[socket.socket]]]:
+    """Takes connections and never answers; yields its port and the connections so far."""
+    taken: list[socket.socket] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def take() -> None:
+            with suppress(OSError):
+                while True:
+                    taken.append(listener.accept()[0])
+
+        thread = threading.Thread(target=take)
+        thread.start()
+        try:
+            yield listener.getsockname()[1], taken
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join()
+            for client in taken:
+                client.close()
+
+
+@pytest.mark.parametrize(("retry_ms", "tries"), [(0, 1), (100, 2), (800, 2)])
+def test_the_time_of_calls_that_hang_counts(retry_ms: int, tries: int) -> None:
+    """Else each of the five tries whose pauses fill 800 ms would take its 500 ms besides."""
+    with silent_server() as (port, taken):
+        connection = Connection(settings(url=f"redis://127.0.0.1:{port}", timeoutMs="500", retryMs=str(retry_ms)))
+        started = time.monotonic()
+        with pytest.raises(ConnectionLost, match="got none within"):
+            connection.call("PING")
+        assert time.monotonic() - started < 2
+    assert len(taken) == tries
+
+
+def test_a_server_that_dies_between_two_calls_is_waited_for_no_longer(own_redis: Callable[..., EmbeddedRedis]) -> None:
+    """redis-py connects, with all its tries, within each try of a command."""
+    server = own_redis()
+    connection = Connection(settings(url=server.url, retryMs="500"))
+    connection.call("PING")
+    server.kill()
+    started = time.monotonic()
+    with pytest.raises(ConnectionLost, match=r"got none within 0\.5 s"):
+        connection.call("PING")
+    assert time.monotonic() - started < 1.8
+    server.start()
+    assert connection.call("PING")
