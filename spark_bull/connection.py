@@ -20,7 +20,7 @@ import redis
 from redis.backoff import AbstractBackoff, ExponentialBackoff
 from redis.retry import Retry
 
-from spark_bull.errors import ConnectionLost, DialectError, OptionError, ScriptError
+from spark_bull.errors import ConnectionLost, DialectError, OptionError, ScriptError, SparkBullError
 from spark_bull.keys import has_hash_tag
 from spark_bull.options import Options, check_url
 from spark_bull.scripts import Script, Value, load
@@ -255,7 +255,7 @@ class Connection:
             client.close()
 
     def check(self, prefix: str, queues: Sequence[str], *, write: bool) -> None:
-        """Finds out before any work whether this Redis will do.
+        """Finds out before any work whether this Redis will do, for `queues`; '' stands for any queue.
 
         Raises ConnectionLost when it can't be reached, refuses the password, is too old, or is a
         replica and `write` is asked for; OptionError when it is a cluster and a queue has no hash
@@ -280,8 +280,8 @@ class Connection:
                 if not has_hash_tag(prefix, queue):
                     raise OptionError(
                         f"{self.settings.where} is a Redis Cluster, where all keys of a queue must "
-                        f"share a hash tag: expected one in `prefix` or `queue`, such as "
-                        f"prefix={{{prefix}}}, got: prefix={prefix}, queue={queue}"
+                        f"share a hash tag: expected one in `prefix`{' or `queue`' if queue else ''}, such as "
+                        f"prefix={{{prefix}}}, got: prefix={prefix}{f', queue={queue}' if queue else ''}"
                     )
 
     def _server_info(self) -> Mapping[str, Any]:
@@ -310,20 +310,19 @@ class Connection:
             raise ConnectionLost(f"Redis at {where} forbids the user what we need: {_first_line(error)}") from error
         except redis.exceptions.ReadOnlyError as error:
             raise ConnectionLost(f"Redis at {where} is a read-only replica: give the address of its primary") from error
-        except redis.exceptions.OutOfMemoryError as error:
-            raise ConnectionLost(
-                f"Redis at {where} is out of memory (maxmemory reached): free some or raise it, then run again"
-            ) from error
         except (redis.ConnectionError, redis.TimeoutError) as error:
             raise ConnectionLost(
                 f"expected Redis at {where}, got none within {self.settings.retry_ms / 1000:g} s "
                 f"of trying: {_first_line(error)}"
             ) from error
         except redis.exceptions.ResponseError as error:
-            if "OOM command not allowed" in str(error):
+            # Scripts tell of it in a message of their own.
+            if isinstance(error, redis.exceptions.OutOfMemoryError) or "OOM command not allowed" in str(error):
                 raise ConnectionLost(
-                    f"Redis at {where} is out of memory (maxmemory reached): free some or raise it, then run again"
+                    f"Redis at {where} is out of memory (maxmemory reached): free some, or raise maxmemory"
                 ) from error
+            if refused := _refused_by_cluster(where, error):
+                raise refused from error
             if "WRONGTYPE" in str(error):
                 raise DialectError(
                     f"a key of the queue has another type than expected at Redis {where}: give the option `protocol` "
@@ -350,6 +349,24 @@ class Subscription:
 
     def close(self) -> None:
         self._listener.close()
+
+
+def _refused_by_cluster(where: str, error: redis.exceptions.ResponseError) -> SparkBullError | None:
+    """What a node of a Redis Cluster means by its reply, or None when it is about something else."""
+    if isinstance(error, redis.exceptions.ClusterCrossSlotError):
+        return OptionError(
+            f"{where} is a Redis Cluster, where all keys of a queue (and all queues of one write) must share a hash "
+            "tag: put one into `prefix`, such as prefix={bull}, or into the name of the queue, such as {mail}"
+        )
+    if isinstance(error, redis.exceptions.AskError):  # MOVED, too
+        return ConnectionLost(
+            f"{where} is one of several nodes of a Redis Cluster, and the queue is on another one: give the address "
+            f"of that ({error.host}:{error.port}) and make all keys of a queue share a hash tag, such as "
+            "prefix={bull}, or use a Redis that is no cluster"
+        )
+    if isinstance(error, (redis.exceptions.ClusterError, redis.exceptions.TryAgainError)):
+        return ConnectionLost(f"{where} is a Redis Cluster that doesn't serve the queue now: {_first_line(error)}")
+    return None
 
 
 def _first_line(error: BaseException) -> str:

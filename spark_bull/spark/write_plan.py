@@ -82,7 +82,7 @@ def plan_write(raw: Mapping[str, str], schema: StructType) -> Plan:
     rows = plan_rows(schema, options)
     connection = Connection(settings_of(options))
     queue = options["queue"]
-    connection.check(options["prefix"], [queue] if queue else [], write=True)
+    connection.check(options["prefix"], [queue or ""], write=True)
     started_on, write_id = connection.now_ms(), uuid4().hex
     if queue is None:
         return Plan(options, rows, write_id, started_on)

@@ -61,6 +61,9 @@ def test_a_cluster_without_a_hash_tag(bull: Bull, own_redis: OwnRedis) -> None:
         message = refusal(at(bull, server.url), one_row(bull))
         assert "all keys of a queue must share a hash tag" in message
         assert f"prefix={{{bull.options['prefix']}}}" in message
+        # Rows may name any queue, so the tag has to be in what all have.
+        message = refusal(at(bull, server.url), one_row(bull, "'{}' AS data, '{q}' AS queue"), None)
+        assert "expected one in `prefix`, such as prefix=" in message
         at(bull, server.url).write(one_row(bull), "{q}")
         assert client.llen(f"{bull.options['prefix']}:{{q}}:wait") == 1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import socket
 import threading
 import time
@@ -11,10 +12,13 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
+from spark_bull.bull_queue import BullQueue
+from spark_bull.cli import main
 from spark_bull.connection import Connection, RedisSettings, resolved, settings_of
 from spark_bull.errors import ConnectionLost, OptionError
 from spark_bull.local import EmbeddedRedis
 from spark_bull.options import WRITE, parse_options
+from tests.support.wait import wait_until
 
 SECRET = "hunter2"
 
@@ -188,3 +192,67 @@ def test_a_server_that_dies_between_two_calls_is_waited_for_no_longer(own_redis:
     assert time.monotonic() - started < 1.8
     server.start()
     assert connection.call("PING")
+
+
+def test_out_of_memory_says_what_to_do_and_not_what_to_run(own_redis: Callable[..., EmbeddedRedis]) -> None:
+    """Whoever asked knows whether it may be run again."""
+    server = own_redis({"maxmemory": "1", "maxmemory-policy": "noeviction"})
+    connection = Connection(settings(url=server.url))
+    for ask in (
+        lambda: connection.call("SET", "k", 1),
+        lambda: connection.script("write/stage", {"stage": "k"}, {"number": 0, "chunk": b"", "ttl_ms": 1}),
+    ):
+        with pytest.raises(ConnectionLost, match=r"out of memory \(maxmemory reached\): free some, or raise") as error:
+            ask()
+        assert "again" not in str(error.value)
+
+
+def test_one_node_of_several_is_told_as_such(own_redis: Callable[..., EmbeddedRedis]) -> None:
+    servers = [own_redis({"cluster-enabled": "yes", "cluster-require-full-coverage": "no"}) for _ in range(2)]
+    here, other = (Connection(settings(url=server.url, retryMs="0")) for server in servers)
+    half = 16384 // 2
+    here.call("CLUSTER", "ADDSLOTS", *range(half))
+    other.call("CLUSTER", "ADDSLOTS", *range(half, 16384))
+    here.call("CLUSTER", "MEET", "127.0.0.1", servers[1].port)
+
+    def slot_of(key: str) -> int:
+        return int(here.call("CLUSTER", "KEYSLOT", key))
+
+    def have_met() -> bool:
+        told = here.call("CLUSTER", "INFO")
+        return b"cluster_slots_assigned:16384" in told and b"cluster_state:ok" in told
+
+    wait_until(have_met, 20, "the nodes to have met")
+    tags = [f"{{{n}}}" for n in range(100)]
+    ours = next(tag for tag in tags if slot_of(tag) < half)
+    theirs = next(tag for tag in tags if slot_of(tag) >= half)
+    assert here.call("SET", f"{ours}:k", 1)
+    for ask in (
+        lambda: here.call("SET", f"{theirs}:k", 1),
+        lambda: here.pipeline([("GET", f"{theirs}:k")]),
+        lambda: here.script("write/stage", {"stage": f"{theirs}:k"}, {"number": 0, "chunk": b"", "ttl_ms": 1}),
+    ):
+        with pytest.raises(ConnectionLost, match=rf"one of several nodes.*127\.0\.0\.1:{servers[1].port}.*hash tag"):
+            ask()
+    servers[1].kill()
+    here.call("CLUSTER", "DELSLOTS", slot_of(f"{ours}:k"))
+    with pytest.raises(ConnectionLost, match="doesn't serve the queue now"):
+        here.call("GET", f"{ours}:k")
+
+
+def test_keys_without_a_hash_tag_are_told_whoever_asks(
+    own_redis: Callable[..., EmbeddedRedis], capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = own_redis({"cluster-enabled": "yes"})
+    connection = Connection(settings(url=server.url))
+    connection.call("CLUSTER", "ADDSLOTS", *range(16384))
+    wait_until(lambda: b"cluster_state:ok" in connection.call("CLUSTER", "INFO"), 10, "the cluster to be ready")
+    said = "must share a hash tag: put one into `prefix`, such as prefix={bull}"
+    with pytest.raises(OptionError, match=re.escape(said)):
+        BullQueue("mail", url=server.url)
+    with pytest.raises(OptionError, match=re.escape(said)):
+        BullQueue("mail", url=server.url, protocol="bullmq").add({})
+    assert main(["add", "mail", "{}", "--url", server.url]) == 1
+    assert said in capsys.readouterr().err
+    assert BullQueue("mail", url=server.url, prefix="{bull}").add({}) == "1"
+    assert main(["add", "{mail}", "{}", "--url", server.url]) == 0
