@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from spark_bull.connection import Command
+from spark_bull.dialects.base import may_spell_other_key
+from spark_bull.dialects.fields import ALWAYS_THERE
 from spark_bull.dialects.handle import CHUNK_SIZE, MOVE_SIZE, QueueHandle
 from spark_bull.errors import DialectError, JobError, JobLocked, JobMissing, QueueBusy, WrongState, expected
 from spark_bull.reading import get_job
@@ -174,7 +176,15 @@ def _as_bytes(position: bytes | int) -> bytes:
 
 
 def _job_keys(handle: QueueHandle, job_id: str) -> dict[str, str]:
+    """The keys of a job. Raises JobMissing for an id that spells another key of the queue, such as `wait`."""
+    if may_spell_other_key(job_id) and not _is_job(handle, job_id):
+        raise _error(handle, job_id, "missing", "", "")
     return {"job": handle.keys.job(job_id), "lock": handle.keys.lock(job_id)}
+
+
+def _is_job(handle: QueueHandle, job_id: str) -> bool:
+    key = handle.keys.job(job_id)
+    return bool(handle.connection.call("TYPE", key) == b"hash" and handle.connection.call("HEXISTS", key, ALWAYS_THERE))
 
 
 def _check(handle: QueueHandle, job_id: str, answer: list[bytes], wanted: str) -> None:

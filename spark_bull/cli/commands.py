@@ -16,7 +16,7 @@ from spark_bull.dialects.handle import open_handle
 from spark_bull.errors import JobMissing, OptionError
 from spark_bull.finding import describe, find_queues
 from spark_bull.model import STATES, Job, NewJob, RawJson, WriteRecord
-from spark_bull.options import READ, parse_options
+from spark_bull.options import READ, json_object, parse_options
 from spark_bull.reading import counts
 
 Found = Any
@@ -77,10 +77,9 @@ def _logs(args: Namespace) -> Found:
 def _add(args: Namespace) -> Found:
     text = sys.stdin.read() if args.data == "-" else args.data
     try:
-        json.loads(text)
-    except ValueError as error:
+        json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
         raise OptionError(f"expected data to be JSON, got: {text[:200]!r} ({error})") from None
-    opts = json.loads(args.opts) if args.opts else {}
     job = NewJob(
         RawJson(text),
         args.name,
@@ -88,10 +87,15 @@ def _add(args: Namespace) -> Found:
         delay=args.delay,
         priority=args.priority,
         attempts=args.attempts,
-        opts=opts,
+        opts=json_object("opts", args.opts) if args.opts else {},
     )
     added = open_queue(args).add_many([job])
     return {"id": added.ids[0], "added": added.added, "duplicates": added.duplicates}
+
+
+def _refuse_constant(name: str) -> None:
+    """Python reads NaN and Infinity, which JSON doesn't have."""
+    raise ValueError(f"{name} is no JSON")
 
 
 def _done(what: Callable[[BullQueue, Namespace], None]) -> Callable[[Namespace], Found]:

@@ -203,3 +203,8 @@ def check_spells_no_other_key(job_id: str) -> None:
         raise OptionError(
             f"expected `jobId` not to spell another key of the queue, got: {job_id!r}; put a word in front or use '-'"
         )
+
+
+def may_spell_other_key(job_id: str) -> bool:
+    """Whether a job that is there already, whoever made it, has to be told from another key of the queue."""
+    return job_id in _RESERVED or ":" in job_id

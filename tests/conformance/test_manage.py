@@ -411,6 +411,31 @@ def test_a_job_that_is_locked_or_not_there_is_not_removed(bench: Bench) -> None:
     assert bench.public() == before
 
 
+def test_an_id_that_spells_another_key_is_no_job(bench: Bench) -> None:
+    for state in bench.handle.dialect.states:
+        (job_id,) = bench.put(state)
+    bench.queue.add({})
+    bench.queue.pause()
+    bench.client.set(bench.key(f"{job_id}:lock"), "theirs")
+    bench.client.rpush(bench.key(f"{job_id}:logs"), "line")
+    bench.client.hset(bench.key("metrics:completed"), "count", 3)
+    before = bench.public()
+    assert {"wait" if bench.flavour.version == "6" else "paused", "id", "completed"} <= before.keys()
+    for name in before.keys() - {f"j{n:04}" for n in range(bench.made)} - {"1"}:
+        for verb in (bench.queue.remove, bench.queue.promote, bench.queue.retry):
+            with pytest.raises(JobMissing, match=f"expected a job {name} in queue"):
+                verb(name)
+    assert bench.public() == before
+
+
+def test_a_job_may_have_an_id_of_several_words(bench: Bench) -> None:
+    job_id = "de:ad:lock"
+    bench.client.hset(bench.key(job_id), mapping={"data": "{}", "opts": "{}", "timestamp": LONG_AGO})
+    bench.client.lpush(bench.key("wait"), job_id)
+    bench.queue.remove(job_id)
+    assert bench.keys_of(job_id) == set()
+
+
 @only_bull
 def test_what_bull_remembers_of_a_job_goes_with_it(bench: Bench) -> None:
     def remember(job_id: str) -> None:

@@ -110,6 +110,20 @@ def test_an_error_is_one_line_and_holds_no_secret(run: Run, own_redis: Callable[
     assert "wrong-one" not in said
 
 
+@pytest.mark.parametrize("data", ["NaN", '{"n": -Infinity}', "[1, NaN]", "[" * 100_000, "", "'{}'"])
+def test_data_that_is_no_json_is_refused(run: Run, queue: BullQueue, data: str) -> None:
+    assert "expected data to be JSON, got: " in run("add", "mail", data, code=1)
+    assert sum(queue.counts().values()) == 0
+
+
+@pytest.mark.parametrize("opts", ["nonsense", "[1]", "0", '"text"', '{"keepLogs": NaN}'])
+def test_opts_that_are_no_object_are_refused(run: Run, queue: BullQueue, opts: str) -> None:
+    said = run("add", "mail", "{}", "--opts", opts, code=1)
+    assert said.startswith("spark-bull: ")
+    assert said.count("\n") == 1
+    assert sum(queue.counts().values()) == 0
+
+
 @pytest.mark.parametrize("argv", [[], ["counts"], ["page", "mail", "waiting"], ["nonsense"]])
 def test_bad_usage_exits_with_2(argv: list[str]) -> None:
     with pytest.raises(SystemExit) as exited:
