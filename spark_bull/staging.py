@@ -21,6 +21,7 @@ from spark_bull.connection import Connection
 from spark_bull.dialects.handle import CHUNK_SIZE, MOVE_SIZE, QueueHandle
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.errors import SparkBullError, StagedDataLost
+from spark_bull.keys import QueueKeys
 from spark_bull.model import WriteRecord
 
 log = logging.getLogger("spark_bull")
@@ -69,11 +70,9 @@ def stage_chunk(handle: QueueHandle, stage: str, number: int, packed: bytes, ttl
         )
 
 
-def discard(connection: Connection, stages: Sequence[str]) -> int:
-    """Forgets staged chunks that no registered write owns; returns how many keys went."""
-    if not stages:
-        return 0
-    return int(connection.script("write/discard", {"stages": list(stages)}))
+def discard(connection: Connection, keys: QueueKeys, write_id: str, stages: Sequence[str]) -> int:
+    """Forgets what a write staged for a queue, unless it was registered; returns how many stage keys went."""
+    return int(connection.script("write/discard", {"write": keys.write(write_id), "stages": list(stages)}))
 
 
 def is_written(handle: QueueHandle, identity: Identity) -> bool:

@@ -895,8 +895,21 @@ def test_what_failed_is_forgotten_and_what_is_registered_is_not(make: Callable[.
     failed = stage_all(handle, "failed", [numbered(4), numbered(4)], 3)
     register_all(handle, "w", [numbered(4)], 3)
     stages = [part.stage for part in failed.parts]
-    discard(handle.connection, [*stages, handle.keys.stage("w.0.0"), handle.keys.stage("unknown")])
+    discard(handle.connection, handle.keys, "failed", [*stages, handle.keys.stage("unknown")])
     assert not bench.client.exists(*stages)
+    assert discard(handle.connection, handle.keys, "w", [handle.keys.stage("w.0.0")]) == 0
     roll_forward(handle, "w")
     assert bench.numbers(bench.taken()) == [0, 1, 2, 3]
-    assert discard(handle.connection, []) == 0
+    assert discard(handle.connection, handle.keys, "none", []) == 0
+
+
+def test_what_a_broken_write_has_left_is_kept(make: Callable[..., Bench]) -> None:
+    bench = make()
+    handle = bench.queue.handle
+    register_all(handle, "w", [numbered(7), numbered(7)], 3)
+    bench.client.hdel(handle.keys.stage("w.0.0"), 1)
+    with pytest.raises(StagedDataLost):
+        roll_forward(handle, "w")
+    stages = [handle.keys.stage(f"w.{n}.0") for n in range(2)]
+    assert discard(handle.connection, handle.keys, "w", stages) == 0
+    assert bench.client.exists(*stages) == 2

@@ -18,16 +18,17 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import IntegerType, StructType
+from pyspark.sql.types import IntegerType, StringType, StructType
 from redis import Redis
 
 from spark_bull.bull_queue import BullQueue
 from spark_bull.cli import main
+from spark_bull.dialects.handle import QueueHandle
 from spark_bull.errors import ConnectionLost, StagedDataLost
 from spark_bull.local import EmbeddedRedis
 from spark_bull.model import NewJob, WriteRecord
 from spark_bull.spark import write_commit
-from spark_bull.spark.sink import batch_writer
+from spark_bull.spark.sink import BatchWriter, batch_writer
 from spark_bull.spark.write_commit import commit_write
 from spark_bull.spark.write_plan import plan_write
 from spark_bull.spark.write_task import write_task
@@ -414,6 +415,84 @@ def test_a_write_that_can_not_be_finished_now_says_not_to_run_it_again(
     write(5)
     ids = client.lrange("bull:q:wait", 0, -1)[::-1]
     assert [client.hget(f"bull:q:{job_id.decode()}", "data") for job_id in ids] == [b'{"n":%d}' % n for n in range(6)]
+
+
+@pytest.fixture
+def several(redis_url: str, prefix: str) -> tuple[BatchWriter, list[Any]]:
+    """A writer whose tasks have staged jobs for three queues, and what they tell it."""
+    schema = StructType().add("n", IntegerType()).add("queue", StringType())
+    writer = batch_writer({"url": redis_url, "prefix": prefix, "chunkSize": "2"}, schema, overwrite=False)
+    batch = pa.RecordBatch.from_pydict({"n": pa.array(range(9), pa.int32()), "queue": ["a", "b", "c"] * 3})
+    return writer, [writer.write(iter([batch]))]
+
+
+def test_an_error_names_all_queues_that_it_leaves_unfinished(
+    redis_url: str, prefix: str, several: tuple[BatchWriter, list[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer, messages = several
+
+    def lose(handle: QueueHandle, write_id: str, *rest: Any) -> WriteRecord:
+        if handle.keys.queue == "b":
+            raise ConnectionLost("the plug is out")
+        return roll_forward(handle, write_id, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(write_commit, "roll_forward", lose)
+        said = "don't run this write again.*queue b, c, or `spark-bull recover` for each, .* happened: the plug is out"
+        with pytest.raises(ConnectionLost, match=said):
+            writer.commit(messages)
+    # Spark does so then.
+    writer.abort(messages)
+    for name, states in (("a", ["finished"]), ("b", ["open"]), ("c", ["open"])):
+        with BullQueue(name, url=redis_url, prefix=prefix) as queue:
+            assert [record.state for record in queue.writes()] == states
+            queue.recover()
+            assert queue.counts()["wait"] == 3
+
+
+def test_a_registration_without_an_answer_may_or_may_not_have_happened(
+    redis_url: str, prefix: str, several: tuple[BatchWriter, list[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer, messages = several
+
+    def lose(*args: Any) -> bool:
+        register(*args)
+        raise ConnectionLost("the plug is out")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(write_commit, "register", lose)
+        with pytest.raises(ConnectionLost, match=r"not known.*`spark-bull writes a`.*happened: the plug is out"):
+            writer.commit(messages)
+    writer.abort(messages)
+    for name in "abc":
+        with BullQueue(name, url=redis_url, prefix=prefix) as queue:
+            assert [record.state for record in queue.recover()] == ["finished"]
+            assert queue.counts()["wait"] == 3
+
+
+def test_what_is_lost_of_one_queue_keeps_no_other_from_its_jobs(
+    client: Redis, redis_url: str, prefix: str, several: tuple[BatchWriter, list[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer, messages = several
+    (left,) = client.scan_iter(match=f"{prefix}:a:spark:stage:*")
+
+    def lose(*args: Any) -> bool:
+        done = register(*args)
+        client.hdel(left, 0)
+        return done
+
+    with monkeypatch.context() as patch:
+        patch.setattr(write_commit, "register", lose)
+        with pytest.raises(
+            StagedDataLost, match=r"queue a: chunks were gone.*the jobs for the other 2 queues are there"
+        ):
+            writer.commit(messages)
+    writer.abort(messages)
+    # For whoever looks into it.
+    assert client.hkeys(left) == [b"1"]
+    for name in "bc":
+        with BullQueue(name, url=redis_url, prefix=prefix) as queue:
+            assert queue.counts()["wait"] == 3
 
 
 # mode("overwrite")

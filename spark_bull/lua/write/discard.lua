@@ -1,12 +1,14 @@
--- Forgets staged chunks of a write that failed, unless a registered write owns them.
--- @keys stages...
+-- Forgets staged chunks of a write that failed, unless it was registered: then they are its own, for
+-- whoever finishes it or, when it is broken, looks into it.
+-- @keys write stages...
 -- @args
 -- @returns how many stage keys were deleted
 
+if redis.call('EXISTS', key.write) == 1 then
+  return 0
+end
 local deleted = 0
 for _, stage in ipairs(key.stages) do
-  if redis.call('PTTL', stage) ~= -1 then
-    deleted = deleted + redis.call('UNLINK', stage)
-  end
+  deleted = deleted + redis.call('UNLINK', stage)
 end
 return deleted
