@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, Final
 
 import msgpack
@@ -129,16 +130,25 @@ class _Row:
         return merged
 
     def _shared(self, merged: dict[str, Any]) -> Prepared:
-        options = {n: v for n, v in merged.items() if v is not None}
+        options = {n: _plain(v) for n, v in merged.items() if v is not None}
         if options.pop("runAt", None) is not None:
             options["delay"] = 0
         for name in ("delay", "timestamp", "jobId"):
             if name in options:
                 options[name] = 0
-        key = tuple((n, type(v), v if v.__hash__ else json.dumps(v)) for n, v in options.items())
+        key = tuple((n, type(v), v if v.__hash__ else json_text(n, v)) for n, v in options.items())
         if key not in self._prepared:
             self._prepared[key] = self._dialect.prepare(options)
         return self._prepared[key]
+
+
+def _plain(value: Any) -> Any:
+    """The value, its DECIMALs (as which SQL reads 0.5) made numbers that JSON holds."""
+    if isinstance(value, Mapping):
+        return {name: _plain(member) for name, member in value.items()}
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    return value
 
 
 def _as_columns(encoded: list[_EncodedRow]) -> Columns:

@@ -68,7 +68,7 @@ def test_columns_say_how_a_row_becomes_a_job(bull: Bull, queue: Any) -> None:
     frame = bull.spark.sql("""
         SELECT named_struct('n', 1) AS data, 'send' AS name, 'job-a' AS jobId, 5000L AS delay, 7 AS priority,
                4 AS attempts, true AS lifo,
-               named_struct('type', 'exponential', 'delay', 100, 'jitter', 0.5D) AS backoff,
+               named_struct('type', 'exponential', 'delay', 100BD, 'jitter', 0.5) AS backoff,
                named_struct('age', 60, 'count', 5) AS removeOnComplete, 10 AS removeOnFail,
                timestamp'2026-01-02 03:04:05.678' AS timestamp, '{"keepLogs": 3, "attempts": 9}' AS opts
     """)

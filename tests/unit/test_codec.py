@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
@@ -233,6 +234,22 @@ def test_a_default_counts_where_a_row_says_nothing() -> None:
 def test_a_default_without_any_column_counts_for_all() -> None:
     columns = encode(BULLMQ, {"data": ["1", "2"]}, {"priority": 5, "opts": {"tenant": "t"}}, range(2))
     assert (columns["priority"], columns["opts"]) == (5, '{"attempts":0,"priority":5,"tenant":"t"}')
+
+
+def test_decimals_are_numbers_as_sql_means_them() -> None:
+    backoff = {"type": "exponential", "delay": Decimal("100.00"), "jitter": Decimal("0.5")}
+    columns = encoded(BULLMQ, backoff=[backoff], removeOnFail=[{"age": Decimal(60)}])
+    assert json.loads(columns["opts"]) == {
+        "attempts": 0,
+        "backoff": {"type": "exponential", "delay": 100, "jitter": 0.5},
+        "removeOnFail": {"age": 60},
+    }
+
+
+@pytest.mark.parametrize("delay", [b"5", object(), Decimal("NaN")])
+def test_a_struct_of_what_json_cannot_hold_is_refused_by_name(delay: object) -> None:
+    with pytest.raises(OptionError, match=r"row 0: expected `backoff(\.delay)?` to be (ms|what JSON can hold)"):
+        encoded(BULLMQ, backoff=[{"type": "fixed", "delay": delay}])
 
 
 def test_opts_are_merged_last() -> None:
