@@ -46,6 +46,7 @@ SEGMENTS = {
     "open_writes": "spark:writes:open",
     "finished_writes": "spark:writes:finished",
     "rescue_check": "spark:rescue:check",
+    "rate_limited": "spark:rate:limited",
 }
 
 

@@ -1,5 +1,5 @@
 -- Settles a chunk of claimed jobs, then claims the next one, once for each call of a sender.
--- @keys receipt control ledger wait paused active delayed priority stalled completed failed meta_paused limiter limiter_index metrics_completed metrics_completed_data metrics_failed metrics_failed_data
+-- @keys receipt control ledger wait paused active delayed priority stalled completed failed meta_paused limiter limiter_index rate_limited metrics_completed metrics_completed_data metrics_failed metrics_failed_data
 -- @args base token call ttl_ms lock_token lock_ms limit most_bytes held limiter_max limiter_ms max_metrics want_jobs outcomes
 -- @returns msgpack of {ids, columns, lost, limited_ms, next_due, more, stop, now}
 -- @include claim_bull
@@ -7,11 +7,11 @@
 -- @include settle_bull
 -- @include work_once
 
-local call, finished = redis.call, 0
+local call, settled = redis.call, false
 
 local function settle(outcomes, now)
   local lost
-  lost, finished = settle_bull(key, arg, outcomes, now)
+  lost, settled = settle_bull(key, arg, outcomes, now)
   return lost
 end
 
@@ -28,16 +28,25 @@ local function leave_limiter(ids)
   end
 end
 
+-- What Bull knows of jobs that wait is true no more once they have left the list.
+local function leave_wait(ids)
+  if #ids > 0 then
+    call('ZREM', key.priority, unpack(ids))
+    leave_limiter(ids)
+  end
+end
+
 local function claim(now, limit)
   local processed_on, channel = string.format('%.0f', now), arg.base .. 'active@' .. arg.token
-  local claimed, rows = claim_bull(key, arg, limit, function(job_key, id)
+  local limited_ms = math.max(call('PTTL', key.rate_limited), 0)
+  local claimed, rows, dropped = claim_bull(key, arg, limited_ms > 0 and 0 or limit, function(job_key, id)
     call('HSET', job_key, 'processedOn', processed_on)
     call('PUBLISH', channel, id)
   end)
-  if #claimed.ids > 0 then
-    call('ZREM', key.priority, unpack(claimed.ids))
-    leave_limiter(claimed.ids)
-  elseif finished > 0 and not claimed.more then
+  claimed.limited_ms = math.max(claimed.limited_ms, limited_ms)
+  leave_wait(claimed.ids)
+  leave_wait(dropped)
+  if settled and #claimed.ids == 0 and call('EXISTS', key.wait) == 0 then
     call('PUBLISH', arg.base .. 'drained', '')
   end
   return claimed, rows

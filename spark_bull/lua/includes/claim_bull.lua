@@ -4,16 +4,17 @@
 
 -- Claims up to `limit` jobs of Bull; see working.py. `start(job_key, id)` notes in a job that it starts, and tells of it.
 -- `held` has been moved to `active` without a lock; unless the stalled check was quicker, it is the first one.
--- Returns what work_once wants.
+-- Returns what work_once wants, and the ids that were dropped because their job is gone.
 local function claim_bull(key, arg, limit, start)
   local call, base, held = redis.call, arg.base, arg.held
   local allowed, limited_ms = allowance(key, arg, {}, limit)
-  local ids, rows, bytes, most_bytes = {}, {}, 0, tonumber(arg.most_bytes)
+  local ids, rows, dropped, bytes, most_bytes = {}, {}, {}, 0, tonumber(arg.most_bytes)
 
   local function take(id)
     local job_key = base .. id
     local row = call('HMGET', job_key, unpack(CLAIM_FIELDS))
     if not row[1] then
+      dropped[#dropped + 1] = id
       return
     end
     call('SET', job_key .. ':lock', arg.lock_token, 'PX', arg.lock_ms)
@@ -50,5 +51,5 @@ local function claim_bull(key, arg, limit, start)
     limited_ms = limited_ms,
     next_due = first[2] and math.floor(tonumber(first[2]) / 4096) or false,
     more = allowed > 0 and call('EXISTS', key.wait) == 1,
-  }, rows
+  }, rows, dropped
 end

@@ -1,7 +1,8 @@
 -- @include delay_bull
--- @include insert_by_priority
+-- @include insert_many_by_priority
 -- @include json_text
 -- @include keep_bull
+-- @include leave_out_gone
 -- @include locks
 -- @include metrics
 -- @include outcome_columns
@@ -28,7 +29,7 @@ local function save_attempt(job_key, job)
 end
 
 local function retry_jobs(key, base, retried, mine, now)
-  local call, target = redis.call, target_bull(key)
+  local call, target, prioritised = redis.call, target_bull(key), {}
   for _, job in ipairs(retried) do
     if mine[job.id] then
       save_attempt(base .. job.id, job)
@@ -36,12 +37,13 @@ local function retry_jobs(key, base, retried, mine, now)
       if job.delay > 0 then
         delay_bull(key, job.id, now + job.delay)
       elseif priority > 0 then
-        insert_by_priority(key, target, job.id, priority)
+        prioritised[#prioritised + 1] = {job.id, priority}
       else
         call(job.lifo and 'RPUSH' or 'LPUSH', target, job.id)
       end
     end
   end
+  insert_many_by_priority(key, target, prioritised)
 end
 
 -- Jobs that are given back are the next ones to be taken, in their old order.
@@ -59,12 +61,13 @@ local function return_jobs(key, base, returned, mine)
   end
 end
 
--- Settles outcomes of claimed jobs; see outcomes.py. Returns those that were not taken, {{id, why}, …}, and how many jobs
--- are finished.
+-- Settles outcomes of claimed jobs; see outcomes.py. Returns those that were not taken, {{id, why}, …}, and whether any
+-- was.
 local function settle_bull(key, arg, outcomes, now)
   local base = arg.base
   local jobs = outcome_columns(outcomes, tonumber)
   local mine, lost = take_back(key, base, outcomes.token, jobs.all)
+  leave_out_gone(base, jobs.all, mine, lost)
   local completed, failed = 0, 0
   for i, id in ipairs(jobs.ids) do
     if mine[id] then
@@ -91,8 +94,9 @@ local function settle_bull(key, arg, outcomes, now)
   end
   return_jobs(key, base, outcomes.returned or {}, mine)
   if (outcomes.limited_ms or 0) > 0 then
-    redis.call('SET', key.limiter, '9007199254740991', 'PX', outcomes.limited_ms)
+    -- Not `limiter`: by how much that is over the limit, Node delays its jobs.
+    redis.call('SET', key.rate_limited, '1', 'PX', outcomes.limited_ms)
   end
   count_finished(key, arg, completed, failed, now)
-  return lost, completed + failed
+  return lost, next(mine) ~= nil
 end
