@@ -13,6 +13,7 @@ import statistics
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from pyspark.sql import SparkSession
@@ -84,14 +85,13 @@ def throughputs(spark: SparkSession, size: Size) -> dict[str, tuple[Trial[Proces
     for processes in (1, 2):
         for concurrency in size.concurrencies:
             bullmq = peers("bullmq_process.js", processes, concurrency)
-            sides[f"{BULLMQ}, {processes} x {concurrency}"] = (lambda w=bullmq: throughput(w, size.jobs), size.jobs)
+            sides[f"{BULLMQ}, {processes} x {concurrency}"] = (partial(throughput, bullmq, size.jobs), size.jobs)
         bull = peers("bull_process.js", processes, 50)
-        sides[f"Bull, {processes} x 50"] = (lambda w=bull: throughput(w, size.jobs, "bull"), size.jobs)
+        sides[f"Bull, {processes} x 50"] = (partial(throughput, bull, size.jobs, "bull"), size.jobs)
     python = peers("bullmq_process.py", 2, 50)
-    sides["Python bullmq, 2 x 50"] = (lambda: throughput(python, size.python_jobs), size.python_jobs)
+    sides["Python bullmq, 2 x 50"] = (partial(throughput, python, size.python_jobs), size.python_jobs)
     for name, make in ((LOOP, function), (PANDAS, vectorised), (STREAM, stream)):
-        ours = make(spark)
-        sides[name] = (lambda w=ours: throughput(w, size.jobs), size.jobs)
+        sides[name] = (partial(throughput, make(spark), size.jobs), size.jobs)
     return sides
 
 
@@ -148,7 +148,7 @@ def run_throughput(spark: SparkSession, size: Size) -> tuple[dict[str, Any], lis
 
 def run_idle(spark: SparkSession, size: Size) -> tuple[dict[str, Any], list[Verdict]]:
     workings = {BULLMQ: peers("bullmq_process.js", 1, 1, "clock"), OURS: function(spark, "clock", slots=1)}
-    trials = {name: (lambda w=w: idle_latency(w, size.pings)) for name, w in workings.items()}
+    trials = {name: partial(idle_latency, working, size.pings) for name, working in workings.items()}
     runs = in_turns(trials, size.rounds, _shown_wait)
     found = medians(runs)
     _show_waits("from add to the processor's first line, idle", found)
@@ -158,7 +158,7 @@ def run_idle(spark: SparkSession, size: Size) -> tuple[dict[str, Any], list[Verd
 def run_lateness(spark: SparkSession, size: Size) -> tuple[dict[str, Any], list[Verdict]]:
     workings = {f"{BULLMQ}, 1 x {n}": peers("bullmq_process.js", 1, n, "clock") for n in (1, *size.concurrencies)}
     workings[OURS] = function(spark, "clock")
-    trials = {name: (lambda w=w: lateness(w, size.due, size.pending)) for name, w in workings.items()}
+    trials = {name: partial(lateness, working, size.due, size.pending) for name, working in workings.items()}
     runs = in_turns(trials, size.rounds, _shown_wait)
     found = medians(runs)
     _show_waits("from when it is due to the processor's first line", found)
@@ -167,7 +167,7 @@ def run_lateness(spark: SparkSession, size: Size) -> tuple[dict[str, Any], list[
 
 def run_promotion(_spark: SparkSession, size: Size) -> tuple[dict[str, Any], list[Verdict]]:
     runs = in_turns(
-        {"promotion": lambda: promotion(size.overdue)},
+        {"promotion": partial(promotion, size.overdue)},
         size.rounds,
         lambda _, run: f"{size.overdue / run.seconds:9,.0f} jobs/s, longest script {run.script_longest_ms:.2f} ms",
     )

@@ -94,7 +94,7 @@ def function(spark: SparkSession, kind: str = "noop", slots: int = SLOTS, **opti
 def vectorised(spark: SparkSession, **options: Any) -> Working:
     """Our loop engine with a pandas UDF over the parsed payloads."""
 
-    @f.pandas_udf("string")  # type: ignore[call-overload]
+    @f.pandas_udf("string")
     def noop(payload: pd.DataFrame) -> pd.Series:
         return pd.Series([None] * len(payload))
 

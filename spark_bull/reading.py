@@ -16,10 +16,9 @@ import msgpack
 
 from spark_bull.dialects.base import StateKey
 from spark_bull.dialects.fields import ALWAYS_THERE, FIELDS, Raw, value_of
-from spark_bull.dialects.handle import QueueHandle
+from spark_bull.dialects.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.model import Job
 
-CHUNK_SIZE: Final = 500
 #: One script reads about this much at most, however large the jobs are.
 MOST_BYTES: Final = 1 << 20
 #: One script looks at this many ids at most, to find those of a slice, or one of a list.

@@ -14,13 +14,9 @@ from uuid import uuid4
 
 import msgpack
 
-from spark_bull.dialects.handle import QueueHandle
+from spark_bull.dialects.handle import CHUNK_SIZE, RECEIPT_TTL_MS, QueueHandle
 from spark_bull.outcomes import CLAIMED_COLUMNS, CLAIMED_NUMBERS, Claim, ClaimedJob, Lost, Outcomes
 
-#: How long the last answer is kept, for when it has to be asked for again.
-RECEIPT_TTL_MS: Final = 3_600_000
-#: Jobs that one call extends, promotes or rescues.
-CHUNK_SIZE: Final = 500
 #: Each is looked for in the list of active jobs.
 RELOCK_SIZE: Final = 50
 

@@ -6,16 +6,14 @@ import logging
 from abc import ABC, abstractmethod
 from threading import Event, Thread
 from types import TracebackType
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from spark_bull.errors import ConnectionLost
+from spark_bull.runtime.waiting import AWAY_S
 
 log = logging.getLogger("spark_bull")
 
 Self = TypeVar("Self", bound="Service")
-
-#: Between attempts to reach a Redis that is away.
-AWAY_S: Final = 1.0
 
 
 class Service(ABC):

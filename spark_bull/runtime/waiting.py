@@ -1,4 +1,4 @@
-"""How an idle slot waits for a job, by the signal of its queue's dialect."""
+"""How an idle slot waits for a job, by the signal of its dialect, and how long all wait for a Redis that is away."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from spark_bull.connection import Connection
 from spark_bull.dialects.handle import QueueHandle
 from spark_bull.errors import SparkBullError
 
+#: Between attempts to reach a Redis that has been away for longer than `retryMs`.
+AWAY_S: Final = 1.0
 #: Redis takes a timeout of 0 for "for ever", and some versions take a millisecond for 0.
 _SHORTEST_S: Final = 0.002
 

@@ -18,7 +18,7 @@ from spark_bull.runtime.chunk_size import ChunkSize
 from spark_bull.runtime.job import RunningJob
 from spark_bull.runtime.job_runner import Result, Rules, Runner
 from spark_bull.runtime.lock_keeper import LockKeeper
-from spark_bull.runtime.waiting import JobBell
+from spark_bull.runtime.waiting import AWAY_S, JobBell
 from spark_bull.working import Seat, read_claimed, work
 
 log = logging.getLogger("spark_bull")
@@ -32,8 +32,6 @@ GIVE_BACK_S: Final = 2.0
 TELL_S: Final = 1.0
 #: How long it stays in Redis after that.
 WORDS_TTL_MS: Final = 30 * 86_400_000
-#: Between attempts to reach a Redis that has been away for longer than `retryMs`.
-AWAY_S: Final = 1.0
 
 
 @dataclass

@@ -7,14 +7,15 @@ import json
 from collections.abc import Callable, Sequence
 from datetime import date, datetime, timezone
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
 from spark_bull.errors import SparkBullError
 
 Convert = Callable[[Any], Any]
-_SHOWN: int = 200
+#: How much of a payload an error shows, in characters.
+SHOWN: Final = 200
 
 
 class WrongPayload(SparkBullError):
@@ -26,7 +27,7 @@ def parse(job_id: str, data: str) -> Any:
     try:
         return json.loads(data)
     except ValueError as error:
-        raise WrongPayload(f"expected `data` of job {job_id} to be JSON ({error}), got: {data[:_SHOWN]!r}") from None
+        raise WrongPayload(f"expected `data` of job {job_id} to be JSON ({error}), got: {data[:SHOWN]!r}") from None
 
 
 def column_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
@@ -39,7 +40,7 @@ def column_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     try:
         return pa.array(values if convert is None else [convert(value) for value in values], kind)
     except (pa.ArrowException, TypeError, ValueError, ArithmeticError, AttributeError) as error:
-        shown = json.dumps(values[0])[:_SHOWN] if len(values) == 1 else f"{len(values)} payloads"
+        shown = json.dumps(values[0])[:SHOWN] if len(values) == 1 else f"{len(values)} payloads"
         raise WrongPayload(f"expected the payload to fit the schema {kind} ({error}), got: {shown}") from None
 
 

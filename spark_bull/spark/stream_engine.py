@@ -15,14 +15,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_bull.claim_ledger import ClaimLedger
-from spark_bull.dialects.handle import QueueHandle
+from spark_bull.dialects.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.errors import SparkBullError, WorkerFailed
 from spark_bull.outcomes import Outcomes
 from spark_bull.runtime.bisect import outcomes_of
 from spark_bull.runtime.job_runner import stack_of
+from spark_bull.spark.payload import SHOWN
 from spark_bull.spark.provider import register
 from spark_bull.spark.spark_errors import first_line, python_trace
-from spark_bull.working import CHUNK_SIZE, Seat, extend, work
+from spark_bull.working import Seat, extend, work
 
 log = logging.getLogger("spark_bull")
 
@@ -32,8 +33,6 @@ Transformation = Callable[[DataFrame], DataFrame]
 _LOOK_S: Final = 0.2
 _PARSED: Final = "__payload"
 _CORRUPT: Final = "__corrupt"
-#: How much of a payload an error shows.
-_SHOWN: Final = 200
 _OUTCOME: Final = ("queue", "id", "token", "returnvalue", "error", "stacktrace", "unrecoverable")
 
 
@@ -192,7 +191,7 @@ class StreamEngine:
         if self._plan.payload is not None:
             why = f.concat(
                 f.lit(f"expected the payload to be JSON that fits {self._plan.payload.simpleString()}, got: "),
-                f.substring("data", 1, _SHOWN),
+                f.substring("data", 1, SHOWN),
             )
             unfit = self._parsed(jobs.where(f.col("deferredFailure").isNull())).where(~_fits())
             self._write(unfit.withColumn("error", why).withColumn("unrecoverable", f.lit(False)).select(*outcome))

@@ -16,11 +16,10 @@ import pytest
 from redis import Redis
 
 from spark_bull import management
-from spark_bull.adding import RECEIPT_TTL_MS
 from spark_bull.bull_queue import BullQueue
 from spark_bull.connection import Connection
 from spark_bull.dialects.codec import ChunkBuilder, encode, rows_of
-from spark_bull.dialects.handle import QueueHandle
+from spark_bull.dialects.handle import RECEIPT_TTL_MS, QueueHandle
 from spark_bull.errors import DialectError, JobLocked, JobMissing, OptionError, QueueBusy, WrongState
 from spark_bull.model import NewJob
 from spark_bull.staging import QueuePlan, StagedPart, recover, register, stage_chunk

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from redis import Redis
@@ -20,61 +18,14 @@ from spark_bull.bull_queue import BullQueue
 from spark_bull.claim_ledger import ClaimLedger
 from spark_bull.errors import JobMissing
 from spark_bull.model import NewJob
-from spark_bull.outcomes import Claim, ClaimedJob, Delayed, Failed, Outcomes, Retried
+from spark_bull.outcomes import ClaimedJob, Delayed, Failed, Outcomes, Retried
 from spark_bull.reporting import add_log, update_data, update_progress
 from spark_bull.runtime.settling import keep_rule
 from spark_bull.working import Seat, extend, promote_due, read_claimed, relock, rescue, unpack_columns
 from tests.support.wait import wait_until
+from tests.support.work_bench import SEAT, WorkBench, completed
 
 DIALECTS = ("bull-1", "bull", "bullmq")
-SEAT = Seat("seat", lock_ms=20_000)
-
-
-@dataclass
-class Bench:
-    """One queue, worked on by hand. `twice`: every call of `work` is made again, as if its answer had been lost."""
-
-    queue: BullQueue
-    client: Redis
-    twice: bool
-
-    @property
-    def handle(self) -> Any:
-        return self.queue.handle
-
-    @property
-    def bullmq(self) -> bool:
-        return self.queue.protocol == "bullmq"
-
-    def add(self, count: int = 1, **properties: Any) -> list[str]:
-        return self.queue.add_many([NewJob({"n": n}, **properties) for n in range(count)]).ids
-
-    def work(self, outcomes: Outcomes | None = None, limit: int = 0, seat: Seat = SEAT, **more: Any) -> Claim:
-        call = uuid4().hex
-        answer = working.work(self.handle, seat, outcomes, limit, call=call, **more)
-        if self.twice:
-            again = working.work(self.handle, seat, outcomes, limit, call=call, **more)
-            assert (again.jobs, again.lost, again.claimed) == (answer.jobs, answer.lost, answer.claimed)
-        return answer
-
-    def claim(self, limit: int = 10, **more: Any) -> Claim:
-        return self.work(None, limit, **more)
-
-    def counts(self) -> dict[str, int]:
-        return {state: count for state, count in self.queue.counts().items() if count}
-
-    def field(self, job_id: str, *names: str) -> str | None:
-        for name in names:
-            value = self.client.hget(self.handle.keys.job(job_id), name)
-            if value is not None:
-                return str(value.decode())
-        return None
-
-    def key(self, name: str) -> str:
-        return str(self.handle.keys[name])
-
-    def locks(self, ids: list[str]) -> list[bool]:
-        return [bool(self.client.exists(self.handle.keys.lock(job_id))) for job_id in ids]
 
 
 @pytest.fixture(params=["once", "twice"])
@@ -83,26 +34,21 @@ def twice(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.fixture(params=DIALECTS)
-def bench(request: pytest.FixtureRequest, twice: bool, client: Redis, redis_url: str, prefix: str) -> Iterator[Bench]:
+def bench(
+    request: pytest.FixtureRequest, twice: bool, client: Redis, redis_url: str, prefix: str
+) -> Iterator[WorkBench]:
     with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
-        yield Bench(queue, client, twice)
+        yield WorkBench(queue, client, twice)
 
 
 only_bullmq = pytest.mark.parametrize("bench", ["bullmq"], indirect=True)
 not_bull_1 = pytest.mark.parametrize("bench", DIALECTS[1:], indirect=True)
 
 
-def completed(claim: Claim, value: str = "1", **keep: int) -> Outcomes:
-    outcomes = Outcomes(claim.token)
-    for job in claim.jobs:
-        outcomes.complete(job, value, keep or None)
-    return outcomes
-
-
 # claiming
 
 
-def test_a_claim_takes_the_oldest_jobs_and_locks_them(bench: Bench) -> None:
+def test_a_claim_takes_the_oldest_jobs_and_locks_them(bench: WorkBench) -> None:
     ids = bench.add(5)
     claim = bench.claim(3)
     assert [job.id for job in claim.jobs] == ids[:3]
@@ -114,18 +60,18 @@ def test_a_claim_takes_the_oldest_jobs_and_locks_them(bench: Bench) -> None:
     assert 0 < bench.client.pttl(bench.handle.keys.lock(ids[0])) <= SEAT.lock_ms
 
 
-def test_an_empty_queue_gives_nothing(bench: Bench) -> None:
+def test_an_empty_queue_gives_nothing(bench: WorkBench) -> None:
     claim = bench.claim()
     assert (claim.jobs, claim.lost, claim.more, claim.next_due) == ([], [], False, None)
 
 
-def test_a_claim_ends_at_its_bytes_but_takes_one_job_at_least(bench: Bench) -> None:
+def test_a_claim_ends_at_its_bytes_but_takes_one_job_at_least(bench: WorkBench) -> None:
     ids = bench.queue.add_many([NewJob("x" * 1000) for _ in range(5)]).ids
     assert [job.id for job in bench.claim(5, most_bytes=1).jobs] == ids[:1]
     assert [job.id for job in bench.claim(5, most_bytes=1500).jobs] == ids[1:3]
 
 
-def test_nothing_is_claimed_while_the_queue_is_paused(bench: Bench) -> None:
+def test_nothing_is_claimed_while_the_queue_is_paused(bench: WorkBench) -> None:
     bench.add(2)
     bench.queue.pause()
     assert bench.claim().jobs == []
@@ -133,7 +79,7 @@ def test_nothing_is_claimed_while_the_queue_is_paused(bench: Bench) -> None:
     assert len(bench.claim().jobs) == 2
 
 
-def test_nothing_is_claimed_once_it_is_time_to_stop(bench: Bench) -> None:
+def test_nothing_is_claimed_once_it_is_time_to_stop(bench: WorkBench) -> None:
     bench.add(2)
     seat = Seat("seat", control=bench.handle.keys.control("w"))
     assert not bench.claim(1, seat=seat).stop
@@ -143,7 +89,7 @@ def test_nothing_is_claimed_once_it_is_time_to_stop(bench: Bench) -> None:
     assert claim.jobs == []
 
 
-def test_a_worker_s_limiter_counts_for_the_whole_queue(bench: Bench) -> None:
+def test_a_worker_s_limiter_counts_for_the_whole_queue(bench: WorkBench) -> None:
     bench.add(10)
     seats = [Seat(name, limiter=(3, 5_000)) for name in ("one", "two")]
     assert len(bench.claim(2, seat=seats[0]).jobs) == 2
@@ -155,7 +101,7 @@ def test_a_worker_s_limiter_counts_for_the_whole_queue(bench: Bench) -> None:
 
 
 @only_bullmq
-def test_limits_of_the_queue_itself_hold(bench: Bench) -> None:
+def test_limits_of_the_queue_itself_hold(bench: WorkBench) -> None:
     bench.add(10)
     bench.client.hset(bench.key("meta"), mapping={"concurrency": 4})
     assert len(bench.claim(10).jobs) == 4
@@ -167,14 +113,14 @@ def test_limits_of_the_queue_itself_hold(bench: Bench) -> None:
 
 
 @not_bull_1
-def test_prioritised_jobs_are_claimed_in_their_order(bench: Bench) -> None:
+def test_prioritised_jobs_are_claimed_in_their_order(bench: WorkBench) -> None:
     for priority in (3, 1, 2, 1):
         bench.add(1, priority=priority, name=str(priority))
     assert [job.name for job in bench.claim().jobs] == ["1", "1", "2", "3"]
 
 
 @pytest.mark.parametrize("bench", ["bull-1", "bull"], indirect=True)
-def test_a_job_that_was_moved_by_hand_is_claimed_first(bench: Bench) -> None:
+def test_a_job_that_was_moved_by_hand_is_claimed_first(bench: WorkBench) -> None:
     first, second, third = bench.add(3)
     bench.client.lmove(bench.key("wait"), bench.key("active"), "RIGHT", "LEFT")
     assert [job.id for job in bench.claim(2, held=first).jobs] == [first, second]
@@ -182,7 +128,7 @@ def test_a_job_that_was_moved_by_hand_is_claimed_first(bench: Bench) -> None:
     assert bench.counts() == {"active": 3}
 
 
-def test_ids_without_a_job_are_dropped(bench: Bench) -> None:
+def test_ids_without_a_job_are_dropped(bench: WorkBench) -> None:
     ids = bench.add(3)
     bench.client.delete(bench.handle.keys.job(ids[1]))
     assert [job.id for job in bench.claim().jobs] == [ids[0], ids[2]]
@@ -192,7 +138,7 @@ def test_ids_without_a_job_are_dropped(bench: Bench) -> None:
 # settling
 
 
-def test_completed_jobs_have_a_value_and_no_lock(bench: Bench) -> None:
+def test_completed_jobs_have_a_value_and_no_lock(bench: WorkBench) -> None:
     ids = bench.add(4)
     claim = bench.claim()
     answer = bench.work(completed(claim, '{"a":"é"}'))
@@ -206,7 +152,7 @@ def test_completed_jobs_have_a_value_and_no_lock(bench: Bench) -> None:
         assert job.parsed("returnvalue") == {"a": "é"}
 
 
-def test_one_call_settles_a_chunk_and_claims_the_next(bench: Bench) -> None:
+def test_one_call_settles_a_chunk_and_claims_the_next(bench: WorkBench) -> None:
     ids = bench.add(4)
     first = bench.claim(2)
     second = bench.work(completed(first), 2)
@@ -215,7 +161,7 @@ def test_one_call_settles_a_chunk_and_claims_the_next(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("order", [[0, 1, 2], [2, 1, 0], [1, 0, 2]])
-def test_chunks_leave_active_in_any_order(bench: Bench, order: list[int]) -> None:
+def test_chunks_leave_active_in_any_order(bench: WorkBench, order: list[int]) -> None:
     bench.add(9)
     claims = [bench.claim(3, seat=Seat(f"s{n}")) for n in range(3)]
     for n in order:
@@ -223,7 +169,7 @@ def test_chunks_leave_active_in_any_order(bench: Bench, order: list[int]) -> Non
     assert bench.counts() == {"completed": 9}
 
 
-def test_stragglers_leave_active_too(bench: Bench) -> None:
+def test_stragglers_leave_active_too(bench: WorkBench) -> None:
     bench.add(9)
     claim = bench.claim(9)
     odd = Outcomes(claim.token)
@@ -233,7 +179,7 @@ def test_stragglers_leave_active_too(bench: Bench) -> None:
     assert bench.counts() == {"active": 4, "completed": 5}
 
 
-def test_a_failed_job_keeps_reason_and_trace(bench: Bench) -> None:
+def test_a_failed_job_keeps_reason_and_trace(bench: WorkBench) -> None:
     (job_id,) = bench.add()
     claim = bench.claim()
     outcomes = Outcomes(claim.token, failed=[Failed(job_id, "bad", '["Error: bad\\n at x"]', None, 1)])
@@ -249,7 +195,7 @@ def test_a_failed_job_keeps_reason_and_trace(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(("lifo", "next_one"), [(False, "second"), (True, "first")])
-def test_a_retried_job_waits_again(bench: Bench, lifo: bool, next_one: str) -> None:
+def test_a_retried_job_waits_again(bench: WorkBench, lifo: bool, next_one: str) -> None:
     first, second = bench.add(2)
     claim = bench.claim(1)
     bench.work(Outcomes(claim.token, retried=[Retried(first, "bad", '["x"]', 0, lifo)]))
@@ -258,7 +204,7 @@ def test_a_retried_job_waits_again(bench: Bench, lifo: bool, next_one: str) -> N
     assert bench.queue.get_job(first).attempts_made == 1  # type: ignore[union-attr]
 
 
-def test_a_retried_job_comes_back_after_its_delay(bench: Bench) -> None:
+def test_a_retried_job_comes_back_after_its_delay(bench: WorkBench) -> None:
     (job_id,) = bench.add()
     claim = bench.claim()
     bench.work(Outcomes(claim.token, retried=[Retried(job_id, "bad", "[]", 50, False)]))
@@ -268,7 +214,7 @@ def test_a_retried_job_comes_back_after_its_delay(bench: Bench) -> None:
     assert (job.id, job.attempts_made) == (job_id, 1)
 
 
-def test_a_processor_may_delay_its_job_without_an_attempt(bench: Bench) -> None:
+def test_a_processor_may_delay_its_job_without_an_attempt(bench: WorkBench) -> None:
     (job_id,) = bench.add()
     claim = bench.claim()
     due = claim.now + 3_600_000
@@ -279,7 +225,7 @@ def test_a_processor_may_delay_its_job_without_an_attempt(bench: Bench) -> None:
     assert bench.locks([job_id]) == [False]
 
 
-def test_returned_jobs_are_the_next_ones_in_their_old_order(bench: Bench) -> None:
+def test_returned_jobs_are_the_next_ones_in_their_old_order(bench: WorkBench) -> None:
     ids = bench.add(4)
     claim = bench.claim(3)
     outcomes = Outcomes(claim.token, returned=ids[1:3])
@@ -289,7 +235,7 @@ def test_returned_jobs_are_the_next_ones_in_their_old_order(bench: Bench) -> Non
     assert [job.id for job in bench.claim().jobs] == ids[1:]
 
 
-def test_a_processor_may_limit_its_queue(bench: Bench) -> None:
+def test_a_processor_may_limit_its_queue(bench: WorkBench) -> None:
     ids = bench.add(2)
     claim = bench.claim(1)
     answer = bench.work(Outcomes(claim.token, returned=ids[:1], limited_ms=3_000), 5)
@@ -298,7 +244,7 @@ def test_a_processor_may_limit_its_queue(bench: Bench) -> None:
     assert bench.counts() == {"wait": 2}
 
 
-def test_outcomes_without_a_lock_are_not_taken_and_say_why(bench: Bench) -> None:
+def test_outcomes_without_a_lock_are_not_taken_and_say_why(bench: WorkBench) -> None:
     ids = bench.add(5)
     claim = bench.claim()
     keys = bench.handle.keys
@@ -311,7 +257,7 @@ def test_outcomes_without_a_lock_are_not_taken_and_say_why(bench: Bench) -> None
     assert bench.counts()["completed"] == 1
 
 
-def test_settling_again_in_another_call_changes_nothing(bench: Bench) -> None:
+def test_settling_again_in_another_call_changes_nothing(bench: WorkBench) -> None:
     bench.add(2)
     claim = bench.claim()
     bench.work(completed(claim, "1"))
@@ -320,7 +266,7 @@ def test_settling_again_in_another_call_changes_nothing(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("state", ["completed", "failed"])
-def test_rules_say_how_many_jobs_are_kept(bench: Bench, state: str) -> None:
+def test_rules_say_how_many_jobs_are_kept(bench: WorkBench, state: str) -> None:
     def finish(count: int, rule: Any) -> None:
         ids = bench.add(count)
         claim = bench.claim()
@@ -350,14 +296,14 @@ def test_rules_say_how_many_jobs_are_kept(bench: Bench, state: str) -> None:
 
 
 @not_bull_1
-def test_metrics_count_finished_jobs(bench: Bench) -> None:
+def test_metrics_count_finished_jobs(bench: WorkBench) -> None:
     bench.add(3)
     claim = bench.claim()
     bench.work(completed(claim), seat=Seat("seat", max_metrics=10))
     assert bench.client.hget(bench.key("metrics_completed"), "count") == b"3"
 
 
-def test_a_ledger_notes_what_was_claimed(bench: Bench) -> None:
+def test_a_ledger_notes_what_was_claimed(bench: WorkBench) -> None:
     ids = bench.add(7)
     ledger = ClaimLedger(bench.handle, "reader")
     portions = ledger.claim(Seat("reader"), 5)
@@ -373,7 +319,7 @@ def test_a_ledger_notes_what_was_claimed(bench: Bench) -> None:
 # while a job runs
 
 
-def test_locks_are_extended_as_long_as_they_are_ours(bench: Bench) -> None:
+def test_locks_are_extended_as_long_as_they_are_ours(bench: WorkBench) -> None:
     ids = bench.add(3)
     claim = bench.claim(seat=Seat("seat", lock_ms=500))
     bench.client.sadd(bench.key("stalled"), *ids)
@@ -383,7 +329,7 @@ def test_locks_are_extended_as_long_as_they_are_ours(bench: Bench) -> None:
     assert bench.client.smembers(bench.key("stalled")) == {ids[2].encode()}
 
 
-def test_active_jobs_without_a_lock_are_locked_again(bench: Bench) -> None:
+def test_active_jobs_without_a_lock_are_locked_again(bench: WorkBench) -> None:
     ids = bench.add(3)
     claim = bench.claim(2)
     bench.client.delete(*(bench.handle.keys.lock(job_id) for job_id in ids))
@@ -392,7 +338,7 @@ def test_active_jobs_without_a_lock_are_locked_again(bench: Bench) -> None:
     assert bench.work(completed(claim)).lost == []
 
 
-def test_progress_logs_and_data_are_there_for_all(bench: Bench) -> None:
+def test_progress_logs_and_data_are_there_for_all(bench: WorkBench) -> None:
     (job_id,) = bench.add()
     update_progress(bench.handle, job_id, "42")
     assert [add_log(bench.handle, job_id, f"line {n}", keep=2) for n in range(3)] == [1, 2, 2]
@@ -404,7 +350,7 @@ def test_progress_logs_and_data_are_there_for_all(bench: Bench) -> None:
     assert bench.queue.logs(job_id) == ["line 1", "line 2"]
 
 
-def test_a_job_that_is_gone_can_t_be_told_about(bench: Bench) -> None:
+def test_a_job_that_is_gone_can_t_be_told_about(bench: WorkBench) -> None:
     for call in (lambda: update_progress(bench.handle, "77", "1"), lambda: update_data(bench.handle, "77", "1")):
         with pytest.raises(JobMissing, match="77"):
             call()
@@ -415,7 +361,7 @@ def test_a_job_that_is_gone_can_t_be_told_about(bench: Bench) -> None:
 # promoting
 
 
-def test_due_jobs_wait_in_the_order_in_which_they_are_due(bench: Bench) -> None:
+def test_due_jobs_wait_in_the_order_in_which_they_are_due(bench: WorkBench) -> None:
     now = bench.handle.connection.now_ms()
     due = [("late", 500), ("early", 100), ("middle", 300)]
     for job_id, delay in due:
@@ -430,7 +376,7 @@ def test_due_jobs_wait_in_the_order_in_which_they_are_due(bench: Bench) -> None:
     assert [job.id for job in bench.claim().jobs] == ["early", "middle", "late"]
 
 
-def test_jobs_due_in_the_same_millisecond_stay_in_order(bench: Bench) -> None:
+def test_jobs_due_in_the_same_millisecond_stay_in_order(bench: WorkBench) -> None:
     due = bench.handle.connection.now_ms() + 150
     ids = bench.queue.add_many([NewJob({"n": n}, run_at=due) for n in range(300)]).ids
     wait_until(lambda: bench.handle.connection.now_ms() > due, 5, "the jobs to be due")
@@ -439,7 +385,7 @@ def test_jobs_due_in_the_same_millisecond_stay_in_order(bench: Bench) -> None:
     assert [job.id for job in bench.claim(300).jobs] == ids
 
 
-def test_due_jobs_of_a_paused_queue_wait_for_its_resumption(bench: Bench) -> None:
+def test_due_jobs_of_a_paused_queue_wait_for_its_resumption(bench: WorkBench) -> None:
     bench.queue.add({}, delay=30)
     bench.queue.pause()
     wait_until(lambda: promote_due(bench.handle).moved, 5, "the job to be due")
@@ -449,7 +395,7 @@ def test_due_jobs_of_a_paused_queue_wait_for_its_resumption(bench: Bench) -> Non
 
 
 @not_bull_1
-def test_due_jobs_wait_by_their_priority(bench: Bench) -> None:
+def test_due_jobs_wait_by_their_priority(bench: WorkBench) -> None:
     for priority in (3, 1, 2):
         bench.queue.add({}, str(priority), delay=30, priority=priority)
     moved = 0
@@ -461,7 +407,7 @@ def test_due_jobs_wait_by_their_priority(bench: Bench) -> None:
 # rescuing
 
 
-def lose_worker(bench: Bench, count: int) -> list[str]:
+def lose_worker(bench: WorkBench, count: int) -> list[str]:
     """Jobs in `active` whose worker is gone: they had a lock once."""
     ids = bench.add(count)
     bench.claim(count)
@@ -469,13 +415,13 @@ def lose_worker(bench: Bench, count: int) -> list[str]:
     return ids
 
 
-def check(bench: Bench, **settings: Any) -> working.Rescued:
+def check(bench: WorkBench, **settings: Any) -> working.Rescued:
     """A stalled check that nobody was quicker with."""
     bench.client.delete(bench.key("stalled_check"), bench.key("rescue_check"))
     return rescue(bench.handle, **settings)
 
 
-def test_jobs_of_a_dead_worker_come_back_and_those_of_a_live_one_stay(bench: Bench) -> None:
+def test_jobs_of_a_dead_worker_come_back_and_those_of_a_live_one_stay(bench: WorkBench) -> None:
     ids = lose_worker(bench, 2)
     bench.add(1)
     bench.claim(1)
@@ -484,7 +430,7 @@ def test_jobs_of_a_dead_worker_come_back_and_those_of_a_live_one_stay(bench: Ben
     assert bench.counts() == {"wait": 2, "active": 1}
 
 
-def test_a_job_that_stalls_too_often_fails(bench: Bench) -> None:
+def test_a_job_that_stalls_too_often_fails(bench: WorkBench) -> None:
     (job_id,) = lose_worker(bench, 1)
     for _ in range(2):
         check(bench, max_stalled=1)
@@ -504,20 +450,20 @@ def test_a_job_that_stalls_too_often_fails(bench: Bench) -> None:
     assert job.failed_reason == "job stalled more than allowable limit"
 
 
-def test_one_check_in_an_interval_is_enough(bench: Bench) -> None:
+def test_one_check_in_an_interval_is_enough(bench: WorkBench) -> None:
     lose_worker(bench, 1)
     check(bench, check_ms=60_000)
     assert rescue(bench.handle, check_ms=60_000).stalled == []
 
 
-def test_a_check_goes_slice_by_slice(bench: Bench) -> None:
+def test_a_check_goes_slice_by_slice(bench: WorkBench) -> None:
     ids = lose_worker(bench, 25)
     found = [check(bench, limit=4), check(bench, limit=4)]
     assert sorted(i for rescued in found for i in rescued.stalled) == sorted(ids)
     assert bench.counts() == {"wait": 25}
 
 
-def test_a_check_of_a_queue_that_does_not_exist_leaves_nothing(bench: Bench) -> None:
+def test_a_check_of_a_queue_that_does_not_exist_leaves_nothing(bench: WorkBench) -> None:
     rescue(bench.handle)
     assert bench.client.keys(f"{bench.handle.keys.base}[^s]*") == []
     assert not bench.client.exists(bench.key("stalled_check"))

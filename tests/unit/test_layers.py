@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import defaultdict
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -90,6 +91,17 @@ def test_own_modules_are_imported_at_the_top(module: str) -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             hidden = {name for name in imports_in(node, module) if name.split(".")[0] == PACKAGE}
             assert not hidden, f"{module}:{node.lineno} imports {sorted(hidden)} inside a function"
+
+
+def test_a_constant_has_one_home() -> None:
+    """Two that are called alike may differ on purpose; with the same value they are one."""
+    homes: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for module, tree in TREES.items():
+        for node in tree.body:
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
+                homes[node.target.id, ast.unparse(node.value)].append(module)
+    twice = {name: modules for name, modules in homes.items() if len(modules) > 1 and name[0].isupper()}
+    assert not twice, f"defined in several modules, import it from one: {twice}"
 
 
 def test_no_modules_import_one_another_in_a_circle() -> None:

@@ -1,0 +1,72 @@
+"""A queue that a test works on by hand: it claims and settles as a slot of a worker does, without one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+from redis import Redis
+
+from spark_bull import working
+from spark_bull.bull_queue import BullQueue
+from spark_bull.dialects.handle import QueueHandle
+from spark_bull.model import NewJob
+from spark_bull.outcomes import Claim, Outcomes
+from spark_bull.working import Seat
+
+SEAT = Seat("seat", lock_ms=20_000)
+
+
+@dataclass
+class WorkBench:
+    """One queue, worked on by hand. `twice`: every call of `work` is made again, as if its answer had been lost."""
+
+    queue: BullQueue
+    client: Redis
+    twice: bool
+
+    @property
+    def handle(self) -> QueueHandle:
+        return self.queue.handle
+
+    @property
+    def bullmq(self) -> bool:
+        return self.queue.protocol == "bullmq"
+
+    def add(self, count: int = 1, **properties: Any) -> list[str]:
+        return self.queue.add_many([NewJob({"n": n}, **properties) for n in range(count)]).ids
+
+    def work(self, outcomes: Outcomes | None = None, limit: int = 0, seat: Seat = SEAT, **more: Any) -> Claim:
+        call = uuid4().hex
+        answer = working.work(self.handle, seat, outcomes, limit, call=call, **more)
+        if self.twice:
+            again = working.work(self.handle, seat, outcomes, limit, call=call, **more)
+            assert (again.jobs, again.lost, again.claimed) == (answer.jobs, answer.lost, answer.claimed)
+        return answer
+
+    def claim(self, limit: int = 10, **more: Any) -> Claim:
+        return self.work(None, limit, **more)
+
+    def counts(self) -> dict[str, int]:
+        return {state: count for state, count in self.queue.counts().items() if count}
+
+    def field(self, job_id: str, *names: str) -> str | None:
+        for name in names:
+            value = self.client.hget(self.handle.keys.job(job_id), name)
+            if value is not None:
+                return str(value.decode())
+        return None
+
+    def key(self, name: str) -> str:
+        return str(self.handle.keys[name])
+
+    def locks(self, ids: list[str]) -> list[bool]:
+        return [bool(self.client.exists(self.handle.keys.lock(job_id))) for job_id in ids]
+
+
+def completed(claim: Claim, value: str = "1", **keep: int) -> Outcomes:
+    outcomes = Outcomes(claim.token)
+    for job in claim.jobs:
+        outcomes.complete(job, value, keep or None)
+    return outcomes
