@@ -5,6 +5,8 @@ SparkBullError
 ├── DialectError       the queue speaks another dialect, or the dialect has no such thing
 ├── ConnectionLost     Redis can't be reached, or refuses us
 ├── ScriptError        a Lua script failed, or its contract is broken
+├── ResultsLost        finished jobs can't be delivered any more, and the reader is not to go on without
+├── ReaderInUse        another query reads results under the same `readerId`
 ├── StagedDataLost     staged chunks were gone when the write was to be committed
 ├── WorkerFailed       the slots of a worker could not be started
 ├── QueueBusy          workers hold jobs of a queue that is to be deleted
@@ -53,6 +55,14 @@ class ScriptError(SparkBullError):
 
 class StagedDataLost(SparkBullError):
     """Staged chunks were gone (expired, evicted, flushed) when the write was to be committed."""
+
+
+class ResultsLost(SparkBullError):
+    """Finished jobs can't be delivered any more, and `failOnDataLoss` says that the reader is not to go on without."""
+
+
+class ReaderInUse(SparkBullError):
+    """Another query reads results under the same `readerId`."""
 
 
 class WorkerFailed(SparkBullError):

@@ -119,6 +119,19 @@ class QueueKeys:
         """STRING: how many ids have been cut off that LIST."""
         return f"{self.base}spark:claims:{reader}:base"
 
+    def results(self, reader: str) -> dict[str, str]:
+        """What a reader of results has, by the names that scripts call it.
+
+        `ledger`: LIST of finished jobs, oldest first, those of committed batches cut off; `track`: HASH, how far the
+        reader is; `seen_<state>`: ZSET (bull-1: SET) of jobs that could be found again; `slices_<state>`: HASH slice of
+        time -> how many jobs it had.
+        """
+        base = f"{self.base}spark:results:{reader}"
+        own = {"ledger": base, "track": f"{base}:track"}
+        for state in ("completed", "failed"):
+            own |= {f"seen_{state}": f"{base}:seen:{state}", f"slices_{state}": f"{base}:slices:{state}"}
+        return own
+
     def settled(self, reader: str) -> str:
         """HASH: how many jobs of a claiming query have completed, failed, …"""
         return f"{self.base}spark:settled:{reader}"

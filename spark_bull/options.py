@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -24,6 +24,7 @@ WRITE: Final = "write"
 READ: Final = "read"
 CLAIM: Final = "claim"
 SETTLE: Final = "settle"
+COLLECT: Final = "collect"
 
 #: Keys that Spark itself puts among a source's options.
 SPARKS_OWN: Final = frozenset({"path", "checkpointlocation", "queryname", "owner", "provider"})
@@ -130,7 +131,8 @@ def count_or_object(what: str) -> Parser:
 
 @dataclass(frozen=True)
 class Option:
-    """One row of the table. `default` is the value itself; `shown` is how the README prints it."""
+    """One row of the table. `default` is the value itself, unless a scope has another one in `instead`; `shown` is how
+    the README prints it."""
 
     name: str
     parse: Parser
@@ -138,9 +140,13 @@ class Option:
     scopes: tuple[str, ...]
     doc: str
     shown: str | None = None
+    instead: Mapping[str, Any] = field(default_factory=dict)
+
+    def default_in(self, scope: str) -> Any:
+        return self.instead.get(scope, self.default)
 
 
-ALL: Final = (WRITE, READ, CLAIM, SETTLE)
+ALL: Final = (WRITE, READ, CLAIM, SETTLE, COLLECT)
 
 TABLE: Final[tuple[Option, ...]] = (
     # where the queue is
@@ -285,15 +291,17 @@ TABLE: Final[tuple[Option, ...]] = (
         "maxJobsPerTrigger",
         integer(1),
         10_000,
-        (CLAIM,),
+        (CLAIM, COLLECT),
         "most jobs that one micro-batch takes",
+        instead={COLLECT: 100_000},
     ),
     Option(
         "rowsPerPartition",
         integer(1),
         5_000,
-        (CLAIM,),
+        (CLAIM, COLLECT),
         "most jobs that one task of a micro-batch reads",
+        instead={COLLECT: 10_000},
     ),
     Option(
         "lockMs",
@@ -306,9 +314,53 @@ TABLE: Final[tuple[Option, ...]] = (
         "readerId",
         text,
         None,
-        (CLAIM,),
-        "name of the ledger of claimed jobs; one query at a time",
+        (CLAIM, COLLECT),
+        "name of the ledger of claimed or finished jobs; one query at a time",
         "a new one, kept in the checkpoint",
+    ),
+    # how results are collected
+    Option(
+        "startingOffsets",
+        choice("earliest", "latest"),
+        "earliest",
+        (COLLECT,),
+        "where a new query begins: all finished jobs that are there, or what finishes from now on (needs `readerId`)",
+    ),
+    Option(
+        "startingTimestamp",
+        instant,
+        None,
+        (COLLECT,),
+        "where a new query begins: jobs that have finished since, ISO 8601 or ms; not for bull-1",
+        "by `startingOffsets`",
+    ),
+    Option(
+        "minPartitions",
+        integer(1, 10_000),
+        1,
+        (COLLECT,),
+        "fewest tasks that a micro-batch is dealt out to, if it has as many jobs",
+    ),
+    Option(
+        "lookbackMs",
+        integer(1_000, 86_400_000),
+        60_000,
+        (COLLECT,),
+        "how far the clocks of workers may be wrong, and finishing may be late; Redis remembers the jobs of that time",
+    ),
+    Option(
+        "failOnDataLoss",
+        flag,
+        True,
+        (COLLECT,),
+        "end the query when finished jobs may be lost, or a job was gone before it was read; `false`: go on, and warn",
+    ),
+    Option(
+        "removeOnRead",
+        flag,
+        False,
+        (COLLECT,),
+        "delete jobs from Redis once the batch that delivered them is committed",
     ),
     # what a read shows
     Option(
@@ -318,7 +370,15 @@ TABLE: Final[tuple[Option, ...]] = (
         (READ,),
         "which table: `jobs`, `counts`, `queues`, `writes`, `logs` or `workers`",
     ),
-    Option("states", states, (), (READ,), "only jobs in these states, comma separated", "all"),
+    Option(
+        "states",
+        states,
+        (),
+        (READ, COLLECT),
+        "only jobs in these states, comma separated",
+        "all",
+        instead={COLLECT: ("completed", "failed")},
+    ),
     Option("jobIds", names, (), (READ,), "only these jobs, comma separated", "all"),
     Option(
         "numPartitions",
@@ -377,7 +437,7 @@ def parse_options(raw: Mapping[str, str], scope: str) -> Options:
         if scope not in option.scopes:
             raise OptionError(f"option `{option.name}` is for {option.scopes[0]}s, not for {scope}s")
         given[option.name] = option.parse(option.name, value)
-    values = {o.name: given.get(o.name, o.default) for o in TABLE if scope in o.scopes}
+    values = {o.name: given.get(o.name, o.default_in(scope)) for o in TABLE if scope in o.scopes}
     _check_together(given)
     return Options(values, frozenset(given), redis_settings)
 
@@ -388,6 +448,8 @@ def _check_together(given: Mapping[str, Any]) -> None:
         raise OptionError(f"`txnAppId` and `txnVersion` go together: `{missing}` is missing")
     if "delay" in given and "runAt" in given:
         raise OptionError("`delay` and `runAt` say the same thing twice: give one of them")
+    if "startingOffsets" in given and "startingTimestamp" in given:
+        raise OptionError("`startingOffsets` and `startingTimestamp` say the same thing twice: give one of them")
     if "url" in given and ("host" in given or "port" in given):
         raise OptionError("`url` and `host`/`port` say the same thing twice: give one of them")
     if "url" in given:
@@ -416,10 +478,13 @@ def markdown_table(scope: str) -> str:
     rows = ["| option | default | meaning |", "|---|---|---|"]
     for option in TABLE:
         if scope in option.scopes:
-            default = option.shown or _as_text(option.default)
+            default = _as_text(option.instead[scope]) if scope in option.instead else option.shown
+            default = default or _as_text(option.default)
             rows.append(f"| `{option.name}` | {default} | {option.doc} |")
     return "\n".join(rows)
 
 
 def _as_text(default: Any) -> str:
+    if isinstance(default, tuple):
+        return f"`{','.join(default)}`"
     return "" if default is None else f"`{str(default).lower() if default in (True, False) else default}`"

@@ -30,12 +30,16 @@ def _column(name: str, chunks: Sequence[tuple[str, Chunk]], kind: pa.DataType) -
     if name == "queue":
         return pa.array(list(chain.from_iterable([queue] * len(chunk.ids) for queue, chunk in chunks)), kind)
     if name == "id":
-        return _texts(list(chain.from_iterable(chunk.ids for _, chunk in chunks)), kind)
+        return texts(list(chain.from_iterable(chunk.ids for _, chunk in chunks)), kind)
     if name == "state":
         return pa.array(list(chain.from_iterable(chunk.states for _, chunk in chunks)), kind)
     if name == "runAt":
         return _times(pa.array(list(chain.from_iterable(chunk.run_at for _, chunk in chunks)), pa.int64()), kind)
-    raws = list(chain.from_iterable(chunk.column(name) for _, chunk in chunks))
+    return column_of(name, list(chain.from_iterable(chunk.column(name) for _, chunk in chunks)), kind)
+
+
+def column_of(name: str, raws: Sequence[Raw], kind: pa.DataType) -> pa.Array:
+    """Raw values of one of FIELDS as a column of this type."""
     field = FIELDS[name]
     if field.kind == "traces":
         return pa.array([traces_of(raw) for raw in raws], kind)
@@ -45,10 +49,11 @@ def _column(name: str, chunks: Sequence[tuple[str, Chunk]], kind: pa.DataType) -
         return _integers(raws, kind, field.default)
     if field.kind == "json":
         raws = [None if raw in NO_VALUE else raw for raw in raws]
-    return _texts(raws, kind)
+    return texts(raws, kind)
 
 
-def _texts(raws: Sequence[Raw], kind: pa.DataType) -> pa.Array:
+def texts(raws: Sequence[Raw], kind: pa.DataType) -> pa.Array:
+    """Raw texts as a column; what is not UTF-8 gets replacement characters."""
     try:
         return pa.array(raws, kind)
     except pa.ArrowInvalid:

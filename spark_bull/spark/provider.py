@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 from spark_bull.errors import OptionError
 from spark_bull.spark.claim_batch import CLAIM_SCHEMA
 from spark_bull.spark.claim_stream import claim_reader
+from spark_bull.spark.result_stream import result_reader
 from spark_bull.spark.schemas import mode_of, schema_of
 from spark_bull.spark.settle import BatchSettler, StreamSettler, plan_settle
 from spark_bull.spark.sink import batch_writer, stream_writer
@@ -43,10 +44,8 @@ class BullDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         if mode_of(self.options) != "claim":
-            raise OptionError(
-                "expected the option mode=claim (to process jobs) with readStream, got none; to look at jobs use "
-                'spark.read.format("bull")'
-            )
+            self._refuse_mode("settle", "it is for writes")
+            return result_reader(self.options, schema)
         if schema != CLAIM_SCHEMA:
             raise OptionError("the columns of mode=claim are fixed: give no schema, and select what you need")
         return claim_reader(self.options)

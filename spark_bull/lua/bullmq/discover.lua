@@ -1,0 +1,27 @@
+-- Finds jobs that have finished, and writes them into the ledger of a reader, each time one finishes once: first from the
+-- stream of events, which knows those too that were removed at once, then from the ZSETs, for what had left the stream
+-- before it was read. A job enters both in one script, so with the stream read to its end, what is in a ZSET and wasn't
+-- seen has no event to come. One call looks at about `most` events and jobs.
+-- @keys id completed failed events ledger track seen_completed seen_failed slices_completed slices_failed
+-- @args base owner forgiven lookback_ms slice_ms most ttl_ms until_completed until_failed until_event states...
+-- @returns {'ok', position behind the last entry, 0 if all was looked at, 1 if not, 2 if not even all events, 1 if events had left the stream unread},
+-- {'lost'} without a ledger, {'taken', owner} by another reader, or {'reborn', id counter then, now} unless `forgiven`
+-- @include follow_sorted
+-- @include follow_events
+-- @include reader_of
+-- @include results_clock
+
+local refused = refused_reader(key, arg, function() end)
+if refused then
+  return refused
+end
+local clock, most = results_clock(arg), tonumber(arg.most)
+local more_events, missed = follow_events(key, arg, most)
+if more_events then
+  return found_results(key, arg, 2, missed)
+end
+local more = false
+for _, state in ipairs(arg.states) do
+  more = follow_sorted(key, arg, state, clock, most) or more
+end
+return found_results(key, arg, more and 1 or 0, missed)

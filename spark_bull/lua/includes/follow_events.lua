@@ -1,0 +1,107 @@
+-- @include result_entry
+
+local function parts(event_id)
+  local ms, number = string.match(event_id, '^(%d+)-(%d+)$')
+  return tonumber(ms), tonumber(number)
+end
+
+local function is_behind(event_id, other_id)
+  local ms, number = parts(event_id)
+  local other_ms, other_number = parts(other_id)
+  return ms > other_ms or (ms == other_ms and number > other_number)
+end
+
+-- Whether the stream begins behind the event that was read last.
+local function has_gap(key, cursor)
+  local first = redis.call('XRANGE', key.events, '-', '+', 'COUNT', 1)[1]
+  return first ~= nil and cursor ~= '0-0' and is_behind(first[1], cursor)
+end
+
+-- {state, job id, value, ms} of an event that says that a job has finished in one of the states wanted.
+local function finish_of(event, wanted)
+  local fields = event[2]
+  local state = fields[2]
+  if fields[1] ~= 'event' or not wanted[state] then
+    return nil
+  end
+  local by_name = {}
+  for i = 3, #fields, 2 do
+    by_name[fields[i]] = fields[i + 1]
+  end
+  local value = by_name.returnvalue or by_name.failedReason
+  return by_name.jobId and {state = state, id = by_name.jobId, value = value, ms = parts(event[1])}
+end
+
+-- Gives finishes the times of their jobs in the ZSETs, the last one of a job only; what has none is gone, or moved on.
+local function set_times(key, finishes)
+  local ids, of = {completed = {}, failed = {}}, {completed = {}, failed = {}}
+  local met = {}
+  for i = #finishes, 1, -1 do
+    local finish = finishes[i]
+    if not met[finish.id] then
+      met[finish.id] = true
+      local list = ids[finish.state]
+      list[#list + 1] = finish.id
+      of[finish.state][#list] = finish
+    end
+  end
+  for state, list in pairs(ids) do
+    local times = #list > 0 and redis.call('ZMSCORE', key[state], unpack(list)) or {}
+    for i = 1, #list do
+      of[state][i].time = times[i]
+    end
+  end
+end
+
+local function write_finishes(key, since, finishes)
+  local entries, seen = {}, {completed = {}, failed = {}}
+  for _, finish in ipairs(finishes) do
+    local time = finish.time
+    if time then
+      local list = seen[finish.state]
+      list[#list + 1], list[#list + 2] = time, finish.id
+    end
+    if not (time and since and tonumber(time) < since) then
+      local value = finish.value
+      if time and value and #value > 4096 then
+        value = false
+      end
+      entries[#entries + 1] = result_entry(finish.state, finish.id, time or finish.ms .. '', value, not time)
+    end
+  end
+  for state, list in pairs(seen) do
+    if #list > 0 then
+      redis.call('ZADD', key['seen_' .. state], unpack(list))
+    end
+  end
+  if #entries > 0 then
+    redis.call('RPUSH', key.ledger, unpack(entries))
+  end
+end
+
+-- Reads about `most` events; returns whether there are more to be read, and whether some had gone unread.
+local function follow_events(key, arg, most)
+  local call = redis.call
+  local track = call('HMGET', key.track, 'event', 'since')
+  local cursor, since = track[1], tonumber(track[2] or '')
+  local missed = has_gap(key, cursor)
+  local last = arg.until_event == '' and '+' or arg.until_event
+  if last ~= '+' and not is_behind(last, cursor) then
+    return false, false
+  end
+  local events = call('XRANGE', key.events, '(' .. cursor, last, 'COUNT', most)
+  if #events == 0 then
+    return false, missed
+  end
+  local wanted, finishes = {}, {}
+  for _, state in ipairs(arg.states) do
+    wanted[state] = true
+  end
+  for _, event in ipairs(events) do
+    finishes[#finishes + 1] = finish_of(event, wanted)
+  end
+  set_times(key, finishes)
+  write_finishes(key, since, finishes)
+  call('HSET', key.track, 'event', events[#events][1])
+  return #events == most, missed
+end

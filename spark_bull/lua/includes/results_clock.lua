@@ -1,0 +1,22 @@
+-- @include time_ms
+
+-- What discovering goes by: Redis' clock, the window, and up to where to look, '' for all. ms.
+local function results_clock(arg)
+  return {
+    now = time_ms(),
+    lookback_ms = tonumber(arg.lookback_ms),
+    slice_ms = tonumber(arg.slice_ms),
+    until_completed = arg.until_completed,
+    until_failed = arg.until_failed,
+  }
+end
+
+-- The answer: {'ok', position behind the last entry, 0 if all was looked at, 1 if events were missed}
+local function found_results(key, arg, more, missed)
+  local call = redis.call
+  for _, name in ipairs({'ledger', 'track', 'seen_completed', 'seen_failed', 'slices_completed', 'slices_failed'}) do
+    call('PEXPIRE', key[name], arg.ttl_ms)
+  end
+  local base = tonumber(call('HGET', key.track, 'base'))
+  return {'ok', base + call('LLEN', key.ledger), more, missed and 1 or 0}
+end

@@ -1,0 +1,65 @@
+-- Takes a ledger of results for one query, or makes it (`create`: 1 if there is none, 'anew' in any case): `starting` at 'earliest', 'latest', or with jobs that have
+-- finished since a time, ms. `former` is whom the ledger may be taken from.
+-- @keys id events ledger track seen_completed seen_failed slices_completed slices_failed
+-- @args owner former protocol create first starting lookback_ms slice_ms ttl_ms states...
+-- @returns {'ok', position of the first entry, position behind the last one}, {'lost'} unless it is to be
+-- made, or {'taken', owner}
+-- @include time_ms
+
+local call = redis.call
+local EARLIEST = {event = '0-0', floor = '-inf'}
+
+local function newest_event()
+  local newest = call('XREVRANGE', key.events, '+', '-', 'COUNT', 1)[1]
+  return newest and newest[1] or '0-0'
+end
+
+local function start_of(starting, from_birth)
+  if starting == 'earliest' then
+    return EARLIEST
+  elseif starting == 'latest' then
+    local slice_ms = tonumber(arg.slice_ms)
+    local floor = math.floor((time_ms() - tonumber(arg.lookback_ms)) / slice_ms) * slice_ms
+    return {event = from_birth and newest_event(), floor = floor .. '', quiet = 1}
+  end
+  return {event = (tonumber(starting) - 1) .. '-18446744073709551615', floor = starting, since = starting}
+end
+
+if arg.create == 'anew' then
+  call('DEL', key.track)
+end
+local owner = call('HGET', key.track, 'owner')
+if owner and owner ~= arg.former and owner ~= arg.owner then
+  return {'taken', owner}
+end
+local is_new = call('EXISTS', key.track) == 0
+if is_new then
+  if arg.create == '0' then
+    return {'lost'}
+  end
+  call('DEL', key.ledger, key.seen_completed, key.seen_failed, key.slices_completed, key.slices_failed)
+end
+local start = start_of(arg.starting, is_new)
+if is_new then
+  local counter = call('GET', key.id) or 0
+  call('HSET', key.track, 'base', arg.first, 'protocol', arg.protocol, 'id', counter, 'event', start.event)
+  if start.since then
+    call('HSET', key.track, 'since', start.since)
+  end
+end
+local resliced = call('HGET', key.track, 'slice_ms') ~= arg.slice_ms
+call('HSET', key.track, 'owner', arg.owner, 'slice_ms', arg.slice_ms)
+for _, state in ipairs(arg.states) do
+  if call('HSETNX', key.track, state .. ':floor', start.floor) == 1 and start.quiet then
+    call('HSET', key.track, state .. ':quiet', 1)
+  end
+  if resliced then
+    call('DEL', key['slices_' .. state])
+    if tonumber(call('HGET', key.track, state .. ':walk') or '') then
+      call('HDEL', key.track, state .. ':walk', state .. ':at', state .. ':below', state .. ':count')
+    end
+  end
+end
+call('PEXPIRE', key.track, arg.ttl_ms)
+local base = tonumber(call('HGET', key.track, 'base'))
+return {'ok', base, base + call('LLEN', key.ledger)}

@@ -1,0 +1,127 @@
+"""Finds the finished jobs of several queues for one reader of results, and says how many of each a batch takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+from uuid import uuid4
+
+from spark_bull.clock import monotonic_s
+from spark_bull.connection import Connection, settings_of
+from spark_bull.dialects.handle import QueueHandle
+from spark_bull.dialects.registry import DIALECTS, detect
+from spark_bull.finding import find_queues, is_glob
+from spark_bull.keys import QueueKeys
+from spark_bull.options import Options
+from spark_bull.result_ledger import ResultLedger
+from spark_bull.runtime.queue_collector import QueueCollector
+
+#: How often queues that a glob matches, or that were missing, are looked for, and dialects looked at again.
+REFRESH_S: Final = 15.0
+
+
+class Collector:
+    """For one query, in the process that lives as long as it does. `options`: those of a collecting read.
+
+    Its connections carry a name of their own, by which other queries see that it is alive.
+    """
+
+    def __init__(self, options: Options, reader: str) -> None:
+        self._options = options
+        self._reader = reader
+        self._owner = f"spark-bull:results:{uuid4().hex}"
+        settings = settings_of(options)
+        extra = dict(settings.extra) | {"client_name": self._owner}
+        self._connection = Connection(replace(settings, extra=tuple(sorted(extra.items()))))
+        self._found: dict[str, QueueCollector] = {}
+        self._open: dict[str, QueueCollector] = {}
+        self._aimed = False
+        self._looked = float("-inf")
+
+    def first_positions(self) -> dict[str, int]:
+        """Where the ledgers of this reader begin, by queue; only those that there are."""
+        self._find()
+        starts = {queue: found.ledger.start() for queue, found in self._found.items()}
+        return {queue: start for queue, start in sorted(starts.items()) if start is not None}
+
+    def aim(self) -> None:
+        """From now on finds only what has finished by now."""
+        self._find()
+        self._aimed = True
+        for found in self._found.values():
+            found.aim()
+
+    def advance(self, done: Mapping[str, int], most: int | None) -> dict[str, int]:
+        """Positions behind the jobs of the next batch, after those that are done; `most` of them, None: all.
+
+        What is before the positions done is committed, and let go. Raises ConnectionLost, DialectError, OptionError,
+        ReaderInUse or ResultsLost.
+        """
+        self._refresh(done)
+        self.release(done)
+        starts = {queue: done.get(queue, self._open[queue].first) for queue in sorted(self._open)}
+        for queue, start in starts.items():
+            self._open[queue].discover(None if most is None else start + most)
+        there = {queue: self._open[queue].end - start for queue, start in starts.items()}
+        taken = there if most is None else shares(there, most)
+        return {queue: start + taken[queue] for queue, start in starts.items()}
+
+    def release(self, done: Mapping[str, int]) -> None:
+        """Lets go of all that is before these positions."""
+        for queue, position in done.items():
+            if queue in self._open:
+                self._open[queue].release(position, remove=self._options["removeOnRead"])
+
+    def newest(self) -> dict[str, int]:
+        """Where the positions would be if all finished jobs were found."""
+        return {queue: known.end + known.ledger.unseen() for queue, known in sorted(self._open.items())}
+
+    def _refresh(self, done: Mapping[str, int]) -> None:
+        """Now and then: opens the ledgers of queues that are new, and looks at the dialects of the others."""
+        if monotonic_s() - self._looked < REFRESH_S:
+            return
+        if not self._aimed:
+            self._find()
+        for queue, found in self._found.items():
+            if queue not in self._open:
+                found.open(done.get(queue))
+                self._open[queue] = found
+            elif self._options["protocol"] == "auto":
+                found.check_dialect()
+        self._looked = monotonic_s()
+
+    def _find(self) -> None:
+        """Finds the queues that there are: those named, and those that match."""
+        connection, prefix = self._connection, self._options["prefix"]
+        for name in (part.strip() for part in self._options["queue"].split(",")):
+            for queue in find_queues(connection, prefix, name) if is_glob(name) else [name]:
+                handle = None if queue in self._found else self._handle(QueueKeys(queue, prefix))
+                if handle is not None:
+                    self._found[queue] = self._collector(handle)
+
+    def _handle(self, keys: QueueKeys) -> QueueHandle | None:
+        """None for a queue that doesn't exist yet, as nobody knows its dialect."""
+        protocol = self._options["protocol"]
+        dialect = detect(self._connection, keys) if protocol == "auto" else DIALECTS[protocol]
+        if dialect is None:
+            return None
+        dialect.check_queue(keys.queue)
+        return QueueHandle(self._connection, keys, dialect, self._options["bullmqVersion"])
+
+    def _collector(self, handle: QueueHandle) -> QueueCollector:
+        options = self._options
+        ledger = ResultLedger(handle, self._reader, options["states"], options["lookbackMs"], self._owner)
+        since = options["startingTimestamp"]
+        starting = options["startingOffsets"] if since is None else str(since)
+        return QueueCollector(ledger, starting, strict=options["failOnDataLoss"])
+
+
+def shares(there: Mapping[str, int], most: int) -> dict[str, int]:
+    """Deals `most` out to queues that have so many each: alike, and what one doesn't need to the others."""
+    dealt: dict[str, int] = {}
+    left = most
+    for number, queue in enumerate(sorted(there, key=lambda name: there[name])):
+        dealt[queue] = min(there[queue], left // (len(there) - number))
+        left -= dealt[queue]
+    return dealt
