@@ -52,8 +52,8 @@ class Held(NamedTuple):
 class Found(NamedTuple):
     """What a look has found. `end`: position behind the last entry; `more`: it did not look at all there is.
 
-    `events`: nor at all events. `state` is ok, lost, taken (by `owner`) or reborn: the queue has been deleted since. `missed`: events had left the
-    stream before they were read.
+    `events`: nor at all events. `state` is ok, lost, taken (by `owner`) or reborn: the queue has been deleted since.
+    `missed`: events had left the stream before they were read.
     """
 
     state: str
