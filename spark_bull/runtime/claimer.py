@@ -52,11 +52,14 @@ class Claimer:
             self._ahead = pool.submit(self.claim, most)
             pool.shutdown(wait=False)
 
-    def resume(self, start: int, stop: int) -> None:
-        """Takes up, after a restart, jobs that the query had claimed before: their locks are kept, or got back."""
+    def resume(self, start: int) -> None:
+        """Takes up, after a restart, the jobs from a position on that the query had claimed before.
+
+        Their locks are kept, or got back; also those of jobs that were claimed ahead.
+        """
         if not self._resumed:
             self._resumed = True
-            ids = self.ledger.ids(start, stop)
+            ids = self.ledger.ids(start, self.ledger.end())
             relock(self.ledger.handle, self.ledger.reader, ids, self._seat.lock_ms)
             self._keeper.hold(ids)
 

@@ -132,11 +132,11 @@ url, prefix, checkpoint = sys.argv[1:]
 spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
 spark.sparkContext.setLogLevel("OFF")
 spark_bull.register(spark)
-options = {"url": url, "prefix": prefix, "queue": "q", "maxJobsPerTrigger": "200"}
+options = {"url": url, "prefix": prefix, "queue": "q", "maxJobsPerTrigger": "200", "lockMs": "3000"}
 slow = f.udf(lambda n: __import__("time").sleep(0.002) or n, "int")
 jobs = spark.readStream.format("bull").options(**options, mode="claim").load()
 answer = jobs.select("id", "token", slow(f.get_json_object("data", "$.n").cast("int")).alias("returnvalue"))
-del options["maxJobsPerTrigger"]
+del options["maxJobsPerTrigger"], options["lockMs"]
 query = answer.writeStream.format("bull").options(**options, mode="settle")
 query.option("checkpointLocation", checkpoint).start().awaitTermination()
 """

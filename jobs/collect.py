@@ -1,0 +1,77 @@
+"""Finished jobs of queues go into a table of files, once each, partitioned by queue and day.
+
+    spark-submit jobs/collect.py --queue 'mail,reports-*' --output /lake/results --url redis://localhost:6379 --once
+    spark-submit jobs/collect.py --queue mail --output s3a://lake/results --trigger "30 seconds" --option
+    removeOnRead=true
+
+Runs until Ctrl-C or SIGTERM; with --once it ends when all that had finished at its start is written. The next run
+goes on where this one ended: what is done is in the checkpoint.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from typing import Any
+
+from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.streaming.query import StreamingQuery
+from session import pairs, session
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--queue", required=True, help="queues: names, comma separated, or globs")
+    parser.add_argument("--output", required=True, metavar="PATH", help="folder of the table")
+    parser.add_argument("--checkpoint", metavar="PATH", help="what is done (OUTPUT/_checkpoint)")
+    parser.add_argument(
+        "--format", default="parquet", help="any that Spark streams into: parquet, orc, json, … (parquet)"
+    )
+    parser.add_argument("--trigger", default="10 seconds", metavar="TIME", help="how often to look (10 seconds)")
+    parser.add_argument("--once", action="store_true", help="write what has finished by now, and end")
+    parser.add_argument("--url", help="Redis; default: $SPARK_BULL_URL, else redis://localhost:6379")
+    parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="option of the stream")
+    return parser.parse_args()
+
+
+def results(spark: SparkSession, options: dict[str, str]) -> DataFrame:
+    """Finished jobs, with the day on which they finished (Bull 1 keeps no time: on which they were collected)."""
+    jobs = spark.readStream.format("bull").options(**options).load()
+    return jobs.withColumn("day", f.to_date(f.coalesce("finishedOn", f.current_timestamp())))
+
+
+def start(jobs: DataFrame, args: argparse.Namespace) -> StreamingQuery:
+    checkpoint = args.checkpoint or f"{args.output.rstrip('/')}/_checkpoint"
+    trigger: dict[str, Any] = {"availableNow": True} if args.once else {"processingTime": args.trigger}
+    writer = jobs.writeStream.format(args.format).partitionBy("queue", "day").trigger(**trigger)
+    return writer.option("checkpointLocation", checkpoint).start(args.output)
+
+
+def reason(error: Exception) -> str:
+    """The last line of a Python traceback that came through the JVM, or the first of anything else."""
+    lines = [line for line in str(error).splitlines() if line.startswith("spark_bull.errors.")]
+    return lines[-1].partition(": ")[2] if lines else str(error).partition("\n")[0]
+
+
+def main() -> None:
+    args = arguments()
+    spark = session(f"collect {args.queue}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    options = pairs(args.option) | {"queue": args.queue} | ({"url": args.url} if args.url else {})
+    try:
+        query = start(results(spark, options), args)
+        query.awaitTermination()
+    except KeyboardInterrupt:
+        pass
+    except (AnalysisException, StreamingQueryException) as error:
+        sys.exit(f"collect: {reason(error)}")
+    else:
+        rows = sum(batch["numInputRows"] for batch in query.recentProgress)
+        print(f"{rows:,} finished jobs of {args.queue} written to {args.output}")
+
+
+if __name__ == "__main__":
+    main()
