@@ -18,11 +18,11 @@ help: ## Show this list
 
 setup: $(PYTHON_STAMP) $(NODE_STAMP) ## Install all that is needed: .venv, the Node libraries, missing tools
 
-demo: setup ## The tour: 336,776 flights become jobs, and the queue answers SQL
+demo: setup ## The tour: 336,776 flights are dispatched, inspected, processed and collected
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) jobs/demo.py
 
 test: setup ## Run the tests; PYTEST_ARGS="-k claim" picks some
-	$(RUN) -m pytest -q $(PYTEST_ARGS)
+	$(RUN) -m pytest -q -n 2 --dist worksteal $(PYTEST_ARGS)
 
 lint: $(PYTHON_STAMP) ## Check style, format and types
 	$(RUN) -m ruff check .
@@ -37,6 +37,7 @@ bench: setup ## Measure this project and its peers side by side
 	$(RUN) -m pip install --quiet --editable '.[bench]'
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.dispatch
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.process
+	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.collect
 
 clean: ## Remove what builds, tests and Spark left behind; .venv and node_modules stay
 	rm -rf build dist *.egg-info artifacts spark-warehouse metastore_db derby.log

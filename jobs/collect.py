@@ -43,11 +43,13 @@ def results(spark: SparkSession, options: dict[str, str]) -> DataFrame:
     return jobs.withColumn("day", f.to_date(f.coalesce("finishedOn", f.current_timestamp())))
 
 
-def start(jobs: DataFrame, args: argparse.Namespace) -> StreamingQuery:
-    checkpoint = args.checkpoint or f"{args.output.rstrip('/')}/_checkpoint"
-    trigger: dict[str, Any] = {"availableNow": True} if args.once else {"processingTime": args.trigger}
-    writer = jobs.writeStream.format(args.format).partitionBy("queue", "day").trigger(**trigger)
-    return writer.option("checkpointLocation", checkpoint).start(args.output)
+def start(
+    jobs: DataFrame, output: str, checkpoint: str | None = None, file_format: str = "parquet", every: str | None = None
+) -> StreamingQuery:
+    """Begins to append them to the table; `every`: how often to look. Without it, once."""
+    trigger: dict[str, Any] = {"processingTime": every} if every else {"availableNow": True}
+    writer = jobs.writeStream.format(file_format).partitionBy("queue", "day").trigger(**trigger)
+    return writer.option("checkpointLocation", checkpoint or f"{output.rstrip('/')}/_checkpoint").start(output)
 
 
 def reason(error: Exception) -> str:
@@ -62,7 +64,8 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     options = pairs(args.option) | {"queue": args.queue} | ({"url": args.url} if args.url else {})
     try:
-        query = start(results(spark, options), args)
+        every = None if args.once else args.trigger
+        query = start(results(spark, options), args.output, args.checkpoint, args.format, every)
         query.awaitTermination()
     except KeyboardInterrupt:
         pass

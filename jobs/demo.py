@@ -1,4 +1,4 @@
-"""The tour: real flights become jobs, the queue answers SQL, Spark and Node process the jobs side by side.
+"""The tour: flights become jobs, the queue answers SQL, Spark and Node process them side by side, results come back.
 
 `make demo` runs it; nothing has to run before.
 """
@@ -20,6 +20,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from collect import results, start
+from matplotlib.figure import Figure
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import pandas_udf
 from session import session
@@ -31,6 +33,7 @@ QUEUE = "flights"
 #: Flights from eight in the evening on are taken for tonight's: their jobs are due hour by hour from now.
 JOBS = """
     SELECT struct(*) AS data, carrier AS name,
+           format_string('%s%d-%s-%02d%02d', carrier, flight, origin, month, day) AS jobId,
            CASE WHEN hour >= 20 THEN current_timestamp() + make_interval(0, 0, 0, 0, hour - 19) END AS runAt
     FROM input
 """
@@ -157,6 +160,49 @@ def process(spark: SparkSession, url: str, folder: Path) -> None:
     spark.sql(by_worker).show()
 
 
+def collect(spark: SparkSession, url: str, table: Path, folder: Path) -> None:
+    """Brings the results into a table, joins them with the flights, and draws a chart of them."""
+    lake = str(folder / "results")
+    tell(
+        "8. Results come back as a stream, each once, into Parquet: jobs/collect.py does the same under spark-submit",
+        f"""spark.readStream.format("bull").option("queue", "{QUEUE}").load().writeStream.format("parquet")…""",
+    )
+    began = time.monotonic()
+    query = start(results(spark, {"url": url, "queue": QUEUE}), lake)
+    query.awaitTermination()
+    rows = sum(batch["numInputRows"] for batch in query.recentProgress)
+    print(f"    {rows:,} results in {time.monotonic() - began:.1f} s, start of the query included")
+
+    by_carrier = """
+        SELECT carrier, processedBy AS worker, count(*) AS flights, round(avg(result.km)) AS km,
+               round(avg(result.score), 3) AS score
+        FROM dispatched JOIN (SELECT id, processedBy, from_json(returnvalue, 'km DOUBLE, score DOUBLE') AS result
+                              FROM results) ON id = jobId
+        GROUP BY carrier, processedBy ORDER BY carrier, processedBy
+    """
+    tell("9. Joined with the flights by job id", by_carrier)
+    spark.read.csv(str(table), header=True, inferSchema=True, nullValue="NA").createOrReplaceTempView("input")
+    spark.sql(JOBS).selectExpr("jobId", "name AS carrier").createOrReplaceTempView("dispatched")
+    spark.read.parquet(lake).createOrReplaceTempView("results")
+    joined = spark.sql(by_carrier).toPandas()
+    print(joined.head(8).to_string(index=False))
+    assert joined["flights"].sum() == rows, "expected each result to belong to one flight"
+    print(f"    a chart of it: {chart(joined, Path('artifacts/results.png'))}")
+
+
+def chart(joined: pd.DataFrame, path: Path) -> Path:
+    """Flights by carrier and worker, and how bad their delays were, as PNG."""
+    flown = joined.pivot_table(index="carrier", columns="worker", values="flights", aggfunc="sum").fillna(0)
+    scores = joined.assign(weight=joined["score"] * joined["flights"]).groupby("carrier")[["weight", "flights"]].sum()
+    figure = Figure(figsize=(11, 4.5), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    flown.plot.bar(stacked=True, ax=left, title="flights processed", ylabel="jobs")
+    (scores["weight"] / scores["flights"]).plot.bar(ax=right, title="mean score of delay", color="tab:red")
+    path.parent.mkdir(exist_ok=True)
+    figure.savefig(path)
+    return path
+
+
 def main() -> None:
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="spark-bull-demo-") as folder, EmbeddedRedis() as redis:
@@ -170,6 +216,7 @@ def main() -> None:
         spark = session("demo")
         inspect(spark, redis.url)
         process(spark, redis.url, Path(folder))
+        collect(spark, redis.url, table, Path(folder))
         with BullQueue(QUEUE, url=redis.url) as queue:
             record = queue.writes()[-1]
         spark.stop()

@@ -129,7 +129,7 @@ class QueueKeys:
         base = f"{self.base}spark:results:{reader}"
         own = {"ledger": base, "track": f"{base}:track"}
         for state in ("completed", "failed"):
-            own |= {f"seen_{state}": f"{base}:seen:{state}", f"slices_{state}": f"{base}:slices:{state}"}
+            own |= {f"seen_{state}": f"{base}:{state}:seen", f"slices_{state}": f"{base}:{state}:slices"}
         return own
 
     def settled(self, reader: str) -> str:
@@ -153,9 +153,9 @@ QUEUE_SIGNS = {
 
 
 def queue_of(key: str, prefix: str) -> str | None:
-    """The queue that a key such as `bull:mail:id` belongs to, or None when it is not one."""
+    """The queue that a key such as `bull:mail:id` belongs to, or None when it is not one, or a private one of ours."""
     head, _, last = key.rpartition(":")
-    if last not in QUEUE_SIGNS or not head.startswith(prefix + ":"):
+    if last not in QUEUE_SIGNS or not head.startswith(prefix + ":") or ":spark:" in head:
         return None
     return head[len(prefix) + 1 :] or None
 

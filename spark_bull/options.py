@@ -419,7 +419,7 @@ def parse_options(raw: Mapping[str, str], scope: str) -> Options:
     redis_settings: dict[str, str] = {}
     for name, value in raw.items():
         lowered = name.lower()
-        if lowered in SPARKS_OWN or lowered.startswith("option."):
+        if is_sparks(lowered):
             continue
         if lowered.startswith(REDIS_PREFIX):
             setting = lowered[len(REDIS_PREFIX) :]
@@ -432,14 +432,24 @@ def parse_options(raw: Mapping[str, str], scope: str) -> Options:
             continue
         option = BY_LOWER.get(lowered)
         if option is None:
-            near = did_you_mean(name, (o.name for o in TABLE if scope in o.scopes))
-            raise OptionError(f"unknown option `{name}`{near}")
+            raise unknown_option(name, scope)
         if scope not in option.scopes:
             raise OptionError(f"option `{option.name}` is for {option.scopes[0]}s, not for {scope}s")
         given[option.name] = option.parse(option.name, value)
     values = {o.name: given.get(o.name, o.default_in(scope)) for o in TABLE if scope in o.scopes}
     _check_together(given)
     return Options(values, frozenset(given), redis_settings)
+
+
+def is_sparks(lowered: str) -> bool:
+    """Whether Spark itself puts an option of this name, in lower case, among a source's options."""
+    return lowered in SPARKS_OWN or lowered.startswith("option.")
+
+
+def unknown_option(name: str, *scopes: str) -> OptionError:
+    """Names the nearest option that counts in one of the scopes."""
+    near = did_you_mean(name, (option.name for option in TABLE if set(scopes) & set(option.scopes)))
+    return OptionError(f"unknown option `{name}`{near}")
 
 
 def _check_together(given: Mapping[str, Any]) -> None:

@@ -183,14 +183,12 @@ class ResultLedger:
             start = self.handle.run("archive", {"position": position, "limit": CHUNK_SIZE}, **self._keys)
 
     def read(self, start: int, stop: int, fields: Sequence[str]) -> tuple[int, Rows]:
-        """Some entries from `start` on, before `stop`, with these hash fields of their jobs.
+        """The entries start..stop, the last one excluded, with these hash fields of their jobs; fewer if these are big.
 
         Returns the position behind them; no rows, and another position than `start`, when they have been cut off.
         """
         names = list(dict.fromkeys([ALWAYS_THERE, "finishedOn", *fields]))
-        answer = self._script(
-            "read", {"start": start, "stop": min(stop, start + CHUNK_SIZE), "most_bytes": MOST_BYTES, "fields": names}
-        )
+        answer = self._script("read", {"start": start, "stop": stop, "most_bytes": MOST_BYTES, "fields": names})
         position, *columns = msgpack.unpackb(answer, raw=True)
         if not columns:
             return position, Rows(0, {})

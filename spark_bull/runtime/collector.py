@@ -14,7 +14,7 @@ from spark_bull.dialects.registry import DIALECTS, detect
 from spark_bull.finding import find_queues, is_glob
 from spark_bull.keys import QueueKeys
 from spark_bull.options import Options
-from spark_bull.result_ledger import ResultLedger
+from spark_bull.result_ledger import EVERYTHING, Horizon, ResultLedger
 from spark_bull.runtime.queue_collector import QueueCollector
 
 #: How often queues that a glob matches, or that were missing, are looked for, and dialects looked at again.
@@ -24,10 +24,11 @@ REFRESH_S: Final = 15.0
 class Collector:
     """For one query, in the process that lives as long as it does. `options`: those of a collecting read.
 
-    Its connections carry a name of their own, by which other queries see that it is alive.
+    Its connections carry a name of their own, by which other queries see that it is alive. `horizons`: finds only what
+    had finished when they were taken, in the queues that there were.
     """
 
-    def __init__(self, options: Options, reader: str) -> None:
+    def __init__(self, options: Options, reader: str, horizons: Mapping[str, Horizon] | None = None) -> None:
         self._options = options
         self._reader = reader
         self._owner = f"spark-bull:results:{uuid4().hex}"
@@ -36,7 +37,7 @@ class Collector:
         self._connection = Connection(replace(settings, extra=tuple(sorted(extra.items()))))
         self._found: dict[str, QueueCollector] = {}
         self._open: dict[str, QueueCollector] = {}
-        self._aimed = False
+        self._horizons = horizons
         self._looked = float("-inf")
 
     def first_positions(self) -> dict[str, int]:
@@ -45,12 +46,10 @@ class Collector:
         starts = {queue: found.ledger.start() for queue, found in self._found.items()}
         return {queue: start for queue, start in sorted(starts.items()) if start is not None}
 
-    def aim(self) -> None:
-        """From now on finds only what has finished by now."""
+    def horizons(self) -> dict[str, Horizon]:
+        """How far to look, in the queues that there are, to find what has finished by now."""
         self._find()
-        self._aimed = True
-        for found in self._found.values():
-            found.aim()
+        return {queue: found.ledger.horizon() for queue, found in self._found.items()}
 
     def advance(self, done: Mapping[str, int], most: int | None) -> dict[str, int]:
         """Positions behind the jobs of the next batch, after those that are done; `most` of them, None: all.
@@ -75,14 +74,17 @@ class Collector:
 
     def newest(self) -> dict[str, int]:
         """Where the positions would be if all finished jobs were found."""
-        return {queue: known.end + known.ledger.unseen() for queue, known in sorted(self._open.items())}
+        return {queue: known.end + known.ledger.unseen() for queue, known in self._open.items()}
+
+    def found(self) -> dict[str, int]:
+        """Where the positions are with all that is found so far."""
+        return {queue: known.end for queue, known in self._open.items()}
 
     def _refresh(self, done: Mapping[str, int]) -> None:
         """Now and then: opens the ledgers of queues that are new, and looks at the dialects of the others."""
         if monotonic_s() - self._looked < REFRESH_S:
             return
-        if not self._aimed:
-            self._find()
+        self._find()
         for queue, found in self._found.items():
             if queue not in self._open:
                 found.open(done.get(queue))
@@ -96,8 +98,8 @@ class Collector:
         connection, prefix = self._connection, self._options["prefix"]
         for name in (part.strip() for part in self._options["queue"].split(",")):
             for queue in find_queues(connection, prefix, name) if is_glob(name) else [name]:
-                handle = None if queue in self._found else self._handle(QueueKeys(queue, prefix))
-                if handle is not None:
+                wanted = queue not in self._found and (self._horizons is None or queue in self._horizons)
+                if wanted and (handle := self._handle(QueueKeys(queue, prefix))):
                     self._found[queue] = self._collector(handle)
 
     def _handle(self, keys: QueueKeys) -> QueueHandle | None:
@@ -114,7 +116,8 @@ class Collector:
         ledger = ResultLedger(handle, self._reader, options["states"], options["lookbackMs"], self._owner)
         since = options["startingTimestamp"]
         starting = options["startingOffsets"] if since is None else str(since)
-        return QueueCollector(ledger, starting, strict=options["failOnDataLoss"])
+        horizon = EVERYTHING if self._horizons is None else self._horizons[handle.keys.queue]
+        return QueueCollector(ledger, starting, horizon, strict=options["failOnDataLoss"])
 
 
 def shares(there: Mapping[str, int], most: int) -> dict[str, int]:

@@ -9,7 +9,7 @@ from typing import Final
 from spark_bull.clock import monotonic_s
 from spark_bull.dialects.registry import detect
 from spark_bull.errors import ConnectionLost, DialectError, OptionError, ReaderInUse, ResultsLost
-from spark_bull.result_ledger import EVERYTHING, Found, Held, ResultLedger
+from spark_bull.result_ledger import EVERYTHING, Found, Held, Horizon, ResultLedger
 
 log = logging.getLogger("spark_bull")
 
@@ -23,16 +23,16 @@ _SAY_S: Final = 60.0
 class QueueCollector:
     """`ledger.owner` names the query, and its connection. `strict`: what can't be delivered ends the query.
 
-    starting: earliest, latest, or from jobs on that have finished since a time, ms since 1970. `first` is the position
-    from which an open ledger is read, `end` the one behind the last entry.
+    starting: earliest, latest, or from jobs on that have finished since a time, ms since 1970. `horizon`: how far to
+    look. `first` is the position from which an open ledger is read, `end` the one behind the last entry.
     """
 
-    def __init__(self, ledger: ResultLedger, starting: str, *, strict: bool) -> None:
+    def __init__(self, ledger: ResultLedger, starting: str, horizon: Horizon = EVERYTHING, *, strict: bool) -> None:
         self.ledger = ledger
         self.first = self.end = 0
         self._starting = starting
         self._strict = strict
-        self._horizon = EVERYTHING
+        self._horizon = horizon
         self._done = False
         self._released = 0
         self._said = float("-inf")
@@ -124,10 +124,6 @@ class QueueCollector:
                 "with all that are there, and may deliver some again"
             )
         log.warning("queue %s: %s; going on with the finished jobs that are there", self._queue, what)
-
-    def aim(self) -> None:
-        """From now on finds only what has finished by now."""
-        self._horizon, self._done = self.ledger.horizon(), False
 
     def discover(self, enough: int | None) -> None:
         """Looks for finished jobs until there are entries up to position `enough` (None: all), or none is left to find.

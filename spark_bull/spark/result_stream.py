@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 from uuid import uuid4
 
 import pyarrow as pa
@@ -23,7 +23,7 @@ from spark_bull.dialects.handle import open_handle
 from spark_bull.errors import ConnectionLost, OptionError, ResultsLost
 from spark_bull.finding import is_glob
 from spark_bull.options import COLLECT, Options, parse_options
-from spark_bull.result_ledger import STATES, ResultLedger
+from spark_bull.result_ledger import STATES, Horizon, ResultLedger
 from spark_bull.runtime.collector import Collector
 from spark_bull.spark.result_batch import fields_of, result_batch
 from spark_bull.spark.schemas import QUEUE_LOST, columns_of
@@ -31,7 +31,7 @@ from spark_bull.spark.schemas import QUEUE_LOST, columns_of
 log = logging.getLogger("spark_bull")
 
 #: Rows of one batch for Spark, about.
-BATCH_ROWS = 4_000
+BATCH_ROWS: Final = 4_000
 
 
 class Results(InputPartition):
@@ -81,12 +81,13 @@ class ResultReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         self._columns = columns
         self._reader: str = options["readerId"] or uuid4().hex[:16]
+        self._horizons: dict[str, Horizon] | None = None
         self._known: Collector | None = None
 
     def _collector(self, reader: str) -> Collector:
         # After a restart the reader is that of the checkpoint.
         if self._known is None or self._reader != reader:
-            self._known, self._reader = Collector(self._options, reader), reader
+            self._known, self._reader = Collector(self._options, reader, self._horizons), reader
         return self._known
 
     def initialOffset(self) -> dict[str, Any]:
@@ -96,7 +97,7 @@ class ResultReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self._options["maxJobsPerTrigger"])
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._collector(self._reader).aim()
+        self._horizons, self._known = self._collector(self._reader).horizons(), None
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Finds finished jobs. All before `start` is committed, as Spark asks for no further batch before."""
@@ -131,11 +132,11 @@ class ResultReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         yield from _as_one(gathered)
 
     def _chunks(self, partition: Results, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        strict = self._options["failOnDataLoss"]
+        strict, size = self._options["failOnDataLoss"], self._options["chunkSize"]
         ledger = ResultLedger(open_handle(self._options, partition.queue), partition.reader)
         fields, position = fields_of(self._columns), partition.start
         while position < partition.stop:
-            behind, chunk = ledger.read(position, partition.stop, fields)
+            behind, chunk = ledger.read(position, min(partition.stop, position + size), fields)
             if chunk.rows:
                 yield result_batch(partition.queue, chunk, self._columns, schema, strict=strict)
             else:
@@ -144,11 +145,18 @@ class ResultReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             position = behind
 
     def commit(self, end: dict[str, Any]) -> None:
-        self._collector(end["reader"]).release(end["queues"])
+        try:
+            self._collector(end["reader"]).release(end["queues"])
+        except ConnectionLost as error:
+            log.info("queue %s: what is committed is let go of later: %s", self._options["queue"], error)
 
     def reportLatestOffset(self) -> dict[str, Any]:
         """What the progress of the query shows as the newest: what was found, and about what is still to be found."""
-        return _offset(self._collector(self._reader).newest(), self._reader)
+        collector = self._collector(self._reader)
+        try:
+            return _offset(collector.newest(), self._reader)
+        except ConnectionLost:
+            return _offset(collector.found(), self._reader)
 
     def stop(self) -> None:
         """Spark doesn't call it; connections end with their process."""

@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 )
 
 from spark_bull.errors import OptionError, did_you_mean
-from spark_bull.options import BY_LOWER, COLLECT, READ, Options, parse_options
+from spark_bull.options import BY_LOWER, COLLECT, READ, REDIS_PREFIX, Options, is_sparks, parse_options, unknown_option
 
 QUEUE_LOST: Final = (
     "expected the option `queue` (names, comma separated, or globs), got none. If this is a table of the catalog: "
@@ -108,9 +108,14 @@ def read_options(raw: Mapping[str, str]) -> Options:
 def schema_of(raw: Mapping[str, str]) -> StructType:
     """The schema of the view that the options ask for, or of a stream. Raises OptionError as `read_options` does."""
     # Spark asks before it says whether it is for a stream, which has further options, and checks them later.
-    given = [BY_LOWER[name.lower()] for name in raw if name.lower() in BY_LOWER]
-    if any(COLLECT in option.scopes and READ not in option.scopes for option in given):
-        return SCHEMAS["jobs"]
+    for name in raw:
+        lowered = name.lower()
+        if lowered in BY_LOWER:
+            scopes = BY_LOWER[lowered].scopes
+            if COLLECT in scopes and READ not in scopes:
+                return SCHEMAS["jobs"]
+        elif not is_sparks(lowered) and not lowered.startswith(REDIS_PREFIX):
+            raise unknown_option(name, READ, COLLECT)
     return SCHEMAS[read_options(raw)["view"]]
 
 

@@ -8,8 +8,12 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pyarrow.parquet as pq
+from redis import Redis
+
 from spark_bull.bull_queue import BullQueue
 from spark_bull.model import NewJob
+from tests.support.work_bench import WorkBench, completed
 
 ROOT = Path(__file__).parents[2]
 
@@ -91,3 +95,26 @@ def test_a_processor_that_isn_t_there_ends_work_with_one_clear_line(redis_url: s
     ran = submit(str(ROOT / "jobs/work.py"), "--queue", "q", "--processor", "nowhere:f", "--url", redis_url)
     assert ran.returncode != 0
     assert "work: expected --processor to be importable, got 'nowhere:f'" in ran.stdout + ran.stderr
+
+
+def test_collect_writes_finished_jobs_once(client: Redis, redis_url: str, prefix: str, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    arguments = ["--queue", "q", "--output", str(lake), "--url", redis_url, "--option", f"prefix={prefix}", "--once"]
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+        bench = WorkBench(queue, client, twice=False)
+        for round_of_ten in (1, 2):
+            bench.add(10)
+            bench.work(completed(bench.claim(10)))
+            ran = submit(str(ROOT / "jobs/collect.py"), *arguments)
+            assert ran.returncode == 0, ran.stderr[-3000:]
+            assert "10 finished jobs of q written to" in ran.stdout
+            files = list(lake.glob("queue=q/day=20*/*.parquet"))
+            ids = [row["id"] for file in files for row in pq.ParquetFile(file).read(["id"]).to_pylist()]
+            assert sorted(ids, key=int) == [str(n) for n in range(1, 10 * round_of_ten + 1)]
+
+
+def test_a_wrong_option_ends_collect_with_one_clear_line(redis_url: str, tmp_path: Path) -> None:
+    arguments = ["--queue", "q", "--output", str(tmp_path / "lake"), "--url", redis_url]
+    ran = submit(str(ROOT / "jobs/collect.py"), *arguments, "--once", "--option", "startingOffsets=latest")
+    assert ran.returncode != 0
+    assert "collect: startingOffsets=latest needs the option `readerId`" in ran.stdout + ran.stderr

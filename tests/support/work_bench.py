@@ -12,7 +12,7 @@ from spark_bull import working
 from spark_bull.bull_queue import BullQueue
 from spark_bull.dialects.handle import QueueHandle
 from spark_bull.model import NewJob
-from spark_bull.outcomes import Claim, Outcomes
+from spark_bull.outcomes import Claim, Failed, Outcomes
 from spark_bull.working import Seat
 
 SEAT = Seat("seat", lock_ms=20_000)
@@ -70,3 +70,8 @@ def completed(claim: Claim, value: str = "1", **keep: int) -> Outcomes:
     for job in claim.jobs:
         outcomes.complete(job, value, keep or None)
     return outcomes
+
+
+def failed_for(claim: Claim, reason: str) -> Outcomes:
+    """All jobs of a claim, failed for good."""
+    return Outcomes(claim.token, failed=[Failed(job.id, reason, '["trace"]', None, 1) for job in claim.jobs])

@@ -19,7 +19,7 @@ LAYERS = (
     ("options", "keys"),
     ("connection", "scripts"),
     ("dialects",),
-    ("adding", "staging", "working", "claim_ledger", "reporting", "management", "reading", "finding"),
+    ("adding", "staging", "working", "claim_ledger", "result_ledger", "reporting", "management", "reading", "finding"),
     ("bull_queue",),
     ("runtime",),
     ("spark",),

@@ -1,6 +1,8 @@
 -- Deletes what jobs that left their state have.
 local function remove_jobs(_, arg, ids)
   for _, job_id in ipairs(ids) do
-    redis.call('UNLINK', arg.base .. job_id, arg.base .. job_id .. ':lock')
+    local job_key = arg.base .. job_id
+    -- Bull 1 has no logs, but workers of ours write them.
+    redis.call('UNLINK', job_key, job_key .. ':lock', job_key .. ':logs')
   end
 end

@@ -1,0 +1,381 @@
+"""readStream without a mode: finished jobs as micro-batches, and what users get to see when something is wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.sql import DataFrame, Row, SparkSession
+from redis import Redis
+
+from spark_bull import BullQueue, EmbeddedRedis
+from spark_bull.result_ledger import ResultLedger
+from tests.support.wait import wait_until
+from tests.support.work_bench import WorkBench, completed, failed_for
+
+DIALECTS = ("bull-1", "bull", "bullmq")
+OwnRedis = Callable[..., EmbeddedRedis]
+
+
+@pytest.fixture(params=["bullmq"])
+def bench(request: pytest.FixtureRequest, client: Redis, redis_url: str, prefix: str) -> Iterator[WorkBench]:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
+        yield WorkBench(queue, client, twice=False)
+
+
+each_dialect = pytest.mark.parametrize("bench", DIALECTS, indirect=True)
+
+
+def finish(bench: WorkBench, count: int, value: str = "1") -> list[str]:
+    """Adds jobs and completes them; returns their ids."""
+    ids = bench.add(count)
+    bench.work(completed(bench.claim(count), value))
+    return ids
+
+
+class Collection:
+    """A query that appends results to a table of its own, run by run."""
+
+    def __init__(self, spark: SparkSession, options: dict[str, str], folder: Path) -> None:
+        self.spark, self.options, self.folder = spark, options, folder
+        self.batches: list[Any] = []
+
+    def stream(self, schema: str | None = None, **more: Any) -> DataFrame:
+        reader = self.spark.readStream.format("bull").options(**self.options)
+        for name, value in more.items():
+            reader = reader.option(name, str(value))
+        return (reader.schema(schema) if schema else reader).load()
+
+    def start(self, frame: DataFrame, name: str = "results", **trigger: Any) -> Any:
+        writer = frame.writeStream.format("parquet").option("checkpointLocation", str(self.folder / f"{name}.check"))
+        return writer.trigger(**trigger).start(str(self.folder / name))
+
+    def run(self, name: str = "results", schema: str | None = None, **more: Any) -> list[Row]:
+        """Reads what there is, and returns all rows of the table."""
+        query = self.start(self.stream(schema, **more), name, availableNow=True)
+        assert query.awaitTermination(120)
+        self.batches = [batch for batch in query.recentProgress if batch["numInputRows"]]
+        return self.rows(name)
+
+    def rows(self, name: str = "results") -> list[Row]:
+        return self.spark.read.parquet(str(self.folder / name)).collect()
+
+    def ids(self, name: str = "results", **more: Any) -> list[str]:
+        return sorted((row.id for row in self.run(name, **more)), key=int)
+
+
+@pytest.fixture
+def collection(spark: SparkSession, redis_url: str, prefix: str, tmp_path: Path) -> Collection:
+    return Collection(spark, {"url": redis_url, "prefix": prefix, "queue": "q"}, tmp_path)
+
+
+def fails(collection: Collection, match: str, **more: Any) -> None:
+    with pytest.raises((StreamingQueryException, AnalysisException), match=match):
+        collection.run(**more)
+
+
+# what arrives
+
+
+@each_dialect
+def test_finished_jobs_arrive_once_with_all_they_hold(bench: WorkBench, collection: Collection) -> None:
+    ids = finish(bench, 5, '{"a":1}')
+    bench.queue.add({"n": 9}, "bad", attempts=1)
+    claim = bench.claim(1)
+    failed = claim.jobs[0].id
+    bench.work(failed_for(claim, "no good"))
+    rows = {row.id: row for row in collection.run()}
+    assert sorted(rows) == sorted([*ids, failed])
+    done = rows[ids[0]]
+    assert (done.queue, done.state, done.returnvalue, json.loads(done.data)) == ("q", "completed", '{"a":1}', {"n": 0})
+    assert (done.finishedOn is None) == (bench.queue.protocol == "bull-1")
+    assert (rows[failed].state, rows[failed].failedReason) == ("failed", "no good")
+    more = finish(bench, 3)
+    assert collection.ids() == sorted([*ids, failed, *more], key=int)
+
+
+def test_columns_are_those_of_a_read_or_fewer(bench: WorkBench, collection: Collection, spark: SparkSession) -> None:
+    (job_id,) = finish(bench, 1, '"x"')
+    table = spark.read.format("bull").options(**collection.options).load()
+    assert collection.stream().schema == table.schema
+    assert collection.run(schema="returnvalue STRING, id STRING") == [Row(returnvalue='"x"', id=job_id)]
+
+
+def test_states_may_be_chosen(bench: WorkBench, collection: Collection) -> None:
+    finish(bench, 2)
+    bench.add(1)
+    bench.work(failed_for(bench.claim(1), "bad"))
+    assert {row.state for row in collection.run("failures", states="failed")} == {"failed"}
+    assert {row.state for row in collection.run("both")} == {"completed", "failed"}
+
+
+def test_limits_hold_and_available_now_ends_with_what_there_was(bench: WorkBench, collection: Collection) -> None:
+    finish(bench, 25)
+    query = collection.start(collection.stream(maxJobsPerTrigger=10, rowsPerPartition=3), availableNow=True)
+    wait_until(lambda: query.recentProgress or not query.isActive, 60, "the first batch")
+    late = finish(bench, 5)
+    assert query.awaitTermination(120)
+    assert [batch["numInputRows"] for batch in query.recentProgress if batch["numInputRows"]] == [10, 10, 5]
+    assert not {row.id for row in collection.rows()} & set(late)
+    assert set(late) <= set(collection.ids())
+
+
+def test_partitions_are_as_many_as_asked_for(bench: WorkBench, collection: Collection, spark: SparkSession) -> None:
+    finish(bench, 20)
+    seen: list[int] = []
+    writer = collection.stream(minPartitions=4).writeStream.trigger(availableNow=True)
+    assert writer.foreachBatch(lambda frame, _: seen.append(frame.rdd.getNumPartitions())).start().awaitTermination(120)
+    assert seen == [4]
+
+
+def test_several_queues_and_globs(bench: WorkBench, collection: Collection, redis_url: str, prefix: str) -> None:
+    finish(bench, 3)
+    with BullQueue("other-1", url=redis_url, prefix=prefix, protocol="bull") as other:
+        finish(WorkBench(other, bench.client, twice=False), 4)
+        found = collection.run("named", queue="q,other-1,missing")
+        assert sorted(row.queue for row in found) == ["other-1"] * 4 + ["q"] * 3
+        assert {row.queue for row in collection.run("globbed", queue="oth*")} == {"other-1"}
+    with BullQueue("other-2", url=redis_url, prefix=prefix, protocol="bull-1") as newcomer:
+        finish(WorkBench(newcomer, bench.client, twice=False), 2)
+    assert sorted(row.queue for row in collection.run("globbed", queue="oth*")) == ["other-1"] * 4 + ["other-2"] * 2
+
+
+def test_queries_read_one_queue_independently(bench: WorkBench, collection: Collection) -> None:
+    ids = finish(bench, 6)
+    assert collection.ids("one") == collection.ids("two", removeOnRead=True) == ids
+
+
+@each_dialect
+def test_latest_begins_with_what_finishes_from_now_on(bench: WorkBench, collection: Collection) -> None:
+    finish(bench, 4)
+    new = {"startingOffsets": "latest", "readerId": "mine"}
+    frame = (
+        collection.stream(**new).writeStream.format("noop").option("checkpointLocation", str(collection.folder / "c"))
+    )
+    assert frame.trigger(availableNow=True).start().awaitTermination(120)
+    ids = finish(bench, 3)
+    assert collection.ids(**new) == ids
+
+
+def test_a_time_to_start_from(bench: WorkBench, collection: Collection) -> None:
+    finish(bench, 2)
+    before = bench.handle.connection.now_ms()
+    wait_until(lambda: bench.handle.connection.now_ms() > before + 2, 5, "the clock to go on")
+    ids = finish(bench, 2)
+    assert collection.ids(startingTimestamp=before + 1) == ids
+
+
+def test_progress_shows_the_lag(bench: WorkBench, collection: Collection) -> None:
+    finish(bench, 30)
+    collection.run(maxJobsPerTrigger=10)
+    first = collection.batches[0]["sources"][0]
+    assert json.loads(first["endOffset"])["queues"] == {"q": 10}
+    assert json.loads(first["latestOffset"])["queues"] == {"q": 30}
+
+
+def test_a_job_that_is_retried_by_hand_arrives_twice(bench: WorkBench, collection: Collection) -> None:
+    bench.add(1)
+    bench.work(failed_for(bench.claim(1), "bad"))
+    (job_id,) = [row.id for row in collection.run()]
+    bench.queue.retry(job_id)
+    bench.work(completed(bench.claim(1)))
+    assert sorted((row.id, row.state) for row in collection.run()) == [(job_id, "completed"), (job_id, "failed")]
+
+
+def test_jobs_removed_on_completion_arrive_with_their_values(bench: WorkBench, collection: Collection) -> None:
+    ids = bench.add(3)
+    bench.work(completed(bench.claim(3), '"gone"', count=0))
+    assert bench.counts() == {}
+    assert [(row.id, row.returnvalue, row.data) for row in collection.run()] == [(i, '"gone"', None) for i in ids]
+
+
+@each_dialect
+def test_archived_jobs_leave_redis_after_their_batch(bench: WorkBench, collection: Collection) -> None:
+    ids = finish(bench, 7)
+    bench.client.rpush(bench.handle.keys.logs(ids[0]), "a line")
+    assert collection.ids(removeOnRead=True) == ids
+    assert bench.counts() == {}
+    left = [key.decode() for key in bench.client.scan_iter(f"{bench.handle.keys.base}*")]
+    assert not {key for job_id in ids for key in left if key.startswith(bench.handle.keys.job(job_id))}
+
+
+def test_a_batch_that_failed_keeps_its_jobs(bench: WorkBench, collection: Collection) -> None:
+    ids = finish(bench, 3)
+    broken = collection.stream(removeOnRead=True).writeStream.option("checkpointLocation", str(collection.folder / "c"))
+
+    def refuse(frame: DataFrame, _: int) -> None:
+        frame.collect()
+        raise RuntimeError("the lake is closed")
+
+    with pytest.raises(StreamingQueryException, match="the lake is closed"):
+        broken.foreachBatch(refuse).trigger(availableNow=True).start().awaitTermination(120)
+    assert bench.counts() == {"completed": 3}
+    got: list[str] = []
+    broken.foreachBatch(lambda frame, _: got.extend(row.id for row in frame.collect()))
+    assert broken.trigger(availableNow=True).start().awaitTermination(120)
+    assert sorted(got) == sorted(ids)
+    assert bench.counts() == {}
+
+
+# what is wrong, and says so
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"startingOffsets": "latest"}, "startingOffsets=latest needs the option `readerId`"),
+        ({"startingOffsets": "newest"}, "expected `startingOffsets` to be one of earliest, latest, got: 'newest'"),
+        ({"startingOffsets": "latest", "startingTimestamp": "2026-01-01"}, "say the same thing twice"),
+        ({"states": "completed,wait"}, "expected `states` of a stream to be out of completed, failed, got: 'wait'"),
+        ({"startingOffset": "earliest"}, "did you mean `startingOffsets`"),
+        ({"lookbackMs": "1"}, "expected `lookbackMs` to be an integer from 1,000 to 86,400,000, got: '1'"),
+        ({"jobIds": "1"}, "option `jobIds` is for reads"),
+        ({"mode": "settle"}, "mode=settle doesn't go here"),
+    ],
+)
+def test_wrong_options(bench: WorkBench, collection: Collection, options: dict[str, str], message: str) -> None:
+    fails(collection, message, **options)
+
+
+def test_a_missing_queue_option_is_told(spark: SparkSession, redis_url: str) -> None:
+    with pytest.raises(AnalysisException, match="expected the option `queue`"):
+        spark.readStream.format("bull").option("url", redis_url).load()
+
+
+def test_a_stream_option_on_a_read_is_told(collection: Collection, spark: SparkSession) -> None:
+    with pytest.raises(AnalysisException, match="option `removeOnRead` is for collects, not for reads"):
+        spark.read.format("bull").options(**collection.options, removeOnRead="true").load().count()
+
+
+@pytest.mark.parametrize("bench", ["bull-1"], indirect=True)
+def test_bull_1_has_no_times_to_start_from(bench: WorkBench, collection: Collection) -> None:
+    finish(bench, 1)
+    fails(collection, "queue q speaks bull-1, which keeps none", startingTimestamp="2026-01-01")
+
+
+def test_a_ledger_that_expired_is_told(bench: WorkBench, collection: Collection) -> None:
+    ids = finish(bench, 4)
+    collection.run(readerId="mine")
+    bench.client.unlink(*bench.handle.keys.results("mine").values())
+    fails(collection, "the ledger of reader `mine` is gone, after position 4", readerId="mine")
+    more = finish(bench, 1)
+    # Going on takes up all that is there.
+    assert collection.ids(readerId="mine", failOnDataLoss=False) == sorted([*ids, *ids, *more], key=int)
+
+
+def test_a_flushed_redis_is_told(own_redis: OwnRedis, collection: Collection) -> None:
+    server = own_redis()
+    collection.options["url"] = server.url
+    with BullQueue("q", url=server.url, prefix=collection.options["prefix"], protocol="bullmq") as queue:
+        with Redis.from_url(server.url) as client:
+            bench = WorkBench(queue, client, twice=False)
+            finish(bench, 2)
+            collection.run()
+            client.flushall()
+            finish(bench, 3)
+        fails(collection, "Redis was flushed")
+        assert len(collection.run(failOnDataLoss=False)) == 5
+
+
+@each_dialect
+def test_a_queue_that_was_made_anew_is_told(bench: WorkBench, collection: Collection) -> None:
+    finish(bench, 5)
+    collection.run()
+    bench.queue.obliterate(force=True)
+    ids = finish(bench, 2)
+    fails(collection, "it has been deleted, and made anew")
+    rows = collection.run(failOnDataLoss=False)
+    assert len(rows) == 7
+    assert {row.id for row in rows} >= set(ids)
+
+
+def test_a_reader_id_is_for_one_query_at_a_time(bench: WorkBench, collection: Collection) -> None:
+    finish(bench, 2)
+    first = collection.start(collection.stream(readerId="mine"), "first", processingTime="200 milliseconds")
+    try:
+        wait_until(lambda: first.recentProgress, 60, "the first batch")
+        fails(collection, "expected `readerId` mine to be used by one query at a time", readerId="mine")
+        more = finish(bench, 2)
+        wait_until(lambda: {row.id for row in collection.rows("first")} >= set(more), 60, "the first query to go on")
+    finally:
+        first.stop()
+    assert collection.run(readerId="mine") is not None
+
+
+def test_a_reader_that_was_taken_over_ends(bench: WorkBench, collection: Collection) -> None:
+    finish(bench, 1)
+    query = collection.start(collection.stream(readerId="mine"), processingTime="200 milliseconds")
+    wait_until(lambda: query.recentProgress, 60, "the first batch")
+    ledger = ResultLedger(bench.handle, "mine", owner="another")
+    ledger.open("earliest", create=False, former=ledger.holder()[0] or "")
+    with pytest.raises(StreamingQueryException, match="expected `readerId` mine to be used by one query at a time"):
+        query.awaitTermination(60)
+
+
+def test_a_dialect_that_changed_is_told(bench: WorkBench, collection: Collection, redis_url: str, prefix: str) -> None:
+    finish(bench, 2)
+    collection.run(readerId="mine")
+    bench.queue.obliterate(force=True)
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bull") as queue:
+        finish(WorkBench(queue, bench.client, twice=False), 1)
+    fails(collection, "queue q spoke bullmq when reader `mine` began, and speaks bull now", readerId="mine")
+
+
+@pytest.mark.parametrize("bench", ["bull", "bullmq"], indirect=True)
+def test_a_job_that_went_before_it_was_read(bench: WorkBench, collection: Collection) -> None:
+    ids = finish(bench, 3, '"v"')
+    ledger = ResultLedger(bench.handle, "mine", owner="finder")
+    ledger.open("earliest", create=True)
+    ledger.discover()
+    bench.queue.remove(ids[1])
+    fails(collection, f"1 finished jobs were removed before they were read, job {ids[1]} first", readerId="mine")
+    rows = sorted(collection.run(readerId="mine", failOnDataLoss=False), key=lambda row: int(row.id))
+    assert [row.id for row in rows] == ids
+    gone = rows[1]
+    assert (gone.state, gone.data, gone.finishedOn is not None) == ("completed", None, True)
+    # BullMQ's events tell the value; in Bull it is gone with the job.
+    assert gone.returnvalue == ('"v"' if bench.bullmq else None)
+
+
+def test_a_checkpoint_that_is_ahead_of_redis_is_told(bench: WorkBench, collection: Collection) -> None:
+    finish(bench, 3)
+    collection.run(readerId="mine")
+    bench.client.hset(bench.handle.keys.results("mine")["track"], "base", 0)
+    bench.client.delete(bench.handle.keys.results("mine")["ledger"])
+    fails(collection, "the query has come to position 3 of its results, and Redis has 0 to 0", readerId="mine")
+
+
+def test_what_was_committed_by_another_checkpoint_is_told(bench: WorkBench, collection: Collection) -> None:
+    finish(bench, 3)
+    ids = collection.ids("one", readerId="mine")
+    assert ids
+    more = finish(bench, 2)
+    # A new checkpoint begins where the reader is.
+    assert collection.ids("two", readerId="mine") == more
+
+
+def test_redis_may_be_away_for_a_while(own_redis: OwnRedis, collection: Collection) -> None:
+    server = own_redis({"appendonly": "yes", "appendfsync": "always"})
+    collection.options |= {"url": server.url, "retryMs": "500"}
+    with (
+        BullQueue("q", url=server.url, prefix=collection.options["prefix"], protocol="bullmq") as queue,
+        Redis.from_url(server.url) as client,
+    ):
+        bench = WorkBench(queue, client, twice=False)
+        ids = finish(bench, 2)
+        query = collection.start(collection.stream(), processingTime="200 milliseconds")
+        try:
+            wait_until(lambda: query.recentProgress, 60, "the first batch")
+            server.kill()
+            wait_until(lambda: query.recentProgress[-1]["durationMs"].get("latestOffset", 0) > 500, 60, "a miss")
+            server.restart()
+            ids += finish(bench, 2)
+            wait_until(lambda: len(collection.rows()) == 4, 60, "the query to go on")
+            assert query.isActive
+        finally:
+            query.stop()
+    assert sorted(row.id for row in collection.rows()) == sorted(ids)
