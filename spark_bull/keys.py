@@ -124,10 +124,10 @@ class QueueKeys:
 
         `ledger`: LIST of finished jobs, oldest first, those of committed batches cut off; `track`: HASH, how far the
         reader is; `seen_<state>`: ZSET (bull-1: SET) of jobs that could be found again; `slices_<state>`: HASH slice of
-        time -> how many jobs it had.
+        time -> how many jobs it had; `told`: HASH of jobs that were found, and whose events (BullMQ) may still be read.
         """
         base = f"{self.base}spark:results:{reader}"
-        own = {"ledger": base, "track": f"{base}:track"}
+        own = {"ledger": base, "track": f"{base}:track", "told": f"{base}:told"}
         for state in ("completed", "failed"):
             own |= {f"seen_{state}": f"{base}:{state}:seen", f"slices_{state}": f"{base}:{state}:slices"}
         return own

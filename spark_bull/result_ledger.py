@@ -30,11 +30,12 @@ There = Literal["there", "gone", "missing"]
 
 
 class Horizon(NamedTuple):
-    """How far to look: up to the highest scores, and the last event, of a moment. '' stands for no bound."""
+    """How far to look: up to the highest scores, and the last event, of a moment (ms). '' stands for no bound."""
 
     completed: str = ""
     failed: str = ""
     event: str = ""
+    at: str = ""
 
 
 EVERYTHING: Final = Horizon()
@@ -146,6 +147,7 @@ class ResultLedger:
                 "until_completed": horizon.completed,
                 "until_failed": horizon.failed,
                 "until_event": horizon.event,
+                "until_at": horizon.at,
                 "states": self.states,
             },
             **self._keys,

@@ -65,7 +65,10 @@ def test_the_queue_is_found_again_in_its_keys(prefix: str, queue: str, sign: str
     assert queue_of(f"{prefix}:{queue}:{sign}", prefix) == queue
 
 
-@pytest.mark.parametrize("key", ["bull:mail:7", "other:mail:id", "bull:id", "id", "", "bull::id", "bullet:mail:id"])
+@pytest.mark.parametrize(
+    "key",
+    ["bull:mail:7", "other:mail:id", "bull:id", "id", "", "bull::id", "bullet:mail:id", "bull:mail:spark:claims:wait"],
+)
 def test_other_keys_belong_to_no_queue(key: str) -> None:
     assert queue_of(key, "bull") is None
 

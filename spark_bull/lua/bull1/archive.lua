@@ -7,6 +7,7 @@
 -- @include remove_bull1
 
 local call = redis.call
+local SEEN = {completed = key.seen_completed, failed = key.seen_failed}
 local found, base = archived(key, arg, function(state, ids)
   local still = {}
   for i, there in ipairs(call('SMISMEMBER', key[state], unpack(ids))) do
@@ -17,7 +18,7 @@ end)
 for state, ids in pairs(found) do
   if #ids > 0 then
     call('SREM', key[state], unpack(ids))
-    call('SREM', key['seen_' .. state], unpack(ids))
+    call('SREM', SEEN[state], unpack(ids))
     remove_jobs(key, arg, ids)
   end
 end

@@ -1,9 +1,10 @@
 -- Finds jobs that have finished, and writes them into the ledger of a reader, each time one finishes once: first from the
 -- stream of events, which knows those too that were removed at once, then from the ZSETs, for what had left the stream
 -- before it was read. A job enters both in one script, so with the stream read to its end, what is in a ZSET and wasn't
--- seen has no event to come. One call looks at about `most` events and jobs.
--- @keys id completed failed events ledger track seen_completed seen_failed slices_completed slices_failed
--- @args base owner forgiven lookback_ms slice_ms most ttl_ms until_completed until_failed until_event states...
+-- seen has no event to come. Where the stream is read up to `until_event` only, jobs that may have finished since then,
+-- at `until_at`, are noted in `told`, for when their events are read. One call looks at about `most` events and jobs.
+-- @keys id completed failed events ledger track seen_completed seen_failed told slices_completed slices_failed
+-- @args base owner forgiven lookback_ms slice_ms most ttl_ms until_completed until_failed until_event until_at states...
 -- @returns {'ok', position behind the last entry, 0 if all was looked at, 1 if not, 2 if not even all events, 1 if events had left the stream unread},
 -- {'lost'} without a ledger, {'taken', owner} by another reader, or {'reborn', id counter then, now} unless `forgiven`
 -- @include follow_sorted
@@ -16,9 +17,15 @@ if refused then
   return refused
 end
 local clock, most = results_clock(arg), tonumber(arg.most)
+if arg.until_at ~= '' then
+  clock.told, clock.told_since = key.told, tonumber(arg.until_at) - clock.lookback_ms
+end
 local more_events, missed = follow_events(key, arg, most)
 if more_events then
   return found_results(key, arg, 2, missed)
+end
+if not clock.told then
+  redis.call('UNLINK', key.told)
 end
 local more = false
 for _, state in ipairs(arg.states) do

@@ -11,10 +11,40 @@ local function is_behind(event_id, other_id)
   return ms > other_ms or (ms == other_ms and number > other_number)
 end
 
--- Whether the stream begins behind the event that was read last.
+-- The newest event that an empty stream ever had.
+local function last_of_empty(stream)
+  if redis.call('EXISTS', stream) == 0 then
+    return '0-0'
+  end
+  local about = redis.call('XINFO', 'STREAM', stream)
+  for i = 1, #about, 2 do
+    if about[i] == 'last-generated-id' then
+      return about[i + 1]
+    end
+  end
+end
+
+-- Whether the stream begins behind the event that was read last; and what counts as read last from now on.
 local function has_gap(key, cursor)
+  if cursor == '0-0' then
+    return false, cursor
+  end
   local first = redis.call('XRANGE', key.events, '-', '+', 'COUNT', 1)[1]
-  return first ~= nil and cursor ~= '0-0' and is_behind(first[1], cursor)
+  if first then
+    return is_behind(first[1], cursor), cursor
+  end
+  local last = last_of_empty(key.events)
+  if not is_behind(last, cursor) then
+    return false, cursor
+  end
+  redis.call('HSET', key.track, 'event', last)
+  return true, last
+end
+
+-- Whether a walk through the ZSETs has found this finish already, when events were read up to a horizon only.
+local function was_told(key, finish)
+  local field = told_field(finish.state, finish.id)
+  return redis.call('HGET', key.told, field) == finish.time and redis.call('HDEL', key.told, field) == 1
 end
 
 -- {state, job id, value, ms} of an event that says that a job has finished in one of the states wanted.
@@ -55,13 +85,15 @@ end
 
 local function write_finishes(key, since, finishes)
   local entries, seen = {}, {completed = {}, failed = {}}
+  local any_told = redis.call('EXISTS', key.told) == 1
   for _, finish in ipairs(finishes) do
     local time = finish.time
     if time then
       local list = seen[finish.state]
       list[#list + 1], list[#list + 2] = time, finish.id
     end
-    if not (time and since and tonumber(time) < since) then
+    local is_known = time and any_told and was_told(key, finish)
+    if not is_known and not (time and since and tonumber(time) < since) then
       local value = finish.value
       if time and value and #value > 4096 then
         value = false
@@ -83,8 +115,8 @@ end
 local function follow_events(key, arg, most)
   local call = redis.call
   local track = call('HMGET', key.track, 'event', 'since')
-  local cursor, since = track[1], tonumber(track[2] or '')
-  local missed = has_gap(key, cursor)
+  local since = tonumber(track[2] or '')
+  local missed, cursor = has_gap(key, track[1])
   local last = arg.until_event == '' and '+' or arg.until_event
   if last ~= '+' and not is_behind(last, cursor) then
     return false, false

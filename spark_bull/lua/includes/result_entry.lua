@@ -12,6 +12,11 @@ local function result_entry(state, job_id, time, value, gone)
   return letter .. time .. ':' .. job_id
 end
 
+-- A job that was found in a ZSET though its event may still be read, by its state: a field of `told`.
+local function told_field(state, job_id)
+  return RESULT_LETTERS[state] .. job_id
+end
+
 -- Returns state, job id, time, value or false, whether the job was gone.
 local function parsed_entry(entry)
   local letter = string.sub(entry, 1, 1)

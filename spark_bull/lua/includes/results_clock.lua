@@ -14,8 +14,10 @@ end
 -- The answer: {'ok', position behind the last entry, 0 if all was looked at, 1 if events were missed}
 local function found_results(key, arg, more, missed)
   local call = redis.call
-  for _, name in ipairs({'ledger', 'track', 'seen_completed', 'seen_failed', 'slices_completed', 'slices_failed'}) do
-    call('PEXPIRE', key[name], arg.ttl_ms)
+  for _, name in ipairs({'ledger', 'track', 'seen_completed', 'seen_failed', 'told', 'slices_completed', 'slices_failed'}) do
+    if key[name] then
+      call('PEXPIRE', key[name], arg.ttl_ms)
+    end
   end
   local base = tonumber(call('HGET', key.track, 'base'))
   return {'ok', base + call('LLEN', key.ledger), more, missed and 1 or 0}

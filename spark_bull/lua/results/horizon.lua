@@ -1,7 +1,8 @@
 -- Up to where to look to find what has finished by now.
 -- @keys completed failed events
 -- @args
--- @returns {highest score of completed, of failed, last event}; what is empty, or no ZSET, has 0 and 0-0
+-- @returns {highest score of completed, of failed, last event, now, ms}; what is empty, or no ZSET, has 0 and 0-0
+-- @include time_ms
 
 local call = redis.call
 
@@ -13,4 +14,4 @@ local function highest(state)
 end
 
 local newest = call('XREVRANGE', key.events, '+', '-', 'COUNT', 1)[1]
-return {highest(key.completed), highest(key.failed), newest and newest[1] or '0-0'}
+return {highest(key.completed), highest(key.failed), newest and newest[1] or '0-0', time_ms() .. ''}

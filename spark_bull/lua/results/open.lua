@@ -1,6 +1,6 @@
 -- Takes a ledger of results for one query, or makes it (`create`: 1 if there is none, 'anew' in any case): `starting` at 'earliest', 'latest', or with jobs that have
 -- finished since a time, ms. `former` is whom the ledger may be taken from.
--- @keys id events ledger track seen_completed seen_failed slices_completed slices_failed
+-- @keys id events ledger track told seen_completed seen_failed slices_completed slices_failed
 -- @args owner former protocol create first starting lookback_ms slice_ms ttl_ms states...
 -- @returns {'ok', position of the first entry, position behind the last one}, {'lost'} unless it is to be
 -- made, or {'taken', owner}
@@ -25,6 +25,14 @@ local function start_of(starting, from_birth)
   return {event = (tonumber(starting) - 1) .. '-18446744073709551615', floor = starting, since = starting}
 end
 
+-- What another query has left half done may have passed by what has finished since, or end at an old horizon.
+local function forget_walk(state)
+  local walk = call('HGET', key.track, state .. ':walk')
+  if walk == 'whole' or walk == 'finished' or walk == 'seen' then
+    call('HDEL', key.track, state .. ':walk', state .. ':at', state .. ':below', state .. ':cursor', state .. ':sign')
+  end
+end
+
 if arg.create == 'anew' then
   call('DEL', key.track)
 end
@@ -37,7 +45,7 @@ if is_new then
   if arg.create == '0' then
     return {'lost'}
   end
-  call('DEL', key.ledger, key.seen_completed, key.seen_failed, key.slices_completed, key.slices_failed)
+  call('DEL', key.ledger, key.told, key.seen_completed, key.seen_failed, key.slices_completed, key.slices_failed)
 end
 local start = start_of(arg.starting, is_new)
 if is_new then
@@ -52,6 +60,9 @@ call('HSET', key.track, 'owner', arg.owner, 'slice_ms', arg.slice_ms)
 for _, state in ipairs(arg.states) do
   if call('HSETNX', key.track, state .. ':floor', start.floor) == 1 and start.quiet then
     call('HSET', key.track, state .. ':quiet', 1)
+  end
+  if owner ~= arg.owner then
+    forget_walk(state)
   end
   if resliced then
     call('DEL', key['slices_' .. state])

@@ -1,0 +1,607 @@
+"""Ledgers of results: each finish of a job is found once, in every dialect, whatever clocks, hands and trims do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+from redis import Redis
+
+from spark_bull.bull_queue import BullQueue
+from spark_bull.dialects.handle import CHUNK_SIZE
+from spark_bull.local import EmbeddedRedis
+from spark_bull.model import NewJob
+from spark_bull.reading import MOST_BYTES
+from spark_bull.reporting import add_log
+from spark_bull.result_ledger import Horizon, ResultLedger, Rows
+from tests.support.dump import dump
+from tests.support.finisher import AT_ONCE, Finisher, column, entries, look, of
+from tests.support.wait import wait_until
+
+DIALECTS = ("bull-1", "bull", "bullmq")
+#: A look-back window that a test can wait for, ms.
+SHORT_MS = 1_000
+#: A worker's clock that is so far ahead stamps jobs of another slice of time, where it is 60 s by default.
+ANOTHER_SLICE_MS = 5_000
+
+
+@pytest.fixture(params=DIALECTS)
+def bench(request: pytest.FixtureRequest, client: Redis, redis_url: str, prefix: str) -> Iterator[Finisher]:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
+        yield Finisher(queue, client, twice=False)
+
+
+only_bullmq = pytest.mark.parametrize("bench", ["bullmq"], indirect=True)
+not_bull_1 = pytest.mark.parametrize("bench", DIALECTS[1:], indirect=True)
+
+
+def private(bench: Finisher) -> dict[str, object]:
+    """What the ledger has in Redis, but for how far the window has come."""
+    kept: dict[str, object] = {}
+    for name, key in dump(bench.client, bench.queue.handle.keys.prefix, "q").items():
+        if name.startswith("spark:results:"):
+            value = key.value
+            if isinstance(value, dict):
+                value = {field: text for field, text in value.items() if not field.endswith(":floor")}
+            kept[name] = (key.expires, value)
+    return kept
+
+
+def texts(ledger: ResultLedger, position: int, *fields: str) -> list[bytes | None]:
+    """These fields of one entry's job; None for those that are missing."""
+    _, rows = ledger.read(position, position + 1, fields)
+    return [column(rows, name)[0] or None for name in fields]
+
+
+# finding
+
+
+def test_each_finished_job_is_found_once_at_a_growing_position(bench: Finisher) -> None:
+    ledger = bench.ledger()
+    assert look(ledger).end == 0
+    first = of("completed", bench.finish(3))
+    assert look(ledger).end == 3
+    second = of("failed", bench.finish(2, "failed"))
+    assert look(ledger).end == 5
+    assert sorted(entries(ledger)[:3]) == sorted(first)
+    assert sorted(entries(ledger, 3)) == sorted(second)
+
+
+def test_looking_again_finds_nothing_new(bench: Finisher) -> None:
+    bench.finish(3)
+    bench.finish(2, "failed")
+    ledger = bench.ledger()
+    look(ledger)
+    found, kept = entries(ledger), private(bench)
+    for _ in range(3):
+        assert look(ledger).end == 5
+    assert (entries(ledger), private(bench)) == (found, kept)
+
+
+def test_jobs_that_do_not_end_are_not_found(bench: Finisher) -> None:
+    bench.add(4)
+    bench.claim(2)
+    ledger = bench.ledger()
+    assert look(ledger).end == 0
+
+
+@pytest.mark.parametrize("state", ["completed", "failed"])
+def test_one_state_alone_can_be_followed(bench: Finisher, state: str) -> None:
+    ids = {name: bench.finish(2, name) for name in ("completed", "failed")}
+    ledger = bench.ledger(states=(state,))
+    look(ledger)
+    assert sorted(entries(ledger)) == sorted(of(state, ids[state]))
+
+
+def test_what_is_still_to_be_found_is_counted(bench: Finisher) -> None:
+    bench.finish(3)
+    bench.finish(2, "failed")
+    ledger = bench.ledger()
+    assert ledger.unseen() == 5
+    look(ledger)
+    assert ledger.unseen() == 0
+
+
+def test_a_crowd_is_found_in_many_small_looks(bench: Finisher) -> None:
+    now = bench.handle.connection.now_ms()
+    old, late = bench.crowd(range(now - 300_000, now - 297_500)), bench.finish(100)
+    ledger = bench.ledger()
+    assert ledger.discover(most=50).more
+    look(ledger, most=50)
+    assert sorted(entries(ledger)) == sorted(of("completed", [*old, *late]))
+    assert look(ledger).end == 2_600
+
+
+@pytest.mark.parametrize("age_ms", [0, 300_000])
+def test_jobs_of_one_same_millisecond_are_all_found(bench: Finisher, age_ms: int) -> None:
+    ids = bench.crowd([bench.handle.connection.now_ms() - age_ms] * 3_000)
+    ledger = bench.ledger()
+    look(ledger)
+    assert sorted(entries(ledger)) == sorted(of("completed", ids))
+    assert look(ledger).end == 3_000
+
+
+@not_bull_1
+@pytest.mark.parametrize("offset_ms", [-55_000, -1_500, 1_500, 55_000, 500_000])
+def test_the_clock_of_a_worker_may_be_wrong(bench: Finisher, offset_ms: int) -> None:
+    ledger = bench.ledger()
+    ids = bench.finish(2)
+    look(ledger)
+    for state in ("completed", "failed"):
+        ids += bench.finish(2, state, offset_ms)
+        ids += bench.finish(1, state)
+        look(ledger)
+    assert sorted(job_id for job_id, _ in entries(ledger)) == sorted(ids)
+    assert look(ledger).end == len(ids)
+
+
+@not_bull_1
+def test_the_clock_of_a_worker_may_be_wrong_without_events(bench: Finisher) -> None:
+    ledger = bench.ledger()
+    ids = bench.finish(1)
+    look(ledger)
+    for offset_ms in (-55_000, -55_000, 0, 500_000, 55_000):
+        ids += bench.finish(1, "completed", offset_ms)
+        bench.forget_events()
+        look(ledger)
+    assert [job_id for job_id, _ in entries(ledger)] == ids
+
+
+@not_bull_1
+def test_a_late_job_whose_slice_counts_as_before_is_found_when_the_slice_closes(bench: Finisher) -> None:
+    ledger = bench.ledger(lookback_ms=SHORT_MS)
+    (first,) = bench.finish(1)
+    look(ledger)
+    ms = bench.score("completed", first)
+    assert ms is not None
+    bench.queue.remove(first)
+    (second,) = bench.finish(1)
+    bench.stamp("completed", second, ms)
+    bench.forget_events()
+    wait_until(lambda: look(ledger).end == 2, 10, "the slice to close")
+    wait_until(lambda: bench.handle.connection.now_ms() > ms + 2 * SHORT_MS, 10, "the window to pass")
+    assert look(ledger).end == 2
+    assert entries(ledger) == of("completed", [first, second])
+
+
+@pytest.mark.parametrize("protocol", DIALECTS)
+def test_looking_at_what_has_not_changed_walks_and_writes_nothing(
+    own_redis: Callable[..., EmbeddedRedis], protocol: str
+) -> None:
+    server = own_redis()
+    with (
+        BullQueue("q", url=server.url, protocol=protocol) as queue,
+        Redis.from_url(server.url) as client,
+    ):
+        idle = Finisher(queue, client, twice=False)
+        idle.finish(5)
+        idle.finish(5, "failed")
+        ledger = idle.ledger()
+        look(ledger)
+        kept = private(idle)
+        client.config_resetstat()
+        for _ in range(5):
+            look(ledger)
+        called = {name.removeprefix("cmdstat_") for name in client.info("commandstats")}
+        assert called & {"zrange", "sscan", "rpush", "zadd", "sadd", "srem"} == set()
+        assert private(idle) == kept
+
+
+@not_bull_1
+def test_what_has_left_the_window_takes_no_memory(bench: Finisher) -> None:
+    ledger = bench.ledger(lookback_ms=SHORT_MS)
+    keys = bench.handle.keys.results("reader")
+    names = [keys[f"{kept}_{state}"] for kept in ("seen", "slices") for state in ("completed", "failed")]
+    for state in ("completed", "failed"):
+        bench.finish(20, state)
+    look(ledger)
+    assert bench.client.exists(*names) == 4
+    wait_until(lambda: look(ledger).end == 40 and not bench.client.exists(*names), 10, "the window to pass")
+    bench.finish(1)
+    assert look(ledger).end == 41
+
+
+@pytest.mark.parametrize("bench", ["bull-1"], indirect=True)
+def test_jobs_that_have_left_their_set_take_no_memory(bench: Finisher) -> None:
+    ids = bench.finish(10)
+    ledger = bench.ledger()
+    look(ledger)
+    for job_id in ids[:7]:
+        bench.queue.remove(job_id)
+    look(ledger)
+    seen = bench.client.smembers(bench.handle.keys.results("reader")["seen_completed"])
+    assert seen == {job_id.encode() for job_id in ids[7:]}
+
+
+def test_what_ends_while_a_walk_is_under_way_is_found_by_the_next(bench: Finisher) -> None:
+    ids = bench.crowd([bench.handle.connection.now_ms() - 300_000] * 2_500)
+    ledger = bench.ledger()
+    assert ledger.discover(most=50).more
+    ids += bench.finish(5)
+    look(ledger, most=50)
+    look(ledger, most=50)
+    assert sorted(entries(ledger)) == sorted(of("completed", ids))
+
+
+def test_a_query_finds_all_that_is_there_at_its_start_where_another_broke_off(bench: Finisher) -> None:
+    now = bench.handle.connection.now_ms()
+    ids = bench.crowd(range(now - 2_500, now))
+    former = bench.ledger()
+    assert former.discover(former.horizon(), most=50).more
+    ids += bench.finish(5)
+    bench.forget_events()
+    ledger = replace(former, owner="next")
+    assert ledger.open("earliest", create=False, former=former.owner).state == "ok"
+    look(ledger, ledger.horizon(), most=50)
+    assert sorted(entries(ledger)) == sorted(of("completed", ids))
+
+
+# jobs that don't stay as they were
+
+
+def test_a_job_that_fails_and_completes_after_a_retry_is_found_both_times(bench: Finisher) -> None:
+    ledger = bench.ledger()
+    (job_id,) = bench.finish(1, "failed", reason="no luck")
+    look(ledger)
+    before = texts(ledger, 0, "failedReason", "finishedOn")
+    bench.queue.retry(job_id)
+    look(ledger)
+    assert bench.end("completed", value="42") == [job_id]
+    look(ledger)
+    assert entries(ledger) == [(job_id, "failed"), (job_id, "completed")]
+    assert before[0] == b"no luck"
+    assert texts(ledger, 0, "failedReason", "finishedOn") == before
+    assert texts(ledger, 1, "returnvalue") == [b"42"]
+    if bench.handle.dialect.name != "bull-1":
+        assert texts(ledger, 0, "returnvalue") == [None]
+        assert texts(ledger, 1, "failedReason") == [None]
+
+
+def test_a_failure_is_read_as_it_was_while_its_job_runs_again(bench: Finisher) -> None:
+    ledger = bench.ledger()
+    (job_id,) = bench.finish(1, "failed", reason="no luck")
+    look(ledger)
+    before = texts(ledger, 0, "failedReason", "finishedOn", "state", "there")
+    bench.queue.retry(job_id)
+    assert texts(ledger, 0, "failedReason", "finishedOn", "state", "there") == before
+    bench.claim()
+    assert texts(ledger, 0, "failedReason", "finishedOn", "state", "there") == before
+    assert before[0] == b"no luck"
+    assert before[2:] == [b"failed", b"there"]
+
+
+@not_bull_1
+def test_a_job_that_fails_twice_is_found_twice_with_both_reasons(bench: Finisher) -> None:
+    ledger = bench.ledger()
+    (job_id,) = bench.finish(1, "failed", reason="first")
+    look(ledger)
+    bench.queue.retry(job_id)
+    bench.end("failed", ANOTHER_SLICE_MS, reason="second")
+    look(ledger)
+    assert entries(ledger) == of("failed", [job_id] * 2)
+    assert [texts(ledger, n, "failedReason") for n in (0, 1)] == [[b"first"], [b"second"]]
+
+
+@only_bullmq
+def test_bullmq_tells_of_all_that_happened_between_two_looks(bench: Finisher) -> None:
+    ledger = bench.ledger()
+    (job_id,) = bench.finish(1, "failed", reason="first")
+    bench.queue.retry(job_id)
+    bench.end("failed", reason="second")
+    bench.queue.retry(job_id)
+    # At another time than that of the failures, by which they are told apart.
+    bench.end("completed", ANOTHER_SLICE_MS, value="3")
+    look(ledger)
+    assert entries(ledger) == [*of("failed", [job_id] * 2), (job_id, "completed")]
+    assert [texts(ledger, n, "failedReason") for n in range(3)] == [[b"first"], [b"second"], [None]]
+    assert [texts(ledger, n, "returnvalue") for n in range(3)] == [[None], [None], [b"3"]]
+
+
+@only_bullmq
+def test_jobs_removed_at_once_are_found_with_what_their_event_says(bench: Finisher) -> None:
+    ledger = bench.ledger()
+    now = bench.handle.connection.now_ms()
+    (done,) = bench.finish(1, value='"é"', keep=AT_ONCE)
+    (broken,) = bench.finish(1, "failed", reason="no luck", keep=AT_ONCE)
+    assert bench.counts() == {}
+    look(ledger)
+    assert entries(ledger) == [(done, "completed"), (broken, "failed")]
+    assert texts(ledger, 0, "returnvalue", "failedReason", "there") == ['"é"'.encode(), None, b"gone"]
+    assert texts(ledger, 1, "returnvalue", "failedReason", "there") == [None, b"no luck", b"gone"]
+    (finished_on,) = texts(ledger, 0, "finishedOn")
+    assert finished_on is not None
+    assert now <= int(finished_on) <= bench.handle.connection.now_ms()
+
+
+@only_bullmq
+def test_jobs_are_found_without_their_events_and_the_gap_is_told(bench: Finisher) -> None:
+    ledger = bench.ledger()
+    ids = bench.finish(1)
+    assert not look(ledger).missed
+    ids += bench.finish(3)
+    bench.finish(1, keep=AT_ONCE)
+    bench.forget_events()
+    found = look(ledger)
+    assert found.end == 4
+    ids += bench.finish(1)
+    assert found.missed or look(ledger).missed
+    look(ledger)
+    assert not look(ledger).missed
+    assert sorted(entries(ledger)) == sorted(of("completed", ids))
+
+
+@only_bullmq
+def test_an_event_that_is_read_after_its_job_was_found_is_no_second_result(bench: Finisher) -> None:
+    ledger = bench.ledger()
+    (first,) = bench.finish(1, "completed", 500)
+    horizon = ledger.horizon()
+    (second,) = bench.finish(1, "completed", -500)
+    look(ledger, horizon)
+    look(ledger)
+    assert sorted(entries(ledger)) == sorted(of("completed", [first, second]))
+
+
+# where to begin, and where to end
+
+
+def test_a_reader_that_starts_at_the_latest_finds_what_ends_from_now_on(bench: Finisher) -> None:
+    bench.finish(3)
+    bench.finish(2, "failed")
+    ledger = bench.ledger("latest")
+    assert look(ledger).end == 0
+    ids = bench.finish(2)
+    look(ledger)
+    assert sorted(entries(ledger)) == sorted(of("completed", ids))
+
+
+@only_bullmq
+def test_with_events_latest_means_the_moment_of_the_opening(bench: Finisher) -> None:
+    bench.finish(3)
+    ledger = bench.ledger("latest")
+    ids = bench.finish(2)
+    look(ledger)
+    assert entries(ledger) == of("completed", ids)
+
+
+@not_bull_1
+def test_a_reader_may_start_at_a_time(bench: Finisher) -> None:
+    since = bench.handle.connection.now_ms() - 10_000
+    bench.finish(2, "completed", -20_000)
+    ids = bench.finish(2, "completed", -5_000)
+    ledger = bench.ledger(str(since))
+    bench.finish(1, "failed", -20_000)
+    ids += bench.finish(2)
+    look(ledger)
+    assert sorted(entries(ledger)) == sorted(of("completed", ids))
+    assert look(ledger).end == 4
+
+
+@not_bull_1
+def test_what_ends_behind_the_horizon_is_left_for_later(bench: Finisher) -> None:
+    first = of("completed", bench.finish(3))
+    ledger = bench.ledger()
+    horizon = ledger.horizon()
+    wait_until(lambda: bench.handle.connection.now_ms() > int(horizon.completed), 5, "the next millisecond")
+    second = of("completed", bench.finish(2)) + of("failed", bench.finish(1, "failed"))
+    assert look(ledger, horizon).end == 3
+    assert look(ledger, horizon, most=1).end == 3
+    assert sorted(entries(ledger)) == sorted(first)
+    look(ledger, ledger.horizon())
+    assert sorted(entries(ledger, 3)) == sorted(second)
+    assert look(ledger).end == 6
+
+
+@not_bull_1
+def test_an_empty_queue_has_an_empty_horizon(bench: Finisher) -> None:
+    ledger = bench.ledger()
+    horizon = ledger.horizon()
+    assert horizon[:3] == ("0", "0", "0-0")
+    bench.finish(2)
+    assert look(ledger, horizon).end == 0
+    assert look(ledger).end == 2
+
+
+# ownership
+
+
+def test_opening_twice_is_opening_once(bench: Finisher) -> None:
+    bench.finish(3)
+    ledger = bench.ledger()
+    kept = private(bench)
+    assert ledger.open("earliest", create=True) == ("ok", 0, 0, "")
+    assert private(bench) == kept
+    look(ledger)
+    ledger.cut(1)
+    kept = private(bench)
+    assert ledger.open("latest", create=False) == ("ok", 1, 3, "")
+    assert private(bench) == kept
+    assert (ledger.start(), ledger.holder()) == (1, ("me", bench.queue.protocol))
+
+
+def test_another_query_is_kept_out_until_it_names_the_owner(bench: Finisher) -> None:
+    bench.finish(1)
+    mine = bench.ledger()
+    other = replace(mine, owner="other")
+    taken = other.open("earliest", create=True)
+    assert (taken.state, taken.owner) == ("taken", "me")
+    refused = other.discover()
+    assert (refused.state, refused.owner) == ("taken", "me")
+    assert look(mine).end == 1
+    assert other.open("earliest", create=True, former="me") == ("ok", 0, 1, "")
+    refused = mine.discover()
+    assert (refused.state, refused.owner) == ("taken", "other")
+    bench.finish(1)
+    assert look(other).end == 2
+
+
+def test_a_ledger_that_is_gone_is_lost_unless_it_is_made_anew(bench: Finisher) -> None:
+    bench.finish(2)
+    ledger = replace(bench.ledger(), reader="nobody")
+    assert (ledger.start(), ledger.holder()) == (None, (None, None))
+    assert ledger.open("earliest", create=False).state == "lost"
+    assert ledger.discover().state == "lost"
+    ledger.cut(5)
+    ledger.archive(5)
+    assert ledger.open("earliest", create=True, anew=True, base=40) == ("ok", 40, 40, "")
+    assert look(ledger).end == 42
+    assert sorted(entries(ledger, 40)) == sorted(entries(ledger, 40))
+    assert ledger.open("earliest", create=True, anew=True, base=50) == ("ok", 50, 50, "")
+    assert look(ledger).end == 52
+
+
+def test_a_wider_window_finds_no_job_again(bench: Finisher) -> None:
+    bench.finish(5)
+    ledger = bench.ledger()
+    look(ledger)
+    wider = replace(ledger, lookback_ms=600_000)
+    assert wider.open("earliest", create=False) == ("ok", 0, 5, "")
+    bench.finish(1)
+    assert look(wider).end == 6
+
+
+def test_a_queue_that_was_deleted_is_noticed_and_can_be_forgiven(bench: Finisher) -> None:
+    bench.finish(3)
+    ledger = bench.ledger()
+    look(ledger)
+    bench.queue.obliterate(force=True)
+    ids = bench.finish(2)
+    assert ledger.discover().state == "reborn"
+    assert ledger.discover().state == "reborn"
+    assert ledger.discover(forgiven=True).state == "ok"
+    look(ledger)
+    assert sorted(entries(ledger, 3)) == sorted(of("completed", ids))
+
+
+# reading
+
+
+def test_rows_have_the_fields_that_were_asked_for(bench: Finisher) -> None:
+    bench.finish(2, value="7")
+    ledger = bench.ledger()
+    look(ledger)
+    _, rows = ledger.read(0, 2, ["returnvalue"])
+    assert rows.rows == 2
+    assert list(rows.columns) == ["timestamp", "finishedOn", "returnvalue", "id", "state", "there"]
+    assert column(rows, "returnvalue") == [b"7", b"7"]
+    assert rows.columns["there"] == b"there"
+
+
+def test_a_job_that_was_removed_since_is_read_as_missing(bench: Finisher) -> None:
+    ids = bench.finish(3)
+    ledger = bench.ledger()
+    look(ledger)
+    bench.queue.remove(ids[1])
+    _, rows = ledger.read(0, 3, ["data"])
+    there = dict(zip(column(rows, "id"), column(rows, "there"), strict=True))
+    assert there == {job_id.encode(): b"missing" if job_id == ids[1] else b"there" for job_id in ids}
+
+
+def test_a_read_ends_at_its_bytes_and_goes_on_from_there(bench: Finisher) -> None:
+    bench.queue.add_many([NewJob("x" * (MOST_BYTES * 6 // 10)) for _ in range(3)])
+    while bench.end("completed"):
+        pass
+    ledger = bench.ledger()
+    look(ledger)
+    position, rows = ledger.read(0, 3, ["data"])
+    assert (position, rows.rows) == (2, 2)
+    assert ledger.read(position, 3, ["data"])[0] == 3
+    assert ledger.read(0, 3, [])[0] == 3
+
+
+def test_a_read_ends_before_its_stop(bench: Finisher) -> None:
+    bench.finish(5)
+    ledger = bench.ledger()
+    look(ledger)
+    position, rows = ledger.read(1, 3, [])
+    assert (position, rows.rows) == (3, 2)
+    assert ledger.read(3, 99, [])[0] == 5
+
+
+def test_reading_what_is_not_there_gives_no_rows(bench: Finisher) -> None:
+    bench.finish(5)
+    ledger = bench.ledger()
+    look(ledger)
+    ledger.cut(3)
+    assert ledger.read(1, 5, []) == (3, Rows(0, {}))
+    assert ledger.read(5, 9, []) == (5, Rows(0, {}))
+
+
+# letting go
+
+
+def test_what_was_cut_off_is_gone_and_its_jobs_stay(bench: Finisher) -> None:
+    bench.finish(5)
+    ledger = bench.ledger()
+    look(ledger)
+    left = entries(ledger)[3:]
+    ledger.cut(3)
+    kept = private(bench)
+    for position in (3, 1):
+        ledger.cut(position)
+    assert private(bench) == kept
+    assert (ledger.start(), entries(ledger, 3)) == (3, left)
+    ledger.cut(99)
+    assert (ledger.start(), look(ledger).end) == (5, 5)
+    assert bench.counts() == {"completed": 5}
+
+
+@pytest.mark.parametrize("state", ["completed", "failed"])
+def test_an_archived_job_leaves_nothing_behind(bench: Finisher, state: str) -> None:
+    ids = bench.finish(4, state)
+    for job_id in ids:
+        add_log(bench.handle, job_id, "a line")
+    ledger = bench.ledger()
+    look(ledger)
+    taken, left = entries(ledger)[:3], entries(ledger)[3:]
+    ledger.archive(3)
+    kept = dump(bench.client, bench.handle.keys.prefix, "q")
+    ledger.archive(3)
+    assert dump(bench.client, bench.handle.keys.prefix, "q") == kept
+    for job_id, _ in taken:
+        assert not [name for name in kept if name == job_id or name.startswith(f"{job_id}:")]
+    for job_id, _ in left:
+        assert {job_id, bench.handle.keys.logs(job_id).removeprefix(bench.handle.keys.base)} <= kept.keys()
+    assert bench.counts() == {state: 1}
+    assert (ledger.start(), entries(ledger, 3), look(ledger).end) == (3, left, 4)
+
+
+def test_a_job_that_was_retried_since_is_not_archived(bench: Finisher) -> None:
+    ids = bench.finish(3, "failed")
+    ledger = bench.ledger()
+    look(ledger)
+    bench.queue.retry(ids[1])
+    ledger.archive(3)
+    assert bench.counts() == {"wait": 1}
+    assert bench.queue.get_job(ids[1]) is not None
+    bench.end("completed")
+    look(ledger)
+    assert entries(ledger, 3) == of("completed", [ids[1]])
+    ledger.archive(4)
+    assert bench.counts() == {}
+
+
+@not_bull_1
+def test_a_job_that_has_failed_again_since_is_not_archived(bench: Finisher) -> None:
+    (job_id,) = bench.finish(1, "failed")
+    ledger = bench.ledger()
+    look(ledger)
+    bench.queue.retry(job_id)
+    bench.end("failed", ANOTHER_SLICE_MS, reason="again")
+    ledger.archive(1)
+    look(ledger)
+    assert entries(ledger, 1) == of("failed", [job_id])
+    assert texts(ledger, 1, "failedReason") == [b"again"]
+
+
+def test_many_jobs_are_archived(bench: Finisher) -> None:
+    count = 2 * CHUNK_SIZE + 10
+    ids = bench.crowd([bench.handle.connection.now_ms()] * count)
+    ledger = bench.ledger()
+    look(ledger)
+    ledger.archive(count - 1)
+    assert bench.counts() == {"completed": 1}
+    assert bench.client.exists(*(bench.handle.keys.job(job_id) for job_id in ids)) == 1
+    ledger.archive(count)
+    assert bench.counts() == {}
+    assert look(ledger).end == count

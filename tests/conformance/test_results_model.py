@@ -1,0 +1,185 @@
+"""Ledgers of results against a model: whatever happens to jobs between looks, each finish is delivered once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from redis import Redis
+
+from spark_bull.bull_queue import BullQueue
+from spark_bull.outcomes import Keep
+from spark_bull.result_ledger import EVERYTHING, STATES, Horizon, ResultLedger
+from tests.support.finisher import AT_ONCE, Entry, Finisher, entries, look
+from tests.support.wait import wait_until
+
+#: The window passes while a test runs, so that jobs are found within it, as it closes, and behind it.
+LOOKBACK_MS = 100
+
+#: Not quite as late as may be: see `_stamp_anew`.
+OFFSETS = st.integers(20 - LOOKBACK_MS, LOOKBACK_MS)
+OPERATIONS = st.one_of(
+    st.tuples(st.just("finish"), st.sampled_from(STATES), OFFSETS),
+    st.tuples(st.just("finish"), st.sampled_from(STATES), OFFSETS),
+    st.tuples(st.just("finish_and_go"), st.sampled_from(STATES)),
+    st.tuples(st.just("retry"), st.integers(0, 99)),
+    st.tuples(st.just("remove"), st.integers(0, 99)),
+    st.tuples(st.just("discover"), st.sampled_from([1, 3, 50])),
+    st.tuples(st.just("look")),
+    st.tuples(st.just("aim")),
+    st.tuples(st.just("look_to_horizon"), st.sampled_from([3, 50])),
+    st.tuples(st.just("cut"), st.integers(0, 5)),
+)
+
+
+@dataclass
+class Model:
+    """A queue, its reader, and what the reader owes: at least `least`, at most `ended` of each job and state.
+
+    `there`: jobs that are in their state still; `left`: states that a job has left; `stamps`: when jobs have ended.
+    """
+
+    bench: Finisher
+    ledger: ResultLedger
+    ended: Counter[Entry] = field(default_factory=Counter)
+    least: Counter[Entry] = field(default_factory=Counter)
+    there: list[Entry] = field(default_factory=list)
+    delivered: list[Entry] = field(default_factory=list)
+    stamps: set[tuple[str, int]] = field(default_factory=set)
+    horizon: Horizon = EVERYTHING
+    left: set[str] = field(default_factory=set)
+
+    def put_crowd(self, count: int) -> None:
+        """Jobs that are there before the reader comes, from before the window to its far end."""
+        start = self.bench.handle.connection.now_ms() - 3 * LOOKBACK_MS
+        for job_id in self.bench.crowd([start + 4 * LOOKBACK_MS * n // count for n in range(count)]):
+            self._owe((job_id, "completed"), there=True)
+
+    def finish(self, state: str, offset_ms: int = 0, keep: Keep = None) -> None:
+        """Ends the job that waits longest, a new one if none does."""
+        if not self.bench.counts().get("wait"):
+            self.bench.add()
+        (job_id,) = self.bench.end(state, offset_ms, limit=1, keep=keep)
+        there = bool(self.bench.client.exists(self.bench.handle.keys.job(job_id)))
+        if there:
+            self._stamp_anew(state, job_id)
+        self._owe((job_id, state), there=there)
+
+    def finish_and_go(self, state: str) -> None:
+        self.finish(state, keep=AT_ONCE)
+
+    def _stamp_anew(self, state: str, job_id: str) -> None:
+        """A job doesn't end twice at the same time, whoever's clock it is; by the offsets of this test it might."""
+        if self.bench.handle.dialect.name == "bull-1":
+            return
+        score = self.bench.score(state, job_id)
+        assert score is not None
+        while (job_id, score) in self.stamps:
+            score -= 1
+            self.bench.stamp(state, job_id, score)
+        self.stamps.add((job_id, score))
+
+    def _owe(self, entry: Entry, *, there: bool) -> None:
+        self.ended[entry] += 1
+        if there:
+            self.there.append(entry)
+        if there or self._has_event(entry):
+            self.least[entry] += 1
+
+    def _has_event(self, entry: Entry) -> bool:
+        return self.bench.bullmq and not entry[0].startswith("crowd")
+
+    def _leaves(self, entry: Entry) -> None:
+        """A job that has left its state is owed only if an event tells of it, or if it was delivered."""
+        self.there.remove(entry)
+        self.left.add(entry[1])
+        if not self._has_event(entry):
+            self.collect()
+            self.least[entry] = min(self.least[entry], self.delivered.count(entry))
+
+    def retry(self, which: int) -> None:
+        failed = [entry for entry in self.there if entry[1] == "failed"]
+        if failed:
+            entry = failed[which * len(failed) // 100]
+            self.bench.queue.retry(entry[0])
+            self._leaves(entry)
+            if self.bench.handle.dialect.name == "bull-1":
+                # A SET can't tell a job that came back between two looks.
+                self.look()
+
+    def remove(self, which: int) -> None:
+        if self.there:
+            entry = self.there[which * len(self.there) // 100]
+            self.bench.queue.remove(entry[0])
+            self._leaves(entry)
+
+    def discover(self, most: int) -> None:
+        assert self.ledger.discover(most=most).state == "ok"
+        self.collect()
+
+    def look(self) -> None:
+        """A whole look misses nothing that is there, unless a job that has left makes a slice look as before."""
+        for _ in range(2):
+            # A walk through a SET that was under way may have passed by what has ended since.
+            look(self.ledger, most=50)
+        self.collect()
+        found = Counter(self.delivered)
+        for entry in self.there:
+            if entry[1] not in self.left or self.bench.handle.dialect.name == "bull-1":
+                assert found[entry] >= self.least[entry], entry
+
+    def aim(self) -> None:
+        self.horizon = self.ledger.horizon()
+
+    def look_to_horizon(self, most: int) -> None:
+        look(self.ledger, self.horizon, most)
+        self.collect()
+
+    def cut(self, kept: int) -> None:
+        self.collect()
+        self.ledger.cut(max(0, len(self.delivered) - kept))
+
+    def collect(self) -> None:
+        self.delivered += entries(self.ledger, len(self.delivered))
+
+    def all_delivered(self) -> bool:
+        self.look()
+        return not self.least - Counter(self.delivered)
+
+    def check(self) -> None:
+        """Looks until the window has passed; all is delivered by then, and nothing twice."""
+        now = self.bench.handle.connection.now_ms
+        wait_until(self.all_delivered, 2, "all that is owed")
+        passed = now() + 2 * LOOKBACK_MS + 20
+        wait_until(lambda: now() > passed, 10, "the window to pass")
+        self.look()
+        found = Counter(self.delivered)
+        assert self.least - found == Counter()
+        assert found - self.ended == Counter()
+
+
+@contextmanager
+def modelled(url: str, client: Redis, prefix: str, protocol: str) -> Iterator[Model]:
+    with BullQueue(uuid4().hex, url=url, prefix=prefix, protocol=protocol) as queue:
+        bench = Finisher(queue, client, twice=False)
+        yield Model(bench, bench.ledger(lookback_ms=LOOKBACK_MS))
+
+
+@pytest.mark.parametrize("protocol", ["bull-1", "bull", "bullmq"])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.sampled_from([0, 1_200]), st.lists(OPERATIONS, min_size=15, max_size=60))
+def test_each_finish_is_delivered_once(
+    redis_url: str, client: Redis, prefix: str, protocol: str, crowd: int, operations: list[tuple[Any, ...]]
+) -> None:
+    with modelled(redis_url, client, prefix, protocol) as model:
+        model.put_crowd(crowd)
+        for name, *args in operations:
+            getattr(model, name)(*args)
+        model.check()
