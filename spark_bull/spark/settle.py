@@ -45,6 +45,11 @@ _OPTIONAL: Final[Mapping[str, type[DataType]]] = {
 _IGNORED: Final = frozenset(field.name.lower() for field in CLAIM_SCHEMA)
 
 
+#: Columns that tell how many jobs completed, failed, were retried or lost.
+COUNTS: Final = "outcome STRING, jobs BIGINT"
+_COUNTS: Final = pa.schema([("outcome", pa.string()), ("jobs", pa.int64())])
+
+
 class Settled(WriterCommitMessage):
     """What one task settled: how many completed, failed, retried, lost."""
 
@@ -120,6 +125,17 @@ class StreamSettler(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         tell(messages)
+
+
+class Settling:
+    """The same for `DataFrame.mapInArrow`, in one Spark job without a sink; rows of the answer are COUNTS."""
+
+    def __init__(self, plan: SettlePlan) -> None:
+        self._plan = plan
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        counts = settle_task(self._plan, batches).counts
+        yield pa.RecordBatch.from_pydict({"outcome": list(counts), "jobs": list(counts.values())}, schema=_COUNTS)
 
 
 def tell(messages: list[WriterCommitMessage | None]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from spark_bull.runtime.bisect import outcomes_of
 from spark_bull.runtime.job_runner import stack_of
 from spark_bull.spark.payload import SHOWN
 from spark_bull.spark.provider import register
+from spark_bull.spark.settle import COUNTS, Settling, plan_settle
 from spark_bull.spark.spark_errors import first_line, python_trace
 from spark_bull.working import Seat, extend, work
 
@@ -138,10 +140,10 @@ class StreamEngine:
 
     def _process(self, batch: DataFrame, _number: int) -> None:
         """One micro-batch. What is settled stays settled; the rest is tried in halves, down to the jobs that fail."""
-        seen, before = Observation(), self._settled()
+        seen = Observation()
         try:
-            self._settle(batch.observe(seen, f.count(f.lit(1)).alias("jobs")))
-            if self._settled() - before == seen.get["jobs"]:
+            settled = self._settle(batch.observe(seen, f.count(f.lit(1)).alias("jobs")))
+            if not settled["lost"] and settled.total() == seen.get["jobs"]:
                 return
         except SparkBullError:
             raise
@@ -165,15 +167,15 @@ class StreamEngine:
         self._settle(batch.where(f.col("id").isin(list(ids))))
         return [None] * len(ids)
 
-    def _settle(self, batch: DataFrame) -> None:
-        """Settles what the transformation makes of the jobs that can be processed."""
+    def _settle(self, batch: DataFrame) -> Counter[str]:
+        """Settles what the transformation makes of the jobs that can be processed; returns how many of them how."""
         jobs = batch.where(f.col("deferredFailure").isNull())
         if self._plan.payload is not None:
             payload = f.col(_PARSED).dropFields(_CORRUPT)
             jobs = self._parsed(jobs).where(_fits()).withColumn("data", payload).drop(_PARSED)
         made = self._plan.transform(jobs)
         self._check(made)
-        self._write(made.select(*[name for name in _OUTCOME if name in made.columns]))
+        return self._write(made.select(*[name for name in _OUTCOME if name in made.columns]))
 
     def _parsed(self, jobs: DataFrame) -> DataFrame:
         schema = StructType([*(self._plan.payload or StructType()), StructField(_CORRUPT, StringType())])
@@ -206,9 +208,14 @@ class StreamEngine:
                 + ", ".join(made.columns)
             )
 
-    def _write(self, outcomes: DataFrame) -> None:
-        settle = {name: value for name, value in self._plan.options.items() if name not in _CLAIM_ONLY}
-        outcomes.write.format("bull").options(**settle, mode="settle").mode("append").save()
+    def _write(self, outcomes: DataFrame) -> Counter[str]:
+        """As the sink mode=settle does, whose planning and committing would take longer than a small batch."""
+        options = {name: value for name, value in self._plan.options.items() if name not in _CLAIM_ONLY}
+        plan = plan_settle({**options, "mode": "settle"}, outcomes.schema)
+        counts = Counter[str]()
+        for row in outcomes.mapInArrow(Settling(plan), COUNTS).collect():
+            counts[row.outcome] += row.jobs
+        return counts
 
     def _pending(self, batch: DataFrame) -> list[str]:
         """Ids of the batch whose lock is still ours: those that nobody has settled."""
@@ -225,10 +232,6 @@ class StreamEngine:
         ids = ledger.ids(0, ledger.end())
         gone = set(extend(handle, reader, ids, self._plan.lock_ms))
         return [job_id for job_id in ids if job_id not in gone]
-
-    def _settled(self) -> int:
-        told = self.totals()
-        return sum(told[name] for name in ("completed", "failed", "retried", "lost"))
 
     def _fail(self, batch: DataFrame, errors: Mapping[str, BaseException]) -> None:
         """Settles these jobs of a batch as failed, each with its own error."""

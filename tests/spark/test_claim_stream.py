@@ -163,7 +163,7 @@ def test_settling_twice_changes_nothing_and_lost_locks_are_told(
 
 
 WRONG: list[tuple[Callable[[Stream], Any], str]] = [
-    (lambda s: run(s, s.spark.readStream.format("bull").options(**s.options).load()), "mode=claim"),
+    (lambda s: run(s, s.spark.readStream.format("bull").options(**s.options, mode="settle").load()), "doesn't go here"),
     (lambda s: s.spark.read.format("bull").options(**s.options, mode="claim").load().count(), "doesn't go here"),
     (lambda s: run(s, s.claimed(maxJobsPerTriger=1)), "maxJobsPerTrigger"),
     (lambda s: settle(s, s.spark.range(1)), "`id`"),
