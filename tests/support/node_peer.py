@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import signal
 import subprocess
 import tempfile
@@ -30,18 +31,22 @@ class NodePeer:
         peer.call("add", queue="mail", jobs=[{"name": "send", "data": {}, "opts": {}}])
         peer.call("process", queue="mail", concurrency=4)
         peer.wait_for(lambda event: event["event"] == "completed")
+
+    `clock_ms`: how far its clock is ahead.
     """
 
-    def __init__(self, alias: str, url: str, prefix: str) -> None:
+    def __init__(self, alias: str, url: str, prefix: str, *, clock_ms: int = 0) -> None:
         self.alias = alias
         self._numbers = itertools.count(1)
         self._changed = threading.Condition()
         self._replies: dict[int, dict[str, Any]] = {}
         self._events: list[Event] = []
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process runs
+        preload = ["--require", "./shifted_clock.js"] if clock_ms else []
         self._process = subprocess.Popen(
-            ["node", "peer.js", alias, url, prefix],
+            ["node", *preload, "peer.js", alias, url, prefix],
             cwd=NODE_DIRECTORY,
+            env={**os.environ, "CLOCK_SHIFT_MS": str(clock_ms)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,

@@ -1,0 +1,158 @@
+"""Collecting, measured: Node, Python and a stream of ours read the same finished jobs in turns, in one run.
+
+    make bench            or   .venv/bin/python -m benchmarks.collect --only steady
+
+Prints medians and writes them to benchmarks/results/collect.json. See benchmarks/README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from benchmarks.collecting import WARM_UP_JOBS, by_discover, by_peer, by_read, by_spark, finished_queue
+from benchmarks.process import _results, in_turns, medians
+from benchmarks.report import Verdict, at_least, at_most, show_verdicts, write_results
+from benchmarks.sides import new_session
+from benchmarks.steady import Steady, steady
+from spark_bull.result_ledger import SLICES
+
+#: What the README promises.
+RATE_TARGET = 2.0
+SCRIPT_TARGET_MS = 10.0
+PACE_TARGET = 0.98
+LAG_TARGET = 1.5
+MEMORY_TARGET = 1.10
+
+STREAM, NODE, PYTHON = "stream into Parquet", "BullMQ, Node", "bullmq, Python"
+DISCOVER, READ = "discover alone", "read alone"
+PARTS = ("throughput", "steady")
+#: The default of lookbackMs, and a slice of it, s: for so long the ledger remembers jobs.
+WINDOW_S = 60 + 60 / SLICES
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much of each is measured."""
+
+    rounds: int = 3
+    jobs: int = 1_000_000
+    #: Of those for the Python package, which would take minutes for all.
+    python_jobs: int = 100_000
+    per_second: int = 5_000
+    seconds: int = 180
+
+
+QUICK = Size(rounds=1, jobs=20_000, python_jobs=2_000, seconds=15)
+
+
+def run_throughput(spark: SparkSession, size: Size) -> tuple[dict[str, Any], list[Verdict]]:
+    with finished_queue(WARM_UP_JOBS) as server:
+        # The session lives through all rounds; peers are new each time, and warm up within it.
+        by_spark(spark, server, WARM_UP_JOBS)
+    given = {STREAM: size.jobs, NODE: size.jobs, PYTHON: size.python_jobs, DISCOVER: size.jobs, READ: size.jobs}
+    with finished_queue(size.jobs) as server:
+        sides = {
+            STREAM: partial(by_spark, spark),
+            NODE: partial(by_peer, spark, "bullmq_collect.js"),
+            PYTHON: partial(by_peer, spark, "bullmq_collect.py"),
+            DISCOVER: by_discover,
+            READ: by_read,
+        }
+        trials = {name: partial(side, server, given[name]) for name, side in sides.items()}
+        runs = in_turns(trials, size.rounds, lambda name, run: f"{given[name] / run.seconds:9,.0f} jobs/s")
+    found = medians(runs)
+    rates = {name: given[name] / run.seconds for name, run in found.items()}
+    best = max(rates[NODE], rates[PYTHON])
+    print(f"\n{'':24}{'jobs/s':>9}{'x peers':>9}{'server':>15}{'script p50':>15}{'longest':>11}")
+    for name, run in found.items():
+        print(
+            f"{name:24}{rates[name]:9,.0f}{rates[name] / best:9.2f}{run.server_us_per_job:8.1f} us/job"
+            f"{run.script_p50_ms:12.2f} ms{run.script_longest_ms:8.2f} ms"
+        )
+    verdicts = [at_least(f"{STREAM}, x the better of Node and Python", RATE_TARGET, rates[STREAM] / best)]
+    return _results(runs) | {"jobs_per_second": rates}, verdicts
+
+
+def run_steady(spark: SparkSession, size: Size) -> tuple[dict[str, Any], list[Verdict]]:
+    found = steady(spark, size.per_second, size.seconds)
+    window = min(WINDOW_S * size.per_second, WARM_UP_JOBS + size.per_second * size.seconds)
+    unread, source = found.unread(), [sample.source_mib for sample in found.samples]
+    held = max(found.samples, key=lambda sample: sample.held_bytes)
+    figures = {
+        "per_second": found.per_second,
+        "batches": len(found.batches),
+        "largest_batch": max(rows for _, rows in found.batches),
+        "unread_means": [statistics.mean(part) for part in parts(unread, 9)],
+        "unread_highest": max(unread),
+        "discover_p50_ms": found.discover_p50_ms,
+        "discover_longest_ms": found.discover_longest_ms,
+        "source_mib_highest": [max(part) for part in parts(source, 9)],
+        "held_bytes_highest": held.held_bytes,
+        "held_bytes_per_job_of_window": held.held_bytes / window,
+        "held_highest": max(sample.held for sample in found.samples),
+    }
+    for name, figure in figures.items():
+        shown = figure if isinstance(figure, list) else [figure]
+        print(f"{name:34}{' '.join(f'{number:,.1f}' for number in shown)}")
+    return figures, steady_verdicts(size, found, window)
+
+
+def steady_verdicts(size: Size, found: Steady, window: float) -> list[Verdict]:
+    """Nothing grows: the first third of the time is compared with the last one, a minute each."""
+    first, _, last = (statistics.mean(part) for part in parts(found.unread(), 3))
+    before, _, after = (max(sample.source_mib for sample in part) for part in parts(found.samples, 3))
+    # The jobs of the batch that is under way are in the ledger, and those of the next one when they are found.
+    bound = window + 2 * max(rows for _, rows in found.batches)
+    return [
+        at_least("jobs that finish, 1/s", PACE_TARGET * size.per_second, found.per_second),
+        at_most("unread, mean of the last minute, jobs", LAG_TARGET * first + size.per_second, last),
+        at_most("discover, longest script, ms", SCRIPT_TARGET_MS, found.discover_longest_ms),
+        at_most("memory of the source, last minute, MiB", MEMORY_TARGET * before, after),
+        at_most("held by the ledger, jobs", bound, max(sample.held for sample in found.samples)),
+    ]
+
+
+def parts(values: Sequence[Any], count: int) -> list[Sequence[Any]]:
+    """`values`, dealt out in their order."""
+    return [values[len(values) * i // count : len(values) * (i + 1) // count] for i in range(count)]
+
+
+RUN: Mapping[str, Callable[[SparkSession, Size], tuple[dict[str, Any], list[Verdict]]]] = {
+    "throughput": run_throughput,
+    "steady": run_steady,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="parts to measure")
+    parser.add_argument("--jobs", type=int, default=Size.jobs)
+    parser.add_argument("--rounds", type=int, default=Size.rounds)
+    parser.add_argument("--quick", action="store_true", help="one round of little: does it run?")
+    args = parser.parse_args()
+    size = QUICK if args.quick else Size(jobs=args.jobs, rounds=args.rounds)
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    spark = new_session(**{"spark.sql.streaming.numRecentProgressUpdates": "10000"})
+    results: dict[str, Any] = {}
+    told: list[Verdict] = []
+    for part in args.only:
+        print(f"\n{part}", flush=True)
+        results[part], verdicts = RUN[part](spark, size)
+        told += verdicts
+    spark.stop()
+    show_verdicts(told)
+    write_results("collect", {"size": asdict(size), **results, "verdicts": [asdict(verdict) for verdict in told]})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+"""Who collects: a stream of ours, Node, Python, and the scripts alone. Each reads all that has finished, to its end."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.streaming.query import StreamingQuery
+from redis import Redis
+
+from benchmarks.finishing import fill_finished
+from benchmarks.sides import _timed
+from benchmarks.trials import Processed, Server, completed, cpu_seconds, fresh_server, script_ms
+from benchmarks.workers import PEERS, QUEUE, speaking
+from spark_bull.dialects.fields import FIELDS
+from spark_bull.dialects.handle import CHUNK_SIZE
+from spark_bull.result_ledger import ResultLedger
+from spark_bull.spark.result_batch import fields_of
+
+READER = "bench"
+WARM_UP_JOBS = 10_000
+
+
+@contextmanager
+def finished_queue(jobs: int) -> Iterator[Server]:
+    """A fresh server with so many finished jobs."""
+    with fresh_server() as server:
+        fill_finished(server.queue, jobs)
+        assert completed(server.client) == jobs, f"expected {jobs} completed jobs, got {completed(server.client)}"
+        yield server
+
+
+def by_spark(spark: SparkSession, server: Server, jobs: int) -> Processed:
+    """The stream into Parquet, from the start of its first batch to the end of the last one."""
+    with tempfile.TemporaryDirectory() as folder:
+
+        def collect() -> float:
+            query = start(spark, server.url, folder, availableNow=True)
+            query.awaitTermination()
+            batches = query.recentProgress
+            return ended(batches[-1]) - began(batches[0])
+
+        measured = _measured(server.client, jobs, collect)
+        check_once(spark.read.parquet(f"{folder}/jobs"), jobs)
+    _forget(server)
+    return measured
+
+
+def by_peer(spark: SparkSession, program: str, server: Server, jobs: int) -> Processed:
+    """A program in peers/ that writes each job as a line of JSON, from when it is told to begin until it has ended."""
+    runtime = "node" if program.endswith(".js") else sys.executable
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/jobs.json"
+        with speaking([runtime, str(PEERS / program), server.url, QUEUE, str(jobs), path]) as peer:
+            peer.expect("ready")
+
+            def collect() -> None:
+                peer.tell("go")
+                peer.expect("done")
+
+            measured = _measured(server.client, jobs, lambda: _timed(collect))
+        check_once(spark.read.schema("id STRING").json(path), jobs)
+    return measured
+
+
+def by_discover(server: Server, jobs: int) -> Processed:
+    """The scripts alone that find finished jobs, from one client."""
+    ledger = _ledger(server)
+    measured = _measured(server.client, jobs, lambda: _timed(lambda: _discover(ledger)))
+    _forget(server)
+    return measured
+
+
+def by_read(server: Server, jobs: int) -> Processed:
+    """The scripts alone that read the jobs found, all fields, from one client."""
+    ledger = _ledger(server)
+    end, fields = _discover(ledger), fields_of(list(FIELDS))
+    assert end == jobs, f"expected {jobs} jobs to be found, got {end}"
+
+    def read() -> None:
+        position = 0
+        while position < end:
+            position, chunk = ledger.read(position, min(end, position + CHUNK_SIZE), fields)
+            assert chunk.rows, f"expected entries at position {position}"
+
+    measured = _measured(server.client, jobs, lambda: _timed(read))
+    _forget(server)
+    return measured
+
+
+def _ledger(server: Server) -> ResultLedger:
+    ledger = ResultLedger(server.queue.handle, READER, owner="bench")
+    assert ledger.open("earliest", create=True).state == "ok"
+    return ledger
+
+
+def _discover(ledger: ResultLedger) -> int:
+    """Finds all jobs; returns the position behind the last one."""
+    found = ledger.discover()
+    while found.more:
+        found = ledger.discover()
+    return found.end
+
+
+def _forget(server: Server) -> None:
+    """The next one begins anew."""
+    server.client.unlink(*server.queue.handle.keys.results(READER).values())
+
+
+def _measured(client: Redis, jobs: int, collect: Callable[[], float]) -> Processed:
+    """`collect` returns how many seconds it took."""
+    client.slowlog_reset()
+    cpu = cpu_seconds(client)
+    seconds = collect()
+    return Processed(seconds, (cpu_seconds(client) - cpu) / jobs * 1e6, *script_ms(client))
+
+
+# A query, and what came of it.
+
+
+def start(spark: SparkSession, url: str, folder: str, **trigger: Any) -> StreamingQuery:
+    """A query that collects QUEUE into `folder`/jobs; all else is as by default."""
+    options = {"url": url, "queue": QUEUE, "readerId": READER, "startingOffsets": "earliest"}
+    writer = spark.readStream.format("bull").options(**options).load().writeStream.format("parquet").trigger(**trigger)
+    return writer.option("checkpointLocation", f"{folder}/checkpoint").start(f"{folder}/jobs")
+
+
+def began(batch: Any) -> float:
+    """When a batch began, s since 1970; `batch` is what the query says of its progress."""
+    return datetime.fromisoformat(batch["timestamp"].replace("Z", "+00:00")).timestamp()
+
+
+def ended(batch: Any) -> float:
+    return began(batch) + batch["durationMs"]["triggerExecution"] / 1000
+
+
+def check_once(frame: DataFrame, jobs: int) -> None:
+    """All jobs are there, each once."""
+    rows, ids = frame.agg(f.count("id"), f.count_distinct("id")).collect()[0]
+    assert rows == ids == jobs, f"expected {jobs} jobs, got {rows} rows of {ids} jobs"

@@ -1,0 +1,60 @@
+"""Finished jobs: a queue filled with them, and a process that adds and completes jobs at an even pace.
+
+    python -m benchmarks.finishing URL JOBS_PER_S SECONDS
+
+Says "ready", begins when told by a line, and says "done" when the last job has completed.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from benchmarks.filling import plain, queue_at
+from spark_bull import BullQueue
+from spark_bull.outcomes import Claim, Outcomes
+from spark_bull.working import Seat, work
+
+SEAT = Seat("finisher")
+RETURNVALUE = '{"ok":true,"bytes":1234}'
+#: Jobs that one call completes when a queue is filled, and when the pace is even.
+CHUNK, PACED_CHUNK = 500, 100
+
+
+def fill_finished(queue: BullQueue, jobs: int) -> None:
+    """Adds jobs, and completes all that wait."""
+    queue.add_many(plain(jobs))
+    done = _completed(work(queue.handle, SEAT, None, CHUNK))
+    while len(done):
+        done = _completed(work(queue.handle, SEAT, done, CHUNK))
+
+
+def finish_steadily(queue: BullQueue, per_second: int, seconds: int) -> None:
+    """Adds a chunk of jobs and completes the chunk before, in turns; makes up for turns that came late."""
+    done: Outcomes | None = None
+    started = time.monotonic()
+    for turn in range(per_second * seconds // PACED_CHUNK):
+        time.sleep(max(0.0, started + turn * PACED_CHUNK / per_second - time.monotonic()))
+        queue.add_many(plain(PACED_CHUNK))
+        done = _completed(work(queue.handle, SEAT, done, PACED_CHUNK))
+    work(queue.handle, SEAT, done, 0)
+
+
+def _completed(claim: Claim) -> Outcomes:
+    outcomes = Outcomes(claim.token)
+    for job in claim.jobs:
+        outcomes.complete(job, RETURNVALUE, childless=True)
+    return outcomes
+
+
+def main() -> None:
+    url, per_second, seconds = sys.argv[1:]
+    with queue_at(url) as queue:
+        print("ready", flush=True)
+        sys.stdin.readline()
+        finish_steadily(queue, int(per_second), int(seconds))
+        print("done", flush=True)
+
+
+if __name__ == "__main__":
+    main()

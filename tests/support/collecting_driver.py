@@ -1,0 +1,103 @@
+"""A driver that collects the finished jobs of queues, each into a Parquet table of its own, until it is done or killed.
+
+python -m tests.support.collecting_driver '{"folder": "…", "trigger": {"availableNow": true}, "queues": {"mail": {…}}}'
+
+FOLDER/QUEUE/table and FOLDER/QUEUE/checkpoint belong to one query; `queues` gives the options of each.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+import spark_bull
+from tests.support.wait import wait_until
+
+ROOT = Path(__file__).parents[2]
+#: It lives for seconds: what pays off later is left out.
+JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+class CollectingDriver:
+    """That driver in a process of its own, with all it prints in a file."""
+
+    def __init__(self, log: Path, **plan: Any) -> None:
+        self._log = log
+        command = [sys.executable, "-m", "tests.support.collecting_driver", json.dumps(plan)]
+        with log.open("wb") as output:
+            self._process = subprocess.Popen(
+                command, cwd=ROOT, start_new_session=True, stdout=output, stderr=subprocess.STDOUT
+            )
+
+    def check(self) -> None:
+        """Fails when the driver has ended."""
+        code = self._process.poll()
+        assert code is None, f"the driver ended with {code}:\n{self._output()}"
+
+    def finish(self, timeout: float) -> None:
+        """Waits until all of its queries have ended by themselves."""
+        code = self._process.wait(timeout)
+        assert code == 0, f"the driver ended with {code}:\n{self._output()}"
+
+    def kill(self) -> None:
+        """Kills driver, JVM and every Python of theirs, and waits until none of them runs."""
+        for group in self._groups():
+            with suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGKILL)
+        self._process.wait()
+        wait_until(lambda: not self._groups(), 10, "the driver's processes to end")
+
+    def __enter__(self) -> CollectingDriver:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def _groups(self) -> set[int]:
+        """Process groups of its session that run: Spark gives its Pythons one of their own."""
+        command = ["ps", "-s", str(self._process.pid), "-o", "stat=,pgid="]
+        listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+        processes = [line.split() for line in listed.splitlines()]
+        return {int(group) for state, group in processes if not state.startswith("Z")}
+
+    def _output(self) -> str:
+        return self._log.read_text(errors="replace")[-6000:]
+
+
+def collect(
+    spark: SparkSession, folder: Path, trigger: Mapping[str, Any], queue: str, raw: Mapping[str, str]
+) -> StreamingQuery:
+    jobs = spark.readStream.format("bull").options(queue=queue, **raw).load()
+    writer = jobs.writeStream.format("parquet").trigger(**trigger)
+    query: StreamingQuery = writer.option("checkpointLocation", str(folder / "checkpoint")).start(str(folder / "table"))
+    # Spark gives up a source whose Python takes more than 10 s to start; several at once may.
+    wait_until(lambda: "Initializing" not in query.status["message"], 60, f"{queue} to begin")
+    return query
+
+
+def main(plan: Mapping[str, Any]) -> None:
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    spark = builder.config("spark.driver.extraJavaOptions", JVM_OPTIONS).getOrCreate()
+    spark_bull.register(spark)
+    folder, trigger = Path(plan["folder"]), plan["trigger"]
+    queries = [collect(spark, folder / queue, trigger, queue, raw) for queue, raw in plan["queues"].items()]
+    # The first one that fails ends the driver.
+    while spark.streams.active:
+        spark.streams.awaitAnyTermination()
+        spark.streams.resetTerminated()
+    for query in queries:
+        query.awaitTermination()
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))
