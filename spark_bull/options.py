@@ -301,7 +301,7 @@ TABLE: Final[tuple[Option, ...]] = (
         5_000,
         (CLAIM, COLLECT),
         "most jobs that one task of a micro-batch reads",
-        instead={COLLECT: 10_000},
+        instead={COLLECT: 50_000},
     ),
     Option(
         "lockMs",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Final
 from uuid import uuid4
@@ -39,6 +40,7 @@ class Collector:
         self._open: dict[str, QueueCollector] = {}
         self._horizons = horizons
         self._looked = float("-inf")
+        self._ahead: Future[None] | None = None
 
     def first_positions(self) -> dict[str, int]:
         """Where the ledgers of this reader begin, by queue; only those that there are."""
@@ -57,14 +59,28 @@ class Collector:
         What is before the positions done is committed, and let go. Raises ConnectionLost, DialectError, OptionError,
         ReaderInUse or ResultsLost.
         """
+        if self._ahead is not None:
+            ahead, self._ahead = self._ahead, None
+            ahead.result()
         self._refresh(done)
         self.release(done)
         starts = {queue: done.get(queue, self._open[queue].first) for queue in sorted(self._open)}
-        for queue, start in starts.items():
-            self._open[queue].discover(None if most is None else start + most)
+        self._discover(starts, most)
         there = {queue: self._open[queue].end - start for queue, start in starts.items()}
         taken = there if most is None else shares(there, most)
         return {queue: start + taken[queue] for queue, start in starts.items()}
+
+    def look_ahead(self, starts: Mapping[str, int], most: int) -> None:
+        """Begins to find what a batch after these positions is to have, while another one is worked on."""
+        if self._ahead is None:
+            pool = ThreadPoolExecutor(1, thread_name_prefix="spark-bull-collector")
+            self._ahead = pool.submit(self._discover, starts, most)
+            pool.shutdown(wait=False)
+
+    def _discover(self, starts: Mapping[str, int], most: int | None) -> None:
+        for queue, start in starts.items():
+            if queue in self._open:
+                self._open[queue].discover(None if most is None else start + most)
 
     def release(self, done: Mapping[str, int]) -> None:
         """Lets go of all that is before these positions."""

@@ -114,6 +114,9 @@ class ResultReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         spans = {queue: (begun.get(queue, 0), stop) for queue, stop in end["queues"].items()}
         rows = sum(stop - first for first, stop in spans.values())
         size = max(1, min(self._options["rowsPerPartition"], -(-rows // self._options["minPartitions"])))
+        if rows >= self._options["maxJobsPerTrigger"]:
+            # There is a backlog.
+            self._collector(reader).look_ahead(end["queues"], rows)
         return [
             Results(queue, reader, position, min(position + size, stop))
             for queue, (first, stop) in spans.items()

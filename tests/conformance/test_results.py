@@ -14,7 +14,7 @@ from spark_bull.local import EmbeddedRedis
 from spark_bull.model import NewJob
 from spark_bull.reading import MOST_BYTES
 from spark_bull.reporting import add_log
-from spark_bull.result_ledger import Horizon, ResultLedger, Rows
+from spark_bull.result_ledger import ResultLedger, Rows
 from tests.support.dump import dump
 from tests.support.finisher import AT_ONCE, Finisher, column, entries, look, of
 from tests.support.wait import wait_until
