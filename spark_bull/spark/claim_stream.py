@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
@@ -27,10 +27,6 @@ from spark_bull.spark.claim_batch import claim_batch
 from spark_bull.working import read_columns, unpack_columns
 
 log = logging.getLogger("spark_bull")
-
-
-#: After a rest, the first batch takes no more than that, and while it is worked on, a full one is claimed.
-FIRST_JOBS: Final = 10_000
 
 
 class Claims(InputPartition):
@@ -89,7 +85,8 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             claimer = self._claimer_of(start["reader"])
             end = claimer.end()
             if end <= first:
-                most = min(most, FIRST_JOBS if self._left is None else self._left)
+                if self._left is not None:
+                    most = min(most, self._left)
                 end = first + claimer.claim(most)
                 if self._left is not None:
                     self._left -= end - first
@@ -111,7 +108,7 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not portions:
             stops = range(first, last, self._rows)
             return [Claims(reader, position, min(position + self._rows, last)) for position in stops]
-        if last - first >= min(self._most, FIRST_JOBS) and self._left is None:
+        if last - first >= self._most and self._left is None:
             claimer.claim_ahead(self._most)
         return [
             Claims(reader, group[0].start, group[-1].start + group[-1].jobs, group)
