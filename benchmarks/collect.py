@@ -19,7 +19,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from benchmarks.collecting import WARM_UP_JOBS, by_discover, by_peer, by_read, by_spark, finished_queue
-from benchmarks.process import _results, in_turns, medians
+from benchmarks.process import by_side, in_turns, medians
 from benchmarks.report import Verdict, at_least, at_most, show_verdicts, write_results
 from benchmarks.sides import new_session
 from benchmarks.steady import Steady, steady
@@ -79,7 +79,7 @@ def run_throughput(spark: SparkSession, size: Size) -> tuple[dict[str, Any], lis
             f"{run.script_p50_ms:12.2f} ms{run.script_longest_ms:8.2f} ms"
         )
     verdicts = [at_least(f"{STREAM}, x the better of Node and Python", RATE_TARGET, rates[STREAM] / best)]
-    return _results(runs) | {"jobs_per_second": rates}, verdicts
+    return by_side(runs) | {"jobs_per_second": rates}, verdicts
 
 
 def run_steady(spark: SparkSession, size: Size) -> tuple[dict[str, Any], list[Verdict]]:

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from redis import Redis
 
 from benchmarks.finishing import fill_finished
-from benchmarks.sides import _timed
+from benchmarks.sides import timed
 from benchmarks.trials import Processed, Server, completed, cpu_seconds, fresh_server, script_ms
 from benchmarks.workers import PEERS, QUEUE, speaking
 from spark_bull.dialects.fields import FIELDS
@@ -64,7 +64,7 @@ def by_peer(spark: SparkSession, program: str, server: Server, jobs: int) -> Pro
                 peer.tell("go")
                 peer.expect("done")
 
-            measured = _measured(server.client, jobs, lambda: _timed(collect))
+            measured = _measured(server.client, jobs, lambda: timed(collect))
         check_once(spark.read.schema("id STRING").json(path), jobs)
     return measured
 
@@ -72,7 +72,7 @@ def by_peer(spark: SparkSession, program: str, server: Server, jobs: int) -> Pro
 def by_discover(server: Server, jobs: int) -> Processed:
     """The scripts alone that find finished jobs, from one client."""
     ledger = _ledger(server)
-    measured = _measured(server.client, jobs, lambda: _timed(lambda: _discover(ledger)))
+    measured = _measured(server.client, jobs, lambda: timed(lambda: _discover(ledger)))
     _forget(server)
     return measured
 
@@ -89,7 +89,7 @@ def by_read(server: Server, jobs: int) -> Processed:
             position, chunk = ledger.read(position, min(end, position + CHUNK_SIZE), fields)
             assert chunk.rows, f"expected entries at position {position}"
 
-    measured = _measured(server.client, jobs, lambda: _timed(read))
+    measured = _measured(server.client, jobs, lambda: timed(read))
     _forget(server)
     return measured
 

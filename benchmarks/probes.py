@@ -86,8 +86,8 @@ def memory_watched(parent: int) -> Iterator[Memory]:
 def _watch(parent: int, memory: Memory) -> None:
     while not memory._stop.wait(0.25):
         jvm = python = 0.0
-        for pid in (parent, *_below(parent)):
-            name, proportional = _memory_of(pid)
+        for pid in (parent, *below(parent)):
+            name, proportional = memory_of(pid)
             if name == "java":
                 jvm += proportional
             elif name.startswith("python"):
@@ -95,7 +95,7 @@ def _watch(parent: int, memory: Memory) -> None:
         memory.jvm, memory.python = max(memory.jvm, jvm), max(memory.python, python)
 
 
-def _below(parent: int) -> list[int]:
+def below(parent: int) -> list[int]:
     found, ask = [], [parent]
     while ask:
         pid = ask.pop()
@@ -112,7 +112,7 @@ def _below(parent: int) -> list[int]:
     return found
 
 
-def _memory_of(pid: int) -> tuple[str, float]:
+def memory_of(pid: int) -> tuple[str, float]:
     """The name of a process and its share of memory in MiB: pages that forks have in common count once."""
     try:
         name = Path(f"/proc/{pid}/comm").read_text().strip()

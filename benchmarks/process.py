@@ -143,7 +143,7 @@ def run_throughput(spark: SparkSession, size: Size) -> tuple[dict[str, Any], lis
             f"{name:34}{rates[name]:9,.0f}{rates[name] / best:10.2f}{run.server_us_per_job:7.1f} us/job"
             f"{run.script_p50_ms:12.2f} ms{run.script_longest_ms:8.2f} ms"
         )
-    return _results(runs) | {"jobs_per_second": rates}, throughput_verdicts(rates)
+    return by_side(runs) | {"jobs_per_second": rates}, throughput_verdicts(rates)
 
 
 def run_idle(spark: SparkSession, size: Size) -> tuple[dict[str, Any], list[Verdict]]:
@@ -152,7 +152,7 @@ def run_idle(spark: SparkSession, size: Size) -> tuple[dict[str, Any], list[Verd
     runs = in_turns(trials, size.rounds, _shown_wait)
     found = medians(runs)
     _show_waits("from add to the processor's first line, idle", found)
-    return _results(runs), idle_verdicts(found)
+    return by_side(runs), idle_verdicts(found)
 
 
 def run_lateness(spark: SparkSession, size: Size) -> tuple[dict[str, Any], list[Verdict]]:
@@ -162,7 +162,7 @@ def run_lateness(spark: SparkSession, size: Size) -> tuple[dict[str, Any], list[
     runs = in_turns(trials, size.rounds, _shown_wait)
     found = medians(runs)
     _show_waits("from when it is due to the processor's first line", found)
-    return _results(runs), lateness_verdicts(found)
+    return by_side(runs), lateness_verdicts(found)
 
 
 def run_promotion(_spark: SparkSession, size: Size) -> tuple[dict[str, Any], list[Verdict]]:
@@ -172,7 +172,7 @@ def run_promotion(_spark: SparkSession, size: Size) -> tuple[dict[str, Any], lis
         lambda _, run: f"{size.overdue / run.seconds:9,.0f} jobs/s, longest script {run.script_longest_ms:.2f} ms",
     )
     found = medians(runs)["promotion"]
-    return _results(runs), promotion_verdicts(size.overdue / found.seconds, found.script_longest_ms)
+    return by_side(runs), promotion_verdicts(size.overdue / found.seconds, found.script_longest_ms)
 
 
 def _shown_wait(_name: str, run: Waited) -> str:
@@ -185,7 +185,7 @@ def _show_waits(what: str, found: Mapping[str, Waited]) -> None:
         print(f"{name:34}{_shown_wait(name, run)}")
 
 
-def _results(runs: Mapping[str, Sequence[T]]) -> dict[str, Any]:
+def by_side(runs: Mapping[str, Sequence[T]]) -> dict[str, Any]:
     return {
         "medians": {name: asdict(run) for name, run in medians(runs).items()},
         "runs": {name: [asdict(run) for run in of_one] for name, of_one in runs.items()},

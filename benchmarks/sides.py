@@ -53,7 +53,7 @@ def sink(frame: DataFrame, delivery: str, **options: str) -> Side:
     @contextmanager
     def ready(port: int, _jobs: int) -> Iterator[Run]:
         writer = frame.write.format("bull").mode("append").options(delivery=delivery, queue=QUEUE, **options)
-        yield lambda: _timed(writer.option("url", f"redis://127.0.0.1:{port}").save)
+        yield lambda: timed(writer.option("url", f"redis://127.0.0.1:{port}").save)
 
     return ready
 
@@ -67,7 +67,7 @@ def add_bulk(processes: int) -> Side:
             peers = [stack.enter_context(_peer(port, share)) for share in shares(jobs, processes)]
             for peer in peers:
                 _expect(peer, "ready")
-            yield lambda: _timed(lambda: _begin(peers))
+            yield lambda: timed(lambda: _begin(peers))
 
     return ready
 
@@ -99,7 +99,7 @@ def _pipe(pipe: IO[str] | None) -> IO[str]:
     return pipe
 
 
-def _timed(act: Callable[[], None]) -> float:
+def timed(act: Callable[[], None]) -> float:
     started = time.perf_counter()
     act()
     return time.perf_counter() - started

@@ -17,7 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from redis import Redis
 
 from benchmarks.collecting import READER, WARM_UP_JOBS, check_once, ended, finished_queue, start
-from benchmarks.probes import _below, _memory_of
+from benchmarks.probes import below, memory_of
 from benchmarks.report import percentile
 from benchmarks.trials import BASE, Server, wait_until
 from benchmarks.workers import speaking
@@ -110,12 +110,12 @@ def sample(server: Server, sources: Sequence[int]) -> Sample:
         pipeline.memory_usage(key)
     at = time.time()
     finished, entries, seen, *sizes = pipeline.execute()
-    return Sample(at, finished, entries + seen, sum(filter(None, sizes)), sum(_memory_of(pid)[1] for pid in sources))
+    return Sample(at, finished, entries + seen, sum(filter(None, sizes)), sum(memory_of(pid)[1] for pid in sources))
 
 
 def source_processes() -> list[int]:
     """Processes of this session that run latestOffset() of a query."""
-    found = [pid for pid in _below(os.getpid()) if SOURCE_RUNNER in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    found = [pid for pid in below(os.getpid()) if SOURCE_RUNNER in Path(f"/proc/{pid}/cmdline").read_bytes()]
     assert found, "expected a process that runs the source of the query"
     return found
 

@@ -63,6 +63,8 @@ def main() -> None:
     spark = session(f"collect {args.queue}")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     options = pairs(args.option) | {"queue": args.queue} | ({"url": args.url} if args.url else {})
+    # What a run has written is added up from the reports on its batches, of which Spark keeps 100 otherwise.
+    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", 100_000)
     try:
         every = None if args.once else args.trigger
         query = start(results(spark, options), args.output, args.checkpoint, args.format, every)

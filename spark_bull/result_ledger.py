@@ -20,7 +20,7 @@ from spark_bull.reading import MOST_BYTES
 #: How long the ledger of a query that doesn't run any more stays.
 RESULTS_TTL_MS: Final = 7 * 86_400_000
 #: Events or jobs that one call looks at.
-LOOKED_AT: Final = 1_000
+LOOKED_AT: Final = 500
 #: The look-back window is looked at in so many slices.
 SLICES: Final = 60
 STATES: Final = ("completed", "failed")

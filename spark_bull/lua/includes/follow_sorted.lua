@@ -1,7 +1,7 @@
 -- @include result_entry
 
 -- How many members of a ZSET one step looks at.
-local STEP = 1000
+local STEP = 500
 -- What an entry holds of a job at most that is still there, bytes.
 local MOST_KNOWN = 4096
 local WAY = {'floor', 'walk', 'at', 'below', 'count', 'quiet'}
