@@ -7,21 +7,18 @@ Prints medians and writes them to benchmarks/results/collect.json. See benchmark
 
 from __future__ import annotations
 
-import argparse
-import os
 import statistics
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from benchmarks.collecting import WARM_UP_JOBS, by_discover, by_peer, by_read, by_spark, finished_queue
+from benchmarks.command import Part
 from benchmarks.process import by_side, in_turns, medians
-from benchmarks.report import Verdict, at_least, at_most, show_verdicts, write_results
-from benchmarks.sides import new_session
+from benchmarks.report import Verdict, at_least, at_most
 from benchmarks.steady import Steady, steady
 from spark_bull.result_ledger import SLICES
 
@@ -34,7 +31,6 @@ MEMORY_TARGET = 1.10
 
 STREAM, NODE, PYTHON = "stream into Parquet", "BullMQ, Node", "bullmq, Python"
 DISCOVER, READ = "discover alone", "read alone"
-PARTS = ("throughput", "steady")
 #: The default of lookbackMs, and a slice of it, s: for so long the ledger remembers jobs.
 WINDOW_S = 60 + 60 / SLICES
 
@@ -126,33 +122,18 @@ def parts(values: Sequence[Any], count: int) -> list[Sequence[Any]]:
     return [values[len(values) * i // count : len(values) * (i + 1) // count] for i in range(count)]
 
 
-RUN: Mapping[str, Callable[[SparkSession, Size], tuple[dict[str, Any], list[Verdict]]]] = {
+PARTS: Mapping[str, Part[Size]] = {
     "throughput": run_throughput,
     "steady": run_steady,
 }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="parts to measure")
-    parser.add_argument("--jobs", type=int, default=Size.jobs)
-    parser.add_argument("--rounds", type=int, default=Size.rounds)
-    parser.add_argument("--quick", action="store_true", help="one round of little: does it run?")
-    args = parser.parse_args()
-    size = QUICK if args.quick else Size(jobs=args.jobs, rounds=args.rounds)
-
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    spark = new_session(**{"spark.sql.streaming.numRecentProgressUpdates": "10000"})
-    results: dict[str, Any] = {}
-    told: list[Verdict] = []
-    for part in args.only:
-        print(f"\n{part}", flush=True)
-        results[part], verdicts = RUN[part](spark, size)
-        told += verdicts
-    spark.stop()
-    show_verdicts(told)
-    write_results("collect", {"size": asdict(size), **results, "verdicts": [asdict(verdict) for verdict in told]})
-
-
 if __name__ == "__main__":
-    main()
+    run(
+        "collect",
+        __doc__.splitlines()[0],
+        PARTS,
+        Size(),
+        QUICK,
+        **{"spark.sql.streaming.numRecentProgressUpdates": "10000"},
+    )

@@ -7,10 +7,7 @@ Prints medians and writes them to benchmarks/results/process.json. See benchmark
 
 from __future__ import annotations
 
-import argparse
-import os
 import statistics
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -18,8 +15,8 @@ from typing import Any, TypeVar
 
 from pyspark.sql import SparkSession
 
-from benchmarks.report import Verdict, at_least, at_most, show_verdicts, write_results
-from benchmarks.sides import new_session
+from benchmarks.command import Part, run_parts
+from benchmarks.report import Verdict, at_least, at_most
 from benchmarks.trials import Processed, Waited, idle_latency, lateness, promotion, throughput
 from benchmarks.workers import function, peers, stream, vectorised
 
@@ -31,7 +28,6 @@ PROMOTION_TARGET, SCRIPT_TARGET_MS = 80_000, 10.0
 
 LOOP, PANDAS, STREAM = "loop, function", "loop, pandas UDF", "stream"
 OURS, BULLMQ = "spark_bull", "BullMQ"
-PARTS = ("throughput", "idle", "lateness", "promotion")
 
 T = TypeVar("T", Processed, Waited)
 Trial = Callable[[], T]
@@ -192,7 +188,7 @@ def by_side(runs: Mapping[str, Sequence[T]]) -> dict[str, Any]:
     }
 
 
-RUN: Mapping[str, Callable[[SparkSession, Size], tuple[dict[str, Any], list[Verdict]]]] = {
+PARTS: Mapping[str, Part[Size]] = {
     "throughput": run_throughput,
     "idle": run_idle,
     "lateness": run_lateness,
@@ -200,27 +196,5 @@ RUN: Mapping[str, Callable[[SparkSession, Size], tuple[dict[str, Any], list[Verd
 }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="parts to measure")
-    parser.add_argument("--jobs", type=int, default=Size.jobs)
-    parser.add_argument("--rounds", type=int, default=Size.rounds)
-    parser.add_argument("--quick", action="store_true", help="one round of little: does it run?")
-    args = parser.parse_args()
-    size = QUICK if args.quick else Size(jobs=args.jobs, rounds=args.rounds)
-
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    spark = new_session()
-    results: dict[str, Any] = {}
-    told: list[Verdict] = []
-    for part in args.only:
-        print(f"\n{part}", flush=True)
-        results[part], verdicts = RUN[part](spark, size)
-        told += verdicts
-    spark.stop()
-    show_verdicts(told)
-    write_results("process", {"size": asdict(size), **results, "verdicts": [asdict(verdict) for verdict in told]})
-
-
 if __name__ == "__main__":
-    main()
+    run_parts("process", __doc__.splitlines()[0], PARTS, Size(), QUICK)
