@@ -129,11 +129,5 @@ PARTS: Mapping[str, Part[Size]] = {
 
 
 if __name__ == "__main__":
-    run(
-        "collect",
-        __doc__.splitlines()[0],
-        PARTS,
-        Size(),
-        QUICK,
-        **{"spark.sql.streaming.numRecentProgressUpdates": "10000"},
-    )
+    reports = {"spark.sql.streaming.numRecentProgressUpdates": "10000"}
+    run_parts("collect", __doc__.splitlines()[0], PARTS, Size(), QUICK, **reports)
