@@ -16,7 +16,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from benchmarks.collecting import WARM_UP_JOBS, by_discover, by_peer, by_read, by_spark, finished_queue
-from benchmarks.command import Part
+from benchmarks.command import Part, run_parts
 from benchmarks.process import by_side, in_turns, medians
 from benchmarks.report import Verdict, at_least, at_most
 from benchmarks.steady import Steady, steady
