@@ -18,6 +18,7 @@ pytestmark = pytest.mark.slow
 JOBS = 200_000
 #: Scripts take 1 to 5 ms here. In one piece each of these verbs takes a second; a shared machine is slow by chance.
 USUAL_MS = 10
+FEW = 10
 RARE_MS = 40
 LONGEST_MS = 300
 #: A PING is sent by a thread of this process, so it also waits for Python's lock and, with others at work, for a core.
@@ -78,7 +79,8 @@ class Server:
                 f"{what}: {len(taken)}, median {at(taken, 0.5):.1f}, 99 % {at(taken, 0.99):.1f}, max {taken[-1]:.1f} ms"
             )
             print(told)
-            assert at(taken, 0.5) < USUAL_MS, told
+            # The middle of very few says nothing.
+            assert len(taken) < FEW or at(taken, 0.5) < USUAL_MS, told
             assert at(taken, 0.99) < rare, told
             assert taken[-1] < longest, told
 

@@ -30,6 +30,9 @@ spark = (
     .getOrCreate()
 )
 spark.sparkContext.setLogLevel("OFF")
+# The driver counts among them.
+while spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() < 3:
+    time.sleep(0.1)
 
 from spark_bull import Worker
 
