@@ -68,7 +68,8 @@ class Collector:
         self._discover(starts, most)
         there = {queue: self._open[queue].end - start for queue, start in starts.items()}
         taken = there if most is None else shares(there, most)
-        return {queue: start + taken[queue] for queue, start in starts.items()}
+        # A queue that is not there now keeps its place.
+        return dict(done) | {queue: start + taken[queue] for queue, start in starts.items()}
 
     def look_ahead(self, starts: Mapping[str, int], most: int) -> None:
         """Begins to find what a batch after these positions is to have, while another one is worked on."""
@@ -131,7 +132,7 @@ class Collector:
         options = self._options
         ledger = ResultLedger(handle, self._reader, options["states"], options["lookbackMs"], self._owner)
         since = options["startingTimestamp"]
-        starting = options["startingOffsets"] if since is None else str(since)
+        starting = options["startingOffsets"] if since is None or since <= 0 else str(since)
         horizon = EVERYTHING if self._horizons is None else self._horizons[handle.keys.queue]
         return QueueCollector(ledger, starting, horizon, strict=options["failOnDataLoss"])
 

@@ -147,6 +147,10 @@ class QueueCollector:
             found = self.ledger.discover(self._horizon)
         if found.state == "taken":
             raise self._in_use(found.owner)
+        if found.end < self.end:
+            self._lost(f"Redis was restored from an older state: its results end at {found.end:,}, not {self.end:,}")
+            self.ledger.open("earliest", create=True, base=self.end, anew=True)
+            found = self.ledger.discover(self._horizon)
         if found.missed and monotonic_s() - self._said > _SAY_S:
             self._said = monotonic_s()
             log.warning(

@@ -105,13 +105,17 @@ class ResultReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         try:
             return _offset(self._collector(start["reader"]).advance(start["queues"], most), start["reader"])
         except ConnectionLost as error:
+            if self._horizons is not None:
+                raise  # AvailableNow would take it for the end.
             log.warning("queue %s: no results are looked for, trying again: %s", self._options["queue"], error)
             return start
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         # The reader of batch 0's start is another one after a restart, see initialOffset; that of its end is logged.
         reader, begun = end["reader"], start["queues"]
-        spans = {queue: (begun.get(queue, 0), stop) for queue, stop in end["queues"].items()}
+        # What isn't committed isn't cut off: a queue that is new begins where its ledger does.
+        firsts = self._collector(reader).first_positions() if end["queues"].keys() - begun.keys() else {}
+        spans = {queue: (begun.get(queue, firsts.get(queue, 0)), stop) for queue, stop in end["queues"].items()}
         rows = sum(stop - first for first, stop in spans.values())
         size = max(1, min(self._options["rowsPerPartition"], -(-rows // self._options["minPartitions"])))
         if rows >= self._options["maxJobsPerTrigger"]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from redis import Redis
@@ -340,6 +341,53 @@ def test_an_event_that_is_read_after_its_job_was_found_is_no_second_result(bench
     look(ledger, horizon)
     look(ledger)
     assert sorted(entries(ledger)) == sorted(of("completed", [first, second]))
+
+
+@only_bullmq
+def test_a_failure_that_was_found_before_its_event_and_retried_since_is_no_second_result(bench: Finisher) -> None:
+    ledger = bench.ledger()
+    bench.finish(1, "failed", 500)
+    horizon = ledger.horizon()
+    (job_id,) = bench.finish(1, "failed", -500)
+    look(ledger, horizon)
+    bench.queue.retry(job_id)
+    bench.end("completed")
+    look(ledger)
+    assert sorted(state for found, state in entries(ledger) if found == job_id) == ["completed", "failed"]
+
+
+@only_bullmq
+def test_failures_of_one_job_that_are_read_in_different_calls_stay_two(bench: Finisher) -> None:
+    """The second one is later than clocks may be wrong, so its time is not taken for that of the first."""
+    ledger = bench.ledger(lookback_ms=1_000)
+    (job_id,) = bench.finish(1, "failed", reason="first")
+    bench.queue.retry(job_id)
+    bench.end("failed", 5_000, reason="second")
+    look(ledger, most=2)
+    ledger.archive(1)
+    _, rows = ledger.read(1, 2, ["failedReason"])
+    assert (column(rows, "failedReason"), column(rows, "there")) == ([b"second"], [b"there"])
+
+
+@not_bull_1
+def test_what_was_seen_is_forgotten_in_portions(bench: Finisher) -> None:
+    ledger = bench.ledger(lookback_ms=2_000)
+    now = bench.handle.connection.now_ms()
+    # It takes a while to make so many.
+    bench.crowd([now + 2_000] * 12_000)
+    look(ledger)
+    bench.client.delete(bench.key("completed"))
+    seen = bench.handle.keys.results("reader")["seen_completed"]
+    sizes = [bench.client.zcard(seen)]
+
+    def all_forgotten() -> bool:
+        ledger.discover()
+        sizes.append(bench.client.zcard(seen))
+        return not sizes[-1]
+
+    wait_until(all_forgotten, 10, "the window to pass")
+    assert sizes[0] == 12_000
+    assert max(before - after for before, after in pairwise(sizes)) <= 10_000
 
 
 # where to begin, and where to end

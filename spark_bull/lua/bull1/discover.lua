@@ -10,7 +10,7 @@
 
 local refused = refused_reader(key, arg, function()
   -- Ids begin anew.
-  redis.call('DEL', key.seen_completed, key.seen_failed)
+  redis.call('UNLINK', key.seen_completed, key.seen_failed)
 end)
 if refused then
   return refused

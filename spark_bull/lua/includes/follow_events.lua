@@ -44,7 +44,9 @@ end
 -- Whether a walk through the ZSETs has found this finish already, when events were read up to a horizon only.
 local function was_told(key, finish)
   local field = told_field(finish.state, finish.id)
-  return redis.call('HGET', key.told, field) == finish.time and redis.call('HDEL', key.told, field) == 1
+  local told = redis.call('HGET', key.told, field)
+  -- A job that has moved on since has no time: the first event of its state is the one.
+  return told and (not finish.time or told == finish.time) and redis.call('HDEL', key.told, field) == 1
 end
 
 -- {state, job id, value, ms} of an event that says that a job has finished in one of the states wanted.
@@ -63,7 +65,8 @@ local function finish_of(event, wanted)
 end
 
 -- Gives finishes the times of their jobs in the ZSETs, the last one of a job only; what has none is gone, or moved on.
-local function set_times(key, finishes)
+-- A time that is later than clocks can be wrong is that of another finish, whose event comes; `score` has it all the same.
+local function set_times(key, finishes, lookback_ms)
   local ids, of = {completed = {}, failed = {}}, {completed = {}, failed = {}}
   local met = {}
   for i = #finishes, 1, -1 do
@@ -78,7 +81,9 @@ local function set_times(key, finishes)
   for state, list in pairs(ids) do
     local times = #list > 0 and redis.call('ZMSCORE', key[state], unpack(list)) or {}
     for i = 1, #list do
-      of[state][i].time = times[i]
+      local finish = of[state][i]
+      finish.score = times[i]
+      finish.time = times[i] and tonumber(times[i]) <= finish.ms + lookback_ms and times[i]
     end
   end
 end
@@ -88,11 +93,11 @@ local function write_finishes(key, since, finishes)
   local any_told = redis.call('EXISTS', key.told) == 1
   for _, finish in ipairs(finishes) do
     local time = finish.time
-    if time then
+    if finish.score then
       local list = seen[finish.state]
-      list[#list + 1], list[#list + 2] = time, finish.id
+      list[#list + 1], list[#list + 2] = finish.score, finish.id
     end
-    local is_known = time and any_told and was_told(key, finish)
+    local is_known = any_told and was_told(key, finish)
     if not is_known and not (time and since and tonumber(time) < since) then
       local value = finish.value
       if time and value and #value > 4096 then
@@ -132,7 +137,7 @@ local function follow_events(key, arg, most)
   for _, event in ipairs(events) do
     finishes[#finishes + 1] = finish_of(event, wanted)
   end
-  set_times(key, finishes)
+  set_times(key, finishes, tonumber(arg.lookback_ms))
   write_finishes(key, since, finishes)
   call('HSET', key.track, 'event', events[#events][1])
   return #events == most, missed

@@ -2,6 +2,8 @@
 
 -- How many members of a ZSET one step looks at.
 local STEP = 500
+-- How many jobs that were seen one step forgets.
+local MOST_FORGOTTEN = 10000
 -- What an entry holds of a job at most that is still there, bytes.
 local MOST_KNOWN = 4096
 local WAY = {'floor', 'walk', 'at', 'below', 'count', 'quiet'}
@@ -96,11 +98,19 @@ local function remember(way, ids, times, last)
   end
 end
 
+-- Forgets jobs seen below a time, so many at once; what is left of them does no harm, and goes next time.
+local function forget_seen(way, time)
+  local count = math.min(redis.call('ZCOUNT', way.seen, '-inf', '(' .. time), MOST_FORGOTTEN)
+  if count > 0 then
+    redis.call('ZREMRANGEBYRANK', way.seen, 0, count - 1)
+  end
+end
+
 -- Everything below is known: what was kept to know it by can go.
 local function raise_floor(way, floor)
   local call, gone = redis.call, {}
   way.floor = floor
-  call('ZREMRANGEBYSCORE', way.seen, '-inf', '(' .. floor)
+  forget_seen(way, floor)
   for _, number in ipairs(call('HKEYS', way.slices)) do
     if (tonumber(number) + 1) * way.clock.slice_ms <= tonumber(floor) then
       gone[#gone + 1] = number
@@ -188,7 +198,7 @@ local function follow_sorted(key, arg, state, clock, most)
       end
       way.at = last
       if way.walk == 'closing' then
-        redis.call('ZREMRANGEBYSCORE', way.seen, '-inf', '(' .. last)
+        forget_seen(way, last)
       end
       if ended then
         end_walk(way)

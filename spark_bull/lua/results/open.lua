@@ -45,7 +45,7 @@ if is_new then
   if arg.create == '0' then
     return {'lost'}
   end
-  call('DEL', key.ledger, key.told, key.seen_completed, key.seen_failed, key.slices_completed, key.slices_failed)
+  call('UNLINK', key.ledger, key.told, key.seen_completed, key.seen_failed, key.slices_completed, key.slices_failed)
 end
 local start = start_of(arg.starting, is_new)
 if is_new then
