@@ -10,10 +10,14 @@ from typing import Any
 import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.streaming.datasource import ReadMaxRows
 from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis
+from spark_bull.errors import ConnectionLost
 from spark_bull.result_ledger import ResultLedger
+from spark_bull.spark.result_stream import result_reader
+from spark_bull.spark.schemas import SCHEMAS
 from tests.support.wait import wait_until
 from tests.support.work_bench import WorkBench, completed, failed_for
 
@@ -379,3 +383,17 @@ def test_redis_may_be_away_for_a_while(own_redis: OwnRedis, collection: Collecti
         finally:
             query.stop()
     assert sorted(row.id for row in collection.rows()) == sorted(ids)
+
+
+def test_a_redis_that_is_away_is_not_the_end_of_what_is_available(own_redis: OwnRedis) -> None:
+    server = own_redis()
+    with BullQueue("q", url=server.url, protocol="bullmq") as queue, Redis.from_url(server.url) as client:
+        finish(WorkBench(queue, client, twice=False), 3)
+    reader = result_reader({"url": server.url, "queue": "q", "retryMs": "300"}, SCHEMAS["jobs"])
+    start = reader.initialOffset()
+    reader.prepareForTriggerAvailableNow()
+    end = reader.latestOffset(start, ReadMaxRows(1))
+    assert end["queues"] == {"q": 1}
+    server.kill()
+    with pytest.raises(ConnectionLost, match="expected Redis at"):
+        reader.latestOffset(end, ReadMaxRows(1))
