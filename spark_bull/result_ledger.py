@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgpack
 
@@ -24,9 +24,6 @@ LOOKED_AT: Final = 500
 #: The look-back window is looked at in so many slices.
 SLICES: Final = 60
 STATES: Final = ("completed", "failed")
-
-#: What a job still was when it was read: there, gone when it was found already, or gone since.
-There = Literal["there", "gone", "missing"]
 
 
 class Horizon(NamedTuple):
@@ -68,7 +65,8 @@ class Found(NamedTuple):
 class Rows(NamedTuple):
     """Some entries and their jobs. `columns`: raw values by name, a list or one value for all rows, False for none.
 
-    Besides the hash fields there are `id`, `state` and `there` (of type There).
+    Besides the hash fields there are `id`, `state`, and in `there` what the job was when it was read: there, gone (when
+    it was found already), or missing (since then).
     """
 
     rows: int

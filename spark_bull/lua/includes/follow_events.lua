@@ -100,7 +100,7 @@ local function write_finishes(key, since, finishes)
     local is_known = any_told and was_told(key, finish)
     if not is_known and not (time and since and tonumber(time) < since) then
       local value = finish.value
-      if time and value and #value > 4096 then
+      if time and value and #value > MOST_KNOWN then
         value = false
       end
       entries[#entries + 1] = result_entry(finish.state, finish.id, time or finish.ms .. '', value, not time)

@@ -30,10 +30,11 @@ local function not_in(other, set, cursor)
 end
 
 local function write_down(key, arg, state, ids)
+  local entries = {}
   for i, job_id in ipairs(ids) do
-    local why = state == 'failed' and redis.call('HGET', arg.base .. job_id, 'failedReason')
-    redis.call('RPUSH', key.ledger, result_entry(state, job_id, '', why and #why <= 4096 and why))
+    entries[i] = found_entry(arg.base, state, job_id, '')
   end
+  redis.call('RPUSH', key.ledger, unpack(entries))
 end
 
 -- Looks at about `most` jobs of the SET of a finished state; returns whether there are more to be looked at.

@@ -4,8 +4,6 @@
 local STEP = 500
 -- How many jobs that were seen one step forgets.
 local MOST_FORGOTTEN = 10000
--- What an entry holds of a job at most that is still there, bytes.
-local MOST_KNOWN = 4096
 local WAY = {'floor', 'walk', 'at', 'below', 'count', 'quiet'}
 
 -- Follows the ZSET of a finished state, whose scores are the times of finishing by the workers' clocks.
@@ -75,8 +73,7 @@ end
 local function write_down(key, arg, way, ids, times)
   local entries = {}
   for i, job_id in ipairs(ids) do
-    local why = way.state == 'failed' and redis.call('HGET', arg.base .. job_id, 'failedReason')
-    entries[i] = result_entry(way.state, job_id, times[i], why and #why <= MOST_KNOWN and why)
+    entries[i] = found_entry(arg.base, way.state, job_id, times[i])
   end
   redis.call('RPUSH', key.ledger, unpack(entries))
 end
