@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -20,6 +21,9 @@ from tests.support.peers import NODE_DIRECTORY
 
 REDIS_IMAGE = "redis:7.2-alpine"
 NODE_MAJOR = 18
+
+# Spark starts Python by this name, in the tests' own sessions and in those of the programs that they run.
+os.environ["PYSPARK_PYTHON"] = sys.executable
 
 
 def need(condition: object, reason: str) -> None:
@@ -95,7 +99,7 @@ def _node_version() -> int | None:
 @cache
 def _docker_answers() -> bool:
     try:
-        asked = subprocess.run(["docker", "info"], capture_output=True, timeout=5, check=False)
+        asked = subprocess.run(["docker", "info"], capture_output=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return False
     return asked.returncode == 0

@@ -160,8 +160,8 @@ def test_a_late_job_whose_slice_counts_as_before_is_found_when_the_slice_closes(
     (second,) = bench.finish(1)
     bench.stamp("completed", second, ms)
     bench.forget_events()
-    wait_until(lambda: look(ledger).end == 2, 10, "the slice to close")
-    wait_until(lambda: bench.handle.connection.now_ms() > ms + 2 * SHORT_MS, 10, "the window to pass")
+    wait_until(lambda: look(ledger).end == 2, "the slice to close")
+    wait_until(lambda: bench.handle.connection.now_ms() > ms + 2 * SHORT_MS, "the window to pass")
     assert look(ledger).end == 2
     assert entries(ledger) == of("completed", [first, second])
 
@@ -198,7 +198,7 @@ def test_what_has_left_the_window_takes_no_memory(bench: Finisher) -> None:
         bench.finish(20, state)
     look(ledger)
     assert bench.client.exists(*names) == 4
-    wait_until(lambda: look(ledger).end == 40 and not bench.client.exists(*names), 10, "the window to pass")
+    wait_until(lambda: look(ledger).end == 40 and not bench.client.exists(*names), "the window to pass")
     bench.finish(1)
     assert look(ledger).end == 41
 
@@ -385,7 +385,7 @@ def test_what_was_seen_is_forgotten_in_portions(bench: Finisher) -> None:
         sizes.append(bench.client.zcard(seen))
         return not sizes[-1]
 
-    wait_until(all_forgotten, 10, "the window to pass")
+    wait_until(all_forgotten, "the window to pass")
     assert sizes[0] == 12_000
     assert max(before - after for before, after in pairwise(sizes)) <= 10_000
 
@@ -430,7 +430,7 @@ def test_what_ends_behind_the_horizon_is_left_for_later(bench: Finisher) -> None
     first = of("completed", bench.finish(3))
     ledger = bench.ledger()
     horizon = ledger.horizon()
-    wait_until(lambda: bench.handle.connection.now_ms() > int(horizon.completed), 5, "the next millisecond")
+    wait_until(lambda: bench.handle.connection.now_ms() > int(horizon.completed), "the next millisecond")
     second = of("completed", bench.finish(2)) + of("failed", bench.finish(1, "failed"))
     assert look(ledger, horizon).end == 3
     assert look(ledger, horizon, most=1).end == 3

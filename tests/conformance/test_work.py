@@ -209,7 +209,7 @@ def test_a_retried_job_comes_back_after_its_delay(bench: WorkBench) -> None:
     claim = bench.claim()
     bench.work(Outcomes(claim.token, retried=[Retried(job_id, "bad", "[]", 50, False)]))
     assert bench.counts() == {"delayed": 1}
-    wait_until(lambda: promote_due(bench.handle).moved == 1, 5, "the job to be due")
+    wait_until(lambda: promote_due(bench.handle).moved == 1, "the job to be due")
     (job,) = bench.claim().jobs
     assert (job.id, job.attempts_made) == (job_id, 1)
 
@@ -367,7 +367,7 @@ def test_due_jobs_wait_in_the_order_in_which_they_are_due(bench: WorkBench) -> N
     for job_id, delay in due:
         bench.queue.add({}, job_id=job_id, timestamp=now - 1_000, delay=1_000 + delay)
     bench.queue.add({}, job_id="tomorrow", delay=86_400_000)
-    wait_until(lambda: bench.handle.connection.now_ms() > now + 510, 5, "the jobs to be due")
+    wait_until(lambda: bench.handle.connection.now_ms() > now + 510, "the jobs to be due")
     promoted = promote_due(bench.handle)
     assert promoted.moved == 3
     assert promoted.next_due is not None
@@ -379,7 +379,7 @@ def test_due_jobs_wait_in_the_order_in_which_they_are_due(bench: WorkBench) -> N
 def test_jobs_due_in_the_same_millisecond_stay_in_order(bench: WorkBench) -> None:
     due = bench.handle.connection.now_ms() + 150
     ids = bench.queue.add_many([NewJob({"n": n}, run_at=due) for n in range(300)]).ids
-    wait_until(lambda: bench.handle.connection.now_ms() > due, 5, "the jobs to be due")
+    wait_until(lambda: bench.handle.connection.now_ms() > due, "the jobs to be due")
     while promote_due(bench.handle, limit=70).more:
         pass
     assert [job.id for job in bench.claim(300).jobs] == ids
@@ -388,7 +388,7 @@ def test_jobs_due_in_the_same_millisecond_stay_in_order(bench: WorkBench) -> Non
 def test_due_jobs_of_a_paused_queue_wait_for_its_resumption(bench: WorkBench) -> None:
     bench.queue.add({}, delay=30)
     bench.queue.pause()
-    wait_until(lambda: promote_due(bench.handle).moved, 5, "the job to be due")
+    wait_until(lambda: promote_due(bench.handle).moved, "the job to be due")
     assert bench.claim().jobs == []
     bench.queue.resume()
     assert len(bench.claim().jobs) == 1

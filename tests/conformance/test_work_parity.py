@@ -115,13 +115,13 @@ def test_a_job_that_stalls_twice_ends_as_in_node(pair: Pair, peer: Peer) -> None
             _lose_worker(handle)
     pair.node.call("process", queue=handles["left"].keys.queue, concurrency=1, opts=options)
     left, right = pair.queue("left"), pair.queue("right")
-    wait_until(lambda: settled(left), 20, "Node's worker to finish")
+    wait_until(lambda: settled(left), "Node's worker to finish")
     pair.node.call("stop", queue=left.name)
     with (
         Promoter(pair.url, [right.name], prefix=pair.prefix, protocol=peer.dialect, check_ms=150),
         OurWorker(right.handle),
     ):
-        wait_until(lambda: settled(right), 20, "our worker to finish")
+        wait_until(lambda: settled(right), "our worker to finish")
     assert "\n".join(pair.differences()) == ""
 
 

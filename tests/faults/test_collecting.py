@@ -160,7 +160,7 @@ def kill_on_the_way(driver: CollectingDriver, fed: Fed, chance: Random) -> None:
         driver.check()
         return fed.progress() != since
 
-    wait_until(has_moved_on, 120, f"the query of {fed.queue.name} to move on")
+    wait_until(has_moved_on, f"the query of {fed.queue.name} to move on")
     time.sleep(chance.uniform(0.2, 2.5))
     driver.kill()
 
@@ -225,7 +225,7 @@ def test_ten_kills_of_the_driver_lose_no_result_and_repeat_none(
 
         over.set()
         feeding.result()
-        wait_until(lambda: all(fed.idle() for fed in queues.values()), 60, "all jobs to finish")
+        wait_until(lambda: all(fed.idle() for fed in queues.values()), "all jobs to finish")
         with driver({"availableNow": True}, maxJobsPerTrigger="20000") as last:
             last.finish(240)
 

@@ -374,7 +374,7 @@ def test_a_spark_driver_that_is_killed_while_it_commits_is_finished_by_the_next_
         stderr=subprocess.DEVNULL,
     )
     try:
-        wait_until(lambda: client.llen(wait) or driver.poll() is not None, timeout=90, what="the commit to begin")
+        wait_until(lambda: client.llen(wait) or driver.poll() is not None, "the commit to begin")
     finally:
         os.killpg(driver.pid, signal.SIGKILL)
         driver.wait()

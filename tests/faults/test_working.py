@@ -48,7 +48,7 @@ def test_no_answer_that_gets_lost_does_harm(own_redis: OwnRedis, protocol: str) 
         with losing_proxy(server.port, each=3) as proxy:
             there = BullQueue("q", url=proxy.url, protocol=protocol)
             with OurWorker(there.handle, processor, chunk_size=7) as worker:
-                wait_until(lambda: queue.counts()["completed"] == 100, 60, "all jobs to complete")
+                wait_until(lambda: queue.counts()["completed"] == 100, "all jobs to complete")
             assert proxy.lost >= 5
         assert len(calls) == 100
         assert worker.tally is not None
@@ -66,11 +66,11 @@ def test_a_worker_outlasts_a_redis_that_is_away(own_redis: OwnRedis) -> None:
             return job.data
 
         with OurWorker(queue.handle, slowly, chunk_size=20, lock_ms=120_000) as worker:
-            wait_until(lambda: queue.counts()["completed"] > 20, 20, "some jobs to complete")
+            wait_until(lambda: queue.counts()["completed"] > 20, "some jobs to complete")
             server.kill()
             time.sleep(30)
             server.restart()
-            wait_until(lambda: queue.counts()["completed"] == 300, 60, "all jobs to complete")
+            wait_until(lambda: queue.counts()["completed"] == 300, "all jobs to complete")
         assert worker.tally is not None
         assert worker.tally.lost == 0
 
@@ -81,14 +81,14 @@ def test_a_promoter_outlasts_a_redis_that_is_away(own_redis: OwnRedis, protocol:
     with BullQueue("q", url=server.url, protocol=protocol, retryMs=300) as queue:
         queue.add({"n": 0}, delay=200)
         with Promoter(server.url, ["q"], protocol=protocol, retryMs=300) as promoter:
-            wait_until(lambda: queue.counts()["wait"] == 1, 20, "the first job to be due")
+            wait_until(lambda: queue.counts()["wait"] == 1, "the first job to be due")
             server.kill()
             server.restart()
             queue.add({"n": 1}, delay=300)
             queue.add({"n": 2}, delay=86_400_000)
-            wait_until(lambda: queue.counts()["wait"] == 2, 20, "the second job to be due")
+            wait_until(lambda: queue.counts()["wait"] == 2, "the second job to be due")
             queue.add({"n": 3}, delay=300)
-            wait_until(lambda: queue.counts()["wait"] == 3, 4, "a signal to be heard again")
+            wait_until(lambda: queue.counts()["wait"] == 3, "a signal to be heard again")
             assert promoter.running
 
 
@@ -98,8 +98,8 @@ def test_a_promoter_finishes_what_a_dead_writer_left(own_redis: OwnRedis) -> Non
         register_all(queue.handle, "write", [[NewJob({"n": n}) for n in range(5)]])
         assert queue.counts()["wait"] == 0
         with Promoter(server.url, ["q"]) as promoter:
-            wait_until(lambda: queue.counts()["wait"] == 5, 20, "the write to be finished")
-            wait_until(lambda: promoter.done.recovered == 1, 5, "the promoter to count it")
+            wait_until(lambda: queue.counts()["wait"] == 5, "the write to be finished")
+            wait_until(lambda: promoter.done.recovered == 1, "the promoter to count it")
 
 
 def test_jobs_of_a_killed_slot_come_back(bull: Bull, client: Redis, redis_url: str, prefix: str) -> None:
@@ -115,10 +115,10 @@ def test_jobs_of_a_killed_slot_come_back(bull: Bull, client: Redis, redis_url: s
         queue.add_many(NewJob({"n": n}) for n in range(150))
         settings = {"slots": 1, "lock_ms": 600, "check_ms": 300, "progress": False}
         with Worker(bull.spark, "q", processor, **settings, **options) as worker:
-            wait_until(lambda: queue.counts()["completed"] > 20, 60, "some jobs to complete")
+            wait_until(lambda: queue.counts()["completed"] > 20, "some jobs to complete")
             (running, *_) = [job for job in queue.page("active") if job.progress] or queue.page("completed")
             os.kill(int(running.parsed("progress")), signal.SIGKILL)
-            wait_until(lambda: queue.counts()["completed"] == 150, 90, "all jobs to complete")
+            wait_until(lambda: queue.counts()["completed"] == 150, "all jobs to complete")
             assert worker.status().restarts == 1
         assert queue.counts()["failed"] == 0
 
@@ -156,7 +156,7 @@ def test_a_claiming_query_that_is_killed_goes_on_with_its_jobs(redis_url: str, p
                 command, cwd=ROOT, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
             )
             try:
-                wait_until(partial(has_completed, queue, enough, driver), 120, f"{enough} jobs to complete")
+                wait_until(partial(has_completed, queue, enough, driver), f"{enough} jobs to complete")
             finally:
                 os.killpg(driver.pid, signal.SIGKILL)
                 driver.wait()
@@ -175,5 +175,5 @@ def test_a_held_job_whose_worker_died_before_its_lock_comes_back(own_redis: OwnR
         keys = queue.handle.keys
         queue.handle.connection.call("BLMOVE", keys["wait"], keys["active"], "RIGHT", "LEFT", 1)
         with Promoter(server.url, ["q"], protocol="bull", check_ms=100):
-            wait_until(lambda: queue.counts()["wait"] == 1, 20, "the job to come back")
+            wait_until(lambda: queue.counts()["wait"] == 1, "the job to come back")
         assert len(work(queue.handle, Seat("s"), None, 5).jobs) == 1

@@ -14,6 +14,7 @@ from spark_bull.bull_queue import BullQueue
 from spark_bull.cli import main
 from spark_bull.cli.tables import as_table
 from spark_bull.local import EmbeddedRedis
+from tests.support.wait import PATIENCE_S
 
 Run = Callable[..., str]
 
@@ -140,12 +141,12 @@ def test_it_runs_without_pyspark_and_bears_a_reader_that_goes_away(redis_url: st
         [sys.executable, "-c", program, "counts", "mail", "--url", redis_url, "--prefix", prefix],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert (ran.returncode, ran.stderr) == (0, "")
     piped = f"{sys.executable} -m spark_bull.cli --help | true"
-    assert subprocess.run(piped, shell=True, capture_output=True, timeout=60, check=False).returncode == 0
+    assert subprocess.run(piped, shell=True, capture_output=True, timeout=PATIENCE_S, check=False).returncode == 0
 
 
 def test_numbers_stand_to_the_right_and_long_texts_are_cut() -> None:

@@ -166,6 +166,6 @@ def test_private_keys_are_no_difference(client: Redis, prefix: str) -> None:
 
 
 def test_wait_until_says_what_it_waited_for() -> None:
-    assert wait_until(lambda: 7) == 7
+    assert wait_until(lambda: 7, "seven") == 7
     with pytest.raises(AssertionError, match="a miracle; last seen: 0"):
-        wait_until(lambda: 0, timeout=0.05, what="a miracle")
+        wait_until(lambda: 0, "a miracle", timeout=0.05)

@@ -16,7 +16,7 @@ from spark_bull import BullQueue, EmbeddedRedis, NewJob, Promoter, Rescuer
 from spark_bull.cli.main import main
 from spark_bull.errors import OptionError
 from spark_bull.working import promote_due
-from tests.support.wait import wait_until
+from tests.support.wait import PATIENCE_S, wait_until
 
 ROOT = Path(__file__).parents[2]
 DIALECTS = ("bull-1", "bull", "bullmq")
@@ -35,7 +35,7 @@ def test_a_promoter_that_sleeps_till_tomorrow_wakes_for_a_job_that_is_due_sooner
             for n in range(1, 4):
                 queue.add({"n": n}, delay=150)
                 due = time.monotonic() + 0.15
-                wait_until(lambda n=n: queue.counts()["wait"] == n, 4, "the job to wait")  # type: ignore[misc]
+                wait_until(lambda n=n: queue.counts()["wait"] == n, "the job to wait")  # type: ignore[misc]
                 assert time.monotonic() - due < 1.5
             assert promoter.done.promoted == 3
         assert not promoter.running
@@ -45,12 +45,12 @@ def test_it_looks_after_queues_that_come_later_and_match_its_glob(redis_url: str
     options = {"url": redis_url, "prefix": prefix, "protocol": "bullmq"}
     with Promoter(redis_url, ["mail"], prefix=prefix), BullQueue("mail", **options) as later:
         later.add({}, delay=50)
-        wait_until(lambda: later.counts()["wait"] == 1, 10, "the new queue to be found")
+        wait_until(lambda: later.counts()["wait"] == 1, "the new queue to be found")
     with BullQueue("other", **options) as other, BullQueue("mail-2", **options) as second:
         other.add({}, delay=10)
         second.add({}, delay=10)
         with Promoter(redis_url, ["mail*"], prefix=prefix):
-            wait_until(lambda: second.counts()["wait"] == 1, 10, "the queue to be found")
+            wait_until(lambda: second.counts()["wait"] == 1, "the queue to be found")
         assert other.counts()["delayed"] == 1
 
 
@@ -59,7 +59,7 @@ def test_many_at_once_promote_each_job_once(redis_url: str, prefix: str, protoco
     with BullQueue("q", url=redis_url, prefix=prefix, protocol=protocol) as queue:
         ids = queue.add_many(NewJob({"n": n}, delay=100 + n % 50) for n in range(2_000)).ids
         promoters = [Promoter(redis_url, ["q"], prefix=prefix, protocol=protocol).start() for _ in range(3)]
-        wait_until(lambda: queue.counts()["wait"] == 2_000, 20, "all jobs to wait")
+        wait_until(lambda: queue.counts()["wait"] == 2_000, "all jobs to wait")
         for promoter in promoters:
             promoter.stop()
         assert sum(promoter.done.promoted for promoter in promoters) == 2_000
@@ -72,7 +72,7 @@ def test_a_rescuer_brings_jobs_back(redis_url: str, prefix: str) -> None:
         keys = queue.handle.keys
         queue.handle.connection.call("LMOVE", keys["wait"], keys["active"], "RIGHT", "LEFT")
         with Rescuer(redis_url, ["q"], prefix=prefix, check_ms=100):
-            wait_until(lambda: queue.counts()["wait"] == 1, 10, "the job to come back")
+            wait_until(lambda: queue.counts()["wait"] == 1, "the job to come back")
 
 
 def test_bad_arguments_are_said_at_once(redis_url: str) -> None:
@@ -88,7 +88,7 @@ def test_the_command_promotes_what_is_due_once(redis_url: str, prefix: str, caps
     with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
         queue.add_many([NewJob({}, delay=1), NewJob({}, delay=DAY_MS)])
         now = queue.handle.connection.now_ms()
-        wait_until(lambda: queue.handle.connection.now_ms() > now + 5, 5, "the job to be due")
+        wait_until(lambda: queue.handle.connection.now_ms() > now + 5, "the job to be due")
         assert main(["--url", redis_url, "--prefix", prefix, "--json", "promote", "q", "--once"]) == 0
         assert '"promoted": 1' in capsys.readouterr().out
         (job,) = queue.page("delayed")
@@ -103,11 +103,11 @@ def test_the_command_runs_until_it_is_told_to_stop(redis_url: str, prefix: str, 
         arguments = ["q", "--url", redis_url, "--prefix", prefix]
         running = subprocess.Popen([sys.executable, *command, *arguments], cwd=ROOT, stdout=subprocess.PIPE, text=True)
         try:
-            wait_until(lambda: queue.counts()["wait"] == 1, 30, "the job to be promoted")
+            wait_until(lambda: queue.counts()["wait"] == 1, "the job to be promoted")
             queue.add({}, delay=100)
-            wait_until(lambda: queue.counts()["wait"] == 2, 10, "the second job to be promoted")
+            wait_until(lambda: queue.counts()["wait"] == 2, "the second job to be promoted")
             running.send_signal(signal.SIGTERM)
-            told, _ = running.communicate(timeout=20)
+            told, _ = running.communicate(timeout=PATIENCE_S)
         finally:
             running.kill()
         assert running.returncode == 0

@@ -36,10 +36,10 @@ def test_node_works_off_what_spark_dispatched(bull: Bull, node: StartNode, prefi
 
     worker = node(peer.alias, prefix=prefix)
     worker.call("process", queue="q", concurrency=4)
-    worker.wait_for_events("completed", 52, timeout=30)
+    worker.wait_for_events("completed", 52)
 
     with BullQueue("q", url=bull.options["url"], prefix=prefix, protocol=peer.dialect) as queue:
-        wait_until(lambda: queue.counts()["failed"] == 1, 10, "the job that always fails to be in failed")
+        wait_until(lambda: queue.counts()["failed"] == 1, "the job that always fails to be in failed")
         counts = queue.counts()
         assert counts["completed"] == 52
         assert sum(counts.values()) == 53
@@ -57,7 +57,7 @@ def test_node_takes_spark_s_jobs_in_the_order_of_priority(bull: Bull, node: Star
 
     worker = node(peer.alias, prefix=prefix)
     worker.call("process", queue="q", concurrency=1)
-    worker.wait_for_events("completed", len(rows), timeout=20)
+    worker.wait_for_events("completed", len(rows))
 
     with BullQueue("q", url=bull.options["url"], prefix=prefix, protocol=peer.dialect) as queue:
         done = queue.page("completed", 0, -1)
@@ -78,12 +78,12 @@ def test_an_idle_worker_wakes_up(
 ) -> None:
     worker = node(peer.alias, prefix=prefix)
     worker.call("process", queue="q", concurrency=1)
-    wait_until(lambda: _blocked(client) >= 1, 15, "the worker to wait for jobs")
+    wait_until(lambda: _blocked(client) >= 1, "the worker to wait for jobs")
 
     with BullQueue("q", url=bull.options["url"], prefix=prefix, protocol=peer.dialect) as queue:
         added = time.time()
         queue.add({"$behaviour": "return:1"}, delay=delay or None)
-        (done,) = worker.wait_for_events("completed", 1, timeout=10)
+        (done,) = worker.wait_for_events("completed", 1)
     assert done["heard"] - added < WOKEN_WITHIN_S + delay / 1000
 
 

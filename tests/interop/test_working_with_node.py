@@ -54,7 +54,7 @@ def test_a_queue_is_shared_and_each_job_processed_once(
         with OurWorker(queue.handle, processor, chunk_size=10):
             worker.call("process", queue=name, concurrency=5)
             queue.add_many(NewJob({"n": n, "$behaviour": "sleep:1;return:1"}) for n in range(jobs))
-            wait_until(lambda: queue.counts()["completed"] == jobs, 60, "all jobs to complete")
+            wait_until(lambda: queue.counts()["completed"] == jobs, "all jobs to complete")
         theirs = [str(event["jobId"]) for event in worker.events("completed", source="worker")]
         assert sorted(ours + theirs, key=int) == [str(n + 1) for n in range(jobs)]
         assert ours
@@ -72,9 +72,9 @@ def test_node_leaves_jobs_alone_that_we_hold(node: StartNode, redis_url: str, pr
 
         job_id = queue.add({"$behaviour": 'return:"theirs"'})
         with OurWorker(queue.handle, processor, lock_ms=600):
-            wait_until(lambda: (job := queue.get_job(job_id)) and job.progress, 20, "our worker to have the job")
+            wait_until(lambda: (job := queue.get_job(job_id)) and job.progress, "our worker to have the job")
             node(peer.alias, prefix=prefix).call("process", queue="q", concurrency=1, opts=impatient(peer))
-            wait_until(lambda: queue.counts()["completed"] == 1, 20, "the job to complete")
+            wait_until(lambda: queue.counts()["completed"] == 1, "the job to complete")
         job = queue.get_job(job_id)
         assert job is not None
         assert (job.parsed("returnvalue"), job.stalled_counter) == ("ours", 0)
@@ -87,7 +87,7 @@ def test_we_leave_jobs_alone_that_node_holds(node: StartNode, redis_url: str, pr
         worker.call("process", queue="q", concurrency=1)
         job_id = queue.add({"$behaviour": 'sleep:1500;return:"theirs"'})
         with Rescuer(redis_url, ["q"], prefix=prefix, protocol=peer.dialect, check_ms=OFTEN_MS):
-            wait_until(lambda: queue.counts()["completed"] == 1, 20, "the job to complete")
+            wait_until(lambda: queue.counts()["completed"] == 1, "the job to complete")
         job = queue.get_job(job_id)
         assert job is not None
         assert (job.parsed("returnvalue"), job.stalled_counter) == ("theirs", 0)
@@ -100,7 +100,7 @@ def test_node_takes_over_what_our_dead_worker_held(node: StartNode, redis_url: s
         keys = queue.handle.keys
         queue.handle.connection.call("LMOVE", keys["wait"], keys["active"], "RIGHT", "LEFT")
         node(peer.alias, prefix=prefix).call("process", queue="q", concurrency=1, opts=impatient(peer))
-        wait_until(lambda: queue.counts()["completed"] == 1, 20, "Node to rescue and process the job")
+        wait_until(lambda: queue.counts()["completed"] == 1, "Node to rescue and process the job")
         job = queue.get_job(job_id)
         assert job is not None
         assert (job.parsed("returnvalue"), job.stalled_counter) == ("theirs", 1)
@@ -120,7 +120,7 @@ def test_node_s_getters_read_our_work(node: StartNode, redis_url: str, prefix: s
 
         ids = queue.add_many(NewJob({"n": n}) for n in range(3)).ids
         with OurWorker(queue.handle, processor, max_metrics=10, worker="sparky"):
-            wait_until(lambda: queue.counts()["completed"] == 2, 20, "two jobs to complete")
+            wait_until(lambda: queue.counts()["completed"] == 2, "two jobs to complete")
             workers = reader.call("invoke", queue="q", method="getWorkers", args=[])
             assert len(workers) >= 1
         completed = reader.call("invoke", queue="q", method="getCompleted", args=[])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,8 +22,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """A session with two cores, one attempt a task, and no UI. Its workers run this very Python."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    """A session with two cores, one attempt a task, and no UI."""
     os.environ["SPARK_CONF_DIR"] = str(ROOT / "conf")
     settings = {
         "spark.ui.enabled": "false",

@@ -123,7 +123,7 @@ def test_locks_are_kept_while_a_batch_takes_long(queue: BullQueue, stream: Strea
     answer = jobs.select("id", "token", f.udf(slow, "int")(f.lit(1)).alias("returnvalue"))
     query = stream.start(answer, availableNow=True)
     lock = queue.handle.keys.lock(job_id)
-    wait_until(lambda: client.exists(lock), 60, "the job to be claimed")
+    wait_until(lambda: client.exists(lock), "the job to be claimed")
     assert query.awaitTermination(120)
     assert values(queue) == {1: 1}
 

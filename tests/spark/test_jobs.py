@@ -13,6 +13,7 @@ from redis import Redis
 
 from spark_bull.bull_queue import BullQueue
 from spark_bull.model import NewJob
+from tests.support.wait import PATIENCE_S
 from tests.support.work_bench import WorkBench, completed
 
 ROOT = Path(__file__).parents[2]
@@ -32,8 +33,8 @@ print("came from", spark_bull.__file__)
 
 def submit(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]", *arguments]
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": str(ROOT / "conf")}
-    return subprocess.run(command, capture_output=True, text=True, timeout=200, check=False, env=environment)
+    environment = {**os.environ, "SPARK_CONF_DIR": str(ROOT / "conf")}
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False, env=environment)
 
 
 def test_dispatch_fills_a_queue_and_report_counts_it(redis_url: str, prefix: str, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from spark_bull import BullQueue, NewJob
-from tests.support.wait import wait_until
+from tests.support.wait import PATIENCE_S, wait_until
 
 ROOT = Path(__file__).parents[2]
 
@@ -65,7 +65,7 @@ def test_slots_work_on_several_executors_with_the_package_sent_along(
         queue.add_many(NewJob({"n": n}) for n in range(600))
         submit = Path(sys.executable).with_name("spark-submit")
         arguments = ["--py-files", str(package), str(program), redis_url, prefix, "600"]
-        environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONSAFEPATH": "1"}
+        environment = {**os.environ, "PYTHONSAFEPATH": "1"}
         running = subprocess.Popen(
             [str(submit), "--master", "local-cluster[2,1,1024]", *arguments],
             cwd=tmp_path,
@@ -76,11 +76,11 @@ def test_slots_work_on_several_executors_with_the_package_sent_along(
             start_new_session=True,
         )
         try:
-            wait_until(lambda: queue.counts()["completed"] > 100 or running.poll() is not None, 120, "jobs to complete")
+            wait_until(lambda: queue.counts()["completed"] > 100 or running.poll() is not None, "jobs to complete")
             parents = {job.parsed("returnvalue") for job in queue.page("completed")}
             assert len(parents) == 2, "expected Python workers of two executors"
             os.kill(parents.pop(), signal.SIGKILL)
-            told, _ = running.communicate(timeout=120)
+            told, _ = running.communicate(timeout=PATIENCE_S)
         finally:
             if running.poll() is None:
                 os.killpg(running.pid, signal.SIGKILL)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -10,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from spark_bull.local import EmbeddedRedis
+from tests.support.wait import PATIENCE_S
 
 README = Path(__file__).parent.parent.parent / "README.md"
 SHOWN_URL = "redis://localhost:6379"
@@ -24,9 +24,8 @@ def test_the_five_lines_run_as_printed(own_redis: Callable[..., EmbeddedRedis]) 
         [sys.executable, "-c", program],
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=PATIENCE_S,
         check=False,
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
     )
     assert ran.returncode == 0, ran.stderr[-3000:]
     assert "ada@example.org" in ran.stdout

@@ -120,7 +120,7 @@ def test_states_may_be_chosen(bench: WorkBench, collection: Collection) -> None:
 def test_limits_hold_and_available_now_ends_with_what_there_was(bench: WorkBench, collection: Collection) -> None:
     finish(bench, 25)
     query = collection.start(collection.stream(maxJobsPerTrigger=10, rowsPerPartition=3), availableNow=True)
-    wait_until(lambda: query.recentProgress or not query.isActive, 60, "the first batch")
+    wait_until(lambda: query.recentProgress or not query.isActive, "the first batch")
     late = finish(bench, 5)
     assert query.awaitTermination(120)
     assert [batch["numInputRows"] for batch in query.recentProgress if batch["numInputRows"]] == [10, 10, 5]
@@ -168,7 +168,7 @@ def test_latest_begins_with_what_finishes_from_now_on(bench: WorkBench, collecti
 def test_a_time_to_start_from(bench: WorkBench, collection: Collection) -> None:
     finish(bench, 2)
     before = bench.handle.connection.now_ms()
-    wait_until(lambda: bench.handle.connection.now_ms() > before + 2, 5, "the clock to go on")
+    wait_until(lambda: bench.handle.connection.now_ms() > before + 2, "the clock to go on")
     ids = finish(bench, 2)
     assert collection.ids(startingTimestamp=before + 1) == ids
 
@@ -301,10 +301,10 @@ def test_a_reader_id_is_for_one_query_at_a_time(bench: WorkBench, collection: Co
     finish(bench, 2)
     first = collection.start(collection.stream(readerId="mine"), "first", processingTime="200 milliseconds")
     try:
-        wait_until(lambda: first.recentProgress, 60, "the first batch")
+        wait_until(lambda: first.recentProgress, "the first batch")
         fails(collection, "expected `readerId` mine to be used by one query at a time", readerId="mine")
         more = finish(bench, 2)
-        wait_until(lambda: {row.id for row in collection.rows("first")} >= set(more), 60, "the first query to go on")
+        wait_until(lambda: {row.id for row in collection.rows("first")} >= set(more), "the first query to go on")
     finally:
         first.stop()
     assert collection.run(readerId="mine") is not None
@@ -313,7 +313,7 @@ def test_a_reader_id_is_for_one_query_at_a_time(bench: WorkBench, collection: Co
 def test_a_reader_that_was_taken_over_ends(bench: WorkBench, collection: Collection) -> None:
     finish(bench, 1)
     query = collection.start(collection.stream(readerId="mine"), processingTime="200 milliseconds")
-    wait_until(lambda: query.recentProgress, 60, "the first batch")
+    wait_until(lambda: query.recentProgress, "the first batch")
     ledger = ResultLedger(bench.handle, "mine", owner="another")
     ledger.open("earliest", create=False, former=ledger.holder()[0] or "")
     with pytest.raises(StreamingQueryException, match="expected `readerId` mine to be used by one query at a time"):
@@ -373,12 +373,12 @@ def test_redis_may_be_away_for_a_while(own_redis: OwnRedis, collection: Collecti
         ids = finish(bench, 2)
         query = collection.start(collection.stream(), processingTime="200 milliseconds")
         try:
-            wait_until(lambda: query.recentProgress, 60, "the first batch")
+            wait_until(lambda: query.recentProgress, "the first batch")
             server.kill()
-            wait_until(lambda: query.recentProgress[-1]["durationMs"].get("latestOffset", 0) > 500, 60, "a miss")
+            wait_until(lambda: query.recentProgress[-1]["durationMs"].get("latestOffset", 0) > 500, "a miss")
             server.restart()
             ids += finish(bench, 2)
-            wait_until(lambda: len(collection.rows()) == 4, 60, "the query to go on")
+            wait_until(lambda: len(collection.rows()) == 4, "the query to go on")
             assert query.isActive
         finally:
             query.stop()

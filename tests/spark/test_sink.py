@@ -24,7 +24,7 @@ from spark_bull.bull_queue import BullQueue
 from spark_bull.model import Job
 from spark_bull.spark.sink import stream_writer
 from tests.spark.conftest import Bull
-from tests.support.wait import wait_until
+from tests.support.wait import PATIENCE_S, wait_until
 
 each_dialect = pytest.mark.parametrize("protocol", ["bull-1", "bull", "bullmq"])
 each_delivery = pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
@@ -249,7 +249,7 @@ numbers = spark.range(0, 6000, 1, 2).mapInArrow(fail_late, "id LONG")
 @each_delivery
 def test_a_task_that_dies_and_is_tried_again(bull: Bull, queue: Any, delivery: str) -> None:
     program = [sys.executable, "-c", RETRIED, bull.options["url"], bull.options["prefix"], delivery]
-    ran = subprocess.run(program, capture_output=True, text=True, timeout=200, check=False)
+    ran = subprocess.run(program, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert ran.returncode == 0, ran.stderr[-3000:]
     found = numbers(queue().page("wait"))
     assert set(found) == set(range(6_000))
@@ -312,7 +312,7 @@ def test_the_record_of_a_batch_starts_with_its_tasks(bull: Bull, queue: Any) -> 
     )
     clock = queue().handle.connection
     after_tasks = clock.now_ms()
-    wait_until(lambda: clock.now_ms() > after_tasks, 5, "time to go on")
+    wait_until(lambda: clock.now_ms() > after_tasks, "time to go on")
     stream_writer(options, schema, overwrite=False).commit([written], 0)
     (record,) = queue().writes()
     assert record.started_on <= after_tasks < record.finished_on

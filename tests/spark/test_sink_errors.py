@@ -57,7 +57,7 @@ def test_a_cluster_without_a_hash_tag(bull: Bull, own_redis: OwnRedis) -> None:
     server = own_redis({"cluster-enabled": "yes"})
     with Redis.from_url(server.url) as client:
         client.execute_command("CLUSTER", "ADDSLOTS", *range(16384))
-        wait_until(lambda: b"cluster_state:ok" in _cluster_info(client), 10, "the cluster to be ready")
+        wait_until(lambda: b"cluster_state:ok" in _cluster_info(client), "the cluster to be ready")
         message = refusal(at(bull, server.url), one_row(bull))
         assert "all keys of a queue must share a hash tag" in message
         assert f"prefix={{{bull.options['prefix']}}}" in message
@@ -76,7 +76,7 @@ def test_a_replica_that_takes_no_writes(bull: Bull, own_redis: OwnRedis) -> None
     primary = own_redis()
     replica = own_redis({"replicaof": f"127.0.0.1 {primary.port}"})
     with Redis.from_url(replica.url) as client:
-        wait_until(lambda: client.info("replication")["master_link_status"] == "up", 20, "the replica to follow")
+        wait_until(lambda: client.info("replication")["master_link_status"] == "up", "the replica to follow")
     message = refusal(at(bull, replica.url), one_row(bull))
     assert "got a read-only replica" in message
     assert "give the address of its primary" in message
@@ -95,7 +95,7 @@ def test_a_redis_that_is_full_half_way_shows_nothing_and_forgets_what_was_staged
         prefix = bull.options["prefix"]
         assert not client.exists(f"{prefix}:q:wait", f"{prefix}:q:id")
         assert all(client.pttl(key) > 0 for key in keys(client, bull))
-        wait_until(lambda: not keys(client, bull), 15, "what was staged to be gone")
+        wait_until(lambda: not keys(client, bull), "what was staged to be gone")
 
 
 def test_no_queue(bull: Bull) -> None:

@@ -188,9 +188,9 @@ def test_a_lost_lock_is_reported(queue: BullQueue, start: Start, client: Redis) 
 
     job_id = queue.add({"n": 1})
     worker = start(processor, promoter=False)
-    wait_until(lambda: (job := queue.get_job(job_id)) and job.progress, 60, "the job to run")
+    wait_until(lambda: (job := queue.get_job(job_id)) and job.progress, "the job to run")
     client.set(queue.handle.keys.lock(job_id), "another", px=60_000)
-    wait_until(lambda: worker.status().lost == 1, 20, "the lost outcome to be told")
+    wait_until(lambda: worker.status().lost == 1, "the lost outcome to be told")
     assert queue.counts()["completed"] == 0
 
 
@@ -216,7 +216,7 @@ def test_a_stopped_worker_finishes_what_it_has_claimed(queue: BullQueue, start: 
 
     queue.add_many(NewJob({"n": n}) for n in range(200))
     worker = start(processor)
-    wait_until(lambda: queue.counts()["completed"] >= 5, 60, "some jobs to complete")
+    wait_until(lambda: queue.counts()["completed"] >= 5, "some jobs to complete")
     assert worker.stop(20) is True
     counts = queue.counts()
     assert counts["active"] == 0
@@ -242,8 +242,8 @@ def test_an_idle_slot_sends_next_to_nothing(own_redis: Callable[..., Any], spark
     server = own_redis()
     idle = Worker(spark, "q", lambda job: None, url=server.url, slots=1, promoter=False, progress=False)
     with Redis.from_url(server.url) as client, idle as worker:
-        wait_until(lambda: worker.status().slots == 1, 60, "the slot to start")
-        wait_until(lambda: any(one["cmd"] == "bzpopmin" for one in client.client_list()), 20, "the slot to wait")
+        wait_until(lambda: worker.status().slots == 1, "the slot to start")
+        wait_until(lambda: any(one["cmd"] == "bzpopmin" for one in client.client_list()), "the slot to wait")
         before = commands(client)
         threading.Event().wait(5.5)
         # One of these is the question itself.
@@ -258,7 +258,7 @@ def test_status_and_context_manager(queue: BullQueue, spark: SparkSession, redis
     queue.add_many(NewJob({"n": n}) for n in range(50))
     with Worker(spark, "q", lambda job: 1, slots=1, url=redis_url, prefix=prefix, progress=False) as worker:
         work_off(queue)
-        status = wait_until(lambda: (s := worker.status()).completed == 50 and s, 10, "the slot to tell")
+        status = wait_until(lambda: (s := worker.status()).completed == 50 and s, "the slot to tell")
         assert (status.claimed, status.failed, status.lag, status.slots, status.state) == (50, 0, 0, 1, "running")
         assert "50 completed" in str(status)
         assert worker.await_termination(0.1) is False
@@ -465,9 +465,9 @@ def test_a_stopped_stream_gives_back_what_it_has_not_settled(queue: BullQueue, s
 
     queue.add_many(NewJob({"n": n}) for n in range(60))
     worker = start(transform, payload_schema="n INT", max_jobs_per_trigger=20)
-    wait_until(lambda: queue.counts()["completed"] >= 20, 60, "a batch to be settled")
+    wait_until(lambda: queue.counts()["completed"] >= 20, "a batch to be settled")
     worker.stop(30)
-    wait_until(lambda: queue.counts()["active"] == 0, 10, "the rest to go back")
+    wait_until(lambda: queue.counts()["active"] == 0, "the rest to go back")
     assert sum(queue.counts().values()) == 60
 
 
@@ -479,5 +479,5 @@ def test_a_worker_with_a_checkpoint_goes_on_where_it_was(queue: BullQueue, start
         queue.add_many(NewJob({"n": n}) for n in range(10))
         worker = start(transform, payload_schema="n INT", checkpoint=str(tmp_path / "checkpoint"))
         assert work_off(queue) == {"completed": count}
-        wait_until(lambda count=count, worker=worker: worker.status().completed == count, 20, "its totals")  # type: ignore[misc]
+        wait_until(lambda count=count, worker=worker: worker.status().completed == count, "its totals")  # type: ignore[misc]
         worker.stop(10)

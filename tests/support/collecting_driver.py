@@ -55,7 +55,7 @@ class CollectingDriver:
             with suppress(ProcessLookupError):
                 os.killpg(group, signal.SIGKILL)
         self._process.wait()
-        wait_until(lambda: not self._groups(), 10, "the driver's processes to end")
+        wait_until(lambda: not self._groups(), "the driver's processes to end")
 
     def __enter__(self) -> CollectingDriver:
         return self
@@ -81,7 +81,7 @@ def collect(
     writer = jobs.writeStream.format("parquet").trigger(**trigger)
     query: StreamingQuery = writer.option("checkpointLocation", str(folder / "checkpoint")).start(str(folder / "table"))
     # Spark gives up a source whose Python takes more than 10 s to start; several at once may.
-    wait_until(lambda: "Initializing" not in query.status["message"], 60, f"{queue} to begin")
+    wait_until(lambda: "Initializing" not in query.status["message"], f"{queue} to begin")
     return query
 
 

@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import Any
 
 from tests.support.peers import NODE_DIRECTORY
+from tests.support.wait import PATIENCE_S
 
 Event = dict[str, Any]
 
@@ -53,13 +54,13 @@ class NodePeer:
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
-        self.wait_for(lambda event: event["event"] == "ready", timeout=30)
+        self.wait_for(lambda event: event["event"] == "ready", what="sign of life")
 
     @property
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def call(self, cmd: str, timeout: float = 30, **arguments: Any) -> Any:
+    def call(self, cmd: str, timeout: float = PATIENCE_S, **arguments: Any) -> Any:
         """Send a command and return its result; the library's error is raised as NodeError."""
         number = self._send(cmd, arguments)
         with self._changed:
@@ -78,7 +79,7 @@ class NodePeer:
         with self._changed:
             return [seen for seen in self._events if wanted.items() <= seen.items()]
 
-    def wait_for(self, predicate: Callable[[Event], bool], timeout: float = 15, what: str = "an event") -> Event:
+    def wait_for(self, predicate: Callable[[Event], bool], timeout: float = PATIENCE_S, what: str = "event") -> Event:
         """The first event, past or to come, that the predicate takes."""
 
         def found() -> Event | None:
@@ -89,14 +90,14 @@ class NodePeer:
             event = found()
         if event is None:
             raise AssertionError(
-                f"{self.alias}: no {what} within {timeout:g} s; heard {self._events[-10:]}\n{self.stderr()}"
+                f"{self.alias}: no {what} within {timeout:g} s; got {self._events[-10:]}\n{self.stderr()}"
             )
         return event
 
-    def wait_for_events(self, event: str, count: int, timeout: float = 15, **fields: Any) -> list[Event]:
+    def wait_for_events(self, event: str, count: int, timeout: float = PATIENCE_S, **fields: Any) -> list[Event]:
         """Wait until that many events of one kind were heard, and return them."""
         with self._changed:
-            self._changed.wait_for(lambda: len(self.events(event, **fields)) >= count, timeout)
+            self._changed.wait_for(lambda: len(self.events(event, **fields)) >= count or not self.alive, timeout)
         heard = self.events(event, **fields)
         if len(heard) < count:
             raise AssertionError(

@@ -72,12 +72,12 @@ class Pair:
     def live(self) -> None:
         with self.queue("left") as left:
             self.node.call("process", queue=left.name, concurrency=1)
-            wait_until(lambda: settled(left), 20, "Node's worker to finish")
+            wait_until(lambda: settled(left), "Node's worker to finish")
             self.node.call("stop", queue=left.name)
         with self.queue("right") as right:
             promoter = Promoter(self.url, [right.name], prefix=self.prefix, protocol=self.peer.dialect, rescue=False)
             with promoter, OurWorker(right.handle):
-                wait_until(lambda: settled(right), 20, "our worker to finish")
+                wait_until(lambda: settled(right), "our worker to finish")
 
     def differences(self) -> list[str]:
         """What is neither alike nor known."""

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from redis import Redis
 
 from tests.support.dump import escaped
+from tests.support.wait import PATIENCE_S
 
 Message = tuple[str, str]
 
@@ -24,7 +25,7 @@ def published(client: Redis, prefix: str, queue: str) -> Iterator[list[Message]]
     with client.pubsub() as subscription:
         subscription.psubscribe(f"{escaped(prefix)}:{escaped(queue)}:*", f"*@{escaped(queue)}")
         for _ in range(2):
-            subscription.get_message(timeout=5)
+            subscription.get_message(timeout=PATIENCE_S)
         yield messages
         client.publish(sentinel, b"")
         for message in subscription.listen():

@@ -1,4 +1,4 @@
-"""Waiting for something that another process does."""
+"""Waiting for something that another thread, process or server does."""
 
 from __future__ import annotations
 
@@ -8,9 +8,14 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+#: How long tests wait for anything. It says nothing about speed: it only ends what hangs.
+PATIENCE_S = 240.0
 
-def wait_until(condition: Callable[[], T], timeout: float = 10, what: str = "the condition") -> T:
-    """Poll until the condition is truthy, and return what it returned."""
+
+def wait_until(condition: Callable[[], T], what: str, timeout: float = PATIENCE_S) -> T:
+    """Poll until the condition is truthy, and return what it returned. `what` says what is waited for."""
+    if not isinstance(what, str):  # A limit before the description, as it used to be given, is no longer needed.
+        what, timeout = str(timeout), PATIENCE_S
     deadline = time.monotonic() + timeout
     while not (found := condition()):
         if time.monotonic() > deadline:

@@ -15,6 +15,7 @@ from spark_bull.runtime.job import RunningJob
 from spark_bull.runtime.job_runner import FunctionRunner, Rules, Runner
 from spark_bull.runtime.worker_loop import SlotPlan, Tally, WorkerLoop
 from spark_bull.working import Seat
+from tests.support.wait import PATIENCE_S
 
 
 def behave(job: RunningJob) -> Any:
@@ -79,9 +80,9 @@ class OurWorker:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def stop(self, timeout: float = 20) -> None:
+    def stop(self, timeout: float = PATIENCE_S) -> None:
         connection = self._handle.connection
-        connection.call("SET", self._control, "stop", "PX", 60_000)
+        connection.call("SET", self._control, "stop", "PX", 3_600_000)
         deadline = time.monotonic() + timeout
         while self._thread.is_alive() and time.monotonic() < deadline:
             connection.call("CLIENT", "UNBLOCK", self.loop.client)

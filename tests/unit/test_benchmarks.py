@@ -29,7 +29,7 @@ from benchmarks.trials import (
 )
 from benchmarks.workers import QUEUE, Working, peers
 from spark_bull import BullQueue, EmbeddedRedis, NewJob
-from tests.support.wait import wait_until
+from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
 
 JOBS = 1_000
@@ -99,7 +99,7 @@ def most_memory_below(program: str) -> Memory:
     """The memory of a process' child. A process of its own, as whoever runs the tests may have a JVM below."""
     start_child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {program!r}], check=True)"
     with subprocess.Popen([sys.executable, "-c", start_child]) as parent, memory_watched(parent.pid) as memory:
-        assert parent.wait(30) == 0
+        assert parent.wait(PATIENCE_S) == 0
     return memory
 
 
@@ -212,7 +212,7 @@ def test_the_end_is_checked(break_it: tuple[str, ...], said: str) -> None:
     with fresh_server() as server:
         with no_op(server.url):
             server.queue.add_many(NewJob({"n": n}) for n in range(10))
-            wait_until(lambda: server.queue.counts()["completed"] == 10)
+            wait_until(lambda: server.queue.counts()["completed"] == 10, "all jobs to complete")
         check_all_completed(server.client, range(1, 11))
         server.client.execute_command(*break_it)
         with pytest.raises(AssertionError, match=said):

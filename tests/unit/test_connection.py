@@ -222,7 +222,7 @@ def test_one_node_of_several_is_told_as_such(own_redis: Callable[..., EmbeddedRe
         told = here.call("CLUSTER", "INFO")
         return b"cluster_slots_assigned:16384" in told and b"cluster_state:ok" in told
 
-    wait_until(have_met, 20, "the nodes to have met")
+    wait_until(have_met, "the nodes to have met")
     tags = [f"{{{n}}}" for n in range(100)]
     ours = next(tag for tag in tags if slot_of(tag) < half)
     theirs = next(tag for tag in tags if slot_of(tag) >= half)
@@ -246,7 +246,7 @@ def test_keys_without_a_hash_tag_are_told_whoever_asks(
     server = own_redis({"cluster-enabled": "yes"})
     connection = Connection(settings(url=server.url))
     connection.call("CLUSTER", "ADDSLOTS", *range(16384))
-    wait_until(lambda: b"cluster_state:ok" in connection.call("CLUSTER", "INFO"), 10, "the cluster to be ready")
+    wait_until(lambda: b"cluster_state:ok" in connection.call("CLUSTER", "INFO"), "the cluster to be ready")
     said = "must share a hash tag: put one into `prefix`, such as prefix={bull}"
     with pytest.raises(OptionError, match=re.escape(said)):
         BullQueue("mail", url=server.url)
