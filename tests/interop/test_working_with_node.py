@@ -10,8 +10,10 @@ import pytest
 
 from spark_bull.bull_queue import BullQueue
 from spark_bull.model import NewJob
+from spark_bull.outcomes import Outcomes, Retried
 from spark_bull.runtime.job import RunningJob
 from spark_bull.runtime.rescuer import Rescuer
+from spark_bull.working import Seat, work
 from tests.support.node_peer import NodePeer
 from tests.support.peers import PEERS, Peer
 from tests.support.wait import wait_until
@@ -21,6 +23,7 @@ StartNode = Callable[..., NodePeer]
 
 each_peer = pytest.mark.parametrize("peer", PEERS, ids=str)
 with_stalled_set = pytest.mark.parametrize("peer", [p for p in PEERS if p.dialect != "bull-1"], ids=str)
+each_bullmq = pytest.mark.parametrize("peer", [p for p in PEERS if p.dialect == "bullmq"], ids=str)
 latest = pytest.mark.parametrize("peer", [p for p in PEERS if p.alias in ("bull-4.16.5", "bullmq-6.7.0")], ids=str)
 
 pytestmark = pytest.mark.interop
@@ -133,3 +136,39 @@ def test_node_s_getters_read_our_work(node: StartNode, redis_url: str, prefix: s
         assert logs["logs"] == ["from Spark"]
         metrics = reader.call("invoke", queue="q", method="getMetrics", args=["completed"])
         assert metrics["meta"]["count"] == 2
+
+
+@each_bullmq
+def test_a_job_that_falls_due_in_a_paused_queue_outlives_node_s_resume(
+    node: StartNode, redis_url: str, prefix: str, peer: Peer
+) -> None:
+    theirs = node(peer.alias, prefix=prefix)
+    waiting, delayed = theirs.call("add", queue="q", jobs=[{"name": "a", "data": {}, "opts": {}}])[0], "d"
+    theirs.call("pause", queue="q")
+    theirs.call("add", queue="q", jobs=[{"name": "d", "data": {}, "opts": {"jobId": delayed, "delay": 50}}])
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+
+        def is_promoted() -> bool:
+            assert work(queue.handle, Seat("seat"), None, 10).jobs == []
+            return queue.counts()["delayed"] == 0
+
+        wait_until(is_promoted, what="a claim to promote the delayed job")
+        theirs.call("resume", queue="q")
+        assert {job.id for job in work(queue.handle, Seat("seat"), None, 10).jobs} == {waiting, delayed}
+
+
+@each_bullmq
+def test_node_takes_delayed_jobs_that_are_due_before_a_job_that_we_retry_at_once(
+    node: StartNode, redis_url: str, prefix: str, peer: Peer
+) -> None:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+        retried = queue.add({"$behaviour": "return:1"})
+        claim = work(queue.handle, Seat("seat"), None, 1)
+        due = claim.now + 50
+        delayed = queue.add({"$behaviour": "return:2"}, run_at=due)
+        wait_until(lambda: queue.handle.connection.now_ms() > due, "the delayed job to be due")
+        work(queue.handle, Seat("seat"), Outcomes(claim.token, retried=[Retried(retried, "bad", "[]", 0, False)]), 0)
+        theirs = node(peer.alias, prefix=prefix)
+        theirs.call("process", queue="q", concurrency=1)
+        completed = theirs.wait_for_events("completed", 2, source="worker")
+        assert [event["jobId"] for event in completed] == [delayed, retried]

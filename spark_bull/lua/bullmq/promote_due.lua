@@ -7,8 +7,8 @@
 -- @include time_ms
 
 local now = time_ms()
-local target, asleep = target_bullmq(key, arg.bullmq_version)
-local next_due, moved = due_jobs_wait(key, arg, now, tonumber(arg.limit), asleep, target)
+local _, asleep = target_bullmq(key, arg.bullmq_version)
+local next_due, moved = due_jobs_wait(key, arg, now, tonumber(arg.limit))
 if next_due and not asleep then
   redis.call('ZADD', key.marker, next_due, '1')
 end

@@ -8,7 +8,7 @@ local function claim_bullmq(key, arg, now, limit)
   local call, base, worker = redis.call, arg.base, arg.worker
   local meta = call('HMGET', key.meta, 'paused', 'concurrency', 'max', 'duration')
   local asleep = meta[1] or (meta[2] and call('LLEN', key.active) >= tonumber(meta[2]))
-  local next_due = limit > 0 and due_jobs_wait(key, arg, now, math.max(limit, 100), asleep)
+  local next_due = limit > 0 and due_jobs_wait(key, arg, now, math.max(limit, 100))
   local allowed, limited_ms = allowance(key, arg, meta, limit)
   local ids, rows, taken, bytes, deferred = {}, {}, 0, 0, 0
   local most_bytes, text, processed_on = tonumber(arg.most_bytes), number_texts(), string.format('%.0f', now)

@@ -1,9 +1,12 @@
--- Delayed jobs that are due come to `target` (else `wait`), `limit` at most, the first one first.
--- Returns when the next one is due, ms, or false, and how many came.
-local function due_jobs_wait(key, arg, now, limit, asleep, target)
+-- @include target_bullmq
+
+-- Promotes delayed jobs that are due, `limit` at most, the first one first.
+-- Returns when the next one is due, ms, or false, and how many were promoted.
+local function due_jobs_wait(key, arg, now, limit)
   local call = redis.call
   local due = call('ZRANGEBYSCORE', key.delayed, 0, (now + 1) * 4096 - 1, 'LIMIT', 0, limit)
   if #due > 0 then
+    local target, asleep = target_bullmq(key, arg.bullmq_version)
     call('ZREM', key.delayed, unpack(due))
     local plain, prioritized = {}, {}
     for _, id in ipairs(due) do
@@ -19,7 +22,7 @@ local function due_jobs_wait(key, arg, now, limit, asleep, target)
       call('HSET', job_key, 'delay', '0')
     end
     if #plain > 0 then
-      call('LPUSH', target or key.wait, unpack(plain))
+      call('LPUSH', target, unpack(plain))
     end
     if #prioritized > 0 then
       call('ZADD', key.prioritized, unpack(prioritized))

@@ -1,4 +1,5 @@
 -- @include delay_bullmq
+-- @include due_bullmq
 -- @include enqueue_bullmq
 -- @include keep_bullmq
 -- @include locks
@@ -112,8 +113,9 @@ local function fail_jobs(key, arg, failed, mine, now)
   return count
 end
 
+-- Delayed jobs that are due already go before a job that is retried at once, as many of them as Node promotes in a call.
 local function retry_jobs(key, arg, retried, mine, now)
-  local call = redis.call
+  local call, is_promoted = redis.call, false
   for _, job in ipairs(retried) do
     if mine[job.id] then
       local job_key = arg.base .. job.id
@@ -123,6 +125,10 @@ local function retry_jobs(key, arg, retried, mine, now)
         call('HSET', job_key, 'delay', job.delay)
         delay_bullmq(key, job.id, now + job.delay)
       else
+        if not is_promoted then
+          due_jobs_wait(key, arg, now, 1000)
+          is_promoted = true
+        end
         local priority = tonumber(call('HGET', job_key, 'priority') or 0) or 0
         enqueue_bullmq(key, arg.bullmq_version, job.id, priority, job.lifo and 'RPUSH' or 'LPUSH')
         call('XADD', key.events, 'MAXLEN', '~', max_events_bullmq(key), '*', 'event', 'waiting',
