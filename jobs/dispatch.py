@@ -1,6 +1,7 @@
 """Rows of files become jobs of a queue.
 
     spark-submit jobs/dispatch.py --input customers.parquet --queue mail --url redis://localhost:6379
+    spark-submit jobs/dispatch.py --input customers.parquet --queue mail --option jobColumns=delay,priority
     spark-submit jobs/dispatch.py --input flights.csv --format csv --read header=true --read inferSchema=true \
         --query "SELECT struct(*) AS data, carrier AS name FROM input" --queue flights --option attempts=3
 """
@@ -23,7 +24,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--format", default="parquet", help="parquet (default), csv, json, orc, …")
     parser.add_argument("--read", action="append", default=[], metavar="NAME=VALUE", help="option of that format")
     parser.add_argument(
-        "--query", help="SQL that makes the jobs' columns out of the table `input`; default: all columns"
+        "--query", help="SQL that makes the jobs' columns out of the table `input`; default: each row is a payload"
     )
     parser.add_argument("--queue", required=True, help="queue that gets the jobs")
     parser.add_argument("--url", help="Redis; default: $SPARK_BULL_URL, else redis://localhost:6379")

@@ -256,6 +256,15 @@ TABLE: Final[tuple[Option, ...]] = (
         (WRITE,),
         "leave null fields out of the JSON made of a STRUCT, as Spark's `to_json` does",
     ),
+    Option(
+        "jobColumns",
+        names,
+        (),
+        (WRITE,),
+        "columns that are settings of the job, comma separated, when there is no column `data`; "
+        "all others together are the payload",
+        "none",
+    ),
     # defaults for all rows
     Option("name", text, None, (WRITE,), "default for a column of this name", "`__default__`"),
     Option("delay", integer(0), None, (WRITE,), "default for a column of this name, ms"),

@@ -1,9 +1,11 @@
-"""A DataFrame's columns as properties of jobs: checked against the schema, read from Arrow."""
+"""A DataFrame's columns as payload and settings of jobs: checked against the schema, read from Arrow."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
 import pyarrow as pa
@@ -27,9 +29,12 @@ from spark_bull.errors import OptionError, did_you_mean
 from spark_bull.options import Options
 from spark_bull.spark.json_text import check_json, is_encodable, to_json
 
+log = logging.getLogger("spark_bull")
+
 #: A batch larger than this is handled in slices, so that memory stays flat.
 SLICE_BYTES: Final = 32 << 20
 
+DATA: Final = "data"
 QUEUE: Final = "queue"
 _NESTED: Final = (StructType, MapType, ArrayType, VariantType)
 
@@ -47,7 +52,7 @@ def _one_of(words: str, *types: type[DataType]) -> _Rule:
 
 
 _RULES: Final[dict[str, _Rule]] = {
-    "data": _one_of("STRUCT, MAP, ARRAY, VARIANT, or STRING holding JSON", StringType, *_NESTED),
+    DATA: _one_of("STRUCT, MAP, ARRAY, VARIANT, or STRING holding JSON", StringType, *_NESTED),
     "name": _one_of("STRING", StringType),
     QUEUE: _one_of("STRING", StringType),
     "jobId": _one_of("STRING or an integer", StringType, IntegralType),
@@ -67,7 +72,7 @@ _BY_LOWER: Final = {name.lower(): name for name in (*NAMES, QUEUE)}
 
 @dataclass(frozen=True)
 class RowPlan:
-    """Which column is which property; `payload` are the columns that together become the data."""
+    """Which column is which setting, or the data; `payload` are the columns that together become the data."""
 
     columns: Mapping[str, int]
     payload: tuple[int, ...]
@@ -89,15 +94,15 @@ class RowPlan:
         if self.payload:
             fields = [batch.schema.field(i) for i in self.payload]
             whole = pa.StructArray.from_arrays([batch.column(i) for i in self.payload], fields=fields)
-            field = pa.field("data", whole.type)
-            rows["data"] = to_json(whole, field, ignore_nulls=self.ignore_nulls).to_pylist()
+            field = pa.field(DATA, whole.type)
+            rows[DATA] = to_json(whole, field, ignore_nulls=self.ignore_nulls).to_pylist()
         return rows
 
     def _property(self, name: str, array: pa.Array, field: pa.Field, first_row: int) -> list[Any]:
         if name in self.json_properties:
             check_json(array, name, first_row)
             return array.to_pylist()  # type: ignore[no-any-return]
-        if name in ("data", "opts"):
+        if name in (DATA, "opts"):
             text = to_json(array, field, ignore_nulls=self.ignore_nulls)
             return text.to_pylist()  # type: ignore[no-any-return]
         if pa.types.is_timestamp(array.type):
@@ -113,47 +118,25 @@ def _without_nulls(value: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 def plan_rows(schema: StructType, options: Options) -> RowPlan:
-    """Matches a frame's columns with the properties of jobs, without regard to case.
+    """Matches a frame's columns with the settings of jobs, without regard to case.
 
-    Raises OptionError for a column of the wrong type, one that nobody would read, a property that
-    stands twice, and when there is no queue.
+    With a column `data`, all other columns are settings. Without one the whole row is the payload, but for the columns
+    that the option `jobColumns` names.
+
+    Raises OptionError for a setting of the wrong type or that stands twice, a column that nobody would read, a named
+    column that is not there, a frame without a payload, and when there is no queue.
     """
-    columns: dict[str, int] = {}
-    others: list[int] = []
-    for index, field in enumerate(schema.fields):
-        name = _BY_LOWER.get(field.name.lower())
-        if name is None:
-            others.append(index)
-            continue
-        if name in columns:
-            raise OptionError(f"expected one column `{name}`, got two: drop or rename one")
-        rule = _RULES[name]
-        if not rule.accepts(field.dataType):
-            raise OptionError(
-                f"expected column `{field.name}` to be {rule.words}, got: "
-                f"{field.dataType.simpleString().upper()}; cast it"
-            )
-        columns[name] = index
+    columns, payload = _beside_data(schema, options) if _has_data(schema) else _whole_row(schema, options)
     if options["queue"] is not None:
         columns.pop(QUEUE, None)
     elif QUEUE not in columns:
-        raise OptionError(
-            "expected an option `queue`, or a column `queue`, got neither. (A table made with "
-            "CREATE TABLE … USING bull loses its OPTIONS in this Spark: use CREATE TEMPORARY VIEW)"
-        )
-    if "data" in columns and others:
-        _refuse_unread(schema.fields[others[0]])
-    if "data" not in columns and not others:
-        raise OptionError(
-            "expected a column `data`, or further columns that together become the data, got only: "
-            + ", ".join(f"`{field.name}`" for field in schema.fields)
-        )
+        raise _no_queue(schema, payload)
     plan = RowPlan(
         columns,
-        () if "data" in columns else tuple(others),
+        payload,
         frozenset(
             name
-            for name in ("data", "opts")
+            for name in (DATA, "opts")
             if name in columns and isinstance(schema.fields[columns[name]].dataType, StringType)
         ),
         options["ignoreNullFields"],
@@ -162,15 +145,105 @@ def plan_rows(schema: StructType, options: Options) -> RowPlan:
     return plan
 
 
-def _refuse_unread(field: StructField) -> None:
-    raise OptionError(
-        f"unknown column `{field.name}`{did_you_mean(field.name, (*NAMES, QUEUE))}: beside `data`, "
-        "columns are properties of the job; put it into `data` or drop it"
+def _has_data(schema: StructType) -> bool:
+    return any(field.name.lower() == DATA for field in schema.fields)
+
+
+def _beside_data(schema: StructType, options: Options) -> tuple[dict[str, int], tuple[int, ...]]:
+    """Every column is the data or a setting."""
+    if options["jobColumns"]:
+        raise OptionError(
+            "option `jobColumns` is for a frame without a column `data`: beside `data`, all columns are settings; "
+            "leave the option out, or rename `data` if it is a part of the payload"
+        )
+    columns: dict[str, int] = {}
+    for index, field in enumerate(schema.fields):
+        name = _BY_LOWER.get(field.name.lower())
+        if name is None:
+            raise OptionError(
+                f"unknown column `{field.name}`{did_you_mean(field.name, _BY_LOWER.values())}: beside `data`, "
+                "columns are settings of the job; put it into `data` or drop it"
+            )
+        _add(columns, name, index, field)
+    return columns, ()
+
+
+def _whole_row(schema: StructType, options: Options) -> tuple[dict[str, int], tuple[int, ...]]:
+    """The columns that `jobColumns` names are settings, all others together are the payload."""
+    settings = {_setting_of(named).lower() for named in options["jobColumns"]}
+    columns: dict[str, int] = {}
+    payload: list[int] = []
+    for index, field in enumerate(schema.fields):
+        if field.name.lower() in settings:
+            _add(columns, _BY_LOWER[field.name.lower()], index, field)
+        else:
+            payload.append(index)
+    for missing in sorted(settings - {name.lower() for name in columns}):
+        raise OptionError(
+            f"expected the columns that `jobColumns` names in the frame, got no column `{_BY_LOWER[missing]}`, "
+            f"only: {_listed(schema.names)}"
+        )
+    if not payload:
+        raise OptionError(
+            f"expected a column `data`, or columns that together become the payload, got only: {_listed(schema.names)}"
+        )
+    if "jobColumns" not in options.given:
+        _tell_payload(tuple(name for name in schema.names if name.lower() in _BY_LOWER))
+    return columns, tuple(payload)
+
+
+def _setting_of(named: str) -> str:
+    """The setting that a name in `jobColumns` stands for."""
+    setting = _BY_LOWER.get(named.lower())
+    if setting in (None, DATA):
+        settings = [name for name in _BY_LOWER.values() if name != DATA]
+        raise OptionError(
+            f"expected `jobColumns` to list settings out of {', '.join(settings)}, got: {named!r}"
+            f"{did_you_mean(named, settings)}"
+        )
+    return setting
+
+
+def _add(columns: dict[str, int], name: str, index: int, field: StructField) -> None:
+    """Takes a column as the setting (or the data) of this name."""
+    if name in columns:
+        raise OptionError(f"expected one column `{name}`, got two: drop or rename one")
+    rule = _RULES[name]
+    if not rule.accepts(field.dataType):
+        kind = field.dataType.simpleString().upper()
+        raise OptionError(f"expected column `{field.name}` to be {rule.words}, got: {kind}; cast it")
+    columns[name] = index
+
+
+def _no_queue(schema: StructType, payload: tuple[int, ...]) -> OptionError:
+    if any(schema.fields[index].name.lower() == QUEUE for index in payload):
+        return OptionError(
+            "expected an option `queue`, got none: without a column `data` the column `queue` is a part of the "
+            "payload, unless the option `jobColumns` names it"
+        )
+    return OptionError(
+        "expected an option `queue`, or a column `queue`, got neither. (A table made with "
+        "CREATE TABLE … USING bull loses its OPTIONS in this Spark: use CREATE TEMPORARY VIEW)"
     )
 
 
+@cache
+def _tell_payload(names: tuple[str, ...]) -> None:
+    """Says once a process that columns named like settings are none."""
+    if names:
+        log.warning(
+            "without a column `data` the whole row is the payload, also the columns %s: name those that are "
+            "settings of the job in the option `jobColumns` (it may be empty)",
+            _listed(names),
+        )
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names) or "none"
+
+
 def _check_encodable(schema: StructType, plan: RowPlan) -> None:
-    indexes = [*plan.payload, *(i for n, i in plan.columns.items() if n in ("data", "opts"))]
+    indexes = [*plan.payload, *(i for n, i in plan.columns.items() if n in (DATA, "opts"))]
     try:
         arrow = to_arrow_schema(StructType([schema.fields[i] for i in indexes]), timezone="UTC")
     except (TypeError, ValueError) as error:

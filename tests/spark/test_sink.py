@@ -6,7 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from tests.support.wait import PATIENCE_S, wait_until
 each_dialect = pytest.mark.parametrize("protocol", ["bull-1", "bull", "bullmq"])
 each_delivery = pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
 HOUR_MS = 3_600_000
+DATA = ("named_struct('n', n) AS data",)
 
 
 @pytest.fixture
@@ -143,11 +144,30 @@ def test_null_fields_stay_when_asked_for(bull: Bull, queue: Any) -> None:
     assert queue().page("wait")[0].data == '{"a":null}'
 
 
-def test_without_a_data_column_the_other_columns_are_the_data(bull: Bull, queue: Any) -> None:
-    bull.write(bull.spark.sql("SELECT 'ada' AS to, 3 AS Template, 2 AS attempts"))
-    (job,) = queue().page("wait")
-    assert job.data == '{"to":"ada","Template":3}'
-    assert job.parsed("opts") == {"attempts": 2}
+@each_dialect
+@each_delivery
+def test_without_a_data_column_the_whole_row_is_the_payload(
+    bull: Bull, queue: Any, protocol: str, delivery: str
+) -> None:
+    row = "'ada@example.org' AS email, 'Ada' AS name, 5 AS delay, 2 AS priority, 7L AS timestamp, 'x' AS queue"
+    bull.write(bull.spark.sql(f"SELECT {row}"), protocol=protocol, delivery=delivery)
+    (job,) = queue(protocol=protocol).page("wait")
+    assert job.data == '{"email":"ada@example.org","name":"Ada","delay":5,"priority":2,"timestamp":7,"queue":"x"}'
+    assert (job.name or "__default__", job.delay, job.priority) == ("__default__", 0, 0)
+    assert job.timestamp != 7
+
+
+@each_dialect
+@each_delivery
+def test_columns_that_job_columns_names_are_settings(bull: Bull, queue: Any, protocol: str, delivery: str) -> None:
+    row = "'ada@example.org' AS email, 'Ada' AS name, 60000 AS Delay, 'a' AS jobId, 2 AS attempts"
+    bull.write(
+        bull.spark.sql(f"SELECT {row}"), protocol=protocol, delivery=delivery, jobColumns="delay, jobid,ATTEMPTS"
+    )
+    (job,) = queue(protocol=protocol).page("delayed")
+    assert (job.id, job.delay, job.data) == ("a", 60_000, '{"email":"ada@example.org","name":"Ada"}')
+    with pytest.raises(PySparkException, match="got no column `runAt`, only: `email`, `name`, `Delay`, "):
+        bull.write(bull.spark.sql(f"SELECT {row}"), protocol=protocol, delivery=delivery, jobColumns="runAt")
 
 
 def test_each_row_goes_to_the_queue_that_it_names(bull: Bull, queue: Any) -> None:
@@ -260,15 +280,23 @@ def test_a_task_that_dies_and_is_tried_again(bull: Bull, queue: Any, delivery: s
 # streams
 
 
-def stream(bull: Bull, source: Path, checkpoint: Path, queue: str = "q", **options: object) -> StreamingQuery:
+def stream(
+    bull: Bull,
+    source: Path,
+    checkpoint: Path,
+    queue: str | None = "q",
+    *,
+    columns: Sequence[str] = DATA,
+    **options: object,
+) -> StreamingQuery:
     """Runs what is there through the sink, and ends."""
     rows = bull.spark.readStream.schema("n LONG").option("maxFilesPerTrigger", 1).json(str(source))
-    writer = rows.selectExpr("named_struct('n', n) AS data").writeStream.format("bull").options(**bull.options)
+    writer = rows.selectExpr(*columns).writeStream.format("bull").options(**bull.options)
     for name, value in options.items():
         writer = writer.option(name, str(value))
-    query = (
-        writer.option("queue", queue).option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
-    )
+    if queue is not None:
+        writer = writer.option("queue", queue)
+    query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
     query.awaitTermination(120)
     return query
 
@@ -287,6 +315,21 @@ def test_a_stream_writes_each_row_once_over_restarts(bull: Bull, queue: Any, tmp
     stream(bull, tmp_path / "in", tmp_path / "checkpoint", delivery=delivery)
     assert sorted(numbers(queue().page("wait"))) == list(range(400))
     assert [write.version for write in queue().writes()] == [0, 1, 2, 3]
+
+
+@each_dialect
+def test_a_stream_without_a_data_column_sends_whole_rows(bull: Bull, queue: Any, tmp_path: Path, protocol: str) -> None:
+    put(tmp_path / "in", 0, range(3))
+    columns = ["n", "'Ada' AS name", "3 AS attempts", "concat('q', n % 2) AS queue"]
+    stream(bull, tmp_path / "in", tmp_path / "whole", protocol=protocol, columns=columns)
+    jobs = sorted(queue(protocol=protocol).page("wait"), key=lambda job: int(job.id))
+    assert [job.parsed("data") for job in jobs] == [
+        {"n": n, "name": "Ada", "attempts": 3, "queue": f"q{n % 2}"} for n in range(3)
+    ]
+    named = "queue,attempts"
+    stream(bull, tmp_path / "in", tmp_path / "some", None, protocol=protocol, columns=columns, jobColumns=named)
+    (job,) = queue("q1", protocol).page("wait")
+    assert (job.parsed("data"), job.parsed("opts")["attempts"]) == ({"n": 1, "name": "Ada"}, 3)
 
 
 def test_a_batch_that_spark_forgot_to_note_adds_nothing_when_it_comes_again(

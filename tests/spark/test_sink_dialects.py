@@ -165,7 +165,7 @@ def test_an_option_is_the_default_of_all_rows(bull: Bull, assert_alike: Callable
         "opts": '{"tenant": "t"}',
         "lifo": "true",
     }
-    bull.write(frame, protocol=dialect, **options)
+    bull.write(frame, protocol=dialect, jobColumns="attempts,timestamp", **options)
     common: dict[str, Any] = {
         **named,
         **more,
@@ -192,7 +192,7 @@ def test_a_time_may_be_an_option(
 @pytest.mark.parametrize("dialect", ["bull-1", "bull", "bullmq", "auto"])
 def test_each_row_may_name_its_queue(bull: Bull, queues: Queues, dialect: str) -> None:
     frame = numbers(bull.spark, 9).selectExpr("n", "concat('queue-', n % 3) AS queue")
-    bull.write(frame, queue=None, protocol=dialect, chunkSize=2)
+    bull.write(frame, queue=None, protocol=dialect, chunkSize=2, jobColumns="queue")
     assert [queues.numbers(f"queue-{m}") for m in range(3)] == [[0, 3, 6], [1, 4, 7], [2, 5, 8]]
 
 
@@ -227,7 +227,7 @@ def test_a_row_that_fails_in_a_udf_leaves_nothing_visible(bull: Bull, queues: Qu
 def test_a_batch_write_to_queues_by_row_that_runs_again_adds_nothing(bull: Bull, queues: Queues) -> None:
     frame = numbers(bull.spark, 4).selectExpr("n", "concat('queue-', n % 2) AS queue")
     for _ in range(2):
-        bull.write(frame, queue=None, txnAppId="etl", txnVersion=1)
+        bull.write(frame, queue=None, txnAppId="etl", txnVersion=1, jobColumns="queue")
     assert [queues.numbers(f"queue-{m}") for m in range(2)] == [[0, 2], [1, 3]]
 
 
@@ -286,9 +286,9 @@ def test_a_batch_for_queues_by_row_that_comes_again_adds_nothing(source: Source,
     source.put(0, 1, 2, 3)
     source.put(4, 6)
     by_row = "concat('queue-', n % 2) AS queue"
-    source.run(source.frame.selectExpr("n", by_row))
+    source.run(source.frame.selectExpr("n", by_row), jobColumns="queue")
     source.forget_last_commit()
-    source.run(source.frame.selectExpr("n", by_row))
+    source.run(source.frame.selectExpr("n", by_row), jobColumns="queue")
     # Spark picks files in whichever order.
     assert [sorted(queues.numbers(f"queue-{m}")) for m in range(2)] == [[0, 2, 4, 6], [1, 3]]
 
@@ -306,5 +306,5 @@ def test_two_streams_to_one_queue_do_not_know_each_other(bull: Bull, queues: Que
 def test_a_row_that_names_no_queue_is_an_error_of_its_row(bull: Bull, client: Redis, named: str) -> None:
     frame = numbers(bull.spark, 3).selectExpr("n", f"IF(n = 2, {named}, 'q') AS queue")
     with pytest.raises(PySparkException, match="partition 0, row 2: expected `queue` to name a queue"):
-        bull.write(frame, queue=None)
+        bull.write(frame, queue=None, jobColumns="queue")
     assert not [key for key in client.scan_iter(match=f"{bull.options['prefix']}:*") if b":spark:" not in key]

@@ -117,7 +117,6 @@ def test_an_unknown_option_but_not_one_of_spark(bull: Bull) -> None:
         ("'{}' AS data, 1 AS runAt", "expected column `runAt` to be TIMESTAMP, got: INT"),
         ("'{}' AS data, 1 AS lifo", "expected column `lifo` to be BOOLEAN, got: INT"),
         ("'{}' AS data, 1 AS prioritty", "unknown column `prioritty` (did you mean `priority`?)"),
-        ("'x' AS name", "expected a column `data`, or further columns"),
     ],
 )
 def test_a_wrong_column(bull: Bull, client: Redis, columns: str, said: str) -> None:

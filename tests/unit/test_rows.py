@@ -123,14 +123,13 @@ def test_every_property_can_be_a_column() -> None:
     ("schema", "message"),
     [
         (struct(data=STRING, prio=INT), "unknown column `prio` (did you mean `priority`?)"),
-        (struct(data=STRING, customer=STRING), "unknown column `customer`: beside `data`, columns are properties"),
+        (struct(data=STRING, customer=STRING), "unknown column `customer`: beside `data`, columns are settings"),
         (struct(data=STRING, DATA=STRING), "expected one column `data`, got two"),
         (struct(data=STRING, delay=INT, Delay=INT), "expected one column `delay`, got two"),
-        (struct(name=STRING, priority=INT), "got only: `name`, `priority`"),
         (struct(data=INTERVAL), "expected column `data` to be STRUCT, MAP, ARRAY, VARIANT, or STRING holding JSON"),
         (struct(data=struct(a=INTERVAL)), "expected column `data` to be of types that JSON can hold"),
         (struct(pause=INTERVAL), "expected column `pause` to be of types that JSON can hold"),
-        (StructType(), "expected a column `data`"),
+        (StructType(), "expected a column `data`, or columns that together become the payload, got only: none"),
         (struct(data=ArrayType(NullType(), containsNull=False)), "cast VOID to a type"),
         (struct(data=MapType(STRING, NullType())), "cast intervals to a number or a string, and VOID to a type"),
         (struct(data=ArrayType(CalendarIntervalType())), "types that Spark can send"),
@@ -148,6 +147,41 @@ def test_a_missing_queue_is_told_with_the_limit_of_catalog_tables() -> None:
         plan_rows(struct(data=STRING), parse_options({}, WRITE))
 
 
+@pytest.mark.parametrize(
+    ("schema", "named", "message"),
+    [
+        (struct(to=STRING, delay=INT), "dely", "got: 'dely' (did you mean `delay`?)"),
+        (struct(to=STRING, delay=INT), "to", "expected `jobColumns` to list settings out of name, jobId, "),
+        (struct(to=STRING), "data", "got: 'data'"),
+        (struct(to=STRING, delay=INT), "runAt, delay", "got no column `runAt`, only: `to`, `delay`"),
+        (struct(to=STRING, delay=INT, Delay=INT), "delay", "expected one column `delay`, got two"),
+        (
+            struct(to=STRING, delay=STRING),
+            "delay",
+            "expected column `delay` to be an integer (ms), got: STRING; cast it",
+        ),
+        (struct(name=STRING, priority=INT), "name,priority", "got only: `name`, `priority`"),
+        (struct(data=STRING, delay=INT), "delay", "`jobColumns` is for a frame without a column `data`"),
+    ],
+    ids=lambda value: value.simpleString() if isinstance(value, StructType) else "",
+)
+def test_job_columns_that_can_not_be_settings_are_refused(schema: StructType, named: str, message: str) -> None:
+    with pytest.raises(OptionError) as error:
+        plan(schema, jobColumns=named)
+    assert message in str(error.value)
+
+
+def test_a_column_queue_names_the_queue_when_job_columns_names_it() -> None:
+    schema = struct(n=INT, queue=STRING)
+    with pytest.raises(OptionError, match=r"without a column `data` the column `queue` is a part of the payload"):
+        plan_rows(schema, parse_options({}, WRITE))
+    named = plan_rows(schema, parse_options({"jobColumns": "queue"}, WRITE))
+    assert (named.columns, named.payload) == ({"queue": 1}, (0,))
+    # The option wins over the column.
+    overruled = plan(schema, jobColumns="queue")
+    assert (overruled.columns, overruled.payload) == ({}, (0,))
+
+
 # what is read
 
 
@@ -161,10 +195,47 @@ def test_names_of_columns_are_matched_without_regard_to_case() -> None:
     assert read(struct(DATA=STRING, JOBID=STRING), [("{}", "a")]) == {"data": ["{}"], "jobId": ["a"]}
 
 
-def test_without_data_the_other_columns_become_the_data() -> None:
-    schema = struct(user=struct(id=INT), priority=INT, tags=ArrayType(STRING))
-    rows = read(schema, [({"id": 1}, 5, ["a"]), (None, None, None), (None, 1, [])])
-    assert rows == {"priority": [5, None, 1], "data": ['{"user":{"id":1},"tags":["a"]}', "{}", '{"tags":[]}']}
+def test_without_data_the_whole_row_is_the_payload() -> None:
+    schema = struct(name=STRING, priority=INT, user=struct(id=INT), queue=STRING, tags=ArrayType(STRING))
+    rows = read(
+        schema, [("Ada", 5, {"id": 1}, "left", ["a"]), (None, None, None, None, None), (None, 1, None, None, [])]
+    )
+    payloads = [
+        '{"name":"Ada","priority":5,"user":{"id":1},"queue":"left","tags":["a"]}',
+        "{}",
+        '{"priority":1,"tags":[]}',
+    ]
+    assert rows == {"data": payloads}
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "data"])
+def test_each_setting_is_payload_until_job_columns_names_it(name: str) -> None:
+    kinds = {"runAt": TIMESTAMP, "timestamp": LONG, "lifo": BOOLEAN, "opts": STRING, "name": STRING}
+    schema = struct(**{"n": INT, name: kinds.get(name, INT)})
+    assert plan(schema).columns == {}
+    assert plan(schema).payload == (0, 1)
+    named = plan(schema, jobColumns=name.upper())
+    assert named.columns == {name: 1}
+    assert named.payload == (0,)
+
+
+def test_columns_that_the_option_names_are_settings_and_not_payload() -> None:
+    schema = struct(name=STRING, Priority=INT, delay=INT, note=STRING)
+    rows = read(schema, [("Ada", 5, 10, "x"), (None, None, None, None)], jobColumns=" priority, DELAY,delay")
+    assert rows == {"priority": [5, None], "delay": [10, None], "data": ['{"name":"Ada","note":"x"}', "{}"]}
+
+
+def test_payload_columns_named_like_settings_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    rows_module._tell_payload.cache_clear()
+    schema = struct(Name=STRING, note=STRING, delay=INT)
+    for _ in range(3):
+        plan(schema)
+        plan(struct(note=STRING))
+        plan(schema, jobColumns="delay")
+        plan(schema, jobColumns="")
+        plan(struct(data=STRING, delay=INT))
+    (said,) = caplog.messages
+    assert "also the columns `Name`, `delay`: name those that are settings" in said
 
 
 def test_null_fields_are_left_out_or_kept() -> None:
