@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import datetime
 from itertools import islice
 from os import getpid
 from threading import get_ident
@@ -12,11 +11,10 @@ from uuid import uuid4
 
 from spark_bull import management
 from spark_bull.adding import add_chunk, sum_of
-from spark_bull.dialects.base import json_text
 from spark_bull.dialects.codec import ChunkBuilder, check_defaults, defaults_of, encode, rows_of
 from spark_bull.dialects.handle import QueueHandle, open_handle
 from spark_bull.model import Added, Job, NewJob, WriteRecord
-from spark_bull.options import WRITE, parse_options
+from spark_bull.options import WRITE, as_texts, parse_options
 from spark_bull.reading import counts, get_job, logs, page
 from spark_bull.staging import records, recover
 
@@ -36,9 +34,8 @@ class BullQueue:
     """
 
     def __init__(self, queue: str, *, redis: dict[str, str] | None = None, **options: Any) -> None:
-        raw = {name: _as_text(name, value) for name, value in options.items() if value is not None}
-        raw |= {f"redis.{name}": value for name, value in (redis or {}).items()}
-        self._options = parse_options(raw, WRITE)
+        settings = {f"redis.{name}": value for name, value in (redis or {}).items()}
+        self._options = parse_options(as_texts(options) | settings, WRITE)
         self.handle: QueueHandle = open_handle(self._options, queue)
         self._defaults = defaults_of(self._options)
         check_defaults(self.handle.dialect, self._defaults)
@@ -166,10 +163,3 @@ class BullQueue:
     def writes(self) -> list[WriteRecord]:
         """Records of the writes of the last 30 days, unfinished ones last."""
         return records(self.handle)
-
-
-def _as_text(name: str, value: Any) -> str:
-    """The value as the option table parses it."""
-    if isinstance(value, datetime):
-        return value.isoformat()
-    return value if isinstance(value, str) else json_text(name, value)

@@ -25,6 +25,17 @@ READ: Final = "read"
 CLAIM: Final = "claim"
 SETTLE: Final = "settle"
 COLLECT: Final = "collect"
+WORK: Final = "work"
+
+#: What an error calls the use of options that a scope stands for.
+_CALLED: Final = {
+    WRITE: "writes",
+    READ: "reads",
+    CLAIM: "streaming reads with mode=claim",
+    SETTLE: "writes with mode=settle",
+    COLLECT: "streaming reads",
+    WORK: "a Worker",
+}
 
 #: Keys that Spark itself puts among a source's options.
 SPARKS_OWN: Final = frozenset({"path", "checkpointlocation", "queryname", "owner", "provider"})
@@ -105,28 +116,66 @@ def instant(name: str, value: str) -> int:
 
 
 def json_object(name: str, value: str) -> dict[str, Any]:
-    try:
-        parsed = json.loads(value)
-    except ValueError:
-        parsed = None
+    parsed = _json_or_none(value)
     if not isinstance(parsed, dict):
         raise expected(name, "a JSON object", value)
     return parsed
 
 
-def count_or_object(what: str) -> Parser:
-    """A number, or a JSON object; for keep-rules also true and false."""
+def backoff(name: str, value: str) -> int | dict[str, Any]:
+    """ms, or a JSON object; its members are checked with the job."""
+    parsed = _json_or_none(value)
+    if isinstance(parsed, (int, dict)) and not (isinstance(parsed, bool) and parsed):
+        return parsed
+    raise expected(name, "ms, or a JSON object with type and delay", value)
 
-    def parse(name: str, value: str) -> Any:
-        try:
-            parsed = json.loads(value)
-        except ValueError:
-            parsed = None
-        if isinstance(parsed, (bool, int, dict)) and not (parsed is True and name == "backoff"):
-            return parsed
-        raise expected(name, what, value)
 
-    return parse
+KEEP_RULE: Final = "true, false, a count, or an object with age (s) and count"
+
+
+def keep(name: str, value: str) -> Any:
+    """How many finished jobs are kept: true keeps none, false all, a number so many."""
+    lowered = value.strip().lower()
+    parsed = lowered == "true" if lowered in ("true", "false") else _json_or_none(value)
+    if parsed is None:
+        raise expected(name, KEEP_RULE, value)
+    check_keep(name, parsed)
+    return parsed
+
+
+def check_keep(name: str, value: object) -> None:
+    """Raises OptionError for what is no rule how many jobs to keep. -1 keeps all, as in the Node libraries."""
+    if isinstance(value, Mapping):
+        numbers = [number for key, number in value.items() if key in ("age", "count", "limit")]
+        sound = bool(numbers) and len(numbers) == len(value) and all(map(_is_count, numbers))
+    else:
+        sound = isinstance(value, bool) or _is_count(value)
+    if not sound:
+        raise expected(name, KEEP_RULE, value)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= -1
+
+
+def limiter(name: str, value: str) -> tuple[int, int]:
+    """A JSON object {"max": jobs, "duration": ms} -> (jobs, ms)."""
+    parsed = _json_or_none(value)
+    if isinstance(parsed, dict) and set(parsed) == {"max", "duration"}:
+        limit = (parsed["max"], parsed["duration"])
+        if all(isinstance(number, int) and not isinstance(number, bool) and number >= 1 for number in limit):
+            return limit
+    raise expected(name, 'an object such as {"max": 100, "duration": 1000} (jobs, ms), both positive integers', value)
+
+
+def _json_or_none(value: str) -> Any:
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return None
+
+
+choose_mode: Final = choice("claim", "settle")
 
 
 @dataclass(frozen=True)
@@ -147,6 +196,8 @@ class Option:
 
 
 ALL: Final = (WRITE, READ, CLAIM, SETTLE, COLLECT)
+#: Of those that say where a queue is, and how to get there.
+EVERYWHERE: Final = (*ALL, WORK)
 
 TABLE: Final[tuple[Option, ...]] = (
     # where the queue is
@@ -154,32 +205,32 @@ TABLE: Final[tuple[Option, ...]] = (
         "url",
         text,
         None,
-        ALL,
+        EVERYWHERE,
         "`redis://`, `rediss://` or `unix://`, with user, password and database inside",
         "`$SPARK_BULL_URL`, else host and port",
     ),
-    Option("host", text, "localhost", ALL, "host of Redis, when there is no `url`"),
-    Option("port", integer(1, 65535), 6379, ALL, "port of Redis, when there is no `url`"),
-    Option("db", integer(0), 0, ALL, "database number, when there is no `url`"),
-    Option("username", text, None, ALL, "ACL user; over the one in `url`"),
+    Option("host", text, "localhost", EVERYWHERE, "host of Redis, when there is no `url`"),
+    Option("port", integer(1, 65535), 6379, EVERYWHERE, "port of Redis, when there is no `url`"),
+    Option("db", integer(0), 0, EVERYWHERE, "database number, when there is no `url`"),
+    Option("username", text, None, EVERYWHERE, "ACL user; over the one in `url`"),
     Option(
         "password",
         text,
         None,
-        ALL,
+        EVERYWHERE,
         "password; over the one in `url`; never shown",
         "`$SPARK_BULL_PASSWORD`",
     ),
-    Option("ssl", flag, False, ALL, "TLS, when there is no `url`"),
-    Option("timeoutMs", integer(1), 30_000, ALL, "how long one call to Redis may take before a retry"),
+    Option("ssl", flag, False, EVERYWHERE, "TLS, when there is no `url`"),
+    Option("timeoutMs", integer(1), 30_000, EVERYWHERE, "how long one call to Redis may take before a retry"),
     Option(
         "retryMs",
         integer(0),
         20_000,
-        ALL,
+        EVERYWHERE,
         "how long a call is tried again, with growing pauses, while Redis is away",
     ),
-    Option("prefix", text, DEFAULT_PREFIX, ALL, "first part of every key, as in the Node library"),
+    Option("prefix", text, DEFAULT_PREFIX, EVERYWHERE, "first part of every key, as in the Node library"),
     Option(
         "queue",
         text,
@@ -192,20 +243,20 @@ TABLE: Final[tuple[Option, ...]] = (
         "protocol",
         choice(*PROTOCOLS),
         "auto",
-        ALL,
+        EVERYWHERE,
         "dialect of the queue: `bull-1` (Bull 1, 2), `bull` (3, 4), `bullmq` (5, 6); `auto` looks",
     ),
     Option(
         "bullmqVersion",
         choice("auto", "5", "6"),
         "auto",
-        ALL,
+        EVERYWHERE,
         "where jobs of a paused BullMQ queue go: list `paused` (5) or `wait` (6); "
         "`auto` follows `meta.version`, else 6",
     ),
     Option(
         "mode",
-        choice("claim", "settle"),
+        choose_mode,
         None,
         ALL,
         "`claim`: readStream takes jobs to be processed; `settle`: a write says how claimed jobs ended",
@@ -273,7 +324,7 @@ TABLE: Final[tuple[Option, ...]] = (
     Option("attempts", integer(0), None, (WRITE,), "default for a column of this name"),
     Option(
         "backoff",
-        count_or_object("ms, or a JSON object with type and delay"),
+        backoff,
         None,
         (WRITE,),
         "default for a column of this name: ms, or JSON with type, delay, jitter",
@@ -281,14 +332,14 @@ TABLE: Final[tuple[Option, ...]] = (
     Option("lifo", flag, None, (WRITE,), "default for a column of this name"),
     Option(
         "removeOnComplete",
-        count_or_object("true, false, a count, or a JSON object with age (s) and count"),
+        keep,
         None,
         (WRITE,),
         "default for a column of this name: true, a count, or JSON with age (s) and count",
     ),
     Option(
         "removeOnFail",
-        count_or_object("true, false, a count, or a JSON object with age (s) and count"),
+        keep,
         None,
         (WRITE,),
         "default for a column of this name, as above",
@@ -397,9 +448,29 @@ TABLE: Final[tuple[Option, ...]] = (
         "in how many slices all queues are read in parallel, by a hash of the job id",
         "by size: 1 per 100,000 jobs, at most 16",
     ),
+    # arguments of a Worker, as Python spells them
+    Option("engine", choice("auto", "loop", "stream"), "auto", (WORK,), "how jobs get to the processor"),
+    Option("slots", integer(1), None, (WORK,), "Spark tasks that work at the same time", "all cores but one"),
+    Option("chunk_size", integer(1, 2_000), 200, (WORK,), "most jobs that a slot claims at a time"),
+    Option("timeout", integer(0), 0, (WORK,), "ms that a job may take, or for a UDF one call; 0: any time"),
+    Option(
+        "lock_ms", integer(300), 30_000, (WORK,), "how soon the jobs of a slot that died come back; kept while it lives"
+    ),
+    Option("name", text, None, (WORK,), "name of the worker, BullMQ's `processedBy`"),
+    Option("limiter", limiter, None, (WORK,), 'most jobs that start in a time: {"max": jobs, "duration": ms}'),
+    Option("remove_on_complete", keep, None, (WORK,), "for jobs that say nothing: " + KEEP_RULE, "all are kept"),
+    Option("remove_on_fail", keep, None, (WORK,), "for jobs that say nothing, as above", "all are kept"),
+    Option("metrics", integer(0), 0, (WORK,), "minutes of metrics to keep, as Node's maxDataPoints; 0: none"),
+    Option("max_stalled", integer(0), 1, (WORK,), "how often a job may lose its worker before it fails"),
+    Option("check_ms", integer(1), 30_000, (WORK,), "how often stalled jobs are looked for"),
+    Option("promoter", flag, True, (WORK,), "whether delayed and stalled jobs are looked after from the driver"),
+    Option("checkpoint", text, None, (WORK,), "stream: folder that outlives the program", "a temporary one"),
+    Option("max_jobs_per_trigger", integer(1), 10_000, (WORK,), "stream: most jobs that one micro-batch takes"),
+    Option("progress", flag, None, (WORK,), "show a line of it", "on a terminal or in a notebook"),
 )
 
-BY_LOWER: Final = {option.name.lower(): option for option in TABLE}
+#: The rows by name in lower case and scope. A name may mean something else in another scope.
+_ROWS: Final = {(option.name.lower(), scope): option for option in TABLE for scope in option.scopes}
 
 
 @dataclass(frozen=True, repr=False)
@@ -419,10 +490,10 @@ class Options:
 
 
 def parse_options(raw: Mapping[str, str], scope: str) -> Options:
-    """Parses `raw` for `scope` (WRITE or READ).
+    """Parses `raw` for one of the scopes.
 
-    Raises OptionError for an unknown name (with the nearest known one), for an option of the
-    other scope, and for a value of the wrong kind.
+    Raises OptionError for an unknown name (with the nearest known one), for an option of another scope, and for a
+    value of the wrong kind.
     """
     given: dict[str, Any] = {}
     redis_settings: dict[str, str] = {}
@@ -439,11 +510,9 @@ def parse_options(raw: Mapping[str, str], scope: str) -> Options:
                 )
             redis_settings[setting] = value
             continue
-        option = BY_LOWER.get(lowered)
+        option = _ROWS.get((lowered, scope))
         if option is None:
             raise unknown_option(name, scope)
-        if scope not in option.scopes:
-            raise OptionError(f"option `{option.name}` is for {option.scopes[0]}s, not for {scope}s")
         given[option.name] = option.parse(option.name, value)
     values = {o.name: given.get(o.name, o.default_in(scope)) for o in TABLE if scope in o.scopes}
     _check_together(given)
@@ -455,10 +524,32 @@ def is_sparks(lowered: str) -> bool:
     return lowered in SPARKS_OWN or lowered.startswith("option.")
 
 
+def scopes_of(name: str) -> frozenset[str]:
+    """The scopes in which an option of this name counts."""
+    return frozenset(scope for lowered, scope in _ROWS if lowered == name.lower())
+
+
 def unknown_option(name: str, *scopes: str) -> OptionError:
     """Names the nearest option that counts in one of the scopes."""
     near = did_you_mean(name, (option.name for option in TABLE if set(scopes) & set(option.scopes)))
-    return OptionError(f"unknown option `{name}`{near}")
+    elsewhere = next((option for option in TABLE if option.name.lower() == name.lower()), None)
+    if elsewhere is None:
+        return OptionError(f"unknown option `{name}`{near}")
+    return OptionError(
+        f"option `{elsewhere.name}` is for {_CALLED[elsewhere.scopes[0]]}, not for {_CALLED[scopes[0]]}{near}"
+    )
+
+
+def as_texts(options: Mapping[str, Any]) -> dict[str, str]:
+    """Keyword arguments as the texts that options are parsed from; None is not given."""
+    return {name: _given_as_text(value) for name, value in options.items() if value is not None}
+
+
+def _given_as_text(value: Any) -> str:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    is_json = isinstance(value, (bool, int, float, dict, list, tuple))
+    return json.dumps(value, ensure_ascii=False, default=repr) if is_json else str(value)
 
 
 def _check_together(given: Mapping[str, Any]) -> None:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final, Literal
 from spark_bull.clock import epoch_ms
 from spark_bull.errors import DialectError, OptionError, expected
 from spark_bull.keys import SEGMENTS
+from spark_bull.options import check_keep
 
 # Marks in a job's options text that a script fills in; JSON text never holds control characters.
 TIMESTAMP_MARK: Final = "\x01"
@@ -58,6 +59,8 @@ class Dialect(ABC):
     states: ClassVar[Mapping[str, StateKey]]
     #: Payloads that this library replaces by {} because JavaScript calls them false.
     replaced_data: ClassVar[frozenset[str]] = frozenset()
+    #: Arguments of a Worker that this dialect has nothing for.
+    no_worker_options: ClassVar[frozenset[str]] = frozenset()
 
     def script(self, verb: str) -> str:
         """The name of the script of a verb, such as bullmq/add."""
@@ -107,7 +110,8 @@ class Dialect(ABC):
             raise expected("attempts", "an integer >= 0", attempts)
         _check_backoff(opts.get("backoff"))
         for name in ("removeOnComplete", "removeOnFail"):
-            _check_keep(name, opts.get(name))
+            if opts.get(name) is not None:
+                check_keep(name, opts[name])
         for name, mark in _MARKS.items():
             if name in opts:
                 opts[name] = mark
@@ -178,14 +182,6 @@ def _check_backoff(backoff: object) -> None:
     jitter = backoff.get("jitter", 0)
     if not isinstance(jitter, (int, float)) or not 0 <= jitter <= 1:
         raise expected("backoff.jitter", "a number from 0 to 1", jitter)
-
-
-def _check_keep(name: str, keep: object) -> None:
-    if keep is None or isinstance(keep, (bool, int)):
-        return
-    if isinstance(keep, Mapping) and keep and not keep.keys() - {"age", "count", "limit"}:
-        return
-    raise expected(name, "true, false, a count, or an object with age (s) and count", keep)
 
 
 #: Names of keys that aren't jobs; first and last segments of further ones.

@@ -11,11 +11,11 @@ from typing import Any, Final
 from spark_bull.clock import monotonic_s
 from spark_bull.dialects.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.errors import SparkBullError, expected
-from spark_bull.options import READ, parse_options
+from spark_bull.options import READ, as_texts, parse_options
 from spark_bull.runtime.delayed_signal import watches
 from spark_bull.runtime.queue_set import MISSING_S, QueueSet
 from spark_bull.runtime.rescuer import rescue_and_tell
-from spark_bull.runtime.service import Service, as_texts
+from spark_bull.runtime.service import Service
 from spark_bull.staging import recover
 from spark_bull.working import promote_due
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from spark_bull.dialects.handle import QueueHandle
 from spark_bull.errors import expected
-from spark_bull.options import READ, parse_options
+from spark_bull.options import READ, as_texts, parse_options
 from spark_bull.runtime.queue_set import QueueSet
-from spark_bull.runtime.service import Service, as_texts
+from spark_bull.runtime.service import Service
 from spark_bull.working import Rescued, rescue
 
 log = logging.getLogger("spark_bull")

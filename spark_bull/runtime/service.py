@@ -6,7 +6,7 @@ import logging
 from abc import ABC, abstractmethod
 from threading import Event, Thread
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from spark_bull.errors import ConnectionLost
 from spark_bull.runtime.waiting import AWAY_S
@@ -88,8 +88,3 @@ class Service(ABC):
             if away:
                 log.warning("%s has Redis back", self._name)
                 away = False
-
-
-def as_texts(options: dict[str, Any]) -> dict[str, str]:
-    """Keyword arguments as the texts that options are parsed from."""
-    return {name: str(value) for name, value in options.items() if value is not None}

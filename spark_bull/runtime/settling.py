@@ -70,9 +70,8 @@ def _integer(value: object) -> int | None:
 
 def _keep(given: Mapping[str, Any], name: str) -> Any:
     """`true` keeps none, a number so many, an object says count and age (s); `...` when nothing is said."""
-    if name not in given or given[name] is None:
-        return ...
-    return keep_rule(given[name])
+    value = given.get(name)
+    return keep_rule(value) if isinstance(value, (bool, int, float, dict)) else ...
 
 
 def keep_rule(value: object) -> Keep:
@@ -83,7 +82,7 @@ def keep_rule(value: object) -> Keep:
     if isinstance(value, dict):
         rule = {name: int(n) for name, n in value.items() if name in ("count", "age", "limit") and _is_number(n)}
         return rule or None
-    return {"count": 0} if value else None
+    return {"count": 0} if value is True else None
 
 
 def keep_of(dialect: Dialect, opts: str, name: str, default: Keep = None) -> Keep:

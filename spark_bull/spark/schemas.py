@@ -22,7 +22,17 @@ from pyspark.sql.types import (
 )
 
 from spark_bull.errors import OptionError, did_you_mean
-from spark_bull.options import BY_LOWER, COLLECT, READ, REDIS_PREFIX, Options, is_sparks, parse_options, unknown_option
+from spark_bull.options import (
+    COLLECT,
+    READ,
+    REDIS_PREFIX,
+    Options,
+    choose_mode,
+    is_sparks,
+    parse_options,
+    scopes_of,
+    unknown_option,
+)
 
 QUEUE_LOST: Final = (
     "expected the option `queue` (names, comma separated, or globs), got none. If this is a table of the catalog: "
@@ -110,8 +120,7 @@ def schema_of(raw: Mapping[str, str]) -> StructType:
     # Spark asks before it says whether it is for a stream, which has further options, and checks them later.
     for name in raw:
         lowered = name.lower()
-        if lowered in BY_LOWER:
-            scopes = BY_LOWER[lowered].scopes
+        if scopes := scopes_of(name):
             if COLLECT in scopes and READ not in scopes:
                 return SCHEMAS["jobs"]
         elif not is_sparks(lowered) and not lowered.startswith(REDIS_PREFIX):
@@ -122,7 +131,7 @@ def schema_of(raw: Mapping[str, str]) -> StructType:
 def mode_of(raw: Mapping[str, str]) -> str | None:
     """The option `mode`: claim, settle, or None. Raises OptionError for another one."""
     given = next((value for name, value in raw.items() if name.lower() == "mode"), None)
-    return None if given is None else str(BY_LOWER["mode"].parse("mode", given))
+    return None if given is None else str(choose_mode("mode", given))
 
 
 def columns_of(schema: StructType, view: str) -> list[str]:

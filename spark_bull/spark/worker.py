@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from hashlib import sha256
 from types import TracebackType
-from typing import Any, Final
+from typing import Any
 from uuid import uuid4
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.types import DataType, StructType
 
 from spark_bull.clock import monotonic_s
-from spark_bull.connection import resolved
 from spark_bull.dialects.handle import QueueHandle, open_handle
 from spark_bull.errors import OptionError, SparkBullError, expected
-from spark_bull.options import READ, parse_options
+from spark_bull.options import as_texts
 from spark_bull.runtime.job_runner import FunctionRunner, Rules, Runner
 from spark_bull.runtime.promoter import Promoter
 from spark_bull.runtime.settling import BackoffStrategy, keep_rule
@@ -26,13 +25,9 @@ from spark_bull.spark.loop_engine import LoopEngine
 from spark_bull.spark.stream_engine import StreamEngine, StreamPlan, Transformation
 from spark_bull.spark.udf_runner import is_udf, schema_of_payload, udf_runner
 from spark_bull.spark.udf_transform import UdfTransformation
+from spark_bull.spark.worker_options import Processor, check_dialect, worker_options
 from spark_bull.spark.worker_progress import WorkerProgress
 from spark_bull.working import Seat
-
-Processor = Callable[..., Any]
-
-#: Shorter locks would have to be extended all the time.
-SHORTEST_LOCK_MS: Final = 300
 
 
 class Worker:
@@ -53,18 +48,27 @@ class Worker:
     engine: loop (long tasks, a new job starts within milliseconds) or stream (micro-batches, for SQL and joins); auto
     takes stream for DataFrame functions, else loop.
 
-    slots: Spark tasks that work at the same time, each on a core; default: all cores but one. chunk_size: most jobs a
-    slot claims at a time. timeout: ms that a job may take, 0: any; a job's own `timeout` goes first; for a UDF it is
-    that of one call. lock_ms: how soon the jobs of a slot that died come back; kept while it lives. limiter: {"max":
-    jobs, "duration": ms} for the whole queue. remove_on_complete, remove_on_fail: for jobs that say nothing
-    themselves: True, a count, or {"age": s, "count": n}. backoff_strategy: f(attempts made, type, error, job) -> ms
-    for types that aren't built in. metrics: minutes of metrics to keep, as Node's maxDataPoints. max_stalled: how
-    often a job may lose its worker before it fails, which is looked after every check_ms. promoter: whether delayed
-    and stalled jobs are looked after from here, too. checkpoint, max_jobs_per_trigger: of the stream engine.
-    progress: show a line of it; default: on a terminal or in a notebook. Further options are those of the data source
-    (`url`, `prefix`, `protocol`, …).
+    Arguments are those of the option table, too, so that a text ("false", "1000") counts as what it says:
 
-    Raises OptionError for bad arguments, and with start() ConnectionLost when Redis can't be reached.
+    slots: Spark tasks that work at the same time, each on a core; default: all cores but one.
+    chunk_size: most jobs claimed in one call (loop: 200, stream: 500), and given to one call of a UDF.
+    timeout: ms that a job may take, 0: any; a job's own `timeout` goes first; for a UDF it is that of one call.
+    lock_ms: how soon the jobs of a slot that died come back (30,000); kept while it lives.
+    name: name of the worker; BullMQ shows it as a job's `processedBy`.
+    limiter: {"max": jobs, "duration": ms}: so many may start in so long, in the whole queue.
+    remove_on_complete, remove_on_fail: for jobs that say nothing themselves: True keeps none, False all, a number so
+    many; or {"age": s, "count": n}.
+    backoff_strategy: f(attempts made, type, error, job) -> ms, for types of backoff that aren't built in.
+    metrics: minutes of metrics to keep, as Node's maxDataPoints.
+    promoter: whether delayed and stalled jobs are looked after from here, too.
+    max_stalled, check_ms: how often a job may lose its worker before it fails (1), and how often that is
+    looked for (30,000).
+    checkpoint, max_jobs_per_trigger: engine stream only: folder that outlives the program; size of a micro-batch.
+    progress: show a line of it; default: on a terminal or in a notebook.
+    Further options are those of the data source (`url`, `prefix`, `protocol`, …).
+
+    Raises OptionError for an argument that is wrong or has no effect with this engine and processor, DialectError for
+    one that the queue's dialect knows nothing of, ConnectionLost when Redis can't be reached.
     """
 
     def __init__(
@@ -73,71 +77,83 @@ class Worker:
         queue: str,
         processor: Processor,
         *,
-        engine: str = "auto",
+        engine: str | None = None,
         payload_schema: str | DataType | None = None,
         slots: int | None = None,
-        chunk_size: int = 200,
-        timeout: int = 0,
-        lock_ms: int = 30_000,
+        chunk_size: int | None = None,
+        timeout: int | None = None,
+        lock_ms: int | None = None,
         name: str | None = None,
         limiter: Mapping[str, int] | None = None,
         remove_on_complete: bool | int | Mapping[str, int] | None = None,
         remove_on_fail: bool | int | Mapping[str, int] | None = None,
         backoff_strategy: BackoffStrategy | None = None,
-        metrics: int = 0,
-        max_stalled: int = 1,
-        check_ms: int = 30_000,
-        promoter: bool = True,
+        metrics: int | None = None,
+        max_stalled: int | None = None,
+        check_ms: int | None = None,
+        promoter: bool | None = None,
         checkpoint: str | None = None,
-        max_jobs_per_trigger: int = 10_000,
+        max_jobs_per_trigger: int | None = None,
         progress: bool | None = None,
         **options: Any,
     ) -> None:
-        for argument, value, least in (
-            ("chunk_size", chunk_size, 1),
-            ("timeout", timeout, 0),
-            ("lock_ms", lock_ms, SHORTEST_LOCK_MS),
-            ("metrics", metrics, 0),
-            ("max_stalled", max_stalled, 0),
-            ("check_ms", check_ms, 1),
-            ("max_jobs_per_trigger", max_jobs_per_trigger, 1),
-        ):
-            _check_number(argument, value, least)
+        arguments = {
+            "engine": engine,
+            "slots": slots,
+            "chunk_size": chunk_size,
+            "timeout": timeout,
+            "lock_ms": lock_ms,
+            "name": name,
+            "limiter": limiter,
+            "remove_on_complete": remove_on_complete,
+            "remove_on_fail": remove_on_fail,
+            "metrics": metrics,
+            "max_stalled": max_stalled,
+            "check_ms": check_ms,
+            "promoter": promoter,
+            "checkpoint": checkpoint,
+            "max_jobs_per_trigger": max_jobs_per_trigger,
+            "progress": progress,
+        }
+        self._options = chosen = worker_options(options | arguments, processor)
         self._spark = spark
-        self._options = resolved(parse_options(_as_texts(options), READ))
-        self.handle: QueueHandle = open_handle(self._options, queue)
+        self.handle: QueueHandle = open_handle(chosen, queue)
+        check_dialect(chosen, self.handle.dialect)
         self.id = uuid4().hex[:12]
-        chosen = engine_of(engine, processor)
-        if chosen == "stream" and checkpoint is not None:
+        if chosen["checkpoint"] is not None:
             # The jobs that an earlier program claimed are this worker's, too.
-            self.id = sha256(f"{self.handle.keys.base}{checkpoint}".encode()).hexdigest()[:12]
+            self.id = sha256(f"{self.handle.keys.base}{chosen['checkpoint']}".encode()).hexdigest()[:12]
         self._engine: LoopEngine | StreamEngine
-        if chosen == "stream":
-            transform, payload = transformation_of(processor, payload_schema, timeout, self.handle)
-            claim = _as_texts(options) | {"queue": queue, "readerId": self.id, "lockMs": str(lock_ms)}
-            claim["maxJobsPerTrigger"] = str(max_jobs_per_trigger)
-            claim["rowsPerPartition"] = str(max(1_000, -(-max_jobs_per_trigger // _slots(spark, slots, spare=0))))
+        if chosen["engine"] == "stream":
+            transform, payload = transformation_of(processor, payload_schema, chosen["timeout"], self.handle)
+            most = chosen["max_jobs_per_trigger"]
+            claim = as_texts(options) | {"queue": queue, "readerId": self.id, "lockMs": str(chosen["lock_ms"])}
+            claim["maxJobsPerTrigger"] = str(most)
+            claim["rowsPerPartition"] = str(max(1_000, -(-most // _slots(spark, chosen["slots"], spare=0))))
             self._engine = StreamEngine(
-                spark, StreamPlan(self.handle, self.id, claim, transform, payload, lock_ms, checkpoint)
+                spark,
+                StreamPlan(self.handle, self.id, claim, transform, payload, chosen["lock_ms"], chosen["checkpoint"]),
             )
         else:
             seat = Seat(
                 sender=self.id,
-                lock_ms=lock_ms,
-                worker=name or "",
-                limiter=_limiter(limiter),
-                max_metrics=metrics,
+                lock_ms=chosen["lock_ms"],
+                worker=chosen["name"] or "",
+                limiter=chosen["limiter"],
+                max_metrics=chosen["metrics"],
                 control=self.handle.keys.control(self.id),
             )
-            rules = Rules(keep_rule(remove_on_complete), keep_rule(remove_on_fail), backoff_strategy)
-            runner = runner_of(processor, payload_schema, timeout)
-            plan = SlotPlan(self.handle, seat, self.id, runner, rules, chunk_size)
-            self._engine = LoopEngine(spark, plan, _slots(spark, slots))
+            keep = keep_rule(chosen["remove_on_complete"]), keep_rule(chosen["remove_on_fail"])
+            runner = runner_of(processor, payload_schema, chosen["timeout"])
+            plan = SlotPlan(self.handle, seat, self.id, runner, Rules(*keep, backoff_strategy), chosen["chunk_size"])
+            self._engine = LoopEngine(spark, plan, _slots(spark, chosen["slots"]))
         self._promoter = None
-        if promoter:
-            self._promoter = Promoter(queues=[queue], max_stalled=max_stalled, check_ms=check_ms, **options)
-        self._progress = WorkerProgress(self) if progress or progress is None else None
-        self._forced_progress = bool(progress)
+        if chosen["promoter"]:
+            self._promoter = Promoter(
+                queues=[queue], max_stalled=chosen["max_stalled"], check_ms=chosen["check_ms"], **options
+            )
+        self._progress = WorkerProgress(self) if chosen["progress"] is not False else None
+        self._forced_progress = bool(chosen["progress"])
         self._state = "new"
         self._sample = (monotonic_s(), 0)
 
@@ -216,25 +232,6 @@ class Worker:
         self._state = "failed" if self._engine.error else "stopped"
 
 
-def engine_of(given: str, processor: Processor) -> str:
-    """The engine for a processor. Raises OptionError for an unknown one."""
-    if given not in ("auto", "loop", "stream"):
-        raise expected("engine", "auto, loop or stream", given)
-    if given != "auto":
-        return given
-    return "stream" if not is_udf(processor) and _takes_frames(processor) else "loop"
-
-
-def _takes_frames(processor: Processor) -> bool:
-    """Whether a function's first parameter is annotated as a DataFrame."""
-    try:
-        parameters = list(inspect.signature(processor).parameters.values())
-    except (TypeError, ValueError):
-        return False
-    annotation = parameters[0].annotation if parameters else None
-    return annotation is DataFrame or (isinstance(annotation, str) and annotation.split(".")[-1] == "DataFrame")
-
-
 def transformation_of(
     processor: Processor, payload_schema: str | DataType | None, timeout_ms: int, handle: QueueHandle
 ) -> tuple[Transformation, StructType | None]:
@@ -272,25 +269,5 @@ def runner_of(processor: Processor, payload_schema: str | DataType | None, timeo
 def _slots(spark: SparkSession, given: int | None, spare: int = 1) -> int:
     """How many tasks are to work at once: all cores but `spare`, unless the user says."""
     if given is not None:
-        _check_number("slots", given, 1)
         return given
     return max(1, spark.sparkContext.defaultParallelism - spare)
-
-
-def _limiter(given: Mapping[str, int] | None) -> tuple[int, int] | None:
-    if given is None:
-        return None
-    if set(given) != {"max", "duration"}:
-        raise expected("limiter", 'a mapping such as {"max": 100, "duration": 1000} (jobs, ms)', dict(given))
-    for name, value in given.items():
-        _check_number(f"limiter.{name}", value, 1)
-    return given["max"], given["duration"]
-
-
-def _check_number(name: str, value: object, least: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise expected(name, f"an integer >= {least}", value)
-
-
-def _as_texts(options: Mapping[str, Any]) -> dict[str, str]:
-    return {name: str(value) for name, value in options.items() if value is not None}

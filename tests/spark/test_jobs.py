@@ -92,6 +92,23 @@ def test_work_runs_any_function_until_the_queue_is_empty(redis_url: str, prefix:
         assert {job.parsed("returnvalue") for job in queue.page("completed")} == {2 * n for n in range(50)}
 
 
+def test_options_of_work_are_parsed_by_their_types(redis_url: str, prefix: str, tmp_path: Path) -> None:
+    module = tmp_path / "my_jobs.py"
+    module.write_text("def none(job):\n    return None\n")
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+        queue.add_many(NewJob({"n": n}) for n in range(5))
+        script = ["--py-files", str(module), str(ROOT / "jobs/work.py"), "--queue", "q", "--processor", "my_jobs:none"]
+        where = ["--url", redis_url, "--option", f"prefix={prefix}"]
+        options = ["--option", "remove_on_complete=false", "--option", "lock_ms=60000", "--option", "name=sparky"]
+        ran = submit(*script, *where, *options, "--until-idle", "1", "--slots", "1")
+        assert ran.returncode == 0, ran.stderr[-3000:]
+        assert [job.processed_by for job in queue.page("completed")] == ["sparky"] * 5
+
+        ran = submit(*script, *where, "--option", "lock_ms=soon", "--slots", "1")
+        assert ran.returncode != 0
+        assert "work: expected `lock_ms` to be an integer >= 300, got: 'soon'" in ran.stdout + ran.stderr
+
+
 def test_a_processor_that_isn_t_there_ends_work_with_one_clear_line(redis_url: str) -> None:
     ran = submit(str(ROOT / "jobs/work.py"), "--queue", "q", "--processor", "nowhere:f", "--url", redis_url)
     assert ran.returncode != 0

@@ -380,7 +380,7 @@ def test_what_is_wrong_is_said_at_once(spark: SparkSession, redis_url: str, pref
         ({"processor": print, "engine": "loops"}, "`engine`"),
         ({"processor": print, "slots": 0}, "`slots`"),
         ({"processor": print, "limiter": {"max": 3}}, "`limiter`"),
-        ({"processor": print, "chunkSice": 3}, "chunkSize"),
+        ({"processor": print, "chunkSice": 3}, "chunk_size"),
         ({"processor": lambda job: lock, "slots": 1}, "can't be pickled"),
     ]
     for arguments, words in wrong:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from spark_bull.errors import OptionError
 from spark_bull.model import STATES
-from spark_bull.options import BY_LOWER, READ, SPARKS_OWN, TABLE, WRITE, markdown_table, parse_options
+from spark_bull.options import READ, SPARKS_OWN, TABLE, WORK, WRITE, as_texts, markdown_table, parse_options
 
 SECRET = "hunter2"
 
@@ -64,7 +64,7 @@ def test_a_text_becomes_a_value(name: str, text: str, value: Any) -> None:
         ("backoff", "true", "ms, or a JSON object with type and delay"),
         ("backoff", '"500"', "ms, or a JSON object with type and delay"),
         ("backoff", "[1]", "ms, or a JSON object with type and delay"),
-        ("removeOnFail", "all", "true, false, a count, or a JSON object"),
+        ("removeOnFail", "all", "true, false, a count, or an object"),
         ("opts", "[]", "a JSON object"),
         ("opts", "{", "a JSON object"),
     ],
@@ -120,10 +120,62 @@ def test_an_option_like_no_other_is_refused_without_a_guess() -> None:
         parse_options({"zzz": "x"}, WRITE)
 
 
-@pytest.mark.parametrize(("name", "scope", "other"), [("view", WRITE, "read"), ("delivery", READ, "write")])
-def test_an_option_of_the_other_scope_is_refused(name: str, scope: str, other: str) -> None:
-    with pytest.raises(OptionError, match=f"option `{name}` is for {other}s, not for {scope}s"):
-        parse_options({name: "counts"}, scope)
+@pytest.mark.parametrize(
+    ("name", "scope", "message"),
+    [
+        ("view", WRITE, "is for reads, not for writes"),
+        ("delivery", READ, "is for writes, not for reads"),
+        ("lockMs", WORK, r"is for streaming reads with mode=claim, not for a Worker \(did you mean `lock_ms`\?\)"),
+        ("chunkSize", WORK, r"is for writes, not for a Worker \(did you mean `chunk_size`\?\)"),
+    ],
+)
+def test_an_option_of_another_scope_is_refused(name: str, scope: str, message: str) -> None:
+    with pytest.raises(OptionError, match=f"option `{name}` {message}"):
+        parse_options({name: "7"}, scope)
+
+
+@pytest.mark.parametrize(
+    ("value", "rule"),
+    [
+        (False, False),
+        ("false", False),
+        ("False", False),
+        (True, True),
+        (" true ", True),
+        (7, 7),
+        ("7", 7),
+        (-1, -1),
+        ({"age": 60, "count": 5}, {"age": 60, "count": 5}),
+        ('{"age": 60}', {"age": 60}),
+    ],
+)
+def test_a_rule_how_many_jobs_to_keep_may_be_a_value_or_its_text(value: Any, rule: Any) -> None:
+    for name in ("remove_on_complete", "remove_on_fail"):
+        parsed = parse_options(as_texts({name: value}), WORK)[name]
+        assert (parsed, type(parsed)) == (rule, type(rule))
+
+
+@pytest.mark.parametrize("value", ["no", "", "null", -2, "7 days", [], {}, {"ages": 5}, {"age": "5"}, {"count": True}])
+def test_what_is_no_rule_how_many_jobs_to_keep_is_refused(value: Any) -> None:
+    with pytest.raises(OptionError, match="expected `remove_on_fail` to be true, false, a count, or an object"):
+        parse_options(as_texts({"remove_on_fail": value}), WORK)
+
+
+def test_numbers_and_flags_may_be_texts() -> None:
+    options = parse_options({"lock_ms": "1000", "promoter": "false", "limiter": '{"max": 3, "duration": 50}'}, WORK)
+    assert (options["lock_ms"], options["promoter"], options["limiter"]) == (1000, False, (3, 50))
+
+
+@pytest.mark.parametrize("value", [True, 1.5, "soon", 299, "299"])
+def test_what_is_no_number_is_refused(value: Any) -> None:
+    with pytest.raises(OptionError, match="expected `lock_ms` to be an integer >= 300, got: "):
+        parse_options(as_texts({"lock_ms": value}), WORK)
+
+
+@pytest.mark.parametrize("value", [{"max": 3}, {"max": 3, "duration": 0}, {"max": True, "duration": 1}, "3/s", 3])
+def test_what_is_no_limiter_is_refused(value: Any) -> None:
+    with pytest.raises(OptionError, match="expected `limiter` to be an object such as"):
+        parse_options(as_texts({"limiter": value}), WORK)
 
 
 def test_the_nearest_option_is_one_of_the_same_scope() -> None:
@@ -211,9 +263,10 @@ def test_what_is_shown_of_options_holds_no_secret() -> None:
 
 
 def test_names_are_unique_and_every_option_says_what_it_means() -> None:
-    assert len(BY_LOWER) == len(TABLE)
+    names = [(row.name.lower(), scope) for row in TABLE for scope in row.scopes]
+    assert len(set(names)) == len(names)
     assert all(row.doc and row.scopes for row in TABLE)
-    assert not SPARKS_OWN & BY_LOWER.keys()
+    assert not SPARKS_OWN & {name for name, _ in names}
 
 
 @pytest.mark.parametrize("scope", [WRITE, READ])

@@ -111,10 +111,17 @@ def test_traces_are_kept_up_to_the_limit(dialect: Dialect, limit: int, kept: lis
         ({"count": 2, "age": 1, "x": 3}, {"count": 2, "age": 1}),
         ({}, None),
         (None, None),
+        ("false", None),
+        ("7", None),
     ],
 )
 def test_rules_how_many_to_keep(given_rule: Any, rule: Any) -> None:
     assert keep_rule(given_rule) == rule
+
+
+def test_a_rule_of_a_type_that_no_library_takes_counts_as_not_given() -> None:
+    for text in ('"false"', '"7"', "[]"):
+        assert keep_of(BULLMQ, f'{{"removeOnComplete":{text}}}', "removeOnComplete", {"count": 7}) == {"count": 7}
 
 
 def test_the_job_s_own_rule_goes_before_the_worker_s() -> None:

@@ -1,0 +1,84 @@
+"""Arguments of a Worker: the table and the signature agree, and none is passed over in silence."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql.functions import pandas_udf
+from pyspark.sql.types import LongType
+
+from spark_bull.dialects.registry import DIALECTS
+from spark_bull.errors import DialectError, OptionError
+from spark_bull.options import EVERYWHERE, TABLE, WORK
+from spark_bull.spark.worker import Worker
+from spark_bull.spark.worker_options import check_dialect, worker_options
+
+#: Arguments that are no plain values, and so have no text.
+OBJECTS = {"self", "spark", "queue", "processor", "payload_schema", "backoff_strategy", "options"}
+
+
+def of_a_job(job: Any) -> None: ...
+
+
+def of_frames(jobs: DataFrame) -> DataFrame:
+    return jobs
+
+
+@pandas_udf(LongType())  # type: ignore[call-overload, untyped-decorator, unused-ignore]
+def udf(n: pd.Series) -> pd.Series:  # type: ignore[type-arg, unused-ignore]
+    return n
+
+
+def test_every_argument_of_a_worker_is_in_the_table() -> None:
+    arguments = set(inspect.signature(Worker.__init__).parameters) - OBJECTS
+    assert arguments == {row.name for row in TABLE if WORK in row.scopes and row.scopes != EVERYWHERE}
+
+
+@pytest.mark.parametrize(
+    ("processor", "given", "engine"),
+    [
+        (of_a_job, "auto", "loop"),
+        (of_a_job, "stream", "stream"),
+        (of_frames, "auto", "stream"),
+        (udf, "auto", "loop"),
+        (udf, "stream", "stream"),
+    ],
+)
+def test_the_engine_follows_the_processor(processor: Callable[..., Any], given: str, engine: str) -> None:
+    assert worker_options({"engine": given}, processor)["engine"] == engine
+
+
+@pytest.mark.parametrize(
+    ("processor", "arguments", "named"),
+    [
+        (of_frames, {"engine": "loop"}, "a function of a job, or a UDF"),
+        (of_a_job, {"checkpoint": "/data"}, "`checkpoint`"),
+        (of_a_job, {"max_jobs_per_trigger": 10}, "`max_jobs_per_trigger`"),
+        (of_a_job, {"promoter": False, "max_stalled": 2}, "`max_stalled`"),
+        (of_frames, {"promoter": False, "check_ms": 2}, "`check_ms`"),
+        (of_frames, {"timeout": 5}, "`timeout`"),
+        (of_a_job, {"view": "counts"}, "`view` is for reads, not for a Worker"),
+        (of_a_job, {"mode": "claim"}, "`mode`"),
+        (of_a_job, {"removeOnComplete": True}, "did you mean `remove_on_complete`"),
+        (of_a_job, {"maxStalled": 1}, "did you mean `max_stalled`"),
+        (of_a_job, {"retry_ms": 1}, "did you mean `retryMs`"),
+    ],
+)
+def test_an_argument_that_would_have_no_effect_is_refused(
+    processor: Callable[..., Any], arguments: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(OptionError, match=named):
+        worker_options(arguments, processor)
+
+
+def test_an_argument_that_the_dialect_has_nothing_for_is_refused() -> None:
+    options = worker_options({"metrics": 5}, of_a_job)
+    check_dialect(options, DIALECTS["bull"])
+    with pytest.raises(DialectError, match="`metrics` has no effect in the dialect bull-1"):
+        check_dialect(options, DIALECTS["bull-1"])
+    check_dialect(worker_options({"metrics": 0}, of_a_job), DIALECTS["bull-1"])
