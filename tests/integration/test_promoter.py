@@ -2,42 +2,52 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis, NewJob, Promoter, Rescuer
 from spark_bull.cli.main import main
+from spark_bull.dialects.handle import CHUNK_SIZE
 from spark_bull.errors import OptionError
 from spark_bull.working import promote_due
+from tests.support.script_work import script_work
 from tests.support.wait import PATIENCE_S, wait_until
 
 ROOT = Path(__file__).parents[2]
 DIALECTS = ("bull-1", "bull", "bullmq")
 DAY_MS = 86_400_000
+HOURS_S = 10_000.0
+#: For each job, a script that promotes names or looks at so many elements at most: keys, fields, ids.
+ELEMENTS_PER_JOB = 25
 
 each_dialect = pytest.mark.parametrize("protocol", DIALECTS)
 
 
+@pytest.fixture
+def only_signals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A promoter that looks for due jobs again, without a signal, after hours only."""
+    monkeypatch.setattr("spark_bull.runtime.promoter.SLEEP_S", HOURS_S)
+    monkeypatch.setattr("spark_bull.runtime.promoter.RECOVER_S", HOURS_S)
+
+
+@pytest.mark.usefixtures("only_signals")
 @each_dialect
 def test_a_promoter_that_sleeps_till_tomorrow_wakes_for_a_job_that_is_due_sooner(
     redis_url: str, prefix: str, protocol: str
 ) -> None:
     with BullQueue("q", url=redis_url, prefix=prefix, protocol=protocol) as queue:
         queue.add({"n": 0}, delay=DAY_MS)
-        with Promoter(redis_url, ["q"], prefix=prefix, protocol=protocol) as promoter:
+        with Promoter(redis_url, ["q"], prefix=prefix, protocol=protocol, rescue=False) as promoter:
             for n in range(1, 4):
                 queue.add({"n": n}, delay=150)
-                due = time.monotonic() + 0.15
                 wait_until(lambda n=n: queue.counts()["wait"] == n, "the job to wait")  # type: ignore[misc]
-                assert time.monotonic() - due < 1.5
-            assert promoter.done.promoted == 3
+            wait_until(lambda: promoter.done.promoted == 3, "the promoter to count them")
         assert not promoter.running
 
 
@@ -48,9 +58,13 @@ def test_it_looks_after_queues_that_come_later_and_match_its_glob(redis_url: str
         wait_until(lambda: later.counts()["wait"] == 1, "the new queue to be found")
     with BullQueue("other", **options) as other, BullQueue("mail-2", **options) as second:
         other.add({}, delay=10)
-        second.add({}, delay=10)
+        now = other.handle.connection.now_ms
+        due = now() + 10
         with Promoter(redis_url, ["mail*"], prefix=prefix):
-            wait_until(lambda: second.counts()["wait"] == 1, "the queue to be found")
+            for n in (1, 2):
+                wait_until(lambda: now() > due, "the other queue's job to be due")
+                second.add({}, delay=10)
+                wait_until(lambda n=n: second.counts()["wait"] == n, "the queue to be looked after")  # type: ignore[misc]
         assert other.counts()["delayed"] == 1
 
 
@@ -59,7 +73,7 @@ def test_many_at_once_promote_each_job_once(redis_url: str, prefix: str, protoco
     with BullQueue("q", url=redis_url, prefix=prefix, protocol=protocol) as queue:
         ids = queue.add_many(NewJob({"n": n}, delay=100 + n % 50) for n in range(2_000)).ids
         promoters = [Promoter(redis_url, ["q"], prefix=prefix, protocol=protocol).start() for _ in range(3)]
-        wait_until(lambda: queue.counts()["wait"] == 2_000, "all jobs to wait")
+        wait_until(lambda: sum(one.done.promoted for one in promoters) >= 2_000, "all jobs to be promoted")
         for promoter in promoters:
             promoter.stop()
         assert sum(promoter.done.promoted for promoter in promoters) == 2_000
@@ -111,37 +125,32 @@ def test_the_command_runs_until_it_is_told_to_stop(redis_url: str, prefix: str, 
         finally:
             running.kill()
         assert running.returncode == 0
-        assert "promoted" in told
-        assert "2" in told
+        assert "promoted 2" in " ".join(told.split())
 
 
 @each_dialect
-def test_many_jobs_due_at_once_block_redis_for_short_times_only(
-    own_redis: Callable[..., EmbeddedRedis], protocol: str
-) -> None:
-    """The full size of a million is in benchmarks/process.py."""
-    server = own_redis({"slowlog-log-slower-than": "0", "slowlog-max-len": "100000"})
-    jobs = 100_000
-    with BullQueue("q", url=server.url, protocol=protocol, chunkSize=2_000) as queue:
+def test_many_jobs_due_at_once_are_promoted_in_pieces(own_redis: Callable[..., EmbeddedRedis], protocol: str) -> None:
+    """No script does more than its chunk asks for. How long it takes is measured by benchmarks/process.py."""
+    server = own_redis()
+    jobs = 20_000
+    with (
+        BullQueue("q", url=server.url, protocol=protocol, chunkSize=2_000) as queue,
+        Redis.from_url(server.url) as client,
+    ):
         queue.add_many(NewJob({"n": n}, delay=DAY_MS) for n in range(jobs))
         connection, delayed = queue.handle.connection, queue.handle.keys["delayed"]
         # Half of today is long ago: all are due now.
         connection.call("ZUNIONSTORE", delayed, 1, delayed, "WEIGHTS", "0.5")
-        connection.call("SLOWLOG", "RESET")
-        began, moved = time.monotonic(), 0
-        while moved < jobs:
-            moved += promote_due(queue.handle).moved
-        rate = jobs / (time.monotonic() - began)
-        slow = sorted(int(entry[2]) for entry in connection.call("SLOWLOG", "GET", "100000"))
-        scripts = [duration for duration in slow if duration > 300]
-        # Half of what it does on a machine that is not busy.
-        assert rate > 40_000
-        assert scripts[len(scripts) // 2] < 10_000
+        moved = []
+        with script_work(client) as scripts:
+            while sum(moved) < jobs:
+                moved.append(promote_due(queue.handle).moved)
+        assert max(moved) == CHUNK_SIZE
+        assert len(moved) == jobs // CHUNK_SIZE
+        assert max(script.elements for script in scripts) <= CHUNK_SIZE * ELEMENTS_PER_JOB
         assert queue.counts()["wait"] == jobs
 
 
 def test_it_is_not_in_the_way_of_a_program_that_ends(redis_url: str, prefix: str) -> None:
     code = f"from spark_bull import Promoter; Promoter({redis_url!r}, ['q'], prefix={prefix!r}).start()"
-    began = time.monotonic()
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=20, env={**os.environ})
-    assert time.monotonic() - began < 10
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE_S)

@@ -1,0 +1,81 @@
+"""What scripts do inside Redis, as counts: no clock says how long a script blocks others, so its steps have to."""
+
+from __future__ import annotations
+
+import re
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from uuid import uuid4
+
+from redis import Redis
+
+from tests.support.wait import PATIENCE_S, wait_until
+
+_WORD = re.compile(rb'"((?:[^"\\]|\\.)*)"')
+_SCRIPTS = (b"EVAL", b"EVALSHA")
+#: Their last argument says how many elements they take.
+_POPS = (b"LPOP", b"RPOP", b"SPOP", b"ZPOPMIN", b"ZPOPMAX", b"SSCAN", b"HSCAN", b"ZSCAN")
+_RANGES = (b"LRANGE", b"ZRANGE", b"ZREVRANGE")
+#: They walk through a list, as far as they have to.
+_WALKS = (b"LREM", b"LINSERT", b"LPOS")
+#: Nothing bounds what they look at.
+_UNBOUNDED = (b"KEYS", b"SMEMBERS", b"SORT", b"SUNION", b"SDIFF", b"SINTER")
+
+
+@dataclass
+class ScriptWork:
+    """One run of a script: the commands that it called, and the elements that these named or looked at."""
+
+    commands: int = 0
+    elements: float = 0
+    walks: int = 0
+
+
+@contextmanager
+def script_work(client: Redis) -> Iterator[list[ScriptWork]]:
+    """Records the scripts that the server runs within the block; the list is complete when the block is left."""
+    end = uuid4().hex.encode()
+    address = client.connection_pool.connection_kwargs
+    lines = bytearray()
+
+    def listen(monitor: socket.socket) -> None:
+        while end not in lines[-1000:]:
+            lines.extend(monitor.recv(1 << 20))
+
+    found: list[ScriptWork] = []
+    with socket.create_connection((address["host"], address["port"]), timeout=PATIENCE_S) as monitor:
+        monitor.sendall(b"MONITOR\r\n")
+        listener = threading.Thread(target=listen, args=(monitor,), daemon=True)
+        listener.start()
+        wait_until(lambda: lines.startswith(b"+OK"), "Redis to monitor")
+        yield found
+        client.echo(end)
+        listener.join(PATIENCE_S)
+    for line in lines.split(b"\r\n"):
+        _, _, command = line.partition(b"] ")
+        words = _WORD.findall(command)
+        if b" lua] " in line:
+            _count(found[-1], words[0].upper(), words[1:])
+        elif words and words[0].upper() in _SCRIPTS:
+            found.append(ScriptWork())
+
+
+def _count(script: ScriptWork, command: bytes, arguments: Sequence[bytes]) -> None:
+    script.commands += 1
+    script.elements += len(arguments)
+    script.walks += command in _WALKS
+    if command in _UNBOUNDED:
+        script.elements = float("inf")
+    elif command in _POPS and len(arguments) > 1:
+        script.elements += int(arguments[-1])
+    elif command in _RANGES:
+        script.elements += _span(*arguments[1:3])
+
+
+def _span(first: bytes, last: bytes) -> float:
+    """How many elements a range has at most; one that ends where the key ends has no bound."""
+    start, stop = int(first), int(last)
+    return max(0, stop - start + 1) if (start < 0) == (stop < 0) else float("inf")
