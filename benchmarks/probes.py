@@ -38,7 +38,7 @@ def pinged(port: int) -> Iterator[Pings]:
         yield pings
     finally:
         prober.send_signal(signal.SIGTERM)
-        pings.__dict__.update(json.loads(prober.communicate(timeout=10)[0]))
+        pings.__dict__.update(json.loads(prober.communicate(timeout=60)[0]))
 
 
 def ping_until_told(port: int) -> None:

@@ -103,13 +103,13 @@ def idle_latency(working: Working, samples: int) -> Waited:
         return _waited(server.client, range(WARM_UP_PINGS + 1, jobs + 1))
 
 
-def lateness(working: Working, jobs: int, others: int) -> Waited:
+def lateness(working: Working, jobs: int, others: int, ahead_ms: int = DUE_AHEAD_MS) -> Waited:
     """From the moment a job is due to the processor's first line, while others are delayed for long."""
     with fresh_server() as server:
         server.queue.add_many(pending(others))
         with working(server.url):
             offset_ms = (time.monotonic_ns() - time.time_ns()) / 1e6
-            first = time.time_ns() // 1_000_000 + DUE_AHEAD_MS
+            first = time.time_ns() // 1_000_000 + ahead_ms
             server.queue.add_many(due((first + i * 1_000 // DUE_RATE for i in range(jobs)), offset_ms))
             assert time.time_ns() // 1_000_000 < first, "expected all jobs to be added before the first one is due"
             wait_until(lambda: completed(server.client) >= jobs)

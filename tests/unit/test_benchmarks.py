@@ -13,7 +13,7 @@ import pytest
 from redis import Redis
 
 from benchmarks.dispatch import Measured, median_of, verdicts
-from benchmarks.probes import Memory, memory_watched, pinged
+from benchmarks.probes import memory_watched, pinged
 from benchmarks.process import idle_verdicts, lateness_verdicts, medians, promotion_verdicts, throughput_verdicts
 from benchmarks.report import Verdict, percentile
 from benchmarks.sides import shares
@@ -89,18 +89,17 @@ def test_the_prober_notices_a_server_that_is_busy() -> None:
 
 
 def test_memory_counts_the_python_processes_below() -> None:
-    alone = most_memory_below("import time; time.sleep(1)")
-    holding = most_memory_below("held = bytearray(60 << 20); import time; time.sleep(1)")
-    assert holding.python >= alone.python + 50
-    assert holding.jvm == 0
-
-
-def most_memory_below(program: str) -> Memory:
-    """The memory of a process' child. A process of its own, as whoever runs the tests may have a JVM below."""
-    start_child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {program!r}], check=True)"
-    with subprocess.Popen([sys.executable, "-c", start_child]) as parent, memory_watched(parent.pid) as memory:
-        assert parent.wait(PATIENCE_S) == 0
-    return memory
+    """Of a process of its own, as whoever runs the tests may have a JVM below."""
+    holds = "held = bytearray(60 << 20); input()"
+    start_child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {holds!r}], check=True)"
+    with (
+        subprocess.Popen([sys.executable, "-c", start_child], stdin=subprocess.PIPE, text=True) as parent,
+        memory_watched(parent.pid) as memory,
+    ):
+        wait_until(lambda: memory.python >= 60, "the memory of the child to be seen")
+        parent.communicate("\n", timeout=PATIENCE_S)
+    assert parent.returncode == 0
+    assert memory.jvm == 0
 
 
 # process
@@ -165,7 +164,7 @@ def clock(url: str) -> Any:
 
 def test_throughput_is_that_of_all_jobs() -> None:
     run = throughput(no_op, 300, warm_up=100)
-    assert 0 < run.seconds < 30
+    assert run.seconds > 0
     assert run.server_us_per_job > 0
 
 
@@ -181,19 +180,19 @@ def test_peers_meet_the_same_queue(program: str, protocol: str) -> None:
 @pytest.mark.parametrize("working", [clock, peers("bullmq_process.js", 1, 1, "clock")], ids=["ours", "bullmq"])
 def test_idle_latency_is_from_one_process_clock_to_that_of_another(working: Working) -> None:
     found = idle_latency(working, 10)
-    assert 0 < found.p50 <= found.p99 == found.longest < 1_000
+    assert 0 < found.p50 <= found.p99 == found.longest
 
 
 @pytest.mark.interop
 @pytest.mark.usefixtures("node")
 @pytest.mark.parametrize("working", [clock, peers("bullmq_process.js", 1, 10, "clock")], ids=["ours", "bullmq"])
 def test_no_job_runs_before_it_is_due(working: Working) -> None:
-    found = lateness(working, 20, 100)
-    assert 0 < found.p50 <= found.p99 == found.longest < 1_000
+    found = lateness(working, 20, 100, ahead_ms=8_000)
+    assert 0 < found.p50 <= found.p99 == found.longest
 
 
 def test_promotion_is_done_when_all_jobs_wait_in_their_order() -> None:
-    assert 0 < promotion(5_000).seconds < 30
+    assert promotion(5_000).seconds > 0
 
 
 @pytest.mark.parametrize(
