@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import time
+from typing import Final
+
+#: The scores of delayed jobs are ms since 1970 * 4096, and must stay below 2^53.
+LAST_ETA_MS: Final = 2**53 // 4096 - 1
 
 
 def epoch_ms() -> int:

@@ -27,7 +27,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from copyreg import __newobj__  # type: ignore[attr-defined]
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, SupportsIndex
+
+from spark_bull.clock import LAST_ETA_MS
 
 
 class SparkBullError(Exception):
@@ -110,8 +112,13 @@ class DelayedError(SparkBullError):
         if (delay is None) == (until is None):
             raise OptionError("expected DelayedError with one of `delay` (ms) and `until` (ms since 1970)")
         super().__init__(f"to run again in {delay} ms" if until is None else f"to run again at {until}")
-        self.delay = delay
-        self.until = until
+        self.delay = None if delay is None else _milliseconds("delay", delay)
+        self.until = None if until is None else _milliseconds("until", until)
+
+    def due(self, now: int) -> int:
+        """When the job is to run again, ms since 1970, if it is `now`."""
+        moment = now + (self.delay or 0) if self.until is None else self.until
+        return min(moment, LAST_ETA_MS)
 
 
 class RateLimitError(SparkBullError):
@@ -119,11 +126,18 @@ class RateLimitError(SparkBullError):
 
     def __init__(self, duration: int) -> None:
         super().__init__(f"rate limited for {duration} ms")
-        self.duration = duration
+        self.duration = _milliseconds("duration", duration)
 
 
 class JobTimeout(SparkBullError):
     """A job ran longer than its `timeout` allows."""
+
+
+def _milliseconds(name: str, value: object) -> int:
+    number = value.__index__() if isinstance(value, SupportsIndex) and not isinstance(value, bool) else value
+    if not isinstance(number, (int, float)) or isinstance(number, bool) or not 0 <= number <= LAST_ETA_MS:
+        raise expected(name, f"a number of ms from 0 to {LAST_ETA_MS}", value)
+    return int(number)
 
 
 def expected(name: str, what: str, got: object) -> OptionError:

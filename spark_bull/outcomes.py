@@ -87,7 +87,7 @@ class Outcomes:
     one. `kin`: those whose end concerns others; `parents`: those that may have got children while they ran, which can't
     complete before these do. None when that isn't known, and has to be looked for. `returned`
     ones go back to where they came from, as if never claimed; with `limited_ms` > 0 the queue is rate limited for so
-    long (a processor asked for it).
+    long (a processor asked for it). `size`: characters of texts in them.
     """
 
     token: str
@@ -102,6 +102,7 @@ class Outcomes:
     delayed: list[Delayed] = field(default_factory=list)
     returned: list[str] = field(default_factory=list)
     limited_ms: int = 0
+    size: int = 0
 
     def __len__(self) -> int:
         others = (self.failed, self.retried, self.delayed, self.returned)
@@ -115,6 +116,7 @@ class Outcomes:
         """Notes a job as completed; `returnvalue` is JSON text. childless: it can't have got children meanwhile."""
         self.completed_ids.append(job.id)
         self.returnvalues.append(returnvalue)
+        self.size += len(returnvalue)
         self.keeps.append(keep)
         self.made.append(job.attempts_made + 1)
         if self.kin is not None and job.has_kin:

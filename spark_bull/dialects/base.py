@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal
 
-from spark_bull.clock import epoch_ms
+from spark_bull.clock import LAST_ETA_MS, epoch_ms
 from spark_bull.errors import DialectError, OptionError, expected
 from spark_bull.keys import SEGMENTS
 from spark_bull.options import check_keep
@@ -17,9 +17,6 @@ from spark_bull.options import check_keep
 TIMESTAMP_MARK: Final = "\x01"
 DELAY_MARK: Final = "\x02"
 JOB_ID_MARK: Final = "\x03"
-
-#: Scores of delayed jobs are ms * 4096 and must stay below 2^53.
-LAST_ETA_MS: Final = 2**53 // 4096 - 1
 
 DEFAULT_NAME: Final = "__default__"
 

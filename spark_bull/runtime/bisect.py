@@ -5,21 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from spark_bull.runtime.interrupts import raise_if_interrupted
+
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 
 
-def outcomes_of(items: Sequence[Item], run: Callable[[Sequence[Item]], Sequence[Made]]) -> list[Made | Exception]:
+def outcomes_of(items: Sequence[Item], run: Callable[[Sequence[Item]], Sequence[Made]]) -> list[Made | BaseException]:
     """What `run` makes of each item, or the exception that it raises over that item alone.
 
     `run` gets all items first; when it raises, halves of them, and so on: about 2 k log2(n / k) further calls for k bad
-    ones out of n. It must return one result per item, in their order.
+    ones out of n. It must return one result per item, in their order. Everything that it raises is caught, except for
+    the KeyboardInterrupt of a SIGINT that the process received.
     """
     if not items:
         return []
     try:
         return list(run(items))
-    except Exception as error:
+    except BaseException as error:
+        raise_if_interrupted()
         if len(items) == 1:
             return [error]
     half = len(items) // 2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import threading
-import traceback
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +13,8 @@ from typing import Any, Final, NamedTuple, Protocol
 from spark_bull.dialects.base import Dialect
 from spark_bull.errors import DelayedError, JobTimeout, RateLimitError, UnrecoverableError
 from spark_bull.outcomes import ClaimedJob, Delayed, Failed, Keep, Outcomes
+from spark_bull.runtime.error_text import trace_of
+from spark_bull.runtime.interrupts import raise_if_interrupted
 from spark_bull.runtime.job import RunningJob
 from spark_bull.runtime.settling import BackoffStrategy, NoReturnValue, failure, keep_of, returnvalue_text
 
@@ -63,7 +64,8 @@ class FunctionRunner:
                         value = processor(job)
                 else:
                     value = processor(job)
-            except (Exception, SystemExit) as error:
+            except BaseException as error:
+                raise_if_interrupted()
                 yield Result(job, None, error)
             else:
                 yield Result(job, value, None)
@@ -97,7 +99,7 @@ class Rules:
     strategy: BackoffStrategy | None = None
 
     def note(self, outcomes: Outcomes, dialect: Dialect, result: Result, now: int) -> None:
-        """Puts one result among the outcomes. now: Redis' clock, ms since 1970."""
+        """Puts one result among the outcomes. now: Redis' clock, ms since 1970. Raises nothing."""
         claimed, error = result.job.claimed, result.error
         if error is None:
             try:
@@ -108,14 +110,17 @@ class Rules:
                 keep = keep_of(dialect, claimed.opts, "removeOnComplete", self.keep_completed)
                 outcomes.complete(claimed, text, keep, childless=not (result.job.is_known or claimed.may_be_parent))
                 return
-        if isinstance(error, DelayedError):
-            until = error.until if error.until is not None else now + (error.delay or 0)
-            outcomes.delayed.append(Delayed(claimed.id, until))
-        elif isinstance(error, RateLimitError):
-            outcomes.returned.append(claimed.id)
-            outcomes.limited_ms = max(outcomes.limited_ms, error.duration)
-        else:
-            self._note_failure(outcomes, dialect, claimed, error, discarded=result.job.discarded)
+        try:
+            if isinstance(error, DelayedError):
+                outcomes.delayed.append(Delayed(claimed.id, error.due(now)))
+                return
+            if isinstance(error, RateLimitError):
+                outcomes.limited_ms = max(outcomes.limited_ms, error.duration)
+                outcomes.returned.append(claimed.id)
+                return
+        except (AttributeError, TypeError) as incomplete:  # A subclass, or a processor, has changed its attributes.
+            error = incomplete
+        self._note_failure(outcomes, dialect, claimed, error, discarded=result.job.discarded)
 
     def _note_failure(
         self, outcomes: Outcomes, dialect: Dialect, claimed: ClaimedJob, error: BaseException, *, discarded: bool
@@ -124,19 +129,13 @@ class Rules:
             dialect,
             claimed,
             error,
-            stack=stack_of(error),
+            stack=trace_of(error),
             unrecoverable=discarded or isinstance(error, UnrecoverableError),
             strategy=self.strategy,
             default_keep=self.keep_failed,
         )
+        outcomes.size += len(decided.reason) + len(decided.stack)
         if isinstance(decided, Failed):
             outcomes.failed.append(decided)
         else:
             outcomes.retried.append(decided)
-
-
-def stack_of(error: BaseException) -> str:
-    """The trace of an error as text, from the processor's own frame on."""
-    trace = error.__traceback__
-    own = trace.tb_next if trace is not None and trace.tb_frame.f_code.co_filename == __file__ else trace
-    return "".join(traceback.format_exception(type(error), error, own)).rstrip()

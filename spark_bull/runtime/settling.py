@@ -6,21 +6,35 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from spark_bull.backoff import bull_exponential_ms, bullmq_exponential_ms, fixed_ms
+from spark_bull.clock import LAST_ETA_MS, epoch_ms
 from spark_bull.dialects.base import Dialect, json_text
 from spark_bull.dialects.bull import FALSE_IN_JAVASCRIPT
-from spark_bull.errors import OptionError
 from spark_bull.model import RawJson
 from spark_bull.outcomes import ClaimedJob, Failed, Keep, Retried
+from spark_bull.runtime.error_text import reason_of, sendable
+from spark_bull.runtime.interrupts import raise_if_interrupted
 
 #: strategy(attempts made, backoff type, error, job) -> ms; -1: no further attempt. As in the Node libraries.
 BackoffStrategy = Callable[[int, str, BaseException, ClaimedJob], int]
 
 
+#: Most characters of a return value as JSON text.
+MAX_RETURNVALUE: Final = 2**26
+#: Numbers in a job's options beyond this count as not given.
+_MAX_NUMBER: Final = 2**53
+#: Exponential backoff grows no more after so many attempts; the delay is beyond all limits by then.
+_MAX_EXPONENT: Final = 60
+
+
 class NoReturnValue(TypeError):
     """A processor returned what JSON can't hold."""
+
+
+class BackoffFailed(ValueError):
+    """A backoff strategy raised an exception, or returned no number of ms."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +56,7 @@ def job_options(opts: str) -> JobOptions:
     """Parses a job's `opts`; what is no JSON object, or of another type than it should be, counts as not given."""
     try:
         parsed = json.loads(opts)
-    except ValueError:
+    except (ValueError, RecursionError):
         parsed = None
     given: dict[str, Any] = parsed if isinstance(parsed, dict) else {}
     backoff = given.get("backoff")
@@ -60,12 +74,12 @@ def job_options(opts: str) -> JobOptions:
     )
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+def _is_number(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= _MAX_NUMBER
 
 
 def _integer(value: object) -> int | None:
-    return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    return int(value) if _is_number(value) else None
 
 
 def _keep(given: Mapping[str, Any], name: str) -> Any:
@@ -106,12 +120,25 @@ def returnvalue_text(dialect: Dialect, value: Any) -> str:
     if value is None:
         return "" if dialect.name == "bull-1" else "null"
     try:
-        text = value.text if isinstance(value, RawJson) else json_text("returnvalue", value)
-    except (OptionError, RecursionError) as error:
+        text = _raw_text(value) if isinstance(value, RawJson) else json_text("returnvalue", value)
+    except BaseException as error:  # A value may hold objects whose methods raise anything.
+        raise_if_interrupted()
         raise NoReturnValue(
-            f"expected the processor to return what JSON can hold, got {type(value).__name__}: {error}"
+            f"expected the processor to return what JSON can hold, got {type(value).__name__}: {reason_of(error)}"
         ) from None
+    if len(text) > MAX_RETURNVALUE:
+        raise NoReturnValue(
+            f"expected the processor to return at most {MAX_RETURNVALUE:,} characters of JSON, got {len(text):,}: "
+            "store the result elsewhere and return where it is"
+        )
     return "" if dialect.name == "bull-1" and text in FALSE_IN_JAVASCRIPT else text
+
+
+def _raw_text(value: RawJson) -> str:
+    if not isinstance(value.text, str):
+        raise TypeError(f"expected RawJson of a text, got: {type(value.text).__name__}")
+    value.text.encode()
+    return value.text
 
 
 def failure(
@@ -130,13 +157,16 @@ def failure(
     strategy: for backoffs of a type that isn't built in.
     """
     options = job_options(job.opts)
-    reason = str(error) or (type(error).__name__ if isinstance(error, BaseException) else "")
+    reason = reason_of(error) if isinstance(error, BaseException) else sendable(error)
     traces = _with_trace(job.stacktrace, stack, _stack_limit(dialect, options))
     allowed = options.attempts if job.attempts is None else job.attempts
     made = job.attempts_made + 1
     delay = -1
     if made < allowed and not unrecoverable:
-        delay = _backoff_ms(dialect, options.backoff, made, error, job, strategy)
+        try:
+            delay = min(_backoff_ms(dialect, options.backoff, made, error, job, strategy), LAST_ETA_MS - epoch_ms())
+        except BackoffFailed as failed:
+            reason = f"{reason} ({failed})"
     if delay < 0:
         return Failed(job.id, reason, traces, keep_of(dialect, job.opts, "removeOnFail", default_keep), allowed)
     return Retried(job.id, reason, traces, delay, options.lifo)
@@ -153,7 +183,7 @@ def _with_trace(traces: str | None, stack: str | None, limit: int | None) -> str
     """The JSON list of a job's traces with one more, of which the last `limit` stay."""
     try:
         known = json.loads(traces) if traces else []
-    except ValueError:
+    except (ValueError, RecursionError):
         known = []
     kept: list[Any] = known if isinstance(known, list) else []
     if stack is not None:
@@ -181,13 +211,22 @@ def _backoff_ms(
     """ms until the next attempt; 0: at once, -1: never, as for a type that nobody knows."""
     if not backoff:
         return 0
-    kind, delay, jitter = backoff.get("type"), backoff.get("delay") or 0, backoff.get("jitter") or 0
-    if dialect.name != "bullmq":
+    kind, delay, jitter = backoff.get("type"), backoff.get("delay"), backoff.get("jitter")
+    if not _is_number(delay):
+        delay = 0
+    if dialect.name != "bullmq" or not _is_number(jitter):
         jitter = 0
     if kind == "fixed":
-        return fixed_ms(delay, jitter)
+        return fixed_ms(delay, min(jitter, 1))
     if kind == "exponential":
-        return _EXPONENTIAL[dialect.name](delay, made, jitter)
+        return _EXPONENTIAL[dialect.name](delay, min(made, _MAX_EXPONENT), min(jitter, 1))
     if strategy is None:
         return -1
-    return strategy(made, str(kind), error if isinstance(error, BaseException) else RuntimeError(error), job)
+    try:
+        ms = strategy(made, str(kind), error if isinstance(error, BaseException) else RuntimeError(error), job)
+    except BaseException as raised:
+        raise_if_interrupted()
+        raise BackoffFailed(f"no further attempt, as the backoff strategy raised {reason_of(raised)}") from None
+    if not _is_number(ms):
+        raise BackoffFailed(f"no further attempt: expected the backoff strategy to return ms, got: {type(ms).__name__}")
+    return int(ms)

@@ -15,6 +15,7 @@ from spark_bull.dialects.handle import QueueHandle
 from spark_bull.errors import ConnectionLost, SparkBullError, UnrecoverableError
 from spark_bull.outcomes import LOST, Claim, ClaimedJob, Lost, Outcomes
 from spark_bull.runtime.chunk_size import ChunkSize
+from spark_bull.runtime.interrupts import watching_interrupts
 from spark_bull.runtime.job import RunningJob
 from spark_bull.runtime.job_runner import Result, Rules, Runner
 from spark_bull.runtime.lock_keeper import LockKeeper
@@ -25,7 +26,8 @@ log = logging.getLogger("spark_bull")
 
 #: An idle slot sends two commands in this time: one that waits, one that looks.
 IDLE_S: Final = 10.0
-#: A chunk of jobs that run one by one is settled in parts when it takes longer, and what is left is given back.
+#: A chunk of jobs that run one by one is settled in parts when it takes longer, and what is left is given back. Any
+#: chunk is settled in parts when its outcomes are larger than `chunk_bytes`.
 SETTLE_S: Final = 0.5
 GIVE_BACK_S: Final = 2.0
 #: How often a busy slot says what it has done.
@@ -93,7 +95,7 @@ class WorkerLoop:
     def run(self) -> Tally:
         """Runs until it is told to stop; what is claimed by then is finished. Raises only what is no fault of a job."""
         self.client = self._bell.client_id()
-        with self._keeper:
+        with self._keeper, watching_interrupts():
             self._tell("idle")
             self._loop()
         self._tell("stopped")
@@ -140,8 +142,9 @@ class WorkerLoop:
             for result in self._results(jobs):
                 rules.note(outcomes, dialect, result, claim.now)
                 done += 1
-                if one_by_one and monotonic_s() - settled_at > SETTLE_S and done < len(jobs):
-                    if monotonic_s() - started > GIVE_BACK_S:
+                too_long = one_by_one and monotonic_s() - settled_at > SETTLE_S
+                if done < len(jobs) and (too_long or outcomes.size > self._plan.chunk_bytes):
+                    if too_long and monotonic_s() - started > GIVE_BACK_S:
                         outcomes.returned += self._not_started(jobs, result)
                         break
                     self._work(outcomes, 0)

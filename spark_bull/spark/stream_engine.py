@@ -20,7 +20,7 @@ from spark_bull.dialects.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.errors import SparkBullError, WorkerFailed
 from spark_bull.outcomes import Outcomes
 from spark_bull.runtime.bisect import outcomes_of
-from spark_bull.runtime.job_runner import stack_of
+from spark_bull.runtime.error_text import trace_of
 from spark_bull.spark.payload import SHOWN
 from spark_bull.spark.provider import register
 from spark_bull.spark.settle import COUNTS, Settling, plan_settle
@@ -147,7 +147,7 @@ class StreamEngine:
                 return
         except SparkBullError:
             raise
-        except Exception as error:
+        except BaseException as error:
             log.warning(
                 "worker %s: a batch has failed, trying its jobs in parts: %s", self._plan.reader, first_line(error)
             )
@@ -161,7 +161,8 @@ class StreamEngine:
     def _settle_in_parts(self, batch: DataFrame) -> None:
         pending = self._pending(batch)
         made = outcomes_of(pending, lambda ids: self._settle_these(batch, ids))
-        self._fail(batch, {i: error for i, error in zip(pending, made, strict=True) if isinstance(error, Exception)})
+        tried = zip(pending, made, strict=True)
+        self._fail(batch, {job_id: error for job_id, error in tried if isinstance(error, BaseException)})
 
     def _settle_these(self, batch: DataFrame, ids: Sequence[str]) -> Sequence[None]:
         self._settle(batch.where(f.col("id").isin(list(ids))))
@@ -237,7 +238,7 @@ class StreamEngine:
         """Settles these jobs of a batch as failed, each with its own error."""
         if not errors:
             return
-        rows = [(job_id, first_line(error), python_trace(error) or stack_of(error)) for job_id, error in errors.items()]
+        rows = [(job_id, first_line(error), python_trace(error) or trace_of(error)) for job_id, error in errors.items()]
         named = self._spark.createDataFrame(rows, "id STRING, error STRING, stacktrace STRING")
         self._write(batch.select("queue", "id", "token").join(f.broadcast(named), "id"))
 

@@ -12,9 +12,11 @@ from pyspark.sql import DataFrame
 
 from spark_bull.dialects.handle import QueueHandle
 from spark_bull.outcomes import ClaimedJob
+from spark_bull.runtime.error_text import reason_of, trace_of
+from spark_bull.runtime.interrupts import watching_interrupts
 from spark_bull.runtime.job import RunningJob
-from spark_bull.runtime.job_runner import Result, stack_of
-from spark_bull.runtime.settling import returnvalue_text
+from spark_bull.runtime.job_runner import Result
+from spark_bull.runtime.settling import NoReturnValue, returnvalue_text
 from spark_bull.spark.udf_runner import UdfRunner
 
 _SCHEMA: Final = "queue STRING, id STRING, token STRING, returnvalue STRING, error STRING, stacktrace STRING"
@@ -32,6 +34,11 @@ class UdfTransformation:
 
 
 def _run(plan: UdfTransformation, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    with watching_interrupts():
+        yield from _batches(plan, batches)
+
+
+def _batches(plan: UdfTransformation, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         rows = batch.to_pylist()
         jobs = [RunningJob(ClaimedJob(row["id"], 0, row["data"], None, "{}", 0, 0), plan.handle) for row in rows]
@@ -46,11 +53,10 @@ def _run(plan: UdfTransformation, batches: Iterator[pa.RecordBatch]) -> Iterator
 
 
 def _outcome(handle: QueueHandle, result: Result) -> dict[str, Any]:
-    job_id = result.job.claimed.id
-    if result.error is None:
-        return {"id": job_id, "returnvalue": returnvalue_text(handle.dialect, result.value)}
-    return {
-        "id": job_id,
-        "error": str(result.error) or type(result.error).__name__,
-        "stacktrace": stack_of(result.error),
-    }
+    job_id, error = result.job.claimed.id, result.error
+    if error is None:
+        try:
+            return {"id": job_id, "returnvalue": returnvalue_text(handle.dialect, result.value)}
+        except NoReturnValue as no_value:
+            error = no_value
+    return {"id": job_id, "error": reason_of(error), "stacktrace": trace_of(error)}

@@ -481,3 +481,53 @@ def test_a_worker_with_a_checkpoint_goes_on_where_it_was(queue: BullQueue, start
         assert work_off(queue) == {"completed": count}
         wait_until(lambda count=count, worker=worker: worker.status().completed == count, "its totals")  # type: ignore[misc]
         worker.stop(10)
+
+
+def test_whatever_a_udf_raises_in_the_stream_engine_fails_its_own_row(queue: BullQueue, start: Start) -> None:
+    @f.udf("string")
+    def misbehaving(n: int) -> str:
+        if n == 3:
+            raise KeyboardInterrupt
+        if n == 5:
+            raise ValueError("half \ud83d a sign")
+        if n == 7:
+            raise KeyError("to")
+        return str(n)
+
+    queue.add_many(NewJob({"n": n}) for n in range(9))
+    start(misbehaving, payload_schema="n INT", engine="stream")
+    assert work_off(queue) == {"completed": 6, "failed": 3}
+    assert {n: job.failed_reason for n, job in by_n(queue, "failed").items()} == {
+        3: "KeyboardInterrupt",
+        5: "half \ufffd a sign",
+        7: "KeyError: 'to'",
+    }
+
+
+def test_whatever_a_transformation_raises_fails_the_jobs_of_its_batch(queue: BullQueue, start: Start) -> None:
+    def transform(jobs: DataFrame) -> DataFrame:
+        raise asyncio.CancelledError("half \ud83d a sign")
+
+    queue.add_many(NewJob({"n": n}) for n in range(2))
+    worker = start(transform, engine="stream")
+    assert work_off(queue) == {"failed": 2}
+    assert {job.failed_reason for job in queue.page("failed")} == {"half \ufffd a sign"}
+    assert worker.status().state == "running"
+
+
+def test_a_function_of_a_transformation_that_ends_its_python_fails_its_own_job(queue: BullQueue, start: Start) -> None:
+    @f.udf("string")
+    def misbehaving(n: int) -> str:
+        if n == 1:
+            raise SystemExit(3)
+        if n == 2:
+            raise ValueError("half \ud83d a sign")
+        return str(n)
+
+    def transform(jobs: DataFrame) -> DataFrame:
+        return jobs.select("id", "token", misbehaving("data.n").alias("returnvalue"))
+
+    queue.add_many(NewJob({"n": n}) for n in range(4))
+    start(transform, engine="stream", payload_schema="n INT")
+    assert work_off(queue) == {"completed": 2, "failed": 2}
+    assert set(by_n(queue, "failed")) == {1, 2}

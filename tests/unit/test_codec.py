@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_bull.clock import epoch_ms
-from spark_bull.dialects.base import DELAY_MARK, JOB_ID_MARK, LAST_ETA_MS, NOT_YET, TIMESTAMP_MARK, Dialect
+from spark_bull.clock import LAST_ETA_MS, epoch_ms
+from spark_bull.dialects.base import DELAY_MARK, JOB_ID_MARK, NOT_YET, TIMESTAMP_MARK, Dialect
 from spark_bull.dialects.codec import ChunkBuilder, Columns, encode, joined, pack, rows_of, sliced
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.errors import DialectError, OptionError, SparkBullError

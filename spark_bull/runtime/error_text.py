@@ -1,0 +1,68 @@
+"""The texts that a failed job keeps of an exception: its reason and its trace.
+
+Neither raises, whatever the exception is made of: a message may be huge, may be no valid Unicode, or may raise itself.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+#: Most characters of a reason, and of a trace.
+MAX_REASON: Final = 10_000
+MAX_TRACE: Final = 20_000
+
+_PACKAGE: Final = str(Path(__file__).parents[1])
+
+
+def reason_of(error: BaseException) -> str:
+    """The exception's message; its type stands in front of one that is only a value, or instead of an empty one.
+
+    A value is what Python prints for the arguments of the exception: `'to'` of KeyError("to"), `3` of ValueError(3).
+    """
+    return _text_of(lambda: _reason(error), error, MAX_REASON)
+
+
+def trace_of(error: BaseException) -> str:
+    """The formatted trace, without the frames of this package in front of the processor's first one."""
+    return _text_of(lambda: _trace(error), error, MAX_TRACE)
+
+
+def sendable(text: str, limit: int = MAX_REASON) -> str:
+    """The text as UTF-8 can hold it: unpaired surrogates become U+FFFD. Beyond `limit` the middle is left out."""
+    if len(text) > limit:
+        half = limit // 2
+        text = f"{text[:half]} … ({len(text) - 2 * half:,} characters left out) … {text[-half:]}"
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def _reason(error: BaseException) -> str:
+    message, kind, given = str(error), type(error).__name__, error.args
+    if not message.strip():
+        return kind
+    values = (repr(given[0]), repr(given)) if given else ()
+    return f"{kind}: {message}" if message in values else message
+
+
+def _trace(error: BaseException) -> str:
+    return "".join(traceback.format_exception(type(error), error, _from_processor(error.__traceback__))).rstrip()
+
+
+def _from_processor(trace: TracebackType | None) -> TracebackType | None:
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_PACKAGE):
+        trace = trace.tb_next
+    return trace
+
+
+def _text_of(make: Callable[[], str], error: BaseException, limit: int) -> str:
+    try:
+        return sendable("".join(make()), limit)
+    except BaseException:
+        return f"{type(error).__name__} (its message can't be shown: that raises an exception)"

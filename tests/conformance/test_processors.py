@@ -1,0 +1,129 @@
+"""Whatever a processor does but killing its process is the outcome of its own job, in every dialect."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pytest
+
+from spark_bull.bull_queue import BullQueue
+from spark_bull.model import NewJob
+from spark_bull.runtime.job import RunningJob
+from spark_bull.runtime.job_runner import FunctionRunner, Rules
+from spark_bull.runtime.worker_loop import SlotPlan, WorkerLoop
+from spark_bull.spark.udf_runner import UdfRunner
+from spark_bull.working import Seat
+from tests.support.misbehaviour import MISBEHAVIOURS
+from tests.support.wait import wait_until
+from tests.support.worker import OurWorker
+
+each_dialect = pytest.mark.parametrize("queue", ["bull-1", "bull", "bullmq"], indirect=True)
+
+
+@pytest.fixture(params=["bullmq"])
+def queue(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterator[BullQueue]:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
+        yield queue
+
+
+def work_off(queue: BullQueue) -> None:
+    def ended() -> bool:
+        counts = queue.counts()
+        return not sum(count for state, count in counts.items() if state not in ("completed", "failed"))
+
+    wait_until(ended, what="all jobs to end")
+
+
+def by_name(queue: BullQueue, state: str) -> dict[str, Any]:
+    return {json.loads(job.data)["name"]: job for job in queue.page(state)}
+
+
+@each_dialect
+def test_each_misbehaviour_is_the_outcome_of_its_own_job(queue: BullQueue) -> None:
+    ran = Counter[str]()
+
+    def processor(job: RunningJob) -> Any:
+        ran[job.data["name"]] += 1
+        act, _ = MISBEHAVIOURS.get(job.data["name"], (lambda: "fine", ""))
+        return act()
+
+    names = [name for bad in MISBEHAVIOURS for name in (bad, f"after {bad}")]
+    queue.add_many(NewJob({"name": name}) for name in names)
+    with OurWorker(queue.handle, processor, chunk_size=len(names)):
+        work_off(queue)
+    assert ran == Counter(names)
+    failed, done = by_name(queue, "failed"), by_name(queue, "completed")
+    assert failed.keys() == MISBEHAVIOURS.keys()
+    assert done.keys() == {f"after {bad}" for bad in MISBEHAVIOURS}
+    for name, (_, pattern) in MISBEHAVIOURS.items():
+        assert re.search(pattern, failed[name].failed_reason), (name, failed[name].failed_reason)
+        assert len(failed[name].stacktrace) == 1, name
+
+
+def test_a_misbehaving_udf_fails_its_own_row_alone(queue: BullQueue) -> None:
+    def function(name: str) -> Any:
+        act, _ = MISBEHAVIOURS.get(name, (lambda: "fine", ""))
+        return str(act())
+
+    bad = [name for name in MISBEHAVIOURS if not re.search("value|raw JSON|delay|rate limit", name)]
+    names = [name for one in bad for name in (one, f"after {one}")]
+    queue.add_many(NewJob({"name": name}) for name in names)
+    payload = pa.struct([pa.field("name", pa.string())])
+    with OurWorker(queue.handle, runner=UdfRunner(function, "row", payload, pa.string()), chunk_size=len(names)):
+        work_off(queue)
+    failed = by_name(queue, "failed")
+    assert failed.keys() == set(bad)
+    for name in bad:
+        assert re.search(MISBEHAVIOURS[name][1], failed[name].failed_reason), (name, failed[name].failed_reason)
+    assert by_name(queue, "completed").keys() == {f"after {one}" for one in bad}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "reason"),
+    [
+        (lambda *_: 1 / 0, r"bad \(no further attempt, as the backoff strategy raised division by zero\)"),
+        (lambda *_: "soon", r"bad \(no further attempt: expected the backoff strategy to return ms, got: str\)"),
+        (lambda *_: float("nan"), r"to return ms, got: float"),
+        (lambda *_: -1, r"bad$"),
+    ],
+)
+def test_a_backoff_strategy_that_fails_ends_the_attempts_of_its_job(
+    queue: BullQueue, strategy: Callable[..., Any], reason: str
+) -> None:
+    def processor(job: RunningJob) -> None:
+        raise ValueError("bad")
+
+    queue.add({"name": "one"}, attempts=3, backoff={"type": "mine", "delay": 1})
+    with OurWorker(queue.handle, processor, rules=Rules(strategy=strategy)):
+        work_off(queue)
+    failed = by_name(queue, "failed")["one"]
+    assert (failed.attempts_made, re.search(reason, failed.failed_reason) is not None) == (1, True), failed
+
+
+def test_large_return_values_are_settled_in_parts(queue: BullQueue) -> None:
+    queue.add_many(NewJob({"name": str(n)}) for n in range(8))
+    with OurWorker(queue.handle, lambda job: "x" * 3_000_000, chunk_size=8):
+        work_off(queue)
+    assert len(by_name(queue, "completed")) == 8
+
+
+def test_a_signal_to_the_process_ends_the_slot(queue: BullQueue) -> None:
+    def processor(job: RunningJob) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    queue.add_many(NewJob({"name": str(n)}) for n in range(3))
+    name = uuid4().hex[:8]
+    seat = Seat(name, control=queue.handle.keys.control(name))
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        WorkerLoop(SlotPlan(queue.handle, seat, name, FunctionRunner(processor)), 0).run()
+    assert signal.getsignal(signal.SIGINT) is before
+    assert queue.counts()["active"] == 3

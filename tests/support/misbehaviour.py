@@ -1,0 +1,118 @@
+"""What a processor may do beside returning a value or raising a plain exception, and what its job's reason must show."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from spark_bull.errors import DelayedError, RateLimitError
+from spark_bull.model import RawJson
+
+
+class MessageRaises(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no message")
+
+
+class MessageInterrupts(Exception):
+    def __str__(self) -> str:
+        raise KeyboardInterrupt
+
+
+class MessageIsNoText(Exception):
+    def __str__(self) -> str:
+        return 7  # type: ignore[return-value]
+
+
+class NotesRaise(Exception):
+    @property
+    def __notes__(self) -> list[str]:
+        raise SystemExit(1)
+
+
+class Everything(BaseException):
+    pass
+
+
+class UnreadableDict(dict[str, Any]):
+    def items(self) -> Any:
+        raise KeyboardInterrupt
+
+
+def raising(error: BaseException) -> Callable[[], Any]:
+    def act() -> Any:
+        raise error
+
+    return act
+
+
+def exiting() -> Any:
+    sys.exit(3)
+
+
+def recursing() -> Any:
+    return recursing()
+
+
+def stopped_iterator() -> Any:
+    return next(iter(()))
+
+
+def unfinished_delay() -> Any:
+    error = DelayedError(5)
+    error.delay = "soon"  # type: ignore[assignment]
+    raise error
+
+
+def nested(depth: int) -> Any:
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def chained() -> Any:
+    try:
+        raise MessageRaises
+    except MessageRaises as error:
+        raise ValueError("the second one") from error
+
+
+#: By name: what a processor does, and a pattern of the reason for which its job then fails.
+MISBEHAVIOURS: dict[str, tuple[Callable[[], Any], str]] = {
+    "unpaired surrogate": (raising(ValueError("half \ud83d a sign")), "^half \ufffd a sign$"),
+    "surrogates that belong together": (raising(ValueError("sign \ud83d\ude80")), "^sign 🚀$"),
+    "message that raises": (raising(MessageRaises()), "^MessageRaises"),
+    "message that interrupts": (raising(MessageInterrupts()), "^MessageInterrupts"),
+    "message that is no text": (raising(MessageIsNoText()), "^MessageIsNoText"),
+    "trace that can't be formatted": (raising(NotesRaise("kept")), "^kept$"),
+    "cause that can't be formatted": (chained, "^the second one$"),
+    "huge message": (raising(ValueError("x" * 5_000_000)), r"characters left out"),
+    "message with a null character": (raising(ValueError("a\x00b")), "^a\x00b$"),
+    "key error": (raising(KeyError("to")), "^KeyError: 'to'$"),
+    "number as message": (raising(ValueError(3)), "^ValueError: 3$"),
+    "empty message": (raising(AssertionError()), "^AssertionError$"),
+    "cancelled": (raising(asyncio.CancelledError()), "^CancelledError$"),
+    "keyboard interrupt": (raising(KeyboardInterrupt()), "^KeyboardInterrupt$"),
+    "generator exit": (raising(GeneratorExit()), "^GeneratorExit$"),
+    "stop iteration": (stopped_iterator, "^StopIteration$"),
+    "system exit": (exiting, "^SystemExit: 3$"),
+    "memory error": (raising(MemoryError()), "^MemoryError$"),
+    "base exception": (raising(Everything("of its own")), "^of its own$"),
+    "exception group": (raising(BaseExceptionGroup("several", [KeyboardInterrupt()])), "several")
+    if sys.version_info >= (3, 11)
+    else (raising(Everything("several")), "several"),
+    "endless recursion": (recursing, "recursion"),
+    "value that is no JSON": (lambda: {1, 2}, "what JSON can hold, got set"),
+    "value that raises": (lambda: UnreadableDict(a=1), "what JSON can hold, got UnreadableDict: KeyboardInterrupt"),
+    "value nested too deeply": (lambda: nested(100_000), "what JSON can hold, got list"),
+    "value that is no number": (lambda: float("nan"), "what JSON can hold, got float"),
+    "raw JSON that is no text": (lambda: RawJson(object()), "expected RawJson of a text"),  # type: ignore[arg-type]
+    "raw JSON that is no Unicode": (lambda: RawJson('"\ud83d"'), "what JSON can hold, got RawJson"),
+    "delay that is no number": (lambda: raising(DelayedError("soon"))(), "`delay`"),  # type: ignore[arg-type]
+    "delay changed to a text": (unfinished_delay, "unsupported operand|TypeError"),
+    "rate limit beyond all time": (lambda: raising(RateLimitError(10**30))(), "`duration`"),
+    "rate limit that is no number": (lambda: raising(RateLimitError(float("nan")))(), "`duration`"),
+}
