@@ -10,10 +10,12 @@ import pytest
 from spark_bull import errors
 from spark_bull.errors import (
     ConnectionLost,
+    DelayedError,
     JobError,
     JobMissing,
     OptionError,
     QueueBusy,
+    RateLimitError,
     SparkBullError,
     did_you_mean,
     expected,
@@ -45,7 +47,7 @@ def test_errors_travel_between_processes(kind: type[SparkBullError]) -> None:
     """Spark's executors send theirs to the driver."""
     more = {"queue": "mail", "job_id": "7"} if issubclass(kind, JobError) else {}
     more |= {"queue": "mail", "active": 3} if issubclass(kind, QueueBusy) else {}
-    error = kind("what happened", **more)
+    error = kind(5 if issubclass(kind, (DelayedError, RateLimitError)) else "what happened", **more)
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is type(error)
     assert (str(again), vars(again)) == (str(error), vars(error))
