@@ -4,6 +4,7 @@ SparkBullError
 ├── OptionError        an option, a column or an argument is wrong; nothing was sent
 ├── DialectError       the queue speaks another dialect, or the dialect has no such thing
 ├── ConnectionLost     Redis can't be reached, or refuses us
+│   └── RedisUnavailable   … for now: the same call may succeed later
 ├── ScriptError        a Lua script failed, or its contract is broken
 ├── ResultsLost        finished jobs can't be delivered any more, and the reader is not to go on without
 ├── ReaderInUse        another query reads results under the same `readerId`
@@ -49,6 +50,10 @@ class DialectError(SparkBullError):
 
 class ConnectionLost(SparkBullError, ConnectionError):
     """Redis can't be reached, or refuses what we ask of it."""
+
+
+class RedisUnavailable(ConnectionLost):
+    """Redis can't be reached or can't serve now, in a state that passes: the same call may succeed later."""
 
 
 class ScriptError(SparkBullError):

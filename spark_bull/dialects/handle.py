@@ -9,11 +9,12 @@ from threading import get_ident
 from typing import Any, Final
 from uuid import uuid4
 
-from spark_bull.connection import Connection, settings_of
+from spark_bull.connection import Connection
 from spark_bull.dialects.base import Dialect
 from spark_bull.dialects.registry import dialect_of
 from spark_bull.keys import SEGMENTS, QueueKeys
 from spark_bull.options import Options
+from spark_bull.settings import settings_of
 
 #: Jobs that one script call handles, unless the user says else.
 CHUNK_SIZE: Final = 500

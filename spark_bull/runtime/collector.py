@@ -9,7 +9,7 @@ from typing import Final
 from uuid import uuid4
 
 from spark_bull.clock import monotonic_s
-from spark_bull.connection import Connection, settings_of
+from spark_bull.connection import Connection
 from spark_bull.dialects.handle import QueueHandle
 from spark_bull.dialects.registry import DIALECTS, detect
 from spark_bull.finding import find_queues, is_glob
@@ -17,6 +17,7 @@ from spark_bull.keys import QueueKeys
 from spark_bull.options import Options
 from spark_bull.result_ledger import EVERYTHING, Horizon, ResultLedger
 from spark_bull.runtime.queue_collector import QueueCollector
+from spark_bull.settings import settings_of
 
 #: How often queues that a glob matches, or that were missing, are looked for, and dialects looked at again.
 REFRESH_S: Final = 15.0

@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from typing import Final
 
 from spark_bull.clock import monotonic_s
-from spark_bull.connection import Connection, settings_of
+from spark_bull.connection import Connection
 from spark_bull.dialects.handle import QueueHandle
 from spark_bull.dialects.registry import DIALECTS, detect
 from spark_bull.finding import find_queues, is_glob
 from spark_bull.keys import QueueKeys
 from spark_bull.options import Options
+from spark_bull.settings import settings_of
 
 #: How often globs are looked up again, and how often queues that don't exist yet are looked for.
 GLOB_S: Final = 30.0

@@ -17,12 +17,12 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from spark_bull.claim_ledger import ClaimLedger, Portion
-from spark_bull.connection import resolved
 from spark_bull.dialects.handle import CHUNK_SIZE, QueueHandle, open_handle
 from spark_bull.errors import ConnectionLost, OptionError
 from spark_bull.options import CLAIM, Options, parse_options
 from spark_bull.runtime.claimer import Claimer
 from spark_bull.runtime.worker_status import lag_of
+from spark_bull.settings import resolved
 from spark_bull.spark.claim_batch import claim_batch
 from spark_bull.working import read_columns, unpack_columns
 

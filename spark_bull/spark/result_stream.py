@@ -18,13 +18,14 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from spark_bull.connection import Connection, resolved, settings_of
+from spark_bull.connection import Connection
 from spark_bull.dialects.handle import open_handle
 from spark_bull.errors import ConnectionLost, OptionError, ResultsLost
 from spark_bull.finding import is_glob
 from spark_bull.options import COLLECT, Options, parse_options
 from spark_bull.result_ledger import STATES, Horizon, ResultLedger
 from spark_bull.runtime.collector import Collector
+from spark_bull.settings import resolved, settings_of
 from spark_bull.spark.result_batch import fields_of, result_batch
 from spark_bull.spark.schemas import QUEUE_LOST, columns_of
 

@@ -20,12 +20,12 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BooleanType, DataType, StringType, StructType
 
-from spark_bull.connection import resolved
 from spark_bull.dialects.handle import QueueHandle, open_handle
 from spark_bull.errors import OptionError, did_you_mean
 from spark_bull.options import SETTLE, Options, parse_options
 from spark_bull.outcomes import LOST, ClaimedJob, Failed, Outcomes
 from spark_bull.runtime.settling import failure, keep_of
+from spark_bull.settings import resolved
 from spark_bull.spark.claim_batch import CLAIM_SCHEMA
 from spark_bull.spark.json_text import is_encodable, is_json, to_json
 from spark_bull.spark.tickets import read_ticket

@@ -15,12 +15,13 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from spark_bull.connection import Connection, resolved, settings_of
+from spark_bull.connection import Connection
 from spark_bull.dialects.fields import FIELDS
 from spark_bull.dialects.handle import QueueHandle, open_handle
 from spark_bull.finding import find_queues, is_glob
 from spark_bull.options import Options
 from spark_bull.reading import Chunk, Slice, counts, read_ids, read_jobs
+from spark_bull.settings import resolved, settings_of
 from spark_bull.spark.job_columns import batch_of
 from spark_bull.spark.schemas import columns_of, read_options
 from spark_bull.spark.views import ROWS, Row, Share

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame
 
-from spark_bull.connection import resolved
 from spark_bull.dialects.base import Dialect
 from spark_bull.errors import DialectError, OptionError
 from spark_bull.options import WORK, Options, as_texts, parse_options
+from spark_bull.settings import resolved
 from spark_bull.spark.udf_runner import is_udf
 
 Processor = Callable[..., Any]

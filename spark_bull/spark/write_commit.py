@@ -6,9 +6,10 @@ import logging
 from collections import defaultdict
 from typing import Final
 
-from spark_bull.connection import Connection, settings_of
+from spark_bull.connection import Connection
 from spark_bull.errors import ConnectionLost, SparkBullError, StagedDataLost
 from spark_bull.keys import QueueKeys
+from spark_bull.settings import settings_of
 from spark_bull.spark.write_plan import Part, Plan, Written
 from spark_bull.staging import Identity, QueuePlan, StagedPart, discard, recover, register, roll_forward
 

@@ -9,11 +9,12 @@ from uuid import uuid4
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from spark_bull.connection import Connection, resolved, settings_of
+from spark_bull.connection import Connection
 from spark_bull.dialects.codec import check_defaults, defaults_of
 from spark_bull.dialects.handle import QueueHandle, open_handle
 from spark_bull.errors import DialectError
 from spark_bull.options import WRITE, Options, parse_options
+from spark_bull.settings import resolved, settings_of
 from spark_bull.spark.rows import RowPlan, plan_rows
 from spark_bull.staging import Identity, is_written, recover
 

@@ -11,10 +11,11 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from spark_bull.adding import add_chunk
-from spark_bull.connection import Connection, settings_of
+from spark_bull.connection import Connection
 from spark_bull.dialects.codec import ChunkBuilder, defaults_of, encode
 from spark_bull.dialects.handle import QueueHandle
 from spark_bull.errors import OptionError, SparkBullError
+from spark_bull.settings import settings_of
 from spark_bull.spark.rows import QUEUE
 from spark_bull.spark.write_plan import Part, Plan, Written
 from spark_bull.staging import Identity, is_written, stage_chunk

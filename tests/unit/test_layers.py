@@ -17,7 +17,8 @@ PACKAGE = "spark_bull"
 LAYERS = (
     ("errors", "model", "outcomes", "clock", "backoff"),
     ("options", "keys"),
-    ("connection", "scripts"),
+    ("settings",),
+    ("connection", "redis_client", "redis_errors", "scripts"),
     ("dialects",),
     ("adding", "staging", "working", "claim_ledger", "result_ledger", "reporting", "management", "reading", "finding"),
     ("bull_queue",),
@@ -27,7 +28,7 @@ LAYERS = (
 )
 HEIGHT = {name: height for height, layer in enumerate(LAYERS) for name in layer}
 MAY_IMPORT = {
-    "redis": ("connection", "scripts"),
+    "redis": ("connection", "redis_client", "redis_errors"),
     "pyspark": ("spark", "__init__", "cli"),
 }
 

@@ -1,0 +1,87 @@
+"""Where Redis is and how to talk to it: what the options of a connection say, and what the environment adds."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, replace
+from typing import Final
+from urllib.parse import parse_qs, urlsplit
+
+from spark_bull.errors import OptionError
+from spark_bull.options import Options, check_url
+
+URL_VARIABLE: Final = "SPARK_BULL_URL"
+PASSWORD_VARIABLE: Final = "SPARK_BULL_PASSWORD"
+
+
+@dataclass(frozen=True)
+class RedisSettings:
+    """Picklable; its repr holds no secret. `assumed`: nothing said where Redis is, so the default is taken."""
+
+    url: str = field(repr=False)
+    username: str | None = field(default=None, repr=False)
+    password: str | None = field(default=None, repr=False)
+    timeout_ms: int = 30_000
+    retry_ms: int = 20_000
+    extra: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    assumed: bool = False
+    where: str = field(init=False, default="")
+
+    def __post_init__(self) -> None:
+        check_url(self.url)
+        object.__setattr__(self, "where", _without_secrets(self.url))
+
+
+def settings_of(options: Options) -> RedisSettings:
+    """The settings that options describe: `url`, else $SPARK_BULL_URL, else host and port.
+
+    The password is that of the option, else that in the URL, else $SPARK_BULL_PASSWORD. Raises OptionError for what
+    would not count beside a URL.
+    """
+    url, source = options["url"], "`url`"
+    assumed = not {"url", "host", "port"} & options.given
+    if url is None and assumed:
+        url, source = os.environ.get(URL_VARIABLE) or None, f"${URL_VARIABLE}"
+        assumed = url is None
+    if url is None:
+        scheme = "rediss" if options["ssl"] else "redis"
+        url = f"{scheme}://{options['host']}:{options['port']}/{options['db']}"
+    else:
+        _check_beside_url(options, source)
+    password = options["password"] or None
+    if password is None and "password" not in options.given and not _has_password(url):
+        password = os.environ.get(PASSWORD_VARIABLE) or None
+    extra = tuple(sorted(options.redis.items()))
+    return RedisSettings(url, options["username"], password, options["timeoutMs"], options["retryMs"], extra, assumed)
+
+
+#: What belongs to host and port, and what to write into a URL instead.
+_IN_URL: Final = {
+    "db": "put the database into the URL, as in redis://localhost:6379/2 or unix:///run/redis.sock?db=2",
+    "ssl": "start the URL with rediss:// for TLS, with redis:// for none",
+}
+
+
+def _check_beside_url(options: Options, source: str) -> None:
+    for name, cure in _IN_URL.items():
+        if name in options.given:
+            raise OptionError(f"expected no option `{name}` beside {source}, which says it already: {cure}")
+
+
+def _has_password(url: str) -> bool:
+    parts = urlsplit(url)
+    return bool(parts.password or parse_qs(parts.query).get("password"))
+
+
+def resolved(options: Options) -> Options:
+    """The options with what this process' environment adds, for processes that have another one, such as executors."""
+    settings = settings_of(options)
+    values = {**options.values, "url": settings.url, "password": settings.password}
+    # All that a URL says is in it now, and the password, or that there is none, is settled.
+    given = (options.given - {"host", "port", *_IN_URL}) | {"password"}
+    return replace(options, values=values, given=given if settings.assumed else given | {"url"})
+
+
+def _without_secrets(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

@@ -1,0 +1,171 @@
+"""A Redis that refuses for a while is waited for, as one that is away is."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from redis import Redis
+from redis.exceptions import BusyLoadingError, ResponseError, TryAgainError
+
+from spark_bull import BullQueue, EmbeddedRedis, Promoter
+from spark_bull.connection import Connection
+from spark_bull.errors import ConnectionLost, RedisUnavailable, ScriptError
+from spark_bull.redis_errors import PASSING, code_of, in_our_words
+from spark_bull.settings import RedisSettings
+from tests.support.passing_state import STATES, become_cluster, errors_told
+from tests.support.wait import wait_until
+
+OwnRedis = Callable[..., EmbeddedRedis]
+#: All keys in one slot, for the one that is a cluster.
+PREFIX = "{p}"
+
+each_dialect = pytest.mark.parametrize("protocol", ["bull-1", "bull", "bullmq"])
+
+
+@pytest.fixture(params=list(STATES))
+def code(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def server(own_redis: OwnRedis, code: str) -> EmbeddedRedis:
+    return own_redis(STATES[code].config)
+
+
+@pytest.fixture
+def client(server: EmbeddedRedis, code: str) -> Iterator[Redis]:
+    with Redis.from_url(server.url) as client:
+        if code == "CLUSTERDOWN":
+            become_cluster(client)
+        yield client
+
+
+def heard(caplog: pytest.LogCaptureFixture, words: str) -> bool:
+    return any(words in record.getMessage() for record in caplog.records)
+
+
+def test_a_call_is_made_again_until_the_state_has_passed(
+    server: EmbeddedRedis, client: Redis, code: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = BullQueue("q", url=server.url, prefix=PREFIX, protocol="bullmq", retryMs=300_000)
+    keys, connection = queue.handle.keys, queue.handle.connection
+    ways: dict[str, Callable[[], object]] = {
+        "a script": lambda: queue.add({}),
+        "a command": lambda: connection.call("SET", keys.job("x"), 1),
+        "a pipeline": lambda: connection.pipeline([("SET", keys.job("y"), 1)]),
+    }
+    with queue, ThreadPoolExecutor(len(ways)) as pool:
+        STATES[code].begin(client)
+        asking = {way: pool.submit(ask) for way, ask in ways.items()}
+        wait_until(lambda: heard(caplog, f"waiting for Redis at redis://127.0.0.1:{server.port}/0"), 120, "a warning")
+        assert not [way for way, one in asking.items() if one.done()]
+        STATES[code].end(client)
+        for one in asking.values():
+            one.result(120)
+        assert heard(caplog, "is back")
+        assert queue.counts()["wait"] == 1
+
+
+def test_who_may_not_wait_is_told_what_it_is(server: EmbeddedRedis, client: Redis, code: str) -> None:
+    with BullQueue("q", url=server.url, prefix=PREFIX, protocol="bullmq", retryMs=0) as queue:
+        queue.add({})
+        STATES[code].begin(client)
+        with pytest.raises(RedisUnavailable) as script:
+            queue.add({})
+        key = queue.handle.keys.job("y")
+        with pytest.raises(RedisUnavailable) as pipeline:
+            queue.handle.connection.pipeline([("GET", key), ("SET", key, 1)])
+        STATES[code].end(client)
+        assert queue.add({}) == "2"
+    for error in (script, pipeline):
+        assert PASSING[code] in str(error.value)
+
+
+@pytest.mark.parametrize("error", [BusyLoadingError("Redis is loading"), TryAgainError("Multiple keys request")])
+def test_states_that_a_test_can_not_keep_up_pass_too(error: ResponseError) -> None:
+    told = in_our_words(error, RedisSettings("redis://h"), "a command")
+    assert type(told) is RedisUnavailable
+    assert PASSING[code_of(error)] in str(told)
+
+
+def test_a_fault_of_a_script_is_not_waited_out() -> None:
+    script = "Error running script (call to f_ab): @user_script:3: user_script:3: attempt to index a nil value"
+    told = in_our_words(ResponseError(script), RedisSettings("redis://h"), "script `bullmq/add`")
+    assert type(told) is ScriptError
+    assert "script `bullmq/add` failed" in str(told)
+
+
+def test_a_blocked_command_outlasts_a_change_of_roles(own_redis: OwnRedis) -> None:
+    """Redis ends it with an error of its own, and later with READONLY."""
+    server = own_redis()
+    with (
+        Redis.from_url(server.url) as client,
+        BullQueue("q", url=server.url, protocol="bull", retryMs=300_000) as queue,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        keys, connection = queue.handle.keys, queue.handle.connection
+        moved = pool.submit(connection.call, "BLMOVE", keys["wait"], keys["active"], "RIGHT", "LEFT", 600)
+        wait_until(lambda: client.info("clients")["blocked_clients"], 60, "the command to block")
+        before = errors_told(client)
+        STATES["READONLY"].begin(client)
+        wait_until(lambda: errors_told(client) > before, 60, "the command to be refused")
+        STATES["READONLY"].end(client)
+        queue.add({})
+        assert moved.result(120) == b"1"
+
+
+@pytest.mark.parametrize("code", ["NOREPLICAS", "READONLY"], indirect=True)
+@each_dialect
+def test_a_promoter_goes_on_when_the_state_has_passed(
+    server: EmbeddedRedis, client: Redis, code: str, protocol: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "spark_bull")
+    with BullQueue("q", url=server.url, protocol=protocol) as queue:
+        queue.add({}, delay=86_400_000)
+        with Promoter(server.url, ["q"], protocol=protocol, retryMs=100) as promoter:
+            STATES[code].begin(client)
+            wait_until(lambda: heard(caplog, "promoter waits for Redis"), 120, "the promoter to be refused")
+            STATES[code].end(client)
+            for n in range(10):
+                queue.add({"n": n}, delay=300)
+            wait_until(lambda: queue.counts()["wait"] == 10, 120, "the jobs to be due")
+            assert promoter.running
+
+
+def test_an_unknown_host_is_given_up_at_once() -> None:
+    """Else this would take as long as a test may."""
+    connection = Connection(RedisSettings("redis://no-such-host.invalid", retry_ms=86_400_000))
+    with pytest.raises(ConnectionLost, match=r"redis://no-such-host\.invalid, but its host is unknown.*`url`"):
+        connection.call("PING")
+
+
+def test_a_host_that_was_known_is_waited_for(own_redis: OwnRedis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name service of a cluster has its bad moments."""
+    server = own_redis()
+    connection = Connection(RedisSettings(server.url, retry_ms=300_000))
+    connection.call("PING")
+    resolve, asked = socket.getaddrinfo, []
+
+    def unknown_twice(host: str, *rest: Any, **more: Any) -> Any:
+        asked.append(host)
+        if len(asked) < 3:
+            raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+        return resolve(host, *rest, **more)
+
+    server.restart()
+    monkeypatch.setattr(socket, "getaddrinfo", unknown_twice)
+    assert connection.call("PING")
+    assert len(asked) == 3
+
+
+@pytest.mark.parametrize("login", ["redis://:wrong@{}", "redis://{}"])
+def test_a_refused_password_is_given_up_at_once(own_redis: OwnRedis, login: str) -> None:
+    server = own_redis({"requirepass": "right"})
+    connection = Connection(RedisSettings(login.format(f"127.0.0.1:{server.port}"), retry_ms=86_400_000))
+    with pytest.raises(ConnectionLost, match="refused the user or password: check `url`"):
+        connection.call("PING")

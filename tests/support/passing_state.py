@@ -1,0 +1,131 @@
+"""States in which a Redis serves nobody for a while, and how a test brings one about and ends it."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Thread
+
+from redis import Redis
+from redis.exceptions import ResponseError
+
+from tests.support.wait import wait_until
+
+
+@dataclass(frozen=True)
+class PassingState:
+    """`begin` and `end` are called with an administrator's client; `config`: what the server has to be started with."""
+
+    begin: Callable[[Redis], None]
+    end: Callable[[Redis], None]
+    config: dict[str, str] = field(default_factory=dict)
+
+
+def _few_replicas(client: Redis) -> None:
+    client.config_set("min-replicas-to-write", 1)
+
+
+def _enough_replicas(client: Redis) -> None:
+    client.config_set("min-replicas-to-write", 0)
+
+
+def _be_replica(client: Redis) -> None:
+    """Of a server that isn't there."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        client.execute_command("REPLICAOF", "127.0.0.1", unused.getsockname()[1])
+
+
+def _be_stale_replica(client: Redis) -> None:
+    client.config_set("replica-serve-stale-data", "no")
+    _be_replica(client)
+
+
+def _be_primary(client: Redis) -> None:
+    client.execute_command("REPLICAOF", "NO", "ONE")
+
+
+def _fail_to_save(client: Redis) -> None:
+    """A folder is where the file is to be."""
+    _dump_of(client).mkdir()
+    client.config_set("save", "3600 1000000")
+    client.execute_command("BGSAVE")
+    wait_until(lambda: client.info("persistence")["rdb_last_bgsave_status"] == "err", 60, "Redis to fail to save")
+
+
+def _save(client: Redis) -> None:
+    client.config_set("save", "")
+    _dump_of(client).rmdir()
+
+
+def _dump_of(client: Redis) -> Path:
+    return Path(client.config_get("dir")["dir"]) / "dump.rdb"
+
+
+def _run_endless_script(client: Redis) -> None:
+    client.config_set("lua-time-limit", 10)
+
+    def run() -> None:
+        # On a connection of its own: the pool has another one while a thread holds the first.
+        with suppress(ResponseError):
+            client.eval("while true do end", 0)
+
+    Thread(target=run, daemon=True).start()
+    wait_until(lambda: _refusal(client).startswith("BUSY"), 60, "Redis to be busy")
+
+
+def _kill_script(client: Redis) -> None:
+    client.execute_command("SCRIPT", "KILL")
+    wait_until(lambda: not _refusal(client), 60, "the script to end")
+
+
+def _refusal(client: Redis) -> str:
+    try:
+        client.ping()
+    except ResponseError as error:
+        return str(error)
+    return ""
+
+
+#: A cluster that lacks one serves none.
+_A_SLOT = 0
+
+
+def _lack_a_slot(client: Redis) -> None:
+    client.execute_command("CLUSTER", "DELSLOTS", _A_SLOT)
+    wait_until(lambda: not is_cluster_ready(client), 60, "the cluster to be down")
+
+
+def _have_all_slots(client: Redis) -> None:
+    client.execute_command("CLUSTER", "ADDSLOTS", _A_SLOT)
+    wait_until(lambda: is_cluster_ready(client), 60, "the cluster to be ready")
+
+
+def become_cluster(client: Redis) -> None:
+    """A server with `cluster-enabled yes` becomes a cluster of one node."""
+    client.execute_command("CLUSTER", "ADDSLOTS", *range(16384))
+    wait_until(lambda: is_cluster_ready(client), 60, "the cluster to be ready")
+
+
+def is_cluster_ready(client: Redis) -> bool:
+    return b"cluster_state:ok" in client.execute_command("CLUSTER", "INFO", NEVER_DECODE=True)
+
+
+STATES = {
+    "NOREPLICAS": PassingState(_few_replicas, _enough_replicas),
+    "READONLY": PassingState(_be_replica, _be_primary),
+    "MASTERDOWN": PassingState(_be_stale_replica, _be_primary),
+    "MISCONF": PassingState(_fail_to_save, _save),
+    "BUSY": PassingState(_run_endless_script, _kill_script),
+    "CLUSTERDOWN": PassingState(
+        _lack_a_slot, _have_all_slots, {"cluster-enabled": "yes", "cluster-allow-reads-when-down": "no"}
+    ),
+}
+
+
+def errors_told(client: Redis) -> int:
+    """How many error replies this server has sent, scripts' among them."""
+    return int(client.info("stats")["total_error_replies"])
