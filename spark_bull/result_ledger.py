@@ -24,15 +24,21 @@ LOOKED_AT: Final = 500
 #: The look-back window is looked at in so many slices.
 SLICES: Final = 60
 STATES: Final = ("completed", "failed")
+#: Keys of the jobs that have not ended.
+UNFINISHED: Final = ("wait", "paused", "active", "delayed", "prioritized", "waiting_children")
 
 
 class Horizon(NamedTuple):
-    """How far to look: up to the highest scores, and the last event, of a moment (ms). '' stands for no bound."""
+    """How far to look: up to the highest scores, and the last event, of a moment (ms). '' stands for no bound.
+
+    `ended`: how many jobs had ended by then, whether they are still there or not.
+    """
 
     completed: str = ""
     failed: str = ""
     event: str = ""
     at: str = ""
+    ended: str = ""
 
 
 EVERYTHING: Final = Horizon()
@@ -51,15 +57,17 @@ class Found(NamedTuple):
     """What a look has found. `end`: position behind the last entry; `more`: it did not look at all there is.
 
     `events`: nor at all events. `state` is ok, lost, taken (by `owner`) or reborn: the queue has been deleted since.
-    `missed`: events had left the stream before they were read.
+    `missed`: events left the stream before they were read, and about so many ended jobs are unaccounted for since;
+    -1: an unknown number. `cursor`: id of the last event that was read.
     """
 
     state: str
     end: int = 0
     more: bool = False
     events: bool = False
-    missed: bool = False
+    missed: int = 0
     owner: str = ""
+    cursor: str = ""
 
 
 class Rows(NamedTuple):
@@ -93,7 +101,7 @@ class ResultLedger:
 
     def _script(self, name: str, args: Mapping[str, Any]) -> Any:
         keys = self.handle.keys
-        own = {name: keys[name] for name in ("id", "events", *STATES)}
+        own = {name: keys[name] for name in ("id", "events", *UNFINISHED, *STATES)}
         return self.handle.connection.script(f"results/{name}", {**self._keys, **own}, {"base": keys.base, **args})
 
     def start(self) -> int | None:
@@ -131,13 +139,27 @@ class ResultLedger:
             return Held(state.decode(), owner=rest[0].decode() if rest else "")
         return Held("ok", *rest)
 
-    def discover(self, horizon: Horizon = EVERYTHING, *, forgiven: bool = False, most: int = LOOKED_AT) -> Found:
-        """Looks at about `most` events and jobs. `forgiven`: goes on with a queue that has been deleted since."""
+    def discover(
+        self,
+        horizon: Horizon = EVERYTHING,
+        *,
+        forgiven: bool = False,
+        strict: bool = False,
+        events_only: bool = False,
+        most: int = LOOKED_AT,
+    ) -> Found:
+        """Looks at about `most` events and jobs.
+
+        `forgiven`: goes on with a queue that has been deleted since. `strict`: jobs that are unaccounted for are
+        reported again by the next call. `events_only`: leaves the sets of finished jobs to a later call.
+        """
         state, *rest = self.handle.run(
             "discover",
             {
                 "owner": self.owner,
                 "forgiven": int(forgiven),
+                "strict": int(strict),
+                "events_only": int(events_only),
                 "lookback_ms": self.lookback_ms,
                 "slice_ms": self._slice_ms,
                 "most": most,
@@ -146,17 +168,20 @@ class ResultLedger:
                 "until_failed": horizon.failed,
                 "until_event": horizon.event,
                 "until_at": horizon.at,
+                "until_ended": horizon.ended,
                 "states": self.states,
             },
             **self._keys,
         )
         if state == b"ok":
-            return Found("ok", rest[0], rest[1] > 0, rest[1] == 2, bool(rest[2]))
+            end, more, *of_events = rest
+            cursor, missed = of_events or (b"", 0)
+            return Found("ok", end, more > 0, more == 2, missed, cursor=cursor.decode())
         return Found(state.decode(), owner=rest[0].decode() if state == b"taken" else "")
 
     def horizon(self) -> Horizon:
         """Up to where to look to find what has finished by now. SETs have no order: all of them is looked at."""
-        return Horizon(*(bound.decode() for bound in self._script("horizon", {})))
+        return Horizon(*(bound.decode() for bound in self._script("horizon", {"states": self.states})))
 
     def unseen(self) -> int:
         """About how many finished jobs are still to be found; those removed at once don't count."""

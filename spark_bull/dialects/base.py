@@ -58,6 +58,8 @@ class Dialect(ABC):
     replaced_data: ClassVar[frozenset[str]] = frozenset()
     #: Arguments of a Worker that this dialect has nothing for.
     no_worker_options: ClassVar[frozenset[str]] = frozenset()
+    #: Whether all that happens to jobs is kept for a while in a Redis stream.
+    has_event_stream: ClassVar[bool] = False
 
     def script(self, verb: str) -> str:
         """The name of the script of a verb, such as bullmq/add."""

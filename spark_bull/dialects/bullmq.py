@@ -33,6 +33,7 @@ class BullMQ(Dialect):
 
     name = "bullmq"
     folder = "bullmq"
+    has_event_stream = True
     states: ClassVar = {
         "wait": StateKey("wait", "list"),
         "active": StateKey("active", "list"),

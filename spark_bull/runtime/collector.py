@@ -16,6 +16,7 @@ from spark_bull.finding import find_queues, is_glob
 from spark_bull.keys import QueueKeys
 from spark_bull.options import Options
 from spark_bull.result_ledger import EVERYTHING, Horizon, ResultLedger
+from spark_bull.runtime.event_reader import EventReader
 from spark_bull.runtime.queue_collector import QueueCollector
 from spark_bull.settings import settings_of
 
@@ -42,6 +43,8 @@ class Collector:
         self._horizons = horizons
         self._looked = float("-inf")
         self._ahead: Future[None] | None = None
+        # Up to a horizon, events are read by batches only.
+        self._events = EventReader(settings, lambda: dict(self._open)) if horizons is None else None
 
     def first_positions(self) -> dict[str, int]:
         """Where the ledgers of this reader begin, by queue; only those that there are."""
@@ -64,6 +67,8 @@ class Collector:
             ahead, self._ahead = self._ahead, None
             ahead.result()
         self._refresh(done)
+        if self._events is not None and not self._events.started:
+            self._events.start()
         self.release(done)
         starts = {queue: done.get(queue, self._open[queue].first) for queue in sorted(self._open)}
         self._discover(starts, most)
@@ -110,6 +115,12 @@ class Collector:
             elif self._options["protocol"] == "auto":
                 found.check_dialect()
         self._looked = monotonic_s()
+
+    def close(self) -> None:
+        """Ends its thread and its connections. Not needed where the process ends."""
+        if self._events is not None and self._events.started:
+            self._events.stop(0)
+        self._connection.close()
 
     def _find(self) -> None:
         """Finds the queues that there are: those named, and those that match."""

@@ -7,16 +7,14 @@ stream of events takes it from nobody.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from threading import Event
 from typing import Final
 
-from spark_bull.connection import Connection, Subscription
+from spark_bull.connection import Subscription
 from spark_bull.dialects.handle import QueueHandle
 from spark_bull.runtime.service import Service
+from spark_bull.runtime.waiting import IDLE_S, blocking
 
-#: An idle watch sends a command in this time.
-IDLE_S: Final = 5.0
 #: A busy one doesn't look more often.
 PAUSE_S: Final = 0.01
 
@@ -26,7 +24,7 @@ class StreamWatch(Service):
 
     def __init__(self, handles: Sequence[QueueHandle], bell: Event) -> None:
         super().__init__("watch of events")
-        self._connection = _patient(handles[0].connection)
+        self._connection = blocking(handles[0].connection.settings, IDLE_S)
         self._streams = [handle.keys["events"] for handle in handles]
         self._bell = bell
         self._last: list[str] = []
@@ -53,7 +51,7 @@ class ChannelWatch(Service):
 
     def __init__(self, handles: Sequence[QueueHandle], bell: Event) -> None:
         super().__init__("watch of channels")
-        self._connection = _patient(handles[0].connection)
+        self._connection = blocking(handles[0].connection.settings, IDLE_S)
         self._channels = [handle.keys["delayed"] for handle in handles]
         self._bell = bell
         self._subscription: Subscription | None = None
@@ -70,12 +68,6 @@ class ChannelWatch(Service):
             self._subscription.close()
             self._subscription = None
             raise
-
-
-def _patient(connection: Connection) -> Connection:
-    """The same Redis, for commands that wait: their own client, which nobody else closes."""
-    settings = connection.settings
-    return Connection(replace(settings, timeout_ms=settings.timeout_ms + int(IDLE_S * 1000)))
 
 
 def watches(handles: Sequence[QueueHandle], bell: Event) -> list[Service]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from threading import Lock
 from typing import Final
 
 from spark_bull.clock import monotonic_s
@@ -16,8 +17,8 @@ log = logging.getLogger("spark_bull")
 #: How long the connection of a query that was killed may take to go.
 HANDOVER_S: Final = 10.0
 _POLL_S: Final = 0.1
-#: How often it is said that events were missed, at most.
-_SAY_S: Final = 60.0
+#: Entries that no batch has taken yet, from which on events are left in their stream.
+MAX_UNREAD: Final = 1_000_000
 
 
 class QueueCollector:
@@ -35,7 +36,7 @@ class QueueCollector:
         self._horizon = horizon
         self._done = False
         self._released = 0
-        self._said = float("-inf")
+        self._lock = Lock()
 
     @property
     def _queue(self) -> str:
@@ -130,34 +131,50 @@ class QueueCollector:
 
         Events are read to their end all the same, as they don't stay. Raises ReaderInUse or ResultsLost.
         """
-        more = not self._done
-        while more:
-            found = self._look()
-            self.end = found.end
-            more = found.more and (found.events or enough is None or found.end < enough)
-            self._done = self._horizon != EVERYTHING and not found.more
+        with self._lock:
+            more = not self._done
+            while more:
+                found = self._look()
+                self.end = found.end
+                more = found.more and (found.events or enough is None or found.end < enough)
+                self._done = self._horizon != EVERYTHING and not found.more
+
+    def read_events(self) -> str | None:
+        """Reads the events that there are, before they leave the stream; returns the id of the last one.
+
+        None, and nothing was read, when the ledger is full, or when `discover` has an error to raise.
+        """
+        with self._lock:
+            if self.end - self._released >= MAX_UNREAD:
+                return None
+            more, cursor = True, ""
+            while more:
+                found = self.ledger.discover(strict=self._strict, events_only=True)
+                if found.state != "ok" or found.end < self.end:
+                    return None
+                self.end, more, cursor = found.end, found.events, found.cursor
+            return cursor
 
     def _look(self) -> Found:
-        found = self.ledger.discover(self._horizon)
+        found = self.ledger.discover(self._horizon, strict=self._strict)
         if found.state == "reborn":
             self._lost("it has been deleted, and made anew, since it was looked at")
-            found = self.ledger.discover(self._horizon, forgiven=True)
+            found = self.ledger.discover(self._horizon, strict=self._strict, forgiven=True)
         if found.state == "lost":
             self._begin_anew(self.end)
-            found = self.ledger.discover(self._horizon)
+            found = self.ledger.discover(self._horizon, strict=self._strict)
         if found.state == "taken":
             raise self._in_use(found.owner)
         if found.end < self.end:
             self._lost(f"Redis was restored from an older state: its results end at {found.end:,}, not {self.end:,}")
             self.ledger.open("earliest", create=True, base=self.end, anew=True)
-            found = self.ledger.discover(self._horizon)
-        if found.missed and monotonic_s() - self._said > _SAY_S:
-            self._said = monotonic_s()
-            log.warning(
-                "queue %s: events left the stream before they were read. Jobs that stay are found all the same; of "
-                "those removed on completion, some may be lost: trigger more often, or let BullMQ keep more "
-                "(streams.events.maxLen)",
-                self._queue,
+            found = self.ledger.discover(self._horizon, strict=self._strict)
+        if found.missed:
+            number = f"about {found.missed:,}" if found.missed > 0 else "an unknown number of"
+            self._lost(
+                f"events left the stream before they were read, and {number} finished jobs are gone without a result "
+                "(jobs removed on completion are known by their events only): restart the query sooner, or let BullMQ "
+                "keep more events (streams.events.maxLen of the Queue)"
             )
         return found
 

@@ -41,6 +41,10 @@ class Service(ABC):
         return self
 
     @property
+    def started(self) -> bool:
+        return self._thread.ident is not None
+
+    @property
     def running(self) -> bool:
         return self._thread.is_alive()
 

@@ -5,14 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from spark_bull.connection import Connection
+from spark_bull.connection import Connection, RedisSettings
 from spark_bull.dialects.handle import QueueHandle
 from spark_bull.errors import SparkBullError
 
 #: Between attempts to reach a Redis that has been away for longer than `retryMs`.
 AWAY_S: Final = 1.0
+#: How long a thread that waits for signals waits at most, before it sends a command again.
+IDLE_S: Final = 5.0
 #: Redis takes a timeout of 0 for "for ever", and some versions take a millisecond for 0.
 _SHORTEST_S: Final = 0.002
+
+
+def blocking(settings: RedisSettings, wait_s: float) -> Connection:
+    """The same Redis, for commands that block for up to `wait_s`: a client of its own, which nobody else closes."""
+    return Connection(replace(settings, timeout_ms=settings.timeout_ms + int(wait_s * 1000)))
 
 
 class JobBell:
@@ -26,11 +33,7 @@ class JobBell:
         extra = dict(settings.extra)
         extra.setdefault("client_name", name)
         self._handle = handle
-        self._connection = Connection(
-            replace(
-                settings, timeout_ms=settings.timeout_ms + int(longest_s * 1000), extra=tuple(sorted(extra.items()))
-            )
-        )
+        self._connection = blocking(replace(settings, extra=tuple(sorted(extra.items()))), longest_s)
 
     def wait(self, timeout_s: float) -> str:
         """Waits until a job may be there, or `timeout_s` has passed.

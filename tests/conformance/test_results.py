@@ -316,20 +316,95 @@ def test_jobs_removed_at_once_are_found_with_what_their_event_says(bench: Finish
 
 
 @only_bullmq
-def test_jobs_are_found_without_their_events_and_the_gap_is_told(bench: Finisher) -> None:
+def test_jobs_that_stay_are_found_without_their_events_and_none_is_missing(bench: Finisher) -> None:
     ledger = bench.ledger()
     ids = bench.finish(1)
-    assert not look(ledger).missed
+    look(ledger)
     ids += bench.finish(3)
+    bench.forget_events()
+    found = look(ledger, strict=True)
+    assert (found.end, found.missed) == (4, 0)
+    assert sorted(entries(ledger)) == sorted(of("completed", ids))
+
+
+@only_bullmq
+@pytest.mark.parametrize("state", ["completed", "failed"])
+def test_jobs_that_were_removed_with_their_events_are_counted(bench: Finisher, state: str) -> None:
+    ledger = bench.ledger()
+    bench.finish(2)
+    look(ledger)
+    bench.add(3, delay=60_000)
+    bench.finish(4)
+    bench.finish(5, state, keep=AT_ONCE)
+    bench.forget_events()
+    assert look(ledger).missed == 5
+    bench.finish(1)
+    assert look(ledger).missed == 0
+
+
+@only_bullmq
+def test_a_strict_reader_is_told_of_missing_jobs_until_it_accepts_the_loss(bench: Finisher) -> None:
+    ledger = bench.ledger()
+    look(ledger)
+    bench.finish(2, keep=AT_ONCE)
+    bench.forget_events()
+    assert look(ledger, strict=True).missed == 2
+    bench.finish(1, keep=AT_ONCE)
+    assert look(ledger, strict=True).missed == 2
+    assert look(ledger).missed == 2
+    assert look(ledger, strict=True).missed == 0
+
+
+@only_bullmq
+def test_jobs_in_other_states_than_those_read_are_not_missing(bench: Finisher) -> None:
+    ledger = bench.ledger(states=("completed",))
+    look(ledger)
+    bench.finish(3, "failed")
+    bench.finish(2)
+    bench.forget_events()
+    assert look(ledger, strict=True).missed == 0
     bench.finish(1, keep=AT_ONCE)
     bench.forget_events()
-    found = look(ledger)
-    assert found.end == 4
-    ids += bench.finish(1)
-    assert found.missed or look(ledger).missed
+    assert look(ledger, strict=True).missed == 1
+
+
+@only_bullmq
+def test_a_reader_that_has_never_seen_all_jobs_cannot_say_how_many_are_missing(bench: Finisher) -> None:
+    ledger = bench.ledger()
+    bench.finish(5)
+    assert ledger.discover(most=2).more
+    bench.finish(1, keep=AT_ONCE)
+    bench.forget_events()
+    assert look(ledger).missed == -1
+
+
+@only_bullmq
+def test_missing_jobs_are_counted_from_one_horizon_to_the_next(bench: Finisher) -> None:
+    ledger = bench.ledger()
+    bench.finish(2)
+    horizon = ledger.horizon()
+    # Found at the first horizon, by their clock, though they end after it.
+    bench.finish(3, offset_ms=-2_000)
+    assert look(ledger, horizon, strict=True).missed == 0
+    bench.finish(4)
+    bench.finish(5, keep=AT_ONCE)
+    bench.forget_events()
+    ledger.open("earliest", create=False)
+    assert look(ledger, ledger.horizon(), strict=True).missed == 5
+
+
+@only_bullmq
+def test_events_can_be_read_by_themselves(bench: Finisher) -> None:
+    ledger = bench.ledger()
     look(ledger)
-    assert not look(ledger).missed
-    assert sorted(entries(ledger)) == sorted(of("completed", ids))
+    gone = bench.finish(3, keep=AT_ONCE)
+    found = ledger.discover(events_only=True)
+    assert (found.end, found.more) == (3, False)
+    assert found.cursor == bench.client.xrevrange(bench.key("events"), count=1)[0][0].decode()
+    crowd = bench.crowd([bench.handle.connection.now_ms()])
+    assert ledger.discover(events_only=True).end == 3
+    assert look(ledger).end == 4
+    assert sorted(entries(ledger)) == sorted(of("completed", [*gone, *crowd]))
 
 
 @only_bullmq

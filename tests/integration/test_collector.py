@@ -11,6 +11,7 @@ from spark_bull import BullQueue
 from spark_bull.errors import ResultsLost
 from spark_bull.options import COLLECT, parse_options
 from spark_bull.runtime.collector import Collector, shares
+from tests.support.wait import wait_until
 from tests.support.work_bench import WorkBench, completed
 
 
@@ -32,7 +33,7 @@ def collector(bench: WorkBench, queue: str, **more: Any) -> Collector:
 
 def leave(known: Collector) -> None:
     """As if the query had been killed: its connection goes."""
-    known._connection.close()
+    known.close()
 
 
 def test_a_queue_that_is_left_out_for_a_while_keeps_its_place(benches: dict[str, WorkBench]) -> None:
@@ -67,6 +68,68 @@ def test_a_redis_that_falls_back_is_told(benches: dict[str, WorkBench]) -> None:
     careless = collector(bench, "mail", failOnDataLoss="false")
     assert careless.advance(done, None) == {"mail": 6}
     leave(careless)
+
+
+def finish_and_remove(bench: WorkBench, count: int) -> None:
+    bench.add(count)
+    claim = bench.claim(count)
+    bench.work(completed(claim, count=0))
+
+
+def test_events_are_read_between_batches_before_they_leave_their_stream(benches: dict[str, WorkBench]) -> None:
+    bench = benches["mail"]
+    bench.client.hset(bench.key("meta"), "opts.maxLenEvents", 1_000)
+    known = collector(bench, "mail")
+    assert known.advance({}, None) == {"mail": 0}
+    ledger = bench.handle.keys.results("mine")["ledger"]
+    for finished in range(200, 2_001, 200):
+        finish_and_remove(bench, 200)
+        wait_until(lambda n=finished: bench.client.llen(ledger) == n, what=f"the events of {finished} jobs are read")
+    assert bench.client.xlen(bench.key("events")) < 4 * 2_000
+    assert known.advance({"mail": 0}, None) == {"mail": 2_000}
+    leave(known)
+
+
+def test_jobs_lost_with_their_events_end_a_strict_query_until_the_loss_is_accepted(
+    benches: dict[str, WorkBench], caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = benches["mail"]
+    finish(bench, 3)
+    known = collector(bench, "mail")
+    done = known.advance({}, None)
+    leave(known)
+
+    finish(bench, 2)
+    finish_and_remove(bench, 7)
+    bench.client.xtrim(bench.key("events"), maxlen=0, approximate=False)
+    for _ in range(2):
+        known = collector(bench, "mail")
+        with pytest.raises(ResultsLost, match=r"queue mail: .* about 7 finished jobs are gone .*maxLen"):
+            known.advance(done, None)
+        leave(known)
+
+    careless = collector(bench, "mail", failOnDataLoss="false")
+    assert careless.advance(done, None) == {"mail": 5}
+    assert "about 7 finished jobs are gone" in caplog.text
+    leave(careless)
+
+    known = collector(bench, "mail")
+    assert known.advance(done, None) == {"mail": 5}
+    leave(known)
+
+
+def test_the_reader_of_events_leaves_them_when_too_many_results_are_unread(
+    benches: dict[str, WorkBench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_bull.runtime.queue_collector.MAX_UNREAD", 5)
+    bench = benches["mail"]
+    finish(bench, 5)
+    known = collector(bench, "mail")
+    done = known.advance({}, None)
+    assert known._open["mail"].read_events() is None
+    known.release(done)
+    assert known._open["mail"].read_events() is not None
+    leave(known)
 
 
 @pytest.mark.parametrize("time", ["0", "1960-01-01"])

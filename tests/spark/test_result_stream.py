@@ -271,6 +271,21 @@ def test_a_ledger_that_expired_is_told(bench: WorkBench, collection: Collection)
     assert collection.ids(readerId="mine", failOnDataLoss=False) == sorted([*ids, *ids, *more], key=int)
 
 
+def test_jobs_removed_with_their_events_between_two_runs_end_the_query(
+    bench: WorkBench, collection: Collection
+) -> None:
+    ids = finish(bench, 3)
+    assert collection.ids() == ids
+    ids += finish(bench, 2)
+    bench.add(6)
+    bench.work(completed(bench.claim(6), count=0))
+    bench.client.xtrim(bench.key("events"), maxlen=0, approximate=False)
+    for _ in range(2):
+        fails(collection, "about 6 finished jobs are gone without a result")
+    assert collection.ids(failOnDataLoss=False) == ids
+    assert collection.ids() == ids
+
+
 def test_a_flushed_redis_is_told(own_redis: OwnRedis, collection: Collection) -> None:
     server = own_redis()
     collection.options["url"] = server.url

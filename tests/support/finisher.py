@@ -89,15 +89,13 @@ class Finisher(WorkBench):
         return ledger
 
 
-def look(ledger: ResultLedger, horizon: Horizon = EVERYTHING, most: int = LOOKED_AT) -> Found:
-    """Discovers until nothing is left to look at; the last answer, `missed` if one of them said so."""
-    missed = False
+def look(ledger: ResultLedger, horizon: Horizon = EVERYTHING, most: int = LOOKED_AT, *, strict: bool = False) -> Found:
+    """Discovers until nothing is left to look at; the last answer."""
     while True:
-        found = ledger.discover(horizon, most=most)
+        found = ledger.discover(horizon, most=most, strict=strict)
         assert found.state == "ok"
-        missed = missed or found.missed
         if not found.more:
-            return found._replace(missed=missed)
+            return found
 
 
 def column(rows: Rows, name: str) -> list[Any]:

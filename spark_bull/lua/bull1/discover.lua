@@ -2,7 +2,7 @@
 -- those seen before, in both directions, whenever anything in the queue has changed. One call looks at about `most` jobs.
 -- @keys id wait active delayed paused completed failed ledger track seen_completed seen_failed slices_completed slices_failed
 -- @args base owner forgiven lookback_ms slice_ms most ttl_ms until_completed until_failed states...
--- @returns {'ok', position behind the last entry, 1 if there is more to look at, 0}, {'lost'} without a ledger, {'taken',
+-- @returns {'ok', position behind the last entry, 1 if there is more to look at}, {'lost'} without a ledger, {'taken',
 -- owner} by another reader, or {'reborn', id counter then, now} unless `forgiven`
 -- @include follow_set
 -- @include reader_of
@@ -19,4 +19,4 @@ local sign, more = sign_of(key), false
 for _, state in ipairs(arg.states) do
   more = follow_set(key, arg, state, sign, tonumber(arg.most)) or more
 end
-return found_results(key, arg, more and 1 or 0, false)
+return found_results(key, arg, more and 1 or 0)

@@ -3,14 +3,18 @@
 -- before it was read. A job enters both in one script, so with the stream read to its end, what is in a ZSET and wasn't
 -- seen has no event to come. Where the stream is read up to `until_event` only, jobs that may have finished since then,
 -- at `until_at`, are noted in `told`, for when their events are read. One call looks at about `most` events and jobs.
--- @keys id completed failed events ledger track seen_completed seen_failed told slices_completed slices_failed
--- @args base owner forgiven lookback_ms slice_ms most ttl_ms until_completed until_failed until_event until_at states...
--- @returns {'ok', position behind the last entry, 0 if all was looked at, 1 if not, 2 if not even all events, 1 if events had left the stream unread},
+-- With `events_only` the ZSETs are left to a later call.
+-- @keys id wait paused active delayed prioritized waiting_children completed failed meta events ledger track seen_completed seen_failed told slices_completed slices_failed
+-- @args base owner forgiven strict events_only lookback_ms slice_ms most ttl_ms until_completed until_failed until_event until_at until_ended states...
+-- @returns {'ok', position behind the last entry, 0 if all was looked at, 1 if not, 2 if not even all events, id of the last
+-- event read, how many ended jobs are unaccounted for because events left the stream unread (-1: an unknown number); with
+-- `strict` that is reported until a call without it},
 -- {'lost'} without a ledger, {'taken', owner} by another reader, or {'reborn', id counter then, now} unless `forgiven`
 -- @include follow_sorted
 -- @include follow_events
 -- @include reader_of
 -- @include results_clock
+-- @include unaccounted_jobs
 
 local refused = refused_reader(key, arg, function() end)
 if refused then
@@ -20,9 +24,13 @@ local clock, most = results_clock(arg), tonumber(arg.most)
 if arg.until_at ~= '' then
   clock.told, clock.told_since = key.told, tonumber(arg.until_at) - clock.lookback_ms
 end
-local more_events, missed = follow_events(key, arg, most)
+local more_events, cursor = follow_events(key, arg, most)
 if more_events then
-  return found_results(key, arg, 2, missed)
+  return found_results(key, arg, 2, cursor, 0)
+end
+if arg.events_only == '1' then
+  save_event_balance(key, arg)
+  return found_results(key, arg, 0, cursor, 0)
 end
 if not clock.told then
   redis.call('UNLINK', key.told)
@@ -31,4 +39,4 @@ local more = false
 for _, state in ipairs(arg.states) do
   more = follow_sorted(key, arg, state, clock, most) or more
 end
-return found_results(key, arg, more and 1 or 0, missed)
+return found_results(key, arg, more and 1 or 0, cursor, more and 0 or unaccounted_jobs(key, arg))

@@ -1,4 +1,6 @@
+-- @include last_event
 -- @include result_entry
+-- @include unaccounted_jobs
 
 local function parts(event_id)
   local ms, number = string.match(event_id, '^(%d+)-(%d+)$')
@@ -11,33 +13,27 @@ local function is_behind(event_id, other_id)
   return ms > other_ms or (ms == other_ms and number > other_number)
 end
 
--- The newest event that an empty stream ever had.
-local function last_of_empty(stream)
-  if redis.call('EXISTS', stream) == 0 then
-    return '0-0'
-  end
-  local about = redis.call('XINFO', 'STREAM', stream)
-  for i = 1, #about, 2 do
-    if about[i] == 'last-generated-id' then
-      return about[i + 1]
-    end
-  end
-end
-
--- Whether the stream begins behind the event that was read last; and what counts as read last from now on.
-local function has_gap(key, cursor)
+-- Whether events after `cursor` have left the stream; and what counts as read last from now on. A reader of a new ledger,
+-- at '0-0', misses nothing. One that has seen all jobs of a queue without any event misses some if the stream is full since.
+local function has_gap(key, arg, cursor)
+  local call = redis.call
+  local first = call('XRANGE', key.events, '-', '+', 'COUNT', 1)[1]
   if cursor == '0-0' then
-    return false, cursor
-  end
-  local first = redis.call('XRANGE', key.events, '-', '+', 'COUNT', 1)[1]
-  if first then
+    if call('HEXISTS', key.track, balance_field(arg)) == 0 then
+      return false, cursor
+    end
+    if first then
+      local most = tonumber(call('HGET', key.meta, 'opts.maxLenEvents') or 10000)
+      return call('XLEN', key.events) >= most, cursor
+    end
+  elseif first then
     return is_behind(first[1], cursor), cursor
   end
-  local last = last_of_empty(key.events)
+  local last = last_event(key.events)
   if not is_behind(last, cursor) then
     return false, cursor
   end
-  redis.call('HSET', key.track, 'event', last)
+  call('HSET', key.track, 'event', last)
   return true, last
 end
 
@@ -116,19 +112,23 @@ local function write_finishes(key, since, finishes)
   end
 end
 
--- Reads about `most` events; returns whether there are more to be read, and whether some had gone unread.
+-- Reads about `most` events. Returns whether there are more to be read, and the id of the last one read. The field `gap`
+-- of `track` notes that events left the stream before they were read.
 local function follow_events(key, arg, most)
   local call = redis.call
   local track = call('HMGET', key.track, 'event', 'since')
   local since = tonumber(track[2] or '')
-  local missed, cursor = has_gap(key, track[1])
   local last = arg.until_event == '' and '+' or arg.until_event
-  if last ~= '+' and not is_behind(last, cursor) then
-    return false, false
+  if last ~= '+' and not is_behind(last, track[1]) then
+    return false, track[1]
+  end
+  local gap, cursor = has_gap(key, arg, track[1])
+  if gap then
+    call('HSET', key.track, 'gap', 1)
   end
   local events = call('XRANGE', key.events, '(' .. cursor, last, 'COUNT', most)
   if #events == 0 then
-    return false, missed
+    return false, cursor
   end
   local wanted, finishes = {}, {}
   for _, state in ipairs(arg.states) do
@@ -139,6 +139,7 @@ local function follow_events(key, arg, most)
   end
   set_times(key, finishes, tonumber(arg.lookback_ms))
   write_finishes(key, since, finishes)
-  call('HSET', key.track, 'event', events[#events][1])
-  return #events == most, missed
+  cursor = events[#events][1]
+  call('HSET', key.track, 'event', cursor)
+  return #events == most, cursor
 end

@@ -80,11 +80,12 @@ end
 
 -- Remembers jobs for as long as they could be found again: those of the window, and those of the moment at which the
 -- walk goes on.
-local function remember(way, ids, times, last)
+local function remember(key, way, ids, times, last)
   local pairs_of, clock = {}, way.clock
   for i, job_id in ipairs(ids) do
     if clock.told and not way.quiet and tonumber(times[i]) >= clock.told_since then
       redis.call('HSET', clock.told, told_field(way.state, job_id), times[i])
+      redis.call('HINCRBY', key.track, 'late', 1)
     end
     if way.walk ~= 'closing' or times[i] == last then
       pairs_of[#pairs_of + 1], pairs_of[#pairs_of + 2] = times[i], job_id
@@ -191,7 +192,7 @@ local function follow_sorted(key, arg, state, clock, most)
         if not way.quiet then
           write_down(key, arg, way, ids, times)
         end
-        remember(way, ids, times, last)
+        remember(key, way, ids, times, last)
       end
       way.at = last
       if way.walk == 'closing' then

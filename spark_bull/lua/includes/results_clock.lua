@@ -11,8 +11,9 @@ local function results_clock(arg)
   }
 end
 
--- The answer: {'ok', position behind the last entry, 0 if all was looked at, 1 if events were missed}
-local function found_results(key, arg, more, missed)
+-- The answer: {'ok', position behind the last entry, `more`, and of a dialect with events the last one read, and how many
+-- jobs are missing}
+local function found_results(key, arg, more, cursor, missing)
   local call = redis.call
   for _, name in ipairs({'ledger', 'track', 'seen_completed', 'seen_failed', 'told', 'slices_completed', 'slices_failed'}) do
     if key[name] then
@@ -20,5 +21,5 @@ local function found_results(key, arg, more, missed)
     end
   end
   local base = tonumber(call('HGET', key.track, 'base'))
-  return {'ok', base + call('LLEN', key.ledger), more, missed and 1 or 0}
+  return {'ok', base + call('LLEN', key.ledger), more, cursor, missing}
 end

@@ -1,7 +1,10 @@
 -- Up to where to look to find what has finished by now.
--- @keys completed failed events
--- @args
--- @returns {highest score of completed, of failed, last event, now, ms}; what is empty, or no ZSET, has 0 and 0-0
+-- @keys id wait paused active delayed prioritized waiting_children completed failed events
+-- @args states...
+-- @returns {highest score of completed, of failed, last event, now, ms, how many jobs have ended}; what is empty, or no ZSET,
+-- has 0 and 0-0
+-- @include ended_jobs
+-- @include last_event
 -- @include time_ms
 
 local call = redis.call
@@ -13,5 +16,5 @@ local function highest(state)
   return call('ZRANGE', state, -1, -1, 'WITHSCORES')[2]
 end
 
-local newest = call('XREVRANGE', key.events, '+', '-', 'COUNT', 1)[1]
-return {highest(key.completed), highest(key.failed), newest and newest[1] or '0-0', time_ms() .. ''}
+return {highest(key.completed), highest(key.failed), last_event(key.events), time_ms() .. '',
+  ended_jobs(key, arg.states) .. ''}

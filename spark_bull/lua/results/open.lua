@@ -4,15 +4,11 @@
 -- @args owner former protocol create first starting lookback_ms slice_ms ttl_ms states...
 -- @returns {'ok', position of the first entry, position behind the last one}, {'lost'} unless it is to be
 -- made, or {'taken', owner}
+-- @include last_event
 -- @include time_ms
 
 local call = redis.call
 local EARLIEST = {event = '0-0', floor = '-inf'}
-
-local function newest_event()
-  local newest = call('XREVRANGE', key.events, '+', '-', 'COUNT', 1)[1]
-  return newest and newest[1] or '0-0'
-end
 
 local function start_of(starting, from_birth)
   if starting == 'earliest' then
@@ -20,7 +16,7 @@ local function start_of(starting, from_birth)
   elseif starting == 'latest' then
     local slice_ms = tonumber(arg.slice_ms)
     local floor = math.floor((time_ms() - tonumber(arg.lookback_ms)) / slice_ms) * slice_ms
-    return {event = from_birth and newest_event(), floor = floor .. '', quiet = 1}
+    return {event = from_birth and last_event(key.events), floor = floor .. '', quiet = 1}
   end
   return {event = (tonumber(starting) - 1) .. '-18446744073709551615', floor = starting, since = starting}
 end
@@ -56,7 +52,7 @@ if is_new then
   end
 end
 local resliced = call('HGET', key.track, 'slice_ms') ~= arg.slice_ms
-call('HSET', key.track, 'owner', arg.owner, 'slice_ms', arg.slice_ms)
+call('HSET', key.track, 'owner', arg.owner, 'slice_ms', arg.slice_ms, 'late', 0)
 for _, state in ipairs(arg.states) do
   if call('HSETNX', key.track, state .. ':floor', start.floor) == 1 and start.quiet then
     call('HSET', key.track, state .. ':quiet', 1)

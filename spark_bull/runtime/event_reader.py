@@ -1,0 +1,62 @@
+"""Reads the events of queues into the ledgers of a reader of results, whenever there are any.
+
+BullMQ keeps about 10,000 events, and nothing else is left of a job that was removed on completion. At some thousand
+jobs a second events are gone within seconds, whatever the trigger of the query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from spark_bull.connection import RedisSettings
+from spark_bull.runtime.queue_collector import QueueCollector
+from spark_bull.runtime.service import Service
+from spark_bull.runtime.waiting import IDLE_S, blocking
+
+#: A busy reader reads no more often.
+PAUSE_S: Final = 0.05
+#: How long a queue whose events can't be read rests.
+REST_S: Final = 1.0
+
+
+class EventReader(Service):
+    """For the queues that `queues()` returns, by their names; those whose dialect has no event stream are left out."""
+
+    def __init__(self, settings: RedisSettings, queues: Callable[[], Mapping[str, QueueCollector]]) -> None:
+        super().__init__("reader of events")
+        self._connection = blocking(settings, IDLE_S)
+        self._queues = queues
+        self._cursors: dict[str, str] = {}
+
+    def round(self) -> None:
+        queues = {
+            known.ledger.handle.keys["events"]: known
+            for known in self._queues().values()
+            if known.ledger.handle.dialect.has_event_stream
+        }
+        for stream in queues.keys() - self._cursors.keys():
+            self._read(stream, queues[stream])
+        streams = [stream for stream in queues if stream in self._cursors]
+        if not streams:
+            self._over.wait(REST_S)
+            return
+        cursors = [self._cursors[stream] for stream in streams]
+        happened = self._connection.call(
+            "XREAD", "COUNT", 1, "BLOCK", int(IDLE_S * 1000), "STREAMS", *streams, *cursors
+        )
+        if self._over.is_set():
+            return
+        # RESP3 answers with a map.
+        for name in happened or ():
+            stream = (name if isinstance(name, bytes) else name[0]).decode()
+            self._read(stream, queues[stream])
+        self._over.wait(PAUSE_S)
+
+    def _read(self, stream: str, queue: QueueCollector) -> None:
+        cursor = queue.read_events()
+        if cursor is None:
+            self._cursors.pop(stream, None)
+            self._over.wait(REST_S)
+        else:
+            self._cursors[stream] = cursor
