@@ -1,4 +1,4 @@
-"""What a processor may do beside returning a value or raising a plain exception, and what its job's reason must show."""
+"""What a processor may do beside returning a value or raising a plain exception; the reason that its job then shows."""
 
 from __future__ import annotations
 
@@ -101,9 +101,6 @@ MISBEHAVIOURS: dict[str, tuple[Callable[[], Any], str]] = {
     "system exit": (exiting, "^SystemExit: 3$"),
     "memory error": (raising(MemoryError()), "^MemoryError$"),
     "base exception": (raising(Everything("of its own")), "^of its own$"),
-    "exception group": (raising(BaseExceptionGroup("several", [KeyboardInterrupt()])), "several")
-    if sys.version_info >= (3, 11)
-    else (raising(Everything("several")), "several"),
     "endless recursion": (recursing, "recursion"),
     "value that is no JSON": (lambda: {1, 2}, "what JSON can hold, got set"),
     "value that raises": (lambda: UnreadableDict(a=1), "what JSON can hold, got UnreadableDict: KeyboardInterrupt"),
