@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from spark_bull.connection import RedisSettings
 from spark_bull.runtime.queue_collector import QueueCollector
 from spark_bull.runtime.service import Service
 from spark_bull.runtime.waiting import IDLE_S, blocking
+from spark_bull.settings import RedisSettings
 
 #: A busy reader reads no more often.
 PAUSE_S: Final = 0.05

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from spark_bull.connection import Connection, RedisSettings
+from spark_bull.connection import Connection
 from spark_bull.dialects.handle import QueueHandle
 from spark_bull.errors import SparkBullError
+from spark_bull.settings import RedisSettings
 
 #: Between attempts to reach a Redis that has been away for longer than `retryMs`.
 AWAY_S: Final = 1.0
