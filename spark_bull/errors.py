@@ -6,6 +6,7 @@ SparkBullError
 ├── ConnectionLost     Redis can't be reached, or refuses us
 │   └── RedisUnavailable   … for now: the same call may succeed later
 ├── ScriptError        a Lua script failed, or its contract is broken
+├── PatternError       a schedule's pattern or time zone can't be read
 ├── ResultsLost        finished jobs can't be delivered any more, and the reader is not to go on without
 ├── ReaderInUse        another query reads results under the same `readerId`
 ├── StagedDataLost     staged chunks were gone when the write was to be committed
@@ -58,6 +59,10 @@ class RedisUnavailable(ConnectionLost):
 
 class ScriptError(SparkBullError):
     """A Lua script failed, or its contract is broken."""
+
+
+class PatternError(SparkBullError, ValueError):
+    """A schedule's cron pattern, or its time zone, can't be read."""
 
 
 class StagedDataLost(SparkBullError):

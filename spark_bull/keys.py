@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import re
 from dataclasses import dataclass
+from typing import Final
 
 DEFAULT_PREFIX = "bull"
 
@@ -150,6 +151,20 @@ QUEUE_SIGNS = {
     "completed": "zset or set",
     "failed": "zset or set",
 }
+
+
+#: How the ids of jobs start that a schedule has made: `repeat:<scheduler>:<ms since 1970>`.
+SCHEDULED: Final = "repeat:"
+
+
+def scheduled_id(scheduler: str, due_ms: int) -> str:
+    """The id of the job that a schedule has made for a time."""
+    return f"{SCHEDULED}{scheduler}:{due_ms}"
+
+
+def scheduler_of(job_id: str) -> str:
+    """The scheduler that has made a job with such an id."""
+    return job_id.removeprefix(SCHEDULED).rpartition(":")[0]
 
 
 def queue_of(key: str, prefix: str) -> str | None:

@@ -16,6 +16,7 @@ import msgpack
 
 from spark_bull.dialects.handle import CHUNK_SIZE, RECEIPT_TTL_MS, QueueHandle
 from spark_bull.outcomes import CLAIMED_COLUMNS, CLAIMED_NUMBERS, Claim, ClaimedJob, Lost, Outcomes
+from spark_bull.schedules import advance, may_be_scheduled
 
 #: Each is looked for in the list of active jobs.
 RELOCK_SIZE: Final = 50
@@ -63,13 +64,19 @@ def work(
     token = token or f"{seat.sender}:{call}"
     reply = _work(handle, seat, outcomes, limit, most_bytes, held, ledger, with_jobs, call, token)
     answer = _unpacked(reply)
-    return _claim_of(token, answer, _jobs_of(answer["ids"], answer["columns"]))
+    jobs = _jobs_of(answer["ids"], answer["columns"])
+    advance(handle, seat.sender, call, jobs, answer["now"])
+    return _claim_of(token, answer, jobs)
 
 
 def claim_packed(handle: QueueHandle, seat: Seat, limit: int, *, ledger: str, token: str) -> tuple[Claim, bytes]:
     """Claims up to `limit` jobs into a ledger; their fields stay packed, for `unpack_jobs` in another process."""
-    reply = _work(handle, seat, None, limit, 1 << 20, "", ledger, True, uuid4().hex, token)
-    return _claim_of(token, _unpacked(reply), []), reply
+    call = uuid4().hex
+    reply = _work(handle, seat, None, limit, 1 << 20, "", ledger, True, call, token)
+    answer = _unpacked(reply)
+    if any(map(may_be_scheduled, answer["ids"])):
+        advance(handle, seat.sender, call, _jobs_of(answer["ids"], answer["columns"]), answer["now"])
+    return _claim_of(token, answer, []), reply
 
 
 def unpack_columns(reply: bytes) -> tuple[list[str], list[Any]]:

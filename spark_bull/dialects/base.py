@@ -12,6 +12,7 @@ from spark_bull.clock import LAST_ETA_MS, epoch_ms
 from spark_bull.errors import DialectError, OptionError, expected
 from spark_bull.keys import SEGMENTS
 from spark_bull.options import check_keep
+from spark_bull.outcomes import ClaimedJob
 
 # Marks in a job's options text that a script fills in; JSON text never holds control characters.
 TIMESTAMP_MARK: Final = "\x01"
@@ -91,6 +92,14 @@ class Dialect(ABC):
             raise expected("priority", "an integer >= 0", priority)
         return priority
 
+    def next_job(self, job: ClaimedJob, now: int, version: str) -> Mapping[str, Any] | None:
+        """What the script `advance` needs to add the next job of the schedule that a claimed job may belong to.
+
+        None when the schedule is over, or there is none. version: what the queue's `meta` says of the library.
+        Raises PatternError for a schedule that can't be read.
+        """
+        return None
+
     def prepare(self, given: Mapping[str, Any]) -> Prepared:
         """Checks a job's options and writes them as text.
 
@@ -114,14 +123,14 @@ class Dialect(ABC):
         for name, mark in _MARKS.items():
             if name in opts:
                 opts[name] = mark
-        text = _with_bare_marks("opts", self._opts(opts))
+        text = with_bare_marks("opts", self._opts(opts))
         return Prepared(text, priority, bool(opts.get("lifo")), max(1, attempts), opts.get("sizeLimit"))
 
 
 _MARKS: Final = {"timestamp": TIMESTAMP_MARK, "delay": DELAY_MARK, "jobId": JOB_ID_MARK}
 
 
-def _with_bare_marks(name: str, opts: Mapping[str, Any]) -> str:
+def with_bare_marks(name: str, opts: Mapping[str, Any]) -> str:
     """Options as JSON text, in which marks stand without quotes."""
     members = [
         f"{json_text(name, key)}:{value if value == _MARKS.get(key) else json_text(name, value)}"

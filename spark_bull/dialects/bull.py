@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from hashlib import md5
 from typing import Any, ClassVar
 
-from spark_bull.dialects.base import Dialect, StateKey, check_spells_no_other_key, normal_backoff, without_nulls
+from spark_bull.dialects.base import (
+    DEFAULT_NAME,
+    DELAY_MARK,
+    JOB_ID_MARK,
+    TIMESTAMP_MARK,
+    Dialect,
+    StateKey,
+    check_spells_no_other_key,
+    normal_backoff,
+    with_bare_marks,
+    without_nulls,
+)
+from spark_bull.dialects.repeating import is_over, iteration_of, next_of_pattern, number_of, opts_of, time_of
+from spark_bull.errors import PatternError
+from spark_bull.keys import scheduled_id
+from spark_bull.outcomes import ClaimedJob
 
 FALSE_IN_JAVASCRIPT = frozenset({"null", "false", "0", '""', "-0", "0.0"})
 
@@ -31,3 +48,53 @@ class Bull(Dialect):
     def _opts(self, given: dict[str, Any]) -> dict[str, Any]:
         from_bull: dict[str, Any] = {"attempts": 1, "delay": 0, "timestamp": "\x01"}
         return without_nulls(from_bull | given | normal_backoff(given))
+
+    def next_job(self, job: ClaimedJob, now: int, version: str) -> Mapping[str, Any] | None:
+        opts = opts_of(job.opts)
+        repeat = opts.get("repeat")
+        if not isinstance(repeat, dict) or is_over(repeat, now):
+            return None
+        due = _next_of(repeat, max(now, number_of(opts, "prevMillis") or 0))
+        if due is None:
+            return None
+        name, own_id = job.name or DEFAULT_NAME, f"{repeat.get('jobId') or ''}:"
+        key = _key_of(name, own_id, repeat)
+        made = {
+            "repeat": {**repeat, "count": iteration_of(repeat), "key": key},
+            "jobId": JOB_ID_MARK,
+            "delay": DELAY_MARK,
+            "timestamp": TIMESTAMP_MARK,
+            "prevMillis": due,
+        }
+        return {
+            "id": scheduled_id(_md5(name + own_id + _md5(key)), due),
+            "key": key,
+            "next": due,
+            "name": name,
+            "data": "{}" if job.data in FALSE_IN_JAVASCRIPT else job.data,
+            "opts": with_bare_marks("opts", self._opts(opts | made)),
+            "priority": number_of(opts, "priority") or 0,
+            "lifo": bool(opts.get("lifo")),
+        }
+
+
+def _next_of(repeat: Mapping[str, Any], now: int) -> int | None:
+    every, pattern = number_of(repeat, "every"), repeat.get("cron")
+    if every and pattern:
+        raise PatternError(f"expected one of `cron` and `every`, got both: {pattern!r}, {every!r}")
+    if pattern:
+        return next_of_pattern(repeat, pattern, now, classic=True)
+    if not every or every < 0:
+        raise PatternError(f"expected `cron` or `every` (ms), got: {every!r}")
+    return now // every * every + every
+
+
+def _key_of(name: str, own_id: str, repeat: Mapping[str, Any]) -> str:
+    """What a schedule is called in the ZSET of schedules."""
+    pattern = repeat.get("cron")
+    rhythm = f"{repeat.get('tz') or ''}:{pattern}" if pattern else str(repeat.get("every"))
+    return f"{name}:{own_id}{time_of(repeat, 'endDate') or ''}:{rhythm}"
+
+
+def _md5(text: str) -> str:
+    return md5(text.encode(), usedforsecurity=False).hexdigest()

@@ -3,10 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
-from spark_bull.dialects.base import Dialect, StateKey, check_spells_no_other_key, normal_backoff, without_nulls
+from spark_bull.dialects.base import (
+    DELAY_MARK,
+    JOB_ID_MARK,
+    TIMESTAMP_MARK,
+    Dialect,
+    StateKey,
+    check_spells_no_other_key,
+    normal_backoff,
+    with_bare_marks,
+    without_nulls,
+)
+from spark_bull.dialects.repeating import is_over, iteration_of, next_of_pattern, number_of, opts_of, time_of
 from spark_bull.errors import OptionError, expected
+from spark_bull.keys import scheduler_of
+from spark_bull.outcomes import ClaimedJob
 
 #: Option names that BullMQ stores under a short one.
 SHORT_NAMES: Final = {
@@ -25,6 +39,8 @@ ON_FAILURE: Final = (
     "ignoreDependencyOnFailure",
     "removeDependencyOnFailure",
 )
+#: Until this version BullMQ read cron patterns with the older parser.
+_CLASSIC: Final = re.compile(r"(bullmq:)?[1-5](\.|$)")
 _INTEGER: Final = re.compile(r"-?(0|[1-9][0-9]*)")
 
 
@@ -78,3 +94,42 @@ class BullMQ(Dialect):
         if isinstance(telemetry, dict):
             opts["tm"], opts["omc"] = telemetry.get("metadata"), telemetry.get("omitContext")
         return without_nulls({SHORT_NAMES.get(name, name): v for name, v in opts.items()})
+
+    def next_job(self, job: ClaimedJob, now: int, version: str) -> Mapping[str, Any] | None:
+        opts = opts_of(job.opts)
+        given = opts.get("repeat")
+        repeat: dict[str, Any] = given if isinstance(given, dict) else {}
+        if is_over(repeat, now):
+            return None
+        every, pattern, due = number_of(repeat, "every"), repeat.get("pattern"), None
+        if pattern:
+            after = max(now, number_of(opts, "prevMillis") or 0)
+            due = next_of_pattern(repeat, pattern, after, classic=bool(_CLASSIC.match(version)))
+            if due is None and not every:
+                return None
+        made = {
+            "repeat": _next_repeat(repeat),
+            "repeatJobKey": scheduler_of(job.id),
+            "jobId": JOB_ID_MARK,
+            "delay": DELAY_MARK,
+            "timestamp": TIMESTAMP_MARK,
+            "prevMillis": due,
+        }
+        deduplication = opts.get("de")
+        return {
+            "id": job.id,
+            "name": job.name or "",
+            "every": every,
+            "offset": number_of(repeat, "offset"),
+            "next": due,
+            "opts": with_bare_marks("opts", without_nulls({"attempts": 0} | opts | normal_backoff(opts) | made)),
+            "priority": number_of(opts, "priority") or 0,
+            "lifo": bool(opts.get("lifo")),
+            "deduplication_id": deduplication.get("id") if isinstance(deduplication, dict) else None,
+        }
+
+
+def _next_repeat(repeat: Mapping[str, Any]) -> dict[str, Any]:
+    dates = {name: time_of(repeat, name) for name in ("startDate", "endDate")}
+    offset = repeat.get("offset") if repeat.get("every") else None
+    return without_nulls({**repeat, **dates, "offset": offset or None, "count": iteration_of(repeat)})

@@ -15,12 +15,12 @@ PACKAGE = "spark_bull"
 
 # From the ground up. A name is a module or a sub-package of spark_bull; what shares a line may import one another.
 LAYERS = (
-    ("errors", "model", "outcomes", "clock", "backoff"),
+    ("errors", "model", "outcomes", "clock", "backoff", "cron"),
     ("options", "keys"),
     ("settings",),
     ("connection", "redis_client", "redis_errors", "scripts"),
     ("dialects",),
-    ("adding", "staging", "working", "claim_ledger", "result_ledger", "reporting", "management", "reading", "finding"),
+    ("adding", "staging", "schedules", "working", "claim_ledger", "result_ledger", "reporting", "management", "reading", "finding"),
     ("bull_queue",),
     ("runtime",),
     ("spark",),

@@ -183,8 +183,12 @@ def test_every_included_file_is_used(file: str) -> None:
         assert any(re.search(rf"\b{name}\b", code_of(text)) for name in defined), f"{include} is not used in {file}"
 
 
+#: Verbs that a dialect doesn't have: Bull 1 knows no schedules.
+MISSING = {"bull1": {"advance"}}
+
+
 @pytest.mark.parametrize("dialect", ["bull1", "bull", "bullmq"])
 def test_every_dialect_has_every_verb(dialect: str) -> None:
     verbs = {name.partition("/")[2] for name in SCRIPTS if name.startswith(f"{dialect}/")}
     others = {name.partition("/")[2] for name in SCRIPTS if name.partition("/")[0] in ("bull1", "bull", "bullmq")}
-    assert verbs == others
+    assert verbs == others - MISSING.get(dialect, set())

@@ -1,0 +1,314 @@
+"""When a cron pattern is due next, read as cron-parser reads it, the library that Bull and BullMQ use.
+
+croniter searches the calendar. What the two libraries do differently is decided here: how fields are written, when both
+days (of the month, of the week) must match, and what happens when clocks are changed.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, timezone, tzinfo
+from functools import cache
+from pathlib import Path
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from spark_bull.errors import PatternError
+
+_ALIASES: Final = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@hourly": "0 * * * *",
+    "@minutely": "* * * * *",
+    "@secondly": "* * * * * *",
+    "@weekdays": "0 0 * * 1-5",
+    "@weekends": "0 0 * * 0,6",
+}
+_DEFAULTS: Final = ("0", "*", "*", "*", "*", "*")
+_MONTHS: Final = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+_WEEKDAYS: Final = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
+_DAYS_IN_MONTH: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+_ANY: Final = ("*", "?")
+_ATOM: Final = re.compile(r"(?:([*?])|(\d+)(?:-(\d+))?)(?:/(\d+))?")
+_HASHED: Final = re.compile(r"H(?:\((\d+)-(\d+)\))?(?:/(\d+))?")
+_OFFSET: Final = re.compile(r"utc([+-])(\d{1,2})(?::?(\d\d))?", re.IGNORECASE)
+
+_SECOND: Final = timedelta(seconds=1)
+_HOUR: Final = timedelta(hours=1)
+#: Clocks are never changed by more.
+_LONGEST_CHANGE: Final = timedelta(hours=3)
+
+
+def next_time(pattern: str, after_ms: int, zone: str | None = None, *, classic: bool = False) -> int | None:
+    """The first time after `after_ms` that a pattern names, in ms since 1970; None when there is none.
+
+    zone: name of a time zone; None: that of this machine, as in Node. classic: as cron-parser before its version 5 read
+    patterns, which Bull and BullMQ 5 use. Raises PatternError for a pattern or a zone that can't be read.
+    """
+    start = datetime.fromtimestamp(after_ms // 1000, timezone.utc)
+    found = _first_after(_times_of(pattern, classic), start, _zone_of(zone))
+    return None if found is None else int(found.timestamp()) * 1000
+
+
+@dataclass(frozen=True)
+class _Times:
+    """What a pattern asks for, by croniter's words; a day is one that matches any of the pairs (of month, of week)."""
+
+    seconds: str
+    minutes: str
+    hours: str
+    months: str
+    days: tuple[tuple[str, str], ...]
+    every_hour: bool
+
+    def after(self, wall: datetime) -> datetime | None:
+        """The first match after a time that a clock on the wall shows."""
+        rest = f"{self.seconds} {self.minutes} {self.hours}"
+        each = (_search(f"{rest} {of_month} {self.months} {of_week}", wall) for of_month, of_week in self.days)
+        return min((found for found in each if found is not None), default=None)
+
+
+def _search(expression: str, wall: datetime) -> datetime | None:
+    # Imported late: few processes ever need it, and it takes as long as all else of a small one.
+    from croniter import CroniterBadDateError, CroniterError, croniter
+
+    try:
+        found: datetime = croniter(expression, wall, second_at_beginning=True).get_next(datetime)
+    except CroniterBadDateError:
+        return None
+    except CroniterError as error:
+        raise PatternError(f"expected a cron pattern, got one that means {expression!r}: {error}") from error
+    return found
+
+
+# reading a pattern
+
+
+def _times_of(pattern: str, classic: bool) -> _Times:
+    fields = _ALIASES.get(pattern, pattern).split()
+    if len(fields) > len(_DEFAULTS):
+        raise PatternError(f"expected a cron pattern of at most 6 fields, got: {pattern!r}")
+    read = _Reader(pattern, classic)
+    second, minute, hour, of_month, month, of_week = [*_DEFAULTS[: len(_DEFAULTS) - len(fields)], *fields]
+    hours = read.values(hour, 0, 23)
+    months = read.values(_numbered(month, _MONTHS, 1), 1, 12)
+    return _Times(
+        _listed(read.values(second, 0, 59)),
+        _listed(read.values(minute, 0, 59)),
+        _listed(hours),
+        _listed(months),
+        tuple(_days_of(read, of_month, _numbered(of_week, _WEEKDAYS, 0), months)),
+        len(hours) == 24,
+    )
+
+
+class _Reader:
+    """Reads the fields of one pattern."""
+
+    def __init__(self, pattern: str, classic: bool) -> None:
+        self.classic = classic
+        self._pattern = pattern
+        self._chance = random.random()
+
+    def values(self, field: str, low: int, high: int) -> set[int]:
+        """The numbers that a field stands for."""
+        found: set[int] = set()
+        for atom in self._chosen(field, low, high).split(","):
+            found.update(self._range(atom, low, high))
+        return found
+
+    def _range(self, atom: str, low: int, high: int) -> Iterable[int]:
+        match = _ATOM.fullmatch(atom)
+        if match is None:
+            raise self.bad(atom)
+        anything, first, last, step = match.groups()
+        start = low if anything else int(first)
+        stop = high if anything or (step and not last) else int(last or first)
+        if start < low or stop > high or start > stop or (step and not int(step)):
+            raise self.bad(atom)
+        # Sunday is 0 and 7; the older parser takes it as soon as a range ends with it.
+        sunday = [0] if high == 7 and stop == 7 and self.classic and (anything or last or step) else []
+        return [*range(start, stop + 1, int(step or 1)), *sunday]
+
+    def _chosen(self, field: str, low: int, high: int) -> str:
+        """The field with a number picked by chance for each `H`: without a seed cron-parser picks, too, each time."""
+
+        def pick(match: re.Match[str]) -> str:
+            first, last, step = match.groups()
+            start, stop = max(low, int(first or low)), min(high, int(last or high))
+            if start > stop or (step and not int(step)):
+                raise self.bad(match.group())
+            if not step:
+                return str(start + int(self._chance * (stop - start + 1)))
+            width = int(step)
+            start = start // width * width + int(self._chance * width)
+            return ",".join(map(str, range(start, stop + 1, width))) or str(stop)
+
+        return _HASHED.sub(pick, field) if "H" in field and not self.classic else field
+
+    def bad(self, part: str) -> PatternError:
+        return PatternError(f"expected a cron pattern, got: {self._pattern!r} (its part {part!r} can't be read)")
+
+
+def _numbered(field: str, names: Sequence[str], first: int) -> str:
+    """The field with numbers for names of months or days."""
+
+    def number(match: re.Match[str]) -> str:
+        name = match.group().lower()
+        return str(names.index(name) + first) if name in names else match.group()
+
+    return re.sub(r"[a-zA-Z]{3}", number, field)
+
+
+def _listed(values: Iterable[int]) -> str:
+    return ",".join(map(str, sorted(values)))
+
+
+def _days_of(read: _Reader, of_month: str, of_week: str, months: set[int]) -> list[tuple[str, str]]:
+    """Which days match: pairs of fields for croniter, at most one of them restricted; a day may match any pair."""
+    atoms = of_month.split(",")
+    dates = read.values(",".join(atom for atom in atoms if atom != "L") or "1", 1, 31) if atoms != ["L"] else set()
+    last = ["l"] if "L" in atoms else []
+    of_week, _, nth = of_week.partition("#")
+    if nth and nth not in "12345":
+        raise read.bad(f"#{nth}")
+    ends = [int(atom[0]) % 7 for atom in of_week.split(",") if re.fullmatch("[0-7]L", atom)]
+    plain = ",".join(atom for atom in of_week.split(",") if not re.fullmatch("[0-7]L", atom))
+    weekdays = read.values(plain, 0, 7) if plain else set()
+    if read.classic:
+        any_date = len(dates) >= max(_DAYS_IN_MONTH[month - 1] for month in months)
+        any_weekday = len(weekdays) == 8
+    else:
+        any_date, any_weekday = of_month in _ANY, of_week in _ANY and not nth
+    weekdays = {day % 7 for day in weekdays}
+    if nth and read.classic:
+        # The older parser holds the number against every day, whichever field it matched.
+        dates, last = {date for date in dates if (date + 6) // 7 == int(nth)}, []
+        any_weekday = False
+    by_date = [(",".join([*map(str, sorted(dates)), *last]), "*")] if dates or last else []
+    if any_weekday:
+        return by_date
+    by_weekday = [("*", ",".join(f"{day}#{nth}" for day in weekdays) if nth else _listed(weekdays))] if weekdays else []
+    by_weekday += [("*", f"l{day}") for day in ends]
+    return by_weekday if any_date else by_date + by_weekday
+
+
+# finding its times
+
+
+def _first_after(times: _Times, start: datetime, zone: tzinfo) -> datetime | None:
+    """The first instant after `start` at which clocks in a zone show a matching time."""
+    wall = times.after(_wall(start, zone))
+    while wall is not None:
+        instants = _instants_of(wall, zone)
+        later = next((instant for instant in instants if instant > start), None)
+        if later is not None:
+            return _first_repeated(times, start, later, zone) or later
+        if not instants:
+            change = _change_before(_utc(wall, zone), zone)
+            landing = _landing(times, wall, change, zone)
+            if landing is not None:
+                return landing
+            wall = _wall(change, zone) - _SECOND
+        wall = times.after(wall)
+    return None
+
+
+def _wall(instant: datetime, zone: tzinfo) -> datetime:
+    """What clocks in a zone show."""
+    return instant.astimezone(zone).replace(tzinfo=None, fold=0)
+
+
+def _utc(wall: datetime, zone: tzinfo, fold: int = 0) -> datetime:
+    return wall.replace(tzinfo=zone, fold=fold).astimezone(timezone.utc)
+
+
+def _instants_of(wall: datetime, zone: tzinfo) -> list[datetime]:
+    """When clocks show a time: once, twice when they are put back, never when it is skipped."""
+    both = (_utc(wall, zone, fold) for fold in (0, 1))
+    return [instant for instant in both if _wall(instant, zone) == wall]
+
+
+def _change_before(instant: datetime, zone: tzinfo) -> datetime:
+    """When clocks were changed last before an instant, if it was within hours."""
+    early, late = instant - _LONGEST_CHANGE, instant
+    offset = late.astimezone(zone).utcoffset()
+    while late - early > _SECOND:
+        middle = early + (late - early) // 2
+        middle = middle.replace(microsecond=0)
+        if middle.astimezone(zone).utcoffset() == offset:
+            late = middle
+        else:
+            early = middle
+    return late
+
+
+def _shift(change: datetime, zone: tzinfo) -> timedelta:
+    """By how much clocks were put forward."""
+    before, after = ((change - ago).astimezone(zone).utcoffset() for ago in (_SECOND, timedelta(0)))
+    return (after or timedelta(0)) - (before or timedelta(0))
+
+
+def _landing(times: _Times, skipped: datetime, change: datetime, zone: tzinfo) -> datetime | None:
+    """What is due at a time that clocks skip is due in the hour after; not at midnight, nor if every hour is due."""
+    after = _wall(change, zone)
+    shift = _shift(change, zone)
+    before = after - shift
+    if times.every_hour or shift < _HOUR or before.hour == 0:
+        return None
+    found = replace(times, hours=str(after.hour)).after(after - _SECOND)
+    return _utc(found, zone) if found and found.date() == skipped.date() else None
+
+
+def _first_repeated(times: _Times, start: datetime, found: datetime, zone: tzinfo) -> datetime | None:
+    """A match before `found`, after clocks were put back; by whole hours it counts only if every hour is due."""
+    since = max(start, found - _LONGEST_CHANGE)
+    back = (since.astimezone(zone).utcoffset() or timedelta(0)) - (found.astimezone(zone).utcoffset() or timedelta(0))
+    if back <= timedelta(0) or (back >= _HOUR and not times.every_hour):
+        return None
+    change = _change_before(found, zone)
+    wall = _wall(change, zone)
+    match = times.after(wall - _SECOND)
+    again = change + (match - wall) if match else found
+    return again if start < again < found else None
+
+
+# zones
+
+
+def _zone_of(name: str | None) -> tzinfo:
+    if not name:
+        return _own_zone()
+    fixed = _OFFSET.fullmatch(name)
+    if fixed:
+        sign, hours, minutes = fixed.groups()
+        offset = timedelta(hours=int(hours), minutes=int(minutes or 0))
+        return timezone(offset if sign == "+" else -offset)
+    return _named(name)
+
+
+def _named(name: str) -> tzinfo:
+    try:
+        return ZoneInfo(name)
+    except (ValueError, OSError, KeyError):
+        raise PatternError(f"expected the name of a time zone, such as Europe/Berlin, got: {name!r}") from None
+
+
+@cache
+def _own_zone() -> tzinfo:
+    """This machine's time zone."""
+    name = os.environ.get("TZ", "").lstrip(":")
+    if name:
+        return _named(name)
+    try:
+        with Path("/etc/localtime").open("rb") as file:
+            return ZoneInfo.from_file(file, key="localtime")
+    except OSError:
+        return timezone.utc

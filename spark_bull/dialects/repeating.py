@@ -1,0 +1,73 @@
+"""What the schedules of Bull and BullMQ have in common: when they end, and when a cron pattern is due next."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from math import isfinite
+from types import NoneType
+from typing import Any
+
+from spark_bull.cron import next_time
+from spark_bull.errors import PatternError
+
+Repeat = Mapping[str, Any]
+
+
+def opts_of(text: str) -> dict[str, Any]:
+    """The options of a scheduled job. Raises PatternError."""
+    try:
+        opts = json.loads(text or "{}")
+    except ValueError:
+        opts = None
+    if not isinstance(opts, dict):
+        raise PatternError(f"expected `opts` to be a JSON object, got: {text[:80]!r}")
+    return opts
+
+
+def number_of(fields: Mapping[str, Any], name: str) -> int | None:
+    """A number in the options of a job, None for none. Raises PatternError."""
+    value = fields.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(value):
+        raise PatternError(f"expected `{name}` to be a number, got: {value!r}")
+    return int(value)
+
+
+def iteration_of(repeat: Repeat) -> int:
+    """The number of the next job. Raises PatternError."""
+    return (number_of(repeat, "count") or 0) + 1
+
+
+def is_over(repeat: Repeat, now: int) -> bool:
+    """Whether a schedule has had as many jobs as it may, or its last day is over. Raises PatternError."""
+    limit, end = number_of(repeat, "limit"), time_of(repeat, "endDate")
+    return (limit is not None and iteration_of(repeat) > limit) or (end is not None and now > end)
+
+
+def time_of(repeat: Repeat, name: str) -> int | None:
+    """A date of a schedule in ms since 1970: JSON holds these, or the text of a date. Raises PatternError."""
+    value = repeat.get(name)
+    if not value:
+        return None
+    if not isinstance(value, str):
+        return number_of(repeat, name)
+    try:
+        date = datetime.fromisoformat(value.replace("Z", "+00:00"))
+    except ValueError:
+        raise PatternError(f"expected `{name}` to be ms since 1970 or an ISO date, got: {value!r}") from None
+    if date.tzinfo is None and "T" not in value:
+        date = date.replace(tzinfo=timezone.utc)
+    return int(date.timestamp() * 1000)
+
+
+def next_of_pattern(repeat: Repeat, pattern: object, now: int, *, classic: bool) -> int | None:
+    """When a cron pattern is due next; None: not before the schedule ends. Raises PatternError."""
+    start, end = time_of(repeat, "startDate"), time_of(repeat, "endDate")
+    zone = "UTC" if classic and repeat.get("utc") else repeat.get("tz")
+    if not isinstance(zone, (str, NoneType)) or not isinstance(pattern, str):
+        raise PatternError(f"expected a cron pattern and a time zone as texts, got: {pattern!r}, {zone!r}")
+    found = next_time(pattern, max(now, start or 0), zone, classic=classic)
+    return None if found is None or (end is not None and found > end) else found

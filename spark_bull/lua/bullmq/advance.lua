@@ -1,0 +1,110 @@
+-- Adds the next job of each job scheduler whose current job is given. Whoever comes second finds that the scheduler has
+-- moved on, and changes nothing.
+-- @keys receipt repeats id meta wait paused active delayed prioritized pc events marker
+-- @args base bullmq_version call ttl_ms jobs
+-- @returns for each job 'next', 'duplicated' (it exists), 'past' (not the current job), 'none' (no scheduler), 'legacy' (repeated without a scheduler), 'unknown' (nobody says when) or 'damaged'
+-- @include add_bullmq
+-- @include every_bullmq
+-- @include major_bullmq
+-- @include max_events_bullmq
+-- @include once
+-- @include time_ms
+
+local call, now = redis.call, time_ms()
+local major = major_bullmq(call('HGET', key.meta, 'version'), arg.bullmq_version)
+
+-- A repeated job's own key looks like name:id:endDate:tz:pattern, and it has no scheduler that counts.
+local function is_legacy(scheduler, scheduler_key)
+  local _, colons = string.gsub(scheduler, ':', '')
+  return colons >= 4 and call('HEXISTS', scheduler_key, 'ic') == 0
+end
+
+-- What is known of the next job, {id, ms, scheduler, its key, name, data}; or why there is none to add.
+local function find_next(job)
+  local scheduler = call('HGET', arg.base .. job.id, 'rjk')
+  if not scheduler then
+    return nil, 'none'
+  end
+  local scheduler_key = key.repeats .. ':' .. scheduler
+  if is_legacy(scheduler, scheduler_key) then
+    return nil, 'legacy'
+  end
+  local previous = tonumber(call('ZSCORE', key.repeats, scheduler) or nil)
+  if not previous or job.id ~= string.format('repeat:%s:%.0f', scheduler, previous) then
+    return nil, 'past'
+  end
+  local fields = call('HMGET', scheduler_key, 'name', 'data', 'every', 'offset')
+  local every = tonumber(fields[3] or nil) or job.every
+  local next_ms = job.next
+  if every and every > 0 then
+    next_ms = next_of_every(previous, every, tonumber(fields[4] or nil) or job.offset or 0, now)
+  end
+  if not next_ms then
+    return nil, 'unknown'
+  end
+  local id = string.format('repeat:%s:%.0f', scheduler, next_ms)
+  local data = fields[2] or (major <= 5 and call('HGET', arg.base .. job.id, 'data')) or '{}'
+  return {
+    id = id,
+    ms = next_ms,
+    scheduler = scheduler,
+    scheduler_key = scheduler_key,
+    name = fields[1] or job.name,
+    data = data,
+    exists = call('EXISTS', arg.base .. id) == 1,
+  }
+end
+
+local function add_next(job, found)
+  local max_events = max_events_bullmq(key)
+  if found.exists then
+    call('XADD', key.events, 'MAXLEN', '~', max_events, '*', 'event', 'duplicated', 'jobId', found.id)
+    return 'duplicated'
+  end
+  call('ZADD', key.repeats, found.ms, found.scheduler)
+  call('HINCRBY', found.scheduler_key, 'ic', 1)
+  if major <= 5 and found.data ~= '{}' then
+    call('HSET', found.scheduler_key, 'data', found.data)
+  end
+  add_bullmq(key, arg.base, {
+    n = 1,
+    name = {found.name},
+    data = {found.data},
+    opts = {job.opts},
+    jobId = {found.id},
+    runAt = {found.ms},
+    priority = {job.priority},
+    lifo = {job.lifo},
+    marked = true,
+  }, 1, now, arg)
+  local job_key = arg.base .. found.id
+  call('HSET', job_key, 'rjk', found.scheduler)
+  if job.deduplication_id then
+    call('HSET', job_key, 'deid', job.deduplication_id)
+  end
+  if major <= 5 then
+    call('HSET', arg.base .. job.id, 'nrjid', found.id)
+  end
+  return 'next'
+end
+
+-- One scheduler whose key is of a wrong type is no harm to the others.
+local function advance(job)
+  local is_sound, found, why = pcall(find_next, job)
+  if not is_sound then
+    local message = type(found) == 'table' and found.err or tostring(found)
+    if not string.find(message, 'WRONGTYPE', 1, true) then
+      error(found)
+    end
+    return 'damaged'
+  end
+  return found and add_next(job, found) or why
+end
+
+return once(key.receipt, arg.call, arg.ttl_ms, function()
+  local made = {}
+  for i, job in ipairs(cmsgpack.unpack(arg.jobs)) do
+    made[i] = advance(job)
+  end
+  return made
+end)
