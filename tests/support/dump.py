@@ -68,14 +68,17 @@ def escaped(text: str) -> str:
 
 
 def dump(client: Redis, prefix: str, queue: str) -> Dump:
-    """Every key of a queue, under its name after `<prefix>:<queue>:`."""
+    """Every key of a queue, under its name after `<prefix>:<queue>:`; one that is gone meanwhile is left out."""
     base = f"{prefix}:{queue}:"
     keys = sorted(client.scan_iter(match=f"{escaped(base)}*", count=1000))
-    return {_text(key).removeprefix(base): _read(client, key) for key in keys}
+    read = {_text(key).removeprefix(base): _read(client, key) for key in keys}
+    return {name: key for name, key in read.items() if key is not None}
 
 
-def _read(client: Redis, key: bytes) -> Key:
+def _read(client: Redis, key: bytes) -> Key | None:
     kind = _text(client.type(key))
+    if kind == "none":
+        return None
     readers: dict[str, Any] = {
         "string": lambda: _text(client.get(key)),
         "list": lambda: [_text(item) for item in client.lrange(key, 0, -1)],

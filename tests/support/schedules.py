@@ -1,0 +1,67 @@
+"""Schedules of a queue in Redis, made comparable: times and the numbers in job ids give way to their order."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from tests.support.dump import DELAYED_SCALE, Dump, Key, Window, is_job
+from tests.support.pair import told
+
+_SCHEDULED = re.compile(r"repeat:.+:(\d{13})")
+#: Times are named by numbers that JSON takes, too, in the order of the jobs: no time of a test.
+_FIRST_LABEL = 7_000_000_000_001
+
+
+def told_schedules(raw: Dump, window: Window, queue: str) -> Dump:
+    """What is to be alike in two queues with the same schedules; the counter of ids is part of it."""
+    times = sorted({match[1] for name in [*raw, *_members(raw)] if (match := _SCHEDULED.fullmatch(name))})
+    labels = {time: str(_FIRST_LABEL + number) for number, time in enumerate(times)}
+
+    def renamed(text: str) -> str:
+        """Names of the queue and, where they stand in ids or alone, of times."""
+        text = text.replace(queue, "<queue>")
+        for time, label in labels.items():
+            text = label if text == time else text.replace(f":{time}", f":{label}")
+        return text
+
+    made = {renamed(name): replace(key, value=_without_times(name, key, renamed)) for name, key in raw.items()}
+    apart = {name: made.pop(name) for name in ("id", "delayed", "repeat") if name in made}
+    return told(made, window) | apart
+
+
+def _members(raw: Dump) -> list[str]:
+    return [str(member) for name in ("delayed", "repeat") if name in raw for member, _ in raw[name].value]
+
+
+def _without_times(name: str, key: Key, renamed: Callable[[str], str]) -> Any:
+    if name == "delayed":
+        return [[renamed(member), renamed(f"{int(score) // DELAYED_SCALE}")] for member, score in key.value]
+    if name == "repeat":
+        return [[renamed(member), renamed(f"{score:.0f}")] for member, score in key.value]
+    if is_job(key) and "timestamp" in key.value:
+        opts = json.loads(key.value["opts"])
+        opts["delay"] = "<delay>"
+        if "prevMillis" in opts:
+            opts["prevMillis"] = renamed(str(opts["prevMillis"]))
+        if "offset" in opts.get("repeat", {}):
+            opts["repeat"]["offset"] = "<offset>"
+        return _each(renamed, {**key.value, "opts": json.dumps(opts), "delay": "<delay>"})
+    made = _each(renamed, key.value)
+    return {**made, "offset": "<offset>"} if key.type == "hash" and "offset" in made else made
+
+
+def _each(renamed: Callable[[str], str], value: Any) -> Any:
+    """The value with all its texts renamed."""
+    match value:
+        case str():
+            return renamed(value)
+        case dict():
+            return {renamed(name): _each(renamed, item) for name, item in value.items()}
+        case list() | tuple():
+            return [_each(renamed, item) for item in value]
+        case _:
+            return value
