@@ -18,12 +18,16 @@ Repeat = Mapping[str, Any]
 def opts_of(text: str) -> dict[str, Any]:
     """The options of a scheduled job. Raises PatternError."""
     try:
-        opts = json.loads(text or "{}")
-    except ValueError:
+        opts = json.loads(text or "{}", parse_constant=_refused)
+    except (ValueError, RecursionError):
         opts = None
     if not isinstance(opts, dict):
         raise PatternError(f"expected `opts` to be a JSON object, got: {text[:80]!r}")
     return opts
+
+
+def _refused(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
 
 
 def number_of(fields: Mapping[str, Any], name: str) -> int | None:
