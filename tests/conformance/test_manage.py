@@ -17,7 +17,6 @@ from redis import Redis
 
 from spark_bull import management
 from spark_bull.bull_queue import BullQueue
-from spark_bull.connection import Connection
 from spark_bull.dialects.codec import ChunkBuilder, encode, rows_of
 from spark_bull.dialects.handle import RECEIPT_TTL_MS, QueueHandle
 from spark_bull.errors import DialectError, JobLocked, JobMissing, OptionError, QueueBusy, WrongState
@@ -26,6 +25,7 @@ from spark_bull.staging import QueuePlan, StagedPart, recover, register, stage_c
 from tests.support.dump import PRIVATE, dump
 from tests.support.jobs import HOUR
 from tests.support.pubsub import published
+from tests.support.sending import send_scripts_twice
 
 LONG_AGO = 1_600_000_000_000
 
@@ -131,15 +131,8 @@ class Bench:
 
 @pytest.fixture(params=["sent once", "sent twice"])
 def sending(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param == "sent once":
-        return
-    evaluate = Connection._evaluate
-
-    def evaluate_twice(self: Connection, *call: Any) -> Any:
-        evaluate(self, *call)
-        return evaluate(self, *call)
-
-    monkeypatch.setattr(Connection, "_evaluate", evaluate_twice)
+    if request.param == "sent twice":
+        send_scripts_twice(monkeypatch)
 
 
 @pytest.fixture(params=FLAVOURS, ids=str)

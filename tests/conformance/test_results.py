@@ -25,6 +25,7 @@ DIALECTS = ("bull-1", "bull", "bullmq")
 SHORT_MS = 1_000
 #: A worker's clock that is so far ahead stamps jobs of another slice of time, where it is 60 s by default.
 ANOTHER_SLICE_MS = 5_000
+HOUR_MS = 3_600_000
 
 
 @pytest.fixture(params=DIALECTS)
@@ -446,17 +447,18 @@ def test_failures_of_one_job_that_are_read_in_different_calls_stay_two(bench: Fi
 
 @not_bull_1
 def test_what_was_seen_is_forgotten_in_portions(bench: Finisher) -> None:
-    ledger = bench.ledger(lookback_ms=2_000)
-    now = bench.handle.connection.now_ms()
-    # It takes a while to make so many.
-    bench.crowd([now + 2_000] * 12_000)
+    # They leave the window by its becoming small, so however long it takes to make so many.
+    ledger = bench.ledger(lookback_ms=HOUR_MS)
+    bench.crowd([bench.handle.connection.now_ms()] * 12_000)
     look(ledger)
     bench.client.delete(bench.key("completed"))
     seen = bench.handle.keys.results("reader")["seen_completed"]
     sizes = [bench.client.zcard(seen)]
 
+    small = replace(ledger, lookback_ms=1)
+
     def all_forgotten() -> bool:
-        ledger.discover()
+        small.discover()
         sizes.append(bench.client.zcard(seen))
         return not sizes[-1]
 

@@ -15,7 +15,7 @@ from spark_bull.model import NewJob
 from spark_bull.outcomes import Claim, Failed, Outcomes
 from spark_bull.working import Seat
 
-SEAT = Seat("seat", lock_ms=20_000)
+SEAT = Seat("seat", lock_ms=3_600_000)
 
 
 @dataclass
