@@ -11,7 +11,7 @@ NODE_STAMP := $(NODE_PEERS)/.installed
 export PYSPARK_PYTHON := $(CURDIR)/$(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format bench clean
+.PHONY: help setup demo test soak lint format bench clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,6 +23,9 @@ demo: setup ## The tour: 336,776 flights are dispatched, inspected, processed an
 
 test: setup ## Run the tests; PYTEST_ARGS="-k claim" picks some
 	$(RUN) -m pytest -q -n 2 --dist worksteal $(PYTEST_ARGS)
+
+soak: setup ## Live random lives of queues beside Node for half an hour, other ones each time
+	$(RUN) -m pytest -q -m soak -n 2 $(PYTEST_ARGS)
 
 lint: $(PYTHON_STAMP) ## Check style, format and types
 	$(RUN) -m ruff check .

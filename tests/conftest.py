@@ -74,12 +74,17 @@ def own_redis() -> Iterator[Callable[..., EmbeddedRedis]]:
         yield lambda config=None: servers.enter_context(EmbeddedRedis(config))
 
 
-@pytest.fixture
-def node(request: pytest.FixtureRequest) -> Iterator[Callable[..., NodePeer]]:
-    """Start Node libraries: `node("bullmq-6.7.0", prefix=prefix)`, on the shared Redis unless a `url` is given."""
+@pytest.fixture(scope="session")
+def node_packages() -> None:
+    """Node and its packages are there."""
     version = _node_version()
     need(version and version >= NODE_MAJOR, f"needs Node.js {NODE_MAJOR} or newer, found {version or 'none'}")
     need((NODE_DIRECTORY / "node_modules").is_dir(), "needs the Node packages: run `npm ci` in tests/node")
+
+
+@pytest.fixture
+def node(request: pytest.FixtureRequest, node_packages: None) -> Iterator[Callable[..., NodePeer]]:
+    """Start Node libraries: `node("bullmq-6.7.0", prefix=prefix)`, on the shared Redis unless a `url` is given."""
     with ExitStack() as peers:
 
         def start(alias: str, *, prefix: str, url: str | None = None) -> NodePeer:

@@ -23,6 +23,7 @@ const COMMANDS = new Set([
   'retry', 'promote', 'remove',
   'pause', 'resume', 'clean', 'empty', 'obliterate',
   'process', 'stop', 'listen', 'invoke',
+  'claim', 'settle', 'rescue', 'promoteDue',
 ]);
 
 // Standard output belongs to the protocol; whatever a library prints goes to standard error.

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
@@ -28,6 +28,8 @@ DELAYED_SCALE = 0x1000
 JSON_FIELDS = {"opts", "returnvalue", "stacktrace", "parent"}
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 SHOWN = 160
+#: What PTTL answers when there is no such key.
+GONE = -2
 
 
 @dataclass(frozen=True)
@@ -71,23 +73,41 @@ def dump(client: Redis, prefix: str, queue: str) -> Dump:
     """Every key of a queue, under its name after `<prefix>:<queue>:`; one that is gone meanwhile is left out."""
     base = f"{prefix}:{queue}:"
     keys = sorted(client.scan_iter(match=f"{escaped(base)}*", count=1000))
-    read = {_text(key).removeprefix(base): _read(client, key) for key in keys}
-    return {name: key for name, key in read.items() if key is not None}
-
-
-def _read(client: Redis, key: bytes) -> Key | None:
-    kind = _text(client.type(key))
-    if kind == "none":
-        return None
-    readers: dict[str, Any] = {
-        "string": lambda: _text(client.get(key)),
-        "list": lambda: [_text(item) for item in client.lrange(key, 0, -1)],
-        "set": lambda: sorted(_text(item) for item in client.smembers(key)),
-        "zset": lambda: [(_text(member), score) for member, score in client.zrange(key, 0, -1, withscores=True)],
-        "hash": lambda: _pairs(client.hgetall(key)),
-        "stream": lambda: [(_text(number), _pairs(fields)) for number, fields in client.xrange(key)],
+    kinds = [_text(kind) for kind in _all(client, "type", keys)]
+    values = client.pipeline(transaction=False)
+    for key, kind in zip(keys, kinds, strict=True):
+        _READ[kind](values, key)
+    return {
+        _text(key).removeprefix(base): Key(kind, ttl >= 0, _VALUE[kind](value))
+        for key, kind, value, ttl in zip(keys, kinds, values.execute(), _all(client, "pttl", keys), strict=True)
+        if kind != "none" and ttl != GONE
     }
-    return Key(kind, client.pttl(key) >= 0, readers[kind]())
+
+
+def _all(client: Redis, command: str, keys: list[bytes]) -> list[Any]:
+    pipeline = client.pipeline(transaction=False)
+    for key in keys:
+        getattr(pipeline, command)(key)
+    return pipeline.execute()
+
+
+_READ: dict[str, Callable[[Any, bytes], object]] = {
+    "string": lambda pipeline, key: pipeline.get(key),
+    "list": lambda pipeline, key: pipeline.lrange(key, 0, -1),
+    "set": lambda pipeline, key: pipeline.smembers(key),
+    "zset": lambda pipeline, key: pipeline.zrange(key, 0, -1, withscores=True),
+    "hash": lambda pipeline, key: pipeline.hgetall(key),
+    "stream": lambda pipeline, key: pipeline.xrange(key),
+    "none": lambda pipeline, key: pipeline.type(key),
+}
+_VALUE: dict[str, Callable[[Any], Any]] = {
+    "string": lambda value: _text(value),
+    "list": lambda items: [_text(item) for item in items],
+    "set": lambda items: sorted(_text(item) for item in items),
+    "zset": lambda pairs: [(_text(member), score) for member, score in pairs],
+    "hash": lambda fields: _pairs(fields),
+    "stream": lambda entries: [(_text(number), _pairs(fields)) for number, fields in entries],
+}
 
 
 def _pairs(mapping: Mapping[bytes, bytes]) -> dict[str, str]:
@@ -98,10 +118,10 @@ def _text(raw: bytes | None) -> str:
     return (raw or b"").decode(errors="surrogateescape")
 
 
-def normalise(raw: Dump, window: Window) -> Dump:
-    """The dump without the test's own time, stream ids, tokens and private keys."""
+def normalise(raw: Dump, window: Window, named: Callable[[Dump, Window], Moments] | None = None) -> Dump:
+    """The dump without the test's own time, stream ids, tokens and private keys. `named`: how times are called."""
     public = {name: key for name, key in raw.items() if not name.startswith(PRIVATE)}
-    moments = Moments(public, window)
+    moments = (named or Moments)(public, window)
     return {name: Key(key.type, key.expires, _normal(name, key, moments)) for name, key in public.items()}
 
 
@@ -182,10 +202,14 @@ def _number(value: Any) -> float:
 
 
 def normalise_messages(
-    messages: Iterable[tuple[str, str]], prefix: str, raw: Dump, window: Window
+    messages: Iterable[tuple[str, str]],
+    prefix: str,
+    raw: Dump,
+    window: Window,
+    named: Callable[[Dump, Window], Moments] | None = None,
 ) -> list[tuple[str, Any]]:
     """Published (channel, message) pairs without prefix and queue, tokens and the test's own time."""
-    moments = Moments(raw, window)
+    moments = (named or Moments)(raw, window)
     normal = []
     for channel, message in messages:
         if channel.startswith(f"{prefix}:"):

@@ -57,7 +57,8 @@ local function claim_bullmq(key, arg, now, limit)
       looked = take_of(prioritized, 1, 1, true)
       if looked > 0 then
         call('ZREM', key.prioritized, unpack(prioritized, 1, looked))
-      elseif #prioritized == 0 then
+      end
+      if looked == #prioritized and taken < allowed then
         call('DEL', key.pc)
       end
     end

@@ -173,7 +173,9 @@ local function settle_bullmq(key, arg, outcomes, now)
     return tonumber(redis.call('HGET', arg.base .. id, 'atm') or 0) or 0
   end)
   local mine, lost = take_back(key, arg.base, outcomes.token, jobs.all, with_children(arg.base, outcomes.parents or jobs.ids))
-  redis.call('XTRIM', key.events, 'MAXLEN', '~', max_events_bullmq(key))
+  if next(mine) then
+    redis.call('XTRIM', key.events, 'MAXLEN', '~', max_events_bullmq(key))
+  end
   local completed = complete_jobs(key, arg, jobs, mine, now)
   local failed = fail_jobs(key, arg, outcomes.failed or {}, mine, now)
   retry_jobs(key, arg, outcomes.retried or {}, mine, now)

@@ -8,6 +8,7 @@ class Adapter {
     this.queues = new Map();
     this.workers = new Map();
     this.listeners = new Map();
+    this.benches = new Map();
   }
 
   queue(name) {
@@ -126,8 +127,53 @@ class Adapter {
     return typeof result === 'object' && result?.queue ? this.toJSON(result) : result;
   }
 
+  // A worker that a test works by hand: it takes a job when it is told to, and the test says what becomes of it.
+  async bench(name) {
+    if (!this.benches.has(name)) this.benches.set(name, await this.openBench(name));
+    return this.benches.get(name);
+  }
+
+  // Takes up to `count` jobs, under a token if the library has one for each job. Returns what the worker sees of them.
+  async claim({ queue, count, token }) {
+    const bench = await this.bench(queue);
+    return this.claimMore(bench, count, token, []);
+  }
+
+  async claimMore(bench, count, token, claimed) {
+    while (claimed.length < count) {
+      await anotherMillisecond();
+      const job = await bench.next(token);
+      if (!job) break;
+      claimed.push(bench.hold(job, token));
+    }
+    return claimed;
+  }
+
+  // Settles jobs that were claimed, one after the other: `outcomes` has {jobId, token, does, value}; the worker takes
+  // further ones when the last one is settled, up to `count`. Returns those.
+  async settle({ queue, outcomes, count = 0, token }) {
+    const bench = await this.bench(queue);
+    const claimed = [];
+    for (const [index, outcome] of outcomes.entries()) {
+      await anotherMillisecond();
+      const goesOn = count > 0 && index === outcomes.length - 1;
+      const next = await bench.settle(outcome, goesOn);
+      if (next) claimed.push(bench.hold(next, outcome.token));
+    }
+    return this.claimMore(bench, count, token, claimed);
+  }
+
+  async rescue({ queue }) {
+    await (await this.bench(queue)).rescue();
+  }
+
+  async promoteDue({ queue }) {
+    await (await this.bench(queue)).promoteDue();
+  }
+
   async close() {
     const open = [
+      ...[...this.benches.values()].map((bench) => bench.close()),
       ...[...this.workers.values()].map(({ worker }) => worker && this.closeWorker(worker, true)),
       ...[...this.listeners.values()].map(({ listener }) => listener && listener.close(true)),
       ...[...this.queues.values()].map((queue) => queue.close(true)),
@@ -138,6 +184,12 @@ class Adapter {
   toJSON(job) {
     return job.toJSON();
   }
+}
+
+// Jobs that end in one millisecond have no order but that of their ids.
+async function anotherMillisecond() {
+  const now = Date.now();
+  while (Date.now() === now) await new Promise(setImmediate);
 }
 
 module.exports = { Adapter };

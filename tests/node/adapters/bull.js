@@ -3,6 +3,8 @@
 const { Adapter } = require('./adapter');
 const { behave } = require('../behaviours');
 
+const { BullBench } = require('./bull_bench');
+
 const ALL_STATES = ['wait', 'active', 'paused', 'delayed', 'completed', 'failed'];
 const EVENTS = ['waiting', 'active', 'completed', 'failed', 'progress', 'stalled', 'duplicated', 'paused', 'resumed', 'drained'];
 
@@ -39,6 +41,12 @@ class BullAdapter extends Adapter {
     queue.process('*', concurrency, (job) => behave(this.view(job)));
     await queue.isReady();
     return queue;
+  }
+
+  async openBench(name) {
+    const bench = new BullBench(this, name);
+    await bench.queue.isReady();
+    return bench;
   }
 
   closeWorker(queue, force) {

@@ -3,6 +3,8 @@
 const { Adapter } = require('./adapter');
 const { behave } = require('../behaviours');
 
+const { BullMQBench } = require('./bullmq_bench');
+
 const EVENTS = [
   'added', 'waiting', 'active', 'completed', 'failed', 'delayed', 'progress', 'stalled', 'duplicated', 'deduplicated',
   'drained', 'paused', 'resumed', 'removed', 'cleaned', 'retries-exhausted', 'waiting-children',
@@ -23,13 +25,13 @@ class BullMQAdapter extends Adapter {
   }
 
   async flow({ flow }) {
-    const producer = new this.library.FlowProducer(this.options);
-    try {
-      const ids = ({ job, children = [] }) => ({ id: job.id, children: children.map(ids) });
-      return ids(await producer.add(flow));
-    } finally {
-      await producer.close();
-    }
+    this.flows ??= new this.library.FlowProducer(this.options);
+    const ids = ({ job, children = [] }) => ({ id: job.id, children: children.map(ids) });
+    return ids(await this.flows.add(flow));
+  }
+
+  async close() {
+    await Promise.allSettled([super.close(), this.flows?.close()]);
   }
 
   clean({ queue, grace = 0, state = 'completed', limit = 0 }) {
@@ -56,6 +58,12 @@ class BullMQAdapter extends Adapter {
     worker.on('drained', () => this.announce('worker', name, 'drained'));
     await worker.waitUntilReady();
     return worker;
+  }
+
+  async openBench(name) {
+    const bench = new BullMQBench(this, name);
+    await bench.worker.waitUntilReady();
+    return bench;
   }
 
   closeWorker(worker, force) {

@@ -1,0 +1,108 @@
+"""Random lives of a queue, lived by Node and by us, step by step: after each step both queues are the same.
+
+A failure prints the shortest life that shows it, and what is not alike. `make soak` lives many more.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from itertools import count
+from random import randrange
+from typing import Any
+
+import pytest
+from hypothesis import Phase, given, seed, settings
+from redis import Redis
+
+from spark_bull.local import EmbeddedRedis
+from tests.support.jobs import Job
+from tests.support.life_steps import lives_of
+from tests.support.lives import PREFIXES, LifeDiffers, Lives, Step, step
+from tests.support.node_peer import NodePeer
+from tests.support.peers import PEERS, Peer
+
+#: Steps of one run, and of `make soak`.
+STEPS = 1_000
+SOAK_STEPS = 50_000
+#: The lives that every run lives; a failure of another seed is seen again with SPARK_BULL_LIVES_SEED=<seed>.
+SEED = 9
+
+LIVED = [peer for peer in PEERS if peer.alias in ("bull-4.16.5", "bullmq-5.81.5", "bullmq-6.7.0")]
+
+
+def job(**opts: Any) -> Job:
+    return {"name": "task", "data": {}, "opts": opts}
+
+
+@pytest.fixture(scope="module", params=LIVED, ids=str)
+def lives(request: pytest.FixtureRequest, node_packages: None) -> Iterator[Lives]:
+    peer: Peer = request.param
+    with ExitStack() as stack:
+        url = stack.enter_context(EmbeddedRedis()).url
+        left, right = (stack.enter_context(NodePeer(peer.alias, url, prefix)) for prefix in PREFIXES)
+        yield stack.enter_context(closing(Lives(peer, (left, right), stack.enter_context(Redis.from_url(url)), url)))
+
+
+#: Short lives that once went apart, and the dialects that have all of their steps.
+TOLD = {
+    "the counter of priorities goes with the last prioritised job": (
+        ["bullmq"],
+        [step("add", jobs=[job(priority=1)]), step("claim", count=2), step("add", jobs=[job(priority=1)])],
+    ),
+    "a worker that settles after its queue was obliterated leaves no key": (
+        ["bull", "bullmq"],
+        [
+            step("add", jobs=[job()]),
+            step("claim", count=1),
+            step("obliterate", force=True),
+            step("settle", does=[("complete", 1)]),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_a_life_is_the_same_in_our_hands_and_in_node_s(lives: Lives, name: str) -> None:
+    dialects, life = TOLD[name]
+    if lives.peer.dialect not in dialects:
+        pytest.skip(f"{lives.peer} has no such steps")
+    lives.live(life)
+
+
+def some_lives(dialect: str, first: int) -> list[list[Step]]:
+    """Ten lives, the same for the same seed."""
+    lives: list[list[Step]] = []
+    few = settings(max_examples=10, deadline=None, database=None, phases=[Phase.generate])
+    seed(first)(few(given(lives_of(dialect))(lambda life: lives.append(life))))()
+    return lives
+
+
+def live_at_random(lives: Lives, first: int, steps: int) -> None:
+    """Lives until so many steps were taken. A life that goes apart is made shorter: our own way is the quicker one."""
+    lives.steps = 0
+    for number in count(first):
+        for life in some_lives(lives.peer.dialect, number):
+            try:
+                lives.live(life)
+            except LifeDiffers as apart:
+                shortest = lives.shortest(life, apart)
+                pytest.fail(f"{shortest}\nseed {number}", pytrace=False)
+            if lives.steps >= steps:
+                return
+
+
+@pytest.mark.slow
+@pytest.mark.interop
+@pytest.mark.timeout(1200)
+def test_a_random_life_is_the_same_in_our_hands_and_in_node_s(lives: Lives) -> None:
+    live_at_random(lives, int(os.environ.get("SPARK_BULL_LIVES_SEED", SEED)), STEPS)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+def test_many_random_lives_are_the_same_in_our_hands_and_in_node_s(lives: Lives) -> None:
+    first = randrange(10**9)
+    print(f"seed {first}")
+    live_at_random(lives, first, SOAK_STEPS)

@@ -1,0 +1,590 @@
+"""The life of a queue, lived twice: Node does each step to one queue, we do it to another, and after each all is alike.
+
+    lives.live([step("add", jobs=[...]), step("claim", count=3), step("settle", does=[("complete", 1)], then=2)])
+
+Compared are the answers, all keys of both queues and what was published. Node's side uses the package's own calls (a
+Worker or Queue driven by hand, tests/node/adapters/*_bench.js), ours those of a slot: `working.work` with the outcomes
+that `Rules` makes of what a processor did. Nothing waits for a time to come: delays are whole hours, `due` makes jobs
+that are delayed due, and locks expire by being deleted.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, NamedTuple
+
+from redis import Redis
+
+from spark_bull import working
+from spark_bull.bull_queue import BullQueue
+from spark_bull.dialects.base import json_text
+from spark_bull.errors import DelayedError, RateLimitError, SparkBullError, UnrecoverableError
+from spark_bull.model import NewJob
+from spark_bull.outcomes import ClaimedJob, Outcomes
+from spark_bull.reporting import add_log, update_data, update_progress
+from spark_bull.runtime.job import RunningJob
+from spark_bull.runtime.job_runner import Result, Rules
+from spark_bull.runtime.settling import job_options
+from spark_bull.working import Seat
+from tests.support.dump import Dump, Moments, Window, difference, dump, normalise, normalise_messages
+from tests.support.jobs import HOUR, Job, new_job_arguments
+from tests.support.node_peer import NodeError, NodePeer
+from tests.support.peers import Peer
+from tests.support.wait import wait_until
+
+#: Queues of each side; children of flows may be in the other one.
+QUEUES = ("main", "other")
+#: A moment is so far from the whole hour that it is named after, at most.
+SLACK = 20 * 60_000
+LOCK_MS = 600_000
+#: Lives that are lived at most to make one shorter.
+TRIES = 300
+PREFIXES = ("left", "ours")
+SEAT = Seat("seat", lock_ms=LOCK_MS)
+
+
+class Known(NamedTuple):
+    """A difference that is meant: packages, the start of its sentence (a pattern), and why."""
+
+    packages: str
+    sentence: str
+    reason: str
+
+
+KNOWN: list[Known] = []
+
+
+class Unheard(NamedTuple):
+    """Messages that are not compared: packages, channel, and why."""
+
+    packages: str
+    channel: str
+    reason: str
+
+
+UNHEARD = [
+    Unheard("bull-", "drained", "Node tells it each time that a worker looks in vain, we when the last job is settled"),
+]
+
+
+class Step(NamedTuple):
+    verb: str
+    args: dict[str, Any]
+
+    def __repr__(self) -> str:
+        return f"step({', '.join([repr(self.verb), *(f'{name}={value!r}' for name, value in self.args.items())])})"
+
+
+def step(verb: str, /, **args: Any) -> Step:
+    return Step(verb, args)
+
+
+class Hours(Moments):
+    """Times as whole hours from the test's own time; a test is over long before the next one."""
+
+    def name(self, moment: float | str) -> Any:
+        try:
+            number = float(moment)
+        except (TypeError, ValueError):
+            return moment
+        for start, said in ((self.window.start, "now"), (0, "")):
+            hours, rest = divmod(number - start + SLACK, HOUR)
+            if rest < 2 * SLACK and abs(hours) < 1000 and (start or hours > 0):
+                return f"<{said} + {hours:.0f} h>"
+        return moment
+
+    def delayed(self, score: float) -> Any:
+        return self.name(score // 4096)
+
+
+class Answers(NamedTuple):
+    """What a step says of itself, and what each side answered."""
+
+    said: str
+    left: Any = None
+    right: Any = None
+    #: Channels on which the two do not say the same in this step.
+    unheard: tuple[str, ...] = ()
+
+
+@dataclass
+class Held:
+    """Jobs that one call claimed on both sides, and that are not settled yet."""
+
+    queue: str
+    token: str
+    #: Each with the token of Node's lock.
+    jobs: list[tuple[ClaimedJob, str]]
+
+
+class LifeDiffers(AssertionError):
+    """Two lives went apart; its text is the life up to there."""
+
+
+@dataclass
+class Lives:
+    """Two sides under two prefixes: `left` is Node's, `ours` is ours; `nodes` has Node for both."""
+
+    peer: Peer
+    nodes: tuple[NodePeer, NodePeer]
+    client: Redis
+    url: str
+    steps: int = 0
+    window: Window = field(default_factory=Window)
+    held: list[Held] = field(default_factory=list)
+    raw: dict[str, Dump] = field(default_factory=dict)
+    script: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        options = {"url": self.url, "prefix": PREFIXES[1], "protocol": self.peer.dialect}
+        if self.bullmq:
+            options["bullmqVersion"] = self.peer.alias.partition("-")[2].partition(".")[0]
+        self.ours = {name: BullQueue(name, **options) for name in QUEUES}
+        self._listener = self.client.pubsub()
+        for prefix in PREFIXES:
+            self._listener.psubscribe(f"{prefix}:*")
+        for _ in PREFIXES:
+            self._listener.get_message(timeout=30)
+        for node, prefix in zip(self.nodes, PREFIXES, strict=True):
+            for queue in QUEUES:
+                node.call("counts", queue=queue)
+                node.call("claim", queue=queue, count=0)
+                if self.bullmq:
+                    meta = f"{prefix}:{queue}:meta"
+                    wait_until(lambda meta=meta: self.client.hget(meta, "version"), 120, f"Node to write {meta}")
+
+    @property
+    def bullmq(self) -> bool:
+        return self.peer.dialect == "bullmq"
+
+    def close(self) -> None:
+        self._listener.close()
+        for queue in self.ours.values():
+            queue.close()
+
+    def live(self, steps: Sequence[Step]) -> None:
+        """Lives them on an empty Redis. Raises LifeDiffers as soon as the two sides are not alike."""
+        self._begin()
+        for one in steps:
+            answers = getattr(self, f"_{one.verb}")(**one.args)
+            if answers is None:
+                continue
+            self.steps += 1
+            self.script.append(f"{answers.said}  ->  {_short(answers.left)}")
+            found = difference(_plain(answers.left), _plain(answers.right))
+            found = [f"answer{sentence}" for sentence in found] + self._differences(answers.unheard)
+            if found:
+                lived = "\n".join(f"  {number}. {line}" for number, line in enumerate(self.script, 1))
+                again = "\n".join(f"    {one!r}," for one in steps)
+                raise LifeDiffers(f"{self.peer}:\n{lived}\n" + "\n".join(found[:40]) + f"\nas steps:\n{again}")
+
+    def shortest(self, life: Sequence[Step], apart: LifeDiffers) -> LifeDiffers:
+        """The life without all the steps that it goes apart without; of TRIES lives at most."""
+        rest, size, tries = list(life), len(life) // 2, 0
+        while size:
+            first = 0
+            while first < len(rest) and tries < TRIES:
+                without, tries = rest[:first] + rest[first + size :], tries + 1
+                try:
+                    self.live(without)
+                    first += size
+                except LifeDiffers as still:
+                    rest, apart = without, still
+            size //= 2
+        return apart
+
+    def _begin(self) -> None:
+        self.client.flushall()
+        self.window, self.held, self.script, self._numbers = Window(), [], [], count(1)
+        if self.bullmq:
+            # As a Node queue does when it is opened, which was before.
+            for prefix in PREFIXES:
+                for queue in QUEUES:
+                    signs = {"version": self.peer.alias.replace("-", ":"), "opts.maxLenEvents": 10_000}
+                    self.client.hset(f"{prefix}:{queue}:meta", mapping=signs)
+        self._look()
+
+    # what is there
+
+    def _look(self) -> None:
+        self.raw = {
+            prefix: {
+                f"{queue}:{name}": key
+                for queue in QUEUES
+                for name, key in dump(self.client, prefix, queue).items()
+                if not name.startswith("spark:")
+            }
+            for prefix in PREFIXES
+        }
+
+    def _ids(self, queue: str, state: str) -> list[str]:
+        """Ids of Node's jobs in a state, in its order; of `any`, all jobs there are."""
+        left = self.raw[PREFIXES[0]]
+        if state == "any":
+            names = [name.partition(":")[2] for name, key in left.items() if "opts" in key.value and key.type == "hash"]
+            return [name for name in names if f"{queue}:{name}" in left and not name.startswith("d")]
+        key = left.get(f"{queue}:{state}")
+        return [item if isinstance(item, str) else item[0] for item in key.value] if key else []
+
+    def _members(self, queue: str, state: str) -> list[tuple[str, float]]:
+        key = self.raw[PREFIXES[0]].get(f"{queue}:{state}")
+        return list(key.value) if key else []
+
+    def _differences(self, unheard: Collection[str]) -> list[str]:
+        self._look()
+        messages = self._messages(unheard)
+        left, right = (_renamed(self._normal(prefix), prefix) for prefix in PREFIXES)
+        for queue in QUEUES if self.bullmq else ():
+            _forgive_markers(left, right, f"{queue}:marker")
+        found = difference(left, right)
+        found += [f"published{sentence}" for sentence in difference(*(messages[prefix] for prefix in PREFIXES))]
+        for prefix in PREFIXES:
+            for queue in QUEUES:
+                # So that the next step tells of its own only.
+                self.client.delete(f"{prefix}:{queue}:marker")
+                self.client.xtrim(f"{prefix}:{queue}:events", maxlen=0, approximate=False)
+        known = [one.sentence for one in KNOWN if self.peer.alias.startswith(one.packages)]
+        return [sentence for sentence in found if not any(re.match(pattern, sentence) for pattern in known)]
+
+    def _normal(self, prefix: str) -> Any:
+        normal: dict[str, Any] = {}
+        for queue in QUEUES:
+            raw = {
+                name[len(queue) + 1 :]: key for name, key in self.raw[prefix].items() if name.startswith(f"{queue}:")
+            }
+            for name, key in normalise(raw, self.window, Hours).items():
+                normal[f"{queue}:{name}"] = {key.type: _told(name, key.value), "expires": key.expires}
+            if _may_be_taken(raw):
+                normal.setdefault(f"{queue}:marker", {"zset": []})["job may be taken"] = True
+        return normal
+
+    def _messages(self, unheard_now: Collection[str]) -> dict[str, Any]:
+        heard: dict[str, list[tuple[str, str]]] = {prefix: [] for prefix in PREFIXES}
+        for prefix in PREFIXES:
+            self.client.publish(f"{prefix}:end:of", b"")
+        ended = 0
+        while ended < len(PREFIXES):
+            message = self._listener.get_message(timeout=60)
+            if message is None:
+                raise AssertionError("expected the messages of both sides, heard nothing for 60 s")
+            if message["type"] == "pmessage":
+                channel, text = message["channel"].decode(), message["data"].decode()
+                ended += channel.endswith(":end:of")
+                if not channel.endswith(":end:of"):
+                    heard[channel.partition(":")[0]].append((channel, text))
+        unheard = {*unheard_now, *(one.channel for one in UNHEARD if self.peer.alias.startswith(one.packages))}
+        return {
+            prefix: [
+                message
+                for message in normalise_messages(messages, prefix, {}, self.window, Hours)
+                if message[0] not in unheard
+            ]
+            for prefix, messages in heard.items()
+        }
+
+    # steps
+
+    def _both(self, left: Callable[[], Any], right: Callable[[], Any]) -> tuple[Any, Any]:
+        """What both answer; of a refusal, only that it was one."""
+        return _answer(left), _answer(right)
+
+    def _node(self, cmd: str, side: int = 0, **args: Any) -> Any:
+        return self.nodes[side].call(cmd, **args)
+
+    def _by_node(self, said: str, cmd: str, **args: Any) -> Answers:
+        """Something that only Node can do, done to both."""
+        return Answers(said, *(_answer(lambda side=side: self._node(cmd, side, **args)) for side in (0, 1)))
+
+    def _add(self, jobs: list[Job], queue: str = QUEUES[0]) -> Answers:
+        new_jobs = self.ours[queue]
+        answers = self._both(
+            lambda: self._node("add", queue=queue, jobs=jobs),
+            lambda: new_jobs.add_many([_new_job(job) for job in jobs]).ids,
+        )
+        return Answers(f"add to {queue}: {json.dumps(jobs)}", *answers)
+
+    def _claim(self, count: int, queue: str = QUEUES[0]) -> Answers:
+        token = self._token()
+        left = self._node("claim", queue=queue, count=count, token=token)
+        claim = working.work(self.ours[queue].handle, SEAT, None, count, token=token)
+        return Answers(f"claim {count} of {queue}", *self._claimed(queue, token, left, claim.jobs))
+
+    def _claimed(self, queue: str, token: str, left: list[Any], jobs: list[ClaimedJob]) -> tuple[Any, Any]:
+        """Notes what is held from now on; returns what each side sees of it."""
+        tokens = {job["id"]: job["token"] for job in left}
+        self.held.append(Held(queue, token, [(job, tokens.get(job.id, token)) for job in jobs]))
+        seen = [{name: job[name] for name in self._counters} | {"id": job["id"]} for job in left]
+        ours = {"attemptsMade": "attempts_made", "attemptsStarted": "attempts_started"}
+        return seen, [{name: getattr(job, ours[name]) for name in self._counters} | {"id": job.id} for job in jobs]
+
+    @property
+    def _counters(self) -> list[str]:
+        # Node counts the start that the claim itself is.
+        return ["attemptsMade", "attemptsStarted"] if self.bullmq else ["attemptsMade"]
+
+    def _token(self) -> str:
+        return f"t{next(self._numbers)}"
+
+    def _settle(self, does: list[tuple[str, Any]], claim: int = 0, then: int = 0) -> Answers | None:
+        """`does` says what becomes of the next jobs of a claim; `then` as many are claimed in the same call."""
+        self.held = [held for held in self.held if held.jobs]
+        if not self.held:
+            return None
+        held = self.held[claim % len(self.held)]
+        jobs, held.jobs = held.jobs[: len(does)], held.jobs[len(does) :]
+        handle, token = self.ours[held.queue].handle, self._token()
+        now = handle.connection.now_ms()
+        outcomes = Outcomes(held.token)
+        done = {}
+        for (job, node_token), (kind, given) in zip(jobs, does, strict=False):
+            value = now + given if kind == "delay" else given
+            done[job.id] = {"jobId": job.id, "token": node_token, "does": kind, "value": value}
+            _note(outcomes, RunningJob(job, handle), kind, value, now)
+        order = _settled_in_order(outcomes)
+        left = self._node("settle", queue=held.queue, outcomes=[done[i] for i in order], count=then, token=token)
+        claim_of_ours = working.work(handle, SEAT, outcomes, then, token=token)
+        said = ", ".join(f"{i} {done[i]['does']} {json.dumps(done[i]['value'])}" for i in order)
+        said = f"settle in {held.queue}: {said}" + (f"; claim {then}" if then else "")
+        return Answers(said, *self._claimed(held.queue, token, left, claim_of_ours.jobs))
+
+    def _tell(self, what: str, value: Any, job: int, queue: str = QUEUES[0]) -> Answers | None:
+        """Progress, a log line or changed data of a job that is there."""
+        if not (job_id := self._pick(queue, "any", job)):
+            return None
+        handle, opts = self.ours[queue].handle, self._field(queue, job_id, "opts")
+        update_data_of_node = "updateData" if self.bullmq else "update"
+        node_method, ours = {
+            "progress": (
+                "updateProgress" if self.bullmq else "progress",
+                lambda: update_progress(handle, job_id, json_text("progress", value)),
+            ),
+            "log": ("log", lambda: add_log(handle, job_id, str(value), job_options(opts).log_limit)),
+            "data": (update_data_of_node, lambda: update_data(handle, job_id, json_text("data", value))),
+        }[what]
+        args = [str(value) if what == "log" else value]
+        self._node("invoke", queue=queue, jobId=job_id, method=node_method, args=args)
+        ours()
+        return Answers(f"{what} of {job_id} in {queue}: {json.dumps(value)}")
+
+    def _pick(self, queue: str, state: str, job: int) -> str | None:
+        ids = self._ids(queue, state)
+        return ids[job % len(ids)] if ids else None
+
+    def _field(self, queue: str, job_id: str, name: str) -> str:
+        return str(self.raw[PREFIXES[0]][f"{queue}:{job_id}"].value.get(name, ""))
+
+    def _expire(self, job: int, queue: str = QUEUES[0]) -> Answers | None:
+        """The lock of an active job expires, as if its worker were gone; one at a time, as `stalled` has no order."""
+        left = self.raw[PREFIXES[0]]
+        ids = self._ids(queue, "active")
+        if not ids or any(f"{queue}:{job_id}:lock" not in left for job_id in ids):
+            return None
+        job_id = ids[job % len(ids)]
+        for prefix in PREFIXES:
+            self.client.delete(f"{prefix}:{queue}:{job_id}:lock")
+        if not self.bullmq:
+            # Bull's own token is the same for all of its jobs: who has lost a lock would have the next one's.
+            for held in self.held:
+                held.jobs = [(job, token) for job, token in held.jobs if job.id != job_id]
+        return Answers(f"the lock of {job_id} in {queue} expires")
+
+    def _rescue(self, queue: str = QUEUES[0]) -> Answers | None:
+        if not self._ids(queue, "active"):  # LATER stalled-check
+            return None
+        for prefix in PREFIXES:
+            self.client.delete(f"{prefix}:{queue}:stalled-check")
+        self._node("rescue", queue=queue)
+        working.rescue(self.ours[queue].handle)
+        return Answers(f"rescue in {queue}")
+
+    def _due(self, count: int, queue: str = QUEUES[0]) -> Answers | None:
+        """The time of the first delayed jobs has come."""
+        ids = self._ids(queue, "delayed")[:count]
+        if not ids:
+            return None
+        for prefix in PREFIXES:
+            for number, job_id in enumerate(ids, 1000):
+                self.client.zadd(f"{prefix}:{queue}:delayed", {job_id: number * 4096}, xx=True)
+        return Answers(f"{', '.join(ids)} in {queue} are due")
+
+    def _promote_due(self, queue: str = QUEUES[0]) -> Answers | None:
+        """BullMQ promotes when a worker looks for a job: one does after ours."""
+        if not self.bullmq:
+            if not any(score < HOUR * 4096 for _, score in self._members(queue, "delayed")):
+                return None
+            self._node("promoteDue", queue=queue)
+            working.promote_due(self.ours[queue].handle)
+            return Answers(f"promote what is due in {queue}")
+        working.promote_due(self.ours[queue].handle)
+        # Workers that sleep are told when the next one is due; Node's look themselves.
+        self.client.delete(f"{PREFIXES[1]}:{queue}:marker")
+        answers = self._claim(1, queue)
+        return answers._replace(said=f"promote what is due in {queue}; {answers.said}")
+
+    def _manage(self, verb: str, state: str, job: int, queue: str = QUEUES[0]) -> Answers | None:
+        """retry, promote or remove one job of a state."""
+        if verb == "retry" and state != "failed" and not self.bullmq:
+            # Bull refuses, but has forgotten when the job was processed.
+            return None
+        if not (job_id := self._pick(queue, state, job)):
+            return None
+        ours = self.ours[queue]
+        answers = self._both(lambda: self._node(verb, queue=queue, jobId=job_id), lambda: getattr(ours, verb)(job_id))
+        return Answers(f"{verb} {job_id} ({state}) in {queue}", *answers)
+
+    def _retry_completed(self, job: int, queue: str = QUEUES[0]) -> Answers | None:
+        if not self.bullmq or not (job_id := self._pick(queue, "completed", job)):
+            return None
+        answers = self._both(
+            lambda: self._node("invoke", queue=queue, jobId=job_id, method="retry", args=["completed"]),
+            lambda: self.ours[queue].retry(job_id, "completed"),
+        )
+        return Answers(f"retry {job_id} (completed) in {queue}", *answers)
+
+    def _clean(self, state: str, limit: int, grace: int = 0, queue: str = QUEUES[0]) -> Answers | None:
+        if not self.bullmq and state == "prioritized":
+            return None
+        answers = self._both(
+            lambda: sorted(self._node("clean", queue=queue, grace=grace, state=state, limit=limit)),
+            lambda: sorted(self.ours[queue].clean(grace, limit, state)),
+        )
+        return Answers(f"clean {state} of {queue}, grace {grace}, limit {limit}", *answers)
+
+    def _drain(self, delayed: bool, queue: str = QUEUES[0]) -> Answers | None:
+        if not self.bullmq:
+            return None
+        self._node("empty", queue=queue, delayed=delayed)
+        self.ours[queue].drain(delayed=delayed)
+        return Answers(f"drain {queue}, delayed {delayed}")
+
+    def _obliterate(self, force: bool, queue: str = QUEUES[0]) -> Answers | None:
+        if not force and self._ids(queue, "active"):
+            # Node refuses, but has paused the queue.
+            return None
+        answers = self._both(
+            lambda: self._node("obliterate", queue=queue, force=force),
+            lambda: self.ours[queue].obliterate(force=force),
+        )
+        # Paused already, it is paused once more by Node.
+        unheard = ("paused",) if self._paused(queue) else ()
+        return Answers(f"obliterate {queue}, force {force}", *answers, unheard)
+
+    def _paused(self, queue: str) -> bool:
+        left = self.raw[PREFIXES[0]]
+        return f"{queue}:meta-paused" in left or "paused" in getattr(left.get(f"{queue}:meta"), "value", {})
+
+    def _pause(self, queue: str = QUEUES[0]) -> Answers | None:
+        if self._paused(queue):
+            return None
+        self._node("pause", queue=queue)
+        self.ours[queue].pause()
+        return Answers(f"pause {queue}")
+
+    def _resume(self, queue: str = QUEUES[0]) -> Answers | None:
+        if not self._paused(queue):
+            return None
+        self._node("resume", queue=queue)
+        self.ours[queue].resume()
+        return Answers(f"resume {queue}")
+
+    def _set(self, method: str, args: list[Any], queue: str = QUEUES[0]) -> Answers | None:
+        """Settings of the queue that Node alone can change."""
+        if not self.bullmq:
+            return None
+        return self._by_node(
+            f"{method}({', '.join(map(str, args))}) of {queue}", "invoke", queue=queue, method=method, args=args
+        )
+
+    def _add_by_node(self, jobs: list[Job], queue: str = QUEUES[0]) -> Answers:
+        """Jobs that we can't add yet."""
+        return self._by_node(f"Node adds to {queue}: {json.dumps(jobs)}", "add", queue=queue, jobs=jobs)
+
+    def _flow(self, flow: dict[str, Any]) -> Answers | None:
+        if not self.bullmq:
+            return None
+        return self._by_node(f"Node adds the flow {json.dumps(flow)}", "flow", flow=flow)
+
+
+def _note(outcomes: Outcomes, job: RunningJob, kind: str, value: Any, now: int) -> None:
+    """What a slot makes of what its processor did."""
+    error: Exception | None = None
+    if job.claimed.deferred_failure is not None:
+        error = UnrecoverableError(job.claimed.deferred_failure)
+    elif kind == "return":
+        outcomes.returned.append(job.claimed.id)
+        return
+    elif kind != "complete":
+        error = {
+            "fail": RuntimeError,
+            "give up": UnrecoverableError,
+            "delay": lambda until: DelayedError(until=until),
+            "limit": RateLimitError,
+        }[kind](value)
+    Rules().note(outcomes, job._handle.dialect, Result(job, None if error else value, error), now)
+
+
+def _settled_in_order(outcomes: Outcomes) -> list[str]:
+    """The order in which the scripts settle a chunk: Node's worker settles one by one, in this order."""
+    others = [job.id for jobs in (outcomes.failed, outcomes.retried, outcomes.delayed) for job in jobs]
+    return [*outcomes.completed_ids, *others, *reversed(outcomes.returned)]
+
+
+def _new_job(job: Job) -> NewJob:
+    return NewJob(**new_job_arguments(job))
+
+
+def _answer(call: Callable[[], Any]) -> Any:
+    """The answer, or that there was none: the words of a refusal are each side's own."""
+    try:
+        return call()
+    except (NodeError, SparkBullError):
+        return "refused"
+
+
+def _told(name: str, value: Any) -> Any:
+    """What can't be alike in two languages, or in two moments."""
+    if name == "stalled-check":
+        return "<now>"
+    if isinstance(value, dict) and isinstance(value.get("stacktrace"), list):
+        return {**value, "stacktrace": len(value["stacktrace"])}
+    if name.endswith(("completed", "failed")):
+        # Jobs of a chunk end in one millisecond, and have no order within it.
+        return sorted(value, key=str) if isinstance(value, list) else value
+    return value
+
+
+def _forgive_markers(left: Any, right: Any, name: str) -> None:
+    """Markers wake workers. Node's claims leave one although no job may be taken, we tell of each job that may be."""
+    theirs, ours = (side.pop(name, {"zset": []}) for side in (left, right))
+    due = [[pair for pair in marker["zset"] if pair[0] != "0"] for marker in (theirs, ours)]
+    theirs_wakes, ours_wakes = (any(pair[0] == "0" for pair in marker["zset"]) for marker in (theirs, ours))
+    if "job may be taken" in ours:
+        left[name], right[name] = [due[0], theirs_wakes], [due[1], ours_wakes and theirs_wakes]
+    else:
+        left[name], right[name] = [due[0], theirs_wakes and ours_wakes], [due[1], ours_wakes]
+
+
+def _may_be_taken(queue: Dump) -> bool:
+    """Whether a worker of BullMQ would find a job: if not, a marker would wake it in vain, which Node's claims do."""
+    meta = queue["meta"].value if "meta" in queue else {}
+    active = len(queue["active"].value) if "active" in queue else 0
+    maxed = "concurrency" in meta and active >= int(meta["concurrency"])
+    return ("wait" in queue or "prioritized" in queue) and "paused" not in meta and not maxed
+
+
+def _renamed(value: Any, prefix: str) -> Any:
+    """Keys of jobs stand in keys of their parents and children."""
+    return json.loads(json.dumps(value).replace(f"{prefix}:", "<prefix>:"))
+
+
+def _plain(answer: Any) -> Any:
+    return {"": answer}
+
+
+def _short(answer: Any) -> str:
+    text = json.dumps(answer)
+    return text if len(text) < 300 else text[:300] + "…"
