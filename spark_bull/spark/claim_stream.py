@@ -104,7 +104,7 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         # The reader of batch 0's start is another one after a restart, see initialOffset; that of its end is logged.
         claimer, first, last = self._claimer_of(end["reader"]), int(start["claimed"]), int(end["claimed"])
-        claimer.resume(first)
+        claimer.take_up(first, last)
         reader, portions = end["reader"], claimer.portions(first, last)
         if not portions:
             stops = range(first, last, self._rows)
