@@ -5,17 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from spark_bull.dialects.handle import QueueHandle
+from spark_bull.dialects.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.working import Seat, claim_packed
 
 #: How long the ledger of a query that doesn't run any more stays.
 TTL_MS: Final = 7 * 86_400_000
-#: Jobs claimed in one call; answers hold no payload.
-CLAIM_SIZE: Final = 500
 
 
 class Portion(NamedTuple):
-    """Jobs claimed in one call: position of the first one, their number, and what they hold, for `unpack_jobs`."""
+    """Jobs claimed in one call: position of the first one, their number, and what they hold, for `unpack_columns`."""
 
     start: int
     jobs: int
@@ -47,12 +45,12 @@ class ClaimLedger:
         ids = self.handle.connection.call("LRANGE", ledger, max(0, start - cut), stop - cut - 1)
         return [job_id.decode() for job_id in ids]
 
-    def claim(self, seat: Seat, most: int) -> list[Portion]:
-        """Claims up to `most` jobs; returns them packed, in the order of their positions."""
+    def claim(self, seat: Seat, most: int, chunk_size: int = CHUNK_SIZE) -> list[Portion]:
+        """Claims up to `most` jobs, `chunk_size` in a call; returns them packed, in the order of their positions."""
         portions: list[Portion] = []
         claimed, position = 0, self.end()
         while claimed < most:
-            size = min(CLAIM_SIZE, most - claimed)
+            size = min(chunk_size, most - claimed)
             claim, packed = claim_packed(self.handle, seat, size, ledger=self._keys()[0], token=self.reader)
             if claim.claimed:
                 portions.append(Portion(position + claimed, claim.claimed, packed))

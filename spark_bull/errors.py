@@ -26,10 +26,11 @@ A message says what was expected, what came and what to do; it never holds a sec
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from copyreg import __newobj__  # type: ignore[attr-defined]
 from difflib import get_close_matches
-from typing import Any, SupportsIndex
+from typing import Any, Final, SupportsIndex
 
 from spark_bull.clock import LAST_ETA_MS
 
@@ -115,13 +116,16 @@ class UnrecoverableError(SparkBullError):
     """Raised by a processor: the job has failed for good, whatever attempts are left."""
 
 
+_AT: Final = "to run again at "
+
+
 class DelayedError(SparkBullError):
     """Raised by a processor: the job runs again in `delay` ms, or at `until` (ms since 1970); no attempt counts."""
 
     def __init__(self, delay: int | None = None, *, until: int | None = None) -> None:
         if (delay is None) == (until is None):
             raise OptionError("expected DelayedError with one of `delay` (ms) and `until` (ms since 1970)")
-        super().__init__(f"to run again in {delay} ms" if until is None else f"to run again at {until}")
+        super().__init__(f"to run again in {delay} ms" if until is None else f"{_AT}{until}")
         self.delay = None if delay is None else _milliseconds("delay", delay)
         self.until = None if until is None else _milliseconds("until", until)
 
@@ -148,6 +152,26 @@ def _milliseconds(name: str, value: object) -> int:
     if not isinstance(number, (int, float)) or isinstance(number, bool) or not 0 <= number <= LAST_ETA_MS:
         raise expected(name, f"a number of ms from 0 to {LAST_ETA_MS}", value)
     return int(number)
+
+
+def control_error(trace: str) -> SparkBullError | None:
+    """The UnrecoverableError, DelayedError or RateLimitError that a Python trace ends with, for where only its text
+    arrives; None for any other.
+    """
+    said = re.findall(
+        rf"^{__name__}\.(UnrecoverableError|DelayedError|RateLimitError)(?:: (.*))?$", trace, re.MULTILINE
+    )
+    if not said:
+        return None
+    kind, message = said[-1]
+    number = re.search(r"\d+", message)
+    if kind == "UnrecoverableError":
+        return UnrecoverableError(message)
+    if number is None:
+        return None
+    if kind == "RateLimitError":
+        return RateLimitError(int(number[0]))
+    return DelayedError(until=int(number[0])) if message.startswith(_AT) else DelayedError(int(number[0]))
 
 
 def expected(name: str, what: str, got: object) -> OptionError:

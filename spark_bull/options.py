@@ -378,6 +378,18 @@ TABLE: Final[tuple[Option, ...]] = (
         "name of the ledger of claimed or finished jobs; one query at a time",
         "a new one, kept in the checkpoint",
     ),
+    Option("workerName", text, None, (CLAIM,), "name that BullMQ shows as `processedBy` of claimed jobs"),
+    Option(
+        "limiter",
+        limiter,
+        None,
+        (CLAIM, WORK),
+        'so many jobs of the whole queue may start in so long: `{"max": jobs, "duration": ms}`',
+    ),
+    # how they are settled
+    Option("removeOnComplete", keep, None, (SETTLE,), f"for jobs that say nothing: {KEEP_RULE}", "all are kept"),
+    Option("removeOnFail", keep, None, (SETTLE,), "for jobs that say nothing, as above", "all are kept"),
+    Option("metrics", integer(0), 0, (SETTLE, WORK), "minutes of metrics to keep, as Node's `maxDataPoints`; 0: none"),
     # how results are collected
     Option(
         "startingOffsets",
@@ -457,10 +469,8 @@ TABLE: Final[tuple[Option, ...]] = (
         "lock_ms", integer(300), 30_000, (WORK,), "how soon the jobs of a slot that died come back; kept while it lives"
     ),
     Option("name", text, None, (WORK,), "name of the worker, BullMQ's `processedBy`"),
-    Option("limiter", limiter, None, (WORK,), 'most jobs that start in a time: {"max": jobs, "duration": ms}'),
-    Option("remove_on_complete", keep, None, (WORK,), "for jobs that say nothing: " + KEEP_RULE, "all are kept"),
+    Option("remove_on_complete", keep, None, (WORK,), f"for jobs that say nothing: {KEEP_RULE}", "all are kept"),
     Option("remove_on_fail", keep, None, (WORK,), "for jobs that say nothing, as above", "all are kept"),
-    Option("metrics", integer(0), 0, (WORK,), "minutes of metrics to keep, as Node's maxDataPoints; 0: none"),
     Option("max_stalled", integer(0), 1, (WORK,), "how often a job may lose its worker before it fails"),
     Option("check_ms", integer(1), 30_000, (WORK,), "how often stalled jobs are looked for"),
     Option("promoter", flag, True, (WORK,), "whether delayed and stalled jobs are looked after from the driver"),

@@ -70,7 +70,7 @@ def work(
 
 
 def claim_packed(handle: QueueHandle, seat: Seat, limit: int, *, ledger: str, token: str) -> tuple[Claim, bytes]:
-    """Claims up to `limit` jobs into a ledger; their fields stay packed, for `unpack_jobs` in another process."""
+    """Claims up to `limit` jobs into a ledger; their fields stay packed, for `unpack_columns` in another process."""
     call = uuid4().hex
     reply = _work(handle, seat, None, limit, 1 << 20, "", ledger, True, call, token)
     answer = _unpacked(reply)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final, Literal
 from spark_bull.clock import LAST_ETA_MS, epoch_ms
 from spark_bull.errors import DialectError, OptionError, expected
 from spark_bull.keys import SEGMENTS
-from spark_bull.options import check_keep
+from spark_bull.options import Options, check_keep
 from spark_bull.outcomes import ClaimedJob
 
 # Marks in a job's options text that a script fills in; JSON text never holds control characters.
@@ -57,8 +57,8 @@ class Dialect(ABC):
     states: ClassVar[Mapping[str, StateKey]]
     #: Payloads that this library replaces by {} because JavaScript calls them false.
     replaced_data: ClassVar[frozenset[str]] = frozenset()
-    #: Arguments of a Worker that this dialect has nothing for.
-    no_worker_options: ClassVar[frozenset[str]] = frozenset()
+    #: Options, and arguments of a Worker, that this dialect has nothing for.
+    lacks: ClassVar[frozenset[str]] = frozenset()
     #: Whether all that happens to jobs is kept for a while in a Redis stream.
     has_event_stream: ClassVar[bool] = False
 
@@ -77,6 +77,12 @@ class Dialect(ABC):
         """Raises OptionError for a queue name that the Node library refuses."""
         if not queue:
             raise OptionError("expected `queue` to be the name of a queue, got an empty one")
+
+    def check_options(self, options: Options) -> None:
+        """Raises DialectError for an option that has no effect in this dialect."""
+        for name in sorted(self.lacks & options.given):
+            if options[name]:
+                raise DialectError(f"`{name}` has no effect: {self.name} has no such thing; leave it out")
 
     @abstractmethod
     def check_job_id(self, job_id: str) -> None:

@@ -32,7 +32,7 @@ class Bull(Dialect):
     name = "bull"
     folder = "bull"
     replaced_data = FALSE_IN_JAVASCRIPT
-    no_worker_options: ClassVar = frozenset({"name"})
+    lacks: ClassVar = frozenset({"name", "workerName"})
     states: ClassVar = {
         "wait": StateKey("wait", "list"),
         "active": StateKey("active", "list"),

@@ -15,7 +15,7 @@ class Bull1(Dialect):
     name = "bull-1"
     folder = "bull1"
     replaced_data = FALSE_IN_JAVASCRIPT
-    no_worker_options: ClassVar = frozenset({"name", "metrics"})
+    lacks: ClassVar = frozenset({"name", "workerName", "metrics"})
     states: ClassVar = {
         "wait": StateKey("wait", "list"),
         "active": StateKey("active", "list"),

@@ -17,10 +17,11 @@ MOST_PACKED_BYTES: Final = 64 << 20
 class Claimer:
     """For one query, in the process that lives as long as it does. Its threads end with the process."""
 
-    def __init__(self, ledger: ClaimLedger, lock_ms: int) -> None:
+    def __init__(self, ledger: ClaimLedger, seat: Seat, chunk_size: int) -> None:
         self.ledger = ledger
-        self._seat = Seat(ledger.reader, lock_ms)
-        self._keeper = ClaimKeeper(ledger.handle, ledger.reader, lock_ms)
+        self._seat = seat
+        self._chunk_size = chunk_size
+        self._keeper = ClaimKeeper(ledger.handle, ledger.reader, seat.lock_ms)
         self._portions: list[Portion] = []
         self._ahead: Future[int] | None = None
         #: Up to which position jobs are locked and kept so, and their schedules advanced; None: not known yet.
@@ -35,7 +36,7 @@ class Claimer:
 
     def claim(self, most: int) -> int:
         """Claims up to `most` jobs; returns how many."""
-        portions = self.ledger.claim(self._seat, most)
+        portions = self.ledger.claim(self._seat, most, self._chunk_size)
         claimed = sum(portion.jobs for portion in portions)
         if portions:
             start = portions[0].start

@@ -9,7 +9,6 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, TimestampType
 
-from spark_bull.dialects.base import Dialect
 from spark_bull.dialects.handle import QueueHandle
 from spark_bull.outcomes import CLAIMED_COLUMNS
 from spark_bull.spark.tickets import Tickets
@@ -58,7 +57,7 @@ def claim_batch(handle: QueueHandle, token: str, ids: Sequence[str], columns: Se
     arrays = {name: _array(raw[source], _ARROW.field(name).type, count) for name, source in _SOURCES.items()}
     arrays["queue"] = pa.repeat(pa.scalar(handle.keys.queue), count)
     arrays["id"] = pa.array(ids, pa.string())
-    arrays["token"] = pa.array(_tickets(handle.dialect, token, raw, count), pa.string())
+    arrays["token"] = pa.array(_tickets(token, raw, count), pa.string())
     batch = pa.RecordBatch.from_arrays([arrays[field.name] for field in _ARROW], schema=_ARROW)
     there = raw["timestamp"]
     if isinstance(there, list) and all(there):
@@ -88,8 +87,8 @@ def _converter(kind: pa.DataType) -> Callable[[Any], Any]:
     return lambda value: None if value is False else value
 
 
-def _tickets(dialect: Dialect, token: str, raw: Mapping[str, Any], count: int) -> list[str]:
-    tickets = Tickets(dialect, token)
+def _tickets(token: str, raw: Mapping[str, Any], count: int) -> list[str]:
+    tickets = Tickets(token)
     names = ("opts", "attempts_made", "parent_key", "deduplication_id")
     if not any(isinstance(raw[name], list) for name in names):
         return [tickets.of(*(raw[name] for name in names))] * count

@@ -24,7 +24,7 @@ from spark_bull.runtime.claimer import Claimer
 from spark_bull.runtime.worker_status import lag_of
 from spark_bull.settings import resolved
 from spark_bull.spark.claim_batch import claim_batch
-from spark_bull.working import read_columns, unpack_columns
+from spark_bull.working import Seat, read_columns, unpack_columns
 
 log = logging.getLogger("spark_bull")
 
@@ -52,6 +52,7 @@ def claim_reader(raw: Mapping[str, str]) -> ClaimReader:
     """The reader of `readStream … option("mode", "claim")`. Raises OptionError or ConnectionLost."""
     options = resolved(claim_options(raw))
     handle = open_handle(options, options["queue"])
+    handle.dialect.check_options(options)
     handle.connection.check(handle.keys.prefix, [handle.keys.queue], write=True)
     return ClaimReader(handle, options)
 
@@ -63,7 +64,11 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._handle = handle
         self._most: int = options["maxJobsPerTrigger"]
         self._rows: int = options["rowsPerPartition"]
+        #: A portion is what one call claims, and no portion is dealt out to two tasks.
+        self._chunk_size: int = min(options["chunkSize"], options["rowsPerPartition"])
         self._lock_ms: int = options["lockMs"]
+        self._worker: str = options["workerName"] or ""
+        self._limiter: tuple[int, int] | None = options["limiter"]
         self._reader: str = options["readerId"] or uuid4().hex[:16]
         #: How many jobs an AvailableNow query still takes; None: any number.
         self._left: int | None = None
@@ -98,7 +103,8 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _claimer_of(self, reader: str) -> Claimer:
         if self._claimer is None or self._claimer.ledger.reader != reader:
-            self._claimer = Claimer(ClaimLedger(self._handle, reader), self._lock_ms)
+            seat = Seat(reader, self._lock_ms, self._worker, self._limiter)
+            self._claimer = Claimer(ClaimLedger(self._handle, reader), seat, self._chunk_size)
         return self._claimer
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:

@@ -2,29 +2,32 @@
 
 Columns: `id` and `token` as the claim gave them; `returnvalue` (any type that JSON holds; STRING holds JSON) of a job
 that has completed, or `error` (STRING) of one whose attempt failed; beside it maybe `stacktrace` (STRING), and
-`unrecoverable` (BOOLEAN: no further attempt). An outcome counts once, by the job's lock: a task or batch that comes
-again does no harm.
+`unrecoverable` (BOOLEAN: no further attempt). Or, for a job that is to run again with no attempt counted: `delay` (ms),
+`runAt` (TIMESTAMP), or `rateLimit` (ms in which no job of the queue starts). An outcome counts once, by the job's lock:
+a task or batch that comes again does no harm.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 from uuid import uuid4
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import BooleanType, DataType, StringType, StructType
+from pyspark.sql.types import BooleanType, DataType, IntegralType, StringType, StructType, TimestampType
 
+from spark_bull.clock import LAST_ETA_MS
 from spark_bull.dialects.handle import QueueHandle, open_handle
 from spark_bull.errors import OptionError, did_you_mean
 from spark_bull.options import SETTLE, Options, parse_options
-from spark_bull.outcomes import LOST, ClaimedJob, Failed, Outcomes
-from spark_bull.runtime.settling import failure, keep_of
+from spark_bull.outcomes import LOST, ClaimedJob, Delayed, Failed, Keep, Outcomes
+from spark_bull.runtime.settling import BackoffStrategy, failure, keep_of, keep_rule
 from spark_bull.settings import resolved
 from spark_bull.spark.claim_batch import CLAIM_SCHEMA
 from spark_bull.spark.json_text import is_encodable, is_json, to_json
@@ -35,15 +38,23 @@ log = logging.getLogger("spark_bull")
 
 #: How long the totals of a claiming query stay after its last batch.
 TOTALS_TTL_MS: Final = 7 * 86_400_000
-_OPTIONAL: Final[Mapping[str, type[DataType]]] = {
-    "queue": StringType,
-    "error": StringType,
-    "stacktrace": StringType,
-    "unrecoverable": BooleanType,
+#: The columns that may be there, the type that each must have, and its name in SQL.
+_OPTIONAL: Final[Mapping[str, tuple[type[DataType], str]]] = {
+    "queue": (StringType, "STRING"),
+    "error": (StringType, "STRING"),
+    "stacktrace": (StringType, "STRING"),
+    "unrecoverable": (BooleanType, "BOOLEAN"),
+    "delay": (IntegralType, "an integer (ms)"),
+    "runAt": (TimestampType, "TIMESTAMP"),
+    "rateLimit": (IntegralType, "an integer (ms)"),
 }
+_BY_LOWER: Final = {name.lower(): name for name in ("id", "token", "returnvalue", *_OPTIONAL)}
+#: Columns of which one at least has to be there.
+OUTCOMES: Final = ("returnvalue", "error", "delay", "runAt", "rateLimit")
+#: All that settling reads.
+SETTLED_COLUMNS: Final = tuple(_BY_LOWER.values())
 #: Columns of the claim that may come along; they are not read.
 _IGNORED: Final = frozenset(field.name.lower() for field in CLAIM_SCHEMA)
-
 
 #: Columns that tell how many jobs completed, failed, were retried or lost.
 COUNTS: Final = "outcome STRING, jobs BIGINT"
@@ -59,11 +70,16 @@ class Settled(WriterCommitMessage):
 
 @dataclass(frozen=True)
 class SettlePlan:
-    """Everything a settling task needs; made on the driver, picklable."""
+    """All that a settling task needs; made on the driver, picklable. `strategy`: for backoffs that aren't built in."""
 
     options: Options
     names: tuple[str, ...]
     is_text: bool
+    strategy: BackoffStrategy | None = None
+
+    def keep(self, name: str) -> Keep:
+        """How many finished jobs that say nothing themselves are kept; name: removeOnComplete or removeOnFail."""
+        return keep_rule(self.options[name])
 
     def handles(self) -> dict[str, QueueHandle]:
         """The queue of the option `queue`, opened; none when rows name theirs."""
@@ -71,21 +87,21 @@ class SettlePlan:
         return {} if queue is None else {queue: open_handle(self.options, queue)}
 
 
-def plan_settle(raw: Mapping[str, str], schema: StructType) -> SettlePlan:
+def plan_settle(raw: Mapping[str, str], schema: StructType, strategy: BackoffStrategy | None = None) -> SettlePlan:
     """Checks options and columns, and reaches Redis. Raises OptionError or ConnectionLost before any task starts."""
     options = resolved(parse_options(raw, SETTLE))
-    names = {field.name.lower(): field for field in schema}
+    names = {_BY_LOWER.get(field.name.lower(), field.name.lower()): field for field in schema}
     for name in ("id", "token"):
         if name not in names or not isinstance(names[name].dataType, StringType):
             raise OptionError(f"expected a column `{name}` STRING with mode=settle, as the claim gave it")
-    if not {"returnvalue", "error"} & names.keys():
+    if not names.keys() & OUTCOMES:
         raise OptionError("expected a column `returnvalue` or `error` with mode=settle, got neither")
-    for lowered, field in names.items():
-        wanted = _OPTIONAL.get(lowered)
-        if wanted is not None and not isinstance(field.dataType, wanted):
+    for name, field in names.items():
+        wanted, words = _OPTIONAL.get(name, (DataType, ""))
+        if not isinstance(field.dataType, wanted):
             kind = field.dataType.simpleString().upper()
-            raise OptionError(f"expected column `{field.name}` to be {wanted().simpleString().upper()}, got: {kind}")
-        if lowered not in {"id", "token", "returnvalue", *_OPTIONAL, *_IGNORED}:
+            raise OptionError(f"expected column `{field.name}` to be {words}, got: {kind}")
+        if name not in {*SETTLED_COLUMNS, *_IGNORED}:
             near = did_you_mean(field.name, ("returnvalue", *_OPTIONAL))
             raise OptionError(f"unknown column `{field.name}`{near}: put it into `returnvalue`, or drop it")
     value = names.get("returnvalue")
@@ -95,8 +111,10 @@ def plan_settle(raw: Mapping[str, str], schema: StructType) -> SettlePlan:
         )
     if options["queue"] is None and "queue" not in names:
         raise OptionError("expected an option `queue`, or a column `queue`, got neither")
-    plan = SettlePlan(options, tuple(names), value is not None and isinstance(value.dataType, StringType))
+    is_text = value is not None and isinstance(value.dataType, StringType)
+    plan = SettlePlan(options, tuple(names), is_text, strategy)
     for handle in plan.handles().values():
+        handle.dialect.check_options(options)
         handle.connection.check(handle.keys.prefix, [handle.keys.queue], write=True)
     return plan
 
@@ -155,7 +173,7 @@ def settle_task(plan: SettlePlan, batches: Iterator[pa.RecordBatch]) -> Settled:
             for (queue, token), rows in _by_queue_and_token(plan, batch.slice(start, size)).items():
                 if queue not in handles:
                     handles[queue] = open_handle(plan.options, queue)
-                counts.update(_Rows(handles[queue], token, rows).settle())
+                counts.update(_Rows(plan, handles[queue], token, rows).settle())
     return Settled(counts)
 
 
@@ -167,32 +185,57 @@ class _Row:
     error: str | None
     stack: str | None
     unrecoverable: bool
+    delay: int | None
+    run_at: datetime | None
+    rate_limit: int | None
+
+    @property
+    def is_postponed(self) -> bool:
+        """Whether the job runs again with no attempt counted."""
+        return not (self.delay is None and self.run_at is None and self.rate_limit is None)
 
 
 @dataclass(frozen=True)
 class _Rows:
     """Rows of jobs of one queue, claimed under one token."""
 
+    plan: SettlePlan
     handle: QueueHandle
     token: str
     rows: list[_Row]
 
     def settle(self) -> Counter[str]:
         outcomes, counts = Outcomes(self.token), Counter[str]()
-        to_read = [row.id for row in self.rows if row.made is None or row.error is not None]
+        rows = {row.id: row for row in self.rows}
+        self._postpone(outcomes, [row for row in rows.values() if row.is_postponed])
+        counts["returned"] += len(outcomes)
+        ended = [row for row in rows.values() if not row.is_postponed]
+        to_read = [row.id for row in ended if row.made is None or row.error is not None]
         known = {job.id: job for job in read_claimed(self.handle, to_read)}
-        for row in {row.id: row for row in self.rows}.values():
+        for row in ended:
             job = known.get(row.id) or _plain_job(row)
             if job is None:
                 counts["lost"] += self._lost(row.id, "missing")
             else:
-                counts[_note(self.handle, outcomes, job, row)] += 1
+                counts[_note(self.plan, self.handle, outcomes, job, row)] += 1
         if len(outcomes):
-            claim = work(self.handle, Seat(f"settle:{uuid4().hex}"), outcomes, 0)
+            seat = Seat(f"settle:{uuid4().hex}", max_metrics=self.plan.options["metrics"])
+            claim = work(self.handle, seat, outcomes, 0)
             for job_id, why in claim.lost:
                 counts["lost"] += self._lost(job_id, why)
             self._count(counts)
         return counts
+
+    def _postpone(self, outcomes: Outcomes, rows: Sequence[_Row]) -> None:
+        """As DelayedError and RateLimitError of a processor do."""
+        now = self.handle.connection.now_ms() if any(row.delay is not None for row in rows) else 0
+        for row in rows:
+            if row.rate_limit is not None:
+                outcomes.returned.append(row.id)
+                outcomes.limited_ms = max(outcomes.limited_ms, row.rate_limit)
+            else:
+                until = now + max(0, row.delay or 0) if row.run_at is None else round(row.run_at.timestamp() * 1000)
+                outcomes.delayed.append(Delayed(row.id, min(until, LAST_ETA_MS)))
 
     def _lost(self, job_id: str, why: str) -> int:
         """1 for an outcome that is lost, 0 when it had been taken before, by an earlier attempt of this task."""
@@ -221,18 +264,26 @@ def _plain_job(row: _Row) -> ClaimedJob | None:
     return ClaimedJob(row.id, 0, "", None, "{}", 0, row.made - 1)
 
 
-def _note(handle: QueueHandle, outcomes: Outcomes, job: ClaimedJob, row: _Row) -> str:
+def _note(plan: SettlePlan, handle: QueueHandle, outcomes: Outcomes, job: ClaimedJob, row: _Row) -> str:
     """Puts a row among the outcomes; returns what it counts as."""
     error = row.error
     if error is None:
         value = "null" if row.value is None else row.value
         if is_json(value):
-            keep = keep_of(handle.dialect, job.opts, "removeOnComplete")
+            keep = keep_of(handle.dialect, job.opts, "removeOnComplete", plan.keep("removeOnComplete"))
             outcomes.complete(job, value, keep, childless=not job.may_be_parent)
             return "completed"
         error = f"expected `returnvalue` to hold JSON, got: {value[:200]!r}"
     stack = error if row.stack is None else row.stack
-    decided = failure(handle.dialect, job, error, stack=stack, unrecoverable=row.unrecoverable)
+    decided = failure(
+        handle.dialect,
+        job,
+        error,
+        stack=stack,
+        unrecoverable=row.unrecoverable,
+        strategy=plan.strategy,
+        default_keep=plan.keep("removeOnFail"),
+    )
     if isinstance(decided, Failed):
         outcomes.failed.append(decided)
         return "failed"
@@ -255,7 +306,7 @@ def _by_queue_and_token(plan: SettlePlan, batch: pa.RecordBatch) -> dict[tuple[s
 
     queues = [plan.options["queue"]] * count if plan.options["queue"] else column("queue", None)
     grouped: dict[tuple[str, str], list[_Row]] = {}
-    for queue, job_id, ticket, value, error, stack, unrecoverable in zip(
+    for queue, job_id, ticket, value, error, stack, unrecoverable, *postponed in zip(
         queues,
         column("id", None),
         column("token", None),
@@ -263,11 +314,14 @@ def _by_queue_and_token(plan: SettlePlan, batch: pa.RecordBatch) -> dict[tuple[s
         column("error", None),
         column("stacktrace", None),
         column("unrecoverable", False),
+        column("delay", None),
+        column("runAt", None),
+        column("rateLimit", None),
         strict=True,
     ):
         if queue is None or job_id is None or ticket is None:
             raise OptionError("expected `id`, `token` and `queue` of every row with mode=settle, got NULL in one")
         token, made = read_ticket(ticket)
-        row = _Row(job_id, made, value, error, stack, bool(unrecoverable))
+        row = _Row(job_id, made, value, error, stack, bool(unrecoverable), *postponed)
         grouped.setdefault((queue, token), []).append(row)
     return grouped

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
@@ -17,13 +17,15 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_bull.claim_ledger import ClaimLedger
 from spark_bull.dialects.handle import CHUNK_SIZE, QueueHandle
-from spark_bull.errors import SparkBullError, WorkerFailed
+from spark_bull.errors import SparkBullError, WorkerFailed, control_error
 from spark_bull.outcomes import Outcomes
 from spark_bull.runtime.bisect import outcomes_of
 from spark_bull.runtime.error_text import trace_of
+from spark_bull.runtime.settling import BackoffStrategy
+from spark_bull.spark.error_columns import ERROR_SCHEMA, error_columns
 from spark_bull.spark.payload import SHOWN
 from spark_bull.spark.provider import register
-from spark_bull.spark.settle import COUNTS, Settling, plan_settle
+from spark_bull.spark.settle import COUNTS, OUTCOMES, SETTLED_COLUMNS, Settling, plan_settle
 from spark_bull.spark.spark_errors import first_line, python_trace
 from spark_bull.working import Seat, extend, work
 
@@ -35,22 +37,24 @@ Transformation = Callable[[DataFrame], DataFrame]
 _LOOK_S: Final = 0.2
 _PARSED: Final = "__payload"
 _CORRUPT: Final = "__corrupt"
-_OUTCOME: Final = ("queue", "id", "token", "returnvalue", "error", "stacktrace", "unrecoverable")
 
 
 @dataclass(frozen=True)
 class StreamPlan:
-    """What a query is to do. `options`: of the claim, connection included; `lock_ms`: how long locks last.
+    """What a query is to do. `claim`, `settle`: options of both, connection included; `lock_ms`: how long locks last.
 
-    checkpoint: folder that outlives the program; None: a temporary one, and unsettled jobs come back by their locks.
+    strategy: for backoffs that aren't built in. checkpoint: folder that outlives the program; None: a temporary one,
+    and unsettled jobs come back by their locks.
     """
 
     handle: QueueHandle
     reader: str
-    options: Mapping[str, str]
+    claim: Mapping[str, str]
+    settle: Mapping[str, str]
     transform: Transformation
     payload: StructType | None
     lock_ms: int
+    strategy: BackoffStrategy | None = None
     checkpoint: str | None = None
     available_now: bool = False
 
@@ -71,7 +75,7 @@ class StreamEngine:
         if checkpoint is None:
             self._folder = TemporaryDirectory(prefix="spark-bull-", ignore_cleanup_errors=True)
             checkpoint = str(Path(self._folder.name) / "checkpoint")
-        jobs = self._spark.readStream.format("bull").options(**self._plan.options, mode="claim").load()
+        jobs = self._spark.readStream.format("bull").options(**self._plan.claim, mode="claim").load()
         writer = jobs.writeStream.foreachBatch(self._process).option("checkpointLocation", checkpoint)
         if self._plan.available_now:
             writer = writer.trigger(availableNow=True)
@@ -117,11 +121,10 @@ class StreamEngine:
         handle, reader = self._plan.handle, self._plan.reader
         raw = handle.connection.call("HGETALL", handle.keys.settled(reader))
         told = {name.decode(): int(value) for name, value in raw.items()}
-        counted = {name: told.get(name, 0) for name in ("completed", "failed", "retried", "lost")}
+        counted = {name: told.get(name, 0) for name in ("completed", "failed", "retried", "returned", "lost")}
         claimed = ClaimLedger(handle, reader).end()
         return counted | {
             "claimed": claimed,
-            "returned": 0,
             "restarts": 0,
             "slots": int(self.running),
             "busy": int(self._is_busy()),
@@ -176,7 +179,7 @@ class StreamEngine:
             jobs = self._parsed(jobs).where(_fits()).withColumn("data", payload).drop(_PARSED)
         made = self._plan.transform(jobs)
         self._check(made)
-        return self._write(made.select(*[name for name in _OUTCOME if name in made.columns]))
+        return self._write(made.select(*[name for name in SETTLED_COLUMNS if name in made.columns]))
 
     def _parsed(self, jobs: DataFrame) -> DataFrame:
         schema = StructType([*(self._plan.payload or StructType()), StructField(_CORRUPT, StringType())])
@@ -203,7 +206,7 @@ class StreamEngine:
         if not isinstance(made, DataFrame):
             raise SparkBullError(f"expected the transformation to return a DataFrame, got: {type(made).__name__}")
         missing = {"id", "token"} - set(made.columns)
-        if missing or not {"returnvalue", "error"} & set(made.columns):
+        if missing or not set(OUTCOMES) & set(made.columns):
             raise SparkBullError(
                 "expected the transformation to return the columns id, token and returnvalue or error, got: "
                 + ", ".join(made.columns)
@@ -211,8 +214,7 @@ class StreamEngine:
 
     def _write(self, outcomes: DataFrame) -> Counter[str]:
         """As the sink mode=settle does, whose planning and committing would take longer than a small batch."""
-        options = {name: value for name, value in self._plan.options.items() if name not in _CLAIM_ONLY}
-        plan = plan_settle({**options, "mode": "settle"}, outcomes.schema)
+        plan = plan_settle({**self._plan.settle, "mode": "settle"}, outcomes.schema, self._plan.strategy)
         counts = Counter[str]()
         for row in outcomes.mapInArrow(Settling(plan), COUNTS).collect():
             counts[row.outcome] += row.jobs
@@ -238,14 +240,22 @@ class StreamEngine:
         """Settles these jobs of a batch as failed, each with its own error."""
         if not errors:
             return
-        rows = [(job_id, first_line(error), python_trace(error) or trace_of(error)) for job_id, error in errors.items()]
-        named = self._spark.createDataFrame(rows, "id STRING, error STRING, stacktrace STRING")
+        schema = StructType([StructField("id", StringType()), *ERROR_SCHEMA])
+        rows = [
+            tuple({"id": job_id, **_columns_of(error)}.get(name) for name in schema.names)
+            for job_id, error in errors.items()
+        ]
+        named = self._spark.createDataFrame(rows, schema)
         self._write(batch.select("queue", "id", "token").join(f.broadcast(named), "id"))
+
+
+def _columns_of(error: BaseException) -> dict[str, Any]:
+    """What is to be settled for a job over which Spark, or a UDF within it, has raised an error."""
+    stack = python_trace(error) or trace_of(error)
+    raised = control_error(stack)
+    return error_columns(raised or error, "" if raised else first_line(error), stack)
 
 
 def _fits() -> Column:
     """Whether a payload was parsed."""
     return f.coalesce(f.col(_PARSED).isNotNull() & f.col(f"{_PARSED}.{_CORRUPT}").isNull(), f.lit(False))
-
-
-_CLAIM_ONLY: Final = frozenset({"maxJobsPerTrigger", "rowsPerPartition", "lockMs", "readerId"})

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from spark_bull.dialects.base import Dialect
-from spark_bull.runtime.settling import keep_of
+from spark_bull.runtime.settling import job_options
 
 _SIGN: Final = "#"
 
@@ -17,8 +16,7 @@ _SIGN: Final = "#"
 class Tickets:
     """The tickets of jobs claimed under one token; jobs that are alike in what matters share one."""
 
-    def __init__(self, dialect: Dialect, token: str) -> None:
-        self._dialect = dialect
+    def __init__(self, token: str) -> None:
         self._token = token
         self._known: dict[tuple[Any, Any], str] = {}
 
@@ -28,7 +26,7 @@ class Tickets:
             return self._token
         alike = (opts, attempts_made)
         if alike not in self._known:
-            plain = keep_of(self._dialect, opts or "{}", "removeOnComplete") is None
+            plain = job_options(opts or "{}").keep_completed is ...
             self._known[alike] = f"{self._token}{_SIGN}{int(attempts_made or 0) + 1}" if plain else self._token
         return self._known[alike]
 

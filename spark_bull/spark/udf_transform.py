@@ -9,25 +9,37 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_bull.dialects.handle import QueueHandle
 from spark_bull.outcomes import ClaimedJob
-from spark_bull.runtime.error_text import reason_of, trace_of
 from spark_bull.runtime.interrupts import watching_interrupts
 from spark_bull.runtime.job import RunningJob
 from spark_bull.runtime.job_runner import Result
 from spark_bull.runtime.settling import NoReturnValue, returnvalue_text
+from spark_bull.spark.error_columns import ERROR_SCHEMA, error_columns
 from spark_bull.spark.udf_runner import UdfRunner
 
-_SCHEMA: Final = "queue STRING, id STRING, token STRING, returnvalue STRING, error STRING, stacktrace STRING"
+_SCHEMA: Final = StructType(
+    [
+        StructField("queue", StringType()),
+        StructField("id", StringType()),
+        StructField("token", StringType()),
+        StructField("returnvalue", StringType()),
+        *ERROR_SCHEMA,
+    ]
+)
+_ARROW: Final = to_arrow_schema(_SCHEMA, timezone="UTC")
 
 
 @dataclass(frozen=True)
 class UdfTransformation:
-    """Transforms a DataFrame of claimed jobs. Picklable."""
+    """Transforms a DataFrame of claimed jobs. Picklable. `chunk_size`: most jobs in one call of the UDF, 0: any."""
 
     handle: QueueHandle
     runner: UdfRunner
+    chunk_size: int = 0
 
     def __call__(self, jobs: DataFrame) -> DataFrame:
         return jobs.select("queue", "id", "token", "data").mapInArrow(partial(_run, self), _SCHEMA)
@@ -40,23 +52,23 @@ def _run(plan: UdfTransformation, batches: Iterator[pa.RecordBatch]) -> Iterator
 
 def _batches(plan: UdfTransformation, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        rows = batch.to_pylist()
-        jobs = [RunningJob(ClaimedJob(row["id"], 0, row["data"], None, "{}", 0, 0), plan.handle) for row in rows]
-        made = [_outcome(plan.handle, result) for result in plan.runner(jobs, ())]
-        yield pa.RecordBatch.from_pylist(
-            [
-                {"queue": row["queue"], "token": row["token"], **outcome}
+        size = plan.chunk_size or batch.num_rows
+        for start in range(0, batch.num_rows, size):
+            rows = batch.slice(start, size).to_pylist()
+            jobs = [RunningJob(ClaimedJob(row["id"], 0, row["data"], None, "{}", 0, 0), plan.handle) for row in rows]
+            made = [_outcome(plan.handle, result) for result in plan.runner(jobs, ())]
+            settled = [
+                {"queue": row["queue"], "id": row["id"], "token": row["token"], **outcome}
                 for row, outcome in zip(rows, made, strict=True)
-            ],
-            pa.schema([(column.split()[0], pa.string()) for column in _SCHEMA.split(", ")]),
-        )
+            ]
+            yield pa.RecordBatch.from_pylist(settled, _ARROW)
 
 
 def _outcome(handle: QueueHandle, result: Result) -> dict[str, Any]:
-    job_id, error = result.job.claimed.id, result.error
+    error = result.error
     if error is None:
         try:
-            return {"id": job_id, "returnvalue": returnvalue_text(handle.dialect, result.value)}
+            return {"returnvalue": returnvalue_text(handle.dialect, result.value)}
         except NoReturnValue as no_value:
             error = no_value
-    return {"id": job_id, "error": reason_of(error), "stacktrace": trace_of(error)}
+    return error_columns(error)

@@ -15,7 +15,7 @@ from pyspark.sql.types import DataType, StructType
 from spark_bull.clock import monotonic_s
 from spark_bull.dialects.handle import QueueHandle, open_handle
 from spark_bull.errors import OptionError, SparkBullError, expected
-from spark_bull.options import as_texts
+from spark_bull.options import Options, as_texts
 from spark_bull.runtime.job_runner import FunctionRunner, Rules, Runner
 from spark_bull.runtime.promoter import Promoter
 from spark_bull.runtime.settling import BackoffStrategy, keep_rule
@@ -25,7 +25,7 @@ from spark_bull.spark.loop_engine import LoopEngine
 from spark_bull.spark.stream_engine import StreamEngine, StreamPlan, Transformation
 from spark_bull.spark.udf_runner import is_udf, schema_of_payload, udf_runner
 from spark_bull.spark.udf_transform import UdfTransformation
-from spark_bull.spark.worker_options import Processor, check_dialect, worker_options
+from spark_bull.spark.worker_options import Processor, claim_options, settle_options, worker_options
 from spark_bull.spark.worker_progress import WorkerProgress
 from spark_bull.working import Seat
 
@@ -118,22 +118,28 @@ class Worker:
         self._options = chosen = worker_options(options | arguments, processor)
         self._spark = spark
         self.handle: QueueHandle = open_handle(chosen, queue)
-        check_dialect(chosen, self.handle.dialect)
+        self.handle.dialect.check_options(chosen)
         self.id = uuid4().hex[:12]
         if chosen["checkpoint"] is not None:
             # The jobs that an earlier program claimed are this worker's, too.
             self.id = sha256(f"{self.handle.keys.base}{chosen['checkpoint']}".encode()).hexdigest()[:12]
         self._engine: LoopEngine | StreamEngine
         if chosen["engine"] == "stream":
-            transform, payload = transformation_of(processor, payload_schema, chosen["timeout"], self.handle)
-            most = chosen["max_jobs_per_trigger"]
-            claim = as_texts(options) | {"queue": queue, "readerId": self.id, "lockMs": str(chosen["lock_ms"])}
-            claim["maxJobsPerTrigger"] = str(most)
-            claim["rowsPerPartition"] = str(max(1_000, -(-most // _slots(spark, chosen["slots"], spare=0))))
-            self._engine = StreamEngine(
-                spark,
-                StreamPlan(self.handle, self.id, claim, transform, payload, chosen["lock_ms"], chosen["checkpoint"]),
+            transform, payload = transformation_of(processor, payload_schema, chosen, self.handle)
+            slots = _slots(spark, chosen["slots"], spare=0)
+            where = as_texts(options) | {"queue": queue}
+            stream_plan = StreamPlan(
+                self.handle,
+                self.id,
+                where | claim_options(chosen, self.id, slots),
+                where | settle_options(chosen),
+                transform,
+                payload,
+                chosen["lock_ms"],
+                backoff_strategy,
+                chosen["checkpoint"],
             )
+            self._engine = StreamEngine(spark, stream_plan)
         else:
             seat = Seat(
                 sender=self.id,
@@ -233,11 +239,12 @@ class Worker:
 
 
 def transformation_of(
-    processor: Processor, payload_schema: str | DataType | None, timeout_ms: int, handle: QueueHandle
+    processor: Processor, payload_schema: str | DataType | None, options: Options, handle: QueueHandle
 ) -> tuple[Transformation, StructType | None]:
     """What a stream's batches go through, and the type that their payloads are parsed as. Raises OptionError."""
     if is_udf(processor):
-        return UdfTransformation(handle, udf_runner(processor, payload_schema, timeout_ms)), None
+        runner = udf_runner(processor, payload_schema, options["timeout"])
+        return UdfTransformation(handle, runner, options["chunk_size"] if "chunk_size" in options.given else 0), None
     if not callable(processor):
         raise expected("processor", "a function DataFrame -> DataFrame, or a UDF", processor)
     if payload_schema is None:

@@ -9,8 +9,7 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame
 
-from spark_bull.dialects.base import Dialect
-from spark_bull.errors import DialectError, OptionError
+from spark_bull.errors import OptionError
 from spark_bull.options import WORK, Options, as_texts, parse_options
 from spark_bull.settings import resolved
 from spark_bull.spark.udf_runner import is_udf
@@ -25,6 +24,8 @@ _MEANINGLESS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "stream": {},
 }
+#: A task for fewer jobs takes longer to start than to run; who gives `slots` may know better.
+_FEWEST_ROWS: Final = 1_000
 _OF_PROMOTER: Final = ("max_stalled", "check_ms")
 
 
@@ -46,11 +47,30 @@ def worker_options(arguments: Mapping[str, Any], processor: Processor) -> Option
     return replace(options, values={**options.values, "engine": engine})
 
 
-def check_dialect(options: Options, dialect: Dialect) -> None:
-    """Raises DialectError for an argument that has no effect in this dialect."""
-    for name in sorted(dialect.no_worker_options & options.given):
-        if options[name]:
-            raise DialectError(f"`{name}` has no effect in the dialect {dialect.name}, which knows no such thing")
+def claim_options(options: Options, reader: str, slots: int) -> dict[str, str]:
+    """What the stream engine's claim gets. Batches are dealt out to `slots` tasks, but for small ones."""
+    rows = -(-options["max_jobs_per_trigger"] // slots)
+    given = {
+        "readerId": reader,
+        "lockMs": options["lock_ms"],
+        "workerName": options["name"],
+        "limiter": options["limiter"] and dict(zip(("max", "duration"), options["limiter"], strict=True)),
+        "chunkSize": options["chunk_size"] if "chunk_size" in options.given else None,
+        "maxJobsPerTrigger": options["max_jobs_per_trigger"],
+        "rowsPerPartition": rows if "slots" in options.given else max(_FEWEST_ROWS, rows),
+    }
+    return as_texts(given)
+
+
+def settle_options(options: Options) -> dict[str, str]:
+    """What the stream engine's settling gets."""
+    given = {
+        "chunkSize": options["chunk_size"] if "chunk_size" in options.given else None,
+        "removeOnComplete": options["remove_on_complete"],
+        "removeOnFail": options["remove_on_fail"],
+        "metrics": options["metrics"] or None,
+    }
+    return as_texts(given)
 
 
 def _engine_of(given: str, processor: Processor) -> str:

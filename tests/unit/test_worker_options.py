@@ -16,7 +16,7 @@ from spark_bull.dialects.registry import DIALECTS
 from spark_bull.errors import DialectError, OptionError
 from spark_bull.options import EVERYWHERE, TABLE, WORK
 from spark_bull.spark.worker import Worker
-from spark_bull.spark.worker_options import check_dialect, worker_options
+from spark_bull.spark.worker_options import worker_options
 
 #: Arguments that are no plain values, and so have no text.
 OBJECTS = {"self", "spark", "queue", "processor", "payload_schema", "backoff_strategy", "options"}
@@ -78,7 +78,7 @@ def test_an_argument_that_would_have_no_effect_is_refused(
 
 def test_an_argument_that_the_dialect_has_nothing_for_is_refused() -> None:
     options = worker_options({"metrics": 5}, of_a_job)
-    check_dialect(options, DIALECTS["bull"])
-    with pytest.raises(DialectError, match="`metrics` has no effect in the dialect bull-1"):
-        check_dialect(options, DIALECTS["bull-1"])
-    check_dialect(worker_options({"metrics": 0}, of_a_job), DIALECTS["bull-1"])
+    DIALECTS["bull"].check_options(options)
+    with pytest.raises(DialectError, match="`metrics` has no effect: bull-1 has no such thing"):
+        DIALECTS["bull-1"].check_options(options)
+    DIALECTS["bull-1"].check_options(worker_options({"metrics": 0}, of_a_job))

@@ -1,0 +1,200 @@
+"""Every argument of a Worker counts in both engines, or is refused by name."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pandas as pd
+import pytest
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+from redis import Redis
+
+from spark_bull import BullQueue, NewJob, Worker
+from spark_bull.errors import OptionError
+from spark_bull.model import Job
+from spark_bull.options import EVERYWHERE, TABLE, WORK
+from tests.support.wait import wait_until
+from tests.support.work_bench import WorkBench
+
+ENGINES = ("loop", "stream")
+#: Arguments that have no row in the table of options, as they are no plain values.
+OBJECTS = ("payload_schema", "backoff_strategy")
+ARGUMENTS = [*(row.name for row in TABLE if WORK in row.scopes and row.scopes != EVERYWHERE), *OBJECTS]
+
+#: What a worker is started with, and that its engine has something for.
+GIVEN: dict[str, Any] = {
+    "slots": 2,
+    "chunk_size": 5,
+    "timeout": 10_000,
+    "lock_ms": 100_000,
+    "name": "sparky",
+    "limiter": {"max": 1_000, "duration": 600_000},
+    "remove_on_complete": {"count": 30},
+    "remove_on_fail": {"count": 1},
+    "metrics": 5,
+    "max_stalled": 0,
+    "check_ms": 300,
+    "promoter": True,
+    "progress": True,
+    "payload_schema": "kind STRING, n LONG",
+    "backoff_strategy": lambda made, kind, error, job: 10,
+}
+STREAM_ONLY = ("checkpoint", "max_jobs_per_trigger")
+
+
+@dataclass
+class Life:
+    """What is left of a worker that had all these arguments: in Redis, and on the terminal."""
+
+    engine: str
+    queue: BullQueue
+    client: Redis
+    worker: Worker
+    stalled: Job
+    slow: Job
+    completed: list[dict[str, Any]]
+    shown: str
+    checkpoint: Path
+
+    def key(self, name: str) -> str:
+        return self.queue.handle.keys[name]
+
+    def distinct(self, name: str) -> set[Any]:
+        return {value[name] for value in self.completed}
+
+
+def ended(queue: BullQueue, job_id: str) -> Job | None:
+    job = queue.get_job(job_id)
+    return job if job is not None and job.state in ("completed", "failed") else None
+
+
+@pytest.fixture(scope="module")
+def lives(
+    spark: SparkSession, client: Redis, redis_url: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], Life]]:
+    """The life of a worker with one of the engines, lived when it is first asked for."""
+    known: dict[str, Life | Exception] = {}
+    prefix = f"test-{uuid4().hex[:12]}"
+
+    def life(engine: str) -> Life:
+        if engine not in known:
+            checkpoint = tmp_path_factory.mktemp("checkpoint") / engine
+            try:
+                known[engine] = live(spark, client, redis_url, prefix, engine, checkpoint)
+            except Exception as error:
+                # It would be the same for all tests that ask, after minutes.
+                known[engine] = error
+        lived = known[engine]
+        if isinstance(lived, Exception):
+            raise lived
+        return lived
+
+    yield life
+    for key in client.scan_iter(match=f"{prefix}:*", count=1000):
+        client.unlink(key)
+
+
+def live(spark: SparkSession, client: Redis, url: str, prefix: str, engine: str, checkpoint: Path) -> Life:
+    locks = f"{prefix}:{engine}:*:lock"
+
+    @f.pandas_udf("struct<jobs: int, task: int, batch: string, lock: long, n: long>")  # type: ignore[call-overload, untyped-decorator, unused-ignore]
+    def process(kind: pd.Series, n: pd.Series) -> pd.DataFrame:  # type: ignore[type-arg, unused-ignore]
+        if "slow" in set(kind):
+            time.sleep(600)
+        if "bad" in set(kind):
+            raise ValueError("bad")
+        context = TaskContext.get()
+        assert context is not None
+        with Redis.from_url(url) as redis:
+            lock = max(redis.pttl(key) for key in redis.scan_iter(match=locks, count=1000))
+        row = {
+            "jobs": len(n),
+            "task": context.partitionId(),
+            "batch": context.getLocalProperty("streaming.sql.batchId") or "",
+            "lock": lock,
+        }
+        return pd.DataFrame([{**row, "n": one} for one in n])
+
+    queue = BullQueue(engine, url=url, prefix=prefix, protocol="bullmq")
+    # The job of a worker that has died.
+    stalled = queue.add({"kind": "good", "n": -1})
+    WorkBench(queue, client, twice=False).claim(1)
+    client.delete(queue.handle.keys.lock(stalled))
+    more = {"checkpoint": str(checkpoint), "max_jobs_per_trigger": 20} if engine == "stream" else {}
+    arguments = {**GIVEN, **more, "engine": engine, "url": url, "prefix": prefix}
+    with redirect_stderr(StringIO()) as shown, Worker(spark, engine, process, **arguments) as worker:
+        stalled_job = wait_until(lambda: ended(queue, stalled), 300, "the stalled job to fail")
+        slow = queue.add({"kind": "slow", "n": -2})
+        slow_job = wait_until(lambda: ended(queue, slow), 300, "the slow job to fail")
+        queue.pause()
+        queue.add_many(NewJob({"kind": "good", "n": n}) for n in range(40))
+        backoff = {"type": "mine"}
+        queue.add_many(NewJob({"kind": "bad", "n": n}, attempts=3, backoff=backoff) for n in range(2))
+        queue.resume()
+
+        def over() -> bool:
+            counts = queue.counts()
+            return not sum(count for state, count in counts.items() if state not in ("completed", "failed"))
+
+        wait_until(over, 300, "all jobs to end")
+    values = [job.parsed("returnvalue") for job in queue.page("completed")]
+    return Life(engine, queue, client, worker, stalled_job, slow_job, values, shown.getvalue(), checkpoint)
+
+
+def has_slots(life: Life) -> bool:
+    if life.engine == "loop":
+        return life.client.hlen(life.queue.handle.keys.slots(life.worker.id)) == 2
+    return life.distinct("task") == {0, 1}
+
+
+def fails_once_stalled(life: Life) -> bool:
+    return life.stalled.failed_reason == "job stalled more than allowable limit"
+
+
+def uses_the_strategy(life: Life) -> bool:
+    # Without one, a type that nobody knows allows no second attempt.
+    return [(job.failed_reason, job.attempts_made) for job in life.queue.page("failed")] == [("bad", 3)]
+
+
+EFFECTS: dict[str, Callable[[Life], bool]] = {
+    "engine": lambda life: (life.distinct("batch") == {""}) == (life.engine == "loop"),
+    "slots": has_slots,
+    "chunk_size": lambda life: max(life.distinct("jobs")) == 5,
+    "timeout": lambda life: "10,000 ms at most (its timeout)" in str(life.slow.failed_reason),
+    "lock_ms": lambda life: 30_000 < max(life.distinct("lock")) <= 100_000,
+    "name": lambda life: {job.processed_by for job in life.queue.page("completed")} == {"sparky"},
+    "limiter": lambda life: int(life.client.get(life.key("limiter")) or 0) >= 40,
+    "remove_on_complete": lambda life: life.queue.counts()["completed"] == 30,
+    "remove_on_fail": lambda life: life.queue.counts()["failed"] == 1,
+    "metrics": lambda life: int(life.client.hget(life.key("metrics_completed"), "count") or 0) == 40,
+    "max_stalled": fails_once_stalled,
+    "check_ms": fails_once_stalled,
+    "promoter": fails_once_stalled,
+    "checkpoint": lambda life: (life.checkpoint / "commits").is_dir(),
+    "max_jobs_per_trigger": lambda life: len(life.distinct("batch")) >= 2,
+    "progress": lambda life: "completed" in life.shown,
+    "payload_schema": lambda life: len(life.distinct("n")) == 30,
+    "backoff_strategy": uses_the_strategy,
+}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("argument", ARGUMENTS)
+def test_an_argument_counts_or_is_refused(
+    spark: SparkSession, redis_url: str, lives: Callable[[str], Life], argument: str, engine: str
+) -> None:
+    if engine == "loop" and argument in STREAM_ONLY:
+        with pytest.raises(OptionError, match=f"`{argument}` has no effect here"):
+            Worker(spark, "q", print, engine=engine, url=redis_url, **{argument: 5})
+    else:
+        life = lives(engine)
+        assert EFFECTS[argument](life), life.completed
