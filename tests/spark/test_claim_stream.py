@@ -187,3 +187,39 @@ def test_what_is_wrong_is_said_before_any_task(stream: Stream, number: int) -> N
     call, words = WRONG[number]
     with pytest.raises((AnalysisException, StreamingQueryException), match=words):
         call(stream)
+
+
+def test_claim_and_settle_have_what_a_worker_has(queue: BullQueue, stream: Stream, client: Redis) -> None:
+    queue.add_many([*(NewJob({"n": n}) for n in range(10)), NewJob({"n": 10}, remove_on_complete=False)])
+    stream.options |= {"workerName": "sparky", "limiter": '{"max": 100, "duration": 600000}', "chunkSize": "4"}
+    claimed = stream.claimed()
+    for name in ("workerName", "limiter", "chunkSize"):
+        del stream.options[name]
+    stream.options |= {"removeOnComplete": '{"count": 3}', "metrics": "5"}
+    query = stream.start(answered(claimed), availableNow=True)
+    assert query.awaitTermination(300)
+    keys = queue.handle.keys
+    assert [job.processed_by for job in queue.page("completed")] == ["sparky"] * 3
+    assert client.get(keys["limiter"]) == b"11"
+    assert client.hget(keys["metrics_completed"], "count") == b"11"
+
+
+def test_rows_can_postpone_their_jobs(queue: BullQueue, stream: Stream) -> None:
+    queue.add_many(NewJob({"n": n}, attempts=2) for n in range(4))
+    later = f.timestamp_millis(f.lit(2_000_000_000_000))
+    n = f.get_json_object("data", "$.n").cast("int")
+    answer = stream.claimed().select(
+        "id",
+        "token",
+        f.lit(1).alias("returnvalue"),
+        f.when(n == 1, 3_600_000).alias("delay"),
+        f.when(n == 2, later).alias("runAt"),
+        f.when(n == 3, 600_000).alias("rateLimit"),
+    )
+    assert stream.start(answer, availableNow=True).awaitTermination(300)
+    counts = queue.counts()
+    assert (counts["completed"], counts["delayed"], counts["wait"]) == (1, 2, 1)
+    soon, far = queue.page("delayed")
+    assert (soon.parsed(), far.parsed(), far.run_at) == ({"n": 1}, {"n": 2}, 2_000_000_000_000)
+    assert [job.attempts_made for job in (soon, far, *queue.page("wait"))] == [0, 0, 0]
+    assert queue.handle.connection.call("PTTL", queue.handle.keys["limiter"]) > 0

@@ -457,6 +457,63 @@ def test_a_udf_runs_in_the_stream_engine_too(queue: BullQueue, start: Start) -> 
     assert by_n(queue, "failed")[77].failed_reason == "poison 77"
 
 
+def check_what_was_said(queue: BullQueue) -> None:
+    """Of the jobs hopeless, later, limited and plain: what each said when it ran first is what happened to it."""
+    assert work_off(queue) == {"completed": 3, "failed": 1}
+    failed = by_n(queue, "failed")["hopeless"]
+    assert (failed.failed_reason, failed.attempts_made) == ("never", 1)
+    for job in queue.page("completed"):
+        assert (job.attempts_made, job.attempts_started) == (1, 1 if job.parsed()["n"] == "plain" else 2)
+
+
+@pytest.mark.parametrize("engine", ["loop", "stream"])
+def test_a_udf_can_say_more_than_that_it_failed(queue: BullQueue, start: Start, redis_url: str, engine: str) -> None:
+    seen = queue.handle.keys.job("seen")
+
+    @f.pandas_udf("string")  # type: ignore[call-overload, untyped-decorator, unused-ignore]
+    def say(n: pd.Series) -> pd.Series:  # type: ignore[type-arg, unused-ignore]
+        errors = {"hopeless": UnrecoverableError("never"), "later": DelayedError(50), "limited": RateLimitError(60)}
+        with Redis.from_url(redis_url) as redis:
+            for one in n:
+                # A call with several jobs is made again with fewer of them: the job has had its say when it is alone.
+                if one in errors and not redis.sismember(seen, one):
+                    if len(n) == 1:
+                        redis.sadd(seen, one)
+                    raise errors[one]
+        return n
+
+    queue.add_many(NewJob({"n": n}, attempts=5) for n in ("plain", "hopeless", "later", "limited"))
+    start(say, payload_schema="n STRING", engine=engine)
+    check_what_was_said(queue)
+
+
+def test_a_udf_within_a_transformation_can_say_it_too(queue: BullQueue, start: Start) -> None:
+    @f.udf("int")
+    def say(n: str, started: int) -> int:
+        errors = {"hopeless": UnrecoverableError("never"), "later": DelayedError(50), "limited": RateLimitError(60)}
+        if n in errors and started == 1:
+            raise errors[n]
+        return started
+
+    def transform(jobs: DataFrame) -> DataFrame:
+        return jobs.select("id", "token", say("data.n", "attemptsStarted").alias("returnvalue"))
+
+    queue.add_many(NewJob({"n": n}, attempts=5) for n in ("plain", "hopeless", "later", "limited"))
+    worker = start(transform, payload_schema="n STRING")
+    check_what_was_said(queue)
+    wait_until(lambda: worker.status().returned == 2, 60, "the totals to tell of the two postponed jobs")
+
+
+def test_the_worker_s_rule_leaves_alone_a_job_with_one_of_its_own(queue: BullQueue, start: Start) -> None:
+    def transform(jobs: DataFrame) -> DataFrame:
+        return jobs.select("id", "token", f.lit(1).alias("returnvalue"))
+
+    queue.add_many([NewJob({"n": 1}), NewJob({"n": 2}, remove_on_complete=False)])
+    start(transform, remove_on_complete=True, engine="stream")
+    assert work_off(queue) == {"completed": 1}
+    assert list(by_n(queue, "completed")) == [2]
+
+
 def test_a_stopped_stream_gives_back_what_it_has_not_settled(queue: BullQueue, start: Start) -> None:
     slow = f.udf(lambda n: time.sleep(0.2) or n, "int")
 

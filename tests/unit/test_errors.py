@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import pickle
+import traceback
 
 import pytest
 
@@ -17,6 +18,8 @@ from spark_bull.errors import (
     QueueBusy,
     RateLimitError,
     SparkBullError,
+    UnrecoverableError,
+    control_error,
     did_you_mean,
     expected,
 )
@@ -68,3 +71,22 @@ def test_a_bad_option_is_told_with_what_was_expected_and_what_came() -> None:
 )
 def test_the_nearest_name_is_offered_if_there_is_one(name: str, hint: str) -> None:
     assert did_you_mean(name, ["jobId", "priority"]) == hint
+
+
+@pytest.mark.parametrize(
+    "error", [UnrecoverableError("never again"), DelayedError(50), DelayedError(until=2**40), RateLimitError(60)]
+)
+def test_what_a_processor_said_is_read_from_its_trace(error: SparkBullError) -> None:
+    try:
+        raise error
+    except SparkBullError:
+        trace = f"An exception was thrown from the Python worker.\n{traceback.format_exc()}\n\tat org.apache.spark.X"
+    again = control_error(trace)
+    assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
+
+
+@pytest.mark.parametrize(
+    "trace", ["", "ValueError: spark_bull", "  spark_bull.errors.DelayedError: to run again in 5 ms"]
+)
+def test_no_other_trace_is_taken_for_it(trace: str) -> None:
+    assert control_error(trace) is None
