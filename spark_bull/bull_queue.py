@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from os import getpid
-from threading import get_ident
 from typing import Any
 from uuid import uuid4
 
@@ -81,9 +79,7 @@ class BullQueue:
             columns = encode(self.handle.dialect, rows_of(batch), self._defaults, numbers)
             first_row += len(batch)
             for rows, packed in (*builder.add(columns), *builder.flush()):
-                # Copies of this object, after a fork or a pickle, must not get each other's answers.
-                sender, call = f"{self.handle.token}:{getpid()}:{get_ident()}", uuid4().hex
-                yield add_chunk(self.handle, sender, call, rows, packed, want_ids=True)
+                yield add_chunk(self.handle, self.handle.sender, uuid4().hex, rows, packed, want_ids=True)
 
     # inspect
 
@@ -141,8 +137,8 @@ class BullQueue:
     def clean(self, grace_ms: int = 0, limit: int = 0, state: str = "completed") -> list[str]:
         """Removes jobs of a state that are older than `grace_ms`, at most `limit` (0: all); returns their ids.
 
-        Age counts from when a job ended, else started, else was added; in bull-1 always from when it was added. Jobs
-        that a worker holds and the next ones of job schedulers stay.
+        Age counts from when a job ended, else started, else was added; in bull-1, and for prioritised jobs of BullMQ,
+        always from when it was added. Jobs that a worker holds and the next ones of job schedulers stay.
         """
         return management.clean(self.handle, grace_ms, limit, state, chunk_size=self._options["chunkSize"])
 

@@ -88,8 +88,9 @@ def clean(
     """Removes jobs of a state that are older than `grace_ms`, at most `limit` (0: all); returns their ids.
 
     Age counts from when a job ended, else from when it started, else from when it was added; in bull-1, which knows
-    no more, always from when it was added. Oldest first, but for the finished jobs of bull-1, which have no order.
-    Jobs that a worker holds and the next ones of job schedulers stay. Raises OptionError or DialectError.
+    no more, and for prioritised jobs of BullMQ always from when it was added. Oldest first, but for the finished jobs
+    of bull-1, which have no order. Jobs that a worker holds and the next ones of job schedulers stay. Raises
+    OptionError or DialectError.
     """
     for name, number in (("grace_ms", grace_ms), ("limit", limit)):
         if not isinstance(number, int) or isinstance(number, bool) or number < 0:
@@ -134,12 +135,15 @@ def obliterate(handle: QueueHandle, *, force: bool = False, chunk_size: int = CH
     """Deletes a queue with all its jobs. It is paused meanwhile, and forgets that with everything else.
 
     Raises QueueBusy when jobs are active, unless `force`: their workers then fail to report them. Writes that are
-    staged or registered are not touched: their jobs come into the new queue.
+    staged or registered are not touched: their jobs come into the new queue. A parent that waits for children of
+    another queue stays, as in BullMQ. The last answers to other processes expire by themselves, within an hour.
     """
     args = {"limit": chunk_size, "move": MOVE_SIZE, "force": int(force)}
     while True:
         state, *active = handle.run_once("obliterate", args)
         if state == b"done":
+            # The answer has come: nothing needs to be kept of this thread's calls.
+            handle.connection.call("UNLINK", handle.keys.receipt(handle.sender))
             return
         if state == b"active":
             raise _busy(handle, int(active[0]))

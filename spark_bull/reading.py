@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgpack
 
@@ -137,22 +137,38 @@ def get_job(handle: QueueHandle, job_id: str) -> Job | None:
 def page(handle: QueueHandle, state: str, start: int = 0, stop: int = -1) -> list[Job]:
     """Jobs start..stop of a state, both included, negative ones from the end, as Redis counts.
 
-    In the order in which jobs come next, or have finished; the finished jobs of bull-1 have none. Raises DialectError
-    for a state that the dialect doesn't have.
+    In the order in which jobs come next, or have finished; the finished jobs of bull-1 have none. If neither counts
+    from the end, ids without a job are made up for by those that follow, as in BullMQ. Raises DialectError for a state
+    that the dialect doesn't have.
     """
     key = handle.dialect.state_key(state)
     total = counts(handle)[state]
     first, last = (max(0, i + total) if i < 0 else i for i in (start, stop))
-    last = min(last, total - 1)
-    if stop < -total or first > last:
+    if stop < -total or first > min(last, total - 1):
         return []
-    count = last - first + 1
-    behind = 0 if key.kind == "set" else total - 1 - last
-    walk = _walk(handle, state, _hash_fields(FIELDS), WHOLE, min(CHUNK_SIZE, count), behind)
-    jobs = (job for chunk in walk for job in chunk.jobs(handle.keys.queue))
+    wanted = last - first + 1
     if key.kind == "set":
-        return list(islice(jobs, first, last + 1))
-    return list(islice(jobs, count))[::-1]
+        walk = _walk(handle, state, _hash_fields(FIELDS), WHOLE, min(CHUNK_SIZE, wanted))
+        return list(islice((job for chunk in walk for job in chunk.jobs(handle.keys.queue)), first, last + 1))
+    jobs: list[Job] = []
+    while len(jobs) < wanted and first < total:
+        last = min(first + wanted - len(jobs), total) - 1
+        jobs += _window(handle, state, total, first, last)
+        first = last + 1 if start >= 0 and stop >= 0 else total
+    return jobs
+
+
+def _window(handle: QueueHandle, state: str, total: int, first: int, last: int) -> list[Job]:
+    """The jobs at these places of a list or ZSET with `total` ids; it is read from the end that jobs enter at."""
+    jobs: list[Job] = []
+    behind, end, passed = total - 1 - last, total - first, True
+    while passed and behind < end:
+        size = min(CHUNK_SIZE, end - behind)
+        step = _step(handle, state, _hash_fields(FIELDS), WHOLE, b"%d" % behind, b"", window=size, most=size)
+        jobs += step.chunk.jobs(handle.keys.queue)
+        reached = int(step.position.partition(b":")[0])
+        passed, behind = reached > behind, reached
+    return jobs[::-1]
 
 
 def logs(handle: QueueHandle, job_id: str, start: int = 0, stop: int = -1) -> list[str]:
@@ -174,35 +190,60 @@ def _by_field(fields: list[str], values: list[Any]) -> dict[str, list[Raw]]:
     return columns
 
 
-def _walk(
-    handle: QueueHandle, state: str, fields: list[str], part: Slice, chunk_size: int, behind: int = 0
-) -> Iterator[Chunk]:
-    """Chunk after chunk of one state; see lua/read/state.lua for the order and for what repeats."""
+class _Step(NamedTuple):
+    """What one look at a state gave; see lua/read/state.lua for the order and for what repeats."""
+
+    position: bytes
+    done: bool
+    left_over: bytes
+    chunk: Chunk
+
+
+def _walk(handle: QueueHandle, state: str, fields: list[str], part: Slice, chunk_size: int) -> Iterator[Chunk]:
+    """Chunk after chunk of one state."""
+    window = min(MOST_IDS, chunk_size * part.of)
+    step = _step(handle, state, fields, part, b"0", b"", window=window, most=chunk_size)
+    while True:
+        if step.chunk.ids:
+            yield step.chunk
+        if step.done:
+            return
+        step = _step(handle, state, fields, part, step.position, step.left_over, window=window, most=chunk_size)
+
+
+def _step(
+    handle: QueueHandle,
+    state: str,
+    fields: list[str],
+    part: Slice,
+    position: bytes,
+    left_over: bytes,
+    *,
+    window: int,
+    most: int,
+) -> _Step:
+    """Looks at `window` ids of a state, and reads `most` jobs at most."""
     key = handle.dialect.state_key(state)
-    position: bytes = b"%d" % behind
-    done, left_over = 0, b""
-    while not done:
-        answer = handle.connection.script(
-            "read/state",
-            {"state": handle.keys[key.key]},
-            {
-                "base": handle.keys.base,
-                "kind": key.kind,
-                "position": position,
-                "window": min(MOST_IDS, chunk_size * part.of),
-                "slice": part.number,
-                "slices": part.of,
-                "most": chunk_size,
-                "most_bytes": MOST_BYTES,
-                "left_over": left_over,
-                "fields": fields,
-            },
-        )
-        position, done, ids, values, scores, rest = msgpack.unpackb(answer, raw=True)
-        left_over = msgpack.packb(rest, use_bin_type=False) if rest else b""
-        if ids:
-            states: list[str | None] = [state] * len(ids)
-            yield Chunk(ids, states, _run_at(states, scores or [False] * len(ids)), _by_field(fields, values))
+    answer = handle.connection.script(
+        "read/state",
+        {"state": handle.keys[key.key]},
+        {
+            "base": handle.keys.base,
+            "kind": key.kind,
+            "position": position,
+            "window": window,
+            "slice": part.number,
+            "slices": part.of,
+            "most": most,
+            "most_bytes": MOST_BYTES,
+            "left_over": left_over,
+            "fields": fields,
+        },
+    )
+    reached, done, ids, values, scores, rest = msgpack.unpackb(answer, raw=True)
+    states: list[str | None] = [state] * len(ids)
+    chunk = Chunk(ids, states, _run_at(states, scores or [False] * len(ids)), _by_field(fields, values))
+    return _Step(reached, bool(done), msgpack.packb(rest, use_bin_type=False) if rest else b"", chunk)
 
 
 def _run_at(states: list[str | None], scores: list[Any]) -> list[int | None]:

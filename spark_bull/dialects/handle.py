@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from os import getpid
 from threading import get_ident
 from typing import Any, Final
 from uuid import uuid4
@@ -55,9 +56,13 @@ class QueueHandle:
 
     def run_once(self, verb: str, args: Mapping[str, Any], **keys: str) -> Any:
         """Runs a script that keeps its answer for a while, in case that it gets lost and the call is sent again."""
-        # A thread makes one call at a time, so one receipt for each thread is enough.
-        receipt = self.keys.receipt(f"{self.token}:{get_ident()}")
+        receipt = self.keys.receipt(self.sender)
         return self.run(verb, {**args, "call": uuid4().hex, "ttl_ms": RECEIPT_TTL_MS}, receipt=receipt, **keys)
+
+    @property
+    def sender(self) -> str:
+        """Who makes a call: a thread, which makes one at a time. Copies, after a fork or a pickle, are others."""
+        return f"{self.token}:{getpid()}:{get_ident()}"
 
 
 def open_handle(options: Options, queue: str) -> QueueHandle:

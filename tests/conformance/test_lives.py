@@ -17,7 +17,7 @@ from hypothesis import Phase, given, seed, settings
 from redis import Redis
 
 from spark_bull.local import EmbeddedRedis
-from tests.support.jobs import Job
+from tests.support.jobs import HOUR, Job
 from tests.support.life_steps import lives_of
 from tests.support.lives import PREFIXES, LifeDiffers, Lives, Step, step
 from tests.support.node_peer import NodePeer
@@ -36,6 +36,18 @@ def job(**opts: Any) -> Job:
     return {"name": "task", "data": {}, "opts": opts}
 
 
+def child(name: str, queue: str, **opts: Any) -> dict[str, Any]:
+    return {"name": "part", "queueName": queue, "data": {}, "opts": {"jobId": name, **opts}}
+
+
+def parent(name: str, children: list[dict[str, Any]], **opts: Any) -> dict[str, Any]:
+    return {**child(name, "main", **opts), "children": children}
+
+
+LONG_AGO = 1_700_000_000_000
+PAGES = [(0, 2), (0, 0), (1, 3), (2, 9), (4, 5), (0, -1), (-3, -1), (5, 4), (7, 9)]
+
+
 @pytest.fixture(scope="module", params=LIVED, ids=str)
 def lives(request: pytest.FixtureRequest, node_packages: None) -> Iterator[Lives]:
     peer: Peer = request.param
@@ -51,6 +63,49 @@ TOLD = {
         ["bullmq"],
         [step("add", jobs=[job(priority=1)]), step("claim", count=2), step("add", jobs=[job(priority=1)])],
     ),
+    "a parent that waits for another queue's child outlives its obliterated queue": (
+        ["bullmq"],
+        [
+            step("flow", flow=parent("p", [child("c", "other"), child("d", "main")])),
+            step("flow", flow=parent("q", [child("e", "main")])),
+            step("obliterate", force=False),
+            step("claim", count=1, queue="other"),
+            step("settle", does=[("complete", 1)]),
+        ],
+    ),
+    "prioritised jobs are cleaned by when they were added": (
+        ["bullmq"],
+        [
+            step("add", jobs=[job(priority=1, timestamp=LONG_AGO, attempts=2), job(priority=1, attempts=2)]),
+            step("claim", count=2),
+            step("settle", does=[("fail", "x"), ("fail", "x")]),
+            step("clean", state="prioritized", grace=HOUR, limit=0),
+        ],
+    ),
+    **{
+        f"a page of {state} makes up for jobs that are gone": (
+            ["bullmq"],
+            [
+                step("add", jobs=[job(**opts) for _ in range(7)]),
+                *[step("lose", state=state, job=number) for number in (0, 2, 3)],
+                *[step("page", state=state, start=start, stop=stop) for start, stop in PAGES],
+                *[step("lose", state=state, job=number) for number in (1, 4, 5, 6)],
+                step("page", state=state, start=0, stop=2),
+            ],
+        )
+        for state, opts in {"wait": {}, "delayed": {"delay": HOUR}, "prioritized": {"priority": 1}}.items()
+    },
+    **{
+        f"an id without a job is removed from {state}": (
+            ["bullmq"],
+            [
+                step("add", jobs=[job(**opts) for _ in range(3)]),
+                step("lose", state=state, job=1),
+                step("remove_by_id", state=state, job=1),
+            ],
+        )
+        for state, opts in {"wait": {}, "delayed": {"delay": HOUR}, "prioritized": {"priority": 1}}.items()
+    },
     "a worker that settles after its queue was obliterated leaves no key": (
         ["bull", "bullmq"],
         [

@@ -13,6 +13,7 @@ Steps = st.SearchStrategy[Step]
 
 #: Hours from now; a job is never due by itself.
 HOURS = st.integers(1, 9).map(lambda hours: hours * HOUR)
+WIDE = False
 FEW = st.integers(0, 30)
 QUEUE = st.sampled_from([*[QUEUES[0]] * 5, QUEUES[1]])
 CUSTOM_IDS = ["a", "b", "c", "dd", "e-1", "e-2"]
@@ -91,7 +92,9 @@ def steps_of(dialect: str) -> Steps:
     claim = _step("claim", count=st.integers(1, 7), queue=QUEUE)
     settle = _step("settle", does=st.lists(outcome, min_size=1, max_size=7), claim=FEW, then=st.integers(0, 3))
     manage = _step("manage", verb=st.sampled_from(["retry", "promote", "remove"]), state=_state(), job=FEW, queue=QUEUE)
+    only_bullmq = [_settings(), _deduplicated(), _flow(), _flow()] if dialect == "bullmq" and WIDE else []
     return st.one_of(
+        *only_bullmq,
         add,
         add,
         claim,
@@ -118,6 +121,74 @@ def steps_of(dialect: str) -> Steps:
             _step("obliterate", force=st.booleans(), queue=QUEUE),
         ),
     )
+
+
+def _settings() -> Steps:
+    """Settings of a queue of BullMQ that only Node can change."""
+    return st.one_of(
+        [
+            _step("set", method=st.just(method), args=args, queue=QUEUE)
+            for method, args in (
+                ("setGlobalConcurrency", st.integers(1, 3).map(lambda most: [most])),
+                ("removeGlobalConcurrency", st.just([])),
+                ("setGlobalRateLimit", st.integers(1, 4).map(lambda most: [most, HOUR])),
+                ("removeGlobalRateLimit", st.just([])),
+                ("removeRateLimitKey", st.just([])),
+            )
+        ]
+    )
+
+
+def _deduplicated() -> Steps:
+    """A job that is added only if no other one has its deduplication id."""
+    rule = st.one_of(
+        st.just({}),
+        st.just({"ttl": HOUR}),
+        st.just({"ttl": HOUR, "extend": True}),
+        st.just({"ttl": HOUR, "extend": True, "replace": True}),
+        st.just({"replace": True}),
+        st.just({"keepLastIfActive": True}),
+    )
+    job = st.builds(
+        lambda name, rule, opts: {"name": "once", "data": {}, "opts": {**opts, "deduplication": {"id": name, **rule}}},
+        st.sampled_from(["x", "y"]),
+        rule,
+        _some({name: of for name, of in options("bullmq").items() if name != "jobId"}, 2),
+    )
+    return _step("add_by_node", jobs=st.lists(job, min_size=1, max_size=3), queue=QUEUE)
+
+
+ON_FAILURE = [
+    "failParentOnFailure",
+    "continueParentOnFailure",
+    "ignoreDependencyOnFailure",
+    "removeDependencyOnFailure",
+]
+
+
+def _flow() -> Steps:
+    """A tree of jobs; a name that is in use is not added again, and gets another parent."""
+    names = st.sampled_from([f"f{number}" for number in range(12)])
+
+    def node(children: st.SearchStrategy[list[Any]]) -> st.SearchStrategy[dict[str, Any]]:
+        return st.builds(
+            lambda queue, name, opts, rule, children: {
+                "name": "part",
+                "queueName": queue,
+                "data": {},
+                "opts": {**opts, **({rule: True} if rule else {}), "jobId": name},
+                "children": children,
+            },
+            QUEUE,
+            names,
+            _some({name: of for name, of in options("bullmq").items() if name != "jobId"}, 1),
+            st.sampled_from([None, *ON_FAILURE]),
+            children,
+        )
+
+    leaf = node(st.just([]))
+    branch = node(st.lists(leaf, min_size=1, max_size=2))
+    return _step("flow", flow=node(st.lists(st.one_of(leaf, branch), min_size=1, max_size=3)))
 
 
 def _state() -> st.SearchStrategy[str]:

@@ -401,6 +401,29 @@ class Lives:
         working.rescue(self.ours[queue].handle)
         return Answers(f"rescue in {queue}")
 
+    def _lose(self, state: str, job: int, queue: str = QUEUES[0]) -> Answers | None:
+        """The hash of a job is gone, its id is still there."""
+        if not (job_id := self._pick(queue, state, job)):
+            return None
+        for prefix in PREFIXES:
+            self.client.delete(f"{prefix}:{queue}:{job_id}")
+        return Answers(f"job {job_id} ({state}) in {queue} is lost")
+
+    def _page(self, state: str, start: int, stop: int, queue: str = QUEUES[0]) -> Answers:
+        jobs = self._node("getJobs", queue=queue, states=[state], start=start, end=stop, asc=True)
+        page = self.ours[queue].page(state, start, stop)
+        return Answers(
+            f"page {start} to {stop} of {state} in {queue}", [job["id"] for job in jobs], [j.id for j in page]
+        )
+
+    def _remove_by_id(self, state: str, job: int, queue: str = QUEUES[0]) -> Answers | None:
+        """As one removes a job that can't be read."""
+        if not (job_id := self._pick(queue, state, job)):
+            return None
+        self._node("invoke", queue=queue, method="remove", args=[job_id])
+        self.ours[queue].remove(job_id)
+        return Answers(f"remove {job_id} ({state}) in {queue} by its id")
+
     def _due(self, count: int, queue: str = QUEUES[0]) -> Answers | None:
         """The time of the first delayed jobs has come."""
         ids = self._ids(queue, "delayed")[:count]
@@ -551,8 +574,8 @@ def _told(name: str, value: Any) -> Any:
         return "<now>"
     if isinstance(value, dict) and isinstance(value.get("stacktrace"), list):
         return {**value, "stacktrace": len(value["stacktrace"])}
-    if name.endswith(("completed", "failed")):
-        # Jobs of a chunk end in one millisecond, and have no order within it.
+    if name.endswith(("completed", "failed", "waiting-children", "unsuccessful")):
+        # Jobs of one millisecond have no order.
         return sorted(value, key=str) if isinstance(value, list) else value
     return value
 

@@ -1,17 +1,18 @@
 -- Lets a delayed job wait for a worker now, at the place of its priority.
 -- @keys receipt job delayed wait paused meta_paused priority
 -- @args base token call ttl_ms job_id
--- @returns {'done'}, {'missing'} or {'elsewhere'} (not delayed)
+-- @returns {'done'}, {'missing'} (its id then is not delayed any more) or {'elsewhere'} (not delayed)
 -- @include insert_by_priority
 -- @include once
 
 local call = redis.call
 
 return once(key.receipt, arg.call, arg.ttl_ms, function()
+  local was_delayed = call('ZREM', key.delayed, arg.job_id) == 1
   if call('EXISTS', key.job) == 0 then
     return {'missing'}
   end
-  if call('ZREM', key.delayed, arg.job_id) == 0 then
+  if not was_delayed then
     return {'elsewhere'}
   end
   local target = call('EXISTS', key.meta_paused) == 1 and key.paused or key.wait

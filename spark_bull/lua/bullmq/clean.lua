@@ -11,6 +11,8 @@
 
 local call = redis.call
 local before, finished = tonumber(arg.before), arg.finished == '1'
+-- A prioritised job counts from when it was added, even if it has started since.
+local seen = key.state == key.prioritized and added_at or last_seen
 
 return once(key.receipt, arg.call, arg.ttl_ms, function()
   local position, ids = sweep(key, arg, function(job_id, score)
@@ -21,7 +23,7 @@ return once(key.receipt, arg.call, arg.ttl_ms, function()
     if call('EXISTS', arg.base .. job_id .. ':lock') == 1 or is_scheduled_bullmq(key, arg, job_id) then
       return false
     end
-    return (last_seen(arg.base .. job_id) or 0) <= before
+    return (seen(arg.base .. job_id) or 0) <= before
   end)
   remove_jobs(key, arg, ids)
   if position == '' then

@@ -2,7 +2,7 @@
 -- A tree of more jobs than `limit` (or in longer lists than one script should walk) goes in parts.
 -- @keys receipt wait paused active delayed prioritized waiting_children completed failed repeats pc meta events marker
 -- @args base queue bullmq_version call ttl_ms job_id with_children limit
--- @returns {'done'}, {'open'} (call again), {'missing'}, {'scheduled'}, or {'locked', key of the job that is}
+-- @returns {'done'} (also for an id whose job is gone), {'open'} (call again), {'missing'}, {'scheduled'}, or {'locked', key of the job that is}
 -- @include family_bullmq
 -- @include is_scheduled_bullmq
 -- @include max_events_bullmq
@@ -28,6 +28,15 @@ local function children_of(job_key, limit)
   return children
 end
 
+local function sorted_state(keys, job_id)
+  for _, name in ipairs(SORTED) do
+    if call('ZSCORE', keys[name], job_id) then
+      return name
+    end
+  end
+  return 'unknown'
+end
+
 -- Gathers a job behind all its descendants, as far as the share of one script goes.
 -- Returns whether it went that far; `share.locked` is a job that a worker holds.
 local function gather(found, share, parent_key, job_key)
@@ -46,11 +55,7 @@ local function gather(found, share, parent_key, job_key)
   local keys = keys_at(key, arg, base)
   local state, steps = 'unknown', 0
   if call('EXISTS', job_key) == 1 then
-    for _, name in ipairs(SORTED) do
-      if call('ZSCORE', keys[name], job_id) then
-        state = name
-      end
-    end
+    state = sorted_state(keys, job_id)
     if state == 'unknown' then
       steps = call('LLEN', keys.wait) + call('LLEN', keys.paused) + call('LLEN', keys.active)
     end
@@ -101,7 +106,9 @@ end
 return once(key.receipt, arg.call, arg.ttl_ms, function()
   local job_key = arg.base .. arg.job_id
   if call('EXISTS', job_key) == 0 then
-    return {'missing'}
+    -- An id without a job leaves its state.
+    local state = leave({id = arg.job_id, keys = key, state = sorted_state(key, arg.job_id)})
+    return {state == 'unknown' and 'missing' or 'done'}
   end
   if is_scheduled_bullmq(key, arg, arg.job_id) then
     return {'scheduled'}

@@ -8,7 +8,8 @@ local function remove_schedulers(key, ids)
   end
 end
 
--- Pauses a queue, then removes its next jobs, whatever their state, and in the end the queue itself.
+-- Pauses a queue, then removes its next jobs, and in the end the queue itself. A parent goes with its last child; one that
+-- waits for children of another queue stays, as in BullMQ, and runs when they are done.
 -- Returns 'open' while there is more to be removed, then 'done'.
 local function obliterate_queue(key, arg)
   local function remove(ids)
@@ -21,15 +22,14 @@ local function obliterate_queue(key, arg)
   return obliterate({
     {key.active, 'list', remove},
     {key.delayed, 'zset', remove},
-    {key.prioritized, 'zset', remove},
-    {key.wait, 'list', remove},
-    {key.paused, 'list', remove},
-    {key.waiting_children, 'zset', remove},
-    {key.completed, 'zset', remove},
-    {key.failed, 'zset', remove},
     {key.repeats, 'zset', function(ids)
       remove_schedulers(key, ids)
     end},
+    {key.completed, 'zset', remove},
+    {key.wait, 'list', remove},
+    {key.paused, 'list', remove},
+    {key.prioritized, 'zset', remove},
+    {key.failed, 'zset', remove},
   }, {
     key.id, key.pc, key.meta, key.events, key.marker, key.stalled, key.stalled_check, key.limiter,
     key.metrics_completed, key.metrics_completed_data, key.metrics_failed, key.metrics_failed_data,
