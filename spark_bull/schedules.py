@@ -29,11 +29,14 @@ def may_be_scheduled(job_id: str) -> bool:
     return job_id.startswith(SCHEDULED)
 
 
-def advance(handle: QueueHandle, sender: str, call: str, jobs: Sequence[ClaimedJob], now: int) -> None:
+def advance(
+    handle: QueueHandle, sender: str, call: str, jobs: Sequence[ClaimedJob], now: int, *, again: bool = False
+) -> None:
     """Adds the next jobs of the schedules that have made these claimed jobs; other jobs cost nothing.
 
-    sender, call: as in `working.work`, so that a call made again advances nothing twice. now: Redis' clock, in ms. A
-    schedule that can't be read is logged as an error; its job runs all the same.
+    sender, call: as in `working.work`, so that a call made again advances nothing twice. now: Redis' clock, in ms.
+    again: somebody else may have done it when the jobs were claimed. A schedule that can't be read is logged as an
+    error; its job runs all the same.
     """
     scheduled = [job for job in jobs if may_be_scheduled(job.id)]
     if not scheduled:
@@ -46,6 +49,7 @@ def advance(handle: QueueHandle, sender: str, call: str, jobs: Sequence[ClaimedJ
         args = {
             "call": f"{call}:{start}",
             "ttl_ms": RECEIPT_TTL_MS,
+            "again": int(again),
             "jobs": msgpack.packb([_packable(fields) for _, fields in part], use_bin_type=False),
         }
         made = handle.run("advance", args, receipt=receipt)

@@ -199,6 +199,18 @@ def relock(handle: QueueHandle, token: str, job_ids: Sequence[str], lock_ms: int
         handle.run("relock", {"lock_token": token, "lock_ms": lock_ms, "ids": ids})
 
 
+def take_up(handle: QueueHandle, token: str, job_ids: Sequence[str], lock_ms: int) -> None:
+    """Does for jobs that were claimed before what a claim does: whoever claimed them may have come no further.
+
+    They are locked again, and their schedules go on.
+    """
+    relock(handle, token, job_ids, lock_ms)
+    scheduled = [job_id for job_id in job_ids if may_be_scheduled(job_id)]
+    if scheduled:
+        now = handle.connection.now_ms()
+        advance(handle, token, uuid4().hex, read_claimed(handle, scheduled), now, again=True)
+
+
 @dataclass(frozen=True)
 class Promoted:
     """How many delayed jobs came to wait, and when the next one is due (ms since 1970), None when there is none.

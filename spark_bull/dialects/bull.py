@@ -54,8 +54,9 @@ class Bull(Dialect):
         repeat = opts.get("repeat")
         if not isinstance(repeat, dict) or is_over(repeat, now):
             return None
-        due = _next_of(repeat, max(now, number_of(opts, "prevMillis") or 0))
-        if due is None:
+        due = number_of(opts, "prevMillis") or 0
+        next_due = _next_of(repeat, max(now, due))
+        if next_due is None:
             return None
         name, own_id = job.name or DEFAULT_NAME, f"{repeat.get('jobId') or ''}:"
         key = _key_of(name, own_id, repeat)
@@ -64,12 +65,13 @@ class Bull(Dialect):
             "jobId": JOB_ID_MARK,
             "delay": DELAY_MARK,
             "timestamp": TIMESTAMP_MARK,
-            "prevMillis": due,
+            "prevMillis": next_due,
         }
         return {
-            "id": scheduled_id(_md5(name + own_id + _md5(key)), due),
+            "id": scheduled_id(_md5(name + own_id + _md5(key)), next_due),
             "key": key,
-            "next": due,
+            "due": due,
+            "next": next_due,
             "name": name,
             "data": "{}" if job.data in FALSE_IN_JAVASCRIPT else job.data,
             "opts": with_bare_marks("opts", self._opts(opts | made)),

@@ -8,7 +8,7 @@ from typing import Final
 
 from spark_bull.claim_ledger import ClaimLedger, Portion
 from spark_bull.runtime.claim_keeper import ClaimKeeper
-from spark_bull.working import Seat, relock
+from spark_bull.working import Seat, take_up
 
 #: What jobs claimed but not handed out yet may hold, packed; beyond that, tasks read them from Redis.
 MOST_PACKED_BYTES: Final = 64 << 20
@@ -24,7 +24,8 @@ class Claimer:
         self._keeper = ClaimKeeper(ledger.handle, ledger.reader, seat.lock_ms)
         self._portions: list[Portion] = []
         self._ahead: Future[int] | None = None
-        self._resumed = False
+        #: Up to which position jobs are locked and kept so, and their schedules advanced; None: not known yet.
+        self._taken: int | None = None
 
     def end(self) -> int:
         """How many jobs have ever been claimed, after what is being claimed ahead. Raises ConnectionLost."""
@@ -38,9 +39,9 @@ class Claimer:
         portions = self.ledger.claim(self._seat, most, self._chunk_size)
         claimed = sum(portion.jobs for portion in portions)
         if portions:
-            self._resumed = True
             start = portions[0].start
             self._keeper.hold(self.ledger.ids(start, start + claimed))
+            self._taken = start + claimed
             self._portions += portions
             if sum(len(portion.packed) for portion in self._portions) > MOST_PACKED_BYTES:
                 self._portions.clear()
@@ -53,16 +54,19 @@ class Claimer:
             self._ahead = pool.submit(self.claim, most)
             pool.shutdown(wait=False)
 
-    def resume(self, start: int) -> None:
-        """Takes up, after a restart, the jobs from a position on that the query had claimed before.
+    def take_up(self, start: int, stop: int) -> None:
+        """Takes up the jobs at these positions that were claimed, but by a process or a call that came no further.
 
-        Their locks are kept, or got back; also those of jobs that were claimed ahead.
+        The first time these are all from `start` on: what was claimed ahead before a restart, too.
         """
-        if not self._resumed:
-            self._resumed = True
-            ids = self.ledger.ids(start, self.ledger.end())
-            relock(self.ledger.handle, self.ledger.reader, ids, self._seat.lock_ms)
+        if self._taken is None:
+            self._taken, stop = start, self.ledger.end()
+        first = max(start, self._taken)
+        if first < stop:
+            ids = self.ledger.ids(first, stop)
+            take_up(self.ledger.handle, self.ledger.reader, ids, self._seat.lock_ms)
             self._keeper.hold(ids)
+            self._taken = stop
 
     def portions(self, start: int, stop: int) -> Sequence[Portion]:
         """What the jobs at these positions hold, in order, and only once; nothing unless it is all here."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Final
+from typing import Final, TypeVar
 from uuid import uuid4
 
 from spark_bull.clock import epoch_ms, monotonic_s
@@ -23,6 +23,8 @@ from spark_bull.runtime.waiting import AWAY_S, JobBell
 from spark_bull.working import Seat, read_claimed, work
 
 log = logging.getLogger("spark_bull")
+
+T = TypeVar("T")
 
 #: An idle slot sends two commands in this time: one that waits, one that looks.
 IDLE_S: Final = 10.0
@@ -170,13 +172,23 @@ class WorkerLoop:
                 yield Result(job, None, UnrecoverableError(job.claimed.deferred_failure))
 
     def _work(self, outcomes: Outcomes | None, limit: int, held: str = "") -> Claim:
-        """Settles and claims. Waits for a Redis that is away as long as it takes, then makes the same call again."""
-        call, away = uuid4().hex, False
+        """Settles and claims; the call that is made again after Redis was away is the same one."""
+        call = uuid4().hex
+        claim = self._patiently(
+            lambda: work(
+                self._handle, self._seat, outcomes, limit, most_bytes=self._plan.chunk_bytes, held=held, call=call
+            )
+        )
+        if outcomes:
+            self._account(outcomes, claim)
+        return claim
+
+    def _patiently(self, ask: Callable[[], T]) -> T:
+        """What `ask` returns; it is asked again for as long as Redis is away, or refuses."""
+        away = False
         while True:
             try:
-                claim = work(
-                    self._handle, self._seat, outcomes, limit, most_bytes=self._plan.chunk_bytes, held=held, call=call
-                )
+                answer = ask()
             except ConnectionLost as error:
                 if not away:
                     self._warn("waits for Redis", error)
@@ -186,9 +198,7 @@ class WorkerLoop:
             if away:
                 self._warn("has Redis back", self._handle.connection.settings.where)
                 self.client = self._bell.client_id()
-            if outcomes:
-                self._account(outcomes, claim)
-            return claim
+            return answer
 
     def _account(self, outcomes: Outcomes, claim: Claim) -> None:
         """Counts what was settled, and says which outcomes were not taken."""
@@ -204,7 +214,7 @@ class WorkerLoop:
     def _fail_too_early(self, token: str, job_ids: Sequence[str]) -> None:
         """Parents that return before their children are done have failed this attempt, as in BullMQ."""
         outcomes = Outcomes(token)
-        for job in read_claimed(self._handle, job_ids):
+        for job in self._patiently(lambda: read_claimed(self._handle, job_ids)):
             error = RuntimeError(f"Job {job.id} has pending dependencies: a parent can't complete before its children")
             self._plan.rules.note(outcomes, self._handle.dialect, Result(RunningJob(job, self._handle), None, error), 0)
         self._work(outcomes, 0)

@@ -73,6 +73,7 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         #: How many jobs an AvailableNow query still takes; None: any number.
         self._left: int | None = None
         self._claimer: Claimer | None = None
+        self._newest = 0
 
     def initialOffset(self) -> dict[str, Any]:
         return {"claimed": 0, "reader": self._reader}
@@ -109,7 +110,7 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         # The reader of batch 0's start is another one after a restart, see initialOffset; that of its end is logged.
         claimer, first, last = self._claimer_of(end["reader"]), int(start["claimed"]), int(end["claimed"])
-        claimer.resume(first)
+        claimer.take_up(first, last)
         reader, portions = end["reader"], claimer.portions(first, last)
         if not portions:
             stops = range(first, last, self._rows)
@@ -132,12 +133,19 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 yield claim_batch(self._handle, partition.reader, some, read_columns(self._handle, some))
 
     def commit(self, end: dict[str, Any]) -> None:
-        ClaimLedger(self._handle, end["reader"]).cut(int(end["claimed"]))
+        try:
+            ClaimLedger(self._handle, end["reader"]).cut(int(end["claimed"]))
+        except ConnectionLost as error:
+            log.info("queue %s: what is committed is let go of later: %s", self._handle.keys.queue, error)
 
     def reportLatestOffset(self) -> dict[str, Any]:
         """What the progress of the query shows as the newest: the jobs claimed, and those that wait."""
         reader = self._reader if self._claimer is None else self._claimer.ledger.reader
-        return {"claimed": ClaimLedger(self._handle, reader).end() + lag_of(self._handle), "reader": reader}
+        try:
+            self._newest = ClaimLedger(self._handle, reader).end() + lag_of(self._handle)
+        except ConnectionLost as error:
+            log.info("queue %s: can't see how many jobs wait: %s", self._handle.keys.queue, error)
+        return {"claimed": self._newest, "reader": reader}
 
     def stop(self) -> None:
         """Spark doesn't call it; threads end with their process."""

@@ -76,9 +76,9 @@ class LoopEngine:
     def stop(self, grace_s: float) -> bool:
         """Lets slots finish what they have claimed; after `grace_s` they are cut off. Returns whether all finished."""
         self._stopping.set()
-        self._ask_to_stop()
-        deadline = monotonic_s() + grace_s
+        deadline, asked = monotonic_s() + grace_s, self._ask_to_stop()
         while self.running and monotonic_s() < deadline:
+            asked = asked or self._ask_to_stop()
             self._wake()
             self.wait(WAKE_S)
         finished = not self.running
@@ -126,8 +126,8 @@ class LoopEngine:
             return True
         return any(int(slot["started"]) >= moment - 60_000 and slot["claimed"] for slot in told)
 
-    def _ask_to_stop(self) -> None:
-        self._try("SET", self._plan.seat.control, "stop", "PX", CONTROL_TTL_MS)
+    def _ask_to_stop(self) -> bool:
+        return self._try("SET", self._plan.seat.control, "stop", "PX", CONTROL_TTL_MS)
 
     def _wake(self) -> None:
         """Ends the waiting of idle slots; where Redis forbids that, they see it by themselves a little later."""
@@ -139,11 +139,13 @@ class LoopEngine:
             if slot["client"]:
                 self._try("CLIENT", "UNBLOCK", slot["client"])
 
-    def _try(self, *command: str | int) -> None:
+    def _try(self, *command: str | int) -> bool:
         try:
             self._plan.handle.connection.call(*command)
         except SparkBullError as error:
             log.warning("worker %s: %s failed: %s", self._plan.worker, command[0], error)
+            return False
+        return True
 
 
 def check_picklable(plan: SlotPlan) -> None:

@@ -5,6 +5,8 @@ Jobs are promoted before they are due, so that no test waits for a clock: the ne
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,13 +16,20 @@ from typing import Any
 import pytest
 from redis import Redis
 
+from spark_bull import NewJob, working
 from spark_bull.bull_queue import BullQueue
-from tests.support.dump import difference, dump
+from spark_bull.claim_ledger import ClaimLedger
+from spark_bull.dialects.handle import QueueHandle
+from spark_bull.outcomes import Claim
+from spark_bull.runtime.claimer import Claimer
+from spark_bull.schedules import ADVANCE_SIZE
+from tests.support.dump import Dump, difference, dump
 from tests.support.node_peer import NodePeer
 from tests.support.pair import Pair
 from tests.support.peers import PEERS, Peer
 from tests.support.schedules import told_schedules
 from tests.support.wait import wait_until
+from tests.support.work_bench import SEAT
 from tests.support.worker import OurWorker
 
 StartNode = Callable[..., NodePeer]
@@ -183,6 +192,21 @@ def test_a_schedule_goes_on_as_in_node(rounds: StartRounds, peer: Peer, name: st
             one.assert_alike()
 
 
+@pytest.mark.parametrize("peer", [peer for peer in SCHEDULING if peer.alias.startswith("bullmq-5")], ids=str)
+def test_a_job_that_bullmq_5_repeats_goes_on_as_in_node(rounds: StartRounds, peer: Peer) -> None:
+    """Its `add` with the option `repeat` makes what its workers treat as a job scheduler."""
+    one = rounds(Schedule({"every": HOUR}))
+    job = {"name": "task", "data": {"$behaviour": "return:1"}, "opts": {"repeat": {"every": HOUR, "limit": 4}}}
+    for queue in one.queues.values():
+        one.pair.node.call("add", queue=queue.name, jobs=[job])
+    with one.workers():
+        one.settled()
+        for _ in range(5):
+            one.promote()
+            one.settled()
+            one.assert_alike()
+
+
 @each_peer
 def test_a_schedule_ends_with_its_last_day(rounds: StartRounds, peer: Peer) -> None:
     end = int(time.time() * 1000) + 1500
@@ -252,3 +276,244 @@ def test_a_next_job_that_exists_is_left_alone(rounds: StartRounds, peer: Peer) -
     with one.workers():
         one.settled()
     one.assert_alike()
+
+
+# what Node need not be asked about
+
+
+@dataclass
+class Board:
+    """A queue in which a Node library has made schedules of an hour, and whose jobs are claimed by hand."""
+
+    queue: BullQueue
+    node: NodePeer
+    client: Redis
+    peer: Peer
+
+    def make(self, *names: str, **repeat: Any) -> None:
+        given = {"every": HOUR, **repeat}
+        for name in names:
+            if self.peer.dialect == "bullmq":
+                template = {"name": name, "data": {"of": name}}
+                self.node.call(
+                    "invoke", queue=self.queue.name, method="upsertJobScheduler", args=[name, given, template]
+                )
+            else:
+                job = {"name": name, "data": {"of": name}, "opts": {"repeat": given}}
+                self.node.call("add", queue=self.queue.name, jobs=[job])
+
+    def let_wait(self) -> None:
+        """Lets the delayed jobs wait."""
+        for job_id in self.ids("delayed"):
+            self.queue.promote(job_id)
+
+    def ids(self, state: str) -> list[str]:
+        key = self.queue.handle.keys[state]
+        found = self.client.lrange(key, 0, -1) if state in ("wait", "active") else self.client.zrange(key, 0, -1)
+        return sorted(job_id.decode() for job_id in found)
+
+    def dump(self) -> Dump:
+        return dump(self.client, self.queue.handle.keys.prefix, "q")
+
+    def claim(self, limit: int = 1000, call: str = "") -> Claim:
+        return working.work(self.queue.handle, SEAT, None, limit, call=call)
+
+
+@pytest.fixture
+def board(peer: Peer, node: StartNode, client: Redis, redis_url: str, prefix: str) -> Iterator[Board]:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=peer.dialect) as queue:
+        yield Board(queue, node(peer.alias, prefix=prefix), client, peer)
+
+
+@each_peer
+def test_a_claim_that_is_sent_again_advances_nothing_twice(board: Board, peer: Peer) -> None:
+    board.make("one", "two")
+    board.let_wait()
+    first = board.claim(call="the same")
+    before = board.dump()
+    again = board.claim(call="the same")
+    assert [job.id for job in again.jobs] == [job.id for job in first.jobs]
+    assert difference(before, board.dump()) == []
+    assert len(board.ids("delayed")) == len(first.jobs) == 2
+
+
+class Killed(Exception):
+    """Stands for a process that dies."""
+
+
+@contextmanager
+def dying_after_claim(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Whoever claims in the block does nothing more."""
+
+    def killed(*_: Any, **__: Any) -> None:
+        raise Killed
+
+    with monkeypatch.context() as dying:
+        dying.setattr(working, "advance", killed)
+        with pytest.raises(Killed):
+            yield
+
+
+@each_peer
+def test_a_worker_that_dies_after_its_claim_leaves_the_schedule_to_the_next(
+    board: Board, peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    board.make("one")
+    board.let_wait()
+    with dying_after_claim(monkeypatch):
+        board.claim()
+    handle, (job_id,) = board.queue.handle, board.ids("active")
+    assert board.ids("delayed") == []
+    handle.connection.call("DEL", handle.keys.lock(job_id))
+    for _ in range(2):
+        handle.connection.call("DEL", handle.keys["stalled_check"], handle.keys["rescue_check"])
+        working.rescue(handle)
+    assert [job.id for job in board.claim().jobs] == [job_id]
+    assert len(board.ids("delayed")) == 1
+
+
+@each_peer
+def test_a_claiming_query_that_dies_after_its_claim_takes_the_schedule_up(
+    board: Board, peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    board.make("one")
+    board.let_wait()
+    ledger = ClaimLedger(board.queue.handle, "reader")
+    with dying_after_claim(monkeypatch):
+        Claimer(ledger, 20_000).claim(10)
+    assert (ledger.end(), board.ids("delayed")) == (1, [])
+    for _ in range(2):
+        Claimer(ledger, 20_000).take_up(0, 1)
+        assert len(board.ids("delayed")) == 1
+
+
+@each_peer
+def test_a_query_whose_claim_got_no_answer_takes_its_jobs_up(
+    board: Board, peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    board.make("one")
+    claimer = Claimer(ClaimLedger(board.queue.handle, "reader"), 20_000)
+    board.queue.add({"n": 1})
+    assert claimer.claim(10) >= 1
+    taken = claimer.end()
+    board.let_wait()
+    with dying_after_claim(monkeypatch):
+        claimer.claim(10)
+    claimer.take_up(taken, claimer.end())
+    assert len(board.ids("delayed")) == 1
+
+
+@each_peer
+def test_jobs_that_are_claimed_into_a_ledger_let_their_schedules_go_on(board: Board, peer: Peer) -> None:
+    board.make("one", "two")
+    board.let_wait()
+    assert Claimer(ClaimLedger(board.queue.handle, "reader"), 20_000).claim(10) == 2
+    assert len(board.ids("delayed")) == 2
+
+
+@pytest.mark.parametrize("peer", [peer for peer in SCHEDULING if peer.dialect == "bull"], ids=str)
+def test_a_repeated_job_that_comes_again_to_a_query_does_not_revive_its_schedule(board: Board, peer: Peer) -> None:
+    """Its schedule has had all its jobs; the options of an early one don't show that."""
+    board.make("one", limit=2)
+    board.let_wait()
+    (first,) = board.claim().jobs
+    board.let_wait()
+    board.claim()
+    assert board.ids("delayed") == []
+    board.client.delete(board.queue.handle.keys.job(board.ids("active")[-1]))
+    working.take_up(board.queue.handle, "token", [first.id], 20_000)
+    assert board.ids("delayed") == []
+
+
+@each_peer
+def test_hundreds_of_schedules_in_one_claim_each_go_on_once(
+    board: Board, peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"schedule-{n:03}" for n in range(2 * ADVANCE_SIZE + 5)]
+    board.make(*names)
+    board.let_wait()
+    verbs = ran_verbs(monkeypatch, board)
+    claim = board.claim()
+    assert verbs == ["work"] + ["advance"] * 3
+    assert len(board.ids("delayed")) == len(claim.jobs) == len(names)
+
+
+@each_peer
+def test_plain_jobs_cost_no_further_script(board: Board, peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    board.queue.add_many(NewJob({"n": n}) for n in range(5))
+    verbs = ran_verbs(monkeypatch, board)
+    assert len(board.claim().jobs) == 5
+    assert verbs == ["work"]
+
+
+def ran_verbs(monkeypatch: pytest.MonkeyPatch, board: Board) -> list[str]:
+    """The verbs whose scripts are run from now on."""
+    verbs: list[str] = []
+    run = QueueHandle.run
+
+    def noting(handle: QueueHandle, verb: str, *args: Any, **keys: Any) -> Any:
+        if handle is board.queue.handle:
+            verbs.append(verb)
+        return run(handle, verb, *args, **keys)
+
+    monkeypatch.setattr(QueueHandle, "run", noting)
+    return verbs
+
+
+@each_peer
+def test_a_pattern_that_cannot_be_read_is_an_error_in_the_log_and_its_job_runs(
+    board: Board, peer: Peer, caplog: pytest.LogCaptureFixture
+) -> None:
+    board.make("fine", "broken")
+    board.let_wait()
+    rhythm = "pattern" if peer.dialect == "bullmq" else "cron"
+    broken = next(job_id for job_id in board.ids("wait") if of(board, job_id) == "broken")
+    opts = {"repeat": {rhythm: "at full moon", "count": 1}, "timestamp": 1, "delay": 0}
+    board.client.hset(board.queue.handle.keys.job(broken), "opts", json.dumps(opts))
+    assert len(board.claim().jobs) == 2
+    assert len(board.ids("delayed")) == 1
+    (record,) = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert broken in record.getMessage()
+    assert "at full moon" in record.getMessage()
+
+
+def of(board: Board, job_id: str) -> Any:
+    """Which schedule a job says that it is of."""
+    return json.loads(board.client.hget(board.queue.handle.keys.job(job_id), "data") or b"{}").get("of")
+
+
+@each_bullmq
+def test_a_scheduler_of_a_wrong_type_harms_no_other(board: Board, peer: Peer, caplog: pytest.LogCaptureFixture) -> None:
+    board.make("fine", "broken")
+    board.let_wait()
+    key = f"{board.queue.handle.keys['repeats']}:broken"
+    board.client.delete(key)
+    board.client.set(key, "no hash")
+    assert len(board.claim().jobs) == 2
+    assert [job_id.split(":")[1] for job_id in board.ids("delayed")] == ["fine"]
+    assert "repeat:broken:" in caplog.text
+
+
+@each_peer
+def test_an_id_that_looks_like_a_schedule_s_is_no_schedule(board: Board, peer: Peer) -> None:
+    board.queue.add({"n": 1}, job_id="repeat:x:1")
+    assert [job.id for job in board.claim().jobs] == ["repeat:x:1"]
+    assert board.ids("delayed") == []
+
+
+@each_bullmq
+def test_jobs_repeated_without_a_scheduler_are_left_alone_with_one_warning(
+    board: Board, peer: Peer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As BullMQ 4 left them; 5 goes on with them, 6 refuses them."""
+    handle, key = board.queue.handle, "task::::3600000"
+    for due in (1_700_000_000_000, 1_700_003_600_000):
+        job_id = f"repeat:{hashlib.md5(key.encode()).hexdigest()}:{due}"
+        opts = {"repeat": {"every": HOUR, "count": 1}, "prevMillis": due, "jobId": job_id}
+        fields = {"name": "task", "data": "{}", "opts": json.dumps(opts), "timestamp": 1, "delay": 0, "rjk": key}
+        board.client.hset(handle.keys.job(job_id), mapping=fields)
+        board.client.lpush(handle.keys["wait"], job_id)
+        board.client.zadd(handle.keys["repeats"], {key: due})
+        assert [job.id for job in board.claim().jobs] == [job_id]
+    assert board.ids("delayed") == []
+    assert len([record for record in caplog.records if "older `repeat` option" in record.getMessage()]) == 1

@@ -20,6 +20,7 @@ from spark_bull.runtime.job import RunningJob
 from spark_bull.working import Seat, work
 from tests.spark.conftest import Bull
 from tests.support.losing_proxy import losing_proxy
+from tests.support.passing_state import STATES, errors_told
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 from tests.support.writes import register_all
@@ -73,6 +74,33 @@ def test_a_worker_outlasts_a_redis_that_is_away(own_redis: OwnRedis) -> None:
             wait_until(lambda: queue.counts()["completed"] == 300, "all jobs to complete")
         assert worker.tally is not None
         assert worker.tally.lost == 0
+
+
+@pytest.mark.parametrize("protocol", DIALECTS)
+def test_a_worker_outlasts_a_redis_that_takes_no_writes(own_redis: OwnRedis, bull: Bull, protocol: str) -> None:
+    """As while a fail-over goes on, and longer than a call waits."""
+    server = own_redis()
+
+    def slowly(job: RunningJob) -> Any:
+        time.sleep(0.005)
+        return job.data
+
+    options = {"url": server.url, "protocol": protocol, "retryMs": 200}
+    settings = {"slots": 2, "lock_ms": 3_000, "check_ms": 500, "progress": False}
+    with BullQueue("q", url=server.url, protocol=protocol) as queue, Redis.from_url(server.url) as client:
+        worker = Worker(bull.spark, "q", slowly, **settings, **options)
+        with worker:
+            for state in ("READONLY", "NOREPLICAS"):
+                done = queue.counts()["completed"]
+                queue.add_many(NewJob({"n": n}) for n in range(300))
+                wait_until(lambda done=done: queue.counts()["completed"] > done + 20, "some jobs to complete")
+                STATES[state].begin(client)
+                before = errors_told(client)
+                wait_until(lambda before=before: errors_told(client) > before + 20, "slots and services to be refused")
+                STATES[state].end(client)
+                wait_until(lambda done=done: queue.counts()["completed"] == done + 300, "all jobs to complete")
+            assert worker.status().state == "running"
+            assert queue.counts()["active"] == 0
 
 
 @pytest.mark.parametrize("protocol", DIALECTS)

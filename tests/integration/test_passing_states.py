@@ -62,7 +62,7 @@ def test_a_call_is_made_again_until_the_state_has_passed(
     with queue, ThreadPoolExecutor(len(ways)) as pool:
         STATES[code].begin(client)
         asking = {way: pool.submit(ask) for way, ask in ways.items()}
-        wait_until(lambda: heard(caplog, f"waiting for Redis at redis://127.0.0.1:{server.port}/0"), 120, "a warning")
+        wait_until(lambda: heard(caplog, f"waiting for Redis at redis://127.0.0.1:{server.port}/0"), "a warning")
         assert not [way for way, one in asking.items() if one.done()]
         STATES[code].end(client)
         for one in asking.values():
@@ -110,10 +110,10 @@ def test_a_blocked_command_outlasts_a_change_of_roles(own_redis: OwnRedis) -> No
     ):
         keys, connection = queue.handle.keys, queue.handle.connection
         moved = pool.submit(connection.call, "BLMOVE", keys["wait"], keys["active"], "RIGHT", "LEFT", 600)
-        wait_until(lambda: client.info("clients")["blocked_clients"], 60, "the command to block")
+        wait_until(lambda: client.info("clients")["blocked_clients"], "the command to block")
         before = errors_told(client)
         STATES["READONLY"].begin(client)
-        wait_until(lambda: errors_told(client) > before, 60, "the command to be refused")
+        wait_until(lambda: errors_told(client) > before, "the command to be refused")
         STATES["READONLY"].end(client)
         queue.add({})
         assert moved.result(120) == b"1"
@@ -129,11 +129,11 @@ def test_a_promoter_goes_on_when_the_state_has_passed(
         queue.add({}, delay=86_400_000)
         with Promoter(server.url, ["q"], protocol=protocol, retryMs=100) as promoter:
             STATES[code].begin(client)
-            wait_until(lambda: heard(caplog, "promoter waits for Redis"), 120, "the promoter to be refused")
+            wait_until(lambda: heard(caplog, "promoter waits for Redis"), "the promoter to be refused")
             STATES[code].end(client)
             for n in range(10):
                 queue.add({"n": n}, delay=300)
-            wait_until(lambda: queue.counts()["wait"] == 10, 120, "the jobs to be due")
+            wait_until(lambda: queue.counts()["wait"] == 10, "the jobs to be due")
             assert promoter.running
 
 

@@ -18,6 +18,7 @@ from spark_bull.errors import ConnectionLost
 from spark_bull.result_ledger import ResultLedger
 from spark_bull.spark.result_stream import result_reader
 from spark_bull.spark.schemas import SCHEMAS
+from tests.support.passing_state import STATES, errors_told
 from tests.support.wait import wait_until
 from tests.support.work_bench import WorkBench, completed, failed_for
 
@@ -392,6 +393,32 @@ def test_redis_may_be_away_for_a_while(own_redis: OwnRedis, collection: Collecti
             server.kill()
             wait_until(lambda: query.recentProgress[-1]["durationMs"].get("latestOffset", 0) > 500, "a miss")
             server.restart()
+            ids += finish(bench, 2)
+            wait_until(lambda: len(collection.rows()) == 4, "the query to go on")
+            assert query.isActive
+        finally:
+            query.stop()
+    assert sorted(row.id for row in collection.rows()) == sorted(ids)
+
+
+@pytest.mark.parametrize("state", ["READONLY", "NOREPLICAS"])
+def test_redis_may_take_no_writes_for_a_while(own_redis: OwnRedis, collection: Collection, state: str) -> None:
+    """Finding finished jobs writes to the ledger."""
+    server = own_redis()
+    collection.options |= {"url": server.url, "retryMs": "200"}
+    with (
+        BullQueue("q", url=server.url, prefix=collection.options["prefix"], protocol="bullmq") as queue,
+        Redis.from_url(server.url) as client,
+    ):
+        bench = WorkBench(queue, client, twice=False)
+        ids = finish(bench, 2)
+        query = collection.start(collection.stream(), processingTime="200 milliseconds")
+        try:
+            wait_until(lambda: query.recentProgress, "the first batch")
+            STATES[state].begin(client)
+            before = errors_told(client)
+            wait_until(lambda: errors_told(client) > before + 5, "the query to be refused")
+            STATES[state].end(client)
             ids += finish(bench, 2)
             wait_until(lambda: len(collection.rows()) == 4, "the query to go on")
             assert query.isActive

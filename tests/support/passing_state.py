@@ -53,7 +53,7 @@ def _fail_to_save(client: Redis) -> None:
     _dump_of(client).mkdir()
     client.config_set("save", "3600 1000000")
     client.execute_command("BGSAVE")
-    wait_until(lambda: client.info("persistence")["rdb_last_bgsave_status"] == "err", 60, "Redis to fail to save")
+    wait_until(lambda: client.info("persistence")["rdb_last_bgsave_status"] == "err", "Redis to fail to save")
 
 
 def _save(client: Redis) -> None:
@@ -74,12 +74,12 @@ def _run_endless_script(client: Redis) -> None:
             client.eval("while true do end", 0)
 
     Thread(target=run, daemon=True).start()
-    wait_until(lambda: _refusal(client).startswith("BUSY"), 60, "Redis to be busy")
+    wait_until(lambda: _refusal(client).startswith("BUSY"), "Redis to be busy")
 
 
 def _kill_script(client: Redis) -> None:
     client.execute_command("SCRIPT", "KILL")
-    wait_until(lambda: not _refusal(client), 60, "the script to end")
+    wait_until(lambda: not _refusal(client), "the script to end")
 
 
 def _refusal(client: Redis) -> str:
@@ -96,18 +96,18 @@ _A_SLOT = 0
 
 def _lack_a_slot(client: Redis) -> None:
     client.execute_command("CLUSTER", "DELSLOTS", _A_SLOT)
-    wait_until(lambda: not is_cluster_ready(client), 60, "the cluster to be down")
+    wait_until(lambda: not is_cluster_ready(client), "the cluster to be down")
 
 
 def _have_all_slots(client: Redis) -> None:
     client.execute_command("CLUSTER", "ADDSLOTS", _A_SLOT)
-    wait_until(lambda: is_cluster_ready(client), 60, "the cluster to be ready")
+    wait_until(lambda: is_cluster_ready(client), "the cluster to be ready")
 
 
 def become_cluster(client: Redis) -> None:
     """A server with `cluster-enabled yes` becomes a cluster of one node."""
     client.execute_command("CLUSTER", "ADDSLOTS", *range(16384))
-    wait_until(lambda: is_cluster_ready(client), 60, "the cluster to be ready")
+    wait_until(lambda: is_cluster_ready(client), "the cluster to be ready")
 
 
 def is_cluster_ready(client: Redis) -> bool:

@@ -1,7 +1,8 @@
--- Adds the next job of each repeated job that is given, unless its schedule has been removed.
+-- Adds the next job of each repeated job that is given, unless its schedule has been removed. `again`: jobs that somebody
+-- has claimed before count only if their schedule has not gone on since; Bull itself takes no notice of that.
 -- @keys receipt repeats id meta_paused wait paused delayed priority
--- @args base token call ttl_ms jobs
--- @returns for each job 'next', 'duplicated' (it exists) or 'none' (no schedule)
+-- @args base token call ttl_ms again jobs
+-- @returns for each job 'next', 'duplicated' (it exists), 'past' (it has gone on) or 'none' (no schedule)
 -- @include add_bull
 -- @include once
 -- @include time_ms
@@ -9,8 +10,12 @@
 local call, now = redis.call, time_ms()
 
 local function advance(job)
-  if not call('ZSCORE', key.repeats, job.key) then
+  local scheduled = call('ZSCORE', key.repeats, job.key)
+  if not scheduled then
     return 'none'
+  end
+  if arg.again == '1' and tonumber(scheduled) > job.due then
+    return 'past'
   end
   call('ZADD', key.repeats, job.next, job.key)
   local made = add_bull(key, arg.base, {
