@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
+from threading import Event
 from typing import Any
 
 import pytest
@@ -16,7 +16,7 @@ from spark_bull.runtime.rescuer import Rescuer
 from spark_bull.working import Seat, work
 from tests.support.node_peer import NodePeer
 from tests.support.peers import PEERS, Peer
-from tests.support.wait import wait_until
+from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
 
 StartNode = Callable[..., NodePeer]
@@ -30,11 +30,14 @@ pytestmark = pytest.mark.interop
 
 #: Node's worker looks for stalled jobs this often.
 OFTEN_MS = 100
+#: For how long our own lock holds, unless it is kept; a machine may be slow to keep it.
+LOCK_MS = 4_000
+HOUR_MS = 3_600_000
 
 
 def impatient(peer: Peer) -> dict[str, Any]:
     """Options of a Node worker that soon takes a job without a lock for stalled."""
-    settings = {"stalledInterval": OFTEN_MS, "lockDuration": 1_000}
+    settings = {"stalledInterval": OFTEN_MS, "lockDuration": 30_000}
     return settings if peer.dialect == "bullmq" else {"settings": {**settings, "guardInterval": OFTEN_MS}}
 
 
@@ -48,15 +51,23 @@ def test_a_queue_is_shared_and_each_job_processed_once(
     worker = node(peer.alias, prefix=prefix)
     with BullQueue(name, url=redis_url, prefix=prefix, protocol=peer.dialect) as queue:
         ours: list[str] = []
+        both = Event()
 
         def processor(job: RunningJob) -> Any:
             ours.append(job.id)
-            time.sleep(0.002)
+            both.wait(PATIENCE_S)
             return "ours"
 
-        with OurWorker(queue.handle, processor, chunk_size=10):
+        def add(count: int) -> None:
+            queue.add_many(NewJob({"n": n, "$behaviour": "sleep:1;return:1"}) for n in range(count))
+
+        with OurWorker(queue.handle, processor, chunk_size=10, lock_ms=HOUR_MS):
+            add(10)
+            wait_until(lambda: ours, "our worker to have jobs")
             worker.call("process", queue=name, concurrency=5)
-            queue.add_many(NewJob({"n": n, "$behaviour": "sleep:1;return:1"}) for n in range(jobs))
+            add(jobs - 10)
+            worker.wait_for_events("completed", 1, source="worker")
+            both.set()
             wait_until(lambda: queue.counts()["completed"] == jobs, "all jobs to complete")
         theirs = [str(event["jobId"]) for event in worker.events("completed", source="worker")]
         assert sorted(ours + theirs, key=int) == [str(n + 1) for n in range(jobs)]
@@ -66,17 +77,22 @@ def test_a_queue_is_shared_and_each_job_processed_once(
 
 @with_stalled_set
 def test_node_leaves_jobs_alone_that_we_hold(node: StartNode, redis_url: str, prefix: str, peer: Peer) -> None:
+    seen = Event()
     with BullQueue("q", url=redis_url, prefix=prefix, protocol=peer.dialect) as queue:
 
         def processor(job: RunningJob) -> Any:
             job.update_progress(1)
-            time.sleep(1.5)
+            seen.wait(PATIENCE_S)
             return "ours"
 
         job_id = queue.add({"$behaviour": 'return:"theirs"'})
-        with OurWorker(queue.handle, processor, lock_ms=600):
+        with OurWorker(queue.handle, processor, lock_ms=LOCK_MS):
             wait_until(lambda: (job := queue.get_job(job_id)) and job.progress, "our worker to have the job")
             node(peer.alias, prefix=prefix).call("process", queue="q", concurrency=1, opts=impatient(peer))
+            now = queue.handle.connection.now_ms
+            expired = now() + LOCK_MS + 5 * OFTEN_MS
+            wait_until(lambda: now() > expired, "the time at which a lock that nobody keeps has expired")
+            seen.set()
             wait_until(lambda: queue.counts()["completed"] == 1, "the job to complete")
         job = queue.get_job(job_id)
         assert job is not None
