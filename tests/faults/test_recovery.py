@@ -346,6 +346,8 @@ def assert_same_jobs(pair: Pair) -> None:
 
 # Spark dies
 
+#: Jobs of one chunk of the write below.
+COMMITTED = 10
 SPARK_WRITE = """
 import sys
 from pyspark.sql import SparkSession
@@ -362,33 +364,34 @@ frame.write.format("bull").options(**options).mode("append").save()
 
 @pytest.mark.spark
 def test_a_spark_driver_that_is_killed_while_it_commits_is_finished_by_the_next_write(
-    bull: Bull, client: Redis, redis_url: str, prefix: str
+    bull: Bull, own_redis: Callable[..., EmbeddedRedis]
 ) -> None:
-    rows = 60_000
-    wait = f"{prefix}:q:wait"
-    driver = subprocess.Popen(
-        [sys.executable, "-c", SPARK_WRITE, redis_url, prefix, str(rows)],
-        cwd=dying_commit.ROOT,
-        start_new_session=True,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        wait_until(lambda: client.llen(wait) or driver.poll() is not None, "the commit to begin")
-    finally:
-        os.killpg(driver.pid, signal.SIGKILL)
-        driver.wait()
-    committed = client.llen(wait)
-    assert 0 < committed < rows, "killed too early or too late"
+    """With its first chunk its jobs begin to come; the proxy holds the second one back."""
+    rows, server = 2_000, own_redis()
+    client, wait = Redis.from_url(server.url), "p:q:wait"
+    with losing_proxy(server.port, each=0, held=lambda: bool(client.llen(wait))) as proxy:
+        driver = subprocess.Popen(
+            [sys.executable, "-c", SPARK_WRITE, proxy.url, "p", str(rows)],
+            cwd=dying_commit.ROOT,
+            start_new_session=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            wait_until(lambda: client.llen(wait) or driver.poll() is not None, "the commit to begin")
+        finally:
+            os.killpg(driver.pid, signal.SIGKILL)
+            driver.wait()
+    assert client.llen(wait) == COMMITTED
 
-    bull.write(bull.spark.createDataFrame([(-1,)], "n INT"))
+    Bull(bull.spark, server.url, "p").write(bull.spark.createDataFrame([(-1,)], "n INT"))
 
     ids = client.lrange(wait, 0, -1)[::-1]
     with client.pipeline(transaction=False) as pipeline:
         for job_id in ids:
-            pipeline.hget(f"{prefix}:q:{job_id.decode()}", "data")
+            pipeline.hget(f"p:q:{job_id.decode()}", "data")
         assert pipeline.execute() == [b'{"n":%d}' % n for n in (*range(rows), -1)]
-    with BullQueue("q", url=redis_url, prefix=prefix) as queue:
+    with BullQueue("q", url=server.url, prefix="p") as queue:
         assert [(record.state, record.jobs) for record in queue.writes()] == [("finished", rows), ("finished", 1)]
 
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -21,13 +22,16 @@ from spark_bull.working import Seat, work
 from tests.spark.conftest import Bull
 from tests.support.losing_proxy import losing_proxy
 from tests.support.passing_state import STATES, errors_told
-from tests.support.wait import wait_until
+from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
 from tests.support.writes import register_all
 
 ROOT = Path(__file__).parents[2]
 OwnRedis = Callable[..., EmbeddedRedis]
 DIALECTS = ("bull-1", "bull", "bullmq")
+#: How long a call waits for a Redis that is away.
+RETRY_MS = 3_000
+HOUR_MS = 3_600_000
 
 
 def echo(job: RunningJob) -> Any:
@@ -57,19 +61,22 @@ def test_no_answer_that_gets_lost_does_harm(own_redis: OwnRedis, protocol: str) 
 
 
 def test_a_worker_outlasts_a_redis_that_is_away(own_redis: OwnRedis) -> None:
-    """For half a minute, and longer than a call waits."""
+    """For longer than a call waits."""
     server = own_redis({"appendonly": "yes", "appendfsync": "always"})
-    with BullQueue("q", url=server.url, protocol="bullmq", retryMs=3_000) as queue:
+    with BullQueue("q", url=server.url, protocol="bullmq", retryMs=RETRY_MS) as queue:
         queue.add_many(NewJob({"n": n}) for n in range(300))
 
-        def slowly(job: RunningJob) -> Any:
-            time.sleep(0.005)
+        killed = Event()
+
+        def wait_for_the_kill(job: RunningJob) -> Any:
+            assert job.data["n"] < 100 or killed.wait(PATIENCE_S)
             return job.data
 
-        with OurWorker(queue.handle, slowly, chunk_size=20, lock_ms=120_000) as worker:
+        with OurWorker(queue.handle, wait_for_the_kill, chunk_size=20, lock_ms=HOUR_MS) as worker:
             wait_until(lambda: queue.counts()["completed"] > 20, "some jobs to complete")
             server.kill()
-            time.sleep(30)
+            killed.set()
+            time.sleep(3 * RETRY_MS / 1000)
             server.restart()
             wait_until(lambda: queue.counts()["completed"] == 300, "all jobs to complete")
         assert worker.tally is not None
@@ -104,11 +111,16 @@ def test_a_worker_outlasts_a_redis_that_takes_no_writes(own_redis: OwnRedis, bul
 
 
 @pytest.mark.parametrize("protocol", DIALECTS)
-def test_a_promoter_outlasts_a_redis_that_is_away(own_redis: OwnRedis, protocol: str) -> None:
+def test_a_promoter_outlasts_a_redis_that_is_away(
+    own_redis: OwnRedis, protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And hears signals again: without one it looks after hours only."""
+    monkeypatch.setattr("spark_bull.runtime.promoter.SLEEP_S", HOUR_MS / 1000)
+    monkeypatch.setattr("spark_bull.runtime.promoter.RECOVER_S", HOUR_MS / 1000)
     server = own_redis({"appendonly": "yes", "appendfsync": "always"})
     with BullQueue("q", url=server.url, protocol=protocol, retryMs=300) as queue:
         queue.add({"n": 0}, delay=200)
-        with Promoter(server.url, ["q"], protocol=protocol, retryMs=300) as promoter:
+        with Promoter(server.url, ["q"], protocol=protocol, rescue=False, retryMs=300) as promoter:
             wait_until(lambda: queue.counts()["wait"] == 1, "the first job to be due")
             server.kill()
             server.restart()
@@ -141,7 +153,7 @@ def test_jobs_of_a_killed_slot_come_back(bull: Bull, client: Redis, redis_url: s
     options = {"url": redis_url, "prefix": prefix}
     with BullQueue("q", **options, protocol="bullmq") as queue:
         queue.add_many(NewJob({"n": n}) for n in range(150))
-        settings = {"slots": 1, "lock_ms": 600, "check_ms": 300, "progress": False}
+        settings = {"slots": 1, "lock_ms": 5_000, "check_ms": 1_000, "progress": False}
         with Worker(bull.spark, "q", processor, **settings, **options) as worker:
             wait_until(lambda: queue.counts()["completed"] > 20, "some jobs to complete")
             (running, *_) = [job for job in queue.page("active") if job.progress] or queue.page("completed")
@@ -155,6 +167,7 @@ CLAIMING_DRIVER = """
 import sys
 from pyspark.sql import SparkSession, functions as f
 import spark_bull
+from tests.support.queries import start_query
 
 url, prefix, checkpoint = sys.argv[1:]
 spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
@@ -165,8 +178,8 @@ slow = f.udf(lambda n: __import__("time").sleep(0.002) or n, "int")
 jobs = spark.readStream.format("bull").options(**options, mode="claim").load()
 answer = jobs.select("id", "token", slow(f.get_json_object("data", "$.n").cast("int")).alias("returnvalue"))
 del options["maxJobsPerTrigger"], options["lockMs"]
-query = answer.writeStream.format("bull").options(**options, mode="settle")
-query.option("checkpointLocation", checkpoint).start().awaitTermination()
+writer = answer.writeStream.format("bull").options(**options, mode="settle").option("checkpointLocation", checkpoint)
+start_query(writer.start).awaitTermination()
 """
 
 

@@ -75,10 +75,15 @@ def test_a_peer_controls_a_queue(node: Start, prefix: str, peer: Peer) -> None:
     library.call("remove", queue="q", jobId="2")
     library.call("pause", queue="q")
     library.call("process", queue="q")
-    with pytest.raises(AssertionError, match="no completion"):
-        library.wait_for(lambda event: event["event"] == "completed", timeout=0.3, what="completion")
+    # Were it not paused, its jobs would be done before those of a queue that is processed later.
+    library.call("process", queue="other")
+    library.call("add", queue="other", jobs=[job({})])
+    library.wait_for_events("completed", 1, queue="other")
+    assert not library.events("completed", queue="q")
+    with pytest.raises(AssertionError, match="no removal"):
+        library.wait_for(lambda event: event["event"] == "removed", timeout=0.01, what="removal")
     library.call("resume", queue="q")
-    library.wait_for_events("completed", 2)
+    library.wait_for_events("completed", 2, queue="q")
     library.call("stop", queue="q")
     assert sorted(library.call("clean", queue="q")) == ["1", "3"]
     library.call("add", queue="q", jobs=[job({})])

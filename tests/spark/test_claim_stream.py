@@ -14,7 +14,8 @@ from pyspark.sql import functions as f
 from redis import Redis
 
 from spark_bull import BullQueue, NewJob
-from tests.support.wait import wait_until
+from tests.support.queries import start_query
+from tests.support.wait import PATIENCE_S, wait_until
 
 DIALECTS = ("bull-1", "bull", "bullmq")
 
@@ -42,11 +43,12 @@ class Stream:
 
     def start(self, answer: DataFrame, checkpoint: str = "checkpoint", **trigger: Any) -> Any:
         writer = answer.writeStream.format("bull").options(**self.options, mode="settle")
-        return writer.option("checkpointLocation", str(self.folder / checkpoint)).trigger(**trigger).start()
+        writer = writer.option("checkpointLocation", str(self.folder / checkpoint)).trigger(**trigger)
+        return start_query(writer.start)
 
     def run(self, checkpoint: str = "checkpoint", **more: Any) -> None:
         query = self.start(answered(self.claimed(**more)), checkpoint, availableNow=True)
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(PATIENCE_S)
 
 
 def answered(jobs: DataFrame) -> DataFrame:
@@ -81,12 +83,12 @@ def test_a_restarted_query_goes_on_where_it_was(queue: BullQueue, stream: Stream
 
 
 def test_two_queries_share_a_queue(queue: BullQueue, stream: Stream) -> None:
+    claimed = answered(stream.claimed(maxJobsPerTrigger=7))
+    queries = [stream.start(claimed, name, processingTime="0 seconds") for name in ("one", "two")]
     queue.add_many(NewJob({"n": n}) for n in range(60))
-    queries = [
-        stream.start(answered(stream.claimed(maxJobsPerTrigger=7)), name, availableNow=True) for name in ("one", "two")
-    ]
+    wait_until(lambda: queue.counts()["completed"] == 60, "all jobs to complete")
     for query in queries:
-        assert query.awaitTermination(120)
+        query.stop()
     assert values(queue) == {n: 10 * n for n in range(60)}
     assert all(job.attempts_started == 1 for job in queue.page("completed"))
 
@@ -103,9 +105,9 @@ def test_a_batch_that_failed_comes_again_with_the_same_jobs(queue: BullQueue, st
     jobs = stream.claimed().withColumn("n", f.udf(fragile, "int")(f.get_json_object("data", "$.n").cast("int")))
     answer = jobs.select("id", "token", f.col("n").alias("returnvalue"))
     with pytest.raises(StreamingQueryException, match="not mended yet"):
-        stream.start(answer, availableNow=True).awaitTermination(120)
+        stream.start(answer, availableNow=True).awaitTermination(PATIENCE_S)
     flag.touch()
-    assert stream.start(answer, availableNow=True).awaitTermination(120)
+    assert stream.start(answer, availableNow=True).awaitTermination(PATIENCE_S)
     assert values(queue) == {n: n for n in range(10)}
     assert sorted(job.id for job in queue.page("completed")) == sorted(ids)
     assert all(job.attempts_started == 1 for job in queue.page("completed"))
@@ -115,16 +117,16 @@ def test_locks_are_kept_while_a_batch_takes_long(queue: BullQueue, stream: Strea
     def slow(n: int) -> int:
         import time
 
-        time.sleep(2)
+        time.sleep(6)
         return n
 
     (job_id,) = queue.add_many([NewJob({"n": 1})]).ids
-    jobs = stream.claimed(lockMs=600)
+    jobs = stream.claimed(lockMs=4_000)
     answer = jobs.select("id", "token", f.udf(slow, "int")(f.lit(1)).alias("returnvalue"))
     query = stream.start(answer, availableNow=True)
     lock = queue.handle.keys.lock(job_id)
     wait_until(lambda: client.exists(lock), "the job to be claimed")
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(PATIENCE_S)
     assert values(queue) == {1: 1}
 
 
@@ -134,7 +136,7 @@ def test_errors_follow_the_rules_of_the_job(queue: BullQueue, stream: Stream) ->
     answer = stream.claimed().select(
         "id", "token", f.concat(f.lit("bad "), n).alias("error"), (n == 3).alias("unrecoverable")
     )
-    assert stream.start(answer, availableNow=True).awaitTermination(120)
+    assert stream.start(answer, availableNow=True).awaitTermination(PATIENCE_S)
     assert {state: count for state, count in queue.counts().items() if count} == {"wait": 1, "failed": 2}
     assert {job.failed_reason for job in queue.page("failed")} == {"bad 2", "bad 3"}
     assert queue.page("wait")[0].attempts_made == 1
@@ -150,7 +152,8 @@ def test_settling_twice_changes_nothing_and_lost_locks_are_told(
         kept.append(spark.createDataFrame(batch.select("id", "token").collect(), "id STRING, token STRING"))
 
     query = stream.claimed().writeStream.foreachBatch(keep)
-    query.option("checkpointLocation", str(stream.folder / "c")).trigger(availableNow=True).start().awaitTermination(60)
+    query = query.option("checkpointLocation", str(stream.folder / "c")).trigger(availableNow=True)
+    assert start_query(query.start).awaitTermination(PATIENCE_S)
     client.set(queue.handle.keys.lock("2"), "another", px=60_000)
     outcomes = kept[0].withColumn("returnvalue", f.lit('{"a": 1}'))
     for _ in range(2):
@@ -175,7 +178,7 @@ WRONG: list[tuple[Callable[[Stream], Any], str]] = [
 
 def run(stream: Stream, jobs: DataFrame) -> None:
     writer = jobs.writeStream.format("noop").option("checkpointLocation", str(stream.folder / "run"))
-    writer.trigger(availableNow=True).start().awaitTermination(60)
+    writer.trigger(availableNow=True).start().awaitTermination(PATIENCE_S)
 
 
 def settle(stream: Stream, frame: DataFrame) -> None:

@@ -22,7 +22,7 @@ import sys
 import time
 from pyspark.sql import SparkSession
 
-url, prefix, jobs = sys.argv[1:]
+url, prefix, jobs, seen = sys.argv[1:]
 spark = (
     SparkSession.builder.master("local-cluster[2,1,1024]")
     .config("spark.ui.enabled", "false")
@@ -37,11 +37,16 @@ while spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() < 3:
 from spark_bull import Worker
 
 def processor(job):
+    # All wait until both executors are at work.
+    executor = os.getppid()
+    open(os.path.join(seen, str(executor)), "w").close()
+    while len(os.listdir(seen)) < 2:
+        time.sleep(0.01)
     time.sleep(0.01)
-    return os.getppid()
+    return executor
 
 options = {"url": url, "prefix": prefix, "protocol": "bullmq"}
-with Worker(spark, "q", processor, slots=2, lock_ms=1500, check_ms=500, progress=False, **options) as worker:
+with Worker(spark, "q", processor, slots=2, lock_ms=5000, check_ms=1000, progress=False, **options) as worker:
     while worker.status().completed < int(jobs):
         time.sleep(0.2)
     print(worker.status())
@@ -61,10 +66,12 @@ def test_slots_work_on_several_executors_with_the_package_sent_along(
                 archive.write(path, path.relative_to(ROOT))
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
+    seen = tmp_path / "seen"
+    seen.mkdir()
     with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
         queue.add_many(NewJob({"n": n}) for n in range(600))
         submit = Path(sys.executable).with_name("spark-submit")
-        arguments = ["--py-files", str(package), str(program), redis_url, prefix, "600"]
+        arguments = ["--py-files", str(package), str(program), redis_url, prefix, "600", str(seen)]
         environment = {**os.environ, "PYTHONSAFEPATH": "1"}
         running = subprocess.Popen(
             [str(submit), "--master", "local-cluster[2,1,1024]", *arguments],
@@ -77,9 +84,9 @@ def test_slots_work_on_several_executors_with_the_package_sent_along(
         )
         try:
             wait_until(lambda: queue.counts()["completed"] > 100 or running.poll() is not None, "jobs to complete")
-            parents = {job.parsed("returnvalue") for job in queue.page("completed")}
-            assert len(parents) == 2, "expected Python workers of two executors"
-            os.kill(parents.pop(), signal.SIGKILL)
+            executors = {int(entry.name) for entry in seen.iterdir()}
+            assert len(executors) == 2, "expected Python workers of two executors"
+            os.kill(executors.pop(), signal.SIGKILL)
             told, _ = running.communicate(timeout=PATIENCE_S)
         finally:
             if running.poll() is None:

@@ -19,7 +19,8 @@ from spark_bull.result_ledger import ResultLedger
 from spark_bull.spark.result_stream import result_reader
 from spark_bull.spark.schemas import SCHEMAS
 from tests.support.passing_state import STATES, errors_told
-from tests.support.wait import wait_until
+from tests.support.queries import start_query
+from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.work_bench import WorkBench, completed, failed_for
 
 DIALECTS = ("bull-1", "bull", "bullmq")
@@ -57,12 +58,13 @@ class Collection:
 
     def start(self, frame: DataFrame, name: str = "results", **trigger: Any) -> Any:
         writer = frame.writeStream.format("parquet").option("checkpointLocation", str(self.folder / f"{name}.check"))
-        return writer.trigger(**trigger).start(str(self.folder / name))
+        writer = writer.trigger(**trigger)
+        return start_query(lambda: writer.start(str(self.folder / name)))
 
     def run(self, name: str = "results", schema: str | None = None, **more: Any) -> list[Row]:
         """Reads what there is, and returns all rows of the table."""
         query = self.start(self.stream(schema, **more), name, availableNow=True)
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(PATIENCE_S)
         self.batches = [batch for batch in query.recentProgress if batch["numInputRows"]]
         return self.rows(name)
 
@@ -123,7 +125,7 @@ def test_limits_hold_and_available_now_ends_with_what_there_was(bench: WorkBench
     query = collection.start(collection.stream(maxJobsPerTrigger=10, rowsPerPartition=3), availableNow=True)
     wait_until(lambda: query.recentProgress or not query.isActive, "the first batch")
     late = finish(bench, 5)
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(PATIENCE_S)
     assert [batch["numInputRows"] for batch in query.recentProgress if batch["numInputRows"]] == [10, 10, 5]
     assert not {row.id for row in collection.rows()} & set(late)
     assert set(late) <= set(collection.ids())
@@ -133,7 +135,8 @@ def test_partitions_are_as_many_as_asked_for(bench: WorkBench, collection: Colle
     finish(bench, 20)
     seen: list[int] = []
     writer = collection.stream(minPartitions=4).writeStream.trigger(availableNow=True)
-    assert writer.foreachBatch(lambda frame, _: seen.append(frame.rdd.getNumPartitions())).start().awaitTermination(120)
+    writer = writer.foreachBatch(lambda frame, _: seen.append(frame.rdd.getNumPartitions()))
+    assert start_query(writer.start).awaitTermination(PATIENCE_S)
     assert seen == [4]
 
 
@@ -161,7 +164,7 @@ def test_latest_begins_with_what_finishes_from_now_on(bench: WorkBench, collecti
     frame = (
         collection.stream(**new).writeStream.format("noop").option("checkpointLocation", str(collection.folder / "c"))
     )
-    assert frame.trigger(availableNow=True).start().awaitTermination(120)
+    assert frame.trigger(availableNow=True).start().awaitTermination(PATIENCE_S)
     ids = finish(bench, 3)
     assert collection.ids(**new) == ids
 
@@ -217,11 +220,11 @@ def test_a_batch_that_failed_keeps_its_jobs(bench: WorkBench, collection: Collec
         raise RuntimeError("the lake is closed")
 
     with pytest.raises(StreamingQueryException, match="the lake is closed"):
-        broken.foreachBatch(refuse).trigger(availableNow=True).start().awaitTermination(120)
+        broken.foreachBatch(refuse).trigger(availableNow=True).start().awaitTermination(PATIENCE_S)
     assert bench.counts() == {"completed": 3}
     got: list[str] = []
     broken.foreachBatch(lambda frame, _: got.extend(row.id for row in frame.collect()))
-    assert broken.trigger(availableNow=True).start().awaitTermination(120)
+    assert broken.trigger(availableNow=True).start().awaitTermination(PATIENCE_S)
     assert sorted(got) == sorted(ids)
     assert bench.counts() == {}
 
@@ -333,7 +336,7 @@ def test_a_reader_that_was_taken_over_ends(bench: WorkBench, collection: Collect
     ledger = ResultLedger(bench.handle, "mine", owner="another")
     ledger.open("earliest", create=False, former=ledger.holder()[0] or "")
     with pytest.raises(StreamingQueryException, match="expected `readerId` mine to be used by one query at a time"):
-        query.awaitTermination(60)
+        query.awaitTermination(PATIENCE_S)
 
 
 def test_a_dialect_that_changed_is_told(bench: WorkBench, collection: Collection, redis_url: str, prefix: str) -> None:

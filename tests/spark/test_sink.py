@@ -297,7 +297,7 @@ def stream(
     if queue is not None:
         writer = writer.option("queue", queue)
     query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
-    query.awaitTermination(120)
+    query.awaitTermination(PATIENCE_S)
     return query
 
 
@@ -379,7 +379,7 @@ def test_for_each_batch_with_the_batch_id_as_version(bull: Bull, queue: Any, tmp
 
     rows = bull.spark.readStream.schema("n LONG").json(str(tmp_path / "in"))
     writer = rows.writeStream.foreachBatch(twice).option("checkpointLocation", str(tmp_path / "checkpoint"))
-    writer.trigger(availableNow=True).start().awaitTermination(120)
+    writer.trigger(availableNow=True).start().awaitTermination(PATIENCE_S)
     assert sorted(numbers(queue().page("wait"))) == list(range(50))
 
 
@@ -390,4 +390,4 @@ def test_a_stream_does_not_replace_a_queue_nor_take_a_transaction(bull: Bull, tm
     counted = bull.spark.readStream.schema("n LONG").json(str(tmp_path / "in")).groupBy("n").count()
     writer = counted.writeStream.format("bull").options(**bull.options).option("queue", "q").outputMode("complete")
     with pytest.raises(PySparkException, match="would replace the queue with every batch"):
-        writer.option("checkpointLocation", str(tmp_path / "two")).start().awaitTermination(60)
+        writer.option("checkpointLocation", str(tmp_path / "two")).start().awaitTermination(PATIENCE_S)

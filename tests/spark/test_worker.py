@@ -18,7 +18,8 @@ from redis import Redis
 
 from spark_bull import BullQueue, DelayedError, NewJob, RateLimitError, RawJson, UnrecoverableError, Worker
 from spark_bull.errors import ConnectionLost, OptionError, SparkBullError, WorkerFailed
-from tests.support.wait import wait_until
+from spark_bull.runtime.worker_loop import IDLE_S
+from tests.support.wait import PATIENCE_S, wait_until
 
 Start = Callable[..., Worker]
 PEOPLE = "name STRING, age INT"
@@ -46,17 +47,17 @@ def start(spark: SparkSession, queue: BullQueue, redis_url: str, prefix: str) ->
 
     yield start
     for worker in started:
-        worker.stop(10)
+        worker.stop(PATIENCE_S)
 
 
-def work_off(queue: BullQueue, timeout: float = 60) -> dict[str, int]:
+def work_off(queue: BullQueue) -> dict[str, int]:
     """Waits until all jobs have ended; returns how many are in which state."""
 
     def ended() -> bool:
         counts = queue.counts()
         return not sum(count for state, count in counts.items() if state not in ("completed", "failed"))
 
-    wait_until(ended, timeout, "all jobs to end")
+    wait_until(ended, "all jobs to end")
     return {state: count for state, count in queue.counts().items() if count}
 
 
@@ -163,33 +164,39 @@ def test_a_job_that_takes_too_long_fails(queue: BullQueue, start: Start) -> None
         time.sleep(job.data["n"])
         return "done"
 
-    queue.add_many([NewJob({"n": 0}), NewJob({"n": 20}), NewJob({"n": 0})])
-    start(processor, timeout=300)
+    queue.add_many([NewJob({"n": 0}), NewJob({"n": 10_000}), NewJob({"n": 0})])
+    start(processor, timeout=4_000)
     assert work_off(queue) == {"completed": 2, "failed": 1}
-    assert "at most (its timeout)" in str(by_n(queue, "failed")[20].failed_reason)
+    assert "at most (its timeout)" in str(by_n(queue, "failed")[10_000].failed_reason)
 
 
 def test_locks_are_kept_for_jobs_that_take_longer(queue: BullQueue, start: Start) -> None:
     def processor(job: Any) -> Any:
-        time.sleep(1.5)
+        time.sleep(1.5 * lock_ms / 1000)
         return "done"
 
+    # Long enough to be kept by a machine that is busy with other things.
+    lock_ms = 4_000
     queue.add({"n": 1})
-    start(processor, lock_ms=400, check_ms=200)
+    start(processor, lock_ms=lock_ms, check_ms=200)
     assert work_off(queue) == {"completed": 1}
     assert queue.page("completed")[0].stalled_counter == 0
 
 
-def test_a_lost_lock_is_reported(queue: BullQueue, start: Start, client: Redis) -> None:
+def test_a_lost_lock_is_reported(queue: BullQueue, start: Start, client: Redis, tmp_path: Path) -> None:
+    lost = tmp_path / "lost"
+
     def processor(job: Any) -> Any:
         job.update_progress("running")
-        time.sleep(1)
+        while not lost.exists():
+            time.sleep(0.01)
         return "done"
 
     job_id = queue.add({"n": 1})
     worker = start(processor, promoter=False)
     wait_until(lambda: (job := queue.get_job(job_id)) and job.progress, "the job to run")
-    client.set(queue.handle.keys.lock(job_id), "another", px=60_000)
+    client.set(queue.handle.keys.lock(job_id), "another")
+    lost.touch()
     wait_until(lambda: worker.status().lost == 1, "the lost outcome to be told")
     assert queue.counts()["completed"] == 0
 
@@ -203,8 +210,8 @@ def test_a_job_that_kills_its_process_takes_no_other_down(queue: BullQueue, star
         return "alive"
 
     queue.add_many(NewJob({"n": n}) for n in range(40))
-    worker = start(processor, lock_ms=600, check_ms=300)
-    assert work_off(queue, 120) == {"completed": 39, "failed": 1}
+    worker = start(processor, lock_ms=4_000, check_ms=1_000)
+    assert work_off(queue) == {"completed": 39, "failed": 1}
     assert by_n(queue, "failed")[13].failed_reason == "job stalled more than allowable limit"
     assert worker.status().restarts >= 2
 
@@ -214,28 +221,15 @@ def test_a_stopped_worker_finishes_what_it_has_claimed(queue: BullQueue, start: 
         time.sleep(0.05)
         return "done"
 
-    queue.add_many(NewJob({"n": n}) for n in range(200))
+    queue.add_many(NewJob({"n": n}) for n in range(2_000))
     worker = start(processor)
     wait_until(lambda: queue.counts()["completed"] >= 5, "some jobs to complete")
-    assert worker.stop(20) is True
+    assert worker.stop(PATIENCE_S) is True
     counts = queue.counts()
     assert counts["active"] == 0
     assert counts["wait"] > 0
     assert worker.status().state == "stopped"
     assert worker.status().completed == counts["completed"]
-
-
-def test_an_idle_worker_stops_at_once_and_starts_jobs_at_once(queue: BullQueue, start: Start) -> None:
-    worker = start(lambda job: time.time())
-    queue.add({"n": 0})
-    work_off(queue)
-    began = time.time()
-    queue.add({"n": 1})
-    work_off(queue)
-    assert by_n(queue, "completed")[1].parsed("returnvalue") - began < 1
-    began = time.monotonic()
-    assert worker.stop() is True
-    assert time.monotonic() - began < 4
 
 
 def test_an_idle_slot_sends_next_to_nothing(own_redis: Callable[..., Any], spark: SparkSession) -> None:
@@ -244,14 +238,19 @@ def test_an_idle_slot_sends_next_to_nothing(own_redis: Callable[..., Any], spark
     with Redis.from_url(server.url) as client, idle as worker:
         wait_until(lambda: worker.status().slots == 1, "the slot to start")
         wait_until(lambda: any(one["cmd"] == "bzpopmin" for one in client.client_list()), "the slot to wait")
-        before = commands(client)
+        before, began = commands(client), uptime_s(client)
         threading.Event().wait(5.5)
-        # One of these is the question itself.
-        assert commands(client) - before <= 1 + 2
+        idle_s = uptime_s(client) + 1 - began
+        # It waits, and then says that it is there; the questions of this test count, too.
+        assert commands(client) - before <= 3 + 2 * (1 + idle_s / IDLE_S)
 
 
 def commands(client: Redis) -> int:
     return int(client.info("stats")["total_commands_processed"])
+
+
+def uptime_s(client: Redis) -> int:
+    return int(client.info("server")["uptime_in_seconds"])
 
 
 def test_status_and_context_manager(queue: BullQueue, spark: SparkSession, redis_url: str, prefix: str) -> None:
@@ -262,7 +261,7 @@ def test_status_and_context_manager(queue: BullQueue, spark: SparkSession, redis
         assert (status.claimed, status.failed, status.lag, status.slots, status.state) == (50, 0, 0, 1, "running")
         assert "50 completed" in str(status)
         assert worker.await_termination(0.1) is False
-    assert worker.await_termination(5) is True
+    assert worker.await_termination(PATIENCE_S) is True
     with pytest.raises(SparkBullError, match="hasn't been started yet"):
         worker.start()
 
@@ -437,7 +436,7 @@ def test_bad_rows_of_a_transformation_fail_alone(queue: BullQueue, start: Start)
     payloads = [json.dumps({"n": n}) for n in range(12)] + ["{broken"]
     queue.add_many(NewJob(RawJson(payload)) for payload in payloads)
     start(transform, payload_schema="n INT")
-    assert work_off(queue, 120) == {"completed": 10, "failed": 3}
+    assert work_off(queue) == {"completed": 10, "failed": 3}
     reasons = {job.id: str(job.failed_reason) for job in queue.page("failed")}
     assert "seven" in reasons["8"]
     assert "it returned none" in reasons["6"]
@@ -523,7 +522,7 @@ def test_a_stopped_stream_gives_back_what_it_has_not_settled(queue: BullQueue, s
     queue.add_many(NewJob({"n": n}) for n in range(60))
     worker = start(transform, payload_schema="n INT", max_jobs_per_trigger=20)
     wait_until(lambda: queue.counts()["completed"] >= 20, "a batch to be settled")
-    worker.stop(30)
+    worker.stop(PATIENCE_S)
     wait_until(lambda: queue.counts()["active"] == 0, "the rest to go back")
     assert sum(queue.counts().values()) == 60
 
@@ -537,7 +536,7 @@ def test_a_worker_with_a_checkpoint_goes_on_where_it_was(queue: BullQueue, start
         worker = start(transform, payload_schema="n INT", checkpoint=str(tmp_path / "checkpoint"))
         assert work_off(queue) == {"completed": count}
         wait_until(lambda count=count, worker=worker: worker.status().completed == count, "its totals")  # type: ignore[misc]
-        worker.stop(10)
+        worker.stop(PATIENCE_S)
 
 
 def test_whatever_a_udf_raises_in_the_stream_engine_fails_its_own_row(queue: BullQueue, start: Start) -> None:

@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import spark_bull
+from tests.support.queries import start_query
 from tests.support.wait import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -79,10 +80,8 @@ def collect(
 ) -> StreamingQuery:
     jobs = spark.readStream.format("bull").options(queue=queue, **raw).load()
     writer = jobs.writeStream.format("parquet").trigger(**trigger)
-    query: StreamingQuery = writer.option("checkpointLocation", str(folder / "checkpoint")).start(str(folder / "table"))
-    # Spark gives up a source whose Python takes more than 10 s to start; several at once may.
-    wait_until(lambda: "Initializing" not in query.status["message"], f"{queue} to begin")
-    return query
+    writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
+    return start_query(lambda: writer.start(str(folder / "table")))
 
 
 def main(plan: Mapping[str, Any]) -> None:

@@ -1,11 +1,14 @@
-"""A proxy before Redis that loses replies: the command is carried out, the client hears nothing and is cut off."""
+"""A proxy before Redis that loses replies: the command is carried out, the client hears nothing and is cut off.
+
+Or one that holds scripts back: from a moment on they never arrive, and their client waits.
+"""
 
 from __future__ import annotations
 
 import re
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from select import select
@@ -15,11 +18,12 @@ SCRIPT = re.compile(rb"\r\nEVAL(SHA)?\r\n")
 
 @dataclass
 class LosingProxy:
-    """Loses the reply to every `each`-th script."""
+    """Loses the reply to every `each`-th script (0: to none), and sends no script once `held` says so."""
 
     port: int
     target: int
     each: int
+    held: Callable[[], bool] | None = None
     scripts: int = 0
     lost: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -43,6 +47,11 @@ class LosingProxy:
                 if client in readable:
                     if not (request := client.recv(1 << 20)):
                         return
+                    if self.held and SCRIPT.search(request) and self.held():
+                        # Until the client goes.
+                        while client.recv(1 << 20):
+                            pass
+                        return
                     chosen = self._is_chosen(request) or chosen
                     server.sendall(request)
                 if server in readable:
@@ -55,15 +64,15 @@ class LosingProxy:
             return False
         with self._lock:
             self.scripts += 1
-            chosen = self.scripts % self.each == 0
+            chosen = bool(self.each) and self.scripts % self.each == 0
             self.lost += chosen
             return chosen
 
 
 @contextmanager
-def losing_proxy(target: int, each: int) -> Iterator[LosingProxy]:
+def losing_proxy(target: int, each: int, held: Callable[[], bool] | None = None) -> Iterator[LosingProxy]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        proxy = LosingProxy(listener.getsockname()[1], target, each)
+        proxy = LosingProxy(listener.getsockname()[1], target, each, held)
         server = threading.Thread(target=proxy.serve, args=(listener,), daemon=True)
         server.start()
         yield proxy

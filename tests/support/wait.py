@@ -9,7 +9,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 #: How long tests wait for anything. It says nothing about speed: it only ends what hangs.
-PATIENCE_S = 240.0
+PATIENCE_S = 600.0
 
 
 def wait_until(condition: Callable[[], T], what: str, timeout: float = PATIENCE_S) -> T:

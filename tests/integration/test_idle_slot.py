@@ -1,0 +1,36 @@
+"""A slot without jobs waits for signals: it starts a job, and ends, as soon as it is told, and not by looking."""
+
+from __future__ import annotations
+
+import pytest
+from redis import Redis
+
+from spark_bull import BullQueue
+from tests.support.wait import wait_until
+from tests.support.worker import OurWorker
+
+HOURS_S = 10_000.0
+
+
+@pytest.fixture(autouse=True)
+def _only_signals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark_bull.runtime.worker_loop.IDLE_S", HOURS_S)
+
+
+@pytest.mark.parametrize("protocol", ["bull-1", "bull", "bullmq"])
+def test_an_idle_slot_starts_a_job_and_stops_when_it_is_told(
+    redis_url: str, client: Redis, prefix: str, protocol: str
+) -> None:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=protocol) as queue:
+        with OurWorker(queue.handle, lambda job: job.data) as worker:
+            for count in (1, 2):
+                wait_until(lambda: is_blocked(client, worker.loop.client), "the slot to wait")
+                queue.add({"n": count})
+                wait_until(lambda count=count: queue.counts()["completed"] == count, "the job")  # type: ignore[misc]
+            wait_until(lambda: is_blocked(client, worker.loop.client), "the slot to wait")
+        assert worker.tally is not None
+        assert worker.tally.completed == 2
+
+
+def is_blocked(client: Redis, client_id: int) -> bool:
+    return any(one["id"] == str(client_id) and "b" in one["flags"] for one in client.client_list())
