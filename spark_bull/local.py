@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import os
 import random
+import shutil
 import socket
 import subprocess
 import tempfile
@@ -19,8 +20,9 @@ from types import TracebackType
 from urllib.parse import quote
 
 from spark_bull.errors import SparkBullError
+from spark_bull.guard import Guard
 
-START_TIMEOUT_S = 10.0
+START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 5.0
 POLL_S = 0.01
 LOG_TAIL_LINES = 15
@@ -35,13 +37,18 @@ class EmbeddedRedis:
     `config` holds lines of redis.conf: the directive, and its value written as that file wants it (`bind`, `port` and
     `dir` stay ours). Nothing is persisted unless `config` asks for it; what is survives `restart()`, but not `stop()`.
     `executable` runs another server, such as a newer Redis or Valkey, instead of the bundled one.
+
+    The server ends with the program that started it, even if that is killed, and the folder goes. In a fork of the
+    program the server can be used, but not stopped.
     """
 
     def __init__(self, config: Mapping[str, str] | None = None, *, executable: str | Path | None = None) -> None:
         self.port = _free_port()
         self._config = {"save": '""', "appendonly": "no", **(config or {})}
         self._executable = executable
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._owner = os.getpid()
+        self._folder: Path | None = None
+        self._guard: Guard | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> EmbeddedRedis:
@@ -81,10 +88,12 @@ class EmbeddedRedis:
         if self.running:
             return self
         executable = self._executable or bundled_redis_server()
-        if self._folder is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="spark-bull-redis-")
+        if self._folder is None or self._guard is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="spark-bull-redis-"))
+            self._guard = Guard(self._folder)
+            self._owner = os.getpid()
             atexit.register(self.stop)
-        folder = Path(self._folder.name)
+        folder = self._folder
         # A file and not arguments: those would show the password to everyone who lists processes.
         settings = {**self._config, "bind": "127.0.0.1", "port": str(self.port), "dir": f'"{folder}"'}
         (folder / "redis.conf").write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
@@ -97,6 +106,7 @@ class EmbeddedRedis:
                 # Ctrl-C in a terminal is for the program that uses the server, which then stops it.
                 start_new_session=True,
             )
+        self._guard.watch(self._process.pid)
         try:
             self._wait_until_ready(folder / "redis.log")
         except BaseException:
@@ -113,14 +123,19 @@ class EmbeddedRedis:
         """End the server as a crash would: at once, with no time to save. `start()` or `restart()` bring it back."""
         if self._process is not None:
             self._process.kill()
-            self._process.wait()
+            self._has_ended(self._process)
 
     def stop(self) -> None:
         """End the server and delete its folder; safe when it never started, died or was stopped before."""
+        if os.getpid() != self._owner:
+            return
         atexit.unregister(self.stop)
         self._end_process()
+        if self._guard is not None:
+            self._guard.dismiss()
+            self._guard = None
         if self._folder is not None:
-            self._folder.cleanup()
+            shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
 
     def _end_process(self) -> None:
@@ -128,10 +143,16 @@ class EmbeddedRedis:
             return
         self._process.terminate()
         try:
-            self._process.wait(STOP_TIMEOUT_S)
+            self._has_ended(self._process, STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self.kill()
         self._process = None
+
+    def _has_ended(self, process: subprocess.Popen[bytes], timeout: float | None = None) -> None:
+        process.wait(timeout)
+        if self._guard is not None:
+            # The system may give its id to another process.
+            self._guard.watch(None)
 
     def _wait_until_ready(self, log: Path) -> None:
         give_up = time.monotonic() + START_TIMEOUT_S

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import redis
 
 from spark_bull.errors import SparkBullError
 from spark_bull.local import EmbeddedRedis, bundled_redis_server
+from tests.support.wait import wait_until
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,11 +30,9 @@ def client_of(server: EmbeddedRedis) -> redis.Redis:
 
 
 def is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
+    """Whether a process runs; one that has ended and that nobody has asked about doesn't."""
+    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout
+    return bool(state.strip()) and not state.startswith("Z")
 
 
 def test_the_server_answers_where_its_url_says(server: EmbeddedRedis) -> None:
@@ -138,6 +138,65 @@ def test_the_end_of_the_program_is_the_end_of_the_server() -> None:
     program = "from spark_bull.local import EmbeddedRedis; print(EmbeddedRedis().start().pid)"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert not is_alive(int(done.stdout))
+
+
+OWNER = """
+import os, signal, sys, time
+from spark_bull.local import EmbeddedRedis
+
+server = EmbeddedRedis().start()
+forked = os.fork()
+if not forked:
+    # It lives on when the owner is gone.
+    signal.pause()
+print(server.pid, forked, server._folder, flush=True)
+signal.pause()
+"""
+
+
+@pytest.mark.parametrize("before", ["running", "restarted", "killed"])
+def test_a_program_that_is_killed_takes_server_and_folder_along(before: str) -> None:
+    then = {"running": "", "restarted": "server.restart()", "killed": "server.kill(); server.start()"}[before]
+    code = OWNER.replace("forked = os.fork()", f"{then}\nforked = os.fork()")
+    with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True) as owner:
+        assert owner.stdout is not None
+        pid, forked, folder = owner.stdout.readline().split()
+        try:
+            assert is_alive(int(pid))
+            assert Path(folder).is_dir()
+            owner.kill()
+            wait_until(lambda: not is_alive(int(pid)), "the server to end")
+            wait_until(lambda: not Path(folder).exists(), "its folder to go")
+            assert is_alive(int(forked))
+        finally:
+            os.kill(int(forked), signal.SIGKILL)
+
+
+def test_a_fork_that_ends_leaves_the_server_running() -> None:
+    code = "from tests.integration.test_local import use_in_a_fork; use_in_a_fork()"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+def use_in_a_fork() -> None:
+    """In a program of its own: pytest is not to be forked."""
+    with EmbeddedRedis() as server, client_of(server) as client:
+        if not (forked := os.fork()):
+            with client_of(server) as other:
+                other.set("by", "fork")
+            server.stop()
+            sys.exit(0)
+        assert os.waitpid(forked, 0)[1] == 0
+        assert client.get("by") == "fork"
+        assert server._folder is not None
+        assert server._folder.is_dir()
+
+
+def test_nothing_keeps_watch_over_a_server_that_was_stopped() -> None:
+    server = EmbeddedRedis().start()
+    assert server._guard is not None
+    guard = server._guard._shell
+    server.stop()
+    assert guard.returncode == 0
 
 
 def test_redis_accepts_every_line_of_our_development_configuration() -> None:
