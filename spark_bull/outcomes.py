@@ -27,22 +27,11 @@ class ClaimedJob(NamedTuple):
     attempts_made: int
     parent_key: str | None = None
     deferred_failure: str | None = None
-    deduplication_id: str | None = None
     stalled_counter: int = 0
     progress: str | None = None
     stacktrace: str | None = None
     priority: int = 0
     attempts: int | None = None
-
-    @property
-    def has_kin(self) -> bool:
-        """Whether its end concerns others: a parent, or jobs of the same deduplication id."""
-        return self.parent_key is not None or self.deduplication_id is not None
-
-    @property
-    def may_be_parent(self) -> bool:
-        """Whether it may have been added with children: BullMQ gives such jobs no number off the counter."""
-        return not self.id.isdigit()
 
 
 class Failed(NamedTuple):
@@ -83,20 +72,15 @@ CLAIMED_NUMBERS: Final = frozenset(
 class Outcomes:
     """What became of the jobs that were claimed under one token; a job may be in one place only.
 
-    Completed jobs have a return value (JSON text), a rule how many to keep, and the number of attempts made with this
-    one. `kin`: those whose end concerns others; `parents`: those that may have got children while they ran, which can't
-    complete before these do. None when that isn't known, and has to be looked for. `returned`
-    ones go back to where they came from, as if never claimed; with `limited_ms` > 0 the queue is rate limited for so
-    long (a processor asked for it). `size`: characters of texts in them.
+    Completed jobs have a return value (JSON text) and a rule how many to keep. `returned` ones go back to where they
+    came from, as if never claimed; with `limited_ms` > 0 the queue is rate limited for so long (a processor asked for
+    it). `size`: characters of texts in them.
     """
 
     token: str
     completed_ids: list[str] = field(default_factory=list)
     returnvalues: list[str] = field(default_factory=list)
     keeps: list[Keep] = field(default_factory=list)
-    made: list[int] = field(default_factory=list)
-    kin: list[str] | None = field(default_factory=list)
-    parents: list[str] | None = field(default_factory=list)
     failed: list[Failed] = field(default_factory=list)
     retried: list[Retried] = field(default_factory=list)
     delayed: list[Delayed] = field(default_factory=list)
@@ -112,28 +96,21 @@ class Outcomes:
         others = (self.failed, self.retried, self.delayed)
         return {*self.completed_ids, *self.returned, *(job.id for jobs in others for job in jobs)}
 
-    def complete(self, job: ClaimedJob, returnvalue: str, keep: Keep = None, *, childless: bool = False) -> None:
-        """Notes a job as completed; `returnvalue` is JSON text. childless: it can't have got children meanwhile."""
+    def complete(self, job: ClaimedJob, returnvalue: str, keep: Keep = None) -> None:
+        """Notes a job as completed; `returnvalue` is JSON text."""
         self.completed_ids.append(job.id)
         self.returnvalues.append(returnvalue)
         self.size += len(returnvalue)
         self.keeps.append(keep)
-        self.made.append(job.attempts_made + 1)
-        if self.kin is not None and job.has_kin:
-            self.kin.append(job.id)
-        if self.parents is not None and not childless:
-            self.parents.append(job.id)
 
     def packable(self) -> dict[str, Any]:
         """What the scripts unpack: texts, numbers, lists and maps only; what says nothing is left out."""
         same_keep = all(keep == self.keeps[0] for keep in self.keeps)
-        same_made = len(set(self.made)) == 1
         parts = {
             "ids": self.completed_ids,
             "values": self.returnvalues[0] if len(set(self.returnvalues)) == 1 else self.returnvalues,
             "keep": self.keeps[0] if self.keeps and same_keep else None,
             "keeps": None if same_keep else [keep or {} for keep in self.keeps],
-            "made": self.made[0] if same_made else self.made,
             "failed": [job._asdict() for job in self.failed],
             "retried": [job._asdict() for job in self.retried],
             "delayed": [job._asdict() for job in self.delayed],
@@ -141,8 +118,7 @@ class Outcomes:
             "limited_ms": self.limited_ms,
         }
         said = {name: part for name, part in parts.items() if part or (name == "values" and self.completed_ids)}
-        known = {"kin": self.kin, "parents": self.parents}
-        return {"token": self.token} | said | {name: part for name, part in known.items() if part is not None}
+        return {"token": self.token} | said
 
 
 class Lost(NamedTuple):
@@ -150,6 +126,11 @@ class Lost(NamedTuple):
 
     id: str
     why: str
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether the job is still ours and can't complete because of its children."""
+        return self.why in ("children", "failed_children")
 
 
 #: Why an outcome was not taken.
@@ -159,6 +140,7 @@ LOST: Final[Mapping[str, str]] = {
     "owner": "another worker has it",
     "inactive": "it isn't active any more",
     "children": "it has children that are not done",
+    "failed_children": "a child of it has failed",
 }
 
 

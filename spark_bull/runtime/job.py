@@ -26,15 +26,13 @@ class RunningJob:
     the attempt. `attempts_made` counts the attempts before this one.
     """
 
-    __slots__ = ("_data", "_discarded", "_handle", "claimed", "is_known")
+    __slots__ = ("_data", "_discarded", "_handle", "claimed")
 
     def __init__(self, claimed: ClaimedJob, handle: QueueHandle) -> None:
         self.claimed = claimed
         self._handle = handle
         self._data = _UNSET
         self._discarded = False
-        #: Whether the processor has asked for the id. If it hasn't, it can't have given the job children.
-        self.is_known = False
 
     def __repr__(self) -> str:
         return f"RunningJob(queue={self.queue!r}, id={self.claimed.id!r}, attempt={self.attempts_made + 1})"
@@ -45,7 +43,6 @@ class RunningJob:
 
     @property
     def id(self) -> str:
-        self.is_known = True
         return self.claimed.id
 
     @property

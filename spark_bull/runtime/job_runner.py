@@ -108,7 +108,7 @@ class Rules:
                 error = no_value
             else:
                 keep = keep_of(dialect, claimed.opts, "removeOnComplete", self.keep_completed)
-                outcomes.complete(claimed, text, keep, childless=not (result.job.is_known or claimed.may_be_parent))
+                outcomes.complete(claimed, text, keep)
                 return
         try:
             if isinstance(error, DelayedError):

@@ -14,13 +14,14 @@ from spark_bull.clock import epoch_ms, monotonic_s
 from spark_bull.dialects.handle import QueueHandle
 from spark_bull.errors import ConnectionLost, SparkBullError, UnrecoverableError
 from spark_bull.outcomes import LOST, Claim, ClaimedJob, Lost, Outcomes
+from spark_bull.runtime.blocked_parents import fail_blocked
 from spark_bull.runtime.chunk_size import ChunkSize
 from spark_bull.runtime.interrupts import watching_interrupts
 from spark_bull.runtime.job import RunningJob
 from spark_bull.runtime.job_runner import Result, Rules, Runner
 from spark_bull.runtime.lock_keeper import LockKeeper
 from spark_bull.runtime.waiting import AWAY_S, JobBell
-from spark_bull.working import Seat, read_claimed, work
+from spark_bull.working import Seat, work
 
 log = logging.getLogger("spark_bull")
 
@@ -56,7 +57,7 @@ class Tally:
         self.retried += sum(job.id not in gone for job in outcomes.retried)
         self.returned += sum(job_id not in gone for job_id in outcomes.returned)
         self.returned += sum(job.id not in gone for job in outcomes.delayed)
-        self.lost += sum(why != "children" for _, why in lost)
+        self.lost += sum(not one.is_blocked for one in lost)
 
 
 @dataclass(frozen=True)
@@ -204,20 +205,14 @@ class WorkerLoop:
         """Counts what was settled, and says which outcomes were not taken."""
         self._tally.count(outcomes, claim.lost)
         self._keeper.settled(outcomes)
-        for job_id, why in claim.lost:
-            if why != "children":
-                self._warn(f"settled job {job_id} in vain", LOST[why])
-        too_early = [job_id for job_id, why in claim.lost if why == "children"]
-        if too_early:
-            self._fail_too_early(outcomes.token, too_early)
-
-    def _fail_too_early(self, token: str, job_ids: Sequence[str]) -> None:
-        """Parents that return before their children are done have failed this attempt, as in BullMQ."""
-        outcomes = Outcomes(token)
-        for job in self._patiently(lambda: read_claimed(self._handle, job_ids)):
-            error = RuntimeError(f"Job {job.id} has pending dependencies: a parent can't complete before its children")
-            self._plan.rules.note(outcomes, self._handle.dialect, Result(RunningJob(job, self._handle), None, error), 0)
-        self._work(outcomes, 0)
+        for one in claim.lost:
+            if not one.is_blocked:
+                self._warn(f"settled job {one.id} in vain", LOST[one.why])
+        blocked = self._patiently(
+            lambda: fail_blocked(self._handle, self._plan.rules, outcomes.token, claim.lost, claim.now)
+        )
+        if blocked:
+            self._work(blocked, 0)
 
     def _wait(self, claim: Claim) -> str:
         """Waits until there may be a job. Returns the id of one that is in `active` already, or ''."""

@@ -57,7 +57,7 @@ def claim_batch(handle: QueueHandle, token: str, ids: Sequence[str], columns: Se
     arrays = {name: _array(raw[source], _ARROW.field(name).type, count) for name, source in _SOURCES.items()}
     arrays["queue"] = pa.repeat(pa.scalar(handle.keys.queue), count)
     arrays["id"] = pa.array(ids, pa.string())
-    arrays["token"] = pa.array(_tickets(token, raw, count), pa.string())
+    arrays["token"] = pa.array(_tickets(token, raw["opts"], count), pa.string())
     batch = pa.RecordBatch.from_arrays([arrays[field.name] for field in _ARROW], schema=_ARROW)
     there = raw["timestamp"]
     if isinstance(there, list) and all(there):
@@ -87,10 +87,7 @@ def _converter(kind: pa.DataType) -> Callable[[Any], Any]:
     return lambda value: None if value is False else value
 
 
-def _tickets(token: str, raw: Mapping[str, Any], count: int) -> list[str]:
+def _tickets(token: str, opts: Any, count: int) -> list[str]:
+    """opts: of each job, or of all."""
     tickets = Tickets(token)
-    names = ("opts", "attempts_made", "parent_key", "deduplication_id")
-    if not any(isinstance(raw[name], list) for name in names):
-        return [tickets.of(*(raw[name] for name in names))] * count
-    listed = [raw[name] if isinstance(raw[name], list) else [raw[name]] * count for name in names]
-    return [tickets.of(*values) for values in zip(*listed, strict=True)]
+    return list(map(tickets.of, opts)) if isinstance(opts, list) else [tickets.of(opts)] * count

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Any, Final
 from uuid import uuid4
 
@@ -26,7 +27,9 @@ from spark_bull.clock import LAST_ETA_MS
 from spark_bull.dialects.handle import QueueHandle, open_handle
 from spark_bull.errors import OptionError, did_you_mean
 from spark_bull.options import SETTLE, Options, parse_options
-from spark_bull.outcomes import LOST, ClaimedJob, Delayed, Failed, Keep, Outcomes
+from spark_bull.outcomes import LOST, Claim, ClaimedJob, Delayed, Failed, Outcomes
+from spark_bull.runtime.blocked_parents import fail_blocked
+from spark_bull.runtime.job_runner import Rules
 from spark_bull.runtime.settling import BackoffStrategy, failure, keep_of, keep_rule
 from spark_bull.settings import resolved
 from spark_bull.spark.claim_batch import CLAIM_SCHEMA
@@ -77,9 +80,11 @@ class SettlePlan:
     is_text: bool
     strategy: BackoffStrategy | None = None
 
-    def keep(self, name: str) -> Keep:
-        """How many finished jobs that say nothing themselves are kept; name: removeOnComplete or removeOnFail."""
-        return keep_rule(self.options[name])
+    @cached_property
+    def rules(self) -> Rules:
+        """What holds for jobs that say nothing themselves."""
+        keep_completed, keep_failed = (keep_rule(self.options[name]) for name in ("removeOnComplete", "removeOnFail"))
+        return Rules(keep_completed=keep_completed, keep_failed=keep_failed, strategy=self.strategy)
 
     def handles(self) -> dict[str, QueueHandle]:
         """The queue of the option `queue`, opened; none when rows name theirs."""
@@ -180,7 +185,7 @@ def settle_task(plan: SettlePlan, batches: Iterator[pa.RecordBatch]) -> Settled:
 @dataclass(frozen=True)
 class _Row:
     id: str
-    made: int | None
+    is_plain: bool
     value: str | None
     error: str | None
     stack: str | None
@@ -210,7 +215,7 @@ class _Rows:
         self._postpone(outcomes, [row for row in rows.values() if row.is_postponed])
         counts["returned"] += len(outcomes)
         ended = [row for row in rows.values() if not row.is_postponed]
-        to_read = [row.id for row in ended if row.made is None or row.error is not None]
+        to_read = [row.id for row in ended if not row.is_plain or row.error is not None]
         known = {job.id: job for job in read_claimed(self.handle, to_read)}
         for row in ended:
             job = known.get(row.id) or _plain_job(row)
@@ -219,12 +224,23 @@ class _Rows:
             else:
                 counts[_note(self.plan, self.handle, outcomes, job, row)] += 1
         if len(outcomes):
-            seat = Seat(f"settle:{uuid4().hex}", max_metrics=self.plan.options["metrics"])
-            claim = work(self.handle, seat, outcomes, 0)
-            for job_id, why in claim.lost:
-                counts["lost"] += self._lost(job_id, why)
+            claim = self._work(outcomes)
+            for one in claim.lost:
+                counts["lost"] += 0 if one.is_blocked else self._lost(one.id, one.why)
+            counts.update(self._fail_blocked(claim))
             self._count(counts)
         return counts
+
+    def _work(self, outcomes: Outcomes) -> Claim:
+        seat = Seat(f"settle:{uuid4().hex}", max_metrics=self.plan.options["metrics"])
+        return work(self.handle, seat, outcomes, 0)
+
+    def _fail_blocked(self, claim: Claim) -> Counter[str]:
+        """Settles parents that can't complete yet; returns by how much that changes the counts."""
+        blocked = fail_blocked(self.handle, self.plan.rules, self.token, claim.lost, claim.now)
+        if blocked:
+            self._work(blocked)
+        return Counter(completed=-len(blocked), failed=len(blocked.failed), retried=len(blocked.retried))
 
     def _postpone(self, outcomes: Outcomes, rows: Sequence[_Row]) -> None:
         """As DelayedError and RateLimitError of a processor do."""
@@ -259,9 +275,9 @@ class _Rows:
 
 def _plain_job(row: _Row) -> ClaimedJob | None:
     """What there is to know about a job that needs no reading."""
-    if row.made is None or row.error is not None:
+    if not row.is_plain or row.error is not None:
         return None
-    return ClaimedJob(row.id, 0, "", None, "{}", 0, row.made - 1)
+    return ClaimedJob(row.id, 0, "", None, "{}", 0, 0)
 
 
 def _note(plan: SettlePlan, handle: QueueHandle, outcomes: Outcomes, job: ClaimedJob, row: _Row) -> str:
@@ -270,8 +286,8 @@ def _note(plan: SettlePlan, handle: QueueHandle, outcomes: Outcomes, job: Claime
     if error is None:
         value = "null" if row.value is None else row.value
         if is_json(value):
-            keep = keep_of(handle.dialect, job.opts, "removeOnComplete", plan.keep("removeOnComplete"))
-            outcomes.complete(job, value, keep, childless=not job.may_be_parent)
+            keep = keep_of(handle.dialect, job.opts, "removeOnComplete", plan.rules.keep_completed)
+            outcomes.complete(job, value, keep)
             return "completed"
         error = f"expected `returnvalue` to hold JSON, got: {value[:200]!r}"
     stack = error if row.stack is None else row.stack
@@ -282,7 +298,7 @@ def _note(plan: SettlePlan, handle: QueueHandle, outcomes: Outcomes, job: Claime
         stack=stack,
         unrecoverable=row.unrecoverable,
         strategy=plan.strategy,
-        default_keep=plan.keep("removeOnFail"),
+        default_keep=plan.rules.keep_failed,
     )
     if isinstance(decided, Failed):
         outcomes.failed.append(decided)
@@ -321,7 +337,7 @@ def _by_queue_and_token(plan: SettlePlan, batch: pa.RecordBatch) -> dict[tuple[s
     ):
         if queue is None or job_id is None or ticket is None:
             raise OptionError("expected `id`, `token` and `queue` of every row with mode=settle, got NULL in one")
-        token, made = read_ticket(ticket)
-        row = _Row(job_id, made, value, error, stack, bool(unrecoverable), *postponed)
+        token, is_plain = read_ticket(ticket)
+        row = _Row(job_id, is_plain, value, error, stack, bool(unrecoverable), *postponed)
         grouped.setdefault((queue, token), []).append(row)
     return grouped

@@ -489,13 +489,12 @@ def test_a_claimed_job_is_what_its_hash_says(bench: WorkBench) -> None:
     assert (job.id, job.name, job.data) == (job_id, name, '{"n":1}')
     assert (str(job.timestamp), job.opts) == (bench.field(job_id, "timestamp"), bench.field(job_id, "opts"))
     assert (job.attempts_made, job.stalled_counter, job.priority) == (0, 0, 0)
-    assert (job.parent_key, job.deferred_failure, job.deduplication_id) == (None, None, None)
+    assert (job.parent_key, job.deferred_failure) == (None, None)
 
 
 @only_bullmq
-def test_a_claimed_job_names_its_parent_and_its_deduplication_id(bench: WorkBench) -> None:
+def test_a_claimed_job_names_its_parent(bench: WorkBench) -> None:
     (job_id,) = bench.add()
-    hash_fields = {"parentKey": "bull:q:2", "deid": "once"}
-    bench.client.hset(bench.handle.keys.job(job_id), mapping=hash_fields)
+    bench.client.hset(bench.handle.keys.job(job_id), "parentKey", "bull:q:2")
     (job,) = bench.claim().jobs
-    assert (job.parent_key, job.deduplication_id) == ("bull:q:2", "once")
+    assert job.parent_key == "bull:q:2"

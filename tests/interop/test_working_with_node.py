@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from queue import SimpleQueue
 from threading import Event
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_bull.bull_queue import BullQueue
+from spark_bull.claim_ledger import ClaimLedger
 from spark_bull.model import NewJob
-from spark_bull.outcomes import Outcomes, Retried
+from spark_bull.outcomes import Failed, Outcomes, Retried
 from spark_bull.runtime.job import RunningJob
 from spark_bull.runtime.rescuer import Rescuer
-from spark_bull.working import Seat, work
+from spark_bull.spark.claim_batch import claim_batch
+from spark_bull.spark.settle import plan_settle, settle_task
+from spark_bull.working import Seat, unpack_columns, work
 from tests.support.node_peer import NodePeer
 from tests.support.peers import PEERS, Peer
 from tests.support.wait import PATIENCE_S, wait_until
@@ -69,7 +76,9 @@ def test_a_queue_is_shared_and_each_job_processed_once(
             worker.wait_for_events("completed", 1, source="worker")
             both.set()
             wait_until(lambda: queue.counts()["completed"] == jobs, "all jobs to complete")
-        theirs = [str(event["jobId"]) for event in worker.events("completed", source="worker")]
+        # Node says so a moment after the job has completed in Redis.
+        events = worker.wait_for_events("completed", jobs - len(ours), source="worker")
+        theirs = [str(event["jobId"]) for event in events]
         assert sorted(ours + theirs, key=int) == [str(n + 1) for n in range(jobs)]
         assert ours
         assert theirs
@@ -188,3 +197,104 @@ def test_node_takes_delayed_jobs_that_are_due_before_a_job_that_we_retry_at_once
         theirs.call("process", queue="q", concurrency=1)
         completed = theirs.wait_for_events("completed", 2, source="worker")
         assert [event["jobId"] for event in completed] == [delayed, retried]
+
+
+Take = Callable[[BullQueue, str], Callable[[str], None]]
+
+
+def take_as_a_slot(queue: BullQueue, _: str) -> Callable[[str], None]:
+    """Starts a worker on the one job that waits; returns how to let it complete."""
+    started, values = Event(), SimpleQueue[str]()
+
+    def processor(_: RunningJob) -> Any:
+        started.set()
+        return json.loads(values.get())
+
+    worker = OurWorker(queue.handle, processor)
+    worker.__enter__()
+    assert started.wait(PATIENCE_S), "waited for the job to start"
+
+    def complete(value: str) -> None:
+        values.put(value)
+        worker.stop()
+
+    return complete
+
+
+def take_as_a_stream(queue: BullQueue, url: str) -> Callable[[str], None]:
+    """Claims the one job that waits as a streaming query does; returns how to settle it as one."""
+    ledger = ClaimLedger(queue.handle, "reader")
+    (portion,) = ledger.claim(Seat("reader"), 1)
+    claimed = claim_batch(queue.handle, "reader", *unpack_columns(portion.packed)).to_pydict()
+
+    def complete(value: str) -> None:
+        answer = {"id": claimed["id"], "token": claimed["token"], "returnvalue": [value]}
+        schema = StructType([StructField(name, StringType()) for name in answer])
+        options = {"url": url, "prefix": queue.handle.keys.prefix, "queue": queue.name}
+        settle_task(plan_settle(options, schema), iter([pa.RecordBatch.from_pydict(answer)]))
+
+    return complete
+
+
+TAKERS = (take_as_a_slot, take_as_a_stream)
+
+
+def add_child(theirs: NodePeer, prefix: str, parent_id: str, **opts: Any) -> str:
+    """Adds a child to a job of the queue `q`, whatever state that is in."""
+    child = {"name": "child", "data": {}, "opts": {"parent": {"id": parent_id, "queue": f"{prefix}:q"}, **opts}}
+    return str(theirs.call("add", queue="q", jobs=[child])[0])
+
+
+@each_bullmq
+@pytest.mark.parametrize("take", TAKERS)
+def test_a_job_tells_the_parent_that_it_got_while_it_was_active(
+    node: StartNode, redis_url: str, prefix: str, peer: Peer, take: Take
+) -> None:
+    theirs = node(peer.alias, prefix=prefix)
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+        queue.add({}, job_id="mon")
+        complete = take(queue, redis_url)
+        child = {"name": "mon", "queueName": "q", "data": {}, "opts": {"jobId": "mon"}}
+        theirs.call("flow", flow={"name": "tue", "queueName": "q", "opts": {"jobId": "tue"}, "children": [child]})
+        assert queue.counts()["waiting-children"] == 1
+        complete('"done"')
+        assert [job.id for job in work(queue.handle, Seat("seat"), None, 1).jobs] == ["tue"]
+        values = theirs.call("invoke", queue="q", jobId="tue", method="getChildrenValues")
+        assert values == {f"{prefix}:q:mon": "done"}
+
+
+@each_bullmq
+@pytest.mark.parametrize("take", TAKERS)
+def test_a_job_that_got_a_child_while_it_ran_has_failed_this_attempt(
+    node: StartNode, redis_url: str, prefix: str, peer: Peer, take: Take
+) -> None:
+    theirs = node(peer.alias, prefix=prefix)
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+        parent = queue.add({})
+        complete = take(queue, redis_url)
+        add_child(theirs, prefix, parent, delay=3_600_000)
+        complete("1")
+        job = queue.get_job(parent)
+        assert job is not None
+        assert (job.state, job.attempts_made) == ("failed", 1)
+        assert "pending dependencies" in (job.failed_reason or "")
+
+
+@each_bullmq
+@pytest.mark.parametrize("take", TAKERS)
+def test_a_job_with_a_failed_child_fails_whatever_attempts_are_left(
+    node: StartNode, redis_url: str, prefix: str, peer: Peer, take: Take
+) -> None:
+    theirs = node(peer.alias, prefix=prefix)
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+        parent = queue.add({}, attempts=5)
+        complete = take(queue, redis_url)
+        add_child(theirs, prefix, parent, failParentOnFailure=True)
+        claim = work(queue.handle, Seat("other"), None, 1)
+        failed = [Failed(job.id, "bad", "[]", None, 1) for job in claim.jobs]
+        work(queue.handle, Seat("other"), Outcomes(claim.token, failed=failed), 0)
+        complete("1")
+        job = queue.get_job(parent)
+        assert job is not None
+        assert (job.state, job.attempts_made) == ("failed", 1)
+        assert "failed child" in (job.failed_reason or "")

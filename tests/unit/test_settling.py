@@ -151,21 +151,17 @@ def test_what_json_can_t_hold_is_said(value: Any) -> None:
 def test_outcomes_say_once_what_is_the_same_for_all() -> None:
     outcomes = Outcomes("token")
     for n in range(3):
-        outcomes.complete(job(id=str(n)), "null", {"count": 5}, childless=True)
+        outcomes.complete(job(id=str(n)), "null", {"count": 5})
     assert outcomes.packable() == {
         "token": "token",
         "ids": ["0", "1", "2"],
         "values": "null",
         "keep": {"count": 5},
-        "made": 1,
-        "kin": [],
-        "parents": [],
     }
-    outcomes.complete(job(id="x", parent_key="bull:q:1", attempts_made=4), "1")
+    outcomes.complete(job(id="x"), "1")
     packed = outcomes.packable()
     assert packed["values"] == ["null", "null", "null", "1"]
     assert packed["keeps"] == [{"count": 5}] * 3 + [{}]
-    assert (packed["made"], packed["kin"], packed["parents"]) == ([1, 1, 1, 5], ["x"], ["x"])
 
 
 def test_chunks_grow_with_quick_jobs_and_shrink_with_slow_ones() -> None:

@@ -1,5 +1,5 @@
 -- What every claimed job is asked for, in this order.
-local FRESH = {'timestamp', 'data', 'name', 'opts', 'ats', 'atm', 'parentKey', 'defa', 'deid'}
+local FRESH = {'timestamp', 'data', 'name', 'opts', 'ats', 'atm', 'parentKey', 'defa'}
 -- What only a job that was started before can have, and a prioritised one.
 local USED = {'stc', 'progress', 'stacktrace', 'priority'}
 
@@ -12,15 +12,14 @@ local function claim_row(base, id, prioritized)
   end
   if row[5] or prioritized then
     local more = call('HMGET', job_key, unpack(USED))
-    row[10], row[11], row[12], row[13] = more[1], more[2], more[3], more[4]
+    row[9], row[10], row[11], row[12] = more[1], more[2], more[3], more[4]
   else
-    row[10], row[11], row[12], row[13] = false, false, false, false
+    row[9], row[10], row[11], row[12] = false, false, false, false
   end
   return row
 end
 
-local ALL = {'timestamp', 'data', 'name', 'opts', 'ats', 'atm', 'parentKey', 'defa', 'deid', 'stc', 'progress', 'stacktrace',
-  'priority'}
+local ALL = {'timestamp', 'data', 'name', 'opts', 'ats', 'atm', 'parentKey', 'defa', 'stc', 'progress', 'stacktrace', 'priority'}
 
 local function claim_rows(base, ids)
   local rows = {}

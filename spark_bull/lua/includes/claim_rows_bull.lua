@@ -1,6 +1,6 @@
 -- What claimed jobs are asked for, in the order of outcomes.CLAIMED_COLUMNS. Not every dialect has all of them.
-local CLAIM_FIELDS = {'timestamp', 'data', 'name', 'opts', 'ats', 'attemptsMade', 'parentKey', 'defa', 'deid',
-  'stalledCounter', 'progress', 'stacktrace', 'priority', 'attempts'}
+local CLAIM_FIELDS = {'timestamp', 'data', 'name', 'opts', 'ats', 'attemptsMade', 'parentKey', 'defa', 'stalledCounter',
+  'progress', 'stacktrace', 'priority', 'attempts'}
 
 local function claim_rows(base, ids)
   local rows = {}

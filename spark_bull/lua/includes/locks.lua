@@ -1,6 +1,6 @@
 -- @include leave_active
 
--- Takes jobs whose lock holds `token` out of `active`, and drops their locks. `barred` ones stay as they are.
+-- Takes jobs whose lock holds `token` out of `active`, and drops their locks. `barred`, id -> why, stay as they are.
 -- Returns the set of those taken, and {id, why} of the others.
 local function take_back(key, base, token, ids, barred)
   local call = redis.call
@@ -17,7 +17,7 @@ local function take_back(key, base, token, ids, barred)
     if held[i] == token and not (barred and barred[id]) then
       ours[#ours + 1], held_locks[#held_locks + 1] = id, locks[i]
     elseif held[i] == token then
-      lost[#lost + 1] = {id, 'children'}
+      lost[#lost + 1] = {id, barred[id]}
     else
       local why = held[i] and 'owner' or call('EXISTS', base .. id) == 1 and 'unlocked' or 'missing'
       lost[#lost + 1] = {id, why}

@@ -1,8 +1,7 @@
--- What outcomes say about completed jobs, as plain lists, and the ids of all jobs in them. `made_before(id)` reads how many
--- attempts a job has had before this one, where the worker didn't say.
-local function outcome_columns(outcomes, made_before)
+-- What outcomes say about completed jobs, as plain lists, and the ids of all jobs in them.
+local function outcome_columns(outcomes)
   local ids = outcomes.ids or {}
-  local jobs = {ids = ids, all = {}, values = outcomes.values, keeps = outcomes.keeps or {}, made = outcomes.made, kin = {}}
+  local jobs = {ids = ids, all = {}, values = outcomes.values, keeps = outcomes.keeps or {}}
   for i = 1, #ids do
     jobs.all[i] = ids[i]
   end
@@ -20,19 +19,10 @@ local function outcome_columns(outcomes, made_before)
       jobs.values[i] = outcomes.values
     end
   end
-  if type(jobs.made) ~= 'table' then
-    jobs.made = {}
-    for i = 1, #ids do
-      jobs.made[i] = outcomes.made or made_before(ids[i]) + 1
-    end
-  end
   if outcomes.keep then
     for i = 1, #ids do
       jobs.keeps[i] = outcomes.keep
     end
-  end
-  for _, id in ipairs(outcomes.kin or ids) do
-    jobs.kin[id] = true
   end
   return jobs
 end

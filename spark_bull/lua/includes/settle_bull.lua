@@ -65,15 +65,13 @@ end
 -- was.
 local function settle_bull(key, arg, outcomes, now)
   local base = arg.base
-  local jobs = outcome_columns(outcomes, tonumber)
+  local jobs = outcome_columns(outcomes)
   local mine, lost = take_back(key, base, outcomes.token, jobs.all)
   leave_out_gone(base, jobs.all, mine, lost)
   local completed, failed = 0, 0
   for i, id in ipairs(jobs.ids) do
     if mine[id] then
-      if jobs.kin[id] then
-        free_debounce(base, id)
-      end
+      free_debounce(base, id)
       finish_bull(key, base, key.completed, id, 'returnvalue', jobs.values[i], jobs.keeps[i], now)
       completed = completed + 1
     end

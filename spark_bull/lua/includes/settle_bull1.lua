@@ -32,7 +32,7 @@ end
 -- Settles outcomes of claimed jobs; see outcomes.py. Returns those that were not taken, {{id, why}, …}.
 local function settle_bull1(key, arg, outcomes, now)
   local call, base, target = redis.call, arg.base, target_bull(key)
-  local jobs = outcome_columns(outcomes, tonumber)
+  local jobs = outcome_columns(outcomes)
   local mine, lost = take_back(key, base, outcomes.token, jobs.all)
   complete_jobs(key, arg, jobs, mine)
   for _, job in ipairs(outcomes.failed or {}) do

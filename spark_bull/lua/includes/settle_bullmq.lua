@@ -2,6 +2,7 @@
 -- @include due_bullmq
 -- @include enqueue_bullmq
 -- @include keep_bullmq
+-- @include leave_out_gone
 -- @include locks
 -- @include max_events_bullmq
 -- @include metrics
@@ -10,60 +11,54 @@
 -- @include parent_bullmq
 -- @include requeue_bullmq
 
--- Why jobs with children that are not done can't complete: most have none, so all are asked about at once.
-local function with_children(base, ids)
+-- Jobs that can't complete, id -> why: a child is not done, or has failed. Most have no children, so one call asks for all.
+local function barred_by_children(base, ids)
   local call, keys = redis.call, {}
   for i = 1, #ids do
     local job_key = base .. ids[i]
     keys[2 * i - 1], keys[2 * i] = job_key .. ':dependencies', job_key .. ':unsuccessful'
   end
-  local found = {}
+  local barred = {}
   if #keys > 0 and call('EXISTS', unpack(keys)) > 0 then
     for i, id in ipairs(ids) do
-      found[id] = call('EXISTS', keys[2 * i - 1], keys[2 * i]) > 0
+      if call('EXISTS', keys[2 * i - 1]) == 1 then
+        barred[id] = 'children'
+      elseif call('EXISTS', keys[2 * i]) == 1 then
+        barred[id] = 'failed_children'
+      end
     end
   end
-  return found
+  return barred
 end
 
--- What a finished job leaves behind: its place with its parent, its deduplication id.
-local function tell_kin(key, arg, job_id, now, tell_parent)
-  local job_key = arg.base .. job_id
-  local fields = redis.call('HMGET', job_key, 'parentKey', 'parent', 'deid')
-  if fields[3] then
-    free_and_requeue(key, arg, job_id, fields[3], now)
-  end
-  if fields[1] then
-    tell_parent(job_key, fields[1], fields[2])
-  end
-end
-
-local function remove_finished(key, arg, job_id)
-  local job_key = arg.base .. job_id
-  local parent_key = redis.call('HGET', job_key, 'parentKey')
+local function remove_finished(key, arg, job_key, parent_key)
   unlink_job(job_key)
   if parent_key then
     leave_parent(key, arg, job_key, parent_key, false)
   end
 end
 
+-- A job may have got its parent while it was active, so that is read now.
 local function complete_jobs(key, arg, jobs, mine, now)
   local call, base, finished_on, text = redis.call, arg.base, string.format('%.0f', now), number_texts()
-  local ids, values, made, keeps, kin, events = jobs.ids, jobs.values, jobs.made, jobs.keeps, jobs.kin, key.events
+  local ids, values, keeps, events = jobs.ids, jobs.values, jobs.keeps, key.events
   local scored, size, count, rules = {}, 0, 0, {}
   for i = 1, #ids do
     local id = ids[i]
     if mine[id] then
-      local value, keep = values[i], keeps[i]
-      if kin[id] then
-        tell_kin(key, arg, id, now, function(job_key, parent_key)
-          child_completed(key, arg, job_key, parent_key, value, now)
-        end)
+      local job_key, value, keep = base .. id, values[i], keeps[i]
+      local fields = call('HMGET', job_key, 'atm', 'parentKey', 'deid')
+      if fields[3] then
+        free_and_requeue(key, arg, id, fields[3], now)
+      end
+      if fields[2] then
+        child_completed(key, arg, job_key, fields[2], value, now)
       end
       if keep and keep.count == 0 then
-        remove_finished(key, arg, id)
+        remove_finished(key, arg, job_key, fields[2])
       else
-        call('HSET', base .. id, 'atm', text(made[i]), 'returnvalue', value, 'finishedOn', finished_on)
+        local made = text((tonumber(fields[1]) or 0) + 1)
+        call('HSET', job_key, 'atm', made, 'returnvalue', value, 'finishedOn', finished_on)
         scored[size + 1], scored[size + 2], size = finished_on, id, size + 2
         if keep and next(keep) then
           rules[keep] = true
@@ -89,12 +84,16 @@ local function fail_jobs(key, arg, failed, mine, now)
     if mine[job.id] then
       local job_key = base .. job.id
       call('HSET', job_key, 'failedReason', job.reason, 'stacktrace', job.stack)
-      tell_kin(key, arg, job.id, now, function(_, parent_key, rules)
-        child_failed(key, arg, job_key, parent_key, rules and cjson.decode(rules) or {}, job.reason, now)
-      end)
+      local fields = call('HMGET', job_key, 'parentKey', 'parent', 'deid')
+      if fields[3] then
+        free_and_requeue(key, arg, job.id, fields[3], now)
+      end
+      if fields[1] then
+        child_failed(key, arg, job_key, fields[1], fields[2] and cjson.decode(fields[2]) or {}, job.reason, now)
+      end
       local made = call('HINCRBY', job_key, 'atm', 1)
       if job.keep and job.keep.count == 0 then
-        remove_finished(key, arg, job.id)
+        remove_finished(key, arg, job_key, fields[1])
       else
         call('ZADD', key.failed, finished_on, job.id)
         call('HSET', job_key, 'finishedOn', finished_on)
@@ -169,10 +168,9 @@ end
 -- Settles outcomes of claimed jobs; see outcomes.py. Returns those that were not taken, {{id, why}, …}, and how many jobs
 -- are finished.
 local function settle_bullmq(key, arg, outcomes, now)
-  local jobs = outcome_columns(outcomes, function(id)
-    return tonumber(redis.call('HGET', arg.base .. id, 'atm') or 0) or 0
-  end)
-  local mine, lost = take_back(key, arg.base, outcomes.token, jobs.all, with_children(arg.base, outcomes.parents or jobs.ids))
+  local jobs = outcome_columns(outcomes)
+  local mine, lost = take_back(key, arg.base, outcomes.token, jobs.all, barred_by_children(arg.base, jobs.ids))
+  leave_out_gone(arg.base, jobs.all, mine, lost)
   if next(mine) then
     redis.call('XTRIM', key.events, 'MAXLEN', '~', max_events_bullmq(key))
   end
