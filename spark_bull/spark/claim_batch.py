@@ -7,33 +7,12 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, TimestampType
 
 from spark_bull.dialects.handle import QueueHandle
 from spark_bull.outcomes import CLAIMED_COLUMNS
+from spark_bull.spark.schemas import CLAIM_SCHEMA
 from spark_bull.spark.tickets import Tickets
 
-_TEXT: Final = StringType()
-
-#: Bull's own names; `token` is what the settling sink wants back with a job's `id`.
-CLAIM_SCHEMA: Final = StructType(
-    [
-        StructField("queue", _TEXT),
-        StructField("id", _TEXT),
-        StructField("token", _TEXT),
-        StructField("name", _TEXT),
-        StructField("data", _TEXT),
-        StructField("opts", _TEXT),
-        StructField("timestamp", TimestampType()),
-        StructField("attemptsMade", IntegerType()),
-        StructField("attemptsStarted", IntegerType()),
-        StructField("stalledCounter", IntegerType()),
-        StructField("priority", LongType()),
-        StructField("progress", _TEXT),
-        StructField("parentKey", _TEXT),
-        StructField("deferredFailure", _TEXT),
-    ]
-)
 _ARROW: Final = to_arrow_schema(CLAIM_SCHEMA, timezone="UTC")
 _SOURCES: Final[Mapping[str, str]] = {
     "name": "name",

@@ -1,4 +1,8 @@
-"""`format("bull")`: the entry that Spark looks up."""
+"""`format("bull")`: the entry that Spark looks up.
+
+Spark starts a Python process for each step of a query: one finds the schema, others plan, read, write or follow a
+stream. So what a verb needs is imported where that verb begins: most steps need neither Redis nor Arrow's functions.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +17,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from spark_bull.errors import OptionError
-from spark_bull.spark.claim_batch import CLAIM_SCHEMA
-from spark_bull.spark.claim_stream import claim_reader
-from spark_bull.spark.result_stream import result_reader
-from spark_bull.spark.schemas import mode_of, schema_of
-from spark_bull.spark.settle import BatchSettler, StreamSettler, plan_settle
-from spark_bull.spark.sink import batch_writer, stream_writer
-from spark_bull.spark.source import batch_reader
+from spark_bull.spark.schemas import CLAIM_SCHEMA, mode_of, schema_of
 
 
 class BullDataSource(DataSource):
@@ -40,26 +38,40 @@ class BullDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         self._refuse_mode("claim", "readStream takes jobs to be processed; a read shows them")
+        from spark_bull.spark.source import batch_reader
+
         return batch_reader(self.options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         if mode_of(self.options) != "claim":
             self._refuse_mode("settle", "it is for writes")
+            from spark_bull.spark.result_stream import result_reader
+
             return result_reader(self.options, schema)
         if schema != CLAIM_SCHEMA:
             raise OptionError("the columns of mode=claim are fixed: give no schema, and select what you need")
+        from spark_bull.spark.claim_stream import claim_reader
+
         return claim_reader(self.options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         if mode_of(self.options) == "settle":
+            from spark_bull.spark.settle import BatchSettler, plan_settle
+
             return BatchSettler(plan_settle(self.options, schema))
         self._refuse_mode("claim", "it is for readStream")
+        from spark_bull.spark.sink import batch_writer
+
         return batch_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         if mode_of(self.options) == "settle":
+            from spark_bull.spark.settle import StreamSettler, plan_settle
+
             return StreamSettler(plan_settle(self.options, schema))
         self._refuse_mode("claim", "it is for readStream")
+        from spark_bull.spark.sink import stream_writer
+
         return stream_writer(self.options, schema, overwrite)
 
     def _refuse_mode(self, mode: str, why: str) -> None:

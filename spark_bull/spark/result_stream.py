@@ -26,7 +26,6 @@ from spark_bull.options import COLLECT, Options, parse_options
 from spark_bull.result_ledger import STATES, Horizon, ResultLedger
 from spark_bull.runtime.collector import Collector
 from spark_bull.settings import resolved, settings_of
-from spark_bull.spark.result_batch import fields_of, result_batch
 from spark_bull.spark.schemas import QUEUE_LOST, columns_of
 
 log = logging.getLogger("spark_bull")
@@ -142,6 +141,9 @@ class ResultReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _chunks(self, partition: Results, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         strict, size = self._options["failOnDataLoss"], self._options["chunkSize"]
         ledger = ResultLedger(open_handle(self._options, partition.queue), partition.reader)
+        # Tasks need it, and with it Arrow's functions; the process that finds results does without.
+        from spark_bull.spark.result_batch import fields_of, result_batch
+
         fields, position = fields_of(self._columns), partition.start
         while position < partition.stop:
             behind, chunk = ledger.read(position, min(partition.stop, position + size), fields)

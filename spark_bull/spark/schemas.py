@@ -106,6 +106,26 @@ SCHEMAS: Final[dict[str, StructType]] = {
     "workers": _table({"queue": TEXT, "name": TEXT, "address": TEXT, "age": LongType(), "idle": LongType()}),
 }
 
+#: The columns of claimed jobs. `token` is what the settling sink wants back with a job's `id`.
+CLAIM_SCHEMA: Final = _table(
+    {
+        "queue": TEXT,
+        "id": TEXT,
+        "token": TEXT,
+        "name": TEXT,
+        "data": TEXT,
+        "opts": TEXT,
+        "timestamp": TIME,
+        "attemptsMade": IntegerType(),
+        "attemptsStarted": IntegerType(),
+        "stalledCounter": IntegerType(),
+        "priority": LongType(),
+        "progress": TEXT,
+        "parentKey": TEXT,
+        "deferredFailure": TEXT,
+    }
+)
+
 
 def read_options(raw: Mapping[str, str]) -> Options:
     """The options of a read. Raises OptionError for a bad one, and when `queue` is missing."""

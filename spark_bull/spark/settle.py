@@ -32,8 +32,8 @@ from spark_bull.runtime.blocked_parents import fail_blocked
 from spark_bull.runtime.job_runner import Rules
 from spark_bull.runtime.settling import BackoffStrategy, failure, keep_of, keep_rule
 from spark_bull.settings import resolved
-from spark_bull.spark.claim_batch import CLAIM_SCHEMA
 from spark_bull.spark.json_text import is_encodable, is_json, to_json
+from spark_bull.spark.schemas import CLAIM_SCHEMA
 from spark_bull.spark.tickets import read_ticket
 from spark_bull.working import Seat, read_claimed, work
 

@@ -1,0 +1,38 @@
+"""What the processes import that Spark starts for a query: each of them makes the query wait, and takes memory."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+#: What Spark itself imports for a step of a query, before it gets to our data source.
+SCHEMA = "pyspark.sql.worker.create_data_source"
+STREAM = "pyspark.sql.streaming.python_streaming_source_runner"
+#: These take longest to import.
+COSTLY = {"pandas", "pyarrow.compute", "pyarrow.json", "pyspark.pandas", "pyspark.ml", "redis", "msgpack", "asyncio"}
+
+
+def imported(step: str, ours: str) -> set[str]:
+    """What is imported beyond what Spark has imported by then."""
+    program = f"import sys, {step}; theirs = set(sys.modules); import {ours}; print(*(set(sys.modules) - theirs))"
+    command = [sys.executable, "-c", program]
+    return set(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split())
+
+
+def test_asking_for_the_schema_takes_neither_redis_nor_arrow_s_functions() -> None:
+    modules = imported(SCHEMA, "spark_bull.spark.provider")
+    assert "spark_bull.spark.schemas" in modules
+    assert modules & COSTLY == set()
+
+
+@pytest.mark.parametrize("stream", ["result_stream", "claim_stream"])
+def test_a_streaming_source_imports_redis_and_nothing_for_batches(stream: str) -> None:
+    """redis-py imports its asyncio half by itself."""
+    modules = imported(STREAM, f"spark_bull.spark.provider, spark_bull.spark.{stream}")
+    assert "redis.client" in modules
+    assert modules & COSTLY == {"redis", "msgpack", "asyncio"}
+    assert not {name for name in modules if name.startswith(("pyspark.", "numpy."))}
