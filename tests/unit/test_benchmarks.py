@@ -82,10 +82,11 @@ def test_processes_share_all_jobs(jobs: int, processes: int, expected: list[int]
 
 def test_the_prober_notices_a_server_that_is_busy() -> None:
     with EmbeddedRedis() as server, Redis.from_url(server.url) as client, pinged(server.port) as pings:
-        client.execute_command("DEBUG", "SLEEP", "0.2")
+        client.execute_command("DEBUG", "SLEEP", "3")
     assert pings.count > 0
     assert pings.p50 <= pings.p99 <= pings.longest
-    assert pings.longest >= 190
+    # On a busy machine the prober may begin to wait late.
+    assert pings.longest >= 200
 
 
 def test_memory_counts_the_python_processes_below() -> None:
