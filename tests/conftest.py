@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from functools import cache
 
 import pytest
+from hypothesis import HealthCheck, settings
 from redis import Redis
 
 from spark_bull.local import EmbeddedRedis
@@ -22,6 +23,9 @@ from tests.support.peers import NODE_DIRECTORY
 REDIS_IMAGE = "redis:7.2-alpine"
 NODE_MAJOR = 18
 
+# How long an example takes to make or to run says nothing about what is tested.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 # Spark starts Python by this name, in the tests' own sessions and in those of the programs that they run.
 os.environ["PYSPARK_PYTHON"] = sys.executable
 

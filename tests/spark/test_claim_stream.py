@@ -200,7 +200,7 @@ def test_claim_and_settle_have_what_a_worker_has(queue: BullQueue, stream: Strea
         del stream.options[name]
     stream.options |= {"removeOnComplete": '{"count": 3}', "metrics": "5"}
     query = stream.start(answered(claimed), availableNow=True)
-    assert query.awaitTermination(300)
+    assert query.awaitTermination(PATIENCE_S)
     keys = queue.handle.keys
     assert [job.processed_by for job in queue.page("completed")] == ["sparky"] * 3
     assert client.get(keys["limiter"]) == b"11"
@@ -219,7 +219,7 @@ def test_rows_can_postpone_their_jobs(queue: BullQueue, stream: Stream) -> None:
         f.when(n == 2, later).alias("runAt"),
         f.when(n == 3, 600_000).alias("rateLimit"),
     )
-    assert stream.start(answer, availableNow=True).awaitTermination(300)
+    assert stream.start(answer, availableNow=True).awaitTermination(PATIENCE_S)
     counts = queue.counts()
     assert (counts["completed"], counts["delayed"], counts["wait"]) == (1, 2, 1)
     soon, far = queue.page("delayed")

@@ -500,7 +500,7 @@ def test_a_udf_within_a_transformation_can_say_it_too(queue: BullQueue, start: S
     queue.add_many(NewJob({"n": n}, attempts=5) for n in ("plain", "hopeless", "later", "limited"))
     worker = start(transform, payload_schema="n STRING")
     check_what_was_said(queue)
-    wait_until(lambda: worker.status().returned == 2, 60, "the totals to tell of the two postponed jobs")
+    wait_until(lambda: worker.status().returned == 2, "the totals to tell of the two postponed jobs")
 
 
 def test_the_worker_s_rule_leaves_alone_a_job_with_one_of_its_own(queue: BullQueue, start: Start) -> None:

@@ -132,9 +132,9 @@ def live(spark: SparkSession, client: Redis, url: str, prefix: str, engine: str,
     more = {"checkpoint": str(checkpoint), "max_jobs_per_trigger": 20} if engine == "stream" else {}
     arguments = {**GIVEN, **more, "engine": engine, "url": url, "prefix": prefix}
     with redirect_stderr(StringIO()) as shown, Worker(spark, engine, process, **arguments) as worker:
-        stalled_job = wait_until(lambda: ended(queue, stalled), 300, "the stalled job to fail")
+        stalled_job = wait_until(lambda: ended(queue, stalled), "the stalled job to fail")
         slow = queue.add({"kind": "slow", "n": -2})
-        slow_job = wait_until(lambda: ended(queue, slow), 300, "the slow job to fail")
+        slow_job = wait_until(lambda: ended(queue, slow), "the slow job to fail")
         queue.pause()
         queue.add_many(NewJob({"kind": "good", "n": n}) for n in range(40))
         backoff = {"type": "mine"}
@@ -145,7 +145,7 @@ def live(spark: SparkSession, client: Redis, url: str, prefix: str, engine: str,
             counts = queue.counts()
             return not sum(count for state, count in counts.items() if state not in ("completed", "failed"))
 
-        wait_until(over, 300, "all jobs to end")
+        wait_until(over, "all jobs to end")
     values = [job.parsed("returnvalue") for job in queue.page("completed")]
     return Life(engine, queue, client, worker, stalled_job, slow_job, values, shown.getvalue(), checkpoint)
 

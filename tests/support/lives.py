@@ -155,7 +155,7 @@ class Lives:
                 node.call("claim", queue=queue, count=0)
                 if self.bullmq:
                     meta = f"{prefix}:{queue}:meta"
-                    wait_until(lambda meta=meta: self.client.hget(meta, "version"), 120, f"Node to write {meta}")
+                    wait_until(lambda meta=meta: self.client.hget(meta, "version"), f"Node to write {meta}")
 
     @property
     def bullmq(self) -> bool:
