@@ -13,6 +13,7 @@ SparkBullError
 ├── WorkerFailed       the slots of a worker could not be started
 ├── QueueBusy          workers hold jobs of a queue that is to be deleted
 ├── JobTimeout         a job took longer than it may
+├── JobDamaged         a field of a job isn't what it should be
 ├── UnrecoverableError raised by a processor: its job has failed for good
 ├── DelayedError       raised by a processor: its job is to run later
 ├── RateLimitError     raised by a processor: its queue is to rest
@@ -145,6 +146,10 @@ class RateLimitError(SparkBullError):
 
 class JobTimeout(SparkBullError):
     """A job ran longer than its `timeout` allows."""
+
+
+class JobDamaged(SparkBullError, ValueError):
+    """A field of a job's hash is not what it should be, whatever attempts are left."""
 
 
 def _milliseconds(name: str, value: object) -> int:

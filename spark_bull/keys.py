@@ -48,6 +48,7 @@ SEGMENTS = {
     "finished_writes": "spark:writes:finished",
     "rescue_check": "spark:rescue:check",
     "rate_limited": "spark:rate:limited",
+    "damaged": "spark:damaged:jobs",
 }
 
 

@@ -61,11 +61,8 @@ class Delayed(NamedTuple):
     until: int
 
 
-#: The fields that a claim's columns are for, in their order, and those of them that are numbers.
+#: The fields that a claim's columns are for, in their order.
 CLAIMED_COLUMNS: Final = ClaimedJob._fields[1:]
-CLAIMED_NUMBERS: Final = frozenset(
-    {"timestamp", "attempts_started", "attempts_made", "stalled_counter", "priority", "attempts"}
-)
 
 
 @dataclass

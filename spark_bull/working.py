@@ -6,7 +6,8 @@ reply claims and settles nothing twice; the others change nothing when sent agai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, Final
@@ -14,9 +15,12 @@ from uuid import uuid4
 
 import msgpack
 
+from spark_bull.claimed_fields import are_there, claimed_columns
 from spark_bull.dialects.handle import CHUNK_SIZE, RECEIPT_TTL_MS, QueueHandle
-from spark_bull.outcomes import CLAIMED_COLUMNS, CLAIMED_NUMBERS, Claim, ClaimedJob, Lost, Outcomes
+from spark_bull.outcomes import Claim, ClaimedJob, Lost, Outcomes
 from spark_bull.schedules import advance, may_be_scheduled
+
+log = logging.getLogger("spark_bull")
 
 #: Each is looked for in the list of active jobs.
 RELOCK_SIZE: Final = 50
@@ -64,7 +68,8 @@ def work(
     token = token or f"{seat.sender}:{call}"
     reply = _work(handle, seat, outcomes, limit, most_bytes, held, ledger, with_jobs, call, token)
     answer = _unpacked(reply)
-    jobs = _jobs_of(answer["ids"], answer["columns"])
+    _warn_of_damaged(handle, answer)
+    jobs = _jobs_of(handle, answer["ids"], answer["columns"])
     advance(handle, seat.sender, call, jobs, answer["now"])
     return _claim_of(token, answer, jobs)
 
@@ -74,8 +79,9 @@ def claim_packed(handle: QueueHandle, seat: Seat, limit: int, *, ledger: str, to
     call = uuid4().hex
     reply = _work(handle, seat, None, limit, 1 << 20, "", ledger, True, call, token)
     answer = _unpacked(reply)
+    _warn_of_damaged(handle, answer)
     if any(map(may_be_scheduled, answer["ids"])):
-        advance(handle, seat.sender, call, _jobs_of(answer["ids"], answer["columns"]), answer["now"])
+        advance(handle, seat.sender, call, _jobs_of(handle, answer["ids"], answer["columns"]), answer["now"])
     return _claim_of(token, answer, []), reply
 
 
@@ -141,45 +147,45 @@ def read_claimed(handle: QueueHandle, job_ids: Sequence[str]) -> list[ClaimedJob
     jobs: list[ClaimedJob] = []
     for start in range(0, len(job_ids), CHUNK_SIZE):
         ids = job_ids[start : start + CHUNK_SIZE]
-        jobs += [job for job in _jobs_of(ids, read_columns(handle, ids)) if job.timestamp]
+        columns = read_columns(handle, ids)
+        there = are_there(columns, len(ids))
+        jobs += [job for job, is_there in zip(_jobs_of(handle, ids, columns), there, strict=True) if is_there]
     return jobs
 
 
 def read_columns(handle: QueueHandle, job_ids: Sequence[str]) -> list[Any]:
-    """Columns (in the order of CLAIMED_COLUMNS) of up to CHUNK_SIZE jobs; one that is gone has no timestamp."""
+    """Columns (in the order of CLAIMED_COLUMNS) of up to CHUNK_SIZE jobs; see `are_there` for those that are gone."""
     reply = handle.run("claimed", {"ids": list(job_ids)})
     columns: list[Any] = msgpack.unpackb(reply, raw=False, unicode_errors="replace")
     return columns
 
 
-def _jobs_of(ids: Sequence[str] | None, columns: Any) -> list[ClaimedJob]:
+def _jobs_of(handle: QueueHandle, ids: Sequence[str] | None, columns: Any) -> list[ClaimedJob]:
     if not ids or not columns:
         return []
-    named = zip(CLAIMED_COLUMNS, columns, strict=False)
-    return list(map(ClaimedJob, ids, *(_expanded(name, column) for name, column in named)))
+    made = claimed_columns(handle.dialect, ids, columns)
+    made["data"] = _filled(made["data"], "")
+    made["opts"] = _filled(made["opts"], "{}")
+    return list(
+        map(ClaimedJob, ids, *(column if isinstance(column, list) else repeat(column) for column in made.values()))
+    )
 
 
-def _expanded(name: str, column: Any) -> Iterable[Any]:
-    """A column as the scripts give it: a value for each job, or one for all; Lua has false for none."""
-    value_of: Callable[[Any], Any] = _VALUE_OF.get(name, _text)
-    return map(value_of, column) if isinstance(column, list) else repeat(value_of(column))
+def _filled(column: Any, default: str) -> Any:
+    return [value or default for value in column] if isinstance(column, list) else column or default
 
 
-def _text(value: Any) -> str | None:
-    return None if value is False else value
-
-
-def _number(value: Any) -> int:
-    return int(value) if value else 0
-
-
-def _number_or_none(value: Any) -> int | None:
-    return int(value) if value else None
-
-
-_VALUE_OF: Final[Mapping[str, Callable[[Any], Any]]] = {
-    name: _number_or_none if name == "attempts" else _number for name in CLAIMED_NUMBERS
-}
+def _warn_of_damaged(handle: QueueHandle, answer: Mapping[str, Any]) -> None:
+    for job_id, kind in answer["damaged"] or ():
+        log.warning(
+            "queue %s: job %s can't run and was taken out of its state: expected %s to be a hash, found a %s; "
+            "ids of such jobs are in %s",
+            handle.keys.queue,
+            job_id,
+            handle.keys.job(job_id),
+            kind,
+            handle.keys["damaged"],
+        )
 
 
 def extend(handle: QueueHandle, token: str, job_ids: Sequence[str], lock_ms: int) -> list[str]:

@@ -59,6 +59,8 @@ class Dialect(ABC):
     replaced_data: ClassVar[frozenset[str]] = frozenset()
     #: Options, and arguments of a Worker, that this dialect has nothing for.
     lacks: ClassVar[frozenset[str]] = frozenset()
+    #: The field of a job's hash that counts the attempts made.
+    attempts_field: ClassVar[str] = "attemptsMade"
     #: Whether all that happens to jobs is kept for a while in a Redis stream.
     has_event_stream: ClassVar[bool] = False
 

@@ -50,6 +50,7 @@ class BullMQ(Dialect):
     name = "bullmq"
     folder = "bullmq"
     has_event_stream = True
+    attempts_field = "atm"
     states: ClassVar = {
         "wait": StateKey("wait", "list"),
         "active": StateKey("active", "list"),

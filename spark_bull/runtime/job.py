@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from spark_bull.claimed_fields import json_or_text, payload_of
 from spark_bull.dialects.base import json_text
 from spark_bull.dialects.handle import QueueHandle
 from spark_bull.outcomes import ClaimedJob
@@ -51,15 +52,15 @@ class RunningJob:
 
     @property
     def data(self) -> Any:
-        """The payload. Raises ValueError when it is no JSON."""
+        """The payload. Raises JobDamaged when it is no JSON."""
         if self._data is _UNSET:
-            try:
-                self._data = json.loads(self.claimed.data)
-            except ValueError as error:
-                raise ValueError(
-                    f"expected `data` of job {self.claimed.id} to be JSON ({error}), got: {self.claimed.data[:200]!r}"
-                ) from None
+            self._data = payload_of(self.claimed.id, self.claimed.data, self.claimed.opts)
         return self._data
+
+    @property
+    def data_text(self) -> str:
+        """The payload as it stands in Redis: JSON text."""
+        return self.claimed.data
 
     @property
     def opts(self) -> Mapping[str, Any]:
@@ -86,8 +87,8 @@ class RunningJob:
 
     @property
     def progress(self) -> Any:
-        """What was reported last, by this attempt or an earlier one."""
-        return None if self.claimed.progress is None else json.loads(self.claimed.progress)
+        """What was reported last, by this attempt or an earlier one; as text when it is no JSON."""
+        return json_or_text(self.claimed.progress)
 
     @property
     def timeout(self) -> int:

@@ -11,7 +11,7 @@ from types import FrameType
 from typing import Any, Final, NamedTuple, Protocol
 
 from spark_bull.dialects.base import Dialect
-from spark_bull.errors import DelayedError, JobTimeout, RateLimitError, UnrecoverableError
+from spark_bull.errors import DelayedError, JobDamaged, JobTimeout, RateLimitError, UnrecoverableError
 from spark_bull.outcomes import ClaimedJob, Delayed, Failed, Keep, Outcomes
 from spark_bull.runtime.error_text import trace_of
 from spark_bull.runtime.interrupts import raise_if_interrupted
@@ -130,7 +130,7 @@ class Rules:
             claimed,
             error,
             stack=trace_of(error),
-            unrecoverable=discarded or isinstance(error, UnrecoverableError),
+            unrecoverable=discarded or isinstance(error, (UnrecoverableError, JobDamaged)),
             strategy=self.strategy,
             default_keep=self.keep_failed,
         )

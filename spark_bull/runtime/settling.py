@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any, Final, TypeGuard
 
 from spark_bull.backoff import bull_exponential_ms, bullmq_exponential_ms, fixed_ms
+from spark_bull.claimed_fields import parsed_opts
 from spark_bull.clock import LAST_ETA_MS, epoch_ms
 from spark_bull.dialects.base import Dialect, json_text
 from spark_bull.dialects.bull import FALSE_IN_JAVASCRIPT
@@ -54,11 +55,7 @@ class JobOptions:
 @lru_cache(maxsize=4096)
 def job_options(opts: str) -> JobOptions:
     """Parses a job's `opts`; what is no JSON object, or of another type than it should be, counts as not given."""
-    try:
-        parsed = json.loads(opts)
-    except (ValueError, RecursionError):
-        parsed = None
-    given: dict[str, Any] = parsed if isinstance(parsed, dict) else {}
+    given = parsed_opts(opts) or {}
     backoff = given.get("backoff")
     if _is_number(backoff):
         backoff = {"type": "fixed", "delay": backoff}

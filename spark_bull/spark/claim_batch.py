@@ -8,8 +8,8 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from spark_bull.claimed_fields import are_there, claimed_columns
 from spark_bull.dialects.handle import QueueHandle
-from spark_bull.outcomes import CLAIMED_COLUMNS
 from spark_bull.spark.schemas import CLAIM_SCHEMA
 from spark_bull.spark.tickets import Tickets
 
@@ -30,20 +30,16 @@ _SOURCES: Final[Mapping[str, str]] = {
 
 
 def claim_batch(handle: QueueHandle, token: str, ids: Sequence[str], columns: Sequence[Any]) -> pa.RecordBatch:
-    """Jobs as a batch of CLAIM_SCHEMA. columns: as a claim gives them; jobs without a timestamp are left out."""
-    raw = dict(zip(CLAIMED_COLUMNS, columns, strict=False))
+    """Jobs as a batch of CLAIM_SCHEMA. columns: as a claim gives them; jobs that are gone are left out."""
+    made = claimed_columns(handle.dialect, ids, columns)
     count = len(ids)
-    arrays = {name: _array(raw[source], _ARROW.field(name).type, count) for name, source in _SOURCES.items()}
+    arrays = {name: _array(made[source], _ARROW.field(name).type, count) for name, source in _SOURCES.items()}
     arrays["queue"] = pa.repeat(pa.scalar(handle.keys.queue), count)
     arrays["id"] = pa.array(ids, pa.string())
-    arrays["token"] = pa.array(_tickets(token, raw["opts"], count), pa.string())
+    arrays["token"] = pa.array(_tickets(token, made["opts"], count), pa.string())
     batch = pa.RecordBatch.from_arrays([arrays[field.name] for field in _ARROW], schema=_ARROW)
-    there = raw["timestamp"]
-    if isinstance(there, list) and all(there):
-        return batch
-    if not isinstance(there, list):
-        return batch if there else batch.slice(0, 0)
-    return batch.filter(pa.array([bool(timestamp) for timestamp in there]))
+    there = are_there(columns, count)
+    return batch if all(there) else batch.filter(pa.array(there))
 
 
 def _array(column: Any, kind: pa.DataType, count: int) -> pa.Array:
@@ -58,12 +54,10 @@ def _stored(kind: pa.DataType) -> pa.DataType:
 
 
 def _converter(kind: pa.DataType) -> Callable[[Any], Any]:
-    """Lua has false for none, and texts for numbers; Spark's times count microseconds."""
+    """Spark's times count microseconds; 0 is none."""
     if pa.types.is_timestamp(kind):
-        return lambda value: int(value) * 1000 if value else None
-    if pa.types.is_integer(kind):
-        return lambda value: int(value) if value else 0
-    return lambda value: None if value is False else value
+        return lambda ms: ms * 1000 if ms else None
+    return lambda value: value
 
 
 def _tickets(token: str, opts: Any, count: int) -> list[str]:

@@ -22,14 +22,6 @@ class WrongPayload(SparkBullError):
     """A job's payload is no JSON, or doesn't fit the schema given for it."""
 
 
-def parse(job_id: str, data: str) -> Any:
-    """A payload as a Python value. Raises WrongPayload when it is no JSON."""
-    try:
-        return json.loads(data)
-    except ValueError as error:
-        raise WrongPayload(f"expected `data` of job {job_id} to be JSON ({error}), got: {data[:SHOWN]!r}") from None
-
-
 def column_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     """Parsed payloads as one Arrow array. Fields that a payload lacks are null, those that the type lacks are left out.
 

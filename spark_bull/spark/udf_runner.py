@@ -14,13 +14,13 @@ from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DataType, Row
 from pyspark.util import PythonEvalType
 
-from spark_bull.errors import OptionError
+from spark_bull.errors import JobDamaged, OptionError
 from spark_bull.model import RawJson
 from spark_bull.runtime.bisect import outcomes_of
 from spark_bull.runtime.job import RunningJob
 from spark_bull.runtime.job_runner import Result, time_limit
 from spark_bull.spark.json_text import is_encodable, to_json
-from spark_bull.spark.payload import WrongPayload, column_of, parse
+from spark_bull.spark.payload import column_of
 
 #: What a UDF's function takes and returns, by Spark's own name for its kind.
 _KINDS: Final = {
@@ -100,14 +100,14 @@ class UdfRunner:
         for job in jobs:
             if job.claimed.id not in lost:
                 try:
-                    parsed[job.claimed.id] = parse(job.claimed.id, job.claimed.data)
-                except WrongPayload as error:
+                    parsed[job.claimed.id] = job.data
+                except JobDamaged as error:
                     parsed[job.claimed.id] = error
-        sound = [value for value in parsed.values() if not isinstance(value, WrongPayload)]
+        sound = [value for value in parsed.values() if not isinstance(value, JobDamaged)]
         ran = iter(outcomes_of(sound, self._run))
         for job in jobs:
             if job.claimed.id in parsed:
-                made = parsed[job.claimed.id] if isinstance(parsed[job.claimed.id], WrongPayload) else next(ran)
+                made = parsed[job.claimed.id] if isinstance(parsed[job.claimed.id], JobDamaged) else next(ran)
                 yield Result(job, None, made) if isinstance(made, BaseException) else Result(job, made, None)
 
     def _run(self, values: Sequence[Any]) -> list[RawJson | None]:

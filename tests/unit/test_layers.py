@@ -20,6 +20,7 @@ LAYERS = (
     ("settings",),
     ("connection", "redis_client", "redis_errors", "scripts"),
     ("dialects",),
+    ("claimed_fields",),
     (
         "adding",
         "staging",

@@ -3,6 +3,7 @@
 -- @keys receipt stalled stalled_check active wait paused meta_paused failed
 -- @args base call ttl_ms position limit max_stalled check_ms
 -- @returns {next position or '', ids that wait again, ids that failed}
+-- @include count_up
 -- @include keep_bull
 -- @include rescue_slices
 -- @include target_bull
@@ -17,7 +18,10 @@ local function rule_of(opts)
   if type(rule) == 'number' then
     return {count = rule}
   end
-  return type(rule) == 'table' and rule or {}, rule == true
+  if type(rule) ~= 'table' then
+    return {}, rule == true
+  end
+  return {count = tonumber(rule.count), age = tonumber(rule.age)}, false
 end
 
 local function fail(id)
@@ -39,7 +43,8 @@ return rescue_slices(key, arg, string.format('%.0f', now), function(ids)
   local back, failed = {}, {}
   for _, id in ipairs(ids) do
     if call('LREM', key.active, 1, id) > 0 then
-      if call('HINCRBY', arg.base .. id, 'stalledCounter', 1) > tonumber(arg.max_stalled) then
+      local stalled = count_up(arg.base .. id, 'stalledCounter')
+      if stalled and stalled > tonumber(arg.max_stalled) then
         fail(id)
         failed[#failed + 1] = id
       else

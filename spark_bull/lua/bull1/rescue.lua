@@ -4,6 +4,7 @@
 -- @args base queue token call ttl_ms position limit max_stalled check_ms
 -- @returns {next position or '', ids that wait again, ids that failed}
 -- @include announce_bull1
+-- @include count_up
 -- @include once
 -- @include target_bull
 
@@ -11,8 +12,8 @@ local call = redis.call
 
 local function rescue(id)
   local job_key = arg.base .. id
-  local was_started = call('HEXISTS', job_key, 'lockAcquired') == 1
-  if was_started and call('HINCRBY', job_key, 'stalledCounter', 1) > tonumber(arg.max_stalled) then
+  local was_started = redis.pcall('HEXISTS', job_key, 'lockAcquired') == 1
+  if was_started and count_up(job_key, 'stalledCounter') > tonumber(arg.max_stalled) then
     call('SADD', key.failed, id)
     call('HSET', job_key, 'failedReason', 'job stalled more than allowable limit')
     announce_bull1(arg, 'failed', id, '{"message":"job stalled more than allowable limit"}')

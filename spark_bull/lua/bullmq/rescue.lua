@@ -3,6 +3,7 @@
 -- @keys receipt stalled stalled_check active wait paused prioritized pc meta events marker repeats
 -- @args base bullmq_version call ttl_ms position limit max_stalled check_ms
 -- @returns {next position or '', ids that wait again, {}}
+-- @include count_up
 -- @include enqueue_bullmq
 -- @include max_events_bullmq
 -- @include rescue_slices
@@ -23,7 +24,8 @@ return rescue_slices(key, arg, string.format('%.0f', time_ms()), function(ids)
   for _, id in ipairs(ids) do
     if call('LREM', key.active, 1, id) > 0 then
       local job_key = arg.base .. id
-      if call('HINCRBY', job_key, 'stc', 1) > tonumber(arg.max_stalled) and not is_scheduled(job_key) then
+      local stalled = count_up(job_key, 'stc')
+      if stalled and stalled > tonumber(arg.max_stalled) and not is_scheduled(job_key) then
         call('HSET', job_key, 'defa', 'job stalled more than allowable limit')
       end
       enqueue_bullmq(key, arg.bullmq_version, id, 0, 'RPUSH')

@@ -1,5 +1,8 @@
 -- @include allowance
 -- @include claim_rows_bull
+-- @include job_row
+-- @include next_due
+-- @include set_aside
 -- @include target_bull
 
 -- Claims up to `limit` jobs of Bull; see working.py. `start(job_key, id)` notes in a job that it starts, and tells of it.
@@ -8,12 +11,16 @@
 local function claim_bull(key, arg, limit, start)
   local call, base, held = redis.call, arg.base, arg.held
   local allowed, limited_ms = allowance(key, arg, {}, limit)
-  local ids, rows, dropped, bytes, most_bytes = {}, {}, {}, 0, tonumber(arg.most_bytes)
+  local ids, rows, dropped, damaged, bytes, most_bytes = {}, {}, {}, {}, 0, tonumber(arg.most_bytes)
 
   local function take(id)
     local job_key = base .. id
-    local row = call('HMGET', job_key, unpack(CLAIM_FIELDS))
-    if not row[1] then
+    local row, kind = job_row(job_key, unpack(CLAIM_FIELDS))
+    if not row or not (row[1] or row[2]) then
+      if kind then
+        set_aside(key, id, kind)
+        damaged[#damaged + 1] = {id, kind}
+      end
       dropped[#dropped + 1] = id
       return
     end
@@ -45,11 +52,11 @@ local function claim_bull(key, arg, limit, start)
     call('LPUSH', key.active, unpack(ids))
     count_started(key, arg, {}, #ids)
   end
-  local first = call('ZRANGE', key.delayed, 0, 0, 'WITHSCORES')
   return {
     ids = ids,
+    damaged = damaged,
     limited_ms = limited_ms,
-    next_due = first[2] and math.floor(tonumber(first[2]) / 4096) or false,
+    next_due = next_due_of(key.delayed),
     more = allowed > 0 and call('EXISTS', key.wait) == 1,
   }, rows, dropped
 end

@@ -2,24 +2,31 @@
 -- @include claim_row_bullmq
 -- @include due_bullmq
 -- @include number_texts
+-- @include set_aside
+-- @include whole_number
 
 -- Claims up to `limit` jobs: those that wait, then prioritized ones; see working.py. Returns what work_once wants.
 local function claim_bullmq(key, arg, now, limit)
   local call, base, worker = redis.call, arg.base, arg.worker
   local meta = call('HMGET', key.meta, 'paused', 'concurrency', 'max', 'duration')
-  local asleep = meta[1] or (meta[2] and call('LLEN', key.active) >= tonumber(meta[2]))
+  local most_active = tonumber(meta[2])
+  local asleep = meta[1] or (most_active and call('LLEN', key.active) >= most_active)
   local next_due = limit > 0 and due_jobs_wait(key, arg, now, math.max(limit, 100))
   local allowed, limited_ms = allowance(key, arg, meta, limit)
-  local ids, rows, taken, bytes, deferred = {}, {}, 0, 0, 0
+  local ids, rows, damaged, taken, bytes, deferred = {}, {}, {}, 0, 0, 0
   local most_bytes, text, processed_on = tonumber(arg.most_bytes), number_texts(), string.format('%.0f', now)
   local token, lock_ms, events = arg.lock_token, arg.lock_ms, key.events
 
   local function take(id, prioritized)
-    local row = claim_row(base, id, prioritized)
+    local row, kind = claim_row(base, id, prioritized)
     if not row then
+      if kind then
+        set_aside(key, id, kind)
+        damaged[#damaged + 1] = {id, kind}
+      end
       return
     end
-    local job_key, started = base .. id, row[5] and text(row[5] + 1) or '1'
+    local job_key, started = base .. id, row[5] and text(whole_number(row[5]) + 1) or '1'
     row[5] = started
     call('SET', job_key .. ':lock', token, 'PX', lock_ms)
     if worker == '' then
@@ -30,7 +37,7 @@ local function claim_bullmq(key, arg, now, limit)
     call('XADD', events, '*', 'event', 'active', 'jobId', id, 'prev', 'waiting')
     taken = taken + 1
     ids[taken], rows[taken] = id, row
-    bytes = bytes + #row[2]
+    bytes = bytes + (row[2] and #row[2] or 0)
     if row[8] then
       deferred = deferred + 1
     end
@@ -71,5 +78,5 @@ local function claim_bullmq(key, arg, now, limit)
   if left and not asleep and limited_ms == 0 then
     call('ZADD', key.marker, 0, '0')
   end
-  return {ids = ids, limited_ms = limited_ms, next_due = next_due, more = left and allowed > 0}, rows
+  return {ids = ids, damaged = damaged, limited_ms = limited_ms, next_due = next_due, more = left and allowed > 0}, rows
 end

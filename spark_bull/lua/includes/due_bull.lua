@@ -1,4 +1,6 @@
 -- @include insert_by_priority
+-- @include next_due
+-- @include priority_of
 -- @include target_bull
 -- @include walk_steps
 
@@ -7,7 +9,7 @@
 local function due_jobs_wait(key, arg, now, limit, told)
   local call = redis.call
   local target = target_bull(key)
-  local due = call('ZRANGEBYSCORE', key.delayed, 0, (now + 1) * 4096 - 1, 'LIMIT', 0, limit)
+  local due = call('ZRANGEBYSCORE', key.delayed, '-inf', (now + 1) * 4096 - 1, 'LIMIT', 0, limit)
   local plain, moved, walked, length = {}, 0, 0, call('LLEN', target)
   local function push()
     if #plain > 0 then
@@ -20,7 +22,7 @@ local function due_jobs_wait(key, arg, now, limit, told)
       break
     end
     local job_key = arg.base .. id
-    local priority = tonumber(call('HGET', job_key, 'priority') or 0) or 0
+    local priority = priority_of(job_key)
     if priority > 0 then
       push()
       insert_by_priority(key, target, id, priority)
@@ -29,7 +31,7 @@ local function due_jobs_wait(key, arg, now, limit, told)
       plain[#plain + 1] = id
     end
     told(id)
-    call('HSET', job_key, 'delay', '0')
+    redis.pcall('HSET', job_key, 'delay', '0')
     moved = moved + 1
   end
   push()
@@ -40,5 +42,5 @@ local function due_jobs_wait(key, arg, now, limit, told)
   if moved > 0 and first[2] then
     call('PUBLISH', key.delayed, tonumber(first[2]) / 4096)
   end
-  return first[2] and math.floor(tonumber(first[2]) / 4096) or false, moved
+  return next_due_of(key.delayed), moved
 end

@@ -1,17 +1,19 @@
+-- @include next_due
+-- @include priority_of
 -- @include target_bullmq
 
 -- Promotes delayed jobs that are due, `limit` at most, the first one first.
 -- Returns when the next one is due, ms, or false, and how many were promoted.
 local function due_jobs_wait(key, arg, now, limit)
   local call = redis.call
-  local due = call('ZRANGEBYSCORE', key.delayed, 0, (now + 1) * 4096 - 1, 'LIMIT', 0, limit)
+  local due = call('ZRANGEBYSCORE', key.delayed, '-inf', (now + 1) * 4096 - 1, 'LIMIT', 0, limit)
   if #due > 0 then
     local target, asleep = target_bullmq(key, arg.bullmq_version)
     call('ZREM', key.delayed, unpack(due))
     local plain, prioritized = {}, {}
     for _, id in ipairs(due) do
       local job_key = arg.base .. id
-      local priority = tonumber(call('HGET', job_key, 'priority') or 0) or 0
+      local priority = priority_of(job_key)
       if priority > 0 then
         prioritized[#prioritized + 1] = priority * 4294967296 + call('INCR', key.pc) % 4294967296
         prioritized[#prioritized + 1] = id
@@ -19,7 +21,7 @@ local function due_jobs_wait(key, arg, now, limit)
         plain[#plain + 1] = id
       end
       call('XADD', key.events, '*', 'event', 'waiting', 'jobId', id, 'prev', 'delayed')
-      call('HSET', job_key, 'delay', '0')
+      redis.pcall('HSET', job_key, 'delay', '0')
     end
     if #plain > 0 then
       call('LPUSH', target, unpack(plain))
@@ -31,6 +33,5 @@ local function due_jobs_wait(key, arg, now, limit)
       call('ZADD', key.marker, 0, '0')
     end
   end
-  local first = call('ZRANGE', key.delayed, 0, 0, 'WITHSCORES')
-  return first[2] and math.floor(tonumber(first[2]) / 4096) or false, #due
+  return next_due_of(key.delayed), #due
 end

@@ -5,8 +5,8 @@
 local function keep_bullmq(key, arg, state, keep, now)
   keep_rule(state, keep, now, function(job_id)
     local job_key = arg.base .. job_id
-    local parent_key = redis.call('HGET', job_key, 'parentKey')
-    if parent_key then
+    local parent_key = redis.pcall('HGET', job_key, 'parentKey')
+    if type(parent_key) == 'string' then
       leave_parent(key, arg, job_key, parent_key, false)
     end
     unlink_job(job_key)

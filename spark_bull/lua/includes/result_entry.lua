@@ -17,8 +17,8 @@ local MOST_KNOWN = 4096
 
 -- The entry of a job that was found where finished jobs are: why it failed is noted, as a retry takes that away.
 local function found_entry(base, state, job_id, time)
-  local why = state == 'failed' and redis.call('HGET', base .. job_id, 'failedReason')
-  return result_entry(state, job_id, time, why and #why <= MOST_KNOWN and why)
+  local why = state == 'failed' and redis.pcall('HGET', base .. job_id, 'failedReason')
+  return result_entry(state, job_id, time, type(why) == 'string' and #why <= MOST_KNOWN and why)
 end
 
 -- A job that was found in a ZSET though its event may still be read, by its state: a field of `told`.

@@ -8,6 +8,6 @@ local function target_bullmq(key, forced_version)
   if meta[1] then
     return major_bullmq(meta[3], forced_version) <= 5 and key.paused or key.wait, true
   end
-  local maxed = meta[2] and redis.call('LLEN', key.active) >= tonumber(meta[2])
-  return key.wait, maxed
+  local most_active = tonumber(meta[2])
+  return key.wait, most_active and redis.call('LLEN', key.active) >= most_active
 end

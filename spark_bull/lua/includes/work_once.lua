@@ -3,7 +3,7 @@
 
 -- Settles and claims unless this very call was answered before, and answers. The receipt keeps what was done, not the
 -- payloads, which are read again.
--- `settle(outcomes, now)` returns those not taken, {{id, why}, …}; `claim(now, limit)` returns {ids, limited_ms,
+-- `settle(outcomes, now)` returns those not taken, {{id, why}, …}; `claim(now, limit)` returns {ids, damaged, limited_ms,
 -- next_due, more}, and the rows of fields that it has read; `read(ids)` reads them again.
 local function work_once(key, arg, settle, claim, read)
   local call, now = redis.call, time_ms()

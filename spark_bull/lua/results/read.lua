@@ -6,6 +6,7 @@
 -- @returns msgpack: {position behind the last one read, columns: those of the fields, then id, state, and 'there', 'gone'
 -- (already when it was found) or 'missing'; a column is a list, or what all rows have}; {position} when no entry is there
 -- @include collapsed
+-- @include job_row
 -- @include result_entry
 
 local call, fields, start = redis.call, arg.fields, tonumber(arg.start)
@@ -35,9 +36,19 @@ end
 
 local rows, bytes, most_bytes = {}, 0, tonumber(arg.most_bytes)
 local width = #fields
+
+-- Of a job whose key is no hash.
+local function no_fields()
+  local row = {}
+  for i = 1, width do
+    row[i] = false
+  end
+  return row
+end
+
 for i, entry in ipairs(call('LRANGE', key.ledger, start - base, tonumber(arg.stop) - base - 1)) do
   local state, job_id, time, value, gone = parsed_entry(entry)
-  local row = call('HMGET', arg.base .. job_id, unpack(fields))
+  local row = job_row(arg.base .. job_id, unpack(fields)) or no_fields()
   local there = row[1] and 'there' or gone and 'gone' or 'missing'
   known_row(row, state, time, value)
   for field = 1, width do

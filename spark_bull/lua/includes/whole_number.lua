@@ -1,0 +1,8 @@
+-- The whole number >= 0 that a field of a hash holds, 0 for anything else.
+local function whole_number(text)
+  local number = tonumber(text)
+  if number and number >= 0 and number <= 9007199254740991 and number % 1 == 0 then
+    return number
+  end
+  return 0
+end

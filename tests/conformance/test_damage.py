@@ -1,0 +1,215 @@
+"""A damaged job fails alone, with a reason that names its field, or runs where the field does not matter.
+
+No chunk-mate suffers, whatever part of its life the damaged job is in, and none of it keeps a queue from being read.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
+from redis import Redis
+
+from spark_bull.bull_queue import BullQueue
+from spark_bull.claim_ledger import ClaimLedger
+from spark_bull.model import NewJob
+from spark_bull.outcomes import Outcomes
+from spark_bull.reading import read_ids, read_jobs
+from spark_bull.runtime.job import RunningJob
+from spark_bull.runtime.settling import failure
+from spark_bull.spark.claim_batch import claim_batch
+from spark_bull.spark.job_columns import batch_of
+from spark_bull.spark.schemas import SCHEMAS
+from spark_bull.working import Seat, promote_due, read_claimed, rescue, unpack_columns, work
+from tests.support.damage import ALL, DAMAGES, Damage, damage_job
+from tests.support.wait import wait_until
+from tests.support.worker import OurWorker
+
+each_damage = pytest.mark.parametrize(
+    ("queue", "damage"),
+    [(dialect, damage) for damage in DAMAGES for dialect in damage.dialects],
+    indirect=["queue"],
+    ids=str,
+)
+ENDED = ("completed", "failed")
+JOBS = 7
+BAD = 3
+
+
+@pytest.fixture
+def queue(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterator[BullQueue]:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
+        yield queue
+
+
+def add(queue: BullQueue, **properties: Any) -> tuple[list[str], str]:
+    """Ids of jobs, and which of them is to be damaged."""
+    ids = queue.add_many(NewJob({"n": n}, **properties) for n in range(JOBS)).ids
+    return ids, ids[BAD]
+
+
+def is_empty(queue: BullQueue) -> bool:
+    return not sum(count for state, count in queue.counts().items() if state not in ENDED)
+
+
+def end_of(queue: BullQueue, job_id: str) -> tuple[str | None, str | None]:
+    """The state of a job, and why it failed; the state is None for one that is gone, "aside" for one noted as damaged."""
+    handle = queue.handle
+    if handle.connection.call("HEXISTS", handle.keys["damaged"], job_id):
+        return "aside", None
+    job = queue.get_job(job_id)
+    return (None, None) if job is None else (job.state, job.failed_reason)
+
+
+def check_end(queue: BullQueue, damage: Damage, job_id: str) -> None:
+    state, reason = end_of(queue, job_id)
+    if damage.outcome in ("gone", "aside"):
+        assert state == {"gone": None, "aside": "aside"}[damage.outcome]
+        assert not queue.handle.connection.call("EXISTS", queue.handle.keys.lock(job_id))
+    elif damage.outcome == "runs":
+        assert state == "completed", reason
+    else:
+        assert state == "failed"
+        assert re.search(damage.outcome, reason or ""), reason
+
+
+def check_read(queue: BullQueue, ids: list[str]) -> None:
+    """All ways of reading give all jobs but those that are gone."""
+    names = [field.name for field in SCHEMAS["jobs"]]
+    schema = to_arrow_schema(SCHEMAS["jobs"], timezone="UTC")
+    for chunks in (list(read_jobs(queue.handle)), list(read_ids(queue.handle, ids))):
+        assert batch_of([("q", chunk) for chunk in chunks], names, schema).num_rows >= JOBS - 1
+        assert sum(len(list(chunk.jobs("q"))) for chunk in chunks) >= JOBS - 1
+    assert sum(len(queue.page(state)) for state in queue.counts()) >= JOBS - 1
+
+
+@each_damage
+def test_a_damaged_job_ends_alone(queue: BullQueue, damage: Damage) -> None:
+    ids, bad = add(queue)
+    damage_job(queue, damage, bad)
+    check_read(queue, ids)
+    ran = Counter[str]()
+
+    def processor(job: RunningJob) -> Any:
+        ran[job.id] += 1
+        return [job.data, job.progress, job.priority, job.opts, job.name]
+
+    with OurWorker(queue.handle, processor, chunk_size=JOBS):
+        wait_until(lambda: is_empty(queue), "all jobs to end")
+    check_end(queue, damage, bad)
+    check_read(queue, ids)
+    healthy = {job_id for job_id in ids if job_id != bad}
+    done = {job.id: job for job in queue.page("completed")}
+    assert healthy <= done.keys()
+    assert all(done[job_id].attempts_made in (0, 1) and ran[job_id] == 1 for job_id in healthy)
+
+
+@each_damage
+def test_a_damaged_job_passes_all_states_without_keeping_others_back(
+    queue: BullQueue, damage: Damage, client: Redis
+) -> None:
+    ids, bad = add(queue, delay=1, attempts=3, backoff=1)
+    damage_job(queue, damage, bad)
+    wait_until(lambda: promote_due(queue.handle).moved == 0 and queue.counts()["delayed"] == 0, "all to be promoted")
+    dead = work(queue.handle, Seat("dead", lock_ms=1), None, JOBS)
+    assert dead.claimed >= JOBS - 1
+    wait_until(lambda: not any(client.exists(queue.handle.keys.lock(i)) for i in ids if i != bad), "locks to expire")
+
+    def all_rescued() -> bool:
+        client.delete(queue.handle.keys["stalled_check"], queue.handle.keys["rescue_check"])
+        rescue(queue.handle, check_ms=1, max_stalled=9)
+        return queue.counts()["active"] == 0
+
+    wait_until(all_rescued, "stalled jobs to come back")
+    failed_once = Counter[str]()
+
+    def processor(job: RunningJob) -> None:
+        failed_once[job.id] += 1
+        if failed_once[job.id] == 1:
+            raise ValueError("the first attempt")
+
+    def has_ended() -> bool:
+        promote_due(queue.handle)
+        return is_empty(queue)
+
+    with OurWorker(queue.handle, processor, chunk_size=JOBS):
+        wait_until(has_ended, "all jobs to end")
+    healthy = {job_id for job_id in ids if job_id != bad}
+    assert healthy <= {job.id for job in queue.page("completed")}
+    assert {failed_once[job_id] for job_id in healthy} == {2}
+    if damage.outcome in ("gone", "aside"):
+        check_end(queue, damage, bad)
+    else:
+        # Without its options a job has no second attempt.
+        assert end_of(queue, bad)[0] in ENDED
+    check_read(queue, ids)
+
+
+@each_damage
+def test_a_job_that_is_damaged_while_it_runs_is_settled_alone(queue: BullQueue, damage: Damage) -> None:
+    for outcome in ("completed", "failed", "returned"):
+        ids, bad = add(queue)
+        claim = work(queue.handle, Seat("seat"), None, JOBS)
+        damage_job(queue, damage, bad)
+        outcomes = Outcomes(claim.token)
+        for job in claim.jobs:
+            if outcome == "completed":
+                outcomes.complete(job, "1")
+            elif outcome == "failed":
+                outcomes.failed.append(failure(queue.handle.dialect, job, "bad", stack="trace"))  # type: ignore[arg-type]
+            else:
+                outcomes.returned.append(job.id)
+        lost = work(queue.handle, Seat("seat"), outcomes, 0).lost
+        assert {one.id for one in lost} <= {bad}
+        state = "wait" if outcome == "returned" else outcome
+        assert {job.id for job in queue.page(state)} >= {job_id for job_id in ids if job_id != bad}
+        assert queue.counts()["active"] == (1 if damage.name == "lock of another type" else 0)
+        queue.obliterate(force=True)
+
+
+@each_damage
+def test_a_claiming_query_reads_damaged_jobs(queue: BullQueue, damage: Damage) -> None:
+    ids, bad = add(queue)
+    damage_job(queue, damage, bad)
+    ledger = ClaimLedger(queue.handle, "reader")
+    portions = ledger.claim(Seat("reader"), JOBS)
+    batches = [claim_batch(queue.handle, "reader", *unpack_columns(portion.packed)) for portion in portions]
+    rows = {row["id"]: row for row in pa.Table.from_batches(batches).to_pylist()}
+    assert rows.keys() >= set(ids) - {bad}
+    assert all(row["deferredFailure"] is None for job_id, row in rows.items() if job_id != bad)
+    if damage.outcome in ("gone", "aside"):
+        assert bad not in rows
+    else:
+        fails = damage.outcome != "runs" and not damage.name.startswith("data")
+        assert (rows[bad]["deferredFailure"] is not None) == fails
+        assert [job.id for job in read_claimed(queue.handle, [bad])] == [bad]
+
+
+@pytest.mark.parametrize("queue", ALL, indirect=True)
+@pytest.mark.parametrize("score", ["inf", "-inf", str(2**60), "-5"])
+def test_a_delayed_job_with_an_impossible_time_keeps_nobody_back(queue: BullQueue, score: str) -> None:
+    ids, _ = add(queue, delay=1)
+    queue.handle.connection.call("ZADD", queue.handle.keys["delayed"], score, queue.add({"n": 0}, delay=3_600_000))
+    wait_until(lambda: promote_due(queue.handle).now and queue.counts()["wait"] >= JOBS, "the others to be promoted")
+    began = time.monotonic()
+    assert len(work(queue.handle, Seat("seat"), None, 20).jobs) >= JOBS
+    assert promote_due(queue.handle).next_due is None
+    assert time.monotonic() >= began
+
+
+def test_data_that_is_not_to_be_parsed_stays_a_text(redis_url: str, prefix: str) -> None:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bull") as queue:
+        job_id = queue.add({"n": 1}, opts={"preventParsingData": True})
+        queue.handle.connection.call("HSET", queue.handle.keys.job(job_id), "data", "no JSON")
+        with OurWorker(queue.handle, lambda job: job.data):
+            wait_until(lambda: queue.counts()["completed"] == 1, "the job to end")
+        job = queue.get_job(job_id)
+        assert job is not None
+        assert json.loads(job.returnvalue or "") == "no JSON"
