@@ -138,6 +138,7 @@ LOST: Final[Mapping[str, str]] = {
     "inactive": "it isn't active any more",
     "children": "it has children that are not done",
     "failed_children": "a child of it has failed",
+    "damaged": "its key is no hash any more",
 }
 
 

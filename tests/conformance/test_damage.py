@@ -60,7 +60,7 @@ def is_empty(queue: BullQueue) -> bool:
 
 
 def end_of(queue: BullQueue, job_id: str) -> tuple[str | None, str | None]:
-    """The state of a job, and why it failed; the state is None for one that is gone, "aside" for one noted as damaged."""
+    """The state of a job, and why it failed; None for one that is gone, "aside" for one noted as damaged."""
     handle = queue.handle
     if handle.connection.call("HEXISTS", handle.keys["damaged"], job_id):
         return "aside", None
@@ -195,7 +195,7 @@ def test_a_claiming_query_reads_damaged_jobs(queue: BullQueue, damage: Damage) -
 @pytest.mark.parametrize("queue", ALL, indirect=True)
 @pytest.mark.parametrize("score", ["inf", "-inf", str(2**60), "-5"])
 def test_a_delayed_job_with_an_impossible_time_keeps_nobody_back(queue: BullQueue, score: str) -> None:
-    ids, _ = add(queue, delay=1)
+    add(queue, delay=1)
     queue.handle.connection.call("ZADD", queue.handle.keys["delayed"], score, queue.add({"n": 0}, delay=3_600_000))
     wait_until(lambda: promote_due(queue.handle).now and queue.counts()["wait"] >= JOBS, "the others to be promoted")
     began = time.monotonic()

@@ -1,6 +1,7 @@
 -- @include delay_bullmq
 -- @include enqueue_bullmq
 -- @include family_bullmq
+-- @include whole_number
 
 -- A parent comes out of `state` to wait, or to be delayed if it was to be. Nothing happens unless it is in there.
 local function parent_comes(keys, arg, parent_key, parent_id, state, now)
@@ -9,11 +10,11 @@ local function parent_comes(keys, arg, parent_key, parent_id, state, now)
     return false
   end
   local fields = call('HMGET', parent_key, 'priority', 'delay')
-  local delay = tonumber(fields[2] or 0) or 0
+  local delay = whole_number(fields[2])
   if delay > 0 then
     delay_bullmq(keys, parent_id, now + delay)
   else
-    enqueue_bullmq(keys, arg.bullmq_version, parent_id, tonumber(fields[1] or 0) or 0, 'RPUSH')
+    enqueue_bullmq(keys, arg.bullmq_version, parent_id, whole_number(fields[1]), 'RPUSH')
     call('XADD', keys.events, '*', 'event', 'waiting', 'jobId', parent_id, 'prev', 'waiting-children')
   end
   return true

@@ -1,5 +1,7 @@
 -- @include delay_bullmq
 -- @include enqueue_bullmq
+-- @include json_object
+-- @include whole_number
 
 -- A finished job frees its deduplication id, unless that is held for a time. What came in under it meanwhile, and was put
 -- aside (keepLastIfActive), becomes a job now.
@@ -15,13 +17,17 @@ local function free_and_requeue(key, arg, job_id, deduplication_id, now)
     return
   end
   local fields = call('HMGET', aside, 'name', 'data', 'opts', 'pk', 'pd', 'pdk', 'rjk', 'jid')
+  if not (fields[1] and fields[2] and fields[3]) then
+    call('DEL', aside)
+    return
+  end
   local next_id = call('INCR', key.id) .. ''
   next_id = fields[8] or next_id
-  local opts = cjson.decode(fields[3])
-  local rule = opts.de or {}
-  local delay, priority = opts.delay or 0, opts.priority or 0
-  if not rule.keepLastIfActive and rule.ttl and rule.ttl > 0 then
-    call('SET', holder, next_id, 'PX', rule.ttl)
+  local opts = json_object(fields[3])
+  local rule = type(opts.de) == 'table' and opts.de or {}
+  local delay, priority, ttl_ms = whole_number(opts.delay), whole_number(opts.priority), whole_number(rule.ttl)
+  if not rule.keepLastIfActive and ttl_ms > 0 then
+    call('SET', holder, next_id, 'PX', ttl_ms)
   else
     call('SET', holder, next_id)
   end

@@ -1,3 +1,4 @@
+-- @include count_up
 -- @include delay_bull
 -- @include insert_many_by_priority
 -- @include json_text
@@ -6,6 +7,8 @@
 -- @include locks
 -- @include metrics
 -- @include outcome_columns
+-- @include priority_of
+-- @include settle_alone
 -- @include target_bull
 
 -- Puts a job into its last state, by the rule how many to keep; `field` says how it ended, `text` is what it says.
@@ -25,15 +28,14 @@ end
 
 local function save_attempt(job_key, job)
   redis.call('HSET', job_key, 'stacktrace', job.stack, 'failedReason', job.reason)
-  redis.call('HINCRBY', job_key, 'attemptsMade', 1)
+  count_up(job_key, 'attemptsMade')
 end
 
-local function retry_jobs(key, base, retried, mine, now)
+local function retry_jobs(key, base, retried, mine, lost, now)
   local call, target, prioritised = redis.call, target_bull(key), {}
   for _, job in ipairs(retried) do
-    if mine[job.id] then
-      save_attempt(base .. job.id, job)
-      local priority = tonumber(call('HGET', base .. job.id, 'priority') or 0) or 0
+    if mine[job.id] and settle_alone(key, base, job.id, lost, save_attempt, base .. job.id, job) then
+      local priority = priority_of(base .. job.id)
       if job.delay > 0 then
         delay_bull(key, job.id, now + job.delay)
       elseif priority > 0 then
@@ -52,7 +54,7 @@ local function return_jobs(key, base, returned, mine)
   for i = #returned, 1, -1 do
     local id = returned[i]
     if mine[id] then
-      local priority = tonumber(call('HGET', base .. id, 'priority') or 0) or 0
+      local priority = priority_of(base .. id)
       if priority > 0 then
         call('ZADD', key.priority, priority, id)
       end
@@ -69,22 +71,25 @@ local function settle_bull(key, arg, outcomes, now)
   local mine, lost = take_back(key, base, outcomes.token, jobs.all)
   leave_out_gone(base, jobs.all, mine, lost)
   local completed, failed = 0, 0
+  local function complete(i)
+    local id = jobs.ids[i]
+    free_debounce(base, id)
+    finish_bull(key, base, key.completed, id, 'returnvalue', jobs.values[i], jobs.keeps[i], now)
+  end
+
   for i, id in ipairs(jobs.ids) do
-    if mine[id] then
-      free_debounce(base, id)
-      finish_bull(key, base, key.completed, id, 'returnvalue', jobs.values[i], jobs.keeps[i], now)
+    if mine[id] and settle_alone(key, base, id, lost, complete, i) then
       completed = completed + 1
     end
   end
   for _, job in ipairs(outcomes.failed or {}) do
-    if mine[job.id] then
-      save_attempt(base .. job.id, job)
+    if mine[job.id] and settle_alone(key, base, job.id, lost, save_attempt, base .. job.id, job) then
       free_debounce(base, job.id)
       finish_bull(key, base, key.failed, job.id, 'failedReason', job.reason, job.keep, now)
       failed = failed + 1
     end
   end
-  retry_jobs(key, base, outcomes.retried or {}, mine, now)
+  retry_jobs(key, base, outcomes.retried or {}, mine, lost, now)
   for _, job in ipairs(outcomes.delayed or {}) do
     if mine[job.id] then
       delay_bull(key, job.id, math.max(job['until'], now))

@@ -1,21 +1,22 @@
 -- @include announce_bull1
+-- @include count_up
 -- @include delay_bull
 -- @include json_text
 -- @include locks
 -- @include outcome_columns
+-- @include settle_alone
 -- @include target_bull
 
 local function save_attempt(job_key, job)
   redis.call('HSET', job_key, 'stacktrace', job.stack, 'failedReason', job.reason)
-  redis.call('HINCRBY', job_key, 'attemptsMade', 1)
+  count_up(job_key, 'attemptsMade')
 end
 
-local function complete_jobs(key, arg, jobs, mine)
+local function complete_jobs(key, arg, jobs, mine, lost)
   local call, done = redis.call, {}
   for i, id in ipairs(jobs.ids) do
-    if mine[id] then
-      local job_key, value, keep = arg.base .. id, jobs.values[i], jobs.keeps[i]
-      call('HSET', job_key, 'returnvalue', value)
+    local job_key, value, keep = arg.base .. id, jobs.values[i], jobs.keeps[i]
+    if mine[id] and settle_alone(key, arg.base, id, lost, call, 'HSET', job_key, 'returnvalue', value) then
       announce_bull1(arg, 'completed', id, value == '' and 'null' or value)
       if keep and keep.count == 0 then
         call('UNLINK', job_key, job_key .. ':logs')
@@ -34,17 +35,15 @@ local function settle_bull1(key, arg, outcomes, now)
   local call, base, target = redis.call, arg.base, target_bull(key)
   local jobs = outcome_columns(outcomes)
   local mine, lost = take_back(key, base, outcomes.token, jobs.all)
-  complete_jobs(key, arg, jobs, mine)
+  complete_jobs(key, arg, jobs, mine, lost)
   for _, job in ipairs(outcomes.failed or {}) do
-    if mine[job.id] then
-      save_attempt(base .. job.id, job)
+    if mine[job.id] and settle_alone(key, base, job.id, lost, save_attempt, base .. job.id, job) then
       call('SADD', key.failed, job.id)
       announce_bull1(arg, 'failed', job.id, '{"message":' .. json_text(job.reason) .. '}')
     end
   end
   for _, job in ipairs(outcomes.retried or {}) do
-    if mine[job.id] then
-      save_attempt(base .. job.id, job)
+    if mine[job.id] and settle_alone(key, base, job.id, lost, save_attempt, base .. job.id, job) then
       if job.delay > 0 then
         delay_bull(key, job.id, now + job.delay)
       else
