@@ -141,7 +141,7 @@ DAMAGES = [
         both(field("deid", "twin"), command("HSET", "<base>dn:twin", "opts", "{broken")),
         ("bullmq",),
     ),
-    Damage("lock of another type", "runs", command("RPUSH", "<job>:lock", "x")),
+    Damage("lock of another type", "runs", both(command("DEL", "<job>:lock"), command("RPUSH", "<job>:lock", "x"))),
     Damage("limiter a text", "runs", command("SET", "<key:limiter>", "soon")),
     Damage("limiter a list", "runs", command("RPUSH", "<key:limiter>", "x")),
     Damage(

@@ -1,3 +1,4 @@
+-- @include allow_wrongtype
 -- @include family_bullmq
 -- @include keep_rule
 
@@ -7,7 +8,7 @@ local function keep_bullmq(key, arg, state, keep, now)
     local job_key = arg.base .. job_id
     local parent_key = redis.pcall('HGET', job_key, 'parentKey')
     if type(parent_key) == 'string' then
-      leave_parent(key, arg, job_key, parent_key, false)
+      allow_wrongtype(leave_parent, key, arg, job_key, parent_key, false)
     end
     unlink_job(job_key)
   end)

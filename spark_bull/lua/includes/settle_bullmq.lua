@@ -1,6 +1,9 @@
+-- @include allow_wrongtype
+-- @include count_up
 -- @include delay_bullmq
 -- @include due_bullmq
 -- @include enqueue_bullmq
+-- @include json_object
 -- @include keep_bullmq
 -- @include leave_out_gone
 -- @include locks
@@ -9,7 +12,11 @@
 -- @include number_texts
 -- @include outcome_columns
 -- @include parent_bullmq
+-- @include priority_of
 -- @include requeue_bullmq
+-- @include row_to_settle
+-- @include settle_alone
+-- @include whole_number
 
 -- Jobs that can't complete, id -> why: a child is not done, or has failed. Most have no children, so one call asks for all.
 local function barred_by_children(base, ids)
@@ -34,30 +41,30 @@ end
 local function remove_finished(key, arg, job_key, parent_key)
   unlink_job(job_key)
   if parent_key then
-    leave_parent(key, arg, job_key, parent_key, false)
+    allow_wrongtype(leave_parent, key, arg, job_key, parent_key, false)
   end
 end
 
 -- A job may have got its parent while it was active, so that is read now.
-local function complete_jobs(key, arg, jobs, mine, now)
+local function complete_jobs(key, arg, jobs, mine, lost, now)
   local call, base, finished_on, text = redis.call, arg.base, string.format('%.0f', now), number_texts()
   local ids, values, keeps, events = jobs.ids, jobs.values, jobs.keeps, key.events
   local scored, size, count, rules = {}, 0, 0, {}
   for i = 1, #ids do
     local id = ids[i]
-    if mine[id] then
+    local fields = mine[id] and row_to_settle(key, base, id, lost, 'atm', 'parentKey', 'deid')
+    if fields then
       local job_key, value, keep = base .. id, values[i], keeps[i]
-      local fields = call('HMGET', job_key, 'atm', 'parentKey', 'deid')
       if fields[3] then
-        free_and_requeue(key, arg, id, fields[3], now)
+        allow_wrongtype(free_and_requeue, key, arg, id, fields[3], now)
       end
       if fields[2] then
-        child_completed(key, arg, job_key, fields[2], value, now)
+        allow_wrongtype(child_completed, key, arg, job_key, fields[2], value, now)
       end
       if keep and keep.count == 0 then
         remove_finished(key, arg, job_key, fields[2])
       else
-        local made = text((tonumber(fields[1]) or 0) + 1)
+        local made = text(whole_number(fields[1]) + 1)
         call('HSET', job_key, 'atm', made, 'returnvalue', value, 'finishedOn', finished_on)
         scored[size + 1], scored[size + 2], size = finished_on, id, size + 2
         if keep and next(keep) then
@@ -77,21 +84,26 @@ local function complete_jobs(key, arg, jobs, mine, now)
   return count
 end
 
-local function fail_jobs(key, arg, failed, mine, now)
+-- What is left of an attempt that failed. Returns whether the job could be written to.
+local function save_attempt(key, base, job, lost)
+  return settle_alone(key, base, job.id, lost, redis.call, 'HSET', base .. job.id, 'failedReason', job.reason,
+    'stacktrace', job.stack)
+end
+
+local function fail_jobs(key, arg, failed, mine, lost, now)
   local call, base, finished_on = redis.call, arg.base, string.format('%.0f', now)
   local count = 0
   for _, job in ipairs(failed) do
-    if mine[job.id] then
+    if mine[job.id] and save_attempt(key, base, job, lost) then
       local job_key = base .. job.id
-      call('HSET', job_key, 'failedReason', job.reason, 'stacktrace', job.stack)
       local fields = call('HMGET', job_key, 'parentKey', 'parent', 'deid')
       if fields[3] then
-        free_and_requeue(key, arg, job.id, fields[3], now)
+        allow_wrongtype(free_and_requeue, key, arg, job.id, fields[3], now)
       end
       if fields[1] then
-        child_failed(key, arg, job_key, fields[1], fields[2] and cjson.decode(fields[2]) or {}, job.reason, now)
+        allow_wrongtype(child_failed, key, arg, job_key, fields[1], json_object(fields[2]), job.reason, now)
       end
-      local made = call('HINCRBY', job_key, 'atm', 1)
+      local made = count_up(job_key, 'atm')
       if job.keep and job.keep.count == 0 then
         remove_finished(key, arg, job_key, fields[1])
       else
@@ -113,13 +125,12 @@ local function fail_jobs(key, arg, failed, mine, now)
 end
 
 -- Delayed jobs that are due already go before a job that is retried at once, as many of them as Node promotes in a call.
-local function retry_jobs(key, arg, retried, mine, now)
+local function retry_jobs(key, arg, retried, mine, lost, now)
   local call, is_promoted = redis.call, false
   for _, job in ipairs(retried) do
-    if mine[job.id] then
+    if mine[job.id] and save_attempt(key, arg.base, job, lost) then
       local job_key = arg.base .. job.id
-      call('HSET', job_key, 'failedReason', job.reason, 'stacktrace', job.stack)
-      call('HINCRBY', job_key, 'atm', 1)
+      count_up(job_key, 'atm')
       if job.delay > 0 then
         call('HSET', job_key, 'delay', job.delay)
         delay_bullmq(key, job.id, now + job.delay)
@@ -128,7 +139,7 @@ local function retry_jobs(key, arg, retried, mine, now)
           due_jobs_wait(key, arg, now, 1000)
           is_promoted = true
         end
-        local priority = tonumber(call('HGET', job_key, 'priority') or 0) or 0
+        local priority = priority_of(job_key)
         enqueue_bullmq(key, arg.bullmq_version, job.id, priority, job.lifo and 'RPUSH' or 'LPUSH')
         call('XADD', key.events, 'MAXLEN', '~', max_events_bullmq(key), '*', 'event', 'waiting',
           'jobId', job.id, 'prev', 'active')
@@ -137,11 +148,11 @@ local function retry_jobs(key, arg, retried, mine, now)
   end
 end
 
-local function delay_jobs(key, arg, delayed, mine, now)
+local function delay_jobs(key, arg, delayed, mine, lost, now)
   for _, job in ipairs(delayed) do
-    if mine[job.id] then
-      local eta = math.max(job['until'], now)
-      redis.call('HSET', arg.base .. job.id, 'delay', string.format('%.0f', eta - now))
+    local eta = math.max(job['until'], now)
+    if mine[job.id] and settle_alone(key, arg.base, job.id, lost, redis.call, 'HSET', arg.base .. job.id, 'delay',
+      string.format('%.0f', eta - now)) then
       delay_bullmq(key, job.id, eta)
     end
   end
@@ -153,7 +164,7 @@ local function return_jobs(key, arg, returned, mine)
   for i = #returned, 1, -1 do
     local id = returned[i]
     if mine[id] then
-      local priority = tonumber(call('HGET', arg.base .. id, 'priority') or 0) or 0
+      local priority = priority_of(arg.base .. id)
       if priority > 0 then
         call('ZADD', key.prioritized, priority * 4294967296, id)
       else
@@ -174,10 +185,10 @@ local function settle_bullmq(key, arg, outcomes, now)
   if next(mine) then
     redis.call('XTRIM', key.events, 'MAXLEN', '~', max_events_bullmq(key))
   end
-  local completed = complete_jobs(key, arg, jobs, mine, now)
-  local failed = fail_jobs(key, arg, outcomes.failed or {}, mine, now)
-  retry_jobs(key, arg, outcomes.retried or {}, mine, now)
-  delay_jobs(key, arg, outcomes.delayed or {}, mine, now)
+  local completed = complete_jobs(key, arg, jobs, mine, lost, now)
+  local failed = fail_jobs(key, arg, outcomes.failed or {}, mine, lost, now)
+  retry_jobs(key, arg, outcomes.retried or {}, mine, lost, now)
+  delay_jobs(key, arg, outcomes.delayed or {}, mine, lost, now)
   return_jobs(key, arg, outcomes.returned or {}, mine)
   if (outcomes.limited_ms or 0) > 0 then
     redis.call('SET', key.limiter, '9007199254740991', 'PX', outcomes.limited_ms)
