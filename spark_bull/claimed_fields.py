@@ -6,13 +6,11 @@ are not what they should be count as not given.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, Final
 
 from spark_bull.dialects.base import Dialect
-from spark_bull.errors import JobDamaged
+from spark_bull.job_json import damaged_field, parsed_opts
 from spark_bull.outcomes import CLAIMED_COLUMNS
 
 #: Counters are INT columns of DataFrames.
@@ -20,8 +18,6 @@ _MAX_COUNT: Final = 2**31 - 1
 _MAX_NUMBER: Final = 2**53
 #: The last ms of the year 9999, beyond which neither Spark nor Python prints a time.
 _LAST_MS: Final = 253_402_300_799_999
-#: How much of a damaged field a reason shows, in characters.
-_SHOWN: Final = 200
 
 
 def claimed_columns(dialect: Dialect, ids: Sequence[str], columns: Sequence[Any]) -> dict[str, Any]:
@@ -43,50 +39,6 @@ def are_there(columns: Sequence[Any], count: int) -> list[bool]:
     raw = dict(zip(CLAIMED_COLUMNS, columns, strict=False))
     pairs = zip(_listed(raw["timestamp"], count), _listed(raw["data"], count), strict=True)
     return [timestamp is not False or data is not False for timestamp, data in pairs]
-
-
-def damaged_field(name: str, job_id: str, what: str, got: Any) -> str:
-    """Why a job with such a field can't run."""
-    shown = "nothing" if got is None or got is False else repr(got[:_SHOWN])
-    return f"expected `{name}` of job {job_id} to be {what}, got: {shown}"
-
-
-@lru_cache(maxsize=4096)
-def parsed_opts(text: str) -> Mapping[str, Any] | None:
-    """A job's options; None when they are no JSON object. An empty text is an empty object, as in Node."""
-    try:
-        parsed = _JSON.decode(text or "{}")
-    except (ValueError, RecursionError):
-        return None
-    return parsed if isinstance(parsed, dict) else None
-
-
-def payload_of(job_id: str, data: str, opts: str = "{}") -> Any:
-    """A job's payload, parsed; as it stands if its options say so (Bull's `preventParsingData`). Raises JobDamaged."""
-    if "preventParsingData" in opts and (parsed_opts(opts) or {}).get("preventParsingData") is True:
-        return data
-    try:
-        return json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise JobDamaged(damaged_field("data", job_id, f"JSON ({error})", data or None)) from None
-
-
-def json_or_text(text: str | None) -> Any:
-    """The value that a text stands for, or the text when it is no JSON; None for none."""
-    if text is None:
-        return None
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-
-
-def _refused(constant: str) -> Any:
-    raise ValueError(f"{constant} is not JSON")
-
-
-#: NaN and Infinity are no JSON, though Python reads them.
-_JSON: Final = json.JSONDecoder(parse_constant=_refused)
 
 
 def _damage(dialect: Dialect, ids: Sequence[str], raw: Mapping[str, Any]) -> dict[int, str]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from spark_bull.job_json import json_or_text, opts_of, payload_of
 
 STATES = (
     "wait",
@@ -53,20 +54,21 @@ class NewJob:
 
 @dataclass(frozen=True)
 class Job:
-    """A job as read from Redis; times in ms since 1970, payloads as JSON text.
+    """A job as read from Redis; times in ms since 1970.
 
-    `state` is None for a job that is in no state's list. `run_at` is when a delayed job is due. What the hash doesn't
-    have is None, or what the Node libraries take it for: no attempts made, no delay, no priority.
+    `data`, `opts`, `progress` and `returnvalue` are parsed JSON, as in a processor; `data_text` and so on are what
+    stands in Redis. `state` is None for a job that is in no state's list. `run_at` is when a delayed job is due. What
+    the hash doesn't have is None, or what the Node libraries take it for: no attempts made, no delay, no priority.
     """
 
     queue: str
     id: str
     state: str | None
     name: str | None = None
-    data: str = "{}"
-    opts: str = "{}"
-    progress: str | None = None
-    returnvalue: str | None = None
+    data_text: str = "{}"
+    opts_text: str = "{}"
+    progress_text: str | None = None
+    returnvalue_text: str | None = None
     failed_reason: str | None = None
     stacktrace: tuple[str, ...] = ()
     attempts_made: int = 0
@@ -83,10 +85,29 @@ class Job:
     deduplication_id: str | None = None
     repeat_job_key: str | None = None
 
+    @property
+    def data(self) -> Any:
+        """The payload. Raises JobDamaged, a ValueError, when it is no JSON."""
+        return payload_of(self.id, self.data_text, self.opts_text)
+
+    @property
+    def opts(self) -> dict[str, Any]:
+        """The options, as the Node library stores them. Raises JobDamaged when they are no JSON object."""
+        return opts_of(self.id, self.opts_text)
+
+    @property
+    def progress(self) -> Any:
+        """What was reported last, None for nothing; the text when it is no JSON."""
+        return json_or_text(self.progress_text)
+
+    @property
+    def returnvalue(self) -> Any:
+        """What the processor returned, None for nothing; the text when it is no JSON."""
+        return json_or_text(self.returnvalue_text)
+
     def parsed(self, name: str = "data") -> Any:
-        """`data`, `opts`, `progress` or `returnvalue` as a Python object. Raises ValueError when it is not JSON."""
-        text = getattr(self, name)
-        return None if text is None else json.loads(text)
+        """The same as the attribute of that name."""
+        return getattr(self, name)
 
 
 @dataclass(frozen=True)

@@ -378,7 +378,13 @@ TABLE: Final[tuple[Option, ...]] = (
         "name of the ledger of claimed or finished jobs; one query at a time",
         "a new one, kept in the checkpoint",
     ),
-    Option("workerName", text, None, (CLAIM,), "name that BullMQ shows as `processedBy` of claimed jobs"),
+    Option(
+        "workerName",
+        text,
+        None,
+        (CLAIM,),
+        "name that BullMQ shows as `processedBy` of claimed jobs; default: `spark-` and `readerId`",
+    ),
     Option(
         "limiter",
         limiter,

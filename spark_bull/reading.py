@@ -74,7 +74,7 @@ class Chunk:
         """The jobs as objects; all FIELDS must have been asked for."""
         columns = {f.attribute: [value_of(f, raw) for raw in self.column(name)] for name, f in FIELDS.items()}
         for i, job_id in enumerate(self.ids):
-            # `data` and `opts` that are not there keep the default of Job.
+            # `data_text` and `opts_text` that are not there keep the default of Job.
             given = {n: v[i] for n, v in columns.items() if v[i] is not None}
             yield Job(queue, job_id.decode("utf-8", "replace"), self.states[i], run_at=self.run_at[i], **given)
 

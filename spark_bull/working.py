@@ -43,6 +43,11 @@ class Seat:
     control: str = ""
 
 
+def default_worker(worker_id: str) -> str:
+    """What BullMQ shows as processedBy when the user gave no name."""
+    return f"spark-{worker_id}"
+
+
 def work(
     handle: QueueHandle,
     seat: Seat,

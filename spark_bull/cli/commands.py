@@ -15,6 +15,7 @@ from spark_bull.connection import Connection
 from spark_bull.dialects.handle import open_handle
 from spark_bull.errors import JobMissing, OptionError
 from spark_bull.finding import describe, find_queues
+from spark_bull.job_json import json_or_text
 from spark_bull.model import STATES, Job, NewJob, RawJson, WriteRecord
 from spark_bull.options import READ, json_object, parse_options
 from spark_bull.reading import counts
@@ -60,7 +61,15 @@ def _page(args: Namespace) -> Found:
 
 def _short(job: Job) -> dict[str, Any]:
     shown = ("id", "name", "attempts_made", "timestamp", "run_at", "finished_on", "priority", "failed_reason", "data")
-    return {name: getattr(job, name) for name in shown}
+    whole = _whole(job)
+    return {name: whole[name] for name in shown}
+
+
+def _whole(job: Job) -> dict[str, Any]:
+    """All fields, the JSON ones parsed; what is no JSON stays a text."""
+    fields = asdict(job)
+    texts = {name: fields.pop(name) for name in list(fields) if name.endswith("_text")}
+    return fields | {name.removesuffix("_text"): json_or_text(text) for name, text in texts.items()}
 
 
 def _job(args: Namespace) -> Found:
@@ -68,7 +77,7 @@ def _job(args: Namespace) -> Found:
     job = queue.get_job(args.id)
     if job is None:
         raise JobMissing(f"expected job {args.id} in queue {args.queue}, found none", queue=args.queue, job_id=args.id)
-    return asdict(job)
+    return _whole(job)
 
 
 def _logs(args: Namespace) -> Found:

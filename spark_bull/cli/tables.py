@@ -16,7 +16,7 @@ _NARROWEST: Final = 12
 
 
 def as_json(found: Any) -> str:
-    """One JSON document; payloads stay the text that they are in Redis."""
+    """One JSON document."""
     return json.dumps(found, ensure_ascii=False, indent=2)
 
 
@@ -49,9 +49,9 @@ def _shown(name: str, value: Any, *, whole: bool = False) -> str:
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, tuple):
         return ("\n" if whole else " | ").join(str(item) for item in value)
-    text = str(value)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text if whole else " ".join(text.split())
 
 

@@ -27,10 +27,10 @@ class Field:
 #: By Bull's own name, which is the DataFrame's column too. BullMQ's short names stand beside the long ones.
 FIELDS: Final[dict[str, Field]] = {
     "name": Field("name", "text", ("name",)),
-    "data": Field("data", "text", ("data",)),
-    "opts": Field("opts", "text", ("opts",)),
-    "progress": Field("progress", "text", ("progress",)),
-    "returnvalue": Field("returnvalue", "json", ("returnvalue",)),
+    "data": Field("data_text", "text", ("data",)),
+    "opts": Field("opts_text", "text", ("opts",)),
+    "progress": Field("progress_text", "text", ("progress",)),
+    "returnvalue": Field("returnvalue_text", "json", ("returnvalue",)),
     "failedReason": Field("failed_reason", "text", ("failedReason",)),
     "stacktrace": Field("stacktrace", "traces", ("stacktrace",)),
     "attemptsMade": Field("attempts_made", "integer", ("attemptsMade", "atm"), 0),

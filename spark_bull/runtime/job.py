@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
-from spark_bull.claimed_fields import json_or_text, payload_of
 from spark_bull.dialects.base import json_text
 from spark_bull.dialects.handle import QueueHandle
+from spark_bull.job_json import json_or_text, opts_of, payload_of
 from spark_bull.outcomes import ClaimedJob
 from spark_bull.reporting import add_log, update_data, update_progress
 from spark_bull.runtime.settling import job_options
@@ -65,8 +64,7 @@ class RunningJob:
     @property
     def opts(self) -> Mapping[str, Any]:
         """The job's options, as the Node library stores them."""
-        parsed: Mapping[str, Any] = json.loads(self.claimed.opts)
-        return parsed
+        return opts_of(self.claimed.id, self.claimed.opts)
 
     @property
     def timestamp(self) -> int:

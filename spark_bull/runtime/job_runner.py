@@ -12,11 +12,14 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from spark_bull.dialects.base import Dialect
 from spark_bull.errors import DelayedError, JobDamaged, JobTimeout, RateLimitError, UnrecoverableError
-from spark_bull.outcomes import ClaimedJob, Delayed, Failed, Keep, Outcomes
+from spark_bull.outcomes import Delayed, Failed, Keep, Outcomes
 from spark_bull.runtime.error_text import trace_of
 from spark_bull.runtime.interrupts import raise_if_interrupted
 from spark_bull.runtime.job import RunningJob
-from spark_bull.runtime.settling import BackoffStrategy, NoReturnValue, failure, keep_of, returnvalue_text
+from spark_bull.runtime.settling import NoReturnValue, Strategy, failure, keep_of, returnvalue_text
+
+#: strategy(attempts made, backoff type, error, job) -> ms; -1: no further attempt. As in the Node libraries.
+BackoffStrategy = Callable[[int, str, BaseException, RunningJob], Any]
 
 #: How often a timeout is raised again, should the processor have swallowed it.
 _AGAIN_S: Final = 1.0
@@ -120,18 +123,16 @@ class Rules:
                 return
         except (AttributeError, TypeError) as incomplete:  # A subclass, or a processor, has changed its attributes.
             error = incomplete
-        self._note_failure(outcomes, dialect, claimed, error, discarded=result.job.discarded)
+        self._note_failure(outcomes, dialect, result.job, error)
 
-    def _note_failure(
-        self, outcomes: Outcomes, dialect: Dialect, claimed: ClaimedJob, error: BaseException, *, discarded: bool
-    ) -> None:
+    def _note_failure(self, outcomes: Outcomes, dialect: Dialect, job: RunningJob, error: BaseException) -> None:
         decided = failure(
             dialect,
-            claimed,
+            job.claimed,
             error,
             stack=trace_of(error),
-            unrecoverable=discarded or isinstance(error, (UnrecoverableError, JobDamaged)),
-            strategy=self.strategy,
+            unrecoverable=job.discarded or isinstance(error, (UnrecoverableError, JobDamaged)),
+            strategy=strategy_for(self.strategy, job),
             default_keep=self.keep_failed,
         )
         outcomes.size += len(decided.reason) + len(decided.stack)
@@ -139,3 +140,8 @@ class Rules:
             outcomes.failed.append(decided)
         else:
             outcomes.retried.append(decided)
+
+
+def strategy_for(strategy: BackoffStrategy | None, job: RunningJob) -> Strategy | None:
+    """The user's strategy for this job; None when there is none."""
+    return None if strategy is None else lambda made, kind, error: strategy(made, kind, error, job)

@@ -9,23 +9,23 @@ from functools import lru_cache
 from typing import Any, Final, TypeGuard
 
 from spark_bull.backoff import bull_exponential_ms, bullmq_exponential_ms, fixed_ms
-from spark_bull.claimed_fields import parsed_opts
 from spark_bull.clock import LAST_ETA_MS, epoch_ms
 from spark_bull.dialects.base import Dialect, json_text
 from spark_bull.dialects.bull import FALSE_IN_JAVASCRIPT
+from spark_bull.job_json import parsed_opts
 from spark_bull.model import RawJson
 from spark_bull.outcomes import ClaimedJob, Failed, Keep, Retried
 from spark_bull.runtime.error_text import reason_of, sendable
 from spark_bull.runtime.interrupts import raise_if_interrupted
 
-#: strategy(attempts made, backoff type, error, job) -> ms; -1: no further attempt. As in the Node libraries.
-BackoffStrategy = Callable[[int, str, BaseException, ClaimedJob], int]
+#: strategy(attempts made, backoff type, error) -> ms; -1: no further attempt.
+Strategy = Callable[[int, str, BaseException], Any]
 
 
 #: Most characters of a return value as JSON text.
 MAX_RETURNVALUE: Final = 2**26
 #: Numbers in a job's options beyond this count as not given.
-_MAX_NUMBER: Final = 2**53
+_MAX_OPTION: Final = 2**53
 #: Exponential backoff grows no more after so many attempts; the delay is beyond all limits by then.
 _MAX_EXPONENT: Final = 60
 
@@ -72,7 +72,7 @@ def job_options(opts: str) -> JobOptions:
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= _MAX_NUMBER
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= _MAX_OPTION
 
 
 def _integer(value: object) -> int | None:
@@ -145,7 +145,7 @@ def failure(
     *,
     stack: str | None = None,
     unrecoverable: bool = False,
-    strategy: BackoffStrategy | None = None,
+    strategy: Strategy | None = None,
     default_keep: Keep = None,
 ) -> Failed | Retried:
     """Decides what becomes of a job whose attempt failed: it runs again, at once or later, or has failed for good.
@@ -161,7 +161,7 @@ def failure(
     delay = -1
     if made < allowed and not unrecoverable:
         try:
-            delay = min(_backoff_ms(dialect, options.backoff, made, error, job, strategy), LAST_ETA_MS - epoch_ms())
+            delay = min(_backoff_ms(dialect, options.backoff, made, error, strategy), LAST_ETA_MS - epoch_ms())
         except BackoffFailed as failed:
             reason = f"{reason} ({failed})"
     if delay < 0:
@@ -202,8 +202,7 @@ def _backoff_ms(
     backoff: Mapping[str, Any] | None,
     made: int,
     error: BaseException | str,
-    job: ClaimedJob,
-    strategy: BackoffStrategy | None,
+    strategy: Strategy | None,
 ) -> int:
     """ms until the next attempt; 0: at once, -1: never, as for a type that nobody knows."""
     if not backoff:
@@ -220,7 +219,7 @@ def _backoff_ms(
     if strategy is None:
         return -1
     try:
-        ms = strategy(made, str(kind), error if isinstance(error, BaseException) else RuntimeError(error), job)
+        ms = strategy(made, str(kind), error if isinstance(error, BaseException) else RuntimeError(error))
     except BaseException as raised:
         raise_if_interrupted()
         raise BackoffFailed(f"no further attempt, as the backoff strategy raised {reason_of(raised)}") from None

@@ -24,7 +24,7 @@ from spark_bull.runtime.claimer import Claimer
 from spark_bull.runtime.worker_status import lag_of
 from spark_bull.settings import resolved
 from spark_bull.spark.claim_batch import claim_batch
-from spark_bull.working import Seat, read_columns, unpack_columns
+from spark_bull.working import Seat, default_worker, read_columns, unpack_columns
 
 log = logging.getLogger("spark_bull")
 
@@ -103,7 +103,7 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _claimer_of(self, reader: str) -> Claimer:
         if self._claimer is None or self._claimer.ledger.reader != reader:
-            seat = Seat(reader, self._lock_ms, self._worker, self._limiter)
+            seat = Seat(reader, self._lock_ms, self._worker or default_worker(reader), self._limiter)
             self._claimer = Claimer(ClaimLedger(self._handle, reader), seat, self._chunk_size)
         return self._claimer
 

@@ -29,8 +29,9 @@ from spark_bull.errors import OptionError, did_you_mean
 from spark_bull.options import SETTLE, Options, parse_options
 from spark_bull.outcomes import LOST, Claim, ClaimedJob, Delayed, Failed, Outcomes
 from spark_bull.runtime.blocked_parents import fail_blocked
-from spark_bull.runtime.job_runner import Rules
-from spark_bull.runtime.settling import BackoffStrategy, failure, keep_of, keep_rule
+from spark_bull.runtime.job import RunningJob
+from spark_bull.runtime.job_runner import BackoffStrategy, Rules, strategy_for
+from spark_bull.runtime.settling import failure, keep_of, keep_rule
 from spark_bull.settings import resolved
 from spark_bull.spark.json_text import is_encodable, is_json, to_json
 from spark_bull.spark.schemas import CLAIM_SCHEMA
@@ -297,7 +298,7 @@ def _note(plan: SettlePlan, handle: QueueHandle, outcomes: Outcomes, job: Claime
         error,
         stack=stack,
         unrecoverable=row.unrecoverable,
-        strategy=plan.strategy,
+        strategy=strategy_for(plan.strategy, RunningJob(job, handle)),
         default_keep=plan.rules.keep_failed,
     )
     if isinstance(decided, Failed):

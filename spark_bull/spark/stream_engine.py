@@ -21,7 +21,7 @@ from spark_bull.errors import SparkBullError, WorkerFailed, control_error
 from spark_bull.outcomes import Outcomes
 from spark_bull.runtime.bisect import outcomes_of
 from spark_bull.runtime.error_text import trace_of
-from spark_bull.runtime.settling import BackoffStrategy
+from spark_bull.runtime.job_runner import BackoffStrategy
 from spark_bull.spark.error_columns import ERROR_SCHEMA, error_columns
 from spark_bull.spark.payload import SHOWN
 from spark_bull.spark.provider import register
@@ -197,7 +197,7 @@ class StreamEngine:
         if self._plan.payload is not None:
             why = f.concat(
                 f.lit(f"expected the payload to be JSON that fits {self._plan.payload.simpleString()}, got: "),
-                f.substring("data", 1, SHOWN),
+                f.coalesce(f.substring("data", 1, SHOWN), f.lit("nothing")),
             )
             unfit = self._parsed(jobs.where(f.col("deferredFailure").isNull())).where(~_fits())
             self._write(unfit.withColumn("error", why).withColumn("unrecoverable", f.lit(False)).select(*outcome))

@@ -16,9 +16,9 @@ from spark_bull.clock import monotonic_s
 from spark_bull.dialects.handle import QueueHandle, open_handle
 from spark_bull.errors import OptionError, SparkBullError, expected
 from spark_bull.options import Options, as_texts
-from spark_bull.runtime.job_runner import FunctionRunner, Rules, Runner
+from spark_bull.runtime.job_runner import BackoffStrategy, FunctionRunner, Rules, Runner
 from spark_bull.runtime.promoter import Promoter
-from spark_bull.runtime.settling import BackoffStrategy, keep_rule
+from spark_bull.runtime.settling import keep_rule
 from spark_bull.runtime.worker_loop import SlotPlan
 from spark_bull.runtime.worker_status import WorkerStatus, lag_of
 from spark_bull.spark.loop_engine import LoopEngine
@@ -27,7 +27,7 @@ from spark_bull.spark.udf_runner import is_udf, schema_of_payload, udf_runner
 from spark_bull.spark.udf_transform import UdfTransformation
 from spark_bull.spark.worker_options import Processor, claim_options, settle_options, worker_options
 from spark_bull.spark.worker_progress import WorkerProgress
-from spark_bull.working import Seat
+from spark_bull.working import Seat, default_worker
 
 
 class Worker:
@@ -54,7 +54,7 @@ class Worker:
     chunk_size: most jobs claimed in one call (loop: 200, stream: 500), and given to one call of a UDF.
     timeout: ms that a job may take, 0: any; a job's own `timeout` goes first; for a UDF it is that of one call.
     lock_ms: how soon the jobs of a slot that died come back (30,000); kept while it lives.
-    name: name of the worker; BullMQ shows it as a job's `processedBy`.
+    name: name of the worker; BullMQ shows it as a job's `processedBy` (default: `spark-` and the worker's id).
     limiter: {"max": jobs, "duration": ms}: so many may start in so long, in the whole queue.
     remove_on_complete, remove_on_fail: for jobs that say nothing themselves: True keeps none, False all, a number so
     many; or {"age": s, "count": n}.
@@ -144,7 +144,7 @@ class Worker:
             seat = Seat(
                 sender=self.id,
                 lock_ms=chosen["lock_ms"],
-                worker=chosen["name"] or "",
+                worker=chosen["name"] or default_worker(self.id),
                 limiter=chosen["limiter"],
                 max_metrics=chosen["metrics"],
                 control=self.handle.keys.control(self.id),

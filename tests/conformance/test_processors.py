@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -43,7 +42,7 @@ def work_off(queue: BullQueue) -> None:
 
 
 def by_name(queue: BullQueue, state: str) -> dict[str, Any]:
-    return {json.loads(job.data)["name"]: job for job in queue.page(state)}
+    return {job.data["name"]: job for job in queue.page(state)}
 
 
 @each_dialect

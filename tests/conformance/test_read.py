@@ -12,7 +12,7 @@ from redis import Redis
 
 from spark_bull.bull_queue import BullQueue
 from spark_bull.dialects.registry import DIALECTS
-from spark_bull.errors import DialectError
+from spark_bull.errors import DialectError, JobDamaged
 from spark_bull.finding import describe, find_queues
 from spark_bull.model import Job, NewJob
 from spark_bull.reading import MOST_BYTES, MOST_IDS, Slice, read_ids, read_jobs
@@ -91,7 +91,7 @@ def test_every_state_is_read_and_counted(filled: Filled) -> None:
     )
     assert filled.queue.counts() == {state: number + 1 for number, state in enumerate(filled.states)}
     assert {job.state for job in filled.read("wait", "failed")} == {"wait", "failed"}
-    assert all(json.loads(job.data) == {"id": job.id} == job.parsed() for job in jobs)
+    assert all(json.loads(job.data_text) == {"id": job.id} == job.data for job in jobs)
     assert {job.run_at for job in jobs if job.state == "delayed"} == {NOW, NOW + 1, NOW + 2}
     assert all(job.run_at is None for job in jobs if job.state != "delayed")
 
@@ -110,7 +110,7 @@ def test_jobs_that_we_add_are_read_back(filled: Filled) -> None:
     assert (read["1"].state, read["1"].parsed(), read["1"].returnvalue) == ("wait", {"n": 1}, None)
     assert (read["2"].state, read["2"].delay) == ("delayed", 60_000)
     assert read["2"].run_at == (read["2"].timestamp or 0) + 60_000
-    assert read["3"].data == '"ü"'
+    assert (read["3"].data, read["3"].data_text) == ("ü", '"ü"')
     assert {job.attempts_made for job in read.values()} == {0}
     assert {job.stacktrace for job in read.values()} == {()}
 
@@ -262,10 +262,10 @@ def test_all_fields(filled: Filled) -> None:
             id="1",
             state="failed",
             name="n",
-            data='{"id": "1"}',
-            opts="{}",
-            progress='{"done":3}',
-            returnvalue="[1,2]",
+            data_text='{"id": "1"}',
+            opts_text="{}",
+            progress_text='{"done":3}',
+            returnvalue_text="[1,2]",
             failed_reason="out of paper",
             stacktrace=("Error: 1", "Error: 2", '{"not": "text"}'),
             attempts_made=3,
@@ -283,7 +283,18 @@ def test_all_fields(filled: Filled) -> None:
         )
     ]
     assert filled.queue.get_job("1") == filled.read()[0]
-    assert filled.read()[0].parsed("returnvalue") == [1, 2]
+    job = filled.read()[0]
+    assert (job.data, job.opts, job.progress, job.returnvalue) == ({"id": "1"}, {}, {"done": 3}, [1, 2])
+
+
+def test_texts_that_are_no_json_are_told_with_their_field(filled: Filled) -> None:
+    filled.put("failed", ["1"], data="{no", opts="[]", progress="half", returnvalue="done")
+    job = filled.read()[0]
+    assert (job.progress, job.returnvalue) == ("half", "done")
+    with pytest.raises(JobDamaged, match="expected `data` of job 1 to be JSON .*, got: '{no'"):
+        assert job.data
+    with pytest.raises(JobDamaged, match=r"expected `opts` of job 1 to be a JSON object, got: '\[\]'"):
+        assert job.opts
 
 
 @pytest.mark.parametrize(
@@ -293,7 +304,7 @@ def test_all_fields(filled: Filled) -> None:
         ("stacktrace", b'"a string"', "stacktrace", ('"a string"',)),
         ("stacktrace", b"null", "stacktrace", ()),
         ("stacktrace", b"", "stacktrace", ()),
-        ("data", b'"\xff"', "data", '"\ufffd"'),
+        ("data", b'"\xff"', "data", "\ufffd"),
         ("name", b"", "name", ""),
         ("delay", b"NaN", "delay", 0),
         ("delay", b"12.7", "delay", 12),

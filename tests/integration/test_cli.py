@@ -53,8 +53,8 @@ def test_a_job_is_added_and_shown(run: Run) -> None:
     )
     assert added == {"id": "1", "added": 1, "duplicates": 0}
     job = as_data(run, "job", "mail", "1")
-    assert (job["state"], job["name"], job["data"]) == ("wait", "send", '{"to": "ada"}')
-    assert json.loads(job["opts"]) == {"attempts": 3, "lifo": True}
+    assert (job["state"], job["name"], job["data"]) == ("wait", "send", {"to": "ada"})
+    assert job["opts"] == {"attempts": 3, "lifo": True}
     assert "send" in run("job", "mail", "1")
     assert run("logs", "mail", "1") == "nothing\n"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -90,7 +89,7 @@ def test_jobs_that_wait(library: NodePeer, peer: Peer, read: Callable[[], dict[s
     for each in found.values():
         as_node_sees_it(library, each)
     assert found["3"].run_at == (found["3"].timestamp or 0) + HOUR
-    assert json.loads(found["4"].opts)["attempts"] == 3
+    assert found["4"].opts["attempts"] == 3
     if prioritized:
         assert found["5"].priority == 5
 

@@ -136,12 +136,12 @@ def test_a_run_at_that_is_over_does_not_wait(bull: Bull, queue: Any) -> None:
 def test_data_of_every_type(bull: Bull, queue: Any, column: str, data: str) -> None:
     bull.write(bull.spark.sql(f"SELECT {column} AS data"))
     (job,) = queue().page("wait")
-    assert job.data == data
+    assert job.data_text == data
 
 
 def test_null_fields_stay_when_asked_for(bull: Bull, queue: Any) -> None:
     bull.write(bull.spark.sql("SELECT named_struct('a', CAST(NULL AS INT)) AS data"), ignoreNullFields="false")
-    assert queue().page("wait")[0].data == '{"a":null}'
+    assert queue().page("wait")[0].data_text == '{"a":null}'
 
 
 @each_dialect
@@ -152,7 +152,7 @@ def test_without_a_data_column_the_whole_row_is_the_payload(
     row = "'ada@example.org' AS email, 'Ada' AS name, 5 AS delay, 2 AS priority, 7L AS timestamp, 'x' AS queue"
     bull.write(bull.spark.sql(f"SELECT {row}"), protocol=protocol, delivery=delivery)
     (job,) = queue(protocol=protocol).page("wait")
-    assert job.data == '{"email":"ada@example.org","name":"Ada","delay":5,"priority":2,"timestamp":7,"queue":"x"}'
+    assert job.data_text == '{"email":"ada@example.org","name":"Ada","delay":5,"priority":2,"timestamp":7,"queue":"x"}'
     assert (job.name or "__default__", job.delay, job.priority) == ("__default__", 0, 0)
     assert job.timestamp != 7
 
@@ -165,7 +165,7 @@ def test_columns_that_job_columns_names_are_settings(bull: Bull, queue: Any, pro
         bull.spark.sql(f"SELECT {row}"), protocol=protocol, delivery=delivery, jobColumns="delay, jobid,ATTEMPTS"
     )
     (job,) = queue(protocol=protocol).page("delayed")
-    assert (job.id, job.delay, job.data) == ("a", 60_000, '{"email":"ada@example.org","name":"Ada"}')
+    assert (job.id, job.delay, job.data_text) == ("a", 60_000, '{"email":"ada@example.org","name":"Ada"}')
     with pytest.raises(PySparkException, match="got no column `runAt`, only: `email`, `name`, `Delay`, "):
         bull.write(bull.spark.sql(f"SELECT {row}"), protocol=protocol, delivery=delivery, jobColumns="runAt")
 

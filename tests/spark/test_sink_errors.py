@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 
 import pytest
@@ -183,9 +182,9 @@ def test_overwrite_wants_to_be_confirmed(bull: Bull) -> None:
         writer = one_row(bull).write.format("bull").options(**bull.options, queue="q").mode("overwrite")
         with pytest.raises(PySparkException, match="expected the option `confirmObliterate` to be true, got false"):
             writer.save()
-        assert [json.loads(job.data) for job in queue.page("wait")] == [{"old": True}]
+        assert [job.data for job in queue.page("wait")] == [{"old": True}]
         writer.option("confirmObliterate", "true").save()
-        assert [json.loads(job.data) for job in queue.page("wait")] == [{}]
+        assert [job.data for job in queue.page("wait")] == [{}]
         with pytest.raises(PySparkException, match="expects the option `queue`"):
             (
                 one_row(bull, "'{}' AS data, 'q' AS queue")

@@ -15,7 +15,7 @@ PACKAGE = "spark_bull"
 
 # From the ground up. A name is a module or a sub-package of spark_bull; what shares a line may import one another.
 LAYERS = (
-    ("errors", "model", "outcomes", "clock", "backoff", "cron", "guard"),
+    ("errors", "model", "job_json", "outcomes", "clock", "backoff", "cron", "guard"),
     ("options", "keys"),
     ("settings",),
     ("connection", "redis_client", "redis_errors", "scripts"),
