@@ -291,7 +291,7 @@ def test_texts_that_are_no_json_are_told_with_their_field(filled: Filled) -> Non
     filled.put("failed", ["1"], data="{no", opts="[]", progress="half", returnvalue="done")
     job = filled.read()[0]
     assert (job.progress, job.returnvalue) == ("half", "done")
-    with pytest.raises(JobDamaged, match="expected `data` of job 1 to be JSON .*, got: '{no'"):
+    with pytest.raises(JobDamaged, match=r"expected `data` of job 1 to be JSON .*, got: '{no'"):
         assert job.data
     with pytest.raises(JobDamaged, match=r"expected `opts` of job 1 to be a JSON object, got: '\[\]'"):
         assert job.opts
