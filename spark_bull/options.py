@@ -383,7 +383,7 @@ TABLE: Final[tuple[Option, ...]] = (
         text,
         None,
         (CLAIM,),
-        "name that BullMQ shows as `processedBy` of claimed jobs; default: `spark-` and `readerId`",
+        "name that BullMQ shows as `processedBy`; default: `spark-`, `readerId`",
     ),
     Option(
         "limiter",
