@@ -13,6 +13,7 @@ from pyspark.sql import functions as f
 from redis import Redis
 
 from spark_bull import BullQueue, NewJob
+from spark_bull.spark.claim_stream import claim_reader
 from tests.support.queries import start_query
 from tests.support.wait import PATIENCE_S, wait_until
 
@@ -70,6 +71,19 @@ def test_what_is_claimed_is_answered_and_available_now_ends(queue: BullQueue, st
     stream.run(maxJobsPerTrigger=10)
     assert values(queue) == {n: 10 * n for n in range(25)}
     assert queue.counts()["active"] == 0
+
+
+@pytest.mark.parametrize(("given", "shown"), [({}, "spark-reader"), ({"workerName": "prices"}, "prices")])
+def test_claimed_jobs_show_who_processes_them(
+    queue: BullQueue, redis_url: str, prefix: str, given: dict[str, str], shown: str
+) -> None:
+    options = {"url": redis_url, "prefix": prefix, "queue": "q", "protocol": "bullmq", "readerId": "reader"}
+    reader = claim_reader(options | given)
+    job_id = queue.add({})
+    reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
+    job = queue.get_job(job_id)
+    assert job is not None
+    assert job.processed_by == shown
 
 
 def test_a_restarted_query_goes_on_where_it_was(queue: BullQueue, stream: Stream) -> None:

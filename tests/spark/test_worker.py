@@ -136,12 +136,12 @@ def test_a_processor_tells_about_its_job(queue: BullQueue, start: Start) -> None
         return [job.queue, job.id, job.name, job.data["n"], job.opts["attempts"], job.priority]
 
     job_id = queue.add({"n": 7}, "task", attempts=2, priority=5)
-    start(processor)
+    worker = start(processor)
     work_off(queue)
     job = queue.get_job(job_id)
     assert job is not None
-    assert job.parsed("returnvalue") == ["q", job_id, "task", 8, 2, 5]
-    assert (job.parsed(), job.parsed("progress")) == ({"n": 8}, {"step": 1})
+    assert job.returnvalue == ["q", job_id, "task", 8, 2, 5]
+    assert (job.data, job.progress, job.processed_by) == ({"n": 8}, {"step": 1}, f"spark-{worker.id}")
     assert queue.logs(job_id) == ["one", "two"]
 
 
