@@ -21,6 +21,8 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 from session import pairs, session
 
+from spark_bull.spark.query_start import start_query
+
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -49,7 +51,8 @@ def start(
     """Begins to append them to the table; `every`: how often to look. Without it, once."""
     trigger: dict[str, Any] = {"processingTime": every} if every else {"availableNow": True}
     writer = jobs.writeStream.format(file_format).partitionBy("queue", "day").trigger(**trigger)
-    return writer.option("checkpointLocation", checkpoint or f"{output.rstrip('/')}/_checkpoint").start(output)
+    writer = writer.option("checkpointLocation", checkpoint or f"{output.rstrip('/')}/_checkpoint")
+    return start_query(lambda: writer.start(output))
 
 
 def reason(error: Exception) -> str:

@@ -25,6 +25,7 @@ from spark_bull.runtime.job_runner import BackoffStrategy
 from spark_bull.spark.error_columns import ERROR_SCHEMA, error_columns
 from spark_bull.spark.payload import SHOWN
 from spark_bull.spark.provider import register
+from spark_bull.spark.query_start import start_query
 from spark_bull.spark.settle import COUNTS, OUTCOMES, SETTLED_COLUMNS, Settling, plan_settle
 from spark_bull.spark.spark_errors import first_line, python_trace
 from spark_bull.working import Seat, extend, work
@@ -79,7 +80,7 @@ class StreamEngine:
         writer = jobs.writeStream.foreachBatch(self._process).option("checkpointLocation", checkpoint)
         if self._plan.available_now:
             writer = writer.trigger(availableNow=True)
-        self._query = writer.queryName(f"spark_bull-{self._plan.reader}").start()
+        self._query = start_query(writer.queryName(f"spark_bull-{self._plan.reader}").start)
 
     @property
     def running(self) -> bool:

@@ -167,7 +167,7 @@ CLAIMING_DRIVER = """
 import sys
 from pyspark.sql import SparkSession, functions as f
 import spark_bull
-from tests.support.queries import start_query
+from spark_bull.spark.query_start import start_query
 
 url, prefix, checkpoint = sys.argv[1:]
 spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()

@@ -14,7 +14,7 @@ from redis import Redis
 
 from spark_bull import BullQueue, NewJob
 from spark_bull.spark.claim_stream import claim_reader
-from tests.support.queries import start_query
+from spark_bull.spark.query_start import start_query
 from tests.support.wait import PATIENCE_S, wait_until
 
 DIALECTS = ("bull-1", "bull", "bullmq")

@@ -16,10 +16,10 @@ from redis import Redis
 from spark_bull import BullQueue, EmbeddedRedis
 from spark_bull.errors import ConnectionLost
 from spark_bull.result_ledger import ResultLedger
+from spark_bull.spark.query_start import start_query
 from spark_bull.spark.result_stream import result_reader
 from spark_bull.spark.schemas import SCHEMAS
 from tests.support.passing_state import STATES, errors_told
-from tests.support.queries import start_query
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.work_bench import WorkBench, completed, failed_for
 

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import spark_bull
-from tests.support.queries import start_query
+from spark_bull.spark.query_start import start_query
 from tests.support.wait import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -90,7 +90,8 @@ def main(plan: Mapping[str, Any]) -> None:
     spark_bull.register(spark)
     folder, trigger = Path(plan["folder"]), plan["trigger"]
     queries = [collect(spark, folder / queue, trigger, queue, raw) for queue, raw in plan["queues"].items()]
-    # The first one that fails ends the driver.
+    # Queries that had to be started again are forgotten. The first one that fails ends the driver.
+    spark.streams.resetTerminated()
     while spark.streams.active:
         spark.streams.awaitAnyTermination()
         spark.streams.resetTerminated()

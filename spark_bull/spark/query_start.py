@@ -1,0 +1,33 @@
+"""Starting streaming queries on a machine that may be busy."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+from pyspark.sql.streaming.query import StreamingQuery
+
+log = logging.getLogger("spark_bull")
+
+#: What Spark says when the Python process of a source has not connected within ten seconds, which no setting changes.
+LATE: Final = "Python worker failed to connect back"
+TRIES: Final = 10
+_LOOK_S: Final = 0.05
+
+
+def start_query(start: Callable[[], StreamingQuery]) -> StreamingQuery:
+    """Starts a query and waits until its sources run, or it has ended.
+
+    A query that ends because a source's Python process connected too late has read nothing: it is started again, a
+    few times at most.
+    """
+    for _ in range(1, TRIES):
+        query = start()
+        while query.isActive and "Initializing" in query.status["message"]:
+            time.sleep(_LOOK_S)
+        if query.isActive or LATE not in str(query.exception()):
+            return query
+        log.warning("query %s: the Python process of its source connected too late, starting it again", query.name)
+    return start()

@@ -1,0 +1,56 @@
+"""Queries whose source connects too late are started again; other ends are left to whoever waits for the query."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from spark_bull.spark.query_start import LATE, TRIES, start_query
+
+INITIALIZING = {"message": "Initializing sources"}
+
+
+@dataclass
+class Query:
+    """As far as `start_query` looks at one: it shows these states, the last one for ever, and ends with `error`."""
+
+    error: str | None = None
+    states: list[dict[str, Any]] = field(default_factory=lambda: [INITIALIZING, INITIALIZING, {"message": "Waiting"}])
+    name: str = "q"
+
+    @property
+    def isActive(self) -> bool:
+        return self.error is None or len(self.states) > 1
+
+    @property
+    def status(self) -> dict[str, Any]:
+        return self.states.pop(0) if len(self.states) > 1 else self.states[0]
+
+    def exception(self) -> str | None:
+        return self.error
+
+
+def test_a_query_has_started_when_its_sources_run() -> None:
+    query: Any = Query()
+    assert start_query(lambda: query) is query
+    assert query.status == {"message": "Waiting"}
+
+
+def test_a_query_whose_source_was_late_is_started_again() -> None:
+    queries: list[Any] = [Query(f"[UNKNOWN] {LATE}."), Query(f"{LATE}."), Query()]
+    left = iter(queries)
+    assert start_query(lambda: next(left)) is queries[-1]
+
+
+@pytest.mark.parametrize(("error", "starts"), [("no such column", 1), (LATE, TRIES)])
+def test_a_query_that_keeps_ending_is_given_back_as_it_is(error: str, starts: int) -> None:
+    started: list[Any] = []
+
+    def start() -> Any:
+        started.append(Query(error))
+        return started[-1]
+
+    assert start_query(start) is started[-1]
+    assert len(started) == starts
