@@ -70,8 +70,8 @@ class Outcomes:
     """What became of the jobs that were claimed under one token; a job may be in one place only.
 
     Completed jobs have a return value (JSON text) and a rule how many to keep. `returned` ones go back to where they
-    came from, as if never claimed; with `limited_ms` > 0 the queue is rate limited for so long (a processor asked for
-    it). `size`: characters of texts in them.
+    came from, as their processors asked; with `limited_ms` > 0 the queue is rate limited for so long. `unstarted` ones
+    go back in their old order, as if never claimed. `size`: characters of texts in them.
     """
 
     token: str
@@ -82,16 +82,17 @@ class Outcomes:
     retried: list[Retried] = field(default_factory=list)
     delayed: list[Delayed] = field(default_factory=list)
     returned: list[str] = field(default_factory=list)
+    unstarted: list[str] = field(default_factory=list)
     limited_ms: int = 0
     size: int = 0
 
     def __len__(self) -> int:
-        others = (self.failed, self.retried, self.delayed, self.returned)
+        others = (self.failed, self.retried, self.delayed, self.returned, self.unstarted)
         return len(self.completed_ids) + sum(len(jobs) for jobs in others)
 
     def all_ids(self) -> set[str]:
         others = (self.failed, self.retried, self.delayed)
-        return {*self.completed_ids, *self.returned, *(job.id for jobs in others for job in jobs)}
+        return {*self.completed_ids, *self.returned, *self.unstarted, *(job.id for jobs in others for job in jobs)}
 
     def complete(self, job: ClaimedJob, returnvalue: str, keep: Keep = None) -> None:
         """Notes a job as completed; `returnvalue` is JSON text."""
@@ -112,6 +113,7 @@ class Outcomes:
             "retried": [job._asdict() for job in self.retried],
             "delayed": [job._asdict() for job in self.delayed],
             "returned": self.returned,
+            "unstarted": self.unstarted,
             "limited_ms": self.limited_ms,
         }
         said = {name: part for name, part in parts.items() if part or (name == "values" and self.completed_ids)}

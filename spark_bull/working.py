@@ -33,6 +33,8 @@ class Seat:
     lock_ms: how long jobs stay ours without `extend`. worker: name that BullMQ shows as processedBy, or empty.
     limiter: at most (max, duration in ms) jobs start in the whole queue, where its own meta says nothing else.
     max_metrics: minutes of metrics that are kept, 0: none are written. control: key that exists once it is to stop.
+    at_once: how many claimed jobs start at once; no more are claimed while the queue limits how many are active, or how
+    many start in a time. 0: all.
     """
 
     sender: str
@@ -41,6 +43,7 @@ class Seat:
     limiter: tuple[int, int] | None = None
     max_metrics: int = 0
     control: str = ""
+    at_once: int = 0
 
 
 def default_worker(worker_id: str) -> str:
@@ -119,6 +122,7 @@ def _work(
         "held": held,
         "limiter_max": seat.limiter[0] if seat.limiter else "",
         "limiter_ms": seat.limiter[1] if seat.limiter else "",
+        "at_once": seat.at_once or "",
         "max_metrics": seat.max_metrics,
         "want_jobs": int(with_jobs),
         "outcomes": msgpack.packb(outcomes.packable(), use_bin_type=False) if outcomes else "",

@@ -55,7 +55,7 @@ class Tally:
         self.completed += len(outcomes.completed_ids) - sum(job_id in gone for job_id in outcomes.completed_ids if gone)
         self.failed += sum(job.id not in gone for job in outcomes.failed)
         self.retried += sum(job.id not in gone for job in outcomes.retried)
-        self.returned += sum(job_id not in gone for job_id in outcomes.returned)
+        self.returned += sum(job_id not in gone for job_id in (*outcomes.returned, *outcomes.unstarted))
         self.returned += sum(job.id not in gone for job in outcomes.delayed)
         self.lost += sum(not one.is_blocked for one in lost)
 
@@ -84,7 +84,8 @@ class WorkerLoop:
         self._plan = plan
         self._slot = slot
         self._handle = plan.handle
-        self._seat = replace(plan.seat, sender=f"{plan.worker}:{slot}")
+        at_once = 1 if plan.runner.one_by_one else 0
+        self._seat = replace(plan.seat, sender=f"{plan.worker}:{slot}", at_once=at_once)
         self._size = ChunkSize(plan.chunk_size)
         self._bell = JobBell(plan.handle, plan.seat.worker or plan.worker, IDLE_S)
         self._keeper = LockKeeper(plan.handle, plan.seat.lock_ms)
@@ -132,7 +133,7 @@ class WorkerLoop:
         if suspect is None or len(claim.jobs) == 1:
             return claim
         others = [job.id for job in claim.jobs if job is not suspect]
-        self._work(Outcomes(claim.token, returned=others), 0)
+        self._work(Outcomes(claim.token, unstarted=others), 0)
         return replace(claim, jobs=[suspect])
 
     def _run(self, claim: Claim) -> Outcomes:
@@ -146,10 +147,10 @@ class WorkerLoop:
                 rules.note(outcomes, dialect, result, claim.now)
                 done += 1
                 too_long = one_by_one and monotonic_s() - settled_at > SETTLE_S
+                if (one_by_one and outcomes.limited_ms) or (too_long and monotonic_s() - started > GIVE_BACK_S):
+                    outcomes.unstarted += self._not_started(jobs, result)
+                    break
                 if done < len(jobs) and (too_long or outcomes.size > self._plan.chunk_bytes):
-                    if too_long and monotonic_s() - started > GIVE_BACK_S:
-                        outcomes.returned += self._not_started(jobs, result)
-                        break
                     self._work(outcomes, 0)
                     outcomes, settled_at = Outcomes(claim.token), monotonic_s()
                     self._tell_now_and_then()

@@ -114,7 +114,7 @@ class StreamEngine:
         """Jobs that were claimed and not settled go back; with a checkpoint of the user's they are taken up again."""
         held, handle = self._held(), self._plan.handle
         for start in range(0, len(held), CHUNK_SIZE):
-            outcomes = Outcomes(self._plan.reader, returned=held[start : start + CHUNK_SIZE])
+            outcomes = Outcomes(self._plan.reader, unstarted=held[start : start + CHUNK_SIZE])
             work(handle, Seat(f"stop:{self._plan.reader}"), outcomes, 0)
 
     def totals(self) -> dict[str, int]:

@@ -125,6 +125,45 @@ def test_limits_of_the_queue_itself_hold(bench: WorkBench) -> None:
     assert bench.claim(10).limited_ms > 0
 
 
+def test_a_slot_claims_no_more_than_start_at_once_while_its_limiter_holds(bench: WorkBench) -> None:
+    bench.add(4)
+    assert len(bench.claim(2, seat=Seat("free", at_once=1)).jobs) == 2
+    assert len(bench.claim(2, seat=Seat("limited", limiter=(10, HOUR_MS), at_once=1)).jobs) == 1
+
+
+@only_bullmq
+def test_a_slot_claims_no_more_than_start_at_once_while_the_queue_limits_active_jobs(bench: WorkBench) -> None:
+    bench.add(5)
+    bench.client.hset(bench.key("meta"), "concurrency", 3)
+    assert len(bench.claim(5, seat=Seat("one by one", at_once=1)).jobs) == 1
+    assert len(bench.claim(5, seat=Seat("all at once")).jobs) == 2
+
+
+@only_bullmq
+def test_the_duration_of_a_worker_goes_before_that_of_the_queue(bench: WorkBench) -> None:
+    bench.add(2)
+    bench.client.hset(bench.key("meta"), mapping={"max": 1, "duration": 2 * HOUR_MS})
+    seat = Seat("seat", limiter=(50, HOUR_MS))
+    assert len(bench.claim(10, seat=seat).jobs) == 1
+    assert 0 < bench.claim(10, seat=seat).limited_ms <= HOUR_MS
+
+
+@only_bullmq
+def test_the_last_job_doesn_t_drain_a_queue_that_is_paused_or_limited(bench: WorkBench) -> None:
+    def finish_last(limiter: tuple[int, int] | None = None) -> None:
+        bench.add()
+        claim = bench.claim(1)
+        if limiter is None:
+            bench.queue.pause()
+        bench.work(completed(claim), 5, Seat("seat", limiter=limiter))
+
+    bench.client.set(bench.key("limiter"), 9, px=HOUR_MS)
+    finish_last(limiter=(9, HOUR_MS))
+    finish_last()
+    events = bench.client.xrange(bench.key("events"))
+    assert b"drained" not in [event[b"event"] for _, event in events]
+
+
 @not_bull_1
 def test_prioritised_jobs_are_claimed_in_their_order(bench: WorkBench) -> None:
     for priority in (3, 1, 2, 1):
@@ -246,6 +285,44 @@ def test_returned_jobs_are_the_next_ones_in_their_old_order(bench: WorkBench) ->
     bench.work(outcomes)
     assert bench.counts() == {"wait": 3, "completed": 1}
     assert [job.id for job in bench.claim().jobs] == ids[1:]
+
+
+def test_jobs_that_were_not_started_are_what_they_were(bench: WorkBench) -> None:
+    ids = bench.add(3)
+    before = [bench.client.hgetall(bench.handle.keys.job(job_id)) for job_id in ids]
+    claim = bench.claim(seat=Seat("seat", worker="somebody"))
+    assert bench.work(Outcomes(claim.token, unstarted=ids)).lost == []
+    assert [bench.client.hgetall(bench.handle.keys.job(job_id)) for job_id in ids] == before
+    assert [job.id for job in bench.claim().jobs] == ids
+
+
+@only_bullmq
+def test_a_job_that_was_not_started_again_keeps_the_starts_before(bench: WorkBench) -> None:
+    (job_id,) = bench.add(attempts=2)
+    claim = bench.claim()
+    bench.work(Outcomes(claim.token, retried=[Retried(job_id, "bad", "[]", 0, False)]))
+    claim = bench.claim()
+    bench.work(Outcomes(claim.token, unstarted=[job_id]))
+    assert (bench.field(job_id, "ats"), bench.field(job_id, "atm")) == ("1", "1")
+    assert bench.field(job_id, "processedOn") is not None
+
+
+@not_bull_1
+def test_prioritised_jobs_that_were_not_started_keep_their_order(bench: WorkBench) -> None:
+    ids = [*bench.add(12, priority=5), *bench.add(3, priority=7), *bench.add(2)]
+    if bench.bullmq:  # There, jobs without a priority come first.
+        ids = ids[-2:] + ids[:-2]
+    claim = bench.claim(20)
+    assert bench.claim().jobs == []
+    (later,), (sooner,) = bench.add(priority=5), bench.add(priority=1)
+    bench.work(Outcomes(claim.token, unstarted=ids))
+    claim = bench.claim(4)
+    bench.work(Outcomes(claim.token, unstarted=[job.id for job in claim.jobs]))
+    urgent = [job_id for job_id in ids if bench.field(job_id, "priority") == "5"]
+    claimed = [job.id for job in bench.claim(20).jobs]
+    assert [job_id for job_id in claimed if job_id in ids] == ids
+    assert claimed.index(later) == claimed.index(urgent[-1]) + 1
+    assert claimed.index(sooner) == claimed.index(urgent[0]) - 1
 
 
 def test_a_processor_may_limit_its_queue(bench: WorkBench) -> None:

@@ -199,6 +199,36 @@ def test_node_takes_delayed_jobs_that_are_due_before_a_job_that_we_retry_at_once
         assert [event["jobId"] for event in completed] == [delayed, retried]
 
 
+@each_bullmq
+def test_a_slot_leaves_places_of_the_queue_that_it_can_t_use_to_node(
+    node: StartNode, redis_url: str, prefix: str, peer: Peer
+) -> None:
+    theirs, done = node(peer.alias, prefix=prefix), Event()
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+        theirs.call("invoke", queue="q", method="setGlobalConcurrency", args=[3])
+        queue.add_many(NewJob({"$behaviour": "return:1"}) for _ in range(10))
+        with OurWorker(queue.handle, lambda _: done.wait(PATIENCE_S), chunk_size=10, lock_ms=HOUR_MS):
+            wait_until(lambda: queue.counts()["active"], "our worker to have a job")
+            theirs.call("process", queue="q", concurrency=5)
+            theirs.wait_for_events("completed", 9, source="worker")
+            done.set()
+        assert queue.counts()["completed"] == 10
+
+
+@each_bullmq
+def test_a_rate_limit_set_by_hand_counts_for_workers_with_a_limiter(
+    node: StartNode, redis_url: str, prefix: str, peer: Peer
+) -> None:
+    theirs = node(peer.alias, prefix=prefix)
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+        queue.add({})
+        theirs.call("invoke", queue="q", method="rateLimit", args=[HOUR_MS])
+        limited = work(queue.handle, Seat("seat", limiter=(100, 1_000)), None, 1)
+        assert limited.jobs == []
+        assert limited.limited_ms > 0
+        assert len(work(queue.handle, Seat("seat"), None, 1).jobs) == 1
+
+
 Take = Callable[[BullQueue, str], Callable[[str], None]]
 
 

@@ -1,6 +1,6 @@
 -- Settles a chunk of claimed jobs, then claims the next one, once for each call of a sender.
 -- @keys receipt control ledger damaged wait paused active delayed priority stalled completed failed meta_paused limiter limiter_index rate_limited metrics_completed metrics_completed_data metrics_failed metrics_failed_data
--- @args base token call ttl_ms lock_token lock_ms limit most_bytes held limiter_max limiter_ms max_metrics want_jobs outcomes
+-- @args base token call ttl_ms lock_token lock_ms limit most_bytes held limiter_max limiter_ms at_once max_metrics want_jobs outcomes
 -- @returns msgpack of {ids, columns, damaged, lost, limited_ms, next_due, more, stop, now}
 -- @include claim_bull
 -- @include claim_rows_bull
@@ -38,12 +38,10 @@ end
 
 local function claim(now, limit)
   local processed_on, channel = string.format('%.0f', now), arg.base .. 'active@' .. arg.token
-  local limited_ms = math.max(call('PTTL', key.rate_limited), 0)
-  local claimed, rows, dropped = claim_bull(key, arg, limited_ms > 0 and 0 or limit, function(job_key, id)
+  local claimed, rows, dropped = claim_bull(key, arg, limit, function(job_key, id)
     call('HSET', job_key, 'processedOn', processed_on)
     call('PUBLISH', channel, id)
   end)
-  claimed.limited_ms = math.max(claimed.limited_ms, limited_ms)
   leave_wait(claimed.ids)
   leave_wait(dropped)
   if settled and #claimed.ids == 0 and call('EXISTS', key.wait) == 0 then

@@ -5,7 +5,8 @@
 -- @include set_aside
 -- @include whole_number
 
--- Claims up to `limit` jobs: those that wait, then prioritized ones; see working.py. Returns what work_once wants.
+-- Claims up to `limit` jobs: those that wait, then prioritized ones; see working.py. Returns what work_once wants, and
+-- whether the queue let none of them start.
 local function claim_bullmq(key, arg, now, limit)
   local call, base, worker = redis.call, arg.base, arg.worker
   local meta = call('HMGET', key.meta, 'paused', 'concurrency', 'max', 'duration')
@@ -78,5 +79,6 @@ local function claim_bullmq(key, arg, now, limit)
   if left and not asleep and limited_ms == 0 then
     call('ZADD', key.marker, 0, '0')
   end
-  return {ids = ids, damaged = damaged, limited_ms = limited_ms, next_due = next_due, more = left and allowed > 0}, rows
+  return {ids = ids, damaged = damaged, limited_ms = limited_ms, next_due = next_due, more = left and allowed > 0}, rows,
+    asleep or limited_ms > 0
 end

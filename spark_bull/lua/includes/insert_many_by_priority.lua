@@ -1,13 +1,14 @@
 -- @include insert_by_priority
 -- @include walk_steps
 
--- {id, priority} pairs as {priority, ids, before}, by priority. `before`: how many jobs are taken before the first of them.
-local function by_priority(key, jobs, length)
+-- {id, priority} pairs as {priority, ids, before}, by priority. `before`: how many jobs are taken before the first of them,
+-- those of its own priority included unless `first`.
+local function by_priority(key, jobs, length, first)
   local groups, group_of = {}, {}
   for _, job in ipairs(jobs) do
     local group = group_of[job[2]]
     if not group then
-      local before = redis.call('ZCOUNT', key.priority, 0, job[2])
+      local before = redis.call('ZCOUNT', key.priority, 0, (first and '(' or '') .. string.format('%.17g', job[2]))
       group = {priority = job[2], ids = {}, before = math.min(before, length)}
       groups[#groups + 1], group_of[job[2]] = group, group
     end
@@ -31,7 +32,9 @@ local function rebuild_tail(key, target, groups)
       done = done + 1
     end
     for _, id in ipairs(group.ids) do
-      call('ZADD', key.priority, group.priority, id)
+      if group.priority < math.huge then
+        call('ZADD', key.priority, group.priority, id)
+      end
       merged[#merged + 1] = id
     end
   end
@@ -66,4 +69,22 @@ local function insert_many_by_priority(key, target, jobs)
   for _, job in ipairs(jobs) do
     insert_by_priority(key, target, job[1], job[2])
   end
+end
+
+-- Entries of a list that one script takes out and puts back.
+local MOST_MOVED = 5000
+
+-- Puts {id, priority} pairs before all others of their priority, in this order; math.huge stands for jobs without one, which
+-- are taken after those that have one. Where that is too far from the end of the list, they are the next ones of all.
+local function insert_first_by_priority(key, target, jobs)
+  if #jobs == 0 then
+    return
+  end
+  local groups = by_priority(key, jobs, redis.call('LLEN', target), true)
+  if groups[#groups].before > MOST_MOVED then
+    for _, group in ipairs(groups) do
+      group.before = 0
+    end
+  end
+  rebuild_tail(key, target, groups)
 end

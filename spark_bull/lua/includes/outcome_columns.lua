@@ -10,8 +10,10 @@ local function outcome_columns(outcomes)
       jobs.all[#jobs.all + 1] = job.id
     end
   end
-  for _, id in ipairs(outcomes.returned or {}) do
-    jobs.all[#jobs.all + 1] = id
+  for _, group in ipairs({'returned', 'unstarted'}) do
+    for _, id in ipairs(outcomes[group] or {}) do
+      jobs.all[#jobs.all + 1] = id
+    end
   end
   if type(jobs.values) ~= 'table' then
     jobs.values = {}

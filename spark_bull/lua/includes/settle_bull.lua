@@ -10,6 +10,7 @@
 -- @include priority_of
 -- @include settle_alone
 -- @include target_bull
+-- @include undo_starts
 
 -- Puts a job into its last state, by the rule how many to keep; `field` says how it ended, `text` is what it says.
 local function finish_bull(key, base, state, job_id, field, text, keep, now)
@@ -48,19 +49,22 @@ local function retry_jobs(key, base, retried, mine, lost, now)
   insert_many_by_priority(key, target, prioritised)
 end
 
--- Jobs that are given back are the next ones to be taken, in their old order.
+-- Jobs that are given back are the next ones of their priority to be taken, in their old order.
 local function return_jobs(key, base, returned, mine)
-  local call, target = redis.call, target_bull(key)
-  for i = #returned, 1, -1 do
-    local id = returned[i]
+  local jobs = {}
+  for _, id in ipairs(returned) do
     if mine[id] then
       local priority = priority_of(base .. id)
-      if priority > 0 then
-        call('ZADD', key.priority, priority, id)
-      end
-      call('RPUSH', target, id)
+      jobs[#jobs + 1] = {id, priority > 0 and priority or math.huge}
     end
   end
+  insert_first_by_priority(key, target_bull(key), jobs)
+end
+
+-- Jobs that were claimed and never started are what they were before.
+local function put_back(key, base, unstarted, mine)
+  undo_starts(base, unstarted, mine, 'processedOn')
+  return_jobs(key, base, unstarted, mine)
 end
 
 -- Settles outcomes of claimed jobs; see outcomes.py. Returns those that were not taken, {{id, why}, …}, and whether any
@@ -95,6 +99,7 @@ local function settle_bull(key, arg, outcomes, now)
       delay_bull(key, job.id, math.max(job['until'], now))
     end
   end
+  put_back(key, base, outcomes.unstarted or {}, mine)
   return_jobs(key, base, outcomes.returned or {}, mine)
   if (outcomes.limited_ms or 0) > 0 then
     -- Not `limiter`: by how much that is over the limit, Node delays its jobs.

@@ -6,6 +6,7 @@
 -- @include outcome_columns
 -- @include settle_alone
 -- @include target_bull
+-- @include undo_starts
 
 local function save_attempt(job_key, job)
   redis.call('HSET', job_key, 'stacktrace', job.stack, 'failedReason', job.reason)
@@ -27,6 +28,15 @@ local function complete_jobs(key, arg, jobs, mine, lost)
   end
   if #done > 0 then
     call('SADD', key.completed, unpack(done))
+  end
+end
+
+-- Jobs that are given back are the next ones to be taken, in their old order.
+local function return_jobs(target, returned, mine)
+  for i = #returned, 1, -1 do
+    if mine[returned[i]] then
+      redis.call('RPUSH', target, returned[i])
+    end
   end
 end
 
@@ -56,14 +66,11 @@ local function settle_bull1(key, arg, outcomes, now)
       delay_bull(key, job.id, math.max(job['until'], now))
     end
   end
-  local returned = outcomes.returned or {}
-  for i = #returned, 1, -1 do
-    if mine[returned[i]] then
-      call('RPUSH', target, returned[i])
-    end
-  end
+  undo_starts(base, outcomes.unstarted or {}, mine, 'lockAcquired')
+  return_jobs(target, outcomes.unstarted or {}, mine)
+  return_jobs(target, outcomes.returned or {}, mine)
   if (outcomes.limited_ms or 0) > 0 then
-    call('SET', key.limiter, '9007199254740991', 'PX', outcomes.limited_ms)
+    call('SET', key.rate_limited, '1', 'PX', outcomes.limited_ms)
   end
   return lost
 end

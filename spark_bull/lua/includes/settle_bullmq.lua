@@ -13,6 +13,7 @@
 -- @include outcome_columns
 -- @include parent_bullmq
 -- @include priority_of
+-- @include put_first_bullmq
 -- @include requeue_bullmq
 -- @include row_to_settle
 -- @include settle_alone
@@ -158,7 +159,12 @@ local function delay_jobs(key, arg, delayed, mine, lost, now)
   end
 end
 
--- Jobs that are given back are the next ones to be taken, in their old order.
+local function tell_returned(key, job_id)
+  redis.call('XADD', key.events, 'MAXLEN', '~', max_events_bullmq(key), '*', 'event', 'waiting',
+    'jobId', job_id, 'prev', 'active')
+end
+
+-- Jobs that are given back by their processors go where Node puts them.
 local function return_jobs(key, arg, returned, mine)
   local call = redis.call
   for i = #returned, 1, -1 do
@@ -170,9 +176,38 @@ local function return_jobs(key, arg, returned, mine)
       else
         enqueue_bullmq(key, arg.bullmq_version, id, 0, 'RPUSH')
       end
-      call('XADD', key.events, 'MAXLEN', '~', max_events_bullmq(key), '*', 'event', 'waiting',
-        'jobId', id, 'prev', 'active')
+      tell_returned(key, id)
     end
+  end
+end
+
+-- A job that was claimed and never started is what it was before. One that ran earlier keeps when that was.
+local function undo_start(job_key)
+  if redis.call('HINCRBY', job_key, 'ats', -1) <= 0 then
+    redis.call('HDEL', job_key, 'ats', 'processedOn', 'pb')
+  end
+end
+
+-- Jobs that were claimed and never started are the next ones to be taken, in their old order.
+local function put_back(key, arg, unstarted, mine, lost)
+  local plain, groups = {}, {}
+  for _, id in ipairs(unstarted) do
+    local job_key = arg.base .. id
+    if mine[id] and settle_alone(key, arg.base, id, lost, undo_start, job_key) then
+      local priority = priority_of(job_key)
+      local group = priority > 0 and (groups[priority] or {}) or plain
+      group[#group + 1] = id
+      if priority > 0 then
+        groups[priority] = group
+      end
+      tell_returned(key, id)
+    end
+  end
+  for priority, ids in pairs(groups) do
+    put_first(key, priority, ids)
+  end
+  for i = #plain, 1, -1 do
+    enqueue_bullmq(key, arg.bullmq_version, plain[i], 0, 'RPUSH')
   end
 end
 
@@ -189,9 +224,12 @@ local function settle_bullmq(key, arg, outcomes, now)
   local failed = fail_jobs(key, arg, outcomes.failed or {}, mine, lost, now)
   retry_jobs(key, arg, outcomes.retried or {}, mine, lost, now)
   delay_jobs(key, arg, outcomes.delayed or {}, mine, lost, now)
+  put_back(key, arg, outcomes.unstarted or {}, mine, lost)
   return_jobs(key, arg, outcomes.returned or {}, mine)
   if (outcomes.limited_ms or 0) > 0 then
+    -- The first key is for Node's workers that have a limiter, the second one for all of ours.
     redis.call('SET', key.limiter, '9007199254740991', 'PX', outcomes.limited_ms)
+    redis.call('SET', key.rate_limited, '1', 'PX', outcomes.limited_ms)
   end
   count_finished(key, arg, completed, failed, now)
   return lost, completed + failed

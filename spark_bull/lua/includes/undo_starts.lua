@@ -1,0 +1,11 @@
+-- Bull counts no starts: what a claim has noted in `field` goes from jobs that have neither made an attempt nor stalled.
+local function undo_starts(base, ids, mine, field)
+  for _, id in ipairs(ids) do
+    if mine[id] then
+      local row = redis.pcall('HMGET', base .. id, 'attemptsMade', 'stalledCounter')
+      if not row.err and (tonumber(row[1]) or 0) == 0 and not row[2] then
+        redis.call('HDEL', base .. id, field)
+      end
+    end
+  end
+end
