@@ -76,9 +76,11 @@ class _Times:
 
 
 def _search(expression: str, wall: datetime) -> datetime | None:
-    # Imported late: few processes ever need it, and it takes as long as all else of a small one.
-    from croniter import CroniterBadDateError, CroniterError, croniter
-
+    # Imported late: few processes ever need it, it takes time, and a package sent by --py-files comes without it.
+    try:
+        from croniter import CroniterBadDateError, CroniterError, croniter
+    except ImportError:
+        raise PatternError("expected the package croniter to read cron patterns, found none: pip install it") from None
     try:
         found: datetime = croniter(expression, wall, second_at_beginning=True).get_next(datetime)
     except CroniterBadDateError:
@@ -298,7 +300,9 @@ def _named(name: str) -> tzinfo:
     try:
         return ZoneInfo(name)
     except (ValueError, OSError, KeyError):
-        raise PatternError(f"expected the name of a time zone, such as Europe/Berlin, got: {name!r}") from None
+        raise PatternError(
+            f"expected the name of a time zone, such as Europe/Berlin, got: {name!r}; if it is one, pip install tzdata"
+        ) from None
 
 
 @cache

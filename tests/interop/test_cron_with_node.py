@@ -1,0 +1,96 @@
+"""Cron patterns mean to us what they mean to the parsers of the Node libraries, around changes of the clocks, too."""
+
+from __future__ import annotations
+
+import shutil
+from random import Random
+from typing import Any
+
+import pytest
+
+from spark_bull.cron import next_time
+from spark_bull.errors import PatternError
+from tests.conftest import need
+from tests.support.next_times import Question, around_changes, next_times, random_pattern
+
+#: Packages, and whether their parser is the older one. BullMQ 5 has that of Bull 4.
+PARSERS = {"bull-4.16.5": True, "bullmq-6.7.0": False}
+each_parser = pytest.mark.parametrize("alias", PARSERS)
+
+#: What few people write.
+SYNTAX = [
+    *("@yearly", "@monthly", "@weekly", "@daily", "@hourly", "* * * *", "15", "  5   4 * * * "),
+    *("*/60 * * * *", "*/100 * * * *", "0 0 31 * *", "0 0 29 2 *", "0 0 L * *", "0 0 L 2 *", "0 0 1,L * *"),
+    *("0 0 ? * ?", "0 0 * * 7", "0 0 * * 0", "0 0 * * sun", "0 0 * * 5-7", "0 0 * * 1-7/2", "0 0 * * */3"),
+    *("0 0 * * 1L", "0 0 * * 1,5L", "0 0 * * 7L", "0 0 * * 1#5", "0 0 * * fri#3", "0 0 13 * 5", "0 0 13 * 1-7"),
+    *("0 0 1-31 * 1", "0 0 13 * 0-6", "0 0 13 * *", "0 0 * * 1", "0 0 10 * 5#2", "0 0 L * 1", "0 0 15,L * 1#1"),
+    *("0 0 1 jan *", "0 0 1 JAN,Jul *", "0 0 1 jan-mar *", "5/20 * * * *", "0 5/7 * * *", "0 0 5/7 * *"),
+    *("30 2 * * *", "30 2 29 3 *", "0 */6 * * *", "59 59 23 31 12 *", "* * * * * *", "0 0 0 1 1 1"),
+]
+#: Refused by both parsers, and by ours.
+REFUSED = ["", "at full moon", "60 * * * *", "* 24 * * *", "* * 0 * *", "* * * 13 *", "* * * * 8", "5-1 * * * *"]
+REFUSED += ["* * * * 1#6", "1 2 3 4 5 6 7", "*/0 * * * *", "1,,2 * * * *", "* * * foo *", "0 0 * * L", "0 0 W * *"]
+
+
+def check(alias: str, questions: list[Question]) -> list[Any]:
+    """All answers that Node has are ours, too; returns these."""
+    answers = list(zip(questions, next_times(alias, questions), strict=True))
+    known = [(question, answer) for question, answer in answers if not isinstance(answer, dict)]
+    assert len(known) > len(questions) / 2
+    wrong = [(question, answer, ours(alias, question)) for question, answer in known if ours(alias, question) != answer]
+    assert wrong == []
+    return [answer for _, answer in known]
+
+
+def ours(alias: str, question: Question) -> int | str | None:
+    pattern, zone, after = question
+    try:
+        return next_time(pattern, after, zone, classic=PARSERS[alias])
+    except PatternError as error:
+        return str(error)
+
+
+def asked(seed: int, patterns: int) -> list[Question]:
+    random = Random(seed)
+    return [question for _ in range(patterns) for question in around_changes(random, random_pattern(random))]
+
+
+@pytest.fixture(autouse=True)
+def _node() -> None:
+    need(shutil.which("node"), "needs Node.js")
+
+
+@each_parser
+def test_what_can_be_written_means_the_same(alias: str) -> None:
+    random = Random(1)
+    check(alias, [question for pattern in SYNTAX for question in around_changes(random, pattern)])
+
+
+@each_parser
+def test_what_node_refuses_is_refused(alias: str) -> None:
+    questions: list[Question] = [(pattern, "UTC", 1_790_000_000_000) for pattern in REFUSED]
+    answers = zip(questions, next_times(alias, questions), strict=True)
+    refused = [question for question, answer in answers if isinstance(answer, dict)]
+    assert len(refused) > len(REFUSED) / 2
+    assert [question for question in refused if not isinstance(ours(alias, question), str)] == []
+
+
+@each_parser
+def test_random_patterns_are_due_when_node_says(alias: str) -> None:
+    check(alias, asked(seed=7, patterns=60))
+
+
+@pytest.mark.slow
+@each_parser
+def test_thousands_of_random_patterns_are_due_when_node_says(alias: str) -> None:
+    check(alias, asked(seed=11, patterns=2000))
+
+
+@each_parser
+def test_a_schedule_goes_through_a_change_of_the_clocks_as_in_node(alias: str) -> None:
+    """From one time to the next."""
+    patterns = ("30 2 * * *", "*/20 1-3 * * *", "0 * * * *", "15 0 * * *")
+    questions = [question for pattern in patterns for question in around_changes(Random(3), pattern)]
+    for _ in range(6):
+        due = check(alias, questions)
+        questions = [(pattern, zone, ms) for (pattern, zone, _), ms in zip(questions, due, strict=True)]
