@@ -38,7 +38,6 @@ SCHEDULING = [peer for peer in PEERS if peer.dialect != "bull-1"]
 HOUR = 3_600_000
 DAY = 24 * HOUR
 SIDES = ("left", "right")
-PATIENCE_S = 120
 
 each_peer = pytest.mark.parametrize("peer", SCHEDULING, ids=str)
 each_bullmq = pytest.mark.parametrize("peer", [peer for peer in SCHEDULING if peer.dialect == "bullmq"], ids=str)
@@ -125,7 +124,7 @@ class Rounds:
 
     def settled(self) -> None:
         for side, queue in self.queues.items():
-            wait_until(lambda queue=queue: self._is_idle(queue), PATIENCE_S, f"the jobs of the {side} queue to finish")
+            wait_until(lambda queue=queue: self._is_idle(queue), f"the jobs of the {side} queue to finish")
 
     def _is_idle(self, queue: BullQueue) -> bool:
         counts = queue.counts()
@@ -213,7 +212,7 @@ def test_a_schedule_ends_with_its_last_day(rounds: StartRounds, peer: Peer) -> N
     one = rounds(Schedule({"every": HOUR, "endDate": end}))
     one.make()
     one.promote()
-    wait_until(lambda: time.time() * 1000 > end + 50, PATIENCE_S, "the last day to be over")
+    wait_until(lambda: time.time() * 1000 > end + 50, "the last day to be over")
     with one.workers():
         one.settled()
     one.assert_alike()

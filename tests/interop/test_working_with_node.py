@@ -17,6 +17,7 @@ from spark_bull.claim_ledger import ClaimLedger
 from spark_bull.model import NewJob
 from spark_bull.outcomes import Failed, Outcomes, Retried
 from spark_bull.runtime.job import RunningJob
+from spark_bull.runtime.promoter import Promoter
 from spark_bull.runtime.rescuer import Rescuer
 from spark_bull.spark.claim_batch import claim_batch
 from spark_bull.spark.settle import plan_settle, settle_task
@@ -328,3 +329,30 @@ def test_a_job_with_a_failed_child_fails_whatever_attempts_are_left(
         assert job is not None
         assert (job.state, job.attempts_made) == ("failed", 1)
         assert "failed child" in (job.failed_reason or "")
+
+
+@pytest.mark.parametrize("peer", [p for p in PEERS if p.dialect != "bull-1"], ids=str)
+def test_a_schedule_goes_on_with_whoever_takes_its_jobs(
+    node: StartNode, redis_url: str, prefix: str, peer: Peer
+) -> None:
+    jobs = 12
+    library = node(peer.alias, prefix=prefix)
+    with (
+        BullQueue("q", url=redis_url, prefix=prefix, protocol=peer.dialect) as queue,
+        Promoter(redis_url, ["q"], prefix=prefix, protocol=peer.dialect, rescue=False),
+        OurWorker(queue.handle),
+    ):
+        library.call("process", queue="q", concurrency=1)
+        schedule(library, peer, "q", every=200, limit=jobs)
+        wait_until(lambda: queue.counts()["completed"] == jobs, "the last job of the schedule to complete")
+        assert {state for state, count in queue.counts().items() if count} == {"completed"}
+
+
+def schedule(library: NodePeer, peer: Peer, queue: str, **repeat: int) -> None:
+    """Lets a Node library schedule jobs that return 1."""
+    data = {"$behaviour": "return:1"}
+    if peer.dialect == "bullmq":
+        template = {"name": "task", "data": data}
+        library.call("invoke", queue=queue, method="upsertJobScheduler", args=["report", repeat, template])
+    else:
+        library.call("add", queue=queue, jobs=[{"name": "task", "data": data, "opts": {"repeat": repeat}}])
