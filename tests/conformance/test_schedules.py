@@ -23,6 +23,7 @@ from spark_bull.dialects.handle import QueueHandle
 from spark_bull.outcomes import Claim
 from spark_bull.runtime.claimer import Claimer
 from spark_bull.schedules import ADVANCE_SIZE
+from spark_bull.working import Seat
 from tests.support.dump import Dump, difference, dump
 from tests.support.node_peer import NodePeer
 from tests.support.pair import Pair
@@ -314,6 +315,10 @@ class Board:
     def dump(self) -> Dump:
         return dump(self.client, self.queue.handle.keys.prefix, "q")
 
+    def claimer(self) -> Claimer:
+        """What a claiming query has in its own process."""
+        return Claimer(ClaimLedger(self.queue.handle, "reader"), Seat("reader", 20_000), 500)
+
     def claim(self, limit: int = 1000, call: str = "") -> Claim:
         return working.work(self.queue.handle, SEAT, None, limit, call=call)
 
@@ -377,12 +382,11 @@ def test_a_claiming_query_that_dies_after_its_claim_takes_the_schedule_up(
 ) -> None:
     board.make("one")
     board.let_wait()
-    ledger = ClaimLedger(board.queue.handle, "reader")
     with dying_after_claim(monkeypatch):
-        Claimer(ledger, 20_000).claim(10)
-    assert (ledger.end(), board.ids("delayed")) == (1, [])
+        board.claimer().claim(10)
+    assert (board.claimer().end(), board.ids("delayed")) == (1, [])
     for _ in range(2):
-        Claimer(ledger, 20_000).take_up(0, 1)
+        board.claimer().take_up(0, 1)
         assert len(board.ids("delayed")) == 1
 
 
@@ -391,7 +395,7 @@ def test_a_query_whose_claim_got_no_answer_takes_its_jobs_up(
     board: Board, peer: Peer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     board.make("one")
-    claimer = Claimer(ClaimLedger(board.queue.handle, "reader"), 20_000)
+    claimer = board.claimer()
     board.queue.add({"n": 1})
     assert claimer.claim(10) >= 1
     taken = claimer.end()
@@ -406,7 +410,7 @@ def test_a_query_whose_claim_got_no_answer_takes_its_jobs_up(
 def test_jobs_that_are_claimed_into_a_ledger_let_their_schedules_go_on(board: Board, peer: Peer) -> None:
     board.make("one", "two")
     board.let_wait()
-    assert Claimer(ClaimLedger(board.queue.handle, "reader"), 20_000).claim(10) == 2
+    assert board.claimer().claim(10) == 2
     assert len(board.ids("delayed")) == 2
 
 
