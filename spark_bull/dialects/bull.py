@@ -73,7 +73,7 @@ class Bull(Dialect):
             "due": due,
             "next": next_due,
             "name": name,
-            "data": "{}" if job.data in FALSE_IN_JAVASCRIPT else job.data,
+            "data": "{}" if not job.data or job.data in FALSE_IN_JAVASCRIPT else job.data,
             "opts": with_bare_marks("opts", self._opts(opts | made)),
             "priority": number_of(opts, "priority") or 0,
             "lifo": bool(opts.get("lifo")),
