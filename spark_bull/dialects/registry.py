@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
-from typing import Final
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
 
 from spark_bull.connection import Connection
 from spark_bull.dialects.base import Dialect
 from spark_bull.dialects.bull import Bull
 from spark_bull.dialects.bull1 import Bull1
 from spark_bull.dialects.bullmq import BullMQ
+from spark_bull.errors import DialectError
 from spark_bull.keys import QueueKeys
 
 log = logging.getLogger("spark_bull")
@@ -17,56 +20,126 @@ log = logging.getLogger("spark_bull")
 DIALECTS: Final[dict[str, Dialect]] = {d.name: d for d in (Bull1(), Bull(), BullMQ())}
 FALLBACK: Final = "bullmq"
 
+#: Keys that only BullMQ has, and their types; a job of another dialect may be called so, but is a HASH.
+_BULLMQ_KEYS: Final = {"events": b"stream", "marker": b"zset", "prioritized": b"zset", "pc": b"string"}
+
 
 def dialect_of(connection: Connection, keys: QueueKeys, protocol: str) -> Dialect:
     """The dialect called `protocol`, or for `auto` the one that the queue speaks.
 
-    A queue that does not exist yet gets bullmq, which is logged.
+    A queue that does not exist yet takes any; for `auto` it gets bullmq, which is logged. Raises DialectError when the
+    queue's keys can't be of the dialect asked for.
     """
-    if protocol != "auto":
-        return DIALECTS[protocol]
-    found = detect(connection, keys)
-    if found is None:
-        log.info(
-            "queue %s does not exist yet: taking protocol %s (option `protocol`)",
-            keys.queue,
-            FALLBACK,
-        )
-        found = DIALECTS[FALLBACK]
-    return found
+    if protocol == "auto":
+        return detect(connection, keys) or _fallback(keys)
+    return checked_dialect(connection, keys, protocol)
+
+
+def _fallback(keys: QueueKeys) -> Dialect:
+    log.info("queue %s does not exist yet: taking protocol %s (option `protocol`)", keys.queue, FALLBACK)
+    return DIALECTS[FALLBACK]
 
 
 def detect(connection: Connection, keys: QueueKeys) -> Dialect | None:
     """The dialect that a queue's keys show, or None when there is no such queue."""
-    open_writes, version, max_events, bullmq_keys, completed, failed, bull_keys, counter, *samples = (
-        connection.pipeline(
-            [
-                ("ZRANGE", keys["open_writes"], 0, 0),
-                ("HGET", keys["meta"], "version"),
-                ("HGET", keys["meta"], "opts.maxLenEvents"),
-                ("EXISTS", keys["events"], keys["marker"], keys["pc"], keys["prioritized"]),
-                ("TYPE", keys["completed"]),
-                ("TYPE", keys["failed"]),
-                ("EXISTS", keys["stalled_check"], keys["priority"]),
-                ("EXISTS", keys["id"], keys["meta_paused"]),
-                ("LINDEX", keys["wait"], 0),
-                ("LINDEX", keys["active"], 0),
-                ("LINDEX", keys["paused"], 0),
-                ("ZRANGE", keys["delayed"], 0, 0),
-            ]
-        )
-    )
-    if open_writes and (written := connection.call("HGET", keys.write(open_writes[0].decode()), "dialect")):
-        return DIALECTS[written.decode()]
-    if version or max_events or bullmq_keys:
-        return DIALECTS["bullmq"]
-    finished_types = {completed, failed}
-    if b"set" in finished_types:
-        return DIALECTS["bull-1"]
-    if b"zset" in finished_types or bull_keys:
+    signs = _look(connection, keys)
+    possible = frozenset(DIALECTS)
+    for shown in _evidence(connection, keys, signs):
+        possible = possible & shown.by or shown.by
+        if len(possible) == 1:
+            return DIALECTS[next(iter(possible))]
+    if possible < frozenset(DIALECTS) or signs.bull_like or signs.exists:
         return DIALECTS["bull"]
-    sample = next((s[0] if isinstance(s, list) else s for s in samples if s), None)
-    if sample is not None:
-        name, attempts = connection.call("HMGET", keys.job(sample.decode()), "name", "attempts")
-        return DIALECTS["bull-1" if name is None and attempts is not None else "bull"]
-    return DIALECTS["bull"] if counter else None
+    return None
+
+
+def checked_dialect(connection: Connection, keys: QueueKeys, protocol: str) -> Dialect:
+    """The dialect of this name. Raises DialectError when a queue's keys can't be of it."""
+    for shown in _evidence(connection, keys, _look(connection, keys)):
+        if protocol not in shown.by:
+            spoken = " or ".join(sorted(shown.by))
+            raise DialectError(
+                f"expected queue {keys.queue} to speak {protocol} (option `protocol`), but it speaks {spoken}: "
+                f"{shown.what}; leave `protocol` out, or take another queue or prefix"
+            )
+    return DIALECTS[protocol]
+
+
+@dataclass(frozen=True)
+class _Evidence:
+    """Something that only queues of some dialects have."""
+
+    by: frozenset[str]
+    what: str
+
+
+@dataclass(frozen=True)
+class _Signs:
+    """What tells dialects apart, as it stands in Redis. `sample`: id of a job that waits or runs."""
+
+    open_write: bytes | None
+    meta: tuple[bytes | None, ...]
+    types: dict[str, bytes]
+    bull_like: bool
+    exists: bool
+    sample: bytes | None
+
+
+def _look(connection: Connection, keys: QueueKeys) -> _Signs:
+    typed = ("completed", "failed", "priority", *_BULLMQ_KEYS)
+    open_writes, meta, stalled_check, others, wait, active, paused, delayed, *types = connection.pipeline(
+        [
+            ("ZRANGE", keys["open_writes"], 0, 0),
+            ("HMGET", keys["meta"], "version", "opts.maxLenEvents"),
+            ("EXISTS", keys["stalled_check"]),
+            ("EXISTS", keys["id"], keys["meta_paused"]),
+            ("LINDEX", keys["wait"], 0),
+            ("LINDEX", keys["active"], 0),
+            ("LINDEX", keys["paused"], 0),
+            ("ZRANGE", keys["delayed"], 0, 0),
+            *(("TYPE", keys[name]) for name in typed),
+        ]
+    )
+    samples = (wait, active, paused, *delayed)
+    return _Signs(
+        open_writes[0] if open_writes else None,
+        tuple(meta),
+        dict(zip(typed, types, strict=True)),
+        bool(stalled_check),
+        bool(others),
+        next((sample for sample in samples if sample), None),
+    )
+
+
+def _evidence(connection: Connection, keys: QueueKeys, signs: _Signs) -> Iterator[_Evidence]:
+    """The strongest first; jobs are looked at only if it comes to that."""
+    if signs.open_write is not None:
+        written: Any = connection.call("HGET", keys.write(signs.open_write.decode()), "dialect")
+        if written:
+            yield _Evidence(frozenset({written.decode()}), "a write of this dialect is unfinished")
+    is_bullmq = False
+    for name, kind in _BULLMQ_KEYS.items():
+        if signs.types[name] == kind:
+            is_bullmq = True
+            yield _Evidence(frozenset({"bullmq"}), f"it has a key `{name}`")
+    if any(signs.meta):
+        is_bullmq = True
+        yield _Evidence(frozenset({"bullmq"}), "its `meta` is BullMQ's")
+    finished = {name: signs.types[name] for name in ("completed", "failed")}
+    for name, kind in finished.items():
+        if kind == b"set":
+            yield _Evidence(frozenset({"bull-1"}), f"`{name}` is a SET")
+        elif kind == b"zset":
+            yield _Evidence(frozenset({"bull", "bullmq"}), f"`{name}` is a ZSET")
+    if signs.types["priority"] == b"zset":
+        yield _Evidence(frozenset({"bull", "bullmq"}), "it has a key `priority`")
+    if is_bullmq:
+        return
+    if signs.sample is not None or b"zset" in finished.values() or b"set" in finished.values():
+        yield _Evidence(frozenset({"bull", "bull-1"}), "it has jobs, but neither `events` nor `meta` of BullMQ")
+    if signs.sample is not None:
+        name, attempts = connection.call("HMGET", keys.job(signs.sample.decode()), "name", "attempts")
+        if name is not None:
+            yield _Evidence(frozenset({"bull"}), "its jobs have names")
+        elif attempts is not None:
+            yield _Evidence(frozenset({"bull-1"}), "its jobs have no names")

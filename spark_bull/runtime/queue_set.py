@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from typing import Final
 
 from spark_bull.clock import monotonic_s
 from spark_bull.connection import Connection
 from spark_bull.dialects.handle import QueueHandle
-from spark_bull.dialects.registry import DIALECTS, detect
+from spark_bull.dialects.registry import checked_dialect, detect
+from spark_bull.errors import DialectError
 from spark_bull.finding import find_queues, is_glob
 from spark_bull.keys import QueueKeys
 from spark_bull.options import Options
 from spark_bull.settings import settings_of
+
+log = logging.getLogger("spark_bull")
 
 #: How often globs are looked up again, and how often queues that don't exist yet are looked for.
 GLOB_S: Final = 30.0
@@ -20,23 +24,27 @@ MISSING_S: Final = 1.0
 
 
 class QueueSet:
-    """`queues`: names or globs; all of the prefix when there are none."""
+    """`queues`: names or globs; all of the prefix when there are none.
+
+    Of the queues that a glob finds, those that can't be of the dialect asked for are left out, which is logged.
+    """
 
     def __init__(self, options: Options, queues: Iterable[str]) -> None:
         self._options = options
         self._wanted = list(queues) or ["*"]
         self._connection = Connection(settings_of(options))
         self._handles: dict[str, QueueHandle] = {}
+        self._left_out: set[str] = set()
         self._globs_at = self._missing_at = 0.0
         self._names: list[str] = []
 
     def handles(self) -> list[QueueHandle]:
-        """The queues that exist by now. Raises ConnectionLost."""
+        """The queues that exist by now. Raises ConnectionLost; DialectError for a named queue of another dialect."""
         now = monotonic_s()
         if now >= self._globs_at:
             self._names = self._found()
             self._globs_at = now + GLOB_S
-        missing = [name for name in self._names if name not in self._handles]
+        missing = [name for name in self._names if not self._is_settled(name)]
         if missing and now >= self._missing_at:
             for name in missing:
                 self._open(name)
@@ -46,7 +54,10 @@ class QueueSet:
     @property
     def complete(self) -> bool:
         """Whether all queues that were asked for exist."""
-        return all(name in self._handles for name in self._names)
+        return all(map(self._is_settled, self._names))
+
+    def _is_settled(self, name: str) -> bool:
+        return name in self._handles or name in self._left_out
 
     def _found(self) -> list[str]:
         names: list[str] = []
@@ -56,6 +67,17 @@ class QueueSet:
 
     def _open(self, name: str) -> None:
         keys, protocol = QueueKeys(name, self._options["prefix"]), self._options["protocol"]
-        dialect = detect(self._connection, keys) if protocol == "auto" else DIALECTS[protocol]
+        try:
+            dialect = (
+                detect(self._connection, keys)
+                if protocol == "auto"
+                else checked_dialect(self._connection, keys, protocol)
+            )
+        except DialectError as error:
+            if name in self._wanted:
+                raise
+            log.warning("left out: %s", error)
+            self._left_out.add(name)
+            return
         if dialect is not None:
             self._handles[name] = QueueHandle(self._connection, keys, dialect, self._options["bullmqVersion"])

@@ -10,6 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
 from pyspark.sql.types import DataType, StructType
 
 from spark_bull.clock import monotonic_s
@@ -125,6 +126,11 @@ class Worker:
             self.id = sha256(f"{self.handle.keys.base}{chosen['checkpoint']}".encode()).hexdigest()[:12]
         self._engine: LoopEngine | StreamEngine
         if chosen["engine"] == "stream":
+            if _is_remote(spark):
+                raise OptionError(
+                    "expected a session without Spark Connect for the engine `stream`: use the engine `loop`, or "
+                    "mode=claim and mode=settle"
+                )
             transform, payload = transformation_of(processor, payload_schema, chosen, self.handle)
             slots = _slots(spark, chosen["slots"], spare=0)
             where = as_texts(options) | {"queue": queue}
@@ -275,6 +281,18 @@ def runner_of(processor: Processor, payload_schema: str | DataType | None, timeo
 
 def _slots(spark: SparkSession, given: int | None, spare: int = 1) -> int:
     """How many tasks are to work at once: all cores but `spare`, unless the user says."""
-    if given is not None:
-        return given
-    return max(1, spark.sparkContext.defaultParallelism - spare)
+    return max(1, _cores(spark) - spare) if given is None else given
+
+
+def _is_remote(spark: SparkSession) -> bool:
+    """Whether this is a session of Spark Connect, which has no context."""
+    return getattr(spark, "sparkContext", None) is None
+
+
+def _cores(spark: SparkSession) -> int:
+    """How many tasks the cluster runs at once, as far as Spark knows."""
+    if not _is_remote(spark):
+        return int(spark.sparkContext.defaultParallelism)
+    # Spark splits a range into as many partitions.
+    partitions = spark.range(1 << 16).select(f.spark_partition_id().alias("partition")).distinct()
+    return partitions.count()

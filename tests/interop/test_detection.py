@@ -1,12 +1,17 @@
-"""`protocol=auto` knows a queue that a real Node library made, whatever state its jobs are in."""
+"""`protocol=auto` knows a queue that a real Node library made, whatever state its jobs are in; another is refused."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import pytest
+from redis import Redis
 
 from spark_bull.bull_queue import BullQueue
+from spark_bull.cli import main
+from spark_bull.errors import DialectError
+from spark_bull.runtime.promoter import Promoter
+from spark_bull.runtime.rescuer import Rescuer
 from tests.support.jobs import HOUR
 from tests.support.node_peer import NodePeer
 from tests.support.peers import PEERS, Peer
@@ -75,3 +80,71 @@ def test_a_node_worker_takes_what_was_added_to_a_detected_queue(
     done = library.wait_for(lambda event: event["event"] == "completed" and event.get("jobId") == ours)
     assert done["returnvalue"] == {"echo": {"to": "node"}}
     library.call("stop", queue="q")
+
+
+DIALECTS = ("bull-1", "bull", "bullmq")
+
+
+def refused(redis_url: str, prefix: str) -> list[str]:
+    """The dialects that queue `q` is not taken for."""
+    refused = []
+    for protocol in DIALECTS:
+        try:
+            BullQueue("q", url=redis_url, prefix=prefix, protocol=protocol).close()
+        except DialectError as error:
+            refused.append(str(error).partition(" (option `protocol`), but it speaks ")[0].split()[-1])
+    return refused
+
+
+def others(peer: Peer) -> list[str]:
+    return [dialect for dialect in DIALECTS if dialect != peer.dialect]
+
+
+@each_peer
+@pytest.mark.parametrize("opts", [{}, {"delay": HOUR}], ids=str)
+def test_a_queue_with_a_job_takes_no_other_protocol(
+    library: NodePeer, peer: Peer, redis_url: str, prefix: str, opts: dict[str, object]
+) -> None:
+    library.call("add", queue="q", jobs=[job(**opts)])
+    assert refused(redis_url, prefix) == others(peer)
+
+
+@each_peer
+def test_a_queue_with_finished_jobs_alone_takes_no_other_protocol(
+    library: NodePeer, peer: Peer, redis_url: str, prefix: str
+) -> None:
+    library.call("process", queue="q")
+    library.call("add", queue="q", jobs=[job()])
+    library.wait_for_events("completed", 1)
+    library.call("stop", queue="q")
+    assert refused(redis_url, prefix) == others(peer)
+
+
+@pytest.mark.parametrize("protocol", DIALECTS)
+def test_a_queue_that_does_not_exist_yet_or_has_a_counter_alone_takes_any_protocol(
+    client: Redis, redis_url: str, prefix: str, protocol: str
+) -> None:
+    for _ in range(2):
+        with BullQueue("q", url=redis_url, prefix=prefix, protocol=protocol) as queue:
+            assert queue.protocol == protocol
+            client.incr(queue.handle.keys["id"])
+
+
+@each_peer
+def test_every_verb_refuses_a_protocol_that_is_not_the_queue_s(
+    library: NodePeer, peer: Peer, redis_url: str, prefix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    library.call("add", queue="q", jobs=[job()])
+    for protocol in others(peer):
+        for service in (Promoter, Rescuer):
+            with pytest.raises(DialectError, match=f"expected queue q to speak {protocol}"):
+                service(redis_url, ["q"], prefix=prefix, protocol=protocol).start().await_termination(60)
+        # A glob finds it, too, and leaves it out.
+        Promoter(redis_url, ["*"], prefix=prefix, protocol=protocol).once()
+        where = ["--url", redis_url, "--prefix", prefix, "--protocol", protocol]
+        for command in (["add", "q", "{}"], ["counts", "q"], ["promote", "q", "--once"]):
+            assert main([*where, *command]) != 0
+            assert f"expected queue q to speak {protocol}" in capsys.readouterr().err
+    library.call("process", queue="q")
+    done = library.wait_for_events("completed", 1)
+    assert [event["jobId"] for event in done] == ["1"]
