@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import fields
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 from uuid import uuid4
 
 from spark_bull import management
 from spark_bull.adding import add_chunk, sum_of
 from spark_bull.dialects.codec import ChunkBuilder, check_defaults, defaults_of, encode, rows_of
 from spark_bull.dialects.handle import QueueHandle, open_handle
+from spark_bull.errors import OptionError, did_you_mean
 from spark_bull.model import Added, Job, NewJob, WriteRecord
 from spark_bull.options import WRITE, as_texts, parse_options
 from spark_bull.reading import counts, get_job, logs, page
 from spark_bull.staging import records, recover
+
+#: What `BullQueue.add` takes by name.
+PROPERTIES: Final = frozenset(field.name for field in fields(NewJob)) - {"data", "name"}
 
 
 class BullQueue:
@@ -64,7 +69,9 @@ class BullQueue:
     # dispatch
 
     def add(self, data: Any, name: str | None = None, **properties: Any) -> str:
-        """Adds one job and returns its id; properties as in NewJob."""
+        """Adds one job and returns its id; properties as in NewJob. Raises OptionError for a bad one."""
+        for unknown in properties.keys() - PROPERTIES:
+            raise OptionError(f"unknown property `{unknown}` of a job{did_you_mean(unknown, PROPERTIES)}")
         return self.add_many([NewJob(data, name, **properties)]).ids[0]
 
     def add_many(self, jobs: Iterable[NewJob]) -> Added:
@@ -76,7 +83,7 @@ class BullQueue:
         remaining, first_row = iter(jobs), 0
         while batch := list(islice(remaining, 10_000)):
             numbers = range(first_row, first_row + len(batch))
-            columns = encode(self.handle.dialect, rows_of(batch), self._defaults, numbers)
+            columns = encode(self.handle.dialect, rows_of(batch, first_row), self._defaults, numbers)
             first_row += len(batch)
             for rows, packed in (*builder.add(columns), *builder.flush()):
                 yield add_chunk(self.handle, self.handle.sender, uuid4().hex, rows, packed, want_ids=True)

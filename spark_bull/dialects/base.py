@@ -57,6 +57,8 @@ class Dialect(ABC):
     states: ClassVar[Mapping[str, StateKey]]
     #: Payloads that this library replaces by {} because JavaScript calls them false.
     replaced_data: ClassVar[frozenset[str]] = frozenset()
+    #: Whether custom ids may be integers.
+    takes_integer_ids: ClassVar[bool] = True
     #: Options, and arguments of a Worker, that this dialect has nothing for.
     lacks: ClassVar[frozenset[str]] = frozenset()
     #: The field of a job's hash that counts the attempts made.

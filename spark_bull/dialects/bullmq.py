@@ -49,6 +49,7 @@ class BullMQ(Dialect):
 
     name = "bullmq"
     folder = "bullmq"
+    takes_integer_ids = False
     has_event_stream = True
     attempts_field = "atm"
     states: ClassVar = {

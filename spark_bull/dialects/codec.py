@@ -226,8 +226,13 @@ def _object(name: str, value: Any) -> Mapping[str, Any]:
     return value
 
 
-def rows_of(jobs: Sequence[NewJob]) -> dict[str, list[Any]]:
-    """Jobs -> the rows that `encode` takes; columns that no job gives are left out."""
+def rows_of(jobs: Sequence[NewJob], first_row: int = 0) -> dict[str, list[Any]]:
+    """Jobs -> the rows that `encode` takes; columns that no job gives are left out.
+
+    first_row: the first job's number, for errors. Raises OptionError for a name or an id of a wrong type.
+    """
+    for number, job in enumerate(jobs, first_row):
+        _check_texts(number, job)
     rows: dict[str, list[Any]] = {
         "data": [_data_text(job.data) for job in jobs],
         "name": [job.name for job in jobs],
@@ -244,6 +249,17 @@ def rows_of(jobs: Sequence[NewJob]) -> dict[str, list[Any]]:
         "opts": [job.opts or None for job in jobs],
     }
     return {n: v for n, v in rows.items() if n == "data" or any(x is not None for x in v)}
+
+
+def _check_texts(number: int, job: NewJob) -> None:
+    if job.name is not None and not isinstance(job.name, str):
+        raise OptionError(
+            f"row {number}: expected `name` to be a text, got: {job.name!r}; the payload comes first, as in "
+            'add({"to": "ada"}, "mail")'
+        )
+    job_id: object = job.job_id
+    if isinstance(job_id, bool) or not (job_id is None or isinstance(job_id, (str, int))):
+        raise OptionError(f"row {number}: expected `job_id` to be a text, got: {job_id!r}")
 
 
 def _data_text(data: Any) -> str:

@@ -24,6 +24,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
+from spark_bull.dialects.base import Dialect
 from spark_bull.dialects.codec import NAMES
 from spark_bull.errors import OptionError, did_you_mean
 from spark_bull.options import Options
@@ -55,7 +56,7 @@ _RULES: Final[dict[str, _Rule]] = {
     DATA: _one_of("STRUCT, MAP, ARRAY, VARIANT, or STRING holding JSON", StringType, *_NESTED),
     "name": _one_of("STRING", StringType),
     QUEUE: _one_of("STRING", StringType),
-    "jobId": _one_of("STRING or an integer", StringType, IntegralType),
+    "jobId": _one_of("STRING, or an integer (not for bullmq)", StringType, IntegralType),
     "delay": _one_of("an integer (ms)", IntegralType),
     "runAt": _one_of("TIMESTAMP", TimestampType),
     "timestamp": _one_of("TIMESTAMP, or an integer (ms since 1970)", TimestampType, IntegralType),
@@ -78,6 +79,16 @@ class RowPlan:
     payload: tuple[int, ...]
     json_properties: frozenset[str]
     ignore_nulls: bool
+    #: Name of the column of ids, if they are integers.
+    integer_ids: str | None = None
+
+    def check_dialect(self, dialect: Dialect) -> None:
+        """Raises OptionError for columns whose type this dialect refuses."""
+        if self.integer_ids is not None and not dialect.takes_integer_ids:
+            raise OptionError(
+                f"expected column `{self.integer_ids}` to be STRING (a custom id of {dialect.name} may not be an "
+                f"integer), got integers: put a letter in front, as in concat('id-', {self.integer_ids})"
+            )
 
     def slices(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The batch in slices of at most SLICE_BYTES or one row."""
@@ -140,9 +151,15 @@ def plan_rows(schema: StructType, options: Options) -> RowPlan:
             if name in columns and isinstance(schema.fields[columns[name]].dataType, StringType)
         ),
         options["ignoreNullFields"],
+        _integer_ids(schema, columns),
     )
     _check_encodable(schema, plan)
     return plan
+
+
+def _integer_ids(schema: StructType, columns: Mapping[str, int]) -> str | None:
+    field = schema.fields[columns["jobId"]] if "jobId" in columns else None
+    return field.name if field is not None and isinstance(field.dataType, IntegralType) else None
 
 
 def _has_data(schema: StructType) -> bool:

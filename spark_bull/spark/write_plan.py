@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 from spark_bull.connection import Connection
 from spark_bull.dialects.codec import check_defaults, defaults_of
 from spark_bull.dialects.handle import QueueHandle, open_handle
+from spark_bull.dialects.registry import DIALECTS
 from spark_bull.errors import DialectError
 from spark_bull.options import WRITE, Options, parse_options
 from spark_bull.settings import resolved, settings_of
@@ -86,8 +87,11 @@ def plan_write(raw: Mapping[str, str], schema: StructType) -> Plan:
     connection.check(options["prefix"], [queue or ""], write=True)
     started_on, write_id = connection.now_ms(), uuid4().hex
     if queue is None:
+        if options["protocol"] in DIALECTS:
+            rows.check_dialect(DIALECTS[options["protocol"]])
         return Plan(options, rows, write_id, started_on)
     handle = open_handle(options, queue)
+    rows.check_dialect(handle.dialect)
     check_defaults(handle.dialect, defaults_of(options))
     recover(handle)
     identity = identity_of(options)

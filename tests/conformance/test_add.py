@@ -431,6 +431,30 @@ def test_no_jobs_need_no_call(make: Callable[..., Bench], calls: Calls) -> None:
     assert bench.public() == {}
 
 
+def test_a_name_that_is_no_text_burns_no_id(make: Callable[..., Bench]) -> None:
+    bench = make()
+    with pytest.raises(
+        OptionError, match=r"row 0: expected `name` to be a text, got: \{'a': 1\}; the payload comes first"
+    ):
+        bench.queue.add("mail", {"a": 1})  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="row 1: expected `name` to be a text, got: 7"):
+        bench.queue.add_many([NewJob({}, "mail"), NewJob({}, 7)])  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="row 0: expected `job_id` to be a text, got: True"):
+        bench.queue.add({}, job_id=True)
+    assert bench.public() == {}
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [("jobId", "job_id"), ("runAt", "run_at"), ("removeOnComplete", "remove_on_complete"), ("Delay", "delay")],
+)
+def test_a_property_in_node_s_spelling_is_refused_with_ours(make: Callable[..., Bench], given: str, meant: str) -> None:
+    bench = make()
+    with pytest.raises(OptionError, match=rf"unknown property `{given}` of a job \(did you mean `{meant}`\?\)"):
+        bench.queue.add({}, **{given: 5})
+    assert bench.public() == {}
+
+
 def test_a_bad_job_stops_its_batch_before_anything_is_sent(make: Callable[..., Bench]) -> None:
     bench = make()
     with pytest.raises(OptionError, match="row 5: expected `delay`"):
@@ -550,13 +574,15 @@ def test_auto_goes_by_a_write_that_is_open_before_there_is_any_job(
         assert queue.protocol == dialect
 
 
-@pytest.mark.parametrize("other", DIALECTS)
-def test_a_write_is_finished_in_its_own_dialect_whoever_does_it(
-    make: Callable[..., Bench], redis_url: str, prefix: str, dialect: str, other: str
+def test_a_write_is_finished_in_its_own_dialect_and_by_no_other(
+    make: Callable[..., Bench], redis_url: str, prefix: str, dialect: str
 ) -> None:
     bench = make()
     register_all(bench.queue.handle, "w", [numbered(4)], 3)
-    with BullQueue(bench.queue.name, url=redis_url, prefix=prefix, protocol=other) as queue:
+    for other in set(DIALECTS) - {dialect}:
+        with pytest.raises(DialectError, match=f"speaks {dialect}: a write of this dialect is unfinished"):
+            BullQueue(bench.queue.name, url=redis_url, prefix=prefix, protocol=other)
+    with BullQueue(bench.queue.name, url=redis_url, prefix=prefix) as queue:
         assert [record.state for record in queue.recover()] == ["finished"]
     assert ("name" in bench.fields("1")) is (dialect != "bull-1")
     assert ("events" in bench.public()) is (dialect == "bullmq")

@@ -154,6 +154,15 @@ def test_a_bad_row_is_named_and_nothing_is_visible(bull: Bull, client: Redis, co
     assert not [key for key in keys(client, bull) if b":spark:" not in key]
 
 
+def test_a_column_of_integer_ids_is_refused_for_bullmq_before_any_task(bull: Bull, client: Redis) -> None:
+    said = "expected column `jobId` to be STRING (a custom id of bullmq may not be an integer)"
+    assert said in refusal(bull, one_row(bull, "'{}' AS data, 17 AS jobId"))
+    by_row = one_row(bull, "'{}' AS data, 17 AS jobId, 'q' AS queue")
+    assert said in refusal(bull, by_row, queue=None, protocol="bullmq")
+    assert not keys(client, bull)
+    bull.write(one_row(bull, "'{}' AS data, 17 AS jobId"), protocol="bull")
+
+
 def test_a_priority_for_bull_1(bull: Bull) -> None:
     said = "expected no `priority` (the dialect bull-1 has none), got: 3"
     assert said in refusal(bull, one_row(bull, "'{}' AS data, 3 AS priority"), protocol="bull-1")

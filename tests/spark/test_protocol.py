@@ -1,0 +1,69 @@
+"""An explicit `protocol` that the queue doesn't speak: every verb of Spark refuses it, and leaves the queue alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.errors import AnalysisException, PySparkException, StreamingQueryException
+from redis import Redis
+
+from spark_bull import BullQueue, DialectError, Worker
+from tests.spark.conftest import Bull
+from tests.support.dump import dump
+
+Verb = Callable[[Bull, dict[str, str], Path], object]
+
+
+def write(bull: Bull, options: dict[str, str], _folder: Path) -> object:
+    return bull.spark.range(2).write.format("bull").options(**options).mode("append").save()
+
+
+def write_stream(bull: Bull, options: dict[str, str], folder: Path) -> object:
+    rows = bull.spark.readStream.format("rate").load().select("value")
+    writer = rows.writeStream.format("bull").options(**options).option("checkpointLocation", str(folder))
+    return writer.trigger(availableNow=True).start().awaitTermination(300)
+
+
+def read(bull: Bull, options: dict[str, str], _folder: Path) -> object:
+    return bull.spark.read.format("bull").options(**options).load().collect()
+
+
+def read_stream(bull: Bull, options: dict[str, str], folder: Path) -> object:
+    jobs = bull.spark.readStream.format("bull").options(**options).load()
+    writer = jobs.writeStream.format("noop").option("checkpointLocation", str(folder))
+    return writer.trigger(availableNow=True).start().awaitTermination(300)
+
+
+def settle(bull: Bull, options: dict[str, str], folder: Path) -> object:
+    outcomes = bull.spark.sql("SELECT '1' AS id, 'token' AS token, 1 AS returnvalue")
+    return outcomes.write.format("bull").options(**options, mode="settle").mode("append").save()
+
+
+def work(bull: Bull, options: dict[str, str], _folder: Path) -> object:
+    return Worker(bull.spark, processor=print, slots=1, progress=False, **options)
+
+
+VERBS: dict[str, Verb] = {
+    "write": write,
+    "write at least once": lambda bull, options, folder: write(bull, options | {"delivery": "at-least-once"}, folder),
+    "write a stream": write_stream,
+    "read": read,
+    "read counts": lambda bull, options, folder: read(bull, options | {"view": "counts"}, folder),
+    "collect": read_stream,
+    "claim": lambda bull, options, folder: read_stream(bull, options | {"mode": "claim"}, folder),
+    "settle": settle,
+    "work": work,
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_protocol_that_is_not_the_queue_s_is_refused(bull: Bull, client: Redis, verb: str, tmp_path: Path) -> None:
+    with BullQueue("q", **bull.options, protocol="bullmq") as queue:
+        queue.add({"n": 1})
+    before = dump(client, bull.options["prefix"], "q")
+    refused = (DialectError, AnalysisException, StreamingQueryException, PySparkException)
+    with pytest.raises(refused, match="expected queue q to speak bull-1"):
+        VERBS[verb](bull, {**bull.options, "queue": "q", "protocol": "bull-1"}, tmp_path / "checkpoint")
+    assert dump(client, bull.options["prefix"], "q") == before
