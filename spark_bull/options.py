@@ -557,15 +557,19 @@ def unknown_option(name: str, *scopes: str) -> OptionError:
 
 
 def as_texts(options: Mapping[str, Any]) -> dict[str, str]:
-    """Keyword arguments as the texts that options are parsed from; None is not given."""
-    return {name: _given_as_text(value) for name, value in options.items() if value is not None}
+    """Keyword arguments as the texts that options are parsed from; None is not given. Raises OptionError."""
+    return {name: _given_as_text(name, value) for name, value in options.items() if value is not None}
 
 
-def _given_as_text(value: Any) -> str:
+def _given_as_text(name: str, value: Any) -> str:
     if isinstance(value, datetime):
         return value.isoformat()
-    is_json = isinstance(value, (bool, int, float, dict, list, tuple))
-    return json.dumps(value, ensure_ascii=False, default=repr) if is_json else str(value)
+    if not isinstance(value, (bool, int, float, dict, list, tuple)):
+        return str(value)
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise OptionError(f"expected `{name}` to be what JSON can hold: {error}") from None
 
 
 def _check_together(given: Mapping[str, Any]) -> None:
