@@ -23,7 +23,6 @@ from spark_bull.bull_queue import BullQueue
 from spark_bull.connection import Connection
 from spark_bull.errors import DialectError, OptionError, SparkBullError, StagedDataLost
 from spark_bull.model import NewJob
-from spark_bull.scripts import Script
 from spark_bull.staging import (
     RECORD_TTL_MS,
     WATERMARK_TTL_MS,
@@ -61,17 +60,18 @@ class Calls:
 @pytest.fixture(params=["sent once", "sent twice"])
 def calls(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Calls:
     made = Calls()
-    evaluate = Connection._evaluate
+    script = Connection.script
 
-    def observed(self: Connection, script: Script, keys: list[str], args: list[Any]) -> Any:
-        made.sent.append((script.name, max((len(arg) for arg in args if isinstance(arg, bytes)), default=0)))
-        reply = evaluate(self, script, keys, args)
+    def observed(self: Connection, name: str, keys: dict[str, Any], args: dict[str, Any] | None = None) -> Any:
+        sizes = [len(arg) for arg in (args or {}).values() if isinstance(arg, bytes)]
+        made.sent.append((name, max(sizes, default=0)))
+        reply = script(self, name, keys, args)
         if request.param == "sent twice":
-            again = evaluate(self, script, keys, args)
-            assert again == reply or script.name == "write/discard"
+            again = script(self, name, keys, args)
+            assert again == reply or name == "write/discard"
         return reply
 
-    monkeypatch.setattr(Connection, "_evaluate", observed)
+    monkeypatch.setattr(Connection, "script", observed)
     return made
 
 
@@ -149,9 +149,14 @@ def make(client: Redis, redis_url: str, prefix: str, dialect: str, calls: Calls)
 
 
 @pytest.fixture(params=["straight", "staged"])
-def bench(make: Callable[..., Bench], request: pytest.FixtureRequest) -> Bench:
+def way(request: pytest.FixtureRequest) -> str:
+    return request.param  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def bench(make: Callable[..., Bench], way: str) -> Bench:
     """A queue to which jobs come three at a time, straight or staged."""
-    return make(request.param)
+    return make(way)
 
 
 def job(number: int, **properties: Any) -> NewJob:
@@ -225,9 +230,11 @@ def test_bull_keeps_any_mix_of_priorities_and_ends_inside_wait(make: Callable[..
 
 
 @only_bull
-def test_a_long_wait_makes_a_chunk_of_priorities_go_in_parts(bench: Bench, calls: Calls) -> None:
+def test_a_long_wait_makes_a_chunk_of_priorities_go_in_parts(
+    make: Callable[..., Bench], way: str, calls: Calls
+) -> None:
+    bench = make(way, chunkSize=500)
     bench.client.lpush(bench.key("wait"), *(f"x{n}" for n in range(60_000)))
-    bench.queue._options.values["chunkSize"] = bench.chunk_size = 500
     priorities = [3, 1, 2] * 4
     assert bench.add(*[job(n, priority=priority) for n, priority in enumerate(priorities)]) == (12, 0)
     ids = [job_id.decode() for job_id in bench.client.lrange(bench.key("wait"), -12, -1)][::-1]
@@ -397,9 +404,9 @@ def test_a_marker_respects_global_concurrency(bench: Bench, active: int, woken: 
 
 
 @only_bullmq
-def test_the_stream_of_events_is_kept_at_its_length(bench: Bench) -> None:
+def test_the_stream_of_events_is_kept_at_its_length(make: Callable[..., Bench], way: str) -> None:
+    bench = make(way, chunkSize=500)
     bench.client.hset(bench.key("meta"), "opts.maxLenEvents", 100)
-    bench.queue._options.values["chunkSize"] = bench.chunk_size = 500
     bench.add(*numbered(1500))
     # Redis trims by whole nodes, of 100 entries each.
     assert 100 <= bench.client.xlen(bench.key("events")) <= 300
