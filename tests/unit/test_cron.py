@@ -1,0 +1,121 @@
+"""Cron patterns without Node: zones, chance, and what can't be read. What patterns mean is tests/interop's part."""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+
+from spark_bull import cron
+from spark_bull.cron import next_time
+from spark_bull.dialects.repeating import is_over, next_of_pattern, opts_of, time_of
+from spark_bull.errors import PatternError
+
+NOON = int(datetime(2026, 5, 1, 12, tzinfo=timezone.utc).timestamp() * 1000)
+HOUR = 3_600_000
+
+
+@pytest.fixture
+def own_zone(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Lets a test say which zone this machine is in."""
+    monkeypatch.setattr(cron, "_own_zone", cron._own_zone.__wrapped__)
+    return monkeypatch
+
+
+@pytest.mark.parametrize(
+    ("zone", "offset"), [("UTC", 0), ("Europe/Berlin", 2), ("Asia/Kolkata", 5.5), ("UTC+3", 3), ("utc-03:30", -3.5)]
+)
+def test_a_pattern_is_of_its_zone(zone: str, offset: float) -> None:
+    assert next_time("0 18 * * *", NOON, zone) == NOON + (6 - offset) * HOUR
+
+
+def test_a_pattern_without_a_zone_is_of_this_machine_s(own_zone: pytest.MonkeyPatch) -> None:
+    own_zone.setenv("TZ", "Europe/Berlin")
+    assert next_time("0 18 * * *", NOON) == NOON + 4 * HOUR
+    own_zone.delenv("TZ")
+    assert next_time("* * * * *", NOON) == NOON + 60_000
+
+
+@pytest.mark.parametrize("zone", ["Nowhere/Town", "../etc/passwd", "/etc/localtime"])
+def test_an_unknown_zone_is_an_error_that_names_it(zone: str) -> None:
+    with pytest.raises(PatternError, match=zone):
+        next_time("* * * * *", NOON, zone)
+
+
+def test_milliseconds_do_not_hide_the_next_second() -> None:
+    assert next_time("* * * * * *", NOON + 1, "UTC") == NOON + 1000
+    assert next_time("* * * * * *", NOON, "UTC") == NOON + 1000
+
+
+def test_a_date_that_never_comes_has_no_time() -> None:
+    assert next_time("0 0 30 2 *", NOON, "UTC") is None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "low", "high", "unit"),
+    [("H 12 * * *", 0, 59, 60_000), ("H(10-20) 12 * * *", 10, 20, 60_000), ("H/15 12 * * *", 0, 14, 60_000)],
+)
+def test_a_hashed_field_is_some_time_of_its_range(pattern: str, low: int, high: int, unit: int) -> None:
+    after = NOON - 1
+    times = {(next_time(pattern, after, "UTC") or 0) - NOON for _ in range(40)}
+    assert len(times) > 1
+    assert all(low * unit <= time <= high * unit for time in times)
+
+
+def test_a_machine_without_croniter_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "croniter", None)
+    with pytest.raises(PatternError, match="croniter"):
+        next_time("* * * * *", NOON, "UTC")
+
+
+# what stands beside a pattern
+
+
+@pytest.mark.parametrize(
+    ("value", "ms"),
+    [
+        (NOON, NOON),
+        (float(NOON), NOON),
+        ("2026-05-01T12:00:00.000Z", NOON),
+        ("2026-05-01T14:00:00+02:00", NOON),
+        ("2026-05-01", NOON - 12 * HOUR),
+        (None, None),
+        ("", None),
+    ],
+)
+def test_a_date_is_a_number_or_a_text(value: Any, ms: int | None) -> None:
+    assert time_of({"endDate": value}, "endDate") == ms
+
+
+@pytest.mark.parametrize(
+    "repeat", [{"endDate": "next spring"}, {"limit": "3"}, {"limit": 1, "count": []}, {"endDate": {}, "limit": True}]
+)
+def test_what_is_no_number_or_date_is_an_error(repeat: dict[str, Any]) -> None:
+    with pytest.raises(PatternError):
+        is_over(repeat, NOON)
+
+
+def test_a_schedule_is_over_after_its_last_job_or_day() -> None:
+    assert [is_over({"limit": 3, "count": count}, NOON) for count in (1, 2, 3)] == [False, False, True]
+    assert [is_over({"endDate": NOON + ms}, NOON) for ms in (1, 0, -1)] == [False, False, True]
+    assert not is_over({}, NOON)
+
+
+def test_a_pattern_starts_with_its_first_day_and_ends_with_its_last() -> None:
+    start = {"startDate": NOON + 30 * HOUR, "tz": "UTC"}
+    assert next_of_pattern(start, "0 12 * * *", NOON, classic=False) == NOON + 48 * HOUR
+    assert next_of_pattern({"endDate": NOON + HOUR, "tz": "UTC"}, "0 12 * * *", NOON, classic=False) is None
+
+
+@pytest.mark.parametrize(("pattern", "zone"), [(5, "UTC"), ("* * * * *", 5), (["*"], None)])
+def test_a_pattern_and_a_zone_are_texts(pattern: Any, zone: Any) -> None:
+    with pytest.raises(PatternError, match="texts"):
+        next_of_pattern({"tz": zone}, pattern, NOON, classic=True)
+
+
+@pytest.mark.parametrize("text", ["[]", "null", "7", "{", '{"delay": NaN}', '{"a":' * 2000])
+def test_options_that_are_no_object_are_an_error(text: str) -> None:
+    with pytest.raises(PatternError, match="opts"):
+        opts_of(text)
