@@ -147,11 +147,10 @@ class _Reader:
             start, stop = max(low, int(first or low)), min(high, int(last or high))
             if start > stop or (step and not int(step)):
                 raise self.bad(match.group())
-            if not step:
-                return str(start + int(self._chance * (stop - start + 1)))
-            width = int(step)
-            start = start // width * width + int(self._chance * width)
-            return ",".join(map(str, range(start, stop + 1, width))) or str(stop)
+            width = int(step or high + 1)
+            chosen = range(start // width * width + int(self._chance * width), stop + 1, width) if step else ()
+            within = [number for number in chosen if number >= start]
+            return _listed(within or [start + int(self._chance * (stop - start + 1))])
 
         return _HASHED.sub(pick, field) if "H" in field and not self.classic else field
 
@@ -179,7 +178,7 @@ def _days_of(read: _Reader, of_month: str, of_week: str, months: set[int]) -> li
     dates = read.values(",".join(atom for atom in atoms if atom != "L") or "1", 1, 31) if atoms != ["L"] else set()
     last = ["l"] if "L" in atoms else []
     of_week, _, nth = of_week.partition("#")
-    if nth and nth not in "12345":
+    if nth and not re.fullmatch("[1-5]", nth):
         raise read.bad(f"#{nth}")
     ends = [int(atom[0]) % 7 for atom in of_week.split(",") if re.fullmatch("[0-7]L", atom)]
     plain = ",".join(atom for atom in of_week.split(",") if not re.fullmatch("[0-7]L", atom))

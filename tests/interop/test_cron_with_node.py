@@ -29,7 +29,16 @@ SYNTAX = [
 ]
 #: Refused by both parsers, and by ours.
 REFUSED = ["", "at full moon", "60 * * * *", "* 24 * * *", "* * 0 * *", "* * * 13 *", "* * * * 8", "5-1 * * * *"]
-REFUSED += ["* * * * 1#6", "1 2 3 4 5 6 7", "*/0 * * * *", "1,,2 * * * *", "* * * foo *", "0 0 * * L", "0 0 W * *"]
+REFUSED += [
+    "* * * * 1#6",
+    "* * * * 1#12",
+    "1 2 3 4 5 6 7",
+    "*/0 * * * *",
+    "1,,2 * * * *",
+    "* * * foo *",
+    "0 0 * * L",
+    "0 0 W * *",
+]
 
 
 def check(alias: str, questions: list[Question]) -> list[Any]:

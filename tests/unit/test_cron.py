@@ -55,7 +55,12 @@ def test_a_date_that_never_comes_has_no_time() -> None:
 
 @pytest.mark.parametrize(
     ("pattern", "low", "high", "unit"),
-    [("H 12 * * *", 0, 59, 60_000), ("H(10-20) 12 * * *", 10, 20, 60_000), ("H/15 12 * * *", 0, 14, 60_000)],
+    [
+        ("0 12 H/2 * *", 0, 40, 24 * HOUR),
+        ("H 12 * * *", 0, 59, 60_000),
+        ("H(10-20) 12 * * *", 10, 20, 60_000),
+        ("H/15 12 * * *", 0, 14, 60_000),
+    ],
 )
 def test_a_hashed_field_is_some_time_of_its_range(pattern: str, low: int, high: int, unit: int) -> None:
     after = NOON - 1
