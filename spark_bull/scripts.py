@@ -3,7 +3,7 @@
 A script starts with its contract, in comment lines:
 
     -- What it does, in a sentence.
-    -- @keys wait active stages...      names of KEYS; a last `name...` takes all that are left
+    -- @keys wait active? stages...     names of KEYS; `name?` may be absent; a last `name...` takes all that are left
     -- @args now chunk                  names of ARGV, likewise
     -- @returns what comes back
     -- @include add_bullmq              a file of lua/includes, loaded once, before the body
@@ -29,6 +29,14 @@ Value = str | bytes | int | float
 _TAG = re.compile(r"^-- @(keys|args|returns|include)\b[ \t]*(.*)$", re.MULTILINE)
 
 
+_OPTIONAL, _REST = "?", "..."
+
+
+def _bare(name: str) -> str:
+    """A name of a contract without what it says about the key."""
+    return name.removesuffix(_OPTIONAL).removesuffix(_REST)
+
+
 @dataclass(frozen=True)
 class Script:
     """A loaded script: its contract, the whole source and the SHA1 that EVALSHA takes."""
@@ -40,9 +48,22 @@ class Script:
     source: str
     sha: str
 
-    def bind_keys(self, values: Mapping[str, str | Iterable[str]]) -> list[str]:
-        """KEYS in the contract's order. Raises ScriptError for a missing one."""
-        return [str(v) for v in self._bind("key", self.keys, values)]
+    def bind_keys(self, values: Mapping[str, str | Iterable[str] | None]) -> list[str]:
+        """KEYS in the contract's order. Raises ScriptError for a missing one, and for an empty text.
+
+        An optional key that is None is sent as the first key once more, which tells the script that it is absent: no
+        other text is sure to be allowed by an ACL's patterns, and to be in the queue's slot of a cluster.
+        """
+        present = {name: value for name, value in values.items() if value is not None}
+        for name in self.keys:
+            if name.endswith(_OPTIONAL):
+                present.setdefault(_bare(name), present.get(self.keys[0], ""))
+        bound = [str(value) for value in self._bind("key", self.keys, present)]
+        if "" in bound:
+            raise ScriptError(
+                f"script `{self.name}` expects keys that are not empty, got: {', '.join(map(repr, bound))}"
+            )
+        return bound
 
     def bind_args(self, values: Mapping[str, Value | Iterable[Value]]) -> list[Value]:
         """ARGV in the contract's order. Raises ScriptError for a missing one."""
@@ -51,11 +72,10 @@ class Script:
     def _bind(self, kind: str, names: tuple[str, ...], values: Mapping[str, Value | Iterable[Value]]) -> list[Value]:
         bound: list[Value] = []
         for name in names:
-            bare = name.removesuffix("...")
             try:
-                value = values[bare]
+                value = values[_bare(name)]
             except KeyError:
-                raise ScriptError(f"script `{self.name}` expects the {kind} `{bare}`, got none") from None
+                raise ScriptError(f"script `{self.name}` expects the {kind} `{_bare(name)}`, got none") from None
             if isinstance(value, (str, bytes, int, float)):
                 bound.append(value)
             else:
@@ -116,9 +136,11 @@ def _binding(table: str, source: str, names: tuple[str, ...]) -> str:
     """Lua that gives the positions of KEYS or ARGV their names."""
     lines = [f"local {table} = {{}}"]
     for position, name in enumerate(names, start=1):
-        bare = name.removesuffix("...")
+        bare = _bare(name)
         if bare == name:
             lines.append(f"{table}.{bare} = {source}[{position}]")
+        elif name.endswith(_OPTIONAL):
+            lines.append(f"if {source}[{position}] ~= {source}[1] then {table}.{bare} = {source}[{position}] end")
         else:
             lines.append(f"{table}.{bare} = {{}}")
             lines.append(f"for i = {position}, #{source} do")

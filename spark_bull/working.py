@@ -127,7 +127,7 @@ def _work(
         "want_jobs": int(with_jobs),
         "outcomes": msgpack.packb(outcomes.packable(), use_bin_type=False) if outcomes else "",
     }
-    keys = {"receipt": handle.keys.receipt(seat.sender), "control": seat.control, "ledger": ledger}
+    keys = {"receipt": handle.keys.receipt(seat.sender), "control": seat.control or None, "ledger": ledger or None}
     reply: bytes = handle.run("work", args, **keys)
     return reply
 

@@ -110,6 +110,20 @@ def test_a_key_or_argument_that_is_missing_is_an_error(
         made.bind_args(args) if keys else made.bind_keys(keys)
 
 
+def test_a_key_that_is_absent_is_sent_as_the_first_one() -> None:
+    """That one is allowed by any ACL, and in the same slot of a cluster."""
+    made = assemble("a", reader({"a.lua": script(keys="wait ledger? stages...")}))
+    assert made.bind_keys({"wait": "w", "ledger": "l", "stages": []}) == ["w", "l"]
+    assert made.bind_keys({"wait": "w", "ledger": None, "stages": ["x"]}) == ["w", "w", "x"]
+    assert "if KEYS[2] ~= KEYS[1] then key.ledger = KEYS[2] end" in made.source
+
+
+@pytest.mark.parametrize("empty", [{"wait": "", "ledger": "l"}, {"wait": "w", "ledger": ""}, {"wait": None}])
+def test_an_empty_key_is_an_error(empty: dict[str, str | None]) -> None:
+    with pytest.raises(ScriptError, match="key"):
+        assemble("a", reader({"a.lua": script(keys="wait ledger?")})).bind_keys(empty)
+
+
 # every packaged script
 
 
@@ -130,6 +144,7 @@ def test_a_script_can_be_loaded(name: str) -> None:
     assert len(set(made.args)) == len(made.args)
     assert made.returns
     assert all("..." not in key for key in (*made.keys[:-1], *made.args[:-1]))
+    assert not made.keys or not made.keys[0].endswith("?")
 
 
 @each_script
@@ -148,7 +163,7 @@ ARG_NAMES = ("arg", "sender", "args")
 def test_a_script_declares_the_keys_that_it_uses(name: str) -> None:
     code = whole_code(name)
     used = set(re.findall(rf"\b(?:{'|'.join(KEY_NAMES)})\.(\w+)", code))
-    declared = {key.removesuffix("...") for key in load(name).keys}
+    declared = {key.removesuffix("...").removesuffix("?") for key in load(name).keys}
     if re.search(rf"\b(?:{'|'.join(KEY_NAMES)})\[\w+\]", code):
         used |= declared & set(re.findall(r"'(\w+)'", code))
     assert used == declared, f"used only: {used - declared}; declared only: {declared - used}"

@@ -11,10 +11,10 @@ local function work_once(key, arg, settle, claim, read)
   local done, rows = last and cmsgpack.unpack(last), nil
   if not done or done.call ~= arg.call then
     local lost = arg.outcomes ~= '' and settle(cmsgpack.unpack(arg.outcomes), now) or false
-    local stop = call('EXISTS', key.control) == 1
+    local stop = key.control ~= nil and call('EXISTS', key.control) == 1
     done, rows = claim(now, stop and 0 or tonumber(arg.limit))
     done.call, done.lost, done.stop = arg.call, lost, stop
-    if key.ledger ~= '' and #done.ids > 0 then
+    if key.ledger and #done.ids > 0 then
       call('RPUSH', key.ledger, unpack(done.ids))
     end
     call('SET', key.receipt, cmsgpack.pack(done), 'PX', arg.ttl_ms)
