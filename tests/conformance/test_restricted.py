@@ -1,0 +1,26 @@
+"""The promises hold for a user with few rights, and on a Redis Cluster of one node: parts of the suite once more."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.access import RESTRICTED
+
+FOLDER = Path(__file__).parent
+FILES = ("test_add.py", "test_work.py", "test_manage.py", "test_read.py", "test_results.py")
+#: Every verb once: without what repeats calls, needs many jobs, or reads what no verb would write.
+SOME = "not twice and not any_mix and not clean and not large and not whatever and not cut_off"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1_200)
+@pytest.mark.parametrize("kind", RESTRICTED)
+def test_promises_hold_where_less_is_allowed(kind: str) -> None:
+    files = [str(FOLDER / name) for name in FILES]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--redis", kind, "-k", SOME]
+    run = subprocess.run([*command, *files], capture_output=True, text=True, check=False, cwd=FOLDER.parents[1])
+    assert run.returncode == 0, run.stdout[-5_000:] + run.stderr[-2_000:]

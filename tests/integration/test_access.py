@@ -1,0 +1,97 @@
+"""docs/access.md lists what each verb needs; with no more than that it works."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import pytest
+
+from spark_bull import BullQueue, EmbeddedRedis, NewJob, Promoter
+from spark_bull.errors import ConnectionLost
+from spark_bull.finding import describe, find_queues
+from spark_bull.options import COLLECT, parse_options
+from spark_bull.runtime.collector import Collector
+from spark_bull.staging import roll_forward
+from tests.support.access import PASSWORD, USER, rules
+from tests.support.wait import wait_until
+from tests.support.worker import OurWorker
+from tests.support.writes import register_all
+from tools.access_table import PAGE, with_lists
+
+PREFIX = "test-p"
+
+
+def dispatch(queue: BullQueue) -> None:
+    queue.add({}, delay=60_000)
+    register_all(queue.handle, "w", [[NewJob({"n": n}) for n in range(3)]])
+    assert roll_forward(queue.handle, "w").state == "finished"
+
+
+def inspect(queue: BullQueue) -> None:
+    (job,) = queue.page("wait")
+    assert queue.counts()["wait"] == 1
+    assert queue.get_job(job.id) is not None
+    assert queue.logs(job.id) == []
+    assert queue.writes() == []
+    assert find_queues(queue.handle.connection, PREFIX, "*") == ["q"]
+    describe(queue.handle)
+
+
+def process(queue: BullQueue) -> None:
+    url = queue.handle.connection.settings.url
+    with OurWorker(queue.handle), Promoter(url, ["q"], prefix=PREFIX, protocol=queue.protocol, retryMs=0) as promoter:
+        wait_until(lambda: "completed" in states(queue), "the job to complete")
+        wait_until(lambda: promoter.running, "the promoter to run")
+
+
+def states(queue: BullQueue) -> list[str]:
+    keys, connection = queue.handle.keys, queue.handle.connection
+    there = connection.call("EXISTS", keys["completed"])
+    return ["completed"] if there else []
+
+
+def collect(queue: BullQueue) -> None:
+    options = {"url": queue.handle.connection.settings.url, "prefix": PREFIX, "queue": "q", "protocol": queue.protocol}
+    collector = Collector(parse_options(options, COLLECT), "mine")
+    assert collector.advance(collector.first_positions(), None) == {"q": 0}
+    collector.close()
+
+
+def manage(queue: BullQueue) -> None:
+    queue.pause()
+    assert queue.is_paused()
+    queue.resume()
+    (job,) = queue.page("wait")
+    queue.remove(job.id)
+    assert queue.clean() == []
+    assert queue.drain(delayed=True) == 0
+    queue.obliterate()
+
+
+VERBS: Final[Mapping[str, Callable[[BullQueue], None]]] = {
+    "dispatch": dispatch,
+    "inspect": inspect,
+    "process": process,
+    "collect": collect,
+    "manage": manage,
+}
+
+
+@pytest.mark.parametrize("protocol", ["bull-1", "bull", "bullmq"])
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_needs_no_more_than_is_listed(own_redis: Callable[..., EmbeddedRedis], verb: str, protocol: str) -> None:
+    server = own_redis({"user": f"{USER} on >{PASSWORD} {rules('all', verb, prefix='test-p:*')}"})
+    with BullQueue("q", url=server.url, prefix=PREFIX, protocol=protocol) as admin:
+        admin.add({"n": 0})
+    url = server.url.replace("redis://", f"redis://{USER}:{PASSWORD}@")
+    with BullQueue("q", url=url, prefix=PREFIX, retryMs=0) as queue:
+        assert queue.protocol == protocol
+        VERBS[verb](queue)
+        with pytest.raises(ConnectionLost, match="forbids the user"):
+            queue.handle.connection.call("GET", "elsewhere:q:id")
+
+
+def test_the_lists_are_those_of_the_code() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert with_lists(text) == text, "run: python tools/access_table.py"

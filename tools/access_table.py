@@ -1,0 +1,100 @@
+"""Writes the lists of docs/access.md anew: what a Redis user has to be allowed for each verb.
+
+Commands stand as texts in the scripts and in a few modules; who needs which of those is said here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from spark_bull.scripts import load
+
+ROOT: Final = Path(__file__).parent.parent
+PACKAGE: Final = ROOT / "spark_bull"
+PAGE: Final = ROOT / "docs" / "access.md"
+#: redis-py sends some of these when it connects; CLIENT SETINFO may be refused.
+CONNECTING: Final = {"PING", "INFO", "HELLO", "CLIENT|SETNAME", "CLIENT|ID", "EVAL", "EVALSHA"}
+#: Words of scripts that are in capitals, and arguments of a command or part of an error.
+ARGUMENTS: Final = frozenset(
+    ("BEFORE", "BLOCK", "COUNT", "LEFT", "LIMIT", "MATCH", "MAXLEN", "RANK", "RIGHT", "STREAM", "STREAMS", "WRONGTYPE")
+) | {"WITHSCORES"}
+#: Verb -> the modules that send its commands, and its scripts.
+VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+    "all": (("connection", "dialects/registry", "finding"), ("read/queues",)),
+    "dispatch": (
+        ("adding", "staging"),
+        ("add", "commit", "empty", "advance", "write/stage", "write/register", "write/discard"),
+    ),
+    "inspect": (("reading", "staging", "spark/views"), ("read/find", "read/state", "read/jobs")),
+    "process": (
+        (
+            *("working", "claim_ledger", "reporting", "staging", "schedules", "spark/settle", "spark/stream_engine"),
+            *("spark/loop_engine", "reading", *(f"runtime/{name}" for name in ("waiting", "delayed_signal"))),
+            *(f"runtime/{name}" for name in ("worker_loop", "worker_status")),
+        ),
+        (
+            *("work", "claimed", "progress", "promote_due", "rescue", "commit", "empty", "advance"),
+            *("job/extend", "job/relock", "job/log", "job/update_data", "claims/cut"),
+        ),
+    ),
+    "collect": (
+        ("result_ledger", "runtime/queue_collector", "runtime/event_reader"),
+        ("discover", "archive", "results/open", "results/horizon", "results/read", "results/cut"),
+    ),
+    "manage": (
+        ("management", "reading"),
+        ("pause", "resume", "promote", "remove", "retry", "clean", "drain", "obliterate"),
+    ),
+}
+#: What redis-py sends for a subscription.
+ELSEWHERE: Final = {"process": {"SUBSCRIBE", "UNSUBSCRIBE"}}
+_BLOCK: Final = re.compile(r"(<!-- access -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def commands_of(verb: str) -> list[str]:
+    """What has to be allowed for a verb, without what is for all."""
+    modules, scripts = VERBS[verb]
+    found = {command for name in scripts for source in _sources(name) for command in _in_script(source)}
+    found |= {command for name in modules for command in _in_module((PACKAGE / f"{name}.py").read_text("utf-8"))}
+    found |= ELSEWHERE.get(verb, set())
+    if verb == "all":
+        found |= CONNECTING
+    else:
+        found -= set(_upper(commands_of("all")))
+    return sorted(f"+{command.lower()}" for command in found)
+
+
+def _upper(allowed: Iterable[str]) -> list[str]:
+    return [command[1:].upper() for command in allowed]
+
+
+def _sources(name: str) -> list[str]:
+    """A script without comments; a verb of the dialects has one in each."""
+    names = [name] if "/" in name else [f"{dialect}/{name}" for dialect in ("bull1", "bull", "bullmq")]
+    there = [name for name in names if (PACKAGE / "lua" / f"{name}.lua").exists()]
+    return [re.sub(r"--.*", "", load(name).source) for name in there]
+
+
+def _in_script(source: str) -> set[str]:
+    return set(re.findall(r"'([A-Z]{3,})'", source)) - ARGUMENTS
+
+
+def _in_module(source: str) -> set[str]:
+    """Commands stand first: behind `call(`, in a tuple of a pipeline, or in a choice of several."""
+    found = re.findall(r'(?:\(|= |: |else |Command = \(|call\(\n\s*)"([A-Z]{3,})"(?:, "([A-Z]+)")?', source)
+    return {f"{name}|{second}" if name == "CLIENT" else name for name, second in found} - ARGUMENTS
+
+
+def lists() -> str:
+    return "\n".join(f"- {verb}: `{' '.join(commands_of(verb))}`" for verb in VERBS)
+
+
+def with_lists(text: str) -> str:
+    return _BLOCK.sub(lambda match: f"{match[1]}{lists()}\n{match[2]}", text)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(with_lists(PAGE.read_text("utf-8")), "utf-8")
