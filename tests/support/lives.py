@@ -34,7 +34,7 @@ from tests.support.dump import Dump, Moments, Window, difference, dump, normalis
 from tests.support.jobs import HOUR, Job, new_job_arguments
 from tests.support.node_peer import NodeError, NodePeer
 from tests.support.peers import Peer
-from tests.support.wait import wait_until
+from tests.support.wait import PATIENCE_S, wait_until
 
 #: Queues of each side; children of flows may be in the other one.
 QUEUES = ("main", "other")
@@ -148,7 +148,7 @@ class Lives:
         for prefix in PREFIXES:
             self._listener.psubscribe(f"{prefix}:*")
         for _ in PREFIXES:
-            self._listener.get_message(timeout=30)
+            self._listener.get_message(timeout=PATIENCE_S)
         for node, prefix in zip(self.nodes, PREFIXES, strict=True):
             for queue in QUEUES:
                 node.call("counts", queue=queue)
@@ -268,9 +268,9 @@ class Lives:
             self.client.publish(f"{prefix}:end:of", b"")
         ended = 0
         while ended < len(PREFIXES):
-            message = self._listener.get_message(timeout=60)
+            message = self._listener.get_message(timeout=PATIENCE_S)
             if message is None:
-                raise AssertionError("expected the messages of both sides, heard nothing for 60 s")
+                raise AssertionError("expected the messages of both sides, heard nothing for minutes")
             if message["type"] == "pmessage":
                 channel, text = message["channel"].decode(), message["data"].decode()
                 ended += channel.endswith(":end:of")
