@@ -89,7 +89,7 @@ def test_random_patterns_are_due_when_node_says(alias: str) -> None:
     check(alias, asked(seed=7, patterns=60))
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @each_parser
 def test_thousands_of_random_patterns_are_due_when_node_says(alias: str) -> None:
     check(alias, asked(seed=11, patterns=2000))
