@@ -289,9 +289,11 @@ def test_a_completed_or_prioritised_job_runs_again(bench: Bench) -> None:
     (failed,) = bench.put("failed", priority=2)
     bench.queue.retry(completed, state="completed")
     bench.queue.retry(failed)
-    assert bench.ids("prioritized") == [failed, completed]
     assert "returnvalue" not in bench.fields(completed)
-    assert bench.public()["prioritized"] == [(failed, 2 * 2**32 + 2), (completed, 3 * 2**32 + 1)]
+    if bench.flavour.version == "5":  # It forgets priorities here.
+        assert sorted(bench.ids("wait")) == sorted([failed, completed])
+    else:
+        assert bench.public()["prioritized"] == [(failed, 2 * 2**32 + 2), (completed, 3 * 2**32 + 1)]
 
 
 @only_bullmq

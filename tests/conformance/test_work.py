@@ -386,6 +386,32 @@ def test_rules_say_how_many_jobs_are_kept(bench: WorkBench, state: str) -> None:
 
 
 @not_bull_1
+@pytest.mark.parametrize("state", ["completed", "failed"])
+def test_of_jobs_that_end_together_the_last_ones_are_kept(bench: WorkBench, state: str) -> None:
+    def finish(keeps: list[Any]) -> list[str]:
+        bench.add(len(keeps))
+        claim = bench.claim(len(keeps))
+        outcomes = Outcomes(claim.token)
+        for job, keep in zip(reversed(claim.jobs), keeps, strict=True):
+            if state == "completed":
+                outcomes.complete(job, "1", keep_rule(keep))
+            else:
+                outcomes.failed.append(Failed(job.id, "bad", "[]", keep_rule(keep), 1))
+        bench.work(outcomes)
+        return [job.id for job in reversed(claim.jobs)]
+
+    def kept() -> set[str]:
+        return {job.id for job in bench.queue.page(state)}
+
+    finish([None, None])
+    ended = finish([1] * 12)
+    assert kept() == {ended[-1]}
+    more = finish([None, 2, 3, None])
+    assert kept() == {*more}
+    assert bench.counts() == {state: 4}
+
+
+@not_bull_1
 def test_metrics_count_finished_jobs(bench: WorkBench) -> None:
     bench.add(3)
     claim = bench.claim()

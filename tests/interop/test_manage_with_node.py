@@ -172,10 +172,8 @@ def test_retry_of_completed_and_prioritised_jobs(pair: Pair) -> None:
     arguments = {"method": "retry", "args": ["completed"]}
     pair.manage("invoke", lambda queue: queue.retry("1", state="completed"), jobId="1", **arguments)
     pair.assert_alike()
-    if pair.peer.alias == "bullmq-6.7.0":
-        # BullMQ 5 forgets the priority here.
-        pair.manage("retry", lambda queue: queue.retry("2"), jobId="2")
-        pair.assert_alike()
+    pair.manage("retry", lambda queue: queue.retry("2"), jobId="2")
+    pair.assert_alike()
 
 
 @each_peer

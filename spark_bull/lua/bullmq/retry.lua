@@ -4,6 +4,7 @@
 -- @args bullmq_version call ttl_ms job_id from outcome
 -- @returns {'done'}, {'missing'} or {'elsewhere'} (not in `state`)
 -- @include enqueue_bullmq
+-- @include major_bullmq
 -- @include max_events_bullmq
 -- @include once
 -- @include push_of
@@ -32,7 +33,9 @@ return once(key.receipt, arg.call, arg.ttl_ms, function()
     return {'elsewhere'}
   end
   call('HDEL', key.job, 'finishedOn', 'processedOn', arg.outcome)
-  enqueue_bullmq(key, arg.bullmq_version, arg.job_id, tonumber(fields[2]) or 0, push_of(fields[1]))
+  -- BullMQ 5 forgets that the job had a priority.
+  local major = major_bullmq(call('HGET', key.meta, 'version'), arg.bullmq_version)
+  enqueue_bullmq(key, arg.bullmq_version, arg.job_id, major > 5 and tonumber(fields[2]) or 0, push_of(fields[1]))
   if fields[3] and call('EXISTS', fields[3]) == 1 then
     return_to_parent(fields[3])
   end

@@ -2,9 +2,9 @@
 -- @include family_bullmq
 -- @include keep_rule
 
--- Removes finished jobs from `state` until it holds what `keep` allows; see keep_rule.
-local function keep_bullmq(key, arg, state, keep, now)
-  keep_rule(state, keep, now, function(job_id)
+-- Adds finished jobs, in their order, to `state`, and removes those that `keep` doesn't allow; see add_finished.
+local function add_finished_bullmq(key, arg, state, ids, keep, now)
+  add_finished(state, ids, keep, now, function(job_id)
     local job_key = arg.base .. job_id
     local parent_key = redis.pcall('HGET', job_key, 'parentKey')
     if type(parent_key) == 'string' then

@@ -2,7 +2,8 @@
 
 -- The stalled check in slices: a job that is active, was active at the check before, and has no lock, has stalled. First
 -- slices of `stalled`, those marked at the check before, are looked at; then slices of `active` are marked for the next
--- one. Whoever sets `stalled_check` does all of it, the others nothing until it expires.
+-- one. Whoever sets `stalled_check` does all of it, the others nothing until it expires. Unlike Node's, a check of a queue
+-- in which nothing is active sets nothing: a queue that doesn't exist is not to come into being by it.
 -- `rescue(ids)` returns ids that came back to wait and ids that failed. Returns {next position or '', both}.
 local function rescue_slices(key, arg, now, rescue)
   local call = redis.call

@@ -18,11 +18,8 @@ local function finish_bull(key, base, state, job_id, field, text, keep, now)
   if keep and keep.count == 0 then
     call('UNLINK', base .. job_id, base .. job_id .. ':logs')
   else
-    call('ZADD', state, finished_on, job_id)
     call('HSET', base .. job_id, field, text, 'finishedOn', finished_on)
-    if keep and next(keep) then
-      keep_bull(base, state, keep, now)
-    end
+    add_finished(state, {job_id}, keep or {}, now, remover_bull(base))
   end
   call('PUBLISH', state, '{"jobId":' .. json_text(job_id) .. ',"val":' .. json_text(text) .. '}')
 end

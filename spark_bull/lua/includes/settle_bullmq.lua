@@ -46,11 +46,21 @@ local function remove_finished(key, arg, job_key, parent_key)
   end
 end
 
+local NO_RULE = {}
+
 -- A job may have got its parent while it was active, so that is read now.
 local function complete_jobs(key, arg, jobs, mine, lost, now)
   local call, base, finished_on, text = redis.call, arg.base, string.format('%.0f', now), number_texts()
   local ids, values, keeps, events = jobs.ids, jobs.values, jobs.keeps, key.events
-  local scored, size, count, rules = {}, 0, 0, {}
+  local group, rule, count = {}, {}, 0
+  -- Jobs are added in groups of one rule, as if one after the other.
+  local function flush()
+    if #group > 0 then
+      add_finished_bullmq(key, arg, key.completed, group, rule, now)
+      group = {}
+    end
+  end
+
   for i = 1, #ids do
     local id = ids[i]
     local fields = mine[id] and row_to_settle(key, base, id, lost, 'atm', 'parentKey', 'deid')
@@ -67,21 +77,18 @@ local function complete_jobs(key, arg, jobs, mine, lost, now)
       else
         local made = text(whole_number(fields[1]) + 1)
         call('HSET', job_key, 'atm', made, 'returnvalue', value, 'finishedOn', finished_on)
-        scored[size + 1], scored[size + 2], size = finished_on, id, size + 2
-        if keep and next(keep) then
-          rules[keep] = true
+        keep = keep and next(keep) and keep or NO_RULE
+        if keep ~= rule then
+          flush()
+          rule = keep
         end
+        group[#group + 1] = id
       end
       count = count + 1
       call('XADD', events, '*', 'event', 'completed', 'jobId', id, 'returnvalue', value, 'prev', 'active')
     end
   end
-  if size > 0 then
-    call('ZADD', key.completed, unpack(scored))
-  end
-  for keep in pairs(rules) do
-    keep_bullmq(key, arg, key.completed, keep, now)
-  end
+  flush()
   return count
 end
 
@@ -108,12 +115,9 @@ local function fail_jobs(key, arg, failed, mine, lost, now)
       if job.keep and job.keep.count == 0 then
         remove_finished(key, arg, job_key, fields[1])
       else
-        call('ZADD', key.failed, finished_on, job.id)
         call('HSET', job_key, 'finishedOn', finished_on)
         call('HDEL', job_key, 'defa')
-        if job.keep then
-          keep_bullmq(key, arg, key.failed, job.keep, now)
-        end
+        add_finished_bullmq(key, arg, key.failed, {job.id}, job.keep or NO_RULE, now)
       end
       count = count + 1
       call('XADD', key.events, '*', 'event', 'failed', 'jobId', job.id, 'failedReason', job.reason, 'prev', 'active')
