@@ -14,6 +14,8 @@ log = logging.getLogger("spark_bull")
 #: What Spark says when the Python process of a source has not connected within ten seconds, which no setting changes.
 LATE: Final = "Python worker failed to connect back"
 TRIES: Final = 10
+#: How the status of a query begins that has not begun, or that is about to end and counts as active still.
+_UNDECIDED: Final = ("Initializing", "Stopped", "Terminated")
 _LOOK_S: Final = 0.05
 
 
@@ -25,7 +27,7 @@ def start_query(start: Callable[[], StreamingQuery]) -> StreamingQuery:
     """
     for _ in range(1, TRIES):
         query = start()
-        while query.isActive and "Initializing" in query.status["message"]:
+        while query.isActive and query.status["message"].startswith(_UNDECIDED):
             time.sleep(_LOOK_S)
         if query.isActive or LATE not in str(query.exception()):
             return query

@@ -10,6 +10,8 @@ import pytest
 from spark_bull.spark.query_start import LATE, TRIES, start_query
 
 INITIALIZING = {"message": "Initializing sources"}
+#: It shows this for a moment before it counts as ended.
+STOPPED = {"message": "Stopped"}
 
 
 @dataclass
@@ -39,7 +41,7 @@ def test_a_query_has_started_when_its_sources_run() -> None:
 
 
 def test_a_query_whose_source_was_late_is_started_again() -> None:
-    queries: list[Any] = [Query(f"[UNKNOWN] {LATE}."), Query(f"{LATE}."), Query()]
+    queries: list[Any] = [Query(f"[UNKNOWN] {LATE}."), Query(f"{LATE}.", [INITIALIZING, STOPPED, STOPPED]), Query()]
     left = iter(queries)
     assert start_query(lambda: next(left)) is queries[-1]
 
