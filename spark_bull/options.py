@@ -228,7 +228,7 @@ TABLE: Final[tuple[Option, ...]] = (
         integer(0),
         20_000,
         EVERYWHERE,
-        "how long a call is tried again, with growing pauses, while Redis is away",
+        "how long a call is tried again, with growing pauses, while Redis is away or refuses for a while",
     ),
     Option("prefix", text, DEFAULT_PREFIX, EVERYWHERE, "first part of every key, as in the Node library"),
     Option(
@@ -590,7 +590,7 @@ def check_url(url: str) -> None:
     """Raises OptionError unless `url` is one that redis-py takes. The message holds no password."""
     scheme = url.partition("://")[0] if "://" in url else "none"
     if scheme not in ("redis", "rediss", "unix"):
-        raise OptionError(f"expected `url` to start with redis://, rediss:// or unix://, got: {scheme!r}")
+        raise OptionError(f"expected `url` to start with redis://, rediss:// or unix://, got: {masked(url)!r}")
     try:
         parts = urlsplit(url)
         sound = scheme == "unix" or (parts.port != 0 and not parts.fragment and re.fullmatch("(/[0-9]*)?", parts.path))
@@ -598,9 +598,21 @@ def check_url(url: str) -> None:
         sound = False
     if not sound or "@" in parts.query:
         raise OptionError(
-            f"expected `url` to be {scheme}://[user[:password]@]host[:port][/database], got something else: "
+            f"expected `url` to be {scheme}://[user[:password]@]host[:port][/database], got: {masked(url)!r}: "
             "percent-encode a password with one of / ? # @ : [ ] in it, or give it as `password`"
         )
+
+
+def masked(url: str) -> str:
+    """A URL as it was typed, with *** for what is, or may be, a secret: it may be a bad one."""
+    scheme, separator, rest = url.rpartition("://")
+    _, at, place = rest.rpartition("@")
+    place, question, query = place.partition("?")
+    if scheme != "unix":
+        # What stands where a port should may be a password whose host was forgotten.
+        place = re.sub(r"(^|[^:\[]):(?![\d/]*(?:/|$))[^\]/]*(?=/|$)", r"\1:***", place)
+    hidden = question and "password" in query.lower()
+    return f"{scheme}{separator}{'***@' if at else ''}{place}{question}{'***' if hidden else query}"
 
 
 def markdown_table(scope: str) -> str:

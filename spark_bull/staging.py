@@ -144,6 +144,8 @@ def roll_forward(handle: QueueHandle, write_id: str, progress: Progress | None =
         handle = replace(handle, dialect=DIALECTS[dialect.decode()])
     while True:
         state, done, *ahead = _commit(handle, write_id, position)
+        if state == b"unknown":
+            raise StagedDataLost(_forgotten(handle.keys.queue, write_id, position, total))
         position = int(done)
         if state == b"behind":
             _finish_first(handle, ahead[0].decode())
@@ -162,8 +164,21 @@ def roll_forward(handle: QueueHandle, write_id: str, progress: Progress | None =
             break
     record = read_record(handle, write_id)
     if record is None:
-        raise StagedDataLost(f"expected write {write_id} of queue {handle.keys.queue} in Redis, found none")
+        raise StagedDataLost(_forgotten(handle.keys.queue, write_id, position, total))
     return record
+
+
+def _forgotten(queue: str, write_id: str, position: int, total: int) -> str:
+    what = (
+        f"expected write {write_id} of queue {queue} in Redis, found none, although it was registered: a fail-over "
+        "or a flush has lost it"
+    )
+    if position == 0:
+        return f"{what}. None of its jobs was added, and nobody will add them: run the write again"
+    return (
+        f"{what} after {position:,} of {total:,} jobs were added. These may be lost, too, and nobody will add the "
+        "others: see which are there before you run the write again (jobs with a `jobId` are not added twice)"
+    )
 
 
 def _commit(handle: QueueHandle, write_id: str, position: int) -> list[Any]:

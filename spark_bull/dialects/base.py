@@ -159,6 +159,8 @@ def json_text(name: str, value: Any) -> str:
     except UnicodeEncodeError:
         # Half a character, as JavaScript allows it, can only be sent escaped.
         return json.dumps(value, separators=(",", ":"), allow_nan=False)
+    except RecursionError:
+        raise OptionError(f"expected `{name}` to be nested less deeply: Python can't write it as JSON") from None
     except (TypeError, ValueError) as error:
         raise OptionError(f"expected `{name}` to be what JSON can hold: {error}") from None
 

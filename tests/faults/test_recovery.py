@@ -261,6 +261,27 @@ def test_redis_dies_and_stays_away_until_the_writer_has_given_up(durable: Embedd
 
 
 @each_dialect
+@pytest.mark.parametrize(
+    ("chunks", "said"),
+    [(0, "None of its jobs was added.*: run the write again"), (1, "after 4 of .*see which are there before you run")],
+)
+def test_a_registered_write_that_a_fail_over_has_lost_says_whether_to_run_it_again(
+    own_redis: Callable[..., EmbeddedRedis], dialect: str, chunks: int, said: str
+) -> None:
+    server = own_redis()
+    with Redis.from_url(server.url) as client, BullQueue("q", url=server.url, protocol=dialect) as queue:
+        register_all(queue.handle, "w", [[NewJob({"n": n}) for n in range(12)]], 4)
+
+        def forget(*_: int) -> None:
+            client.delete(queue.handle.keys.write("w"))
+
+        if chunks == 0:
+            forget()
+        with pytest.raises(StagedDataLost, match=said):
+            roll_forward(queue.handle, "w", forget)
+
+
+@each_dialect
 def test_redis_without_memory_takes_no_write_and_goes_on_with_one_later(
     own_redis: Callable[..., EmbeddedRedis], dialect: str
 ) -> None:

@@ -155,3 +155,13 @@ def test_numbers_stand_to_the_right_and_long_texts_are_cut() -> None:
     assert first.startswith("wait   1,234,567  xxx")
     assert first.endswith("…")
     assert second == "f              1  y"
+
+
+def test_a_redis_that_is_away_is_told_while_it_is_waited_for() -> None:
+    command = [sys.executable, "-m", "spark_bull.cli", "counts", "mail", "--url", "redis://127.0.0.1:1"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as waiting:
+        assert waiting.stderr is not None
+        line = waiting.stderr.readline()
+        assert waiting.poll() is None
+        waiting.kill()
+    assert line.startswith("waiting for Redis at redis://127.0.0.1:1, 20 s at most: Error ")

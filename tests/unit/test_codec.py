@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_bull.clock import LAST_ETA_MS, epoch_ms
-from spark_bull.dialects.base import DELAY_MARK, JOB_ID_MARK, NOT_YET, TIMESTAMP_MARK, Dialect
+from spark_bull.dialects.base import DELAY_MARK, JOB_ID_MARK, NOT_YET, TIMESTAMP_MARK, Dialect, json_text
 from spark_bull.dialects.codec import ChunkBuilder, Columns, encode, joined, pack, rows_of, sliced
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.errors import DialectError, OptionError, SparkBullError
@@ -435,3 +435,11 @@ def test_texts_are_packed_without_the_types_that_redis_does_not_know() -> None:
     # 0xd9 is str 8, as new to msgpack as 0xc4, the binary type; old raw texts go from 31 bytes straight to 0xda.
     assert b"\xd9" not in packed
     assert b"\xc4" not in packed
+
+
+def test_a_payload_that_is_nested_too_deeply_is_refused() -> None:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(OptionError, match="expected `data` to be nested less deeply"):
+        json_text("data", deep)

@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 import pytest
 from redis.connection import Connection as RedisConnection
@@ -99,9 +100,38 @@ def test_the_options_win_over_user_and_password_in_the_url(own_redis: Callable[.
 
 def test_a_bad_url_in_the_variable_is_refused_without_its_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_BULL_URL", f"amqp://me:{SECRET}@h")
-    with pytest.raises(OptionError, match="redis://, rediss:// or unix://, got: 'amqp'") as error:
+    with pytest.raises(OptionError, match="redis://, rediss:// or unix://, got: 'amqp://\\*\\*\\*@h'") as error:
         settings()
     assert SECRET not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("localhost:6379", "localhost:6379"),
+        ("http://h:1", "http://h:1"),
+        (f"amqp://me:{SECRET}@h", "amqp://***@h"),
+        (f"redis://:{SECRET}/@h:1#x", "redis://***@h:***"),
+        (f"redis://me:{SECRET}", "redis://me:***"),
+        ("redis://h:1/x", "redis://h:1/x"),
+        ("redis://[::1]:1/x", "redis://[::1]:1/x"),
+        (f"redis://h/x?password={SECRET}", "redis://h/x?***"),
+    ],
+)
+def test_a_bad_url_is_shown_as_typed_without_its_secrets(url: str, shown: str) -> None:
+    with pytest.raises(OptionError, match=f"got: '{re.escape(shown)}'") as error:
+        settings(url=url)
+    assert SECRET not in str(error.value)
+
+
+def test_who_said_nothing_of_a_redis_is_told_how() -> None:
+    hint = r"nothing said where Redis is: give the option `url` or set \$SPARK_BULL_URL, or .*EmbeddedRedis"
+    unsaid = replace(settings(retryMs="0"), url="redis://127.0.0.1:1/0")
+    with pytest.raises(ConnectionLost, match=hint):
+        Connection(unsaid).call("PING")
+    with pytest.raises(ConnectionLost) as said:
+        Connection(settings(url="redis://127.0.0.1:1/0", retryMs="0")).call("PING")
+    assert "EmbeddedRedis" not in str(said.value)
 
 
 @pytest.mark.parametrize(

@@ -199,8 +199,8 @@ def test_keys_that_spark_adds_are_passed_over(name: str, scope: str) -> None:
         ({"delay": "1", "runAt": "1"}, "`delay` and `runAt` say the same thing twice"),
         ({"url": "redis://a", "host": "b"}, "`url` and `host`/`port` say the same thing twice"),
         ({"url": "redis://a", "port": "1"}, "`url` and `host`/`port` say the same thing twice"),
-        ({"url": "http://a"}, r"redis://, rediss:// or unix://, got: 'http'"),
-        ({"url": "localhost"}, r"redis://, rediss:// or unix://, got: 'none'"),
+        ({"url": "http://a"}, r"redis://, rediss:// or unix://, got: 'http://a'"),
+        ({"url": "localhost"}, r"redis://, rediss:// or unix://, got: 'localhost'"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(raw: dict[str, str], message: str) -> None:
