@@ -190,6 +190,30 @@ def test_a_claiming_query_reads_damaged_jobs(queue: BullQueue, damage: Damage) -
         assert [job.id for job in read_claimed(queue.handle, [bad])] == [bad]
 
 
+@each_damage
+def test_a_damaged_job_can_be_removed_with_all_others(queue: BullQueue, damage: Damage) -> None:
+    def damaged() -> str:
+        _, bad = add(queue, timestamp=1_700_000_000_000)
+        damage_job(queue, damage, bad)
+        return bad
+
+    damaged()
+    queue.drain()
+    assert sum(queue.counts().values()) == 0
+    bad = damaged()
+    is_held = damage.name == "lock of another type"
+    if not is_held:
+        queue.remove(bad)
+        assert sum(queue.counts().values()) == JOBS - 1
+    damaged()
+    queue.clean(0, 0, "wait")
+    left = int(is_held) * 2 + int(damage.name == "timestamp huge")
+    assert sum(queue.counts().values()) == left
+    damaged()
+    queue.obliterate(force=True)
+    assert sum(queue.counts().values()) == 0
+
+
 @pytest.mark.parametrize("queue", ALL, indirect=True)
 @pytest.mark.parametrize("score", ["inf", "-inf", str(2**60), "-5"])
 def test_a_delayed_job_with_an_impossible_time_keeps_nobody_back(queue: BullQueue, score: str) -> None:

@@ -2,6 +2,7 @@
 -- @keys receipt state
 -- @args base queue token call ttl_ms state kind position size limit before
 -- @returns {next position, '' at the end, ids removed}
+-- @include last_seen
 -- @include once
 -- @include remove_bull1
 -- @include sweep
@@ -14,8 +15,7 @@ return once(key.receipt, arg.call, arg.ttl_ms, function()
     if redis.call('EXISTS', job_key .. ':lock') == 1 then
       return false
     end
-    local added = redis.call('HGET', job_key, 'timestamp')
-    return not added or tonumber(added) <= before
+    return (added_at(job_key) or 0) <= before
   end)
   remove_jobs(key, arg, ids)
   if #ids > 0 or position == '' then

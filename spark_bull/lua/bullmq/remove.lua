@@ -3,8 +3,10 @@
 -- @keys receipt wait paused active delayed prioritized waiting_children completed failed repeats pc meta events marker
 -- @args base queue bullmq_version call ttl_ms job_id with_children limit
 -- @returns {'done'} (also for an id whose job is gone), {'open'} (call again), {'missing'}, {'scheduled'}, or {'locked', key of the job that is}
+-- @include allow_wrongtype
 -- @include family_bullmq
 -- @include is_scheduled_bullmq
+-- @include job_row
 -- @include max_events_bullmq
 -- @include once
 -- @include walk_steps
@@ -89,11 +91,11 @@ local function forget_child(parent_key, job_key)
 end
 
 local function remove(job)
-  local fields = call('HMGET', job.key, 'parentKey', 'deid')
+  local fields = job_row(job.key, 'parentKey', 'deid') or {}
   if job.parent_key then
     forget_child(job.parent_key, job.key)
   elseif fields[1] then
-    leave_parent(key, arg, job.key, fields[1], false)
+    allow_wrongtype(leave_parent, key, arg, job.key, fields[1], false)
   end
   free_deduplication(job.base, job.id, fields[2])
   local prev = leave(job)

@@ -28,7 +28,7 @@ end
 -- A removed job frees its deduplication id, if it is the one that holds it.
 local function free_deduplication(base, job_id, deduplication_id)
   local holder = deduplication_id and base .. 'de:' .. deduplication_id
-  if holder and redis.call('GET', holder) == job_id then
+  if holder and redis.pcall('GET', holder) == job_id then
     redis.call('UNLINK', holder, base .. 'dn:' .. deduplication_id)
   end
 end

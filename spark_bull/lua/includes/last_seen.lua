@@ -1,10 +1,13 @@
+-- @include job_row
+
 -- When a job was added, ms, or nil.
 local function added_at(job_key)
-  return tonumber(redis.call('HGET', job_key, 'timestamp') or nil)
+  local row = job_row(job_key, 'timestamp')
+  return row and tonumber(row[1])
 end
 
 -- When something happened to a job last, as far as its hash tells: it ended, started or was added. ms, or nil.
 local function last_seen(job_key)
-  local times = redis.call('HMGET', job_key, 'finishedOn', 'processedOn', 'timestamp')
-  return tonumber(times[1] or times[2] or times[3] or nil)
+  local times = job_row(job_key, 'finishedOn', 'processedOn', 'timestamp')
+  return times and tonumber(times[1] or times[2] or times[3])
 end

@@ -1,3 +1,5 @@
+-- @include job_row
+
 -- Deletes what jobs that left their state have. Finished ones have lost their priority, their place
 -- in a rate limited group and, if it doesn't outlast them, their debounce id already.
 local function remove_jobs(key, arg, ids, finished)
@@ -6,9 +8,9 @@ local function remove_jobs(key, arg, ids, finished)
     call('ZREM', key.priority, unpack(ids))
     local limited = call('EXISTS', key.limiter_index) == 1
     for _, job_id in ipairs(ids) do
-      local debounced = call('HGET', arg.base .. job_id, 'deid')
-      local holder = debounced and arg.base .. 'de:' .. debounced
-      if holder and call('GET', holder) == job_id then
+      local row = job_row(arg.base .. job_id, 'deid')
+      local holder = row and row[1] and arg.base .. 'de:' .. row[1]
+      if holder and redis.pcall('GET', holder) == job_id then
         call('UNLINK', holder)
       end
       local group = limited and call('HGET', key.limiter_index, job_id)
