@@ -23,9 +23,9 @@ def main(url: str, prefix: str) -> None:
     with BullQueue("q", url=url, prefix=prefix, protocol="bullmq") as queue:
         queue.add_many(NewJob({"n": n}) for n in range(20))
         with Worker(spark, "q", double, url=url, prefix=prefix, progress=False) as worker:
-            wait_until(lambda: queue.counts()["completed"] == 20, 300, "all jobs to complete")
+            wait_until(lambda: queue.counts()["completed"] == 20, "all jobs to complete")
             # Of three cores, one is left to others.
-            wait_until(lambda: worker.status().slots == 2, 300, "two slots to report")
+            wait_until(lambda: worker.status().slots == 2, "two slots to report")
             assert worker.stop(60)
         assert {job.parsed("returnvalue") for job in queue.page("completed")} == set(range(0, 40, 2))
     try:

@@ -41,7 +41,7 @@ def test_a_query_has_started_when_its_sources_run() -> None:
 
 
 def test_a_query_whose_source_was_late_is_started_again() -> None:
-    queries: list[Any] = [Query(f"[UNKNOWN] {LATE}."), Query(f"{LATE}.", [INITIALIZING, STOPPED, STOPPED]), Query()]
+    queries: list[Any] = [Query(f"[UNKNOWN] {LATE}."), Query(f"{LATE}.", [INITIALIZING, *[STOPPED] * 3]), Query()]
     left = iter(queries)
     assert start_query(lambda: next(left)) is queries[-1]
 
