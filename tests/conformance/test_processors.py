@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from spark_bull.bull_queue import BullQueue
+from spark_bull.errors import RateLimitError
 from spark_bull.model import NewJob
 from spark_bull.runtime.job import RunningJob
 from spark_bull.runtime.job_runner import FunctionRunner, Rules
@@ -112,6 +113,23 @@ def test_large_return_values_are_settled_in_parts(queue: BullQueue) -> None:
     with OurWorker(queue.handle, lambda job: "x" * 3_000_000, chunk_size=8):
         work_off(queue)
     assert len(by_name(queue, "completed")) == 8
+
+
+@each_dialect
+def test_no_other_job_of_the_chunk_starts_once_a_processor_has_limited_its_queue(queue: BullQueue) -> None:
+    ran: list[str] = []
+
+    def processor(job: RunningJob) -> None:
+        ran.append(job.id)
+        raise RateLimitError(3_600_000)
+
+    ids = queue.add_many(NewJob({"name": str(n)}) for n in range(4)).ids
+    with OurWorker(queue.handle, processor, chunk_size=4):
+        wait_until(lambda: ran and queue.counts()["wait"] == 4, what="all jobs to be given back")
+    assert ran == ids[:1]
+    if queue.protocol == "bullmq":
+        jobs = [queue.get_job(job_id) for job_id in ids]
+        assert [job and job.attempts_started for job in jobs] == [1, None, None, None]
 
 
 def test_a_signal_to_the_process_ends_the_slot(queue: BullQueue) -> None:
