@@ -1,8 +1,8 @@
-"""Finished jobs of queues go into a table of files, once each, partitioned by queue and day.
+r"""Finished jobs of queues go into a table of files, once each, partitioned by queue and day.
 
     spark-submit jobs/collect.py --queue 'mail,reports-*' --output /lake/results --url redis://localhost:6379 --once
-    spark-submit jobs/collect.py --queue mail --output s3a://lake/results --trigger "30 seconds" --option
-    removeOnRead=true
+    spark-submit jobs/collect.py --queue mail --output s3a://lake/results --trigger "30 seconds" \
+        --option removeOnRead=true
 
 Runs until Ctrl-C or SIGTERM; with --once it ends when all that had finished at its start is written. The next run
 goes on where this one ended: what is done is in the checkpoint.

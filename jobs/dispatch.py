@@ -1,4 +1,4 @@
-"""Rows of files become jobs of a queue.
+r"""Rows of files become jobs of a queue.
 
     spark-submit jobs/dispatch.py --input customers.parquet --queue mail --url redis://localhost:6379
     spark-submit jobs/dispatch.py --input customers.parquet --queue mail --option jobColumns=delay,priority

@@ -1,4 +1,4 @@
-"""Bull and BullMQ queues in Spark: dispatch, inspect, process (and soon collect).
+"""Bull and BullMQ queues in Spark: dispatch, inspect, process and collect jobs.
 
     import spark_bull
     spark_bull.register(spark)
