@@ -30,9 +30,12 @@ def dialect_of(connection: Connection, keys: QueueKeys, protocol: str) -> Dialec
     A queue that does not exist yet takes any; for `auto` it gets bullmq, which is logged. Raises DialectError when the
     queue's keys can't be of the dialect asked for.
     """
-    if protocol == "auto":
-        return detect(connection, keys) or _fallback(keys)
-    return checked_dialect(connection, keys, protocol)
+    return found_dialect(connection, keys, protocol) or _fallback(keys)
+
+
+def found_dialect(connection: Connection, keys: QueueKeys, protocol: str) -> Dialect | None:
+    """As `dialect_of`, but None for `auto` and a queue that does not exist yet."""
+    return detect(connection, keys) if protocol == "auto" else checked_dialect(connection, keys, protocol)
 
 
 def _fallback(keys: QueueKeys) -> Dialect:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
@@ -11,7 +12,8 @@ from uuid import uuid4
 from spark_bull.clock import monotonic_s
 from spark_bull.connection import Connection
 from spark_bull.dialects.handle import QueueHandle
-from spark_bull.dialects.registry import DIALECTS, detect
+from spark_bull.dialects.registry import found_dialect
+from spark_bull.errors import DialectError
 from spark_bull.finding import find_queues, is_glob
 from spark_bull.keys import QueueKeys
 from spark_bull.options import Options
@@ -19,6 +21,8 @@ from spark_bull.result_ledger import EVERYTHING, Horizon, ResultLedger
 from spark_bull.runtime.event_reader import EventReader
 from spark_bull.runtime.queue_collector import QueueCollector
 from spark_bull.settings import settings_of
+
+log = logging.getLogger("spark_bull")
 
 #: How often queues that a glob matches, or that were missing, are looked for, and dialects looked at again.
 REFRESH_S: Final = 15.0
@@ -39,6 +43,7 @@ class Collector:
         extra = dict(settings.extra) | {"client_name": self._owner}
         self._connection = Connection(replace(settings, extra=tuple(sorted(extra.items()))))
         self._found: dict[str, QueueCollector] = {}
+        self._left_out: set[str] = set()
         self._open: dict[str, QueueCollector] = {}
         self._horizons = horizons
         self._looked = float("-inf")
@@ -127,14 +132,21 @@ class Collector:
         connection, prefix = self._connection, self._options["prefix"]
         for name in (part.strip() for part in self._options["queue"].split(",")):
             for queue in find_queues(connection, prefix, name) if is_glob(name) else [name]:
-                wanted = queue not in self._found and (self._horizons is None or queue in self._horizons)
-                if wanted and (handle := self._handle(QueueKeys(queue, prefix))):
+                known = queue in self._found or queue in self._left_out
+                wanted = not known and (self._horizons is None or queue in self._horizons)
+                if wanted and (handle := self._handle(QueueKeys(queue, prefix), named=not is_glob(name))):
                     self._found[queue] = self._collector(handle)
 
-    def _handle(self, keys: QueueKeys) -> QueueHandle | None:
-        """None for a queue that doesn't exist yet, as nobody knows its dialect."""
-        protocol = self._options["protocol"]
-        dialect = detect(self._connection, keys) if protocol == "auto" else DIALECTS[protocol]
+    def _handle(self, keys: QueueKeys, *, named: bool) -> QueueHandle | None:
+        """None for a queue whose dialect isn't known yet, or which a glob has found and that is of another one."""
+        try:
+            dialect = found_dialect(self._connection, keys, self._options["protocol"])
+        except DialectError as error:
+            if named:
+                raise
+            log.warning("left out: %s", error)
+            self._left_out.add(keys.queue)
+            return None
         if dialect is None:
             return None
         dialect.check_queue(keys.queue)

@@ -9,7 +9,7 @@ from typing import Final
 from spark_bull.clock import monotonic_s
 from spark_bull.connection import Connection
 from spark_bull.dialects.handle import QueueHandle
-from spark_bull.dialects.registry import checked_dialect, detect
+from spark_bull.dialects.registry import found_dialect
 from spark_bull.errors import DialectError
 from spark_bull.finding import find_queues, is_glob
 from spark_bull.keys import QueueKeys
@@ -66,13 +66,9 @@ class QueueSet:
         return list(dict.fromkeys(names))
 
     def _open(self, name: str) -> None:
-        keys, protocol = QueueKeys(name, self._options["prefix"]), self._options["protocol"]
+        keys = QueueKeys(name, self._options["prefix"])
         try:
-            dialect = (
-                detect(self._connection, keys)
-                if protocol == "auto"
-                else checked_dialect(self._connection, keys, protocol)
-            )
+            dialect = found_dialect(self._connection, keys, self._options["protocol"])
         except DialectError as error:
             if name in self._wanted:
                 raise

@@ -8,7 +8,7 @@ import pytest
 from redis import Redis
 
 from spark_bull import BullQueue
-from spark_bull.errors import ResultsLost
+from spark_bull.errors import DialectError, ResultsLost
 from spark_bull.options import COLLECT, parse_options
 from spark_bull.runtime.collector import Collector, shares
 from tests.support.wait import wait_until
@@ -144,3 +144,18 @@ def test_what_a_batch_takes_is_dealt_out_to_the_queues() -> None:
     assert shares({"a": 100, "b": 1, "c": 40}, 61) == {"a": 30, "b": 1, "c": 30}
     assert shares({"a": 5, "b": 1}, 60) == {"a": 5, "b": 1}
     assert shares({}, 60) == {}
+
+
+def test_a_protocol_that_is_not_the_queue_s_is_refused_and_left_out_of_a_glob(
+    benches: dict[str, WorkBench], redis_url: str, prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    benches["mail"].add()
+    with BullQueue("mail-2", url=redis_url, prefix=prefix, protocol="bull") as queue:
+        queue.add({})
+    named, matching = (collector(benches["mail"], queues, protocol="bull") for queues in ("mail", "mail*"))
+    with pytest.raises(DialectError, match="expected queue mail to speak bull"):
+        named.horizons()
+    assert set(matching.horizons()) == {"mail-2"}
+    assert "left out: expected queue mail to speak bull" in caplog.text
+    leave(named)
+    leave(matching)
