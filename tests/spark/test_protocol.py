@@ -9,7 +9,8 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException, StreamingQueryException
 from redis import Redis
 
-from spark_bull import BullQueue, DialectError, Worker
+from spark_bull import BullQueue, Worker
+from spark_bull.errors import DialectError
 from tests.spark.conftest import Bull
 from tests.support.dump import dump
 
