@@ -54,7 +54,7 @@ class PatientClient:
             try:
                 with self.errors(what):
                     if not self._reached or tries > 1:
-                        self._reach(tell_at)
+                        self._reach()
                     answer = send(self._client)
             except RedisUnavailable as error:
                 tries += 1
@@ -72,9 +72,9 @@ class PatientClient:
     def close(self) -> None:
         self._client.close()
 
-    def _reach(self, tell_at: float) -> None:
+    def _reach(self) -> None:
         """Makes sure of a connection first: a command that waits for jobs is silent for long, too."""
-        with _unless_done(tell_at - monotonic_s(), lambda: self._tell("no answer")), suppress(NoPermissionError):
+        with _unless_done(SILENT_S, lambda: self._tell("no answer")), suppress(NoPermissionError):
             self._client.ping()
         self._reached = True
 
@@ -109,7 +109,7 @@ class PatientClient:
 @contextmanager
 def _unless_done(within_s: float, do: Callable[[], None]) -> Iterator[None]:
     """Calls `do` in another thread when the block takes longer."""
-    timer = threading.Timer(max(0.0, within_s), do)
+    timer = threading.Timer(within_s, do)
     timer.daemon = True
     timer.start()
     try:
