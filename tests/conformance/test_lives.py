@@ -63,6 +63,16 @@ TOLD = {
         ["bullmq"],
         [step("add", jobs=[job(priority=1)]), step("claim", count=2), step("add", jobs=[job(priority=1)])],
     ),
+    "a job that fails without being run counts for the rate limit of BullMQ 5, not of 6": (
+        ["bullmq"],
+        [
+            step("flow", flow=parent("p", [child("c", "main", failParentOnFailure=True)])),
+            step("claim", count=1),
+            step("settle", does=[("fail", "x")]),
+            step("set", method="setGlobalRateLimit", args=[4, HOUR]),
+            step("claim", count=1),
+        ],
+    ),
     "a parent that waits for another queue's child outlives its obliterated queue": (
         ["bullmq"],
         [

@@ -13,10 +13,10 @@ Steps = st.SearchStrategy[Step]
 
 #: Hours from now; a job is never due by itself.
 HOURS = st.integers(1, 9).map(lambda hours: hours * HOUR)
-WIDE = False
 FEW = st.integers(0, 30)
 QUEUE = st.sampled_from([*[QUEUES[0]] * 5, QUEUES[1]])
 CUSTOM_IDS = ["a", "b", "c", "dd", "e-1", "e-2"]
+VERBS = ["retry", "promote", "remove"]
 STATES = ["wait", "active", "delayed", "paused", "prioritized", "completed", "failed"]
 
 
@@ -70,7 +70,7 @@ def _outcome(dialect: str) -> st.SearchStrategy[tuple[str, Any]]:
         st.tuples(st.just("give up"), reasons),
     ]
     if dialect == "bullmq":
-        outcomes += [st.tuples(st.just("delay"), HOURS)]  # LATER limit
+        outcomes += [st.tuples(st.just("delay"), HOURS), st.tuples(st.just("limit"), HOURS)]
     return st.one_of(outcomes)
 
 
@@ -87,40 +87,36 @@ def lives_of(draw: st.DrawFn, dialect: str) -> list[Step]:
 
 def steps_of(dialect: str) -> Steps:
     """Any step, those that make most of a life more often than the others."""
-    outcome = _outcome(dialect)
-    add = _step("add", jobs=_jobs(dialect, 4), queue=QUEUE)
-    claim = _step("claim", count=st.integers(1, 7), queue=QUEUE)
-    settle = _step("settle", does=st.lists(outcome, min_size=1, max_size=7), claim=FEW, then=st.integers(0, 3))
-    manage = _step("manage", verb=st.sampled_from(["retry", "promote", "remove"]), state=_state(), job=FEW, queue=QUEUE)
-    only_bullmq = [_settings(), _deduplicated(), _flow(), _flow()] if dialect == "bullmq" and WIDE else []
-    return st.one_of(
-        *only_bullmq,
-        add,
-        add,
-        claim,
-        claim,
-        settle,
-        settle,
-        settle,
-        manage,
-        _step("manage", verb=st.just("retry"), state=st.just("failed"), job=FEW, queue=QUEUE),
-        _step("manage", verb=st.just("promote"), state=st.just("delayed"), job=FEW, queue=QUEUE),
-        _step("manage", verb=st.just("remove"), state=_state(), job=FEW, queue=QUEUE),
-        _step("retry_completed", job=FEW, queue=QUEUE),
-        _told(),
-        _step("expire", job=FEW, queue=QUEUE),
-        _step("rescue", queue=QUEUE),
-        _step("due", count=st.integers(1, 3), queue=QUEUE),
-        _step("promote_due", queue=QUEUE),
-        _step("pause", queue=QUEUE),
-        _step("resume", queue=QUEUE),
-        _step("resume", queue=QUEUE),
-        _step("clean", state=_state(), limit=st.sampled_from([0, 1, 2]), queue=QUEUE),
-        st.one_of(
-            _step("drain", delayed=st.booleans(), queue=QUEUE),
-            _step("obliterate", force=st.booleans(), queue=QUEUE),
-        ),
+    settle = _step(
+        "settle", does=st.lists(_outcome(dialect), min_size=1, max_size=7), claim=FEW, then=st.integers(0, 3)
     )
+    weighted = [
+        (12, _step("add", jobs=_jobs(dialect, 4), queue=QUEUE)),
+        (14, _step("claim", count=st.integers(1, 7), queue=QUEUE)),
+        (24, settle),
+        (4, _managed("retry", "failed")),
+        (4, _managed("promote", "delayed")),
+        (2, _managed("remove", *STATES)),
+        (3, _step("manage", verb=st.sampled_from(VERBS), state=st.sampled_from(STATES), job=FEW, queue=QUEUE)),
+        (2, _step("retry_completed", job=FEW, queue=QUEUE)),
+        (4, _told()),
+        (4, _step("expire", job=FEW, queue=QUEUE)),
+        (5, _step("rescue", queue=QUEUE)),
+        (4, _step("due", count=st.integers(1, 3), queue=QUEUE)),
+        (3, _step("promote_due", queue=QUEUE)),
+        (2, _step("pause", queue=QUEUE)),
+        (4, _step("resume", queue=QUEUE)),
+        (3, _step("clean", state=st.sampled_from(STATES), limit=st.sampled_from([0, 1, 2]), queue=QUEUE)),
+        (1, _step("drain", delayed=st.booleans(), queue=QUEUE)),
+        (1, _step("obliterate", force=st.booleans(), queue=QUEUE)),
+    ]
+    if dialect == "bullmq":
+        weighted += [(5, _settings()), (6, _deduplicated()), (8, _flow())]
+    return st.sampled_from([one for weight, one in weighted for _ in range(weight)]).flatmap(lambda one: one)
+
+
+def _managed(verb: str, *states: str) -> Steps:
+    return _step("manage", verb=st.just(verb), state=st.sampled_from(states), job=FEW, queue=QUEUE)
 
 
 def _settings() -> Steps:
@@ -170,6 +166,9 @@ def _flow() -> Steps:
     """A tree of jobs; a name that is in use is not added again, and gets another parent."""
     names = st.sampled_from([f"f{number}" for number in range(12)])
 
+    # A parent whose last child is removed keeps its priority with us, and loses it with Node.
+    barred = {"jobId", "priority"}
+
     def node(children: st.SearchStrategy[list[Any]]) -> st.SearchStrategy[dict[str, Any]]:
         return st.builds(
             lambda queue, name, opts, rule, children: {
@@ -181,7 +180,7 @@ def _flow() -> Steps:
             },
             QUEUE,
             names,
-            _some({name: of for name, of in options("bullmq").items() if name != "jobId"}, 1),
+            _some({name: of for name, of in options("bullmq").items() if name not in barred}, 1),
             st.sampled_from([None, *ON_FAILURE]),
             children,
         )
@@ -189,10 +188,6 @@ def _flow() -> Steps:
     leaf = node(st.just([]))
     branch = node(st.lists(leaf, min_size=1, max_size=2))
     return _step("flow", flow=node(st.lists(st.one_of(leaf, branch), min_size=1, max_size=3)))
-
-
-def _state() -> st.SearchStrategy[str]:
-    return st.sampled_from(STATES)
 
 
 def _told() -> Steps:

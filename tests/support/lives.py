@@ -26,6 +26,7 @@ from spark_bull.errors import DelayedError, RateLimitError, SparkBullError, Unre
 from spark_bull.model import NewJob
 from spark_bull.outcomes import ClaimedJob, Outcomes
 from spark_bull.reporting import add_log, update_data, update_progress
+from spark_bull.runtime.blocked_parents import fail_blocked
 from spark_bull.runtime.job import RunningJob
 from spark_bull.runtime.job_runner import Result, Rules
 from spark_bull.runtime.settling import job_options
@@ -109,6 +110,11 @@ class Answers(NamedTuple):
     right: Any = None
     #: Channels on which the two do not say the same in this step.
     unheard: tuple[str, ...] = ()
+    #: Whether several jobs may have been removed, and parents released, in another order: of a state, our first is the
+    #: oldest; of a tree, children go before parents.
+    releases: bool = False
+    #: Whether jobs were settled that did not end: then it is their order that says whether the queue was drained.
+    goes_on: bool = False
 
 
 @dataclass
@@ -176,7 +182,7 @@ class Lives:
             self.steps += 1
             self.script.append(f"{answers.said}  ->  {_short(answers.left)}")
             found = difference(_plain(answers.left), _plain(answers.right))
-            found = [f"answer{sentence}" for sentence in found] + self._differences(answers.unheard)
+            found = [f"answer{sentence}" for sentence in found] + self._differences(answers)
             if found:
                 lived = "\n".join(f"  {number}. {line}" for number, line in enumerate(self.script, 1))
                 again = "\n".join(f"    {one!r}," for one in steps)
@@ -234,10 +240,20 @@ class Lives:
         key = self.raw[PREFIXES[0]].get(f"{queue}:{state}")
         return list(key.value) if key else []
 
-    def _differences(self, unheard: Collection[str]) -> list[str]:
+    def _differences(self, answers: Answers) -> list[str]:
+        if answers.releases:
+            self._order_as_in_node()
         self._look()
-        messages = self._messages(unheard)
+        messages = self._messages(answers.unheard)
         left, right = (_renamed(self._normal(prefix), prefix) for prefix in PREFIXES)
+        for side in (left, right) if answers.releases else ():
+            for queue in QUEUES:
+                if events := side.get(f"{queue}:events"):
+                    events["stream"].sort(key=str)
+        for side in (left, right) if answers.goes_on else ():
+            for queue in QUEUES:
+                if events := side.pop(f"{queue}:events", None):
+                    side[f"{queue}:events"] = [one for one in events["stream"] if one["event"] != "drained"]
         for queue in QUEUES if self.bullmq else ():
             _forgive_markers(left, right, f"{queue}:marker")
         found = difference(left, right)
@@ -247,6 +263,7 @@ class Lives:
                 # So that the next step tells of its own only.
                 self.client.delete(f"{prefix}:{queue}:marker")
                 self.client.xtrim(f"{prefix}:{queue}:events", maxlen=0, approximate=False)
+        self._stamp_as_in_node()
         known = [one.sentence for one in KNOWN if self.peer.alias.startswith(one.packages)]
         return [sentence for sentence in found if not any(re.match(pattern, sentence) for pattern in known)]
 
@@ -261,6 +278,19 @@ class Lives:
             if _may_be_taken(raw):
                 normal.setdefault(f"{queue}:marker", {"zset": []})["job may be taken"] = True
         return normal
+
+    def _order_as_in_node(self) -> None:
+        for name in [f"{queue}:{waiting}" for queue in QUEUES for waiting in ("wait", "paused")]:
+            left, ours = (self.client.lrange(f"{prefix}:{name}", 0, -1) for prefix in PREFIXES)
+            if left != ours and sorted(left) == sorted(ours):
+                self.client.delete(f"{PREFIXES[1]}:{name}")
+                self.client.rpush(f"{PREFIXES[1]}:{name}", *left)
+
+    def _stamp_as_in_node(self) -> None:
+        """Node's jobs end one after the other, those of a chunk in one millisecond: not for the next step to find."""
+        for name in [f"{queue}:{state}" for queue in QUEUES for state in ("completed", "failed", "delayed")]:
+            if scores := self.client.zrange(f"{PREFIXES[0]}:{name}", 0, -1, withscores=True):
+                self.client.zadd(f"{PREFIXES[1]}:{name}", dict(scores), xx=True)
 
     def _messages(self, unheard_now: Collection[str]) -> dict[str, Any]:
         heard: dict[str, list[tuple[str, str]]] = {prefix: [] for prefix in PREFIXES}
@@ -309,6 +339,8 @@ class Lives:
 
     def _claim(self, count: int, queue: str = QUEUES[0]) -> Answers:
         token = self._token()
+        if self._is_limited(queue):
+            count = 1
         left = self._node("claim", queue=queue, count=count, token=token)
         claim = working.work(self.ours[queue].handle, SEAT, None, count, token=token)
         return Answers(f"claim {count} of {queue}", *self._claimed(queue, token, left, claim.jobs))
@@ -335,6 +367,15 @@ class Lives:
         if not self.held:
             return None
         held = self.held[claim % len(self.held)]
+        # A parent whose children are not done fails in a call of its own.
+        blocked = [
+            self._is_blocked(held.queue, job.id) or "removeOn" in job.opts  # LATER removeOn
+            for job, _ in held.jobs[: len(does)]
+        ]
+        if any(blocked):
+            does, then = does[: max(1, blocked.index(True))], 0
+        if self._is_limited(held.queue) or any(kind == "limit" for kind, _ in does):
+            then = 0
         jobs, held.jobs = held.jobs[: len(does)], held.jobs[len(does) :]
         handle, token = self.ours[held.queue].handle, self._token()
         now = handle.connection.now_ms()
@@ -347,9 +388,23 @@ class Lives:
         order = _settled_in_order(outcomes)
         left = self._node("settle", queue=held.queue, outcomes=[done[i] for i in order], count=then, token=token)
         claim_of_ours = working.work(handle, SEAT, outcomes, then, token=token)
+        failed = fail_blocked(handle, Rules(), held.token, claim_of_ours.lost, now)
+        if len(failed):
+            working.work(handle, SEAT, failed, 0)
         said = ", ".join(f"{i} {done[i]['does']} {json.dumps(done[i]['value'])}" for i in order)
         said = f"settle in {held.queue}: {said}" + (f"; claim {then}" if then else "")
-        return Answers(said, *self._claimed(held.queue, token, left, claim_of_ours.jobs))
+        # Node's worker remembers for itself that a processor has limited the queue, and is made to forget it.
+        self.client.delete(handle.keys["rate_limited"])
+        goes_on = bool(outcomes.retried or outcomes.delayed or outcomes.returned)
+        return Answers(said, *self._claimed(held.queue, token, left, claim_of_ours.jobs), goes_on=goes_on)
+
+    def _is_limited(self, queue: str) -> bool:
+        """Whether the queue has a rate limit: jobs that fail unrun take places of our call then, but none of Node's."""
+        return "max" in getattr(self.raw[PREFIXES[0]].get(f"{queue}:meta"), "value", {})
+
+    def _is_blocked(self, queue: str, job_id: str) -> bool:
+        """Whether a job can't complete because of its children."""
+        return any(f"{queue}:{job_id}:{keys}" in self.raw[PREFIXES[0]] for keys in ("dependencies", "unsuccessful"))
 
     def _tell(self, what: str, value: Any, job: int, queue: str = QUEUES[0]) -> Answers | None:
         """Progress, a log line or changed data of a job that is there."""
@@ -455,13 +510,17 @@ class Lives:
             return None
         if not (job_id := self._pick(queue, state, job)):
             return None
+        if verb == "retry" and "-5" in self.peer.alias and self._field(queue, job_id, "priority") != "0":
+            return None  # LATER retry of prioritised jobs in 5
         ours = self.ours[queue]
         answers = self._both(lambda: self._node(verb, queue=queue, jobId=job_id), lambda: getattr(ours, verb)(job_id))
-        return Answers(f"{verb} {job_id} ({state}) in {queue}", *answers)
+        return Answers(f"{verb} {job_id} ({state}) in {queue}", *answers, releases=verb == "remove")
 
     def _retry_completed(self, job: int, queue: str = QUEUES[0]) -> Answers | None:
         if not self.bullmq or not (job_id := self._pick(queue, "completed", job)):
             return None
+        if "-5" in self.peer.alias and self._field(queue, job_id, "priority") != "0":
+            return None  # LATER retry of prioritised jobs in 5
         answers = self._both(
             lambda: self._node("invoke", queue=queue, jobId=job_id, method="retry", args=["completed"]),
             lambda: self.ours[queue].retry(job_id, "completed"),
@@ -469,20 +528,21 @@ class Lives:
         return Answers(f"retry {job_id} (completed) in {queue}", *answers)
 
     def _clean(self, state: str, limit: int, grace: int = 0, queue: str = QUEUES[0]) -> Answers | None:
-        if not self.bullmq and state == "prioritized":
+        if not self.bullmq and (state == "prioritized" or (state == "delayed" and limit)):
+            # With a limit, Bull takes the scores of delayed jobs for times, and finds none.
             return None
         answers = self._both(
             lambda: sorted(self._node("clean", queue=queue, grace=grace, state=state, limit=limit)),
             lambda: sorted(self.ours[queue].clean(grace, limit, state)),
         )
-        return Answers(f"clean {state} of {queue}, grace {grace}, limit {limit}", *answers)
+        return Answers(f"clean {state} of {queue}, grace {grace}, limit {limit}", *answers, releases=True)
 
     def _drain(self, delayed: bool, queue: str = QUEUES[0]) -> Answers | None:
         if not self.bullmq:
             return None
         self._node("empty", queue=queue, delayed=delayed)
         self.ours[queue].drain(delayed=delayed)
-        return Answers(f"drain {queue}, delayed {delayed}")
+        return Answers(f"drain {queue}, delayed {delayed}", releases=True)
 
     def _obliterate(self, force: bool, queue: str = QUEUES[0]) -> Answers | None:
         if not force and self._ids(queue, "active"):
@@ -492,9 +552,11 @@ class Lives:
             lambda: self._node("obliterate", queue=queue, force=force),
             lambda: self.ours[queue].obliterate(force=force),
         )
+        # Node leaves the counter of its rate limit, which expires by itself.
+        self.client.delete(f"{PREFIXES[0]}:{queue}:limiter")
         # Paused already, it is paused once more by Node.
         unheard = ("paused",) if self._paused(queue) else ()
-        return Answers(f"obliterate {queue}, force {force}", *answers, unheard)
+        return Answers(f"obliterate {queue}, force {force}", *answers, unheard, releases=True)
 
     def _paused(self, queue: str) -> bool:
         left = self.raw[PREFIXES[0]]
@@ -573,6 +635,7 @@ def _told(name: str, value: Any) -> Any:
     if name == "stalled-check":
         return "<now>"
     if isinstance(value, dict) and isinstance(value.get("stacktrace"), list):
+        # Traces are those of a language.
         return {**value, "stacktrace": len(value["stacktrace"])}
     if name.endswith(("completed", "failed", "waiting-children", "unsuccessful")):
         # Jobs of one millisecond have no order.
@@ -599,9 +662,13 @@ def _may_be_taken(queue: Dump) -> bool:
     return ("wait" in queue or "prioritized" in queue) and "paused" not in meta and not maxed
 
 
+#: What each side says of a parent that can't complete, in its own words.
+_BLOCKED = re.compile(r"Cannot complete job \S+ because[^\"]*|Job \S+ has (a failed child|pending dependencies)[^\"]*")
+
+
 def _renamed(value: Any, prefix: str) -> Any:
     """Keys of jobs stand in keys of their parents and children."""
-    return json.loads(json.dumps(value).replace(f"{prefix}:", "<prefix>:"))
+    return json.loads(_BLOCKED.sub("<blocked>", json.dumps(value).replace(f"{prefix}:", "<prefix>:")))
 
 
 def _plain(answer: Any) -> Any:

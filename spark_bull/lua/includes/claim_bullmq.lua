@@ -1,6 +1,7 @@
 -- @include allowance
 -- @include claim_row_bullmq
 -- @include due_bullmq
+-- @include major_bullmq
 -- @include number_texts
 -- @include set_aside
 -- @include whole_number
@@ -73,7 +74,9 @@ local function claim_bullmq(key, arg, now, limit)
   end
   if #ids > 0 then
     call('LPUSH', key.active, unpack(ids))
-    count_started(key, arg, meta, #ids - deferred)
+    -- BullMQ 6 doesn't count jobs that fail without being run.
+    local is_5 = deferred > 0 and major_bullmq(call('HGET', key.meta, 'version') or '', arg.bullmq_version) <= 5
+    count_started(key, arg, meta, is_5 and #ids or #ids - deferred)
   end
   local left = call('LLEN', key.wait) + call('ZCARD', key.prioritized) > 0
   if left and not asleep and limited_ms == 0 then

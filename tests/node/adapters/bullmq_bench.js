@@ -40,7 +40,9 @@ class BullMQBench {
 
   next(token) {
     this.worker.limitUntil = 0;
-    return this.worker.getNextJob(token, { block: false });
+    // What the worker's own loop calls: in BullMQ 5, `getNextJob` also settles jobs that have failed before they run.
+    const take = this.worker.getTracedNextJob || this.worker.getNextJob;
+    return take.call(this.worker, token, { block: false });
   }
 
   hold(job, token) {
