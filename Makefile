@@ -11,7 +11,7 @@ NODE_STAMP := $(NODE_PEERS)/.installed
 export PYSPARK_PYTHON := $(CURDIR)/$(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak lint format bench clean
+.PHONY: help setup demo test soak lint format bench zip clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ bench: setup ## Measure this project and its peers side by side
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.dispatch
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.process
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.collect
+
+zip: ## Make dist/spark_bull.zip, for spark-submit --py-files
+	$(PYTHON) tools/build_zip.py
 
 clean: ## Remove what builds, tests and Spark left behind; .venv and node_modules stay
 	rm -rf build dist *.egg-info artifacts spark-warehouse metastore_db derby.log

@@ -22,6 +22,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from session import pairs, session
 
 from spark_bull.spark.query_start import start_query
+from spark_bull.spark.spark_errors import first_line
 
 
 def arguments() -> argparse.Namespace:
@@ -56,29 +57,33 @@ def start(
 
 
 def reason(error: Exception) -> str:
-    """The last line of a Python traceback that came through the JVM, or the first of anything else."""
-    lines = [line for line in str(error).splitlines() if line.startswith("spark_bull.errors.")]
-    return lines[-1].partition(": ")[2] if lines else str(error).partition("\n")[0]
+    """What a Python process of Spark raised, else the first line of the error; ours say all without their class."""
+    line = first_line(error)
+    return line.partition(": ")[2] if line.startswith("spark_bull.errors.") else line
+
+
+def collect(spark: SparkSession, args: argparse.Namespace) -> None:
+    """Writes finished jobs until it is stopped, or until all are written, and prints how many they were."""
+    options = pairs(args.option) | {"queue": args.queue} | ({"url": args.url} if args.url else {})
+    # What a run has written is added up from the reports on its batches, of which Spark keeps 100 otherwise.
+    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", 100_000)
+    every = None if args.once else args.trigger
+    query = start(results(spark, options), args.output, args.checkpoint, args.format, every)
+    query.awaitTermination()
+    rows = sum(batch["numInputRows"] for batch in query.recentProgress)
+    print(f"{rows:,} finished jobs of {args.queue} written to {args.output}")
 
 
 def main() -> None:
     args = arguments()
-    spark = session(f"collect {args.queue}")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
-    options = pairs(args.option) | {"queue": args.queue} | ({"url": args.url} if args.url else {})
-    # What a run has written is added up from the reports on its batches, of which Spark keeps 100 otherwise.
-    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", 100_000)
-    try:
-        every = None if args.once else args.trigger
-        query = start(results(spark, options), args.output, args.checkpoint, args.format, every)
-        query.awaitTermination()
-    except KeyboardInterrupt:
-        pass
-    except (AnalysisException, StreamingQueryException) as error:
-        sys.exit(f"collect: {reason(error)}")
-    else:
-        rows = sum(batch["numInputRows"] for batch in query.recentProgress)
-        print(f"{rows:,} finished jobs of {args.queue} written to {args.output}")
+    with session(f"collect {args.queue}") as spark:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+        try:
+            collect(spark, args)
+        except KeyboardInterrupt:
+            pass
+        except (AnalysisException, StreamingQueryException) as error:
+            sys.exit(f"collect: {reason(error)}")
 
 
 if __name__ == "__main__":

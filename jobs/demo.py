@@ -213,13 +213,12 @@ def main() -> None:
             f"""df.write.format("bull").option("url", …).option("queue", "{QUEUE}").mode("append").save()""",
         )
         whole = dispatch(table, redis.url)
-        spark = session("demo")
-        inspect(spark, redis.url)
-        process(spark, redis.url, Path(folder))
-        collect(spark, redis.url, table, Path(folder))
+        with session("demo") as spark:
+            inspect(spark, redis.url)
+            process(spark, redis.url, Path(folder))
+            collect(spark, redis.url, table, Path(folder))
         with BullQueue(QUEUE, url=redis.url) as queue:
             record = queue.writes()[-1]
-        spark.stop()
     seconds = (record.duration_ms or 1) / 1000
     tell("Summary")
     print(f"    jobs      {record.added:>10,}   exactly once; {record.duplicates:,} duplicates")

@@ -12,6 +12,7 @@ import argparse
 import sys
 import time
 
+from pyspark.sql import SparkSession
 from session import pairs, session
 
 from spark_bull import BullQueue, SparkBullError
@@ -32,10 +33,9 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def main() -> None:
-    args = arguments()
+def dispatch(spark: SparkSession, args: argparse.Namespace) -> None:
+    """Writes the rows to the queue, and prints how many jobs they became."""
     options = pairs(args.option) | ({"url": args.url} if args.url else {})
-    spark = session(f"dispatch to {args.queue}")
     jobs = spark.read.format(args.format).options(**pairs(args.read)).load(args.input)
     if args.query:
         jobs.createOrReplaceTempView("input")
@@ -54,7 +54,12 @@ def main() -> None:
         f"{seconds:.1f} s, {record.added / seconds:,.0f} jobs/s",
         flush=True,
     )
-    spark.stop()
+
+
+def main() -> None:
+    args = arguments()
+    with session(f"dispatch to {args.queue}") as spark:
+        dispatch(spark, args)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 
+from pyspark.sql import SparkSession
 from session import pairs, session
 
 
@@ -20,10 +21,9 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def main() -> None:
-    args = arguments()
+def report(spark: SparkSession, args: argparse.Namespace) -> None:
+    """Prints the answers to the queries, without any the counts of all states."""
     options = pairs(args.option) | {"queue": args.queue} | ({"url": args.url} if args.url else {})
-    spark = session("report")
     bull = spark.read.format("bull").options(**options)
     if args.query:
         bull.load().createOrReplaceTempView("jobs")
@@ -31,7 +31,12 @@ def main() -> None:
             spark.sql(query).show(50, truncate=False)
     else:
         bull.option("view", "counts").load().where("jobs > 0").orderBy("queue", "state").show(1000, truncate=False)
-    spark.stop()
+
+
+def main() -> None:
+    args = arguments()
+    with session("report") as spark:
+        report(spark, args)
 
 
 if __name__ == "__main__":

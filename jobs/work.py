@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from pyspark.sql import SparkSession
 from session import pairs, session
 
 from spark_bull import SparkBullError, Worker
@@ -61,35 +62,40 @@ def wait(worker: Worker, until_idle: float | None) -> None:
             return
 
 
+def work(spark: SparkSession, args: argparse.Namespace) -> None:
+    """Runs a worker until it is stopped or idle, and prints what it has done."""
+    # After the session, as @udf and @pandas_udf may need one.
+    processor = found(args.processor)
+    options: dict[str, Any] = pairs(args.option) | ({"url": args.url} if args.url else {})
+    worker = Worker(
+        spark,
+        args.queue,
+        processor,
+        payload_schema=args.payload_schema,
+        engine=args.engine,
+        slots=args.slots,
+        timeout=args.timeout,
+        **options,
+    )
+    try:
+        worker.start()
+        wait(worker, args.until_idle)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        status = worker.status()
+        worker.stop(args.grace)
+        print(worker.status() if status.slots else status)
+
+
 def main() -> None:
     args = arguments()
-    spark = session(f"work on {args.queue}")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
-    try:
-        # After the session, as @udf and @pandas_udf may need one.
-        processor = found(args.processor)
-        options: dict[str, Any] = pairs(args.option) | ({"url": args.url} if args.url else {})
-        worker = Worker(
-            spark,
-            args.queue,
-            processor,
-            payload_schema=args.payload_schema,
-            engine=args.engine,
-            slots=args.slots,
-            timeout=args.timeout,
-            **options,
-        )
+    with session(f"work on {args.queue}") as spark:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit())
         try:
-            worker.start()
-            wait(worker, args.until_idle)
-        except KeyboardInterrupt:
-            pass
-        finally:
-            status = worker.status()
-            worker.stop(args.grace)
-            print(worker.status() if status.slots else status)
-    except SparkBullError as error:
-        sys.exit(f"work: {error}")
+            work(spark, args)
+        except SparkBullError as error:
+            sys.exit(f"work: {error}")
 
 
 if __name__ == "__main__":

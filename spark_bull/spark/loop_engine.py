@@ -151,7 +151,7 @@ class LoopEngine:
 def check_picklable(plan: SlotPlan) -> None:
     """Raises OptionError when a processor can't travel to the executors."""
     try:
-        cloudpickle.dumps(plan)  # type: ignore[no-untyped-call]
+        cloudpickle.dumps(plan)
     except Exception as error:
         raise OptionError(
             "expected a `processor` that can be sent to the executors; this one can't be pickled "

@@ -6,6 +6,8 @@ stream. So what a verb needs is imported where that verb begins: most steps need
 
 from __future__ import annotations
 
+from typing import Any
+
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSource,
@@ -18,6 +20,7 @@ from pyspark.sql.types import StructType
 
 from spark_bull.errors import OptionError
 from spark_bull.spark.schemas import CLAIM_SCHEMA, mode_of, schema_of
+from spark_bull.spark.sent_along import sent_along
 
 
 class BullDataSource(DataSource):
@@ -32,6 +35,9 @@ class BullDataSource(DataSource):
     @classmethod
     def name(cls) -> str:
         return "bull"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return sent_along(type(self), self.options)
 
     def schema(self) -> StructType:
         return CLAIM_SCHEMA if mode_of(self.options) == "claim" else schema_of(self.options)

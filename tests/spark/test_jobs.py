@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -17,18 +16,6 @@ from tests.support.wait import PATIENCE_S
 from tests.support.work_bench import WorkBench, completed
 
 ROOT = Path(__file__).parents[2]
-
-FROM_ZIP = """
-import sys
-from pyspark.sql import SparkSession
-import spark_bull
-
-spark = SparkSession.builder.getOrCreate()
-spark_bull.register(spark)
-url, prefix = sys.argv[1:]
-spark.range(10).write.format("bull").options(url=url, prefix=prefix, queue="zipped").mode("append").save()
-print("came from", spark_bull.__file__)
-"""
 
 
 def submit(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -62,21 +49,6 @@ def test_a_wrong_option_ends_dispatch_with_one_clear_line(redis_url: str, tmp_pa
     assert ran.returncode != 0
     # spark-submit sends both of Python's outputs to one of its own.
     assert "unknown option `chunkSizes` (did you mean `chunkSize`?)" in ran.stdout + ran.stderr
-
-
-def test_the_package_may_come_as_a_zip(redis_url: str, prefix: str, tmp_path: Path) -> None:
-    package = tmp_path / "spark_bull.zip"
-    with zipfile.ZipFile(package, "w") as archive:
-        for path in sorted((ROOT / "spark_bull").rglob("*")):
-            if path.suffix in {".py", ".lua"}:
-                archive.write(path, path.relative_to(ROOT))
-    program = tmp_path / "program.py"
-    program.write_text(FROM_ZIP)
-    ran = submit("--py-files", str(package), str(program), redis_url, prefix)
-    assert ran.returncode == 0, ran.stderr[-3000:]
-    assert "spark_bull.zip" in ran.stdout
-    with BullQueue("zipped", url=redis_url, prefix=prefix) as queue:
-        assert queue.counts()["wait"] == 10
 
 
 def test_work_runs_any_function_until_the_queue_is_empty(redis_url: str, prefix: str, tmp_path: Path) -> None:

@@ -6,15 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
 
 from spark_bull import BullQueue, NewJob
 from tests.support.wait import PATIENCE_S, wait_until
-
-ROOT = Path(__file__).parents[2]
+from tools.build_zip import build
 
 PROGRAM = """
 import os
@@ -59,11 +57,7 @@ def test_slots_work_on_several_executors_with_the_package_sent_along(
     redis_url: str, prefix: str, tmp_path: Path
 ) -> None:
     """spark-submit --py-files, as on a cluster where only the dependencies are installed; one executor is killed."""
-    package = tmp_path / "spark_bull.zip"
-    with zipfile.ZipFile(package, "w") as archive:
-        for path in sorted((ROOT / "spark_bull").rglob("*")):
-            if path.suffix in (".py", ".lua"):
-                archive.write(path, path.relative_to(ROOT))
+    package = build(tmp_path / "spark_bull.zip")
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     seen = tmp_path / "seen"

@@ -1,0 +1,105 @@
+"""The package as a zip for --py-files: what it holds, and that a process without those files gets its objects."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from io import BytesIO
+from pathlib import Path
+from subprocess import PIPE
+from zipfile import ZipFile
+
+import pytest
+from pyspark.serializers import read_int, write_int, write_with_length
+from pyspark.sql.streaming.python_streaming_source_runner import (
+    CHECK_SUPPORTED_FEATURES_ID,
+    SUPPORTS_ADMISSION_CONTROL,
+)
+from pyspark.sql.types import StringType, StructField, StructType
+
+from spark_bull.spark.schemas import CLAIM_SCHEMA
+from tests.support.bare_python import bare_environment, bare_python
+from tools.build_zip import ROOT, build
+
+SENDER = """
+import sys
+from pyspark.serializers import CPickleSerializer
+sys.path.insert(1, sys.argv[1])
+from spark_bull.spark.provider import BullDataSource
+from pyspark.sql.datasource import CaseInsensitiveDict
+options = CaseInsensitiveDict(option.split("=") for option in sys.argv[2:])
+sys.stdout.buffer.write(CPickleSerializer().dumps(BullDataSource(options)))
+"""
+RECEIVER = """
+import sys
+from pyspark.serializers import CPickleSerializer
+source = CPickleSerializer().loads(sys.stdin.buffer.read())
+print(type(source).__name__, source.options["QUEUE"], source.schema().names[0], sys.modules["spark_bull"].__file__)
+"""
+#: Spark's process of a streaming source, with pipes instead of the socket.
+SOURCE_PROCESS = """
+import sys
+from pyspark.sql.streaming.python_streaming_source_runner import main
+main(sys.stdin.buffer, sys.stdout.buffer)
+"""
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("dist") / "spark_bull.zip")
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return bare_python(tmp_path_factory.mktemp("bare"))
+
+
+def run(python: Path, folder: Path, *arguments: str, given: bytes = b"") -> bytes:
+    command = [str(python), *arguments]
+    ran = subprocess.run(command, input=given, cwd=folder, env=bare_environment(python), capture_output=True)
+    assert ran.returncode == 0, ran.stderr.decode()
+    return ran.stdout
+
+
+def test_the_zip_holds_all_modules_and_scripts_and_nothing_else(package: Path) -> None:
+    patterns = ("spark_bull/**/*.py", "spark_bull/**/*.lua", "spark_bull/py.typed", "pyspark_bull/*.py")
+    expected = {path.relative_to(ROOT).as_posix() for pattern in patterns for path in ROOT.glob(pattern)}
+    with ZipFile(package) as archive:
+        assert set(archive.namelist()) == expected
+
+
+def test_scripts_are_read_from_the_zip(package: Path, python: Path, tmp_path: Path) -> None:
+    program = (
+        "import sys; sys.path.insert(1, sys.argv[1]); from spark_bull import scripts; print(scripts.load('bullmq/add'))"
+    )
+    assert b"redis.call" in run(python, tmp_path, "-c", program, str(package))
+
+
+def test_a_process_that_has_no_such_package_gets_the_data_source(package: Path, python: Path, tmp_path: Path) -> None:
+    sent = run(python, tmp_path, "-c", SENDER, str(package), "Queue=mail")
+    got = run(python, tmp_path, "-c", RECEIVER, given=sent)
+    assert got.decode().split() == ["BullDataSource", "mail", "queue", f"{package}/spark_bull/__init__.py"]
+
+
+@pytest.mark.parametrize("mode", ["collect", "claim"])
+def test_the_process_of_a_streaming_source_makes_its_reader(
+    package: Path, python: Path, redis_url: str, prefix: str, tmp_path: Path, mode: str
+) -> None:
+    options = [f"url={redis_url}", f"prefix={prefix}", "queue=mail", *(["mode=claim"] if mode == "claim" else [])]
+    sent = run(python, tmp_path, "-c", SENDER, str(package), *options)
+    told = BytesIO()
+    # As Spark tells it: the folder of the files has a `streaming_job` too many, so the zip isn't found in it.
+    for text in ("{}.{}".format(*sys.version_info), str(package.parent / "streaming_job")):
+        write_with_length(text.encode(), told)
+    write_int(1, told)
+    schema = CLAIM_SCHEMA if mode == "claim" else StructType([StructField("id", StringType())])
+    for part in (package.name.encode(), sent, schema.json().encode()):
+        write_with_length(part, told)
+    for number in (10_000, CHECK_SUPPORTED_FEATURES_ID):
+        write_int(number, told)
+    command = [str(python), "-c", SOURCE_PROCESS]
+    # It ends with an error, as nobody asks for more.
+    ran = subprocess.run(command, input=told.getvalue(), cwd=tmp_path, env=bare_environment(python), stdout=PIPE)
+    said = BytesIO(ran.stdout)
+    assert read_int(said) == 0, said.read().decode(errors="replace")
+    assert read_int(said) & SUPPORTS_ADMISSION_CONTROL

@@ -1,0 +1,128 @@
+"""All scripts of jobs/ on executors in processes of their own, from a foreign folder, with nothing of ours installed.
+
+The package comes with --py-files, as the one file that `make zip` makes, to a Python that has the dependencies only.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from redis import Redis
+
+from spark_bull.bull_queue import BullQueue
+from spark_bull.model import NewJob
+from tests.support.bare_python import bare_environment, bare_python
+from tests.support.finisher import Finisher
+from tests.support.wait import PATIENCE_S, wait_until
+from tools.build_zip import build
+
+ROOT = Path(__file__).parents[2]
+CLUSTER = "local-cluster[2,1,1024]"
+#: Of the folder, but no programs to submit: what the scripts share, and the tour, which starts all it needs by itself.
+NOT_SUBMITTED = {"session", "demo"}
+
+MY_JOBS = """
+from pyspark.sql import DataFrame
+from pyspark.sql.functions import expr
+
+
+def double(job):
+    return 2 * job.data["n"]
+
+
+def double_all(jobs: DataFrame) -> DataFrame:
+    return jobs.select("id", "token", expr("2 * data.n AS returnvalue"))
+"""
+
+Submit = Callable[..., str]
+
+pytestmark = pytest.mark.timeout(1800)
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("dist") / "spark_bull.zip")
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return bare_python(tmp_path_factory.mktemp("bare"))
+
+
+@pytest.fixture
+def submit(package: Path, python: Path, redis_url: str, prefix: str, tmp_path: Path) -> Submit:
+    """Runs a script of jobs/ to its end, and returns what it said."""
+    modules = tmp_path / "my_jobs.py"
+    modules.write_text(MY_JOBS)
+    environment = bare_environment(python)
+
+    def submit(script: str, *arguments: str, master: str = CLUSTER) -> str:
+        begin = [f"{environment['SPARK_HOME']}/bin/spark-submit", "--master", master]
+        sent = ["--py-files", f"{package},{modules}", str(ROOT / "jobs" / f"{script}.py")]
+        where = ["--url", redis_url]
+        where += ["--prefix", prefix] if script == "promote" else ["--option", f"prefix={prefix}"]
+        ran = subprocess.run(
+            [*begin, *sent, *arguments, *where],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+        assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr[-4000:]
+        assert "Lost executor" not in ran.stderr
+        return ran.stdout
+
+    return submit
+
+
+@pytest.fixture
+def queue(redis_url: str, prefix: str) -> BullQueue:
+    return BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq")
+
+
+def test_every_script_is_submitted_here() -> None:
+    text = Path(__file__).read_text()
+    scripts = {path.stem for path in (ROOT / "jobs").glob("*.py")} - NOT_SUBMITTED
+    assert [script for script in scripts if f'submit("{script}"' not in text] == []
+
+
+def test_dispatch_and_report(submit: Submit, queue: BullQueue, tmp_path: Path) -> None:
+    (tmp_path / "in.json").write_text("".join(f'{{"n": {n}}}\n' for n in range(20)))
+    assert "20 jobs added to queue q" in submit("dispatch", "--input", "in.json", "--format", "json", "--queue", "q")
+    assert queue.counts()["wait"] == 20
+    assert "|q    |wait |20" in submit("report", "--queue", "q")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["my_jobs:double"], ["my_jobs:double_all", "--engine", "stream", "--payload-schema", "n INT"]],
+    ids=["loop", "stream"],
+)
+def test_work(submit: Submit, queue: BullQueue, arguments: list[str]) -> None:
+    queue.add_many(NewJob({"n": n}) for n in range(40))
+    assert "40 completed, 0 failed" in submit("work", "--queue", "q", "--until-idle", "5", "--processor", *arguments)
+    assert {job.parsed("returnvalue") for job in queue.page("completed")} == {2 * n for n in range(40)}
+
+
+@pytest.mark.parametrize("master", [CLUSTER, "local[2]"])
+def test_collect(submit: Submit, queue: BullQueue, client: Redis, tmp_path: Path, master: str) -> None:
+    Finisher(queue, client, twice=False).finish(10)
+    said = submit("collect", "--queue", "q", "--output", "lake", "--once", master=master)
+    assert "10 finished jobs of q written to" in said
+    files = (tmp_path / "lake").glob("queue=q/day=20*/*.parquet")
+    ids = [row["id"] for file in files for row in pq.ParquetFile(file).read(["id"]).to_pylist()]
+    assert sorted(ids, key=int) == [str(n) for n in range(1, 11)]
+
+
+def test_promote(submit: Submit, queue: BullQueue) -> None:
+    queue.add({"n": 1}, delay=1)
+    due = queue.handle.connection.now_ms() + 1
+    wait_until(lambda: queue.handle.connection.now_ms() > due, "the job to be due")
+    submit("promote", "q", "--once")
+    assert queue.counts()["wait"] == 1

@@ -1,0 +1,52 @@
+"""Of the long messages of Spark's errors, the line that says what went wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_bull.spark.spark_errors import first_line
+
+TRACE = """[STREAM_FAILED] Query [id = 1] terminated with exception: Traceback (most recent call last):
+  File "python_streaming_source_runner.py", line 262, in main
+    data_source = read_command(pickleSer, infile)
+                  ^^^^^^^^^^^^
+{raised}
+
+Some text. SQLSTATE: 38000
+SQLSTATE: XXKST
+=== Streaming Query ===
+Current Committed Offsets: {{}}
+JVM stacktrace:
+org.apache.spark.SparkException: wrapped
+\tat org.apache.spark.Some.method(Some.scala:1)
+Caused by: java.io.IOException: no
+"""
+
+
+@pytest.mark.parametrize(
+    "raised",
+    [
+        "ModuleNotFoundError: No module named 'spark_bull'",
+        "spark_bull.errors.ResultsLost: queue q: 3 jobs are gone",
+        "my.module.Oops: too bad",
+        "ValueError",
+    ],
+)
+def test_it_is_what_the_python_process_raised(raised: str) -> None:
+    assert first_line(RuntimeError(TRACE.format(raised=raised))) == raised
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("one line", "one line"),
+        ("\n first\nAddress: second", "first"),
+        (
+            "Job aborted\norg.X: Error: no\nPython says: ValueError: no such thing",
+            "Python says: ValueError: no such thing",
+        ),
+        ("", "RuntimeError"),
+    ],
+)
+def test_without_a_trace_it_is_the_first_line_or_that_of_an_error(text: str, line: str) -> None:
+    assert first_line(RuntimeError(text)) == line

@@ -1,0 +1,26 @@
+"""Makes dist/spark_bull.zip: the package for `spark-submit --py-files`, where it can't be installed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from zipfile import ZIP_DEFLATED, ZipFile
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("spark_bull", "pyspark_bull")
+SUFFIXES = (".py", ".lua", ".typed")
+
+
+def build(target: Path) -> Path:
+    """Writes the archive; anew, so that no file of an older one stays."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with ZipFile(target, "w", ZIP_DEFLATED) as archive:
+        for package in PACKAGES:
+            for path in sorted((ROOT / package).rglob("*")):
+                if path.suffix in SUFFIXES:
+                    archive.write(path, path.relative_to(ROOT))
+    return target
+
+
+if __name__ == "__main__":
+    print(build(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "dist" / "spark_bull.zip"))
