@@ -11,6 +11,7 @@ from redis import Redis
 
 from spark_bull import BullQueue, Worker
 from spark_bull.errors import DialectError
+from spark_bull.spark.query_start import start_query
 from tests.spark.conftest import Bull
 from tests.support.dump import dump
 
@@ -24,7 +25,7 @@ def write(bull: Bull, options: dict[str, str], _folder: Path) -> object:
 def write_stream(bull: Bull, options: dict[str, str], folder: Path) -> object:
     rows = bull.spark.readStream.format("rate").load().select("value")
     writer = rows.writeStream.format("bull").options(**options).option("checkpointLocation", str(folder))
-    return writer.trigger(availableNow=True).start().awaitTermination(300)
+    return start_query(writer.trigger(availableNow=True).start).awaitTermination(300)
 
 
 def read(bull: Bull, options: dict[str, str], _folder: Path) -> object:
@@ -34,7 +35,7 @@ def read(bull: Bull, options: dict[str, str], _folder: Path) -> object:
 def read_stream(bull: Bull, options: dict[str, str], folder: Path) -> object:
     jobs = bull.spark.readStream.format("bull").options(**options).load()
     writer = jobs.writeStream.format("noop").option("checkpointLocation", str(folder))
-    return writer.trigger(availableNow=True).start().awaitTermination(300)
+    return start_query(writer.trigger(availableNow=True).start).awaitTermination(300)
 
 
 def settle(bull: Bull, options: dict[str, str], folder: Path) -> object:

@@ -388,9 +388,8 @@ def test_what_is_wrong_is_said_at_once(spark: SparkSession, redis_url: str, pref
 
 
 def test_a_redis_that_isn_t_there_is_said_at_once(spark: SparkSession) -> None:
-    worker = Worker(spark, "q", print, url="redis://127.0.0.1:1", retryMs=0, protocol="bullmq", progress=False)
     with pytest.raises(ConnectionLost, match=r"127\.0\.0\.1:1"):
-        worker.start()
+        Worker(spark, "q", print, url="redis://127.0.0.1:1", retryMs=0, protocol="bullmq", progress=False)
 
 
 def test_slots_that_can_t_start_are_given_up(queue: BullQueue, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
