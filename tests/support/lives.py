@@ -368,10 +368,7 @@ class Lives:
             return None
         held = self.held[claim % len(self.held)]
         # A parent whose children are not done fails in a call of its own.
-        blocked = [
-            self._is_blocked(held.queue, job.id) or "removeOn" in job.opts  # LATER removeOn
-            for job, _ in held.jobs[: len(does)]
-        ]
+        blocked = [self._is_blocked(held.queue, job.id) for job, _ in held.jobs[: len(does)]]
         if any(blocked):
             does, then = does[: max(1, blocked.index(True))], 0
         if self._is_limited(held.queue) or any(kind == "limit" for kind, _ in does):
@@ -448,7 +445,8 @@ class Lives:
         return Answers(f"the lock of {job_id} in {queue} expires")
 
     def _rescue(self, queue: str = QUEUES[0]) -> Answers | None:
-        if not self._ids(queue, "active"):  # LATER stalled-check
+        if not self._ids(queue, "active"):
+            # We write `stalled-check` only where there is something to check.
             return None
         for prefix in PREFIXES:
             self.client.delete(f"{prefix}:{queue}:stalled-check")
@@ -510,8 +508,6 @@ class Lives:
             return None
         if not (job_id := self._pick(queue, state, job)):
             return None
-        if verb == "retry" and "-5" in self.peer.alias and self._field(queue, job_id, "priority") != "0":
-            return None  # LATER retry of prioritised jobs in 5
         ours = self.ours[queue]
         answers = self._both(lambda: self._node(verb, queue=queue, jobId=job_id), lambda: getattr(ours, verb)(job_id))
         return Answers(f"{verb} {job_id} ({state}) in {queue}", *answers, releases=verb == "remove")
@@ -519,8 +515,6 @@ class Lives:
     def _retry_completed(self, job: int, queue: str = QUEUES[0]) -> Answers | None:
         if not self.bullmq or not (job_id := self._pick(queue, "completed", job)):
             return None
-        if "-5" in self.peer.alias and self._field(queue, job_id, "priority") != "0":
-            return None  # LATER retry of prioritised jobs in 5
         answers = self._both(
             lambda: self._node("invoke", queue=queue, jobId=job_id, method="retry", args=["completed"]),
             lambda: self.ours[queue].retry(job_id, "completed"),
