@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import uuid
@@ -30,6 +31,8 @@ settings.register_profile("any machine", deadline=None, suppress_health_check=[H
 settings.load_profile("any machine")
 # Spark starts Python by this name, in the tests' own sessions and in those of the programs that they run.
 os.environ["PYSPARK_PYTHON"] = sys.executable
+# A shell starts what runs in the background with SIGINT ignored; some tests send it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
