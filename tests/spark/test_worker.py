@@ -418,8 +418,12 @@ def test_a_transformation_answers_jobs(queue: BullQueue, start: Start) -> None:
     assert work_off(queue) == {"completed": 3, "failed": 1}
     assert {n: job.parsed("returnvalue") for n, job in by_n(queue, "completed").items()} == {0: 0, 1: 10, 2: 20}
     assert by_n(queue, "failed")[3].failed_reason == "three"
-    status = worker.status()
-    assert (status.claimed, status.completed, status.failed) == (4, 3, 1)
+
+    def totals() -> tuple[int, int, int]:
+        status = worker.status()
+        return status.claimed, status.completed, status.failed
+
+    wait_until(lambda: totals() == (4, 3, 1), "the totals to count all jobs")
 
 
 def test_bad_rows_of_a_transformation_fail_alone(queue: BullQueue, start: Start) -> None:
