@@ -215,7 +215,10 @@ def test_claim_and_settle_have_what_a_worker_has(queue: BullQueue, stream: Strea
     query = stream.start(answered(claimed), availableNow=True)
     assert query.awaitTermination(PATIENCE_S)
     keys = queue.handle.keys
-    assert [job.processed_by for job in queue.page("completed")] == ["sparky"] * 3
+    kept = queue.page("completed")
+    assert {job.processed_by for job in kept} == {"sparky"}
+    # The last three; and the job that is to stay, where it ended after them.
+    assert len(kept) == 3 or (len(kept) == 4 and {"n": 10} in [job.data for job in kept])
     assert client.get(keys["limiter"]) == b"11"
     assert client.hget(keys["metrics_completed"], "count") == b"11"
 
