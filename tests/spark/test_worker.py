@@ -572,19 +572,3 @@ def test_whatever_a_transformation_raises_fails_the_jobs_of_its_batch(queue: Bul
     assert work_off(queue) == {"failed": 2}
     assert {job.failed_reason for job in queue.page("failed")} == {"half \ufffd a sign"}
     assert worker.status().state == "running"
-
-
-def test_a_function_of_a_transformation_that_ends_its_python_fails_its_own_job(queue: BullQueue, start: Start) -> None:
-    @f.udf("string")
-    def misbehaving(n: int) -> str:
-        if n == 1:
-            raise SystemExit("half \ud83d a sign")
-        return str(n)
-
-    def transform(jobs: DataFrame) -> DataFrame:
-        return jobs.select("id", "token", misbehaving("data.n").alias("returnvalue"))
-
-    queue.add_many(NewJob({"n": n}) for n in range(2))
-    start(transform, engine="stream", payload_schema="n INT")
-    assert work_off(queue) == {"completed": 1, "failed": 1}
-    assert set(by_n(queue, "failed")) == {1}
