@@ -255,7 +255,7 @@ def test_a_missing_queue_option_is_told(spark: SparkSession, redis_url: str) -> 
 
 
 def test_a_stream_option_on_a_read_is_told(collection: Collection, spark: SparkSession) -> None:
-    with pytest.raises(AnalysisException, match="option `removeOnRead` is for collects, not for reads"):
+    with pytest.raises(AnalysisException, match="option `removeOnRead` is for streaming reads, not for reads"):
         spark.read.format("bull").options(**collection.options, removeOnRead="true").load().count()
 
 
