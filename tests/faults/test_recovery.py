@@ -445,7 +445,8 @@ def test_a_write_that_can_not_be_finished_now_says_not_to_run_it_again(
 def several(redis_url: str, prefix: str) -> tuple[BatchWriter, list[Any]]:
     """A writer whose tasks have staged jobs for three queues, and what they tell it."""
     schema = StructType().add("n", IntegerType()).add("queue", StringType())
-    writer = batch_writer({"url": redis_url, "prefix": prefix, "chunkSize": "2"}, schema, overwrite=False)
+    options = {"url": redis_url, "prefix": prefix, "chunkSize": "2", "jobColumns": "queue"}
+    writer = batch_writer(options, schema, overwrite=False)
     batch = pa.RecordBatch.from_pydict({"n": pa.array(range(9), pa.int32()), "queue": ["a", "b", "c"] * 3})
     return writer, [writer.write(iter([batch]))]
 
