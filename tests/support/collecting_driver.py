@@ -17,11 +17,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import spark_bull
-from spark_bull.spark.query_start import start_query
+from spark_bull.spark.query_start import LATE, start_query
 from tests.support.wait import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -89,13 +90,20 @@ def main(plan: Mapping[str, Any]) -> None:
     spark = builder.config("spark.driver.extraJavaOptions", JVM_OPTIONS).getOrCreate()
     spark_bull.register(spark)
     folder, trigger = Path(plan["folder"]), plan["trigger"]
-    queries = [collect(spark, folder / queue, trigger, queue, raw) for queue, raw in plan["queues"].items()]
-    # Queries that had to be started again are forgotten. The first one that fails ends the driver.
+    queries = {queue: collect(spark, folder / queue, trigger, queue, raw) for queue, raw in plan["queues"].items()}
+    # Queries that had to be started again are forgotten. The first one that fails otherwise ends the driver.
     spark.streams.resetTerminated()
     while spark.streams.active:
-        spark.streams.awaitAnyTermination()
+        try:
+            spark.streams.awaitAnyTermination()
+        except StreamingQueryException as error:
+            if LATE not in str(error):
+                raise
+            for queue, query in queries.items():
+                if not query.isActive and query.exception():
+                    queries[queue] = collect(spark, folder / queue, trigger, queue, plan["queues"][queue])
         spark.streams.resetTerminated()
-    for query in queries:
+    for query in queries.values():
         query.awaitTermination()
 
 
