@@ -5,6 +5,7 @@ Neither raises, whatever the exception is made of: a message may be huge, may be
 
 from __future__ import annotations
 
+import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +25,11 @@ def reason_of(error: BaseException) -> str:
     A value is what Python prints for the arguments of the exception: `'to'` of KeyError("to"), `3` of ValueError(3).
     """
     return _text_of(lambda: _reason(error), error, MAX_REASON)
+
+
+def message_of(error: BaseException) -> str:
+    """What `reason_of` says, however long it is: Spark puts a Python trace between two long ones of its own."""
+    return _text_of(lambda: _reason(error), error, sys.maxsize)
 
 
 def trace_of(error: BaseException) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from spark_bull.runtime.error_text import reason_of
+from spark_bull.runtime.error_text import message_of
 
 #: How the last line of a Python trace begins, whatever the class of the error is called.
 _RAISED: Final = re.compile(r"(\w+\.)*[A-Z]\w*[a-z]\w*(: |$)")
@@ -15,7 +15,7 @@ _TRACE: Final = "Traceback (most recent call last)"
 
 def first_line(error: BaseException) -> str:
     """The line of an error that says most: the last one of a Python trace within it, else the first one."""
-    text = reason_of(error)
+    text = message_of(error)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     _, trace, after = text.rpartition(_TRACE)
     raised = [line for line in after.splitlines() if _RAISED.match(line)] if trace else []
@@ -25,6 +25,6 @@ def first_line(error: BaseException) -> str:
 
 def python_trace(error: BaseException) -> str | None:
     """The Python trace within an error's message, None when there is none."""
-    text = reason_of(error)
+    text = message_of(error)
     start = text.find(_TRACE)
     return text[start:].split("\n\tat ")[0].rstrip() if start >= 0 else None

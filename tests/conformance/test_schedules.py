@@ -57,7 +57,7 @@ class Schedule:
 
 SCHEDULES = {
     "every hour": Schedule({"every": HOUR}, rounds=10),
-    "a pattern of seconds": Schedule({"pattern": "*/7 * * * * *"}, rounds=10),
+    "a pattern of seconds": Schedule({"pattern": "*/7 30 4 1 1 *"}, rounds=10),
     "a pattern in a zone": Schedule({"pattern": "30 2 * * *", "tz": "Europe/Berlin"}, rounds=10),
     "a limit": Schedule({"every": HOUR, "limit": 3}, rounds=4),
     "a pattern with a limit": Schedule({"pattern": "0 12 * * 1-5", "limit": 2}, rounds=3),

@@ -12,12 +12,12 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -26,6 +26,7 @@ from spark_bull.spark.query_start import LATE, start_query
 from tests.support.wait import wait_until
 
 ROOT = Path(__file__).parents[2]
+LOOK_S = 0.2
 #: It lives for seconds: what pays off later is left out.
 JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
@@ -91,20 +92,17 @@ def main(plan: Mapping[str, Any]) -> None:
     spark_bull.register(spark)
     folder, trigger = Path(plan["folder"]), plan["trigger"]
     queries = {queue: collect(spark, folder / queue, trigger, queue, raw) for queue, raw in plan["queues"].items()}
-    # Queries that had to be started again are forgotten. The first one that fails otherwise ends the driver.
-    spark.streams.resetTerminated()
-    while spark.streams.active:
-        try:
-            spark.streams.awaitAnyTermination()
-        except StreamingQueryException as error:
-            if LATE not in str(error):
-                raise
-            for queue, query in queries.items():
-                if not query.isActive and query.exception():
-                    queries[queue] = collect(spark, folder / queue, trigger, queue, plan["queues"][queue])
-        spark.streams.resetTerminated()
-    for query in queries.values():
-        query.awaitTermination()
+    running = set(queries)
+    while running:
+        time.sleep(LOOK_S)
+        for queue in [queue for queue in running if not queries[queue].isActive]:
+            error = queries[queue].exception()
+            if error is None:
+                running.remove(queue)
+            elif LATE in str(error):
+                queries[queue] = collect(spark, folder / queue, trigger, queue, plan["queues"][queue])
+            else:
+                raise error
 
 
 if __name__ == "__main__":

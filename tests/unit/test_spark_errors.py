@@ -50,3 +50,8 @@ def test_it_is_what_the_python_process_raised(raised: str) -> None:
 )
 def test_without_a_trace_it_is_the_first_line_or_that_of_an_error(text: str, line: str) -> None:
     assert first_line(RuntimeError(text)) == line
+
+
+def test_a_trace_between_very_long_texts_is_found() -> None:
+    text = f"{'before ' * 5_000}\n{TRACE.format(raised='ValueError: too late')}\n{'after ' * 5_000}"
+    assert first_line(RuntimeError(text)) == "ValueError: too late"
