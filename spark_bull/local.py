@@ -43,8 +43,8 @@ class EmbeddedRedis:
     """
 
     def __init__(self, config: Mapping[str, str] | None = None, *, executable: str | Path | None = None) -> None:
-        self.port = _free_port()
         self._config = {"save": '""', "appendonly": "no", **(config or {})}
+        self.port = _free_port(cluster=self._config.get("cluster-enabled") == "yes")
         self._executable = executable
         self._owner = os.getpid()
         self._folder: Path | None = None
@@ -185,21 +185,27 @@ def bundled_redis_server() -> Path:
     )
 
 
-def _free_port() -> int:
-    """A port below those that the system hands to outgoing connections.
+def _free_port(cluster: bool) -> int:
+    """A port below those that the system hands to outgoing connections, as is the bus port of a cluster, 10,000 above.
 
     While the server restarts, a client that keeps dialling cannot be given this very port as its own.
     """
+    last = 22_000 if cluster else 32_000
     for _ in range(100):
-        port = random.randrange(20_000, 32_000)
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
+        port = random.randrange(20_000, last)
+        if _is_free(port) and (not cluster or _is_free(port + 10_000)):
             return port
-    raise SparkBullError("expected a free port between 20000 and 32000 on 127.0.0.1, found none in 100 tries")
+    raise SparkBullError(f"expected a free port between 20000 and {last} on 127.0.0.1, found none in 100 tries")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 def _answers_ping(port: int) -> bool:

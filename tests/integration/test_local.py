@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -204,3 +206,21 @@ def test_redis_accepts_every_line_of_our_development_configuration() -> None:
     config = dict(line.split(" ", 1) for line in lines if line and not line.startswith("#"))
     with EmbeddedRedis(config) as server, client_of(server) as client:
         assert client.config_get("maxmemory-policy")["maxmemory-policy"] == "noeviction"
+
+
+def test_a_cluster_gets_a_port_whose_bus_port_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[socket.socket] = []
+
+    def choose(low: int, high: int) -> int:
+        """Two ports: another program listens on the bus port of the first one."""
+        port = random.randint(low, high - 1)
+        if not taken:
+            bus = socket.create_server(("127.0.0.1", port + 10_000))
+            taken.append(bus)
+        return port
+
+    monkeypatch.setattr("spark_bull.local.random.randrange", choose)
+    with EmbeddedRedis({"cluster-enabled": "yes"}) as server:
+        assert server.running
+        assert server.port + 10_000 != taken[0].getsockname()[1]
+    taken[0].close()
