@@ -144,10 +144,11 @@ class WorkerLoop:
         done = 0
         with self._keeper.keeping(claim.token, [job.id for job in jobs]):
             for result in self._results(jobs):
-                rules.note(outcomes, dialect, result, claim.now)
+                now_s = monotonic_s()
+                rules.note(outcomes, dialect, result, claim.now + int(1000 * (now_s - started)))
                 done += 1
-                too_long = one_by_one and monotonic_s() - settled_at > SETTLE_S
-                if (one_by_one and outcomes.limited_ms) or (too_long and monotonic_s() - started > GIVE_BACK_S):
+                too_long = one_by_one and now_s - settled_at > SETTLE_S
+                if (one_by_one and outcomes.limited_ms) or (too_long and now_s - started > GIVE_BACK_S):
                     outcomes.unstarted += self._not_started(jobs, result)
                     break
                 if done < len(jobs) and (too_long or outcomes.size > self._plan.chunk_bytes):

@@ -14,8 +14,9 @@ import pyarrow as pa
 import pytest
 
 from spark_bull.bull_queue import BullQueue
-from spark_bull.errors import RateLimitError
+from spark_bull.errors import DelayedError, RateLimitError
 from spark_bull.model import NewJob
+from spark_bull.runtime import worker_loop
 from spark_bull.runtime.job import RunningJob
 from spark_bull.runtime.job_runner import FunctionRunner, Rules
 from spark_bull.runtime.worker_loop import SlotPlan, WorkerLoop
@@ -24,6 +25,8 @@ from spark_bull.working import Seat
 from tests.support.misbehaviour import MISBEHAVIOURS
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
+
+HOUR_MS = 3_600_000
 
 each_dialect = pytest.mark.parametrize("queue", ["bull-1", "bull", "bullmq"], indirect=True)
 
@@ -121,7 +124,7 @@ def test_no_other_job_of_the_chunk_starts_once_a_processor_has_limited_its_queue
 
     def processor(job: RunningJob) -> None:
         ran.append(job.id)
-        raise RateLimitError(3_600_000)
+        raise RateLimitError(HOUR_MS)
 
     ids = queue.add_many(NewJob({"name": str(n)}) for n in range(4)).ids
     with OurWorker(queue.handle, processor, chunk_size=4):
@@ -130,6 +133,27 @@ def test_no_other_job_of_the_chunk_starts_once_a_processor_has_limited_its_queue
     if queue.protocol == "bullmq":
         jobs = [queue.get_job(job_id) for job_id in ids]
         assert [job and job.attempts_started for job in jobs] == [1, None, None, None]
+
+
+@each_dialect
+def test_a_delay_counts_from_the_end_of_the_attempt_that_asks_for_it(
+    queue: BullQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passed_s = 0.0
+    monkeypatch.setattr(worker_loop, "monotonic_s", lambda: passed_s)
+
+    def processor(job: RunningJob) -> None:
+        nonlocal passed_s
+        passed_s += HOUR_MS / 1000
+        raise DelayedError(HOUR_MS)
+
+    queue.add({"name": "one"})
+    before = queue.handle.connection.now_ms()
+    with OurWorker(queue.handle, processor):
+        wait_until(lambda: queue.counts()["delayed"], what="the job to be delayed")
+    (job,) = queue.page("delayed")
+    assert job.run_at is not None
+    assert job.run_at >= before + 2 * HOUR_MS
 
 
 def test_a_signal_to_the_process_ends_the_slot(queue: BullQueue) -> None:
