@@ -409,6 +409,26 @@ def test_of_jobs_that_end_together_the_last_ones_are_kept(bench: WorkBench, stat
     more = finish([None, 2, 3, None])
     assert kept() == {*more}
     assert bench.counts() == {state: 4}
+    for keeps in ([2] * 5, [None, 3, 2, None, 2]):
+        ended = finish(keeps)
+        assert kept() == {*ended[-2:]}
+
+
+@not_bull_1
+@pytest.mark.parametrize("state", ["completed", "failed"])
+def test_one_call_removes_no_more_than_a_thousand_jobs_by_rules(bench: WorkBench, state: str) -> None:
+    bench.client.zadd(bench.key(state), {f"old-{n}": n + 1 for n in range(3_000)})
+    bench.add(5)
+    claim = bench.claim()
+    outcomes = Outcomes(claim.token)
+    for job in claim.jobs:
+        if state == "completed":
+            outcomes.complete(job, "1", keep_rule(1))
+        else:
+            outcomes.failed.append(Failed(job.id, "bad", "[]", keep_rule(1), 1))
+    bench.work(outcomes)
+    old = [job_id for job_id in bench.client.zrange(bench.key(state), 0, -1) if job_id.startswith(b"old-")]
+    assert len(old) == 2_000
 
 
 @not_bull_1

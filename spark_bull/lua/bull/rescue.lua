@@ -24,7 +24,7 @@ local function rule_of(opts)
   return {count = tonumber(rule.count), age = tonumber(rule.age)}, false
 end
 
-local function fail(id)
+local function fail(id, finished)
   local job_key, reason = arg.base .. id, 'job stalled more than allowable limit'
   local keep, removed = rule_of(call('HGET', job_key, 'opts'))
   free_debounce(arg.base, id)
@@ -35,17 +35,17 @@ local function fail(id)
     call('UNLINK', job_key, job_key .. ':logs')
     call('ZREM', key.failed, id)
   else
-    keep_bull(arg.base, key.failed, keep, now)
+    keep_rule(finished, keep)
   end
 end
 
 return rescue_slices(key, arg, string.format('%.0f', now), function(ids)
-  local back, failed = {}, {}
+  local back, failed, finished = {}, {}, finished_bull(arg.base, key.failed, now)
   for _, id in ipairs(ids) do
     if call('LREM', key.active, 1, id) > 0 then
       local stalled = count_up(arg.base .. id, 'stalledCounter')
       if stalled and stalled > tonumber(arg.max_stalled) then
-        fail(id)
+        fail(id, finished)
         failed[#failed + 1] = id
       else
         call('RPUSH', target_bull(key), id)

@@ -10,13 +10,8 @@ local function free_debounce(base, job_id)
   end
 end
 
-local function remover_bull(base)
-  return function(job_id)
+local function finished_bull(base, state, now)
+  return finished_jobs(state, now, function(job_id)
     redis.call('UNLINK', base .. job_id, base .. job_id .. ':logs')
-  end
-end
-
--- Removes finished jobs from `state` until it holds what `keep` allows; see keep_rule.
-local function keep_bull(base, state, keep, now)
-  keep_rule(state, keep, now, remover_bull(base))
+  end)
 end

@@ -2,9 +2,8 @@
 -- @include family_bullmq
 -- @include keep_rule
 
--- Adds finished jobs, in their order, to `state`, and removes those that `keep` doesn't allow; see add_finished.
-local function add_finished_bullmq(key, arg, state, ids, keep, now)
-  add_finished(state, ids, keep, now, function(job_id)
+local function finished_bullmq(key, arg, state, now)
+  return finished_jobs(state, now, function(job_id)
     local job_key = arg.base .. job_id
     local parent_key = redis.pcall('HGET', job_key, 'parentKey')
     if type(parent_key) == 'string' then

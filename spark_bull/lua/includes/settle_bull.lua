@@ -13,15 +13,15 @@
 -- @include undo_starts
 
 -- Puts a job into its last state, by the rule how many to keep; `field` says how it ended, `text` is what it says.
-local function finish_bull(key, base, state, job_id, field, text, keep, now)
-  local call, finished_on = redis.call, string.format('%.0f', now)
+local function finish_bull(base, finished, job_id, field, text, keep)
+  local call, finished_on = redis.call, string.format('%.0f', finished.now)
   if keep and keep.count == 0 then
     call('UNLINK', base .. job_id, base .. job_id .. ':logs')
   else
     call('HSET', base .. job_id, field, text, 'finishedOn', finished_on)
-    add_finished(state, {job_id}, keep or {}, now, remover_bull(base))
+    add_finished(finished, {job_id}, keep or {})
   end
-  call('PUBLISH', state, '{"jobId":' .. json_text(job_id) .. ',"val":' .. json_text(text) .. '}')
+  call('PUBLISH', finished.state, '{"jobId":' .. json_text(job_id) .. ',"val":' .. json_text(text) .. '}')
 end
 
 local function save_attempt(job_key, job)
@@ -72,10 +72,11 @@ local function settle_bull(key, arg, outcomes, now)
   local mine, lost = take_back(key, base, outcomes.token, jobs.all)
   leave_out_gone(base, jobs.all, mine, lost)
   local completed, failed = 0, 0
+  local all_completed, all_failed = finished_bull(base, key.completed, now), finished_bull(base, key.failed, now)
   local function complete(i)
     local id = jobs.ids[i]
     free_debounce(base, id)
-    finish_bull(key, base, key.completed, id, 'returnvalue', jobs.values[i], jobs.keeps[i], now)
+    finish_bull(base, all_completed, id, 'returnvalue', jobs.values[i], jobs.keeps[i])
   end
 
   for i, id in ipairs(jobs.ids) do
@@ -86,7 +87,7 @@ local function settle_bull(key, arg, outcomes, now)
   for _, job in ipairs(outcomes.failed or {}) do
     if mine[job.id] and settle_alone(key, base, job.id, lost, save_attempt, base .. job.id, job) then
       free_debounce(base, job.id)
-      finish_bull(key, base, key.failed, job.id, 'failedReason', job.reason, job.keep, now)
+      finish_bull(base, all_failed, job.id, 'failedReason', job.reason, job.keep)
       failed = failed + 1
     end
   end

@@ -52,11 +52,11 @@ local NO_RULE = {}
 local function complete_jobs(key, arg, jobs, mine, lost, now)
   local call, base, finished_on, text = redis.call, arg.base, string.format('%.0f', now), number_texts()
   local ids, values, keeps, events = jobs.ids, jobs.values, jobs.keeps, key.events
-  local group, rule, count = {}, {}, 0
+  local finished, group, rule, count = finished_bullmq(key, arg, key.completed, now), {}, {}, 0
   -- Jobs are added in groups of one rule, as if one after the other.
   local function flush()
     if #group > 0 then
-      add_finished_bullmq(key, arg, key.completed, group, rule, now)
+      add_finished(finished, group, rule)
       group = {}
     end
   end
@@ -100,7 +100,7 @@ end
 
 local function fail_jobs(key, arg, failed, mine, lost, now)
   local call, base, finished_on = redis.call, arg.base, string.format('%.0f', now)
-  local count = 0
+  local finished, count = finished_bullmq(key, arg, key.failed, now), 0
   for _, job in ipairs(failed) do
     if mine[job.id] and save_attempt(key, base, job, lost) then
       local job_key = base .. job.id
@@ -117,7 +117,7 @@ local function fail_jobs(key, arg, failed, mine, lost, now)
       else
         call('HSET', job_key, 'finishedOn', finished_on)
         call('HDEL', job_key, 'defa')
-        add_finished_bullmq(key, arg, key.failed, {job.id}, job.keep or NO_RULE, now)
+        add_finished(finished, {job.id}, job.keep or NO_RULE)
       end
       count = count + 1
       call('XADD', key.events, '*', 'event', 'failed', 'jobId', job.id, 'failedReason', job.reason, 'prev', 'active')
