@@ -123,9 +123,11 @@ class Collector:
 
     def close(self) -> None:
         """Ends its thread and its connections. Not needed where the process ends."""
-        if self._events is not None and self._events.started:
-            self._events.stop(0)
-        self._connection.close()
+        try:
+            if self._events is not None and self._events.started:
+                self._events.stop(0)
+        finally:
+            self._connection.close()
 
     def _find(self) -> None:
         """Finds the queues that there are: those named, and those that match."""

@@ -13,6 +13,7 @@ from typing import Final
 from spark_bull.connection import Subscription
 from spark_bull.dialects.handle import QueueHandle
 from spark_bull.runtime.service import Service
+from spark_bull.runtime.stream_bell import StreamBell
 from spark_bull.runtime.waiting import IDLE_S, blocking
 
 #: A busy one doesn't look more often.
@@ -24,26 +25,25 @@ class StreamWatch(Service):
 
     def __init__(self, handles: Sequence[QueueHandle], bell: Event) -> None:
         super().__init__("watch of events")
-        self._connection = blocking(handles[0].connection.settings, IDLE_S)
+        self._connection = handles[0].connection
+        self._streams_bell = StreamBell(self._connection.settings)
         self._streams = [handle.keys["events"] for handle in handles]
         self._bell = bell
-        self._last: list[str] = []
+        self._last: dict[str, str] = {}
 
     def round(self) -> None:
         if not self._last:
             self._last = self._newest()
             self._bell.set()
-        happened = self._connection.call(
-            "XREAD", "COUNT", 1, "BLOCK", int(IDLE_S * 1000), "STREAMS", *self._streams, *self._last
-        )
-        if happened:
+        if self._streams_bell.wait(self._last):
             self._over.wait(PAUSE_S)
             self._last = self._newest()
             self._bell.set()
 
-    def _newest(self) -> list[str]:
+    def _newest(self) -> dict[str, str]:
         replies = self._connection.pipeline([("XREVRANGE", stream, "+", "-", "COUNT", 1) for stream in self._streams])
-        return [entries[0][0].decode() if entries else "0-0" for entries in replies]
+        newest = [entries[0][0].decode() if entries else "0-0" for entries in replies]
+        return dict(zip(self._streams, newest, strict=True))
 
 
 class ChannelWatch(Service):

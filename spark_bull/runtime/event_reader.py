@@ -11,7 +11,7 @@ from typing import Final
 
 from spark_bull.runtime.queue_collector import QueueCollector
 from spark_bull.runtime.service import Service
-from spark_bull.runtime.waiting import IDLE_S, blocking
+from spark_bull.runtime.stream_bell import StreamBell
 from spark_bull.settings import RedisSettings
 
 #: A busy reader reads no more often.
@@ -25,7 +25,7 @@ class EventReader(Service):
 
     def __init__(self, settings: RedisSettings, queues: Callable[[], Mapping[str, QueueCollector]]) -> None:
         super().__init__("reader of events")
-        self._connection = blocking(settings, IDLE_S)
+        self._bell = StreamBell(settings)
         self._queues = queues
         self._cursors: dict[str, str] = {}
 
@@ -37,19 +37,14 @@ class EventReader(Service):
         }
         for stream in queues.keys() - self._cursors.keys():
             self._read(stream, queues[stream])
-        streams = [stream for stream in queues if stream in self._cursors]
-        if not streams:
+        last = {stream: self._cursors[stream] for stream in queues if stream in self._cursors}
+        if not last:
             self._over.wait(REST_S)
             return
-        cursors = [self._cursors[stream] for stream in streams]
-        happened = self._connection.call(
-            "XREAD", "COUNT", 1, "BLOCK", int(IDLE_S * 1000), "STREAMS", *streams, *cursors
-        )
+        happened = self._bell.wait(last)
         if self._over.is_set():
             return
-        # RESP3 answers with a map.
-        for name in happened or ():
-            stream = (name if isinstance(name, bytes) else name[0]).decode()
+        for stream in happened:
             self._read(stream, queues[stream])
         self._over.wait(PAUSE_S)
 

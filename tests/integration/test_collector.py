@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from redis import Redis
 
-from spark_bull import BullQueue
+from spark_bull import BullQueue, EmbeddedRedis
 from spark_bull.errors import DialectError, ResultsLost
 from spark_bull.options import COLLECT, parse_options
 from spark_bull.runtime.collector import Collector, shares
+from tests.support.passing_state import become_cluster
 from tests.support.wait import wait_until
 from tests.support.work_bench import WorkBench, completed
 
@@ -88,6 +90,28 @@ def test_events_are_read_between_batches_before_they_leave_their_stream(benches:
     assert bench.client.xlen(bench.key("events")) < 4 * 2_000
     assert known.advance({"mail": 0}, None) == {"mail": 2_000}
     leave(known)
+
+
+def test_events_of_queues_in_several_slots_of_a_cluster_are_read_between_batches(
+    own_redis: Callable[..., EmbeddedRedis],
+) -> None:
+    url = own_redis({"cluster-enabled": "yes"}).url
+    with Redis.from_url(url) as client:
+        become_cluster(client)
+        benches = [
+            WorkBench(BullQueue(name, url=url, protocol="bullmq"), client, twice=False)
+            for name in ("{a}", "{b}", "{c}")
+        ]
+        known = collector(benches[0], "{a},{b},{c}")
+        for bench in benches:
+            finish(bench, 1)
+        done = known.advance({}, None)
+        for _ in range(2):
+            for bench in benches:
+                finish_and_remove(bench, 2)
+                done[bench.handle.keys.queue] += 2
+            wait_until(lambda: known.found() == done, what="the events of all queues to be read")
+        leave(known)
 
 
 def test_jobs_lost_with_their_events_end_a_strict_query_until_the_loss_is_accepted(

@@ -16,6 +16,7 @@ from spark_bull.cli.main import main
 from spark_bull.dialects.handle import CHUNK_SIZE
 from spark_bull.errors import OptionError
 from spark_bull.working import promote_due
+from tests.support.passing_state import become_cluster
 from tests.support.script_work import script_work
 from tests.support.wait import PATIENCE_S, wait_until
 
@@ -49,6 +50,21 @@ def test_a_promoter_that_sleeps_till_tomorrow_wakes_for_a_job_that_is_due_sooner
                 wait_until(lambda n=n: queue.counts()["wait"] == n, "the job to wait")  # type: ignore[misc]
             wait_until(lambda: promoter.done.promoted == 3, "the promoter to count them")
         assert not promoter.running
+
+
+@pytest.mark.usefixtures("only_signals")
+def test_it_wakes_for_jobs_of_queues_in_several_slots_of_a_cluster(own_redis: Callable[..., EmbeddedRedis]) -> None:
+    url = own_redis({"cluster-enabled": "yes"}).url
+    with Redis.from_url(url) as client:
+        become_cluster(client)
+    queues = [BullQueue(name, url=url, protocol="bullmq") for name in ("{a}", "{b}")]
+    for queue in queues:
+        queue.add({}, delay=DAY_MS)
+    with Promoter(url, ["{a}", "{b}"], protocol="bullmq", rescue=False):
+        for n in range(1, 3):
+            for queue in queues:
+                queue.add({}, delay=150)
+                wait_until(lambda: queue.counts()["wait"] == n, "the job to wait")  # noqa: B023 - waits here
 
 
 def test_it_looks_after_queues_that_come_later_and_match_its_glob(redis_url: str, prefix: str) -> None:
