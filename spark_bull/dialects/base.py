@@ -14,10 +14,8 @@ from spark_bull.keys import SEGMENTS
 from spark_bull.options import Options, check_keep
 from spark_bull.outcomes import ClaimedJob
 
-# Marks in a job's options text that a script fills in; JSON text never holds control characters.
-TIMESTAMP_MARK: Final = "\x01"
-DELAY_MARK: Final = "\x02"
-JOB_ID_MARK: Final = "\x03"
+#: Marks in a job's options text that a script fills in; JSON text never holds control characters.
+MARKS: Final = {"jobId": "\x03", "delay": "\x02", "timestamp": "\x01"}
 
 DEFAULT_NAME: Final = "__default__"
 
@@ -88,9 +86,17 @@ class Dialect(ABC):
             if options[name]:
                 raise DialectError(f"`{name}` has no effect: {self.name} has no such thing; leave it out")
 
-    @abstractmethod
     def check_job_id(self, job_id: str) -> None:
-        """Raises OptionError for a custom job id that the Node library refuses."""
+        """Raises OptionError for a custom job id that the Node library refuses, or that spells another key."""
+        # The Node libraries take such an id, and it destroys the queue.
+        if not job_id:
+            raise expected("jobId", "a text that is not empty", job_id)
+        first, *others = job_id.split(":")
+        if job_id in _RESERVED or first in _RESERVED_FIRST or (others and others[-1] in _RESERVED_LAST):
+            raise OptionError(
+                f"expected `jobId` not to spell another key of the queue, got: {job_id!r}; "
+                "put a word in front or use '-'"
+            )
 
     @abstractmethod
     def _opts(self, given: dict[str, Any]) -> dict[str, Any]:
@@ -130,20 +136,17 @@ class Dialect(ABC):
         for name in ("removeOnComplete", "removeOnFail"):
             if opts.get(name) is not None:
                 check_keep(name, opts[name])
-        for name, mark in _MARKS.items():
+        for name, mark in MARKS.items():
             if name in opts:
                 opts[name] = mark
         text = with_bare_marks("opts", self._opts(opts))
         return Prepared(text, priority, bool(opts.get("lifo")), max(1, attempts), opts.get("sizeLimit"))
 
 
-_MARKS: Final = {"timestamp": TIMESTAMP_MARK, "delay": DELAY_MARK, "jobId": JOB_ID_MARK}
-
-
 def with_bare_marks(name: str, opts: Mapping[str, Any]) -> str:
     """Options as JSON text, in which marks stand without quotes."""
     members = [
-        f"{json_text(name, key)}:{value if value == _MARKS.get(key) else json_text(name, value)}"
+        f"{json_text(name, key)}:{value if value == MARKS.get(key) else json_text(name, value)}"
         for key, value in opts.items()
     ]
     return "{" + ",".join(members) + "}"
@@ -208,17 +211,6 @@ def _check_backoff(backoff: object) -> None:
 _RESERVED = frozenset(SEGMENTS.values())
 _RESERVED_FIRST = frozenset({"spark", "de", "metrics"})
 _RESERVED_LAST = frozenset({"lock", "logs"})
-
-
-def check_spells_no_other_key(job_id: str) -> None:
-    """The Node libraries take such an id; it would destroy the queue."""
-    if not job_id:
-        raise expected("jobId", "a text that is not empty", job_id)
-    segments = job_id.split(":")
-    if job_id in _RESERVED or segments[0] in _RESERVED_FIRST or (len(segments) > 1 and segments[-1] in _RESERVED_LAST):
-        raise OptionError(
-            f"expected `jobId` not to spell another key of the queue, got: {job_id!r}; put a word in front or use '-'"
-        )
 
 
 def may_spell_other_key(job_id: str) -> bool:

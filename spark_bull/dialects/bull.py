@@ -8,12 +8,9 @@ from typing import Any, ClassVar
 
 from spark_bull.dialects.base import (
     DEFAULT_NAME,
-    DELAY_MARK,
-    JOB_ID_MARK,
-    TIMESTAMP_MARK,
+    MARKS,
     Dialect,
     StateKey,
-    check_spells_no_other_key,
     normal_backoff,
     with_bare_marks,
     without_nulls,
@@ -42,11 +39,8 @@ class Bull(Dialect):
         "failed": StateKey("failed", "zset"),
     }
 
-    def check_job_id(self, job_id: str) -> None:
-        check_spells_no_other_key(job_id)
-
     def _opts(self, given: dict[str, Any]) -> dict[str, Any]:
-        from_bull: dict[str, Any] = {"attempts": 1, "delay": 0, "timestamp": "\x01"}
+        from_bull: dict[str, Any] = {"attempts": 1, "delay": 0, "timestamp": MARKS["timestamp"]}
         return without_nulls(from_bull | given | normal_backoff(given))
 
     def next_job(self, job: ClaimedJob, now: int, version: str) -> Mapping[str, Any] | None:
@@ -62,9 +56,7 @@ class Bull(Dialect):
         key = _key_of(name, own_id, repeat)
         made = {
             "repeat": {**repeat, "count": iteration_of(repeat), "key": key},
-            "jobId": JOB_ID_MARK,
-            "delay": DELAY_MARK,
-            "timestamp": TIMESTAMP_MARK,
+            **MARKS,
             "prevMillis": next_due,
         }
         return {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from spark_bull.dialects.base import Dialect, StateKey, check_spells_no_other_key, without_nulls
+from spark_bull.dialects.base import Dialect, StateKey, without_nulls
 from spark_bull.dialects.bull import FALSE_IN_JAVASCRIPT
 from spark_bull.errors import DialectError
 
@@ -24,9 +24,6 @@ class Bull1(Dialect):
         "completed": StateKey("completed", "set"),
         "failed": StateKey("failed", "set"),
     }
-
-    def check_job_id(self, job_id: str) -> None:
-        check_spells_no_other_key(job_id)
 
     def check_priority(self, priority: object) -> int:
         checked = super().check_priority(priority)

@@ -6,17 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
-from spark_bull.dialects.base import (
-    DELAY_MARK,
-    JOB_ID_MARK,
-    TIMESTAMP_MARK,
-    Dialect,
-    StateKey,
-    check_spells_no_other_key,
-    normal_backoff,
-    with_bare_marks,
-    without_nulls,
-)
+from spark_bull.dialects.base import MARKS, Dialect, StateKey, normal_backoff, with_bare_marks, without_nulls
 from spark_bull.dialects.repeating import is_over, iteration_of, next_of_pattern, number_of, opts_of, time_of
 from spark_bull.errors import OptionError, expected
 from spark_bull.keys import scheduler_of
@@ -69,7 +59,7 @@ class BullMQ(Dialect):
             raise OptionError(f"expected `queue` without ':' (BullMQ refuses it), got: {queue!r}")
 
     def check_job_id(self, job_id: str) -> None:
-        check_spells_no_other_key(job_id)
+        super().check_job_id(job_id)
         if _INTEGER.fullmatch(job_id):
             raise OptionError(
                 f"expected `jobId` not to be an integer (BullMQ's own ids are), got: {job_id!r}; put a letter in front"
@@ -112,9 +102,7 @@ class BullMQ(Dialect):
         made = {
             "repeat": _next_repeat(repeat),
             "repeatJobKey": scheduler_of(job.id),
-            "jobId": JOB_ID_MARK,
-            "delay": DELAY_MARK,
-            "timestamp": TIMESTAMP_MARK,
+            **MARKS,
             "prevMillis": due,
         }
         deduplication = opts.get("de")

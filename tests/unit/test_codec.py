@@ -14,12 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_bull.clock import LAST_ETA_MS, epoch_ms
-from spark_bull.dialects.base import DELAY_MARK, JOB_ID_MARK, NOT_YET, TIMESTAMP_MARK, Dialect, json_text
+from spark_bull.dialects.base import MARKS, NOT_YET, Dialect, json_text
 from spark_bull.dialects.codec import ChunkBuilder, Columns, encode, joined, pack, rows_of, sliced
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.errors import DialectError, OptionError, SparkBullError
 from spark_bull.model import NewJob, RawJson
 
+TIMESTAMP_MARK, DELAY_MARK, JOB_ID_MARK = MARKS["timestamp"], MARKS["delay"], MARKS["jobId"]
 BULL1, BULL, BULLMQ = DIALECTS["bull-1"], DIALECTS["bull"], DIALECTS["bullmq"]
 
 each_dialect = pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
