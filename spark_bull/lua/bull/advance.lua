@@ -4,7 +4,8 @@
 -- @args base token call ttl_ms again jobs
 -- @returns for each job 'next', 'duplicated' (it exists), 'past' (it has gone on) or 'none' (no schedule)
 -- @include add_bull
--- @include once
+-- @include advance_once
+-- @include next_job
 -- @include time_ms
 
 local call, now = redis.call, time_ms()
@@ -18,24 +19,8 @@ local function advance(job)
     return 'past'
   end
   call('ZADD', key.repeats, job.next, job.key)
-  local made = add_bull(key, arg.base, {
-    n = 1,
-    name = {job.name},
-    data = {job.data},
-    opts = {job.opts},
-    jobId = {job.id},
-    runAt = {job.next},
-    priority = {job.priority},
-    lifo = {job.lifo},
-    marked = true,
-  }, 1, now, arg)
+  local made = add_bull(key, arg.base, next_job(job, job.id, job.next, job.name, job.data), 1, now, arg)
   return made.added == 1 and 'next' or 'duplicated'
 end
 
-return once(key.receipt, arg.call, arg.ttl_ms, function()
-  local made = {}
-  for i, job in ipairs(cmsgpack.unpack(arg.jobs)) do
-    made[i] = advance(job)
-  end
-  return made
-end)
+return advance_once(key, arg, advance)

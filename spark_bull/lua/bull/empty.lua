@@ -3,17 +3,7 @@
 -- @keys receipt write wait paused active delayed completed failed priority id meta meta_paused stalled stalled_check repeats limiter limiter_index metrics_completed metrics_completed_data metrics_failed metrics_failed_data
 -- @args base call ttl_ms limit move
 -- @returns 'open' (call again) or 'done'
+-- @include empty_once
 -- @include obliterate_bull
--- @include once
--- @include replacing
 
-return once(key.receipt, arg.call, arg.ttl_ms, function()
-  if not is_replacing(key.write) then
-    return 'done'
-  end
-  local state = obliterate_queue(key, arg)
-  if state == 'done' then
-    redis.call('HSET', key.write, 'emptied', 1)
-  end
-  return state
-end)
+return empty_once(key, arg, obliterate_queue)

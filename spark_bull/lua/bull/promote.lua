@@ -3,18 +3,11 @@
 -- @args base token call ttl_ms job_id
 -- @returns {'done'}, {'missing'} (its id then is not delayed any more) or {'elsewhere'} (not delayed)
 -- @include insert_by_priority
--- @include once
+-- @include promote_once
 
 local call = redis.call
 
-return once(key.receipt, arg.call, arg.ttl_ms, function()
-  local was_delayed = call('ZREM', key.delayed, arg.job_id) == 1
-  if call('EXISTS', key.job) == 0 then
-    return {'missing'}
-  end
-  if not was_delayed then
-    return {'elsewhere'}
-  end
+return promote_once(key, arg, function()
   local target = call('EXISTS', key.meta_paused) == 1 and key.paused or key.wait
   local priority = tonumber(call('HGET', key.job, 'priority') or 0) or 0
   if priority > 0 then
@@ -24,5 +17,4 @@ return once(key.receipt, arg.call, arg.ttl_ms, function()
   end
   call('PUBLISH', arg.base .. 'waiting@' .. arg.token, arg.job_id)
   call('HSET', key.job, 'delay', 0)
-  return {'done'}
 end)

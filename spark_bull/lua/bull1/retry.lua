@@ -2,24 +2,8 @@
 -- @keys receipt job lock state wait paused meta_paused jobs
 -- @args call ttl_ms job_id
 -- @returns {'done'}, {'missing'}, {'locked'} or {'elsewhere'} (not in `state`)
--- @include once
--- @include push_of
+-- @include retry_once
 
-local call = redis.call
-
-return once(key.receipt, arg.call, arg.ttl_ms, function()
-  local opts = call('HGET', key.job, 'opts')
-  if not opts then
-    return {'missing'}
-  end
-  if call('EXISTS', key.lock) == 1 then
-    return {'locked'}
-  end
-  if call('SREM', key.state, arg.job_id) == 0 then
-    return {'elsewhere'}
-  end
-  local target = call('EXISTS', key.meta_paused) == 1 and key.paused or key.wait
-  call(push_of(opts), target, arg.job_id)
-  call('PUBLISH', key.jobs, arg.job_id)
-  return {'done'}
+return retry_once(key, arg, 'SREM', function()
+  redis.call('PUBLISH', key.jobs, arg.job_id)
 end)

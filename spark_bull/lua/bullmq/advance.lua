@@ -4,10 +4,11 @@
 -- @args base bullmq_version call ttl_ms jobs
 -- @returns for each job 'next', 'duplicated' (it exists), 'past' (not the current job), 'none' (no scheduler), 'legacy' (repeated without a scheduler), 'unknown' (nobody says when) or 'damaged'
 -- @include add_bullmq
+-- @include advance_once
 -- @include every_bullmq
 -- @include major_bullmq
 -- @include max_events_bullmq
--- @include once
+-- @include next_job
 -- @include time_ms
 
 local call, now = redis.call, time_ms()
@@ -66,17 +67,7 @@ local function add_next(job, found)
   if major <= 5 and found.data ~= '{}' then
     call('HSET', found.scheduler_key, 'data', found.data)
   end
-  add_bullmq(key, arg.base, {
-    n = 1,
-    name = {found.name},
-    data = {found.data},
-    opts = {job.opts},
-    jobId = {found.id},
-    runAt = {found.ms},
-    priority = {job.priority},
-    lifo = {job.lifo},
-    marked = true,
-  }, 1, now, arg)
+  add_bullmq(key, arg.base, next_job(job, found.id, found.ms, found.name, found.data), 1, now, arg)
   local job_key = arg.base .. found.id
   call('HSET', job_key, 'rjk', found.scheduler)
   if job.deduplication_id then
@@ -101,10 +92,4 @@ local function advance(job)
   return found and add_next(job, found) or why
 end
 
-return once(key.receipt, arg.call, arg.ttl_ms, function()
-  local made = {}
-  for i, job in ipairs(cmsgpack.unpack(arg.jobs)) do
-    made[i] = advance(job)
-  end
-  return made
-end)
+return advance_once(key, arg, advance)

@@ -4,12 +4,6 @@
 -- @args base queue bullmq_version call ttl_ms limit move force
 -- @returns {'open'} (call again), {'done'}, or {'active', how many jobs are} unless `force`
 -- @include obliterate_bullmq
--- @include once
+-- @include obliterate_once
 
-return once(key.receipt, arg.call, arg.ttl_ms, function()
-  local active = redis.call('LLEN', key.active)
-  if active > 0 and arg.force ~= '1' then
-    return {'active', active}
-  end
-  return {obliterate_queue(key, arg)}
-end)
+return obliterate_once(key, arg, obliterate_queue)

@@ -1,0 +1,14 @@
+-- The chunk that adds the next job of a schedule: `job` has what `advance` was given, the rest is that job's own.
+local function next_job(job, id, ms, name, data)
+  return {
+    n = 1,
+    name = {name},
+    data = {data},
+    opts = {job.opts},
+    jobId = {id},
+    runAt = {ms},
+    priority = {job.priority},
+    lifo = {job.lifo},
+    marked = true,
+  }
+end
