@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import cache
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -18,10 +19,12 @@ from redis import Redis
 
 from spark_bull.local import EmbeddedRedis
 from tests.support.access import PASSWORD, RESTRICTED, USER
+from tests.support.bare_python import bare_python
 from tests.support.dump import escaped
 from tests.support.node_peer import NodePeer
 from tests.support.passing_state import become_cluster
 from tests.support.peers import NODE_DIRECTORY
+from tools.build_zip import build
 
 REDIS_IMAGE = "redis:7.2-alpine"
 NODE_MAJOR = 18
@@ -110,6 +113,18 @@ def own_redis() -> Iterator[Callable[..., EmbeddedRedis]]:
     """Start servers of this test's own, to be filled, frozen or killed: `own_redis({"maxmemory": "4mb"})`."""
     with ExitStack() as servers:
         yield lambda config=None: servers.enter_context(EmbeddedRedis(config))
+
+
+@pytest.fixture(scope="session")
+def package_zip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `make zip` makes."""
+    return build(tmp_path_factory.mktemp("dist") / "spark_bull.zip")
+
+
+@pytest.fixture(scope="session")
+def foreign_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Python that has all that this one has installed, but not spark_bull."""
+    return bare_python(tmp_path_factory.mktemp("foreign"))
 
 
 @pytest.fixture(scope="session")

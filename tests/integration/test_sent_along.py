@@ -18,8 +18,8 @@ from pyspark.sql.streaming.python_streaming_source_runner import (
 from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_bull.spark.schemas import CLAIM_SCHEMA
-from tests.support.bare_python import bare_environment, bare_python
-from tools.build_zip import ROOT, build
+from tests.support.bare_python import bare_environment
+from tools.build_zip import ROOT
 
 SENDER = """
 import sys
@@ -44,16 +44,6 @@ main(sys.stdin.buffer, sys.stdout.buffer)
 """
 
 
-@pytest.fixture(scope="module")
-def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("dist") / "spark_bull.zip")
-
-
-@pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return bare_python(tmp_path_factory.mktemp("bare"))
-
-
 def run(python: Path, folder: Path, *arguments: str, given: bytes = b"") -> bytes:
     command = [str(python), *arguments]
     ran = subprocess.run(command, input=given, cwd=folder, env=bare_environment(python), capture_output=True)
@@ -61,45 +51,49 @@ def run(python: Path, folder: Path, *arguments: str, given: bytes = b"") -> byte
     return ran.stdout
 
 
-def test_the_zip_holds_all_modules_and_scripts_and_nothing_else(package: Path) -> None:
+def test_the_zip_holds_all_modules_and_scripts_and_nothing_else(package_zip: Path) -> None:
     patterns = ("spark_bull/**/*.py", "spark_bull/**/*.lua", "spark_bull/py.typed", "pyspark_bull/*.py")
     expected = {path.relative_to(ROOT).as_posix() for pattern in patterns for path in ROOT.glob(pattern)}
-    with ZipFile(package) as archive:
+    with ZipFile(package_zip) as archive:
         assert set(archive.namelist()) == expected
 
 
-def test_scripts_are_read_from_the_zip(package: Path, python: Path, tmp_path: Path) -> None:
+def test_scripts_are_read_from_the_zip(package_zip: Path, foreign_python: Path, tmp_path: Path) -> None:
     program = (
         "import sys; sys.path.insert(1, sys.argv[1]); from spark_bull import scripts; print(scripts.load('bullmq/add'))"
     )
-    assert b"redis.call" in run(python, tmp_path, "-c", program, str(package))
+    assert b"redis.call" in run(foreign_python, tmp_path, "-c", program, str(package_zip))
 
 
-def test_a_process_that_has_no_such_package_gets_the_data_source(package: Path, python: Path, tmp_path: Path) -> None:
-    sent = run(python, tmp_path, "-c", SENDER, str(package), "Queue=mail")
-    got = run(python, tmp_path, "-c", RECEIVER, given=sent)
-    assert got.decode().split() == ["BullDataSource", "mail", "queue", f"{package}/spark_bull/__init__.py"]
+def test_a_process_that_has_no_such_package_gets_the_data_source(
+    package_zip: Path, foreign_python: Path, tmp_path: Path
+) -> None:
+    sent = run(foreign_python, tmp_path, "-c", SENDER, str(package_zip), "Queue=mail")
+    got = run(foreign_python, tmp_path, "-c", RECEIVER, given=sent)
+    assert got.decode().split() == ["BullDataSource", "mail", "queue", f"{package_zip}/spark_bull/__init__.py"]
 
 
 @pytest.mark.parametrize("mode", ["collect", "claim"])
 def test_the_process_of_a_streaming_source_makes_its_reader(
-    package: Path, python: Path, redis_url: str, prefix: str, tmp_path: Path, mode: str
+    package_zip: Path, foreign_python: Path, redis_url: str, prefix: str, tmp_path: Path, mode: str
 ) -> None:
     options = [f"url={redis_url}", f"prefix={prefix}", "queue=mail", *(["mode=claim"] if mode == "claim" else [])]
-    sent = run(python, tmp_path, "-c", SENDER, str(package), *options)
+    sent = run(foreign_python, tmp_path, "-c", SENDER, str(package_zip), *options)
     told = BytesIO()
     # As Spark tells it: the folder of the files has a `streaming_job` too many, so the zip isn't found in it.
-    for text in ("{}.{}".format(*sys.version_info), str(package.parent / "streaming_job")):
+    for text in ("{}.{}".format(*sys.version_info), str(package_zip.parent / "streaming_job")):
         write_with_length(text.encode(), told)
     write_int(1, told)
     schema = CLAIM_SCHEMA if mode == "claim" else StructType([StructField("id", StringType())])
-    for part in (package.name.encode(), sent, schema.json().encode()):
+    for part in (package_zip.name.encode(), sent, schema.json().encode()):
         write_with_length(part, told)
     for number in (10_000, CHECK_SUPPORTED_FEATURES_ID):
         write_int(number, told)
-    command = [str(python), "-c", SOURCE_PROCESS]
+    command = [str(foreign_python), "-c", SOURCE_PROCESS]
     # It ends with an error, as nobody asks for more.
-    ran = subprocess.run(command, input=told.getvalue(), cwd=tmp_path, env=bare_environment(python), stdout=PIPE)
+    ran = subprocess.run(
+        command, input=told.getvalue(), cwd=tmp_path, env=bare_environment(foreign_python), stdout=PIPE
+    )
     said = BytesIO(ran.stdout)
     assert read_int(said) == 0, said.read().decode(errors="replace")
     assert read_int(said) & SUPPORTS_ADMISSION_CONTROL

@@ -15,10 +15,9 @@ from redis import Redis
 
 from spark_bull.bull_queue import BullQueue
 from spark_bull.model import NewJob
-from tests.support.bare_python import bare_environment, bare_python
+from tests.support.bare_python import bare_environment
 from tests.support.finisher import Finisher
 from tests.support.wait import PATIENCE_S, wait_until
-from tools.build_zip import build
 
 ROOT = Path(__file__).parents[2]
 CLUSTER = "local-cluster[2,1,1024]"
@@ -43,26 +42,16 @@ Submit = Callable[..., str]
 pytestmark = pytest.mark.timeout(1800)
 
 
-@pytest.fixture(scope="module")
-def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("dist") / "spark_bull.zip")
-
-
-@pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return bare_python(tmp_path_factory.mktemp("bare"))
-
-
 @pytest.fixture
-def submit(package: Path, python: Path, redis_url: str, prefix: str, tmp_path: Path) -> Submit:
+def submit(package_zip: Path, foreign_python: Path, redis_url: str, prefix: str, tmp_path: Path) -> Submit:
     """Runs a script of jobs/ to its end, and returns what it said."""
     modules = tmp_path / "my_jobs.py"
     modules.write_text(MY_JOBS)
-    environment = bare_environment(python)
+    environment = bare_environment(foreign_python)
 
     def submit(script: str, *arguments: str, master: str = CLUSTER) -> str:
         begin = [f"{environment['SPARK_HOME']}/bin/spark-submit", "--master", master]
-        sent = ["--py-files", f"{package},{modules}", str(ROOT / "jobs" / f"{script}.py")]
+        sent = ["--py-files", f"{package_zip},{modules}", str(ROOT / "jobs" / f"{script}.py")]
         where = ["--url", redis_url]
         where += ["--prefix", prefix] if script == "promote" else ["--option", f"prefix={prefix}"]
         ran = subprocess.run(
