@@ -42,7 +42,7 @@ def work_off(queue: BullQueue) -> None:
         counts = queue.counts()
         return not sum(count for state, count in counts.items() if state not in ("completed", "failed"))
 
-    wait_until(ended, what="all jobs to end")
+    wait_until(ended, "all jobs to end")
 
 
 def by_name(queue: BullQueue, state: str) -> dict[str, Any]:
@@ -128,7 +128,7 @@ def test_no_other_job_of_the_chunk_starts_once_a_processor_has_limited_its_queue
 
     ids = queue.add_many(NewJob({"name": str(n)}) for n in range(4)).ids
     with OurWorker(queue.handle, processor, chunk_size=4):
-        wait_until(lambda: ran and queue.counts()["wait"] == 4, what="all jobs to be given back")
+        wait_until(lambda: ran and queue.counts()["wait"] == 4, "all jobs to be given back")
     assert ran == ids[:1]
     if queue.protocol == "bullmq":
         jobs = [queue.get_job(job_id) for job_id in ids]

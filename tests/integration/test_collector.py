@@ -86,7 +86,7 @@ def test_events_are_read_between_batches_before_they_leave_their_stream(benches:
     ledger = bench.handle.keys.results("mine")["ledger"]
     for finished in range(200, 2_001, 200):
         finish_and_remove(bench, 200)
-        wait_until(lambda n=finished: bench.client.llen(ledger) == n, what=f"the events of {finished} jobs are read")
+        wait_until(lambda n=finished: bench.client.llen(ledger) == n, f"the events of {finished} jobs are read")
     assert bench.client.xlen(bench.key("events")) < 4 * 2_000
     assert known.advance({"mail": 0}, None) == {"mail": 2_000}
     leave(known)

@@ -178,7 +178,7 @@ def test_a_job_that_falls_due_in_a_paused_queue_outlives_node_s_resume(
             assert work(queue.handle, Seat("seat"), None, 10).jobs == []
             return queue.counts()["delayed"] == 0
 
-        wait_until(is_promoted, what="a claim to promote the delayed job")
+        wait_until(is_promoted, "a claim to promote the delayed job")
         theirs.call("resume", queue="q")
         assert {job.id for job in work(queue.handle, Seat("seat"), None, 10).jobs} == {waiting, delayed}
 

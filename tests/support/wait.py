@@ -14,8 +14,6 @@ PATIENCE_S = 600.0
 
 def wait_until(condition: Callable[[], T], what: str, timeout: float = PATIENCE_S) -> T:
     """Poll until the condition is truthy, and return what it returned. `what` says what is waited for."""
-    if not isinstance(what, str):  # A limit before the description, as it used to be given, is no longer needed.
-        what, timeout = str(timeout), PATIENCE_S
     deadline = time.monotonic() + timeout
     while not (found := condition()):
         if time.monotonic() > deadline:
