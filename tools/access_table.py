@@ -32,7 +32,11 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "process": (
         (
             *("working", "claim_ledger", "reporting", "staging", "schedules", "spark/settle", "spark/stream_engine"),
-            *("spark/loop_engine", "reading", *(f"runtime/{name}" for name in ("waiting", "delayed_signal"))),
+            *(
+                "spark/loop_engine",
+                "reading",
+                *(f"runtime/{name}" for name in ("waiting", "delayed_signal", "stream_bell")),
+            ),
             *(f"runtime/{name}" for name in ("worker_loop", "worker_status")),
         ),
         (
@@ -41,7 +45,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         ),
     ),
     "collect": (
-        ("result_ledger", "runtime/queue_collector", "runtime/event_reader"),
+        ("result_ledger", "runtime/queue_collector", "runtime/stream_bell"),
         ("discover", "archive", "results/open", "results/horizon", "results/read", "results/cut"),
     ),
     "manage": (

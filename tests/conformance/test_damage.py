@@ -215,6 +215,21 @@ def test_a_damaged_job_can_be_removed_with_all_others(queue: BullQueue, damage: 
 
 
 @pytest.mark.parametrize("queue", ALL, indirect=True)
+def test_nothing_is_left_of_an_obliterated_queue_with_jobs_set_aside(queue: BullQueue, client: Redis) -> None:
+    keys = queue.handle.keys
+    bad = add(queue)[1]
+    client.delete(keys.job(bad))
+    client.set(keys.job(bad), "no hash")
+    seat = Seat("seat")
+    claim = work(queue.handle, seat, None, 20)
+    work(queue.handle, seat, Outcomes(claim.token, returned=[claim.jobs[0].id], limited_ms=3_600_000), 0)
+    assert client.hkeys(keys["damaged"]) == [bad.encode()]
+    queue.obliterate(force=True)
+    lasting = [key for key in client.scan_iter(f"{keys.base}*") if client.ttl(key) == -1]
+    assert (lasting, client.exists(keys["rate_limited"])) == ([], 0)
+
+
+@pytest.mark.parametrize("queue", ALL, indirect=True)
 @pytest.mark.parametrize("score", ["inf", "-inf", str(2**60), "-5"])
 def test_a_delayed_job_with_an_impossible_time_keeps_nobody_back(queue: BullQueue, score: str) -> None:
     add(queue, delay=1)

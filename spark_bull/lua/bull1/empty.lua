@@ -1,6 +1,6 @@
 -- Removes the next jobs of a queue that a registered write replaces, and in the end all that the queue
 -- has, but no more once that is done: the jobs behind are the write's own.
--- @keys receipt write wait paused active delayed completed failed id meta_paused
+-- @keys receipt damaged rate_limited write wait paused active delayed completed failed id meta_paused
 -- @args base call ttl_ms limit move
 -- @returns 'open' (call again) or 'done'
 -- @include empty_once

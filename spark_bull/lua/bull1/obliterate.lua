@@ -1,6 +1,6 @@
 -- Removes the next jobs of a queue, whatever their state, and in the end the queue itself; first it is
 -- paused. Staged chunks and writes are not the queue's, and stay.
--- @keys receipt wait paused active delayed completed failed id meta_paused
+-- @keys receipt damaged rate_limited wait paused active delayed completed failed id meta_paused
 -- @args base call ttl_ms limit move force
 -- @returns {'open'} (call again), {'done'}, or {'active', how many jobs are} unless `force`
 -- @include obliterate_bull1

@@ -12,6 +12,13 @@ local pop = {
     end
     return ids
   end,
+  hash = function(state, count)
+    local ids = redis.call('HRANDFIELD', state, count)
+    if #ids > 0 then
+      redis.call('HDEL', state, unpack(ids))
+    end
+    return ids
+  end,
 }
 
 -- Removes the next `limit` jobs (or members) of `stores`, each {key, kind, remove(ids)}, and once

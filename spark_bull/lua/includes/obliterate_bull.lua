@@ -19,9 +19,10 @@ local function obliterate_queue(key, arg)
     {key.paused, 'list', remove},
     {key.completed, 'zset', remove},
     {key.failed, 'zset', remove},
+    {key.damaged, 'hash', remove},
   }, {
     key.priority, key.id, key.meta, key.meta_paused, key.stalled, key.stalled_check, key.repeats,
-    key.limiter, key.limiter_index, key.metrics_completed, key.metrics_completed_data,
+    key.limiter, key.limiter_index, key.rate_limited, key.metrics_completed, key.metrics_completed_data,
     key.metrics_failed, key.metrics_failed_data,
   }, tonumber(arg.limit))
 end

@@ -19,5 +19,6 @@ local function obliterate_queue(key, arg)
     {key.paused, 'list', remove},
     {key.completed, 'set', remove},
     {key.failed, 'set', remove},
-  }, {key.id, key.meta_paused}, tonumber(arg.limit))
+    {key.damaged, 'hash', remove},
+  }, {key.id, key.meta_paused, key.rate_limited}, tonumber(arg.limit))
 end

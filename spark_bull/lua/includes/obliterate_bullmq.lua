@@ -30,8 +30,9 @@ local function obliterate_queue(key, arg)
     {key.paused, 'list', remove},
     {key.prioritized, 'zset', remove},
     {key.failed, 'zset', remove},
+    {key.damaged, 'hash', remove},
   }, {
     key.id, key.pc, key.meta, key.events, key.marker, key.stalled, key.stalled_check, key.limiter,
-    key.metrics_completed, key.metrics_completed_data, key.metrics_failed, key.metrics_failed_data,
+    key.rate_limited, key.metrics_completed, key.metrics_completed_data, key.metrics_failed, key.metrics_failed_data,
   }, tonumber(arg.limit))
 end
