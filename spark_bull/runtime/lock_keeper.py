@@ -31,6 +31,7 @@ class LockKeeper:
         self._guard = Lock()
         self._over = Event()
         self._held: tuple[str, list[str]] | None = None
+        self._settling: set[str] = set()
         self._lost: set[str] = set()
         self._thread = Thread(target=self._keep, name="spark-bull-locks", daemon=True)
 
@@ -58,31 +59,42 @@ class LockKeeper:
             with self._guard:
                 self._held = None
 
-    def settled(self, outcomes: Outcomes) -> None:
-        """Says that some of the jobs held are done, and have no lock any more."""
+    @contextmanager
+    def settling(self, outcomes: Outcomes | None) -> Iterator[None]:
+        """Settles jobs in the block: its script deletes their locks, so that those are not lost when they are gone."""
         with self._guard:
-            if self._held is None:
-                return
-            done = outcomes.all_ids()
-            token, held = self._held
-            self._held = token, [job_id for job_id in held if job_id not in done]
+            self._settling = outcomes.all_ids() if outcomes and self._held else set()
+        yield
+        with self._guard:
+            if self._held:
+                token, held = self._held
+                self._held = token, [job_id for job_id in held if job_id not in self._settling]
+            self._settling = set()
 
     def _keep(self) -> None:
         while not self._over.wait(self._lock_ms / 3000):
             with self._guard:
                 held = self._held
-                if held is None or not held[1]:
-                    continue
-                try:
-                    gone = extend(self._handle, *held, self._lock_ms)
-                except SparkBullError as error:
-                    # The loop itself will meet the same trouble, and report it.
-                    log.warning("queue %s: locks could not be extended: %s", self._handle.keys.queue, error)
-                    continue
-                for job_id in set(gone) - self._lost:
-                    log.warning(
-                        "queue %s: job %s lost its lock while it was worked on; another worker may have it",
-                        self._handle.keys.queue,
-                        job_id,
-                    )
-                self._lost.update(gone)
+            if held is None or not held[1]:
+                continue
+            try:
+                gone = extend(self._handle, *held, self._lock_ms)
+            except SparkBullError as error:
+                # The loop itself will meet the same trouble, and report it.
+                log.warning("queue %s: locks could not be extended: %s", self._handle.keys.queue, error)
+                continue
+            self._lose(held[0], gone)
+
+    def _lose(self, token: str, gone: Sequence[str]) -> None:
+        """Notes locks that were gone when Redis was asked, but not those of jobs that have been settled since."""
+        with self._guard:
+            if self._held is None or self._held[0] != token:
+                return
+            new = set(gone).intersection(self._held[1]) - self._settling - self._lost
+            self._lost |= new
+        for job_id in new:
+            log.warning(
+                "queue %s: job %s lost its lock while it was worked on; another worker may have it",
+                self._handle.keys.queue,
+                job_id,
+            )

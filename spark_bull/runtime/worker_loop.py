@@ -177,11 +177,12 @@ class WorkerLoop:
     def _work(self, outcomes: Outcomes | None, limit: int, held: str = "") -> Claim:
         """Settles and claims; the call that is made again after Redis was away is the same one."""
         call = uuid4().hex
-        claim = self._patiently(
-            lambda: work(
-                self._handle, self._seat, outcomes, limit, most_bytes=self._plan.chunk_bytes, held=held, call=call
+        with self._keeper.settling(outcomes):
+            claim = self._patiently(
+                lambda: work(
+                    self._handle, self._seat, outcomes, limit, most_bytes=self._plan.chunk_bytes, held=held, call=call
+                )
             )
-        )
         if outcomes:
             self._account(outcomes, claim)
         return claim
@@ -206,7 +207,6 @@ class WorkerLoop:
     def _account(self, outcomes: Outcomes, claim: Claim) -> None:
         """Counts what was settled, and says which outcomes were not taken."""
         self._tally.count(outcomes, claim.lost)
-        self._keeper.settled(outcomes)
         for one in claim.lost:
             if not one.is_blocked:
                 self._warn(f"settled job {one.id} in vain", LOST[one.why])

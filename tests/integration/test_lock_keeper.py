@@ -1,0 +1,132 @@
+"""Locks are kept while jobs are worked on; one that is gone is told, unless its job has just been settled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from threading import Event
+from typing import Any
+
+import pytest
+
+from spark_bull import BullQueue, NewJob
+from spark_bull.dialects.handle import QueueHandle
+from spark_bull.outcomes import Claim
+from spark_bull.runtime import lock_keeper, worker_loop
+from spark_bull.runtime.job import RunningJob
+from spark_bull.runtime.worker_loop import WorkerLoop
+from spark_bull.working import extend, work
+from tests.support.wait import PATIENCE_S, wait_until
+from tests.support.worker import OurWorker
+
+LOCK_MS = 3_600_000
+#: As if so short locks had to be extended, so that it is done again and again.
+SHORT_MS = 30
+#: Larger than what a chunk may hold before it is settled in parts.
+LARGE = "x" * 2_000_000
+
+
+@pytest.fixture
+def queue(redis_url: str, prefix: str) -> Iterator[BullQueue]:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+        yield queue
+
+
+@pytest.fixture
+def told(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    """What was logged about lost locks."""
+    return lambda: [text for record in caplog.records if "lost its lock" in (text := record.getMessage())]
+
+
+def waits_for(event: Event, what: str) -> None:
+    assert event.wait(PATIENCE_S), f"expected {what}"
+
+
+@dataclass
+class LateAnswers:
+    """The first job's lock is asked to be extended once it is settled; the answer comes `first` or after that of the
+    call that settles it."""
+
+    first: bool
+    calls: int = 0
+    asked: Event = field(default_factory=Event)
+    settled: Event = field(default_factory=Event)
+    answer_taken: Event = field(default_factory=Event)
+    settling_over: Event = field(default_factory=Event)
+
+    def extend(self, handle: QueueHandle, token: str, job_ids: Sequence[str], _lock_ms: int) -> list[str]:
+        self.calls += 1
+        if self.calls > 1:
+            self.answer_taken.set()
+            return []
+        self.asked.set()
+        waits_for(self.settled, "the first job to be settled")
+        gone = extend(handle, token, job_ids, LOCK_MS)
+        assert len(gone) == 1
+        if not self.first:
+            waits_for(self.settling_over, "the loop to go on")
+        return gone
+
+    def work(self, handle: QueueHandle, *args: Any, **options: Any) -> Claim:
+        claim = work(handle, *args, **options)
+        if self.asked.is_set() and not self.settled.is_set():
+            self.settled.set()
+            if self.first:
+                waits_for(self.answer_taken, "the answer about locks to be taken")
+        return claim
+
+    def processor(self, job: RunningJob) -> Any:
+        if job.data["n"] == 0:
+            waits_for(self.asked, "locks to be extended")
+            return LARGE
+        self.settling_over.set()
+        waits_for(self.answer_taken, "the answer about locks to be taken")
+        return None
+
+
+def keep_often(worker: OurWorker) -> None:
+    """Lets the keeper of this worker act every few ms."""
+    loop: WorkerLoop = worker.loop
+    loop._keeper = lock_keeper.LockKeeper(loop._handle, SHORT_MS)
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["before the settling call's", "after the settling call's"])
+def test_a_job_settled_while_its_lock_was_to_be_extended_is_not_lost(
+    queue: BullQueue, monkeypatch: pytest.MonkeyPatch, told: Callable[[], list[str]], first: bool
+) -> None:
+    answers = LateAnswers(first)
+    monkeypatch.setattr(lock_keeper, "extend", answers.extend)
+    monkeypatch.setattr(worker_loop, "work", answers.work)
+    queue.add_many(NewJob({"n": n}) for n in range(2))
+    worker = OurWorker(queue.handle, answers.processor, chunk_size=2, lock_ms=LOCK_MS)
+    keep_often(worker)
+    with worker:
+        wait_until(lambda: queue.counts()["completed"] == 2, "both jobs to complete")
+    assert worker.tally is not None
+    assert (worker.tally.completed, worker.tally.lost) == (2, 0)
+    assert told() == []
+
+
+def test_a_job_whose_lock_is_gone_is_told_and_passed_over(
+    queue: BullQueue, monkeypatch: pytest.MonkeyPatch, told: Callable[[], list[str]]
+) -> None:
+    def extend_long(handle: QueueHandle, token: str, job_ids: Sequence[str], _lock_ms: int) -> list[str]:
+        return extend(handle, token, job_ids, LOCK_MS)
+
+    ran: list[int] = []
+
+    def processor(job: RunningJob) -> None:
+        ran.append(job.data["n"])
+        if job.data["n"] == 0:
+            queue.handle.connection.call("SET", queue.handle.keys.lock(others[0]), "of somebody else")
+            wait_until(told, "the lost lock to be told")
+
+    monkeypatch.setattr(lock_keeper, "extend", extend_long)
+    _, *others = queue.add_many(NewJob({"n": n}) for n in range(3)).ids
+    worker = OurWorker(queue.handle, processor, chunk_size=3, lock_ms=LOCK_MS)
+    keep_often(worker)
+    with worker:
+        wait_until(lambda: queue.counts()["completed"] == 2, "the other jobs to complete")
+    assert ran == [0, 2]
+    assert len(told()) == 1
+    assert f"job {others[0]} lost its lock" in told()[0]
