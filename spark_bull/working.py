@@ -1,7 +1,7 @@
 """What workers and their helpers do with a queue: claim and settle, extend, promote, rescue.
 
-A chunk in a call. `work` keeps its last answer for a while (a receipt of ids), so that a call sent again after a lost
-reply claims and settles nothing twice; the others change nothing when sent again.
+A chunk in a call. `work`, `promote_due` and `rescue` keep their last answer for a while (a receipt), so that a call
+sent again after a lost reply gets that answer and changes nothing; the others change nothing when sent again.
 """
 
 from __future__ import annotations
@@ -244,7 +244,7 @@ class Promoted:
 
 def promote_due(handle: QueueHandle, limit: int = CHUNK_SIZE) -> Promoted:
     """Lets delayed jobs that are due wait for a worker, `limit` at most."""
-    moved, next_due, now = handle.run("promote_due", {"limit": limit})
+    moved, next_due, now = handle.run_once("promote_due", {"limit": limit})
     return Promoted(int(moved), int(next_due) if next_due else None, int(now))
 
 

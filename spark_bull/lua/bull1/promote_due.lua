@@ -1,12 +1,15 @@
 -- Lets delayed jobs that are due wait for a worker, in the order in which they are due.
--- @keys delayed wait paused meta_paused priority jobs
--- @args base limit
+-- @keys receipt delayed wait paused meta_paused priority jobs
+-- @args base call ttl_ms limit
 -- @returns {how many came, when the next one is due in ms or '', now in ms}
 -- @include due_bull
+-- @include once
 -- @include time_ms
 
 local now = time_ms()
-local next_due, moved = due_jobs_wait(key, arg, now, tonumber(arg.limit), function(id)
-  redis.call('PUBLISH', key.jobs, id)
+return once(key.receipt, arg.call, arg.ttl_ms, function()
+  local next_due, moved = due_jobs_wait(key, arg, now, tonumber(arg.limit), function(id)
+    redis.call('PUBLISH', key.jobs, id)
+  end)
+  return {moved, next_due and string.format('%.0f', next_due) or '', string.format('%.0f', now)}, moved == 0
 end)
-return {moved, next_due and string.format('%.0f', next_due) or '', string.format('%.0f', now)}

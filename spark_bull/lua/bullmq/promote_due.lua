@@ -1,15 +1,18 @@
 -- Lets delayed jobs that are due wait for a worker, in the order in which they are due.
--- @keys delayed wait paused active prioritized pc meta events marker
--- @args base bullmq_version limit
+-- @keys receipt delayed wait paused active prioritized pc meta events marker
+-- @args base bullmq_version call ttl_ms limit
 -- @returns {how many came, when the next one is due in ms or '', now in ms}
 -- @include due_bullmq
+-- @include once
 -- @include target_bullmq
 -- @include time_ms
 
 local now = time_ms()
-local _, asleep = target_bullmq(key, arg.bullmq_version)
-local next_due, moved = due_jobs_wait(key, arg, now, tonumber(arg.limit))
-if next_due and not asleep then
-  redis.call('ZADD', key.marker, next_due, '1')
-end
-return {moved, next_due and string.format('%.0f', next_due) or '', string.format('%.0f', now)}
+return once(key.receipt, arg.call, arg.ttl_ms, function()
+  local _, asleep = target_bullmq(key, arg.bullmq_version)
+  local next_due, moved = due_jobs_wait(key, arg, now, tonumber(arg.limit))
+  if next_due and not asleep then
+    redis.call('ZADD', key.marker, next_due, '1')
+  end
+  return {moved, next_due and string.format('%.0f', next_due) or '', string.format('%.0f', now)}, moved == 0
+end)
