@@ -89,10 +89,10 @@ class Connection:
         """Finds out before any work whether this Redis will do, for `queues`; '' stands for any queue.
 
         Raises ConnectionLost when it can't be reached, refuses the password, is too old, or is a
-        replica and `write` is asked for; OptionError when it is a cluster and a queue has no hash
-        tag.
+        replica (a fail-over is waited for) and `write` is asked for; OptionError when it is a cluster and a queue has
+        no hash tag.
         """
-        info = self._server_info()
+        info = self._server_info(write)
         if not info:
             return
         version = tuple(int(part) for part in str(info["redis_version"]).split(".")[:2])
@@ -100,11 +100,6 @@ class Connection:
             raise ConnectionLost(
                 f"expected Redis {OLDEST_REDIS[0]}.{OLDEST_REDIS[1]} or newer at "
                 f"{self.settings.where}, got: {info['redis_version']}"
-            )
-        if write and info.get("role") == "slave":
-            raise ConnectionLost(
-                f"expected a Redis that takes writes, got a read-only replica at "
-                f"{self.settings.where}: give the address of its primary"
             )
         if info.get("cluster_enabled") in (1, "1"):
             for queue in queues:
@@ -115,16 +110,22 @@ class Connection:
                         f"prefix={{{prefix}}}, got: prefix={prefix}{f', queue={queue}' if queue else ''}"
                     )
 
-    def _server_info(self) -> Mapping[str, Any]:
-        """INFO, or nothing when an ACL forbids it."""
+    def _server_info(self, write: bool) -> Mapping[str, Any]:
+        """INFO, or nothing when an ACL forbids it. With `write` a replica counts as one that refuses writes."""
+
+        def send(client: redis.Redis) -> Mapping[str, Any]:
+            info: Mapping[str, Any] = client.execute_command("INFO")
+            if write and info.get("role") == "slave":
+                raise redis.exceptions.ReadOnlyError("INFO says role:slave")
+            return info
+
         self.call("PING")
         try:
-            info: Mapping[str, Any] = self.call("INFO")
+            return self._client.ask(send)
         except ConnectionLost as error:
             if isinstance(error.__cause__, redis.exceptions.NoPermissionError):
                 return {}
             raise
-        return info
 
 
 class Subscription:

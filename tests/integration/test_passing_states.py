@@ -86,6 +86,24 @@ def test_who_may_not_wait_is_told_what_it_is(server: EmbeddedRedis, client: Redi
         assert PASSING[code] in str(error.value)
 
 
+def test_a_check_for_writes_waits_for_the_end_of_a_fail_over(
+    own_redis: OwnRedis, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = own_redis()
+    with Redis.from_url(server.url) as client, ThreadPoolExecutor(1) as pool:
+        STATES["READONLY"].begin(client)
+        patient = Connection(RedisSettings(server.url, retry_ms=300_000))
+        checked = pool.submit(patient.check, PREFIX, ["q"], write=True)
+        wait_until(lambda: heard(caplog, "waiting for Redis"), "a warning")
+        assert not checked.done()
+        hasty = Connection(RedisSettings(server.url, retry_ms=0))
+        with pytest.raises(RedisUnavailable, match=r"is a read-only replica: .* give the address of its primary"):
+            hasty.check(PREFIX, ["q"], write=True)
+        hasty.check(PREFIX, ["q"], write=False)
+        STATES["READONLY"].end(client)
+        checked.result(120)
+
+
 @pytest.mark.parametrize("error", [BusyLoadingError("Redis is loading"), TryAgainError("Multiple keys request")])
 def test_states_that_a_test_can_not_keep_up_pass_too(error: ResponseError) -> None:
     told = in_our_words(error, RedisSettings("redis://h"), "a command")
