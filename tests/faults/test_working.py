@@ -21,7 +21,9 @@ from spark_bull.runtime.job import RunningJob
 from spark_bull.working import Seat, work
 from tests.spark.conftest import Bull
 from tests.support.losing_proxy import losing_proxy
+from tests.support.node_peer import NodePeer
 from tests.support.passing_state import STATES, errors_told
+from tests.support.peers import PEERS, Peer
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
 from tests.support.writes import register_all
@@ -218,3 +220,66 @@ def test_a_held_job_whose_worker_died_before_its_lock_comes_back(own_redis: OwnR
         with Promoter(server.url, ["q"], protocol="bull", check_ms=100):
             wait_until(lambda: queue.counts()["wait"] == 1, "the job to come back")
         assert len(work(queue.handle, Seat("s"), None, 5).jobs) == 1
+
+
+#: A worker that comes no further than its first claim: it waits where it would let the schedule go on.
+HANGING_WORKER = """
+import sys, threading
+from spark_bull import BullQueue, working
+from tests.support.worker import OurWorker
+
+forever = threading.Event()
+
+def hang(*_, **__):
+    print("claimed", flush=True)
+    forever.wait()
+
+working.advance = hang
+url, prefix, protocol = sys.argv[1:]
+with BullQueue("q", url=url, prefix=prefix, protocol=protocol) as queue, OurWorker(queue.handle, lock_ms=500):
+    forever.wait()
+"""
+
+
+def schedule_hourly(node: NodePeer, dialect: str) -> None:
+    """Lets the Node library make a schedule in the queue `q`."""
+    repeat = {"every": HOUR_MS}
+    if dialect == "bullmq":
+        node.call("invoke", queue="q", method="upsertJobScheduler", args=["report", repeat, {"name": "report"}])
+    else:
+        node.call("add", queue="q", jobs=[{"name": "report", "data": {}, "opts": {"repeat": repeat}}])
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize("peer", [peer for peer in PEERS if peer.dialect != "bull-1"], ids=str)
+def test_a_schedule_goes_on_after_its_worker_was_killed_between_claim_and_advance(
+    node: Callable[..., NodePeer], redis_url: str, prefix: str, peer: Peer
+) -> None:
+    command = [sys.executable, "-c", HANGING_WORKER, redis_url, prefix, peer.dialect]
+    options = {"url": redis_url, "prefix": prefix, "protocol": peer.dialect}
+    with BullQueue("q", **options) as queue:
+
+        def delayed() -> list[str]:
+            return [job.id for job in queue.page("delayed")]
+
+        schedule_hourly(node(peer.alias, prefix=prefix), peer.dialect)
+        for job_id in delayed():  # BullMQ lets the first one wait at once.
+            queue.promote(job_id)
+        (first,) = [job.id for job in queue.page("wait")]
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as killed:
+            assert killed.stdout is not None
+            assert killed.stdout.readline() == "claimed\n"
+            killed.kill()
+        assert ([job.id for job in queue.page("active")], delayed()) == ([first], [])
+        with Promoter(redis_url, ["q"], check_ms=100, prefix=prefix, protocol=peer.dialect), OurWorker(queue.handle):
+            done: list[str] = []
+            for _ in range(3):
+                wait_until(lambda: len(delayed()) == 1 and queue.counts()["active"] == 0, "the next job to be made")
+                wait_until(lambda: queue.counts()["completed"] == len(done) + 1, "the job to complete")
+                (following,) = delayed()
+                assert following not in done
+                done.append(following)
+                queue.promote(following)
+            wait_until(lambda: queue.counts()["completed"] == 4, "the last job to complete")
+        assert len(delayed()) == 1
+        assert len({job.id for job in queue.page("completed")} | set(delayed())) == 5
