@@ -191,6 +191,28 @@ def test_a_claiming_query_reads_damaged_jobs(queue: BullQueue, damage: Damage) -
 
 
 @each_damage
+def test_a_damaged_job_can_be_promoted_and_retried_by_hand(queue: BullQueue, damage: Damage) -> None:
+    _, bad = add(queue, delay=3_600_000)
+    damage_job(queue, damage, bad)
+    hash_there = queue.handle.connection.call("TYPE", queue.handle.keys.job(bad)) == b"hash"
+    if damage.outcome != "gone":
+        queue.promote(bad)
+        assert queue.counts()["delayed"] == JOBS - 1
+
+    def processor(job: RunningJob) -> None:
+        raise ValueError("bad")
+
+    with OurWorker(queue.handle, processor):
+        wait_until(
+            lambda: queue.counts()["delayed"] + queue.counts()["failed"] == sum(queue.counts().values()), "an end"
+        )
+    if hash_there and queue.counts()["failed"]:
+        queue.retry(bad)
+        assert queue.counts()["failed"] == 0
+        assert sum(queue.counts().values()) == JOBS
+
+
+@each_damage
 def test_a_damaged_job_can_be_removed_with_all_others(queue: BullQueue, damage: Damage) -> None:
     def damaged() -> str:
         _, bad = add(queue, timestamp=1_700_000_000_000)

@@ -3,18 +3,19 @@
 -- @args base token call ttl_ms job_id
 -- @returns {'done'}, {'missing'} (its id then is not delayed any more) or {'elsewhere'} (not delayed)
 -- @include insert_by_priority
+-- @include priority_of
 -- @include promote_once
 
 local call = redis.call
 
 return promote_once(key, arg, function()
   local target = call('EXISTS', key.meta_paused) == 1 and key.paused or key.wait
-  local priority = tonumber(call('HGET', key.job, 'priority') or 0) or 0
+  local priority = priority_of(key.job)
   if priority > 0 then
     insert_by_priority(key, target, arg.job_id, priority)
   else
     call('LPUSH', target, arg.job_id)
   end
   call('PUBLISH', arg.base .. 'waiting@' .. arg.token, arg.job_id)
-  call('HSET', key.job, 'delay', 0)
+  redis.pcall('HSET', key.job, 'delay', 0)
 end)

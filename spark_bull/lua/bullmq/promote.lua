@@ -3,13 +3,13 @@
 -- @args bullmq_version call ttl_ms job_id
 -- @returns {'done'}, {'missing'} (its id then is not delayed any more) or {'elsewhere'} (not delayed)
 -- @include enqueue_bullmq
+-- @include priority_of
 -- @include promote_once
 
 local call = redis.call
 
 return promote_once(key, arg, function()
-  local priority = tonumber(call('HGET', key.job, 'priority') or 0) or 0
-  enqueue_bullmq(key, arg.bullmq_version, arg.job_id, priority, 'LPUSH')
+  enqueue_bullmq(key, arg.bullmq_version, arg.job_id, priority_of(key.job), 'LPUSH')
   call('XADD', key.events, '*', 'event', 'waiting', 'jobId', arg.job_id, 'prev', 'delayed')
-  call('HSET', key.job, 'delay', 0)
+  redis.pcall('HSET', key.job, 'delay', 0)
 end)

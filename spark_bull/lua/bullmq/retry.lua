@@ -3,10 +3,12 @@
 -- @keys receipt job state wait paused active prioritized pc meta events marker
 -- @args bullmq_version call ttl_ms job_id from outcome
 -- @returns {'done'}, {'missing'} or {'elsewhere'} (not in `state`)
+-- @include allow_wrongtype
 -- @include enqueue_bullmq
 -- @include major_bullmq
 -- @include max_events_bullmq
 -- @include once
+-- @include priority_of
 -- @include push_of
 
 local call = redis.call
@@ -25,19 +27,19 @@ local function return_to_parent(parent_key)
 end
 
 return once(key.receipt, arg.call, arg.ttl_ms, function()
-  local fields = call('HMGET', key.job, 'opts', 'priority', 'parentKey')
-  if not fields[1] then
+  if call('EXISTS', key.job) == 0 then
     return {'missing'}
   end
+  local fields = call('HMGET', key.job, 'opts', 'parentKey')
   if call('ZREM', key.state, arg.job_id) == 0 then
     return {'elsewhere'}
   end
   call('HDEL', key.job, 'finishedOn', 'processedOn', arg.outcome)
   -- BullMQ 5 forgets that the job had a priority.
   local major = major_bullmq(call('HGET', key.meta, 'version'), arg.bullmq_version)
-  enqueue_bullmq(key, arg.bullmq_version, arg.job_id, major > 5 and tonumber(fields[2]) or 0, push_of(fields[1]))
-  if fields[3] and call('EXISTS', fields[3]) == 1 then
-    return_to_parent(fields[3])
+  enqueue_bullmq(key, arg.bullmq_version, arg.job_id, major > 5 and priority_of(key.job) or 0, push_of(fields[1]))
+  if fields[2] and call('EXISTS', fields[2]) == 1 then
+    allow_wrongtype(return_to_parent, fields[2])
   end
   call('XADD', key.events, 'MAXLEN', '~', max_events_bullmq(key), '*', 'event', 'waiting',
     'jobId', arg.job_id, 'prev', arg.from)

@@ -7,10 +7,10 @@
 local function retry_once(key, arg, take, tell)
   local call = redis.call
   return once(key.receipt, arg.call, arg.ttl_ms, function()
-    local opts = call('HGET', key.job, 'opts')
-    if not opts then
+    if call('EXISTS', key.job) == 0 then
       return {'missing'}
     end
+    local opts = call('HGET', key.job, 'opts')
     if call('EXISTS', key.lock) == 1 then
       return {'locked'}
     end
