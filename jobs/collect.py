@@ -11,18 +11,14 @@ goes on where this one ended: what is done is in the checkpoint.
 from __future__ import annotations
 
 import argparse
-import signal
-import sys
 from typing import Any
 
-from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
-from session import pairs, session
+from session import pairs, session, until_stopped
 
 from spark_bull.spark.query_start import start_query
-from spark_bull.spark.spark_errors import first_line
 
 
 def arguments() -> argparse.Namespace:
@@ -56,12 +52,6 @@ def start(
     return start_query(lambda: writer.start(output))
 
 
-def reason(error: Exception) -> str:
-    """What a Python process of Spark raised, else the first line of the error; ours say all without their class."""
-    line = first_line(error)
-    return line.partition(": ")[2] if line.startswith("spark_bull.errors.") else line
-
-
 def collect(spark: SparkSession, args: argparse.Namespace) -> None:
     """Writes finished jobs until it is stopped, or until all are written, and prints how many they were."""
     options = pairs(args.option) | {"queue": args.queue} | ({"url": args.url} if args.url else {})
@@ -76,14 +66,8 @@ def collect(spark: SparkSession, args: argparse.Namespace) -> None:
 
 def main() -> None:
     args = arguments()
-    with session(f"collect {args.queue}") as spark:
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit())
-        try:
-            collect(spark, args)
-        except KeyboardInterrupt:
-            pass
-        except (AnalysisException, StreamingQueryException) as error:
-            sys.exit(f"collect: {reason(error)}")
+    with session(f"collect {args.queue}") as spark, until_stopped("collect"):
+        collect(spark, args)
 
 
 if __name__ == "__main__":

@@ -9,13 +9,12 @@ r"""Rows of files become jobs of a queue.
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 
 from pyspark.sql import SparkSession
-from session import pairs, session
+from session import pairs, session, until_stopped
 
-from spark_bull import BullQueue, SparkBullError
+from spark_bull import BullQueue
 from spark_bull.spark.progress import Progress
 
 
@@ -40,10 +39,7 @@ def dispatch(spark: SparkSession, args: argparse.Namespace) -> None:
     if args.query:
         jobs.createOrReplaceTempView("input")
         jobs = spark.sql(args.query)
-    try:
-        queue = BullQueue(args.queue, **options)
-    except SparkBullError as error:
-        sys.exit(f"dispatch: {error}")
+    queue = BullQueue(args.queue, **options)
     started = time.monotonic()
     with Progress(spark, queue.handle):
         jobs.write.format("bull").options(**options).option("queue", args.queue).mode("append").save()
@@ -58,7 +54,7 @@ def dispatch(spark: SparkSession, args: argparse.Namespace) -> None:
 
 def main() -> None:
     args = arguments()
-    with session(f"dispatch to {args.queue}") as spark:
+    with session(f"dispatch to {args.queue}") as spark, until_stopped("dispatch"):
         dispatch(spark, args)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 
 from pyspark.sql import SparkSession
-from session import pairs, session
+from session import pairs, session, until_stopped
 
 
 def arguments() -> argparse.Namespace:
@@ -35,7 +35,7 @@ def report(spark: SparkSession, args: argparse.Namespace) -> None:
 
 def main() -> None:
     args = arguments()
-    with session("report") as spark:
+    with session("report") as spark, until_stopped("report"):
         report(spark, args)
 
 

@@ -1,15 +1,19 @@
-"""The Spark session of the scripts in this folder."""
+"""What the scripts of this folder share: their Spark session, how they end, and settings as name=value."""
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import SparkSession
 
 import spark_bull
+from spark_bull import SparkBullError
+from spark_bull.spark.spark_errors import first_line
 
 
 @contextmanager
@@ -27,6 +31,24 @@ def session(name: str) -> Iterator[SparkSession]:
         yield spark
     finally:
         spark.stop()
+
+
+@contextmanager
+def until_stopped(script: str) -> Iterator[None]:
+    """Ctrl-C and SIGTERM end the block without an error; errors that a user can mend end the script with one line."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    try:
+        yield
+    except KeyboardInterrupt:
+        pass
+    except (SparkBullError, AnalysisException, StreamingQueryException) as error:
+        sys.exit(f"{script}: {_reason(error)}")
+
+
+def _reason(error: Exception) -> str:
+    """What a Python process of Spark raised, else the first line of the error; ours say all without their class."""
+    line = first_line(error)
+    return line.partition(": ")[2] if line.startswith("spark_bull.errors.") else line
 
 
 def pairs(settings: list[str]) -> dict[str, str]:

@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import signal
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
-from session import pairs, session
+from session import pairs, session, until_stopped
 
-from spark_bull import SparkBullError, Worker
+from spark_bull import Worker
 
 
 def arguments() -> argparse.Namespace:
@@ -80,8 +79,6 @@ def work(spark: SparkSession, args: argparse.Namespace) -> None:
     try:
         worker.start()
         wait(worker, args.until_idle)
-    except KeyboardInterrupt:
-        pass
     finally:
         status = worker.status()
         worker.stop(args.grace)
@@ -90,12 +87,8 @@ def work(spark: SparkSession, args: argparse.Namespace) -> None:
 
 def main() -> None:
     args = arguments()
-    with session(f"work on {args.queue}") as spark:
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit())
-        try:
-            work(spark, args)
-        except SparkBullError as error:
-            sys.exit(f"work: {error}")
+    with session(f"work on {args.queue}") as spark, until_stopped("work"):
+        work(spark, args)
 
 
 if __name__ == "__main__":
