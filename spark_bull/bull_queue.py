@@ -63,7 +63,7 @@ class BullQueue:
         self.close()
 
     def close(self) -> None:
-        """Closes this process' connection; the next call opens a new one."""
+        """Closes this process' connections that are not in use; the next call opens a new one."""
         self.handle.connection.close()
 
     # dispatch

@@ -78,7 +78,7 @@ class Connection:
         return int(seconds) * 1000 + int(micros) // 1000
 
     def close(self) -> None:
-        """Closes this process' client for these settings; the next command opens a new one."""
+        """Closes this process' idle connections with these settings; the next command opens a new one."""
         close_client(self.settings)
 
     @property

@@ -70,7 +70,8 @@ class PatientClient:
                 return answer
 
     def close(self) -> None:
-        self._client.close()
+        """Closes the connections that are not in use: other threads may be in the middle of a call."""
+        self._client.connection_pool.disconnect(inuse_connections=False)
 
     def _reach(self) -> None:
         """Makes sure of a connection first: a command that waits for jobs is silent for long, too."""

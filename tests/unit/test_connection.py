@@ -233,6 +233,22 @@ def test_a_server_that_dies_between_two_calls_is_waited_for_no_longer(
     assert connection.call("PING")
 
 
+def test_closing_cuts_off_no_call_of_another_thread(own_redis: Callable[..., EmbeddedRedis]) -> None:
+    """All threads of a process share the client of one Redis: a queue that is closed may stand beside a worker."""
+    server = own_redis()
+    connection, other = (Connection(settings(url=server.url, timeoutMs=ms)) for ms in ("30000", "30001"))
+    taken: list[object] = []
+    waiting = threading.Thread(target=lambda: taken.append(connection.call("BLPOP", "list", 20)))
+    waiting.start()
+    wait_until(lambda: other.call("INFO")["blocked_clients"] == 1, "the call to wait")
+    connections = other.call("INFO")["total_connections_received"]
+    connection.close()
+    other.call("RPUSH", "list", "a")
+    waiting.join()
+    assert taken == [(b"list", b"a")]
+    assert other.call("INFO")["total_connections_received"] == connections
+
+
 def test_out_of_memory_says_what_to_do_and_not_what_to_run(own_redis: Callable[..., EmbeddedRedis]) -> None:
     """Whoever asked knows whether it may be run again."""
     server = own_redis({"maxmemory": "1", "maxmemory-policy": "noeviction"})
