@@ -47,6 +47,8 @@ def until_stopped(script: str) -> Iterator[None]:
 
 def _reason(error: Exception) -> str:
     """What a Python process of Spark raised, else the first line of the error; ours say all without their class."""
+    if isinstance(error, SparkBullError):
+        return str(error)
     line = first_line(error)
     return line.partition(": ")[2] if line.startswith("spark_bull.errors.") else line
 
