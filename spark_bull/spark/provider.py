@@ -86,5 +86,11 @@ class BullDataSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Makes format("bull") known to a session, where Spark doesn't find the package by itself."""
+    """Makes format("bull") known to a session, where Spark doesn't find the package by itself.
+
+    A warning is logged when the Python of Spark's local processes lacks what they need.
+    """
+    from spark_bull.spark.python_check import check_python
+
     spark.dataSource.register(BullDataSource)
+    check_python()

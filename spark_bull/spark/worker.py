@@ -23,6 +23,7 @@ from spark_bull.runtime.settling import keep_rule
 from spark_bull.runtime.worker_loop import SlotPlan
 from spark_bull.runtime.worker_status import WorkerStatus, lag_of
 from spark_bull.spark.loop_engine import LoopEngine
+from spark_bull.spark.python_check import check_python
 from spark_bull.spark.stream_engine import StreamEngine, StreamPlan, Transformation
 from spark_bull.spark.udf_runner import is_udf, schema_of_payload, udf_runner
 from spark_bull.spark.udf_transform import UdfTransformation
@@ -178,6 +179,7 @@ class Worker:
             raise SparkBullError(
                 f"expected a worker that hasn't been started yet, this one is {self._state}: make another"
             )
+        check_python()
         keys = self.handle.keys
         self.handle.connection.check(keys.prefix, [keys.queue], write=True)
         self._engine.start()

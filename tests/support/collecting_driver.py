@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import spark_bull
-from spark_bull.spark.query_start import LATE, start_query
+from spark_bull.spark.query_start import is_late, start_query
 from tests.support.wait import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -99,7 +99,7 @@ def main(plan: Mapping[str, Any]) -> None:
             error = queries[queue].exception()
             if error is None:
                 running.remove(queue)
-            elif LATE in str(error):
+            elif is_late(error):
                 queries[queue] = collect(spark, folder / queue, trigger, queue, plan["queues"][queue])
             else:
                 raise error

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from spark_bull.spark.query_start import LATE, TRIES, start_query
+from spark_bull.spark.query_start import LATE, TRIES, UNANSWERED, start_query
 
 INITIALIZING = {"message": "Initializing sources"}
 #: It shows this for a moment before it counts as ended.
@@ -41,7 +41,8 @@ def test_a_query_has_started_when_its_sources_run() -> None:
 
 
 def test_a_query_whose_source_was_late_is_started_again() -> None:
-    queries: list[Any] = [Query(f"[UNKNOWN] {LATE}."), Query(f"{LATE}.", [INITIALIZING, *[STOPPED] * 3]), Query()]
+    queries: list[Any] = [Query(f"[UNKNOWN] {LATE}."), Query(f"{LATE}.", [INITIALIZING, *[STOPPED] * 3])]
+    queries += [Query(f"[{UNANSWERED}] timed out"), Query()]
     left = iter(queries)
     assert start_query(lambda: next(left)) is queries[-1]
 
