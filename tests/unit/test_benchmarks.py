@@ -19,6 +19,7 @@ from benchmarks.report import Verdict, percentile
 from benchmarks.sides import shares
 from benchmarks.trials import (
     BASE,
+    Processed,
     Waited,
     check_all_completed,
     fresh_server,
@@ -26,6 +27,7 @@ from benchmarks.trials import (
     lateness,
     promotion,
     throughput,
+    yardstick,
 )
 from benchmarks.workers import QUEUE, Working, peers
 from spark_bull import BullQueue, EmbeddedRedis, NewJob
@@ -49,7 +51,7 @@ def found(ours: float, ping_p99: float = 1.0, script: float = 2.0) -> dict[str, 
 
 
 def broken(results: dict[str, Measured]) -> list[str]:
-    return [verdict.what for verdict in verdicts(results, JOBS) if not verdict.kept]
+    return [verdict.what for verdict in verdicts(results, JOBS, yard_ms=10.0) if not verdict.kept]
 
 
 def test_the_median_of_runs_is_taken_number_by_number() -> None:
@@ -72,7 +74,7 @@ def test_a_ping_slower_than_under_one_peer_is_told() -> None:
 
 
 def test_a_script_that_blocks_too_long_is_told() -> None:
-    assert broken(found(ours=500, script=11.0)) == ["script, median ms"]
+    assert broken(found(ours=500, script=11.0)) == ["script, median, x yardstick"]
 
 
 @pytest.mark.parametrize(("jobs", "processes", "expected"), [(10, 1, [10]), (10, 2, [5, 5]), (11, 2, [5, 6])])
@@ -143,9 +145,10 @@ def test_lateness_is_to_be_half_of_the_best_bullmq() -> None:
     assert len(not_kept(lateness_verdicts(theirs | {"spark_bull": waited(9, 41)}))) == 1
 
 
-def test_promotion_is_to_be_quick_and_not_to_block() -> None:
-    assert not_kept(promotion_verdicts(80_000, 10)) == []
-    assert len(not_kept(promotion_verdicts(79_999, 10.1))) == 2
+def test_promotion_is_held_against_the_yardstick_of_the_same_run() -> None:
+    yard = Processed(0.5, 1.5, 9, 20)
+    assert not_kept(promotion_verdicts(Processed(3, 22.5, 5, 20), yard)) == []
+    assert len(not_kept(promotion_verdicts(Processed(3, 22.6, 5, 20.1), yard))) == 2
 
 
 @contextmanager
@@ -194,6 +197,12 @@ def test_no_job_runs_before_it_is_due(working: Working) -> None:
 
 def test_promotion_is_done_when_all_jobs_wait_in_their_order() -> None:
     assert promotion(5_000).seconds > 0
+
+
+def test_the_yardstick_is_a_script_that_redis_notes() -> None:
+    run = yardstick()
+    assert 0 < run.script_p50_ms <= run.script_longest_ms
+    assert run.server_us_per_job > 0
 
 
 @pytest.mark.parametrize(
