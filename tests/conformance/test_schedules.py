@@ -9,8 +9,8 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -28,31 +28,16 @@ from tests.support.dump import Dump, difference, dump
 from tests.support.node_peer import NodePeer
 from tests.support.pair import Pair
 from tests.support.peers import PEERS, Peer
-from tests.support.schedules import told_schedules
+from tests.support.schedule_rounds import DAY, HOUR, Schedule, StartRounds, opened
 from tests.support.wait import wait_until
 from tests.support.work_bench import SEAT
-from tests.support.worker import OurWorker
 
 StartNode = Callable[..., NodePeer]
 
 SCHEDULING = [peer for peer in PEERS if peer.dialect != "bull-1"]
-HOUR = 3_600_000
-DAY = 24 * HOUR
-SIDES = ("left", "right")
 
 each_peer = pytest.mark.parametrize("peer", SCHEDULING, ids=str)
 each_bullmq = pytest.mark.parametrize("peer", [peer for peer in SCHEDULING if peer.dialect == "bullmq"], ids=str)
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """What Node is asked for. `repeat` has BullMQ's names; `rounds`: how often its job is run."""
-
-    repeat: dict[str, Any]
-    data: Any = field(default_factory=lambda: {"$behaviour": "return:1"})
-    opts: dict[str, Any] = field(default_factory=dict)
-    rounds: int = 3
-    bullmq_only: bool = False
 
 
 SCHEDULES = {
@@ -78,97 +63,10 @@ SCHEDULES = {
 }
 
 
-@dataclass
-class Rounds:
-    """The same schedule in two queues, whose jobs are run one after the other."""
-
-    pair: Pair
-    queues: dict[str, BullQueue]
-    schedule: Schedule
-    scheduler: str = "report"
-
-    @property
-    def _bullmq(self) -> bool:
-        return self.pair.peer.dialect == "bullmq"
-
-    def invoke(self, method: str, *args: Any) -> None:
-        for queue in self.queues.values():
-            self.pair.node.call("invoke", queue=queue.name, method=method, args=list(args))
-
-    def make(self, schedule: Schedule | None = None) -> None:
-        one = schedule or self.schedule
-        repeat = {name: _MOMENTS.get(str(value), lambda value=value: value)() for name, value in one.repeat.items()}
-        if self._bullmq:
-            template = {"name": "task", "data": one.data, "opts": one.opts}
-            self.invoke("upsertJobScheduler", self.scheduler, repeat, template)
-        else:
-            pattern = {"cron": repeat.pop("pattern")} if "pattern" in repeat else {}
-            opts = {**one.opts, "repeat": {**repeat, **pattern}}
-            for queue in self.queues.values():
-                self.pair.node.call("add", queue=queue.name, jobs=[{"name": "task", "data": one.data, "opts": opts}])
-
-    def remove(self) -> None:
-        if self._bullmq:
-            self.invoke("removeJobScheduler", self.scheduler)
-        else:
-            self.invoke("removeRepeatable", "task", self.schedule.repeat)
-
-    def promote(self) -> None:
-        """Lets the next job of each queue wait, if there is one."""
-        for queue in self.queues.values():
-            for job_id in self.delayed(queue):
-                self.pair.node.call("promote", queue=queue.name, jobId=job_id)
-
-    def delayed(self, queue: BullQueue) -> list[str]:
-        ids = self.pair.client.zrange(queue.handle.keys["delayed"], 0, -1)
-        return [job_id.decode() for job_id in ids]
-
-    def settled(self) -> None:
-        for side, queue in self.queues.items():
-            wait_until(lambda queue=queue: self._is_idle(queue), f"the jobs of the {side} queue to finish")
-
-    def _is_idle(self, queue: BullQueue) -> bool:
-        counts = queue.counts()
-        return not any(counts.get(state) for state in ("wait", "active", "prioritized", "paused"))
-
-    @contextmanager
-    def workers(self) -> Iterator[None]:
-        left, right = self.queues["left"], self.queues["right"]
-        self.pair.node.call("process", queue=left.name, concurrency=1)
-        with OurWorker(right.handle):
-            yield
-        self.pair.node.call("stop", queue=left.name)
-
-    def assert_alike(self) -> None:
-        left, right = (
-            told_schedules(dump(self.pair.client, self.pair.prefix, queue.name), self.pair.window, queue.name)
-            for queue in self.queues.values()
-        )
-        assert "\n".join(difference(left, right)) == ""
-
-    def jobs(self, side: str = "right") -> list[bytes]:
-        """Keys of all jobs that the schedule has made and that are still there."""
-        found = self.pair.client.keys(self.queues[side].handle.keys.job("repeat:*:*"))
-        return [key for key in found if not key.endswith((b":lock", b":logs"))]
-
-
-_MOMENTS: dict[str, Callable[[], Any]] = {
-    "<in ten days>": lambda: (int(time.time() * 1000) // DAY + 10) * DAY,
-    "<in three days>": lambda: (int(time.time() * 1000) // DAY + 3) * DAY,
-}
-
-
 @pytest.fixture
-def rounds(
-    peer: Peer, node: StartNode, client: Redis, redis_url: str, prefix: str
-) -> Iterator[Callable[[Schedule], Rounds]]:
-    pair = Pair(peer, node(peer.alias, prefix=prefix), client, redis_url, prefix)
-    with ExitStack() as queues:
-        opened = {side: queues.enter_context(pair.queue(side)) for side in SIDES}
-        yield lambda schedule: Rounds(pair, opened, schedule)
-
-
-StartRounds = Callable[[Schedule], Rounds]
+def rounds(peer: Peer, node: StartNode, client: Redis, redis_url: str, prefix: str) -> Iterator[StartRounds]:
+    with opened(Pair(peer, node(peer.alias, prefix=prefix), client, redis_url, prefix)) as start:
+        yield start
 
 
 @pytest.mark.parametrize(

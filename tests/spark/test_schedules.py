@@ -1,0 +1,84 @@
+"""Schedules made by Node go on in Spark's workers of every kind as they do in Node's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from redis import Redis
+
+from spark_bull import BullQueue, Worker
+from spark_bull.spark.query_start import start_query
+from tests.support.node_peer import NodePeer
+from tests.support.pair import Pair
+from tests.support.peers import PEERS
+from tests.support.schedule_rounds import HOUR, Schedule, opened
+
+ROUNDS: Final = 2
+
+
+def options_of(queue: BullQueue) -> dict[str, str]:
+    keys = queue.handle.keys
+    return {"url": queue.handle.connection.settings.url, "prefix": keys.prefix, "protocol": queue.protocol}
+
+
+def answered(jobs: DataFrame) -> DataFrame:
+    return jobs.select("id", "token", f.lit(1).alias("returnvalue"))
+
+
+def worker(spark: SparkSession, _folder: Path, queue: BullQueue, *, engine: str) -> Worker:
+    processor: Any = answered if engine == "stream" else lambda _: 1
+    return Worker(spark, queue.name, processor, engine=engine, slots=1, progress=False, **options_of(queue))
+
+
+@contextmanager
+def claiming_query(spark: SparkSession, folder: Path, queue: BullQueue) -> Iterator[None]:
+    options = {**options_of(queue), "queue": queue.name}
+    jobs = spark.readStream.format("bull").options(**options, mode="claim").load()
+    writer = answered(jobs).writeStream.format("bull").options(**options, mode="settle")
+    query = start_query(writer.option("checkpointLocation", str(folder)).start)
+    try:
+        yield
+    finally:
+        query.stop()
+
+
+WAYS: Final[dict[str, Callable[..., Any]]] = {
+    "loop": partial(worker, engine="loop"),
+    "stream": partial(worker, engine="stream"),
+    "mode=claim": claiming_query,
+}
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("peer", [peer for peer in PEERS if peer.dialect != "bull-1"], ids=str)
+def test_a_schedule_goes_on_as_in_node(
+    spark: SparkSession,
+    node: Callable[..., NodePeer],
+    client: Redis,
+    redis_url: str,
+    prefix: str,
+    tmp_path: Path,
+    peer: Any,
+    way: str,
+) -> None:
+    pair = Pair(peer, node(peer.alias, prefix=prefix), client, redis_url, prefix)
+    with opened(pair) as start:
+        one = start(Schedule({"every": HOUR}))
+        one.make()
+        with one.workers(partial(WAYS[way], spark, tmp_path)):
+            one.settled()
+            for number in range(ROUNDS):
+                one.promote()
+                one.settled()
+                one.assert_alike()
+                for queue in one.queues.values():
+                    assert len(one.delayed(queue)) == 1
+                    assert queue.counts()["completed"] >= number + 1

@@ -1,0 +1,126 @@
+"""A schedule that Node has made, in two queues: Node's worker runs its jobs in one, ours in the other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from spark_bull import BullQueue
+from tests.support.dump import difference, dump
+from tests.support.pair import Pair
+from tests.support.schedules import told_schedules
+from tests.support.wait import wait_until
+from tests.support.worker import OurWorker
+
+HOUR = 3_600_000
+DAY = 24 * HOUR
+SIDES = ("left", "right")
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """What Node is asked for. `repeat` has BullMQ's names; `rounds`: how often its job is run."""
+
+    repeat: dict[str, Any]
+    data: Any = field(default_factory=lambda: {"$behaviour": "return:1"})
+    opts: dict[str, Any] = field(default_factory=dict)
+    rounds: int = 3
+    bullmq_only: bool = False
+
+
+def our_worker(queue: BullQueue) -> OurWorker:
+    return OurWorker(queue.handle)
+
+
+@dataclass
+class Rounds:
+    """The same schedule in two queues, whose jobs are run one after the other."""
+
+    pair: Pair
+    queues: dict[str, BullQueue]
+    schedule: Schedule
+    scheduler: str = "report"
+
+    @property
+    def _bullmq(self) -> bool:
+        return self.pair.peer.dialect == "bullmq"
+
+    def invoke(self, method: str, *args: Any) -> None:
+        for queue in self.queues.values():
+            self.pair.node.call("invoke", queue=queue.name, method=method, args=list(args))
+
+    def make(self, schedule: Schedule | None = None) -> None:
+        one = schedule or self.schedule
+        repeat = {name: _MOMENTS.get(str(value), lambda value=value: value)() for name, value in one.repeat.items()}
+        if self._bullmq:
+            template = {"name": "task", "data": one.data, "opts": one.opts}
+            self.invoke("upsertJobScheduler", self.scheduler, repeat, template)
+        else:
+            pattern = {"cron": repeat.pop("pattern")} if "pattern" in repeat else {}
+            opts = {**one.opts, "repeat": {**repeat, **pattern}}
+            for queue in self.queues.values():
+                self.pair.node.call("add", queue=queue.name, jobs=[{"name": "task", "data": one.data, "opts": opts}])
+
+    def remove(self) -> None:
+        if self._bullmq:
+            self.invoke("removeJobScheduler", self.scheduler)
+        else:
+            self.invoke("removeRepeatable", "task", self.schedule.repeat)
+
+    def promote(self) -> None:
+        """Lets the next job of each queue wait, if there is one."""
+        for queue in self.queues.values():
+            for job_id in self.delayed(queue):
+                self.pair.node.call("promote", queue=queue.name, jobId=job_id)
+
+    def delayed(self, queue: BullQueue) -> list[str]:
+        ids = self.pair.client.zrange(queue.handle.keys["delayed"], 0, -1)
+        return [job_id.decode() for job_id in ids]
+
+    def settled(self) -> None:
+        for side, queue in self.queues.items():
+            wait_until(lambda queue=queue: self._is_idle(queue), f"the jobs of the {side} queue to finish")
+
+    def _is_idle(self, queue: BullQueue) -> bool:
+        counts = queue.counts()
+        return not any(counts.get(state) for state in ("wait", "active", "prioritized", "paused"))
+
+    @contextmanager
+    def workers(self, ours: Callable[[BullQueue], AbstractContextManager[Any]] = our_worker) -> Iterator[None]:
+        """Node's worker and `ours` run in the block."""
+        left, right = self.queues["left"], self.queues["right"]
+        self.pair.node.call("process", queue=left.name, concurrency=1)
+        with ours(right):
+            yield
+        self.pair.node.call("stop", queue=left.name)
+
+    def assert_alike(self) -> None:
+        left, right = (
+            told_schedules(dump(self.pair.client, self.pair.prefix, queue.name), self.pair.window, queue.name)
+            for queue in self.queues.values()
+        )
+        assert "\n".join(difference(left, right)) == ""
+
+    def jobs(self, side: str = "right") -> list[bytes]:
+        """Keys of all jobs that the schedule has made and that are still there."""
+        found = self.pair.client.keys(self.queues[side].handle.keys.job("repeat:*:*"))
+        return [key for key in found if not key.endswith((b":lock", b":logs"))]
+
+
+_MOMENTS: dict[str, Callable[[], Any]] = {
+    "<in ten days>": lambda: (int(time.time() * 1000) // DAY + 10) * DAY,
+    "<in three days>": lambda: (int(time.time() * 1000) // DAY + 3) * DAY,
+}
+
+
+StartRounds = Callable[[Schedule], Rounds]
+
+
+@contextmanager
+def opened(pair: Pair) -> Iterator[StartRounds]:
+    with ExitStack() as queues:
+        both = {side: queues.enter_context(pair.queue(side)) for side in SIDES}
+        yield lambda schedule: Rounds(pair, both, schedule)
