@@ -78,39 +78,39 @@ class _Evidence:
 
 @dataclass(frozen=True)
 class _Signs:
-    """What tells dialects apart, as it stands in Redis. `sample`: id of a job that waits or runs."""
+    """What tells dialects apart, as it stands in Redis. `samples`: ids of some jobs that wait or run."""
 
     open_write: bytes | None
     meta: tuple[bytes | None, ...]
     types: dict[str, bytes]
     bull_like: bool
     exists: bool
-    sample: bytes | None
+    samples: tuple[bytes, ...]
 
 
 def _look(connection: Connection, keys: QueueKeys) -> _Signs:
     typed = ("completed", "failed", "priority", *_BULLMQ_KEYS)
-    open_writes, meta, stalled_check, others, wait, active, paused, delayed, *types = connection.pipeline(
+    open_writes, meta, stalled_check, others, newest, next_one, active, paused, delayed, *types = connection.pipeline(
         [
             ("ZRANGE", keys["open_writes"], 0, 0),
             ("HMGET", keys["meta"], "version", "opts.maxLenEvents"),
             ("EXISTS", keys["stalled_check"]),
             ("EXISTS", keys["id"], keys["meta_paused"]),
             ("LINDEX", keys["wait"], 0),
+            ("LINDEX", keys["wait"], -1),
             ("LINDEX", keys["active"], 0),
             ("LINDEX", keys["paused"], 0),
             ("ZRANGE", keys["delayed"], 0, 0),
             *(("TYPE", keys[name]) for name in typed),
         ]
     )
-    samples = (wait, active, paused, *delayed)
     return _Signs(
         open_writes[0] if open_writes else None,
         tuple(meta),
         dict(zip(typed, types, strict=True)),
         bool(stalled_check),
         bool(others),
-        next((sample for sample in samples if sample), None),
+        tuple(sample for sample in (newest, next_one, active, paused, *delayed) if sample),
     )
 
 
@@ -138,11 +138,16 @@ def _evidence(connection: Connection, keys: QueueKeys, signs: _Signs) -> Iterato
         yield _Evidence(frozenset({"bull", "bullmq"}), "it has a key `priority`")
     if is_bullmq:
         return
-    if signs.sample is not None or b"zset" in finished.values() or b"set" in finished.values():
+    if signs.samples or b"zset" in finished.values() or b"set" in finished.values():
         yield _Evidence(frozenset({"bull", "bull-1"}), "it has jobs, but neither `events` nor `meta` of BullMQ")
-    if signs.sample is not None:
-        name, attempts = connection.call("HMGET", keys.job(signs.sample.decode()), "name", "attempts")
+    for sample in signs.samples:
+        try:
+            name, attempts = connection.call("HMGET", keys.job(sample.decode()), "name", "attempts")
+        except DialectError:  # The key of a damaged job is no hash.
+            continue
         if name is not None:
             yield _Evidence(frozenset({"bull"}), "its jobs have names")
-        elif attempts is not None:
+            return
+        if attempts is not None:
             yield _Evidence(frozenset({"bull-1"}), "its jobs have no names")
+            return

@@ -236,6 +236,18 @@ def test_a_damaged_job_can_be_removed_with_all_others(queue: BullQueue, damage: 
     assert sum(queue.counts().values()) == 0
 
 
+@each_damage
+def test_a_damaged_job_keeps_nobody_from_opening_its_queue(queue: BullQueue, damage: Damage) -> None:
+    if (queue.protocol, damage.name) == ("bull-1", "name no UTF-8"):
+        return  # A job with a name is one of Bull 3.
+    ids, _ = add(queue)
+    damage_job(queue, damage, ids[-1])
+    keys, url = queue.handle.keys, queue.handle.connection.settings.url
+    for protocol in ("auto", queue.protocol):
+        with BullQueue("q", url=url, prefix=keys.prefix, protocol=protocol) as opened:
+            assert (opened.protocol, opened.counts()["wait"]) == (queue.protocol, JOBS)
+
+
 @pytest.mark.parametrize("queue", ALL, indirect=True)
 def test_nothing_is_left_of_an_obliterated_queue_with_jobs_set_aside(queue: BullQueue, client: Redis) -> None:
     keys = queue.handle.keys
