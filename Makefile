@@ -41,6 +41,7 @@ bench: setup ## Measure this project and its peers side by side
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.dispatch
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.process
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.collect
+	$(RUN) -m benchmarks.manage
 
 zip: ## Make dist/spark_bull.zip, for spark-submit --py-files
 	$(PYTHON) tools/build_zip.py

@@ -7,12 +7,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
 from redis import Redis
 
 from benchmarks.dispatch import Measured, median_of, verdicts
+from benchmarks.manage import KEPT, Managed, bullmq, measure, ours, scripts
+from benchmarks.manage import verdicts as manage_verdicts
 from benchmarks.probes import memory_watched, pinged
 from benchmarks.process import idle_verdicts, lateness_verdicts, medians, promotion_verdicts, throughput_verdicts
 from benchmarks.report import Verdict, percentile
@@ -226,3 +229,30 @@ def test_the_end_is_checked(break_it: tuple[str, ...], said: str) -> None:
         server.client.execute_command(*break_it)
         with pytest.raises(AssertionError, match=said):
             check_all_completed(server.client, range(1, 11))
+
+
+# manage
+
+
+def test_verbs_over_whole_queues_are_held_against_the_yardstick() -> None:
+    found = {
+        "spark_bull": Managed(9, 10, 99, 8, 99),
+        "BullMQ": Managed(1, 1, 1, 1, 1),
+        "yardstick": Managed(1, 10, 9, 8, 9),
+    }
+    assert not_kept(manage_verdicts("drain", found)) == []
+    found["spark_bull"] = Managed(1, 10.1, 1, 8.1, 1)
+    assert len(not_kept(manage_verdicts("drain", found))) == 2
+
+
+@pytest.mark.interop
+@pytest.mark.usefixtures("node")
+@pytest.mark.parametrize("verb", KEPT)
+def test_both_sides_leave_the_same_jobs(verb: str) -> None:
+    assert measure(partial(ours, verb), 200, KEPT[verb]).seconds > 0
+    assert measure(partial(bullmq, verb, 200), 200, KEPT[verb]).seconds > 0
+
+
+def test_the_yardstick_leaves_the_jobs_alone() -> None:
+    run = measure(scripts, 200, ("wait", "delayed"))
+    assert 0 < run.script_p50 <= run.script_longest

@@ -1,0 +1,138 @@
+"""Verbs over whole queues, measured: large queues are cleaned, drained and obliterated while another client sends PING.
+
+    make bench            or   .venv/bin/python -m benchmarks.manage --jobs 200000
+
+Prints medians and writes them to benchmarks/results/manage.json. See benchmarks/README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import chain
+from typing import Final
+
+from benchmarks.filling import pending, plain
+from benchmarks.probes import pinged
+from benchmarks.report import Verdict, at_most, show_verdicts, write_results
+from benchmarks.sides import timed
+from benchmarks.trials import Server, fresh_server, run_yardstick, script_ms
+from benchmarks.workers import PEERS, QUEUE, speaking
+from spark_bull import BullQueue
+
+#: What others wait, and what a script takes, x the same beside scripts of the yardstick.
+PING_TARGET, SCRIPT_TARGET = 1.0, 1.0
+OURS, BULLMQ, YARDSTICK = "spark_bull", "BullMQ", "yardstick"
+
+VERBS: Final[Mapping[str, Callable[[BullQueue], object]]] = {
+    "clean": lambda queue: queue.clean(0, state="wait"),
+    "drain": lambda queue: queue.drain(delayed=True),
+    "obliterate": lambda queue: queue.obliterate(),
+}
+#: States that a verb leaves as they are.
+KEPT: Final[Mapping[str, tuple[str, ...]]] = {"clean": ("delayed",), "drain": (), "obliterate": ()}
+
+#: Is about to do something on a server; does it when what it yields is called.
+Doing = Callable[[Server], AbstractContextManager[Callable[[], object]]]
+
+
+@dataclass(frozen=True)
+class Managed:
+    """Times in ms, but for `seconds`. PINGs: of another client, meanwhile."""
+
+    seconds: float
+    ping_p99: float
+    ping_longest: float
+    script_p50: float
+    script_longest: float
+
+
+@contextmanager
+def ours(verb: str, server: Server) -> Iterator[Callable[[], object]]:
+    yield partial(VERBS[verb], server.queue)
+
+
+@contextmanager
+def bullmq(verb: str, jobs: int, server: Server) -> Iterator[Callable[[], object]]:
+    with speaking(["node", str(PEERS / "bullmq_manage.js"), server.url, QUEUE, str(jobs), verb]) as peer:
+        peer.expect("ready")
+
+        def run() -> None:
+            peer.tell("go")
+            peer.expect("done")
+
+        yield run
+
+
+@contextmanager
+def scripts(server: Server) -> Iterator[Callable[[], object]]:
+    yield partial(run_yardstick, server.client)
+
+
+def measure(doing: Doing, jobs: int, kept: Sequence[str]) -> Managed:
+    """On a fresh server with so many jobs, half of them delayed. kept: states that have jobs afterwards."""
+    with fresh_server() as server:
+        server.queue.add_many(chain(plain(jobs // 2), pending(jobs // 2)))
+        with doing(server) as run:
+            server.client.slowlog_reset()
+            with pinged(int(server.client.connection_pool.connection_kwargs["port"])) as pings:
+                seconds = timed(run)
+        left = tuple(state for state, count in server.queue.counts().items() if count)
+        assert left == tuple(kept), f"expected jobs in {kept} only, got {server.queue.counts()}"
+        return Managed(seconds, pings.p99, pings.longest, *script_ms(server.client))
+
+
+def median_of(runs: Sequence[Managed]) -> Managed:
+    return Managed(*(statistics.median(asdict(run)[name] for run in runs) for name in asdict(runs[0])))
+
+
+def verdicts(verb: str, found: Mapping[str, Managed]) -> list[Verdict]:
+    mine, yard = found[OURS], found[YARDSTICK]
+    return [
+        at_most(f"{verb}, PING p99, x yardstick", PING_TARGET, mine.ping_p99 / yard.ping_p99),
+        at_most(f"{verb}, script, median, x yardstick", SCRIPT_TARGET, mine.script_p50 / yard.script_p50),
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--jobs", type=int, default=200_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="one round of 10,000 jobs: does it run?")
+    args = parser.parse_args()
+    jobs, rounds = (10_000, 1) if args.quick else (args.jobs, args.rounds)
+    told: list[Verdict] = []
+    runs: dict[str, dict[str, list[Managed]]] = {}
+    for verb, kept in KEPT.items():
+        sides: dict[str, tuple[Doing, Sequence[str]]] = {
+            OURS: (partial(ours, verb), kept),
+            BULLMQ: (partial(bullmq, verb, jobs), kept),
+            YARDSTICK: (scripts, ("wait", "delayed")),
+        }
+        runs[verb] = {name: [] for name in sides}
+        for _ in range(rounds):
+            for name, (doing, left) in sides.items():
+                runs[verb][name].append(measure(doing, jobs, left))
+        found = {name: median_of(of_one) for name, of_one in runs[verb].items()}
+        show(verb, found)
+        told += verdicts(verb, found)
+    show_verdicts(told)
+    report = {verb: {name: [asdict(run) for run in of_one] for name, of_one in of.items()} for verb, of in runs.items()}
+    write_results("manage", {"jobs": jobs, "runs": report, "verdicts": [asdict(verdict) for verdict in told]})
+
+
+def show(verb: str, found: Mapping[str, Managed]) -> None:
+    print(f"\n{verb:14}{'seconds':>9}{'PING p99':>10}{'longest':>9}{'script p50':>12}{'longest':>9}")
+    for name, run in found.items():
+        print(
+            f"{name:14}{run.seconds:9.2f}{run.ping_p99:10.2f}{run.ping_longest:9.2f}{run.script_p50:12.2f}"
+            f"{run.script_longest:9.2f}"
+        )
+
+
+if __name__ == "__main__":
+    main()
