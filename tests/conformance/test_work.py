@@ -17,7 +17,7 @@ from spark_bull.bull_queue import BullQueue
 from spark_bull.claim_ledger import ClaimLedger
 from spark_bull.errors import JobMissing
 from spark_bull.model import NewJob
-from spark_bull.outcomes import Delayed, Failed, Outcomes, Retried
+from spark_bull.outcomes import Delayed, Failed, Lost, Outcomes, Retried
 from spark_bull.reporting import add_log, update_data, update_progress
 from spark_bull.runtime.settling import keep_rule
 from spark_bull.working import Seat, extend, promote_due, read_claimed, relock, rescue, unpack_columns
@@ -345,6 +345,21 @@ def test_outcomes_without_a_lock_are_not_taken_and_say_why(bench: WorkBench) -> 
     answer = bench.work(completed(claim))
     assert dict(answer.lost) == {ids[0]: "unlocked", ids[1]: "owner", ids[2]: "missing", ids[3]: "inactive"}
     assert bench.counts()["completed"] == 1
+
+
+def test_a_job_that_was_deleted_while_it_ran_does_not_come_back(bench: WorkBench) -> None:
+    ids = bench.add(6)
+    claim = bench.claim()
+    bench.client.delete(*[bench.handle.keys.job(job_id) for job_id in ids])
+    outcomes = Outcomes(claim.token, returned=[ids[4]], unstarted=[ids[5]])
+    outcomes.complete(claim.jobs[0], "1")
+    outcomes.failed.append(Failed(ids[1], "bad", "[]", None, 1))
+    outcomes.retried.append(Retried(ids[2], "bad", "[]", 0, False))
+    outcomes.delayed.append(Delayed(ids[3], claim.now + HOUR_MS))
+    answer = bench.work(outcomes)
+    assert sorted(answer.lost) == [Lost(job_id, "missing") for job_id in ids]
+    assert bench.counts() == {}
+    assert bench.client.exists(*[bench.handle.keys.job(job_id) for job_id in ids]) == 0
 
 
 def test_settling_again_in_another_call_changes_nothing(bench: WorkBench) -> None:

@@ -2,6 +2,7 @@
 -- @include count_up
 -- @include delay_bull
 -- @include json_text
+-- @include leave_out_gone
 -- @include locks
 -- @include outcome_columns
 -- @include settle_alone
@@ -45,6 +46,7 @@ local function settle_bull1(key, arg, outcomes, now)
   local call, base, target = redis.call, arg.base, target_bull(key)
   local jobs = outcome_columns(outcomes)
   local mine, lost = take_back(key, base, outcomes.token, jobs.all)
+  leave_out_gone(base, jobs.all, mine, lost)
   complete_jobs(key, arg, jobs, mine, lost)
   for _, job in ipairs(outcomes.failed or {}) do
     if mine[job.id] and settle_alone(key, base, job.id, lost, save_attempt, base .. job.id, job) then
