@@ -20,6 +20,13 @@ class Portion(NamedTuple):
     packed: bytes
 
 
+class Taken(NamedTuple):
+    """What was claimed; limited_ms: no further job may start for so long (rate limit), 0: none holds."""
+
+    portions: list[Portion]
+    limited_ms: int
+
+
 @dataclass(frozen=True)
 class ClaimLedger:
     """`reader` names it, and is what the jobs' locks hold. Positions count the jobs ever claimed. Picklable."""
@@ -45,21 +52,30 @@ class ClaimLedger:
         ids = self.handle.connection.call("LRANGE", ledger, max(0, start - cut), stop - cut - 1)
         return [job_id.decode() for job_id in ids]
 
-    def claim(self, seat: Seat, most: int, chunk_size: int = CHUNK_SIZE) -> list[Portion]:
+    def claim(self, seat: Seat, most: int, chunk_size: int = CHUNK_SIZE) -> Taken:
         """Claims up to `most` jobs, `chunk_size` in a call; returns them packed, in the order of their positions."""
         portions: list[Portion] = []
-        claimed, position = 0, self.end()
+        claimed, limited_ms, position = 0, 0, self.end()
         while claimed < most:
             size = min(chunk_size, most - claimed)
             claim, packed = claim_packed(self.handle, seat, size, ledger=self._keys()[0], token=self.reader)
             if claim.claimed:
                 portions.append(Portion(position + claimed, claim.claimed, packed))
             claimed += claim.claimed
+            limited_ms = claim.limited_ms
             if not claim.more:
                 break
         if claimed:
             self.keep()
-        return portions
+        return Taken(portions, limited_ms)
+
+    def begin(self, position: int) -> None:
+        """Notes that the jobs before a position are dealt out to tasks."""
+        self.handle.connection.call("SET", self.handle.keys.claims_begun(self.reader), position, "PX", TTL_MS)
+
+    def begun(self) -> int:
+        """The position before which jobs were dealt out to tasks."""
+        return int(self.handle.connection.call("GET", self.handle.keys.claims_begun(self.reader)) or 0)
 
     def keep(self) -> None:
         """Lets the ledger live on."""

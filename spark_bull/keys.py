@@ -121,6 +121,10 @@ class QueueKeys:
         """STRING: how many ids have been cut off that LIST."""
         return f"{self.base}spark:claims:{reader}:base"
 
+    def claims_begun(self, reader: str) -> str:
+        """STRING: how many of the jobs that it has taken were dealt out to tasks."""
+        return f"{self.base}spark:claims:{reader}:begun"
+
     def results(self, reader: str) -> dict[str, str]:
         """What a reader of results has, by the names that scripts call it.
 

@@ -34,7 +34,7 @@ class Seat:
     limiter: at most (max, duration in ms) jobs start in the whole queue, where its own meta says nothing else.
     max_metrics: minutes of metrics that are kept, 0: none are written. control: key that exists once it is to stop.
     at_once: how many claimed jobs start at once; no more are claimed while the queue limits how many are active, or how
-    many start in a time. 0: all.
+    many start in a time. None: all.
     """
 
     sender: str
@@ -43,7 +43,7 @@ class Seat:
     limiter: tuple[int, int] | None = None
     max_metrics: int = 0
     control: str = ""
-    at_once: int = 0
+    at_once: int | None = None
 
 
 def default_worker(worker_id: str) -> str:
@@ -122,7 +122,7 @@ def _work(
         "held": held,
         "limiter_max": seat.limiter[0] if seat.limiter else "",
         "limiter_ms": seat.limiter[1] if seat.limiter else "",
-        "at_once": seat.at_once or "",
+        "at_once": "" if seat.at_once is None else seat.at_once,
         "max_metrics": seat.max_metrics,
         "want_jobs": int(with_jobs),
         "outcomes": msgpack.packb(outcomes.packable(), use_bin_type=False) if outcomes else "",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from typing import Final
 
 from spark_bull.claim_ledger import ClaimLedger, Portion
@@ -24,6 +25,8 @@ class Claimer:
         self._keeper = ClaimKeeper(ledger.handle, ledger.reader, seat.lock_ms)
         self._portions: list[Portion] = []
         self._ahead: Future[int] | None = None
+        #: For how long, ms, no job might start when jobs were claimed last.
+        self.limited_ms = 0
         #: Up to which position jobs are locked and kept so, and their schedules advanced; None: not known yet.
         self._taken: int | None = None
 
@@ -36,7 +39,10 @@ class Claimer:
 
     def claim(self, most: int) -> int:
         """Claims up to `most` jobs; returns how many."""
-        portions = self.ledger.claim(self._seat, most, self._chunk_size)
+        return self._claim(self._seat, most)
+
+    def _claim(self, seat: Seat, most: int) -> int:
+        portions, self.limited_ms = self.ledger.claim(seat, most, self._chunk_size)
         claimed = sum(portion.jobs for portion in portions)
         if portions:
             start = portions[0].start
@@ -48,10 +54,13 @@ class Claimer:
         return claimed
 
     def claim_ahead(self, most: int) -> None:
-        """Begins to claim what the next batch is to have."""
+        """Begins to claim what the next batch is to have.
+
+        Nothing while the queue limits how many jobs are active or start in a time: none of these starts now.
+        """
         if self._ahead is None:
             pool = ThreadPoolExecutor(1, thread_name_prefix="spark-bull-claimer")
-            self._ahead = pool.submit(self.claim, most)
+            self._ahead = pool.submit(self._claim, replace(self._seat, at_once=0), most)
             pool.shutdown(wait=False)
 
     def take_up(self, start: int, stop: int) -> None:
@@ -59,14 +68,14 @@ class Claimer:
 
         The first time these are all from `start` on: what was claimed ahead before a restart, too.
         """
+        first = start if self._taken is None else max(start, self._taken)
         if self._taken is None:
-            self._taken, stop = start, self.ledger.end()
-        first = max(start, self._taken)
+            stop = self.ledger.end()
         if first < stop:
             ids = self.ledger.ids(first, stop)
             take_up(self.ledger.handle, self.ledger.reader, ids, self._seat.lock_ms)
             self._keeper.hold(ids)
-            self._taken = stop
+        self._taken = max(first, stop)
 
     def portions(self, start: int, stop: int) -> Sequence[Portion]:
         """What the jobs at these positions hold, in order, and only once; nothing unless it is all here."""

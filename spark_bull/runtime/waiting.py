@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeVar
 
 from spark_bull.connection import Connection
 from spark_bull.dialects.handle import QueueHandle
-from spark_bull.errors import SparkBullError
+from spark_bull.errors import ConnectionLost, SparkBullError
 from spark_bull.settings import RedisSettings
+
+T = TypeVar("T")
 
 #: Between attempts to reach a Redis that has been away for longer than `retryMs`.
 AWAY_S: Final = 1.0
@@ -16,6 +20,33 @@ AWAY_S: Final = 1.0
 IDLE_S: Final = 5.0
 #: Redis takes a timeout of 0 for "for ever", and some versions take a millisecond for 0.
 _SHORTEST_S: Final = 0.002
+
+
+def patiently(
+    ask: Callable[[], T],
+    say: Callable[[str, object], None],
+    *,
+    pause: Callable[[float], object] = time.sleep,
+    back: Callable[[], None] = lambda: None,
+) -> T:
+    """What `ask` returns; it is asked again for as long as Redis is away, or refuses.
+
+    say: tells, once, that Redis is waited for, and why. pause: waits so many s before the next try. back: called once
+    Redis has been waited for and is there.
+    """
+    away = False
+    while True:
+        try:
+            answer = ask()
+        except ConnectionLost as error:
+            if not away:
+                say("waits for Redis", error)
+            away = True
+            pause(AWAY_S)
+            continue
+        if away:
+            back()
+        return answer
 
 
 def blocking(settings: RedisSettings, wait_s: float) -> Connection:

@@ -20,7 +20,7 @@ from spark_bull.runtime.interrupts import watching_interrupts
 from spark_bull.runtime.job import RunningJob
 from spark_bull.runtime.job_runner import Result, Rules, Runner
 from spark_bull.runtime.lock_keeper import LockKeeper
-from spark_bull.runtime.waiting import AWAY_S, JobBell
+from spark_bull.runtime.waiting import JobBell, patiently
 from spark_bull.working import Seat, work
 
 log = logging.getLogger("spark_bull")
@@ -84,7 +84,7 @@ class WorkerLoop:
         self._plan = plan
         self._slot = slot
         self._handle = plan.handle
-        at_once = 1 if plan.runner.one_by_one else 0
+        at_once = 1 if plan.runner.one_by_one else None
         self._seat = replace(plan.seat, sender=f"{plan.worker}:{slot}", at_once=at_once)
         self._size = ChunkSize(plan.chunk_size)
         self._bell = JobBell(plan.handle, plan.seat.worker or plan.worker, IDLE_S)
@@ -188,21 +188,11 @@ class WorkerLoop:
         return claim
 
     def _patiently(self, ask: Callable[[], T]) -> T:
-        """What `ask` returns; it is asked again for as long as Redis is away, or refuses."""
-        away = False
-        while True:
-            try:
-                answer = ask()
-            except ConnectionLost as error:
-                if not away:
-                    self._warn("waits for Redis", error)
-                away = True
-                time.sleep(AWAY_S)
-                continue
-            if away:
-                self._warn("has Redis back", self._handle.connection.settings.where)
-                self.client = self._bell.client_id()
-            return answer
+        return patiently(ask, self._warn, back=self._has_redis_back)
+
+    def _has_redis_back(self) -> None:
+        self._warn("has Redis back", self._handle.connection.settings.where)
+        self.client = self._bell.client_id()
 
     def _account(self, outcomes: Outcomes, claim: Claim) -> None:
         """Counts what was settled, and says which outcomes were not taken."""

@@ -29,14 +29,19 @@ _SOURCES: Final[Mapping[str, str]] = {
 }
 
 
-def claim_batch(handle: QueueHandle, token: str, ids: Sequence[str], columns: Sequence[Any]) -> pa.RecordBatch:
-    """Jobs as a batch of CLAIM_SCHEMA. columns: as a claim gives them; jobs that are gone are left out."""
+def claim_batch(
+    handle: QueueHandle, token: str, position: int, ids: Sequence[str], columns: Sequence[Any]
+) -> pa.RecordBatch:
+    """Jobs as a batch of CLAIM_SCHEMA.
+
+    position: of the first one in the ledger of claims. columns: as a claim gives them; what is gone is left out.
+    """
     made = claimed_columns(handle.dialect, ids, columns)
     count = len(ids)
     arrays = {name: _array(made[source], _ARROW.field(name).type, count) for name, source in _SOURCES.items()}
     arrays["queue"] = pa.repeat(pa.scalar(handle.keys.queue), count)
     arrays["id"] = pa.array(ids, pa.string())
-    arrays["token"] = pa.array(_tickets(token, made["opts"], count), pa.string())
+    arrays["token"] = pa.array(_tickets(Tickets(token, position), made["opts"], count), pa.string())
     batch = pa.RecordBatch.from_arrays([arrays[field.name] for field in _ARROW], schema=_ARROW)
     there = are_there(columns, count)
     return batch if all(there) else batch.filter(pa.array(there))
@@ -60,7 +65,6 @@ def _converter(kind: pa.DataType) -> Callable[[Any], Any]:
     return lambda value: value
 
 
-def _tickets(token: str, opts: Any, count: int) -> list[str]:
+def _tickets(tickets: Tickets, opts: Any, count: int) -> list[str]:
     """opts: of each job, or of all."""
-    tickets = Tickets(token)
     return list(map(tickets.of, opts)) if isinstance(opts, list) else [tickets.of(opts)] * count

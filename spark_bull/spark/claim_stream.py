@@ -8,8 +8,10 @@ read() runs in tasks and fetches what the jobs hold. Settling them is the sink's
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
 from uuid import uuid4
 
 import pyarrow as pa
@@ -21,12 +23,15 @@ from spark_bull.dialects.handle import CHUNK_SIZE, QueueHandle, open_handle
 from spark_bull.errors import ConnectionLost, OptionError
 from spark_bull.options import CLAIM, Options, parse_options
 from spark_bull.runtime.claimer import Claimer
+from spark_bull.runtime.waiting import IDLE_S, patiently
 from spark_bull.runtime.worker_status import lag_of
 from spark_bull.settings import resolved
 from spark_bull.spark.claim_batch import claim_batch
 from spark_bull.working import Seat, default_worker, read_columns, unpack_columns
 
 log = logging.getLogger("spark_bull")
+
+T = TypeVar("T")
 
 
 class Claims(InputPartition):
@@ -82,7 +87,7 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self._most)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._left = lag_of(self._handle)
+        self._left = self._ask(lambda: lag_of(self._handle))
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Claims jobs, unless some are claimed already that no batch has had yet."""
@@ -91,15 +96,20 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             claimer = self._claimer_of(start["reader"])
             end = claimer.end()
             if end <= first:
-                if self._left is not None:
-                    most = min(most, self._left)
-                end = first + claimer.claim(most)
-                if self._left is not None:
-                    self._left -= end - first
+                end = first + (claimer.claim(most) if self._left is None else self._claim_of_left(claimer, most))
         except ConnectionLost as error:
             log.warning("queue %s: no jobs are claimed, trying again: %s", self._handle.keys.queue, error)
             return start
         return {"claimed": min(end, first + self._most), "reader": start["reader"]}
+
+    def _claim_of_left(self, claimer: Claimer, most: int) -> int:
+        """Claims of the jobs that an AvailableNow query still takes: while a rate limit holds, it waits for them."""
+        claimed = claimer.claim(min(most, self._left or 0))
+        while self._left and not claimed and claimer.limited_ms and lag_of(self._handle):
+            time.sleep(min(claimer.limited_ms / 1000, IDLE_S))
+            claimed = claimer.claim(min(most, self._left))
+        self._left = (self._left or 0) - claimed
+        return claimed
 
     def _claimer_of(self, reader: str) -> Claimer:
         if self._claimer is None or self._claimer.ledger.reader != reader:
@@ -110,7 +120,8 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         # The reader of batch 0's start is another one after a restart, see initialOffset; that of its end is logged.
         claimer, first, last = self._claimer_of(end["reader"]), int(start["claimed"]), int(end["claimed"])
-        claimer.take_up(first, last)
+        self._ask(lambda: claimer.take_up(first, last))
+        self._ask(lambda: claimer.ledger.begin(last))
         reader, portions = end["reader"], claimer.portions(first, last)
         if not portions:
             stops = range(first, last, self._rows)
@@ -125,12 +136,18 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Claims)
         for portion in partition.portions:
-            yield claim_batch(self._handle, partition.reader, *unpack_columns(portion.packed))
+            yield claim_batch(self._handle, partition.reader, portion.start, *unpack_columns(portion.packed))
         if not partition.portions:
-            ids = ClaimLedger(self._handle, partition.reader).ids(partition.start, partition.stop)
+            ledger = ClaimLedger(self._handle, partition.reader)
+            ids = self._ask(lambda: ledger.ids(partition.start, partition.stop))
             for start in range(0, len(ids), CHUNK_SIZE):
                 some = ids[start : start + CHUNK_SIZE]
-                yield claim_batch(self._handle, partition.reader, some, read_columns(self._handle, some))
+                columns = self._ask(partial(read_columns, self._handle, some))
+                yield claim_batch(self._handle, partition.reader, partition.start, some, columns)
+
+    def _ask(self, ask: Callable[[], T]) -> T:
+        """What a call to Redis returns: an error would end the query, and waiting is all that a new one could do."""
+        return patiently(ask, partial(log.warning, "queue %s: a claiming query %s (%s)", self._handle.keys.queue))
 
     def commit(self, end: dict[str, Any]) -> None:
         try:

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
-from typing import Any, Final
+from functools import cached_property, partial
+from typing import Any, Final, TypeVar
 from uuid import uuid4
 
 import pyarrow as pa
@@ -32,6 +32,7 @@ from spark_bull.runtime.blocked_parents import fail_blocked
 from spark_bull.runtime.job import RunningJob
 from spark_bull.runtime.job_runner import BackoffStrategy, Rules, strategy_for
 from spark_bull.runtime.settling import failure, keep_of, keep_rule
+from spark_bull.runtime.waiting import patiently
 from spark_bull.settings import resolved
 from spark_bull.spark.json_text import is_encodable, is_json, to_json
 from spark_bull.spark.schemas import CLAIM_SCHEMA
@@ -39,6 +40,8 @@ from spark_bull.spark.tickets import read_ticket
 from spark_bull.working import Seat, read_claimed, work
 
 log = logging.getLogger("spark_bull")
+
+T = TypeVar("T")
 
 #: How long the totals of a claiming query stay after its last batch.
 TOTALS_TTL_MS: Final = 7 * 86_400_000
@@ -74,12 +77,16 @@ class Settled(WriterCommitMessage):
 
 @dataclass(frozen=True)
 class SettlePlan:
-    """All that a settling task needs; made on the driver, picklable. `strategy`: for backoffs that aren't built in."""
+    """All that a settling task needs; made on the driver, picklable.
+
+    strategy: for backoffs that aren't built in. patient: a Redis that is away is waited for; else the task fails.
+    """
 
     options: Options
     names: tuple[str, ...]
     is_text: bool
     strategy: BackoffStrategy | None = None
+    patient: bool = False
 
     @cached_property
     def rules(self) -> Rules:
@@ -91,6 +98,14 @@ class SettlePlan:
         """The queue of the option `queue`, opened; none when rows name theirs."""
         queue = self.options["queue"]
         return {} if queue is None else {queue: open_handle(self.options, queue)}
+
+    def ask(self, ask: Callable[[], T]) -> T:
+        """What a call to Redis returns."""
+        return patiently(ask, _warn) if self.patient else ask()
+
+
+def _warn(what: str, why: object) -> None:
+    log.warning("a task that settles jobs %s (%s)", what, why)
 
 
 def plan_settle(raw: Mapping[str, str], schema: StructType, strategy: BackoffStrategy | None = None) -> SettlePlan:
@@ -173,12 +188,12 @@ def tell(messages: list[WriterCommitMessage | None]) -> None:
 
 def settle_task(plan: SettlePlan, batches: Iterator[pa.RecordBatch]) -> Settled:
     """Settles the rows of one task attempt, a chunk at a time."""
-    size, counts, handles = int(plan.options["chunkSize"]), Counter[str](), plan.handles()
+    size, counts, handles = int(plan.options["chunkSize"]), Counter[str](), plan.ask(plan.handles)
     for batch in batches:
         for start in range(0, batch.num_rows, size):
             for (queue, token), rows in _by_queue_and_token(plan, batch.slice(start, size)).items():
                 if queue not in handles:
-                    handles[queue] = open_handle(plan.options, queue)
+                    handles[queue] = plan.ask(partial(open_handle, plan.options, queue))
                 counts.update(_Rows(plan, handles[queue], token, rows).settle())
     return Settled(counts)
 
@@ -217,7 +232,7 @@ class _Rows:
         counts["returned"] += len(outcomes)
         ended = [row for row in rows.values() if not row.is_postponed]
         to_read = [row.id for row in ended if not row.is_plain or row.error is not None]
-        known = {job.id: job for job in read_claimed(self.handle, to_read)}
+        known = {job.id: job for job in self.plan.ask(lambda: read_claimed(self.handle, to_read))}
         for row in ended:
             job = known.get(row.id) or _plain_job(row)
             if job is None:
@@ -229,23 +244,24 @@ class _Rows:
             for one in claim.lost:
                 counts["lost"] += 0 if one.is_blocked else self._lost(one.id, one.why)
             counts.update(self._fail_blocked(claim))
-            self._count(counts)
+            self.plan.ask(lambda: self._count(counts))
         return counts
 
     def _work(self, outcomes: Outcomes) -> Claim:
         seat = Seat(f"settle:{uuid4().hex}", max_metrics=self.plan.options["metrics"])
-        return work(self.handle, seat, outcomes, 0)
+        call = uuid4().hex
+        return self.plan.ask(lambda: work(self.handle, seat, outcomes, 0, call=call))
 
     def _fail_blocked(self, claim: Claim) -> Counter[str]:
         """Settles parents that can't complete yet; returns by how much that changes the counts."""
-        blocked = fail_blocked(self.handle, self.plan.rules, self.token, claim.lost, claim.now)
+        blocked = self.plan.ask(lambda: fail_blocked(self.handle, self.plan.rules, self.token, claim.lost, claim.now))
         if blocked:
             self._work(blocked)
         return Counter(completed=-len(blocked), failed=len(blocked.failed), retried=len(blocked.retried))
 
     def _postpone(self, outcomes: Outcomes, rows: Sequence[_Row]) -> None:
         """As DelayedError and RateLimitError of a processor do."""
-        now = self.handle.connection.now_ms() if any(row.delay is not None for row in rows) else 0
+        now = self.plan.ask(self.handle.connection.now_ms) if any(row.delay is not None for row in rows) else 0
         for row in rows:
             if row.rate_limit is not None:
                 outcomes.returned.append(row.id)
@@ -256,7 +272,7 @@ class _Rows:
 
     def _lost(self, job_id: str, why: str) -> int:
         """1 for an outcome that is lost, 0 when it had been taken before, by an earlier attempt of this task."""
-        if why in ("unlocked", "missing") and self._has_ended(job_id):
+        if why in ("unlocked", "missing") and self.plan.ask(lambda: self._has_ended(job_id)):
             return 0
         log.warning("queue %s: settled job %s in vain (%s)", self.handle.keys.queue, job_id, LOST[why])
         return 1
@@ -338,7 +354,7 @@ def _by_queue_and_token(plan: SettlePlan, batch: pa.RecordBatch) -> dict[tuple[s
     ):
         if queue is None or job_id is None or ticket is None:
             raise OptionError("expected `id`, `token` and `queue` of every row with mode=settle, got NULL in one")
-        token, is_plain = read_ticket(ticket)
+        token, _, is_plain = read_ticket(ticket)
         row = _Row(job_id, is_plain, value, error, stack, bool(unrecoverable), *postponed)
         grouped.setdefault((queue, token), []).append(row)
     return grouped

@@ -177,8 +177,10 @@ def test_a_claiming_query_reads_damaged_jobs(queue: BullQueue, damage: Damage) -
     ids, bad = add(queue)
     damage_job(queue, damage, bad)
     ledger = ClaimLedger(queue.handle, "reader")
-    portions = ledger.claim(Seat("reader"), JOBS)
-    batches = [claim_batch(queue.handle, "reader", *unpack_columns(portion.packed)) for portion in portions]
+    portions = ledger.claim(Seat("reader"), JOBS).portions
+    batches = [
+        claim_batch(queue.handle, "reader", portion.start, *unpack_columns(portion.packed)) for portion in portions
+    ]
     rows = {row["id"]: row for row in pa.Table.from_batches(batches).to_pylist()}
     assert rows.keys() >= set(ids) - {bad}
     assert all(row["deferredFailure"] is None for job_id, row in rows.items() if job_id != bad)

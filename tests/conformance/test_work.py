@@ -19,6 +19,7 @@ from spark_bull.errors import JobMissing
 from spark_bull.model import NewJob
 from spark_bull.outcomes import Delayed, Failed, Lost, Outcomes, Retried
 from spark_bull.reporting import add_log, update_data, update_progress
+from spark_bull.runtime.claimer import Claimer
 from spark_bull.runtime.settling import keep_rule
 from spark_bull.working import Seat, extend, promote_due, read_claimed, relock, rescue, unpack_columns
 from tests.support.sending import send_scripts_twice
@@ -457,7 +458,7 @@ def test_metrics_count_finished_jobs(bench: WorkBench) -> None:
 def test_a_ledger_notes_what_was_claimed(bench: WorkBench) -> None:
     ids = bench.add(7)
     ledger = ClaimLedger(bench.handle, "reader")
-    portions = ledger.claim(Seat("reader"), 5)
+    portions = ledger.claim(Seat("reader"), 5).portions
     assert [i for portion in portions for i in unpack_columns(portion.packed)[0]] == ids[:5]
     assert (ledger.end(), ledger.ids(1, 4)) == (5, ids[1:4])
     ledger.cut(3)
@@ -465,6 +466,31 @@ def test_a_ledger_notes_what_was_claimed(bench: WorkBench) -> None:
     ledger.claim(Seat("reader"), 5)
     assert ledger.ids(4, 9) == ids[4:]
     assert [job.id for job in read_claimed(bench.handle, [*ids, "gone"])] == ids
+    assert ledger.begun() == 0
+    ledger.begin(4)
+    assert ledger.begun() == 4
+
+
+def test_what_is_claimed_ahead_starts_later_and_so_nothing_is_while_a_limit_holds(bench: WorkBench) -> None:
+    ids = bench.add(6)
+    limited = Claimer(ClaimLedger(bench.handle, "limited"), Seat("limited", HOUR_MS, limiter=(100, HOUR_MS)), 2)
+    free = Claimer(ClaimLedger(bench.handle, "free"), Seat("free", HOUR_MS), 2)
+    assert limited.claim(2) == 2
+    limited.claim_ahead(2)
+    assert limited.end() == 2
+    free.claim_ahead(2)
+    assert free.end() == 2
+    assert free.ledger.ids(0, 2) == ids[2:4]
+
+
+@only_bullmq
+def test_nothing_is_claimed_ahead_while_the_queue_limits_active_jobs(bench: WorkBench) -> None:
+    bench.add(4)
+    bench.client.hset(bench.key("meta"), "concurrency", 3)
+    claimer = Claimer(ClaimLedger(bench.handle, "reader"), Seat("reader", HOUR_MS), 2)
+    assert claimer.claim(1) == 1
+    claimer.claim_ahead(2)
+    assert claimer.end() == 1
 
 
 # while a job runs

@@ -255,8 +255,8 @@ def take_as_a_slot(queue: BullQueue, _: str) -> Callable[[str], None]:
 def take_as_a_stream(queue: BullQueue, url: str) -> Callable[[str], None]:
     """Claims the one job that waits as a streaming query does; returns how to settle it as one."""
     ledger = ClaimLedger(queue.handle, "reader")
-    (portion,) = ledger.claim(Seat("reader"), 1)
-    claimed = claim_batch(queue.handle, "reader", *unpack_columns(portion.packed)).to_pydict()
+    (portion,) = ledger.claim(Seat("reader"), 1).portions
+    claimed = claim_batch(queue.handle, "reader", portion.start, *unpack_columns(portion.packed)).to_pydict()
 
     def complete(value: str) -> None:
         answer = {"id": claimed["id"], "token": claimed["token"], "returnvalue": [value]}

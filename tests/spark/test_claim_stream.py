@@ -224,6 +224,12 @@ def test_claim_and_settle_have_what_a_worker_has(queue: BullQueue, stream: Strea
     assert client.hget(keys["metrics_completed"], "count") == b"11"
 
 
+def test_available_now_waits_for_a_rate_limit(queue: BullQueue, stream: Stream) -> None:
+    queue.add_many(NewJob({"n": n}) for n in range(5))
+    stream.run(limiter='{"max": 2, "duration": 2000}')
+    assert values(queue) == {n: 10 * n for n in range(5)}
+
+
 def test_rows_can_postpone_their_jobs(queue: BullQueue, stream: Stream) -> None:
     queue.add_many(NewJob({"n": n}, attempts=2) for n in range(4))
     later = f.timestamp_millis(f.lit(2_000_000_000_000))
