@@ -7,6 +7,11 @@ from typing import TypeVar
 
 from spark_bull.runtime.interrupts import raise_if_interrupted
 
+
+class Abandoned(Exception):
+    """Raised over items for what is no item's fault: no others are tried."""
+
+
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 
@@ -16,12 +21,14 @@ def outcomes_of(items: Sequence[Item], run: Callable[[Sequence[Item]], Sequence[
 
     `run` gets all items first; when it raises, halves of them, and so on: about 2 k log2(n / k) further calls for k bad
     ones out of n. It must return one result per item, in their order. Everything that it raises is caught, except for
-    the KeyboardInterrupt of a SIGINT that the process received.
+    Abandoned, and the KeyboardInterrupt of a SIGINT that the process received.
     """
     if not items:
         return []
     try:
         return list(run(items))
+    except Abandoned:
+        raise
     except BaseException as error:
         raise_if_interrupted()
         if len(items) == 1:

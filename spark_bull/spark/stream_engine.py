@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from threading import Event, Thread
+from typing import Any, Final, NamedTuple, TypeVar
 
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
@@ -17,25 +19,31 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_bull.claim_ledger import ClaimLedger
 from spark_bull.dialects.handle import CHUNK_SIZE, QueueHandle
-from spark_bull.errors import SparkBullError, WorkerFailed, control_error
+from spark_bull.errors import ConnectionLost, SparkBullError, WorkerFailed, control_error
 from spark_bull.outcomes import Outcomes
-from spark_bull.runtime.bisect import outcomes_of
+from spark_bull.runtime.bisect import Abandoned, outcomes_of
 from spark_bull.runtime.error_text import trace_of
 from spark_bull.runtime.job_runner import BackoffStrategy
+from spark_bull.runtime.waiting import patiently
 from spark_bull.spark.error_columns import ERROR_SCHEMA, error_columns
 from spark_bull.spark.payload import SHOWN
 from spark_bull.spark.provider import register
 from spark_bull.spark.query_start import start_query
 from spark_bull.spark.settle import COUNTS, OUTCOMES, SETTLED_COLUMNS, Settling, plan_settle
 from spark_bull.spark.spark_errors import first_line, python_trace
+from spark_bull.spark.tickets import read_ticket
+from spark_bull.spark.udf_errors import sendable_errors
 from spark_bull.working import Seat, extend, work
 
 log = logging.getLogger("spark_bull")
 
+T = TypeVar("T")
 Transformation = Callable[[DataFrame], DataFrame]
 
 #: How often a query that is to end is looked at.
 _LOOK_S: Final = 0.2
+#: How long Spark is given to end what a batch was about when it is cut off; a transformation may block the driver.
+CUT_OFF_S: Final = 30.0
 _PARSED: Final = "__payload"
 _CORRUPT: Final = "__corrupt"
 
@@ -60,6 +68,16 @@ class StreamPlan:
     available_now: bool = False
 
 
+class _Claimed(NamedTuple):
+    """Jobs of one batch, all of which were claimed at `position` of the ledger or after."""
+
+    ids: list[str]
+    position: int
+
+    def only(self, ids: Sequence[str]) -> _Claimed:
+        return _Claimed(list(ids), self.position)
+
+
 class StreamEngine:
     """A streaming query that claims, transforms and settles. One bad row doesn't take its batch down."""
 
@@ -68,6 +86,8 @@ class StreamEngine:
         self._plan = plan
         self._query: StreamingQuery | None = None
         self._folder: TemporaryDirectory[str] | None = None
+        self._ledger = ClaimLedger(plan.handle, plan.reader)
+        self._stopping = Event()
         self.error: BaseException | None = None
 
     def start(self) -> None:
@@ -93,6 +113,8 @@ class StreamEngine:
         try:
             ended = self._query.awaitTermination(None if timeout_s is None else timeout_s)  # type: ignore[arg-type]
         except Exception as error:
+            if self._stopping.is_set():
+                return True
             self.error = WorkerFailed(
                 f"the query of worker {self._plan.reader} has ended: {str(error).splitlines()[0]}"
             )
@@ -105,17 +127,41 @@ class StreamEngine:
         if self._query is None or not self._query.isActive:
             return True
         finished = self._settled_within(grace_s)
-        self._query.stop()
+        self._stopping.set()
+        cutting_off = Thread(target=self._cut_off, name=f"spark-bull-{self._plan.reader}", daemon=True)
+        cutting_off.start()
+        cutting_off.join(CUT_OFF_S)
+        if cutting_off.is_alive():
+            log.warning("worker %s: its last batch has not ended and is left to itself", self._plan.reader)
         if self._plan.checkpoint is None:
-            self._give_back()
+            try:
+                self._give_back()
+            except (Abandoned, ConnectionLost) as error:
+                log.warning("worker %s: its jobs come back when their locks end: %s", self._plan.reader, error)
         return finished
 
+    def _cut_off(self) -> None:
+        try:
+            if self._query is not None:
+                self._query.stop()
+        except Exception as error:  # Such as that the session was stopped meanwhile.
+            log.warning("worker %s: its query could not be stopped: %s", self._plan.reader, first_line(error))
+
     def _give_back(self) -> None:
-        """Jobs that were claimed and not settled go back; with a checkpoint of the user's they are taken up again."""
-        held, handle = self._held(), self._plan.handle
-        for start in range(0, len(held), CHUNK_SIZE):
-            outcomes = Outcomes(self._plan.reader, unstarted=held[start : start + CHUNK_SIZE])
-            work(handle, Seat(f"stop:{self._plan.reader}"), outcomes, 0)
+        """Jobs that were claimed and not settled go back; with a checkpoint of the user's they are taken up again.
+
+        Those of the batch that was cut off have started, those claimed ahead have not.
+        """
+        begun, end = self._ledger.begun(), self._ledger.end()
+        ahead = dict.fromkeys(self._held(self._ledger.ids(begun, end)))
+        held = dict.fromkeys(self._held(self._ledger.ids(0, begun)))
+        for some in _chunks(list(ahead)):
+            self._settle_directly(Outcomes(self._plan.reader, unstarted=some))
+        for some in _chunks([job_id for job_id in held if job_id not in ahead]):
+            self._settle_directly(Outcomes(self._plan.reader, returned=some))
+
+    def _settle_directly(self, outcomes: Outcomes) -> None:
+        work(self._plan.handle, Seat(f"stop:{self._plan.reader}"), outcomes, 0)
 
     def totals(self) -> dict[str, int]:
         """What has been done so far. Raises ConnectionLost."""
@@ -123,7 +169,7 @@ class StreamEngine:
         raw = handle.connection.call("HGETALL", handle.keys.settled(reader))
         told = {name.decode(): int(value) for name, value in raw.items()}
         counted = {name: told.get(name, 0) for name in ("completed", "failed", "retried", "returned", "lost")}
-        claimed = ClaimLedger(handle, reader).end()
+        claimed = self._ledger.end()
         return counted | {
             "claimed": claimed,
             "restarts": 0,
@@ -144,33 +190,51 @@ class StreamEngine:
 
     def _process(self, batch: DataFrame, _number: int) -> None:
         """One micro-batch. What is settled stays settled; the rest is tried in halves, down to the jobs that fail."""
-        seen = Observation()
+        seen, failed = Observation(), False
         try:
             settled = self._settle(batch.observe(seen, f.count(f.lit(1)).alias("jobs")))
             if not settled["lost"] and settled.total() == seen.get["jobs"]:
                 return
-        except SparkBullError:
-            raise
         except BaseException as error:
+            self._check_running()
+            if isinstance(error, SparkBullError) and not isinstance(error, ConnectionLost):
+                raise
             log.warning(
                 "worker %s: a batch has failed, trying its jobs in parts: %s", self._plan.reader, first_line(error)
             )
-            self._settle_in_parts(batch)
-        left = self._pending(batch)
+            failed = True
+        claimed = _claimed_in(batch)
+        if failed:
+            self._settle_in_parts(batch, claimed)
+        left = self._pending(claimed)
         if left:
             self._fail_unfit(batch.where(f.col("id").isin(left)))
             unanswered = LookupError("expected the transformation to return a row for this job, it returned none")
-            self._fail(batch, dict.fromkeys(self._pending(batch), unanswered))
+            self._fail(batch, dict.fromkeys(self._pending(claimed), unanswered))
 
-    def _settle_in_parts(self, batch: DataFrame) -> None:
-        pending = self._pending(batch)
-        made = outcomes_of(pending, lambda ids: self._settle_these(batch, ids))
-        tried = zip(pending, made, strict=True)
-        self._fail(batch, {job_id: error for job_id, error in tried if isinstance(error, BaseException)})
+    def _settle_in_parts(self, batch: DataFrame, claimed: _Claimed) -> None:
+        pending = self._pending(claimed)
+        made = outcomes_of(pending, lambda ids: self._settle_these(batch, claimed.only(ids)))
+        errors = {job_id: e for job_id, e in zip(pending, made, strict=True) if isinstance(e, BaseException)}
+        left = self._pending(claimed.only(list(errors)))
+        self._fail(batch, {job_id: errors[job_id] for job_id in left})
 
-    def _settle_these(self, batch: DataFrame, ids: Sequence[str]) -> Sequence[None]:
-        self._settle(batch.where(f.col("id").isin(list(ids))))
-        return [None] * len(ids)
+    def _settle_these(self, batch: DataFrame, claimed: _Claimed) -> Sequence[None]:
+        """What of these was settled while others of them failed is left out."""
+        self._check_running()
+        pending = self._pending(claimed)
+        try:
+            if pending:
+                self._settle(batch.where(f.col("id").isin(pending)))
+        except BaseException:
+            self._check_running()
+            raise
+        return [None] * len(claimed.ids)
+
+    def _check_running(self) -> None:
+        """Raises Abandoned once the worker is being stopped: Spark cancels then what it runs, which fails no job."""
+        if self._stopping.is_set():
+            raise Abandoned(f"worker {self._plan.reader} is being stopped")
 
     def _settle(self, batch: DataFrame) -> Counter[str]:
         """Settles what the transformation makes of the jobs that can be processed; returns how many of them how."""
@@ -178,7 +242,8 @@ class StreamEngine:
         if self._plan.payload is not None:
             payload = f.col(_PARSED).dropFields(_CORRUPT)
             jobs = self._parsed(jobs).where(_fits()).withColumn("data", payload).drop(_PARSED)
-        made = self._plan.transform(jobs)
+        with sendable_errors():
+            made = self._plan.transform(jobs)
         self._check(made)
         return self._write(made.select(*[name for name in SETTLED_COLUMNS if name in made.columns]))
 
@@ -215,27 +280,35 @@ class StreamEngine:
 
     def _write(self, outcomes: DataFrame) -> Counter[str]:
         """As the sink mode=settle does, whose planning and committing would take longer than a small batch."""
-        plan = plan_settle({**self._plan.settle, "mode": "settle"}, outcomes.schema, self._plan.strategy)
+        options, strategy = {**self._plan.settle, "mode": "settle"}, self._plan.strategy
+        plan = replace(self._ask(lambda: plan_settle(options, outcomes.schema, strategy)), patient=True)
         counts = Counter[str]()
         for row in outcomes.mapInArrow(Settling(plan), COUNTS).collect():
             counts[row.outcome] += row.jobs
         return counts
 
-    def _pending(self, batch: DataFrame) -> list[str]:
-        """Ids of the batch whose lock is still ours: those that nobody has settled."""
-        held = self._held()
-        if not held:
+    def _pending(self, claimed: _Claimed) -> list[str]:
+        """Ids of those that nobody has settled: their lock is ours, and not because they were claimed again since."""
+        if not claimed.ids:
             return []
-        in_batch = {row.id for row in batch.select("id").collect()}
-        return [job_id for job_id in held if job_id in in_batch]
+        held = self._held(claimed.ids)
+        times = Counter(self._ask(lambda: self._ledger.ids(claimed.position, self._ledger.end())))
+        return [job_id for job_id in held if times[job_id] <= 1]
 
-    def _held(self) -> list[str]:
-        """Ids of the jobs claimed whose lock is ours."""
-        handle, reader = self._plan.handle, self._plan.reader
-        ledger = ClaimLedger(handle, reader)
-        ids = ledger.ids(0, ledger.end())
-        gone = set(extend(handle, reader, ids, self._plan.lock_ms))
-        return [job_id for job_id in ids if job_id not in gone]
+    def _held(self, job_ids: Sequence[str]) -> list[str]:
+        """Those of these jobs whose lock is ours."""
+        handle, reader, lock_ms = self._plan.handle, self._plan.reader, self._plan.lock_ms
+        gone = set(self._ask(lambda: extend(handle, reader, job_ids, lock_ms)))
+        return [job_id for job_id in job_ids if job_id not in gone]
+
+    def _ask(self, ask: Callable[[], T]) -> T:
+        """What a call to Redis returns. Raises Abandoned when the worker is stopped while Redis is away."""
+
+        def pause(seconds: float) -> None:
+            self._stopping.wait(seconds)
+            self._check_running()
+
+        return patiently(ask, partial(log.warning, "worker %s: %s (%s)", self._plan.reader), pause=pause)
 
     def _fail(self, batch: DataFrame, errors: Mapping[str, BaseException]) -> None:
         """Settles these jobs of a batch as failed, each with its own error."""
@@ -248,6 +321,16 @@ class StreamEngine:
         ]
         named = self._spark.createDataFrame(rows, schema)
         self._write(batch.select("queue", "id", "token").join(f.broadcast(named), "id"))
+
+
+def _claimed_in(batch: DataFrame) -> _Claimed:
+    rows = batch.select("id", "token").collect()
+    return _Claimed([row.id for row in rows], min((read_ticket(row.token).position for row in rows), default=0))
+
+
+def _chunks(ids: Sequence[str]) -> Iterator[list[str]]:
+    for start in range(0, len(ids), CHUNK_SIZE):
+        yield list(ids[start : start + CHUNK_SIZE])
 
 
 def _columns_of(error: BaseException) -> dict[str, Any]:

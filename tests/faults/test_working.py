@@ -14,6 +14,8 @@ from threading import Event
 from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis, NewJob, Promoter, Worker
@@ -110,6 +112,51 @@ def test_a_worker_outlasts_a_redis_that_takes_no_writes(own_redis: OwnRedis, bul
                 wait_until(lambda done=done: queue.counts()["completed"] == done + 300, "all jobs to complete")
             assert worker.status().state == "running"
             assert queue.counts()["active"] == 0
+
+
+@pytest.mark.parametrize("state", ["killed", "NOREPLICAS"])
+def test_a_micro_batch_outlasts_a_redis_that_is_away(
+    own_redis: OwnRedis, bull: Bull, tmp_path: Path, state: str
+) -> None:
+    """For longer than a call waits, and while a job fails: no other is taken for the cause."""
+    server = own_redis({"appendonly": "yes", "appendfsync": "always"})
+    begun, gone = tmp_path / "begun", tmp_path / "gone"
+
+    @f.udf("long")
+    def look(n: int) -> int:
+        begun.touch()
+        while not gone.exists():
+            time.sleep(0.02)
+        if n == 13:
+            raise ValueError("unlucky")
+        return n
+
+    def transform(jobs: DataFrame) -> DataFrame:
+        return jobs.select("id", "token", look("data.n").alias("returnvalue"))
+
+    options = {"url": server.url, "protocol": "bullmq", "retryMs": 300}
+    settings = {"payload_schema": "n LONG", "lock_ms": HOUR_MS, "max_jobs_per_trigger": 20, "progress": False}
+    with BullQueue("q", url=server.url, protocol="bullmq") as queue:
+        queue.add_many(NewJob({"n": n}) for n in range(50))
+        with Worker(bull.spark, "q", transform, engine="stream", **settings, **options) as worker:
+            wait_until(begun.exists, "a batch to begin")
+            if state == "killed":
+                server.kill()
+                gone.touch()
+                time.sleep(2)
+                server.restart()
+            else:
+                with Redis.from_url(server.url) as client:
+                    STATES[state].begin(client)
+                    before = errors_told(client)
+                    gone.touch()
+                    wait_until(lambda: errors_told(client) > before + 20, "the worker to be refused")
+                    STATES[state].end(client)
+            wait_until(lambda: queue.counts()["completed"] == 49, "all jobs but one to complete")
+            wait_until(lambda: queue.counts()["failed"] == 1, "that one to fail")
+            assert worker.status().state == "running"
+        assert [job.failed_reason for job in queue.page("failed")] == ["ValueError: unlucky"]
+        assert {job.attempts_started for job in queue.page("completed")} == {1}
 
 
 @pytest.mark.parametrize("protocol", DIALECTS)

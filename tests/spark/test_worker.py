@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -572,3 +573,93 @@ def test_whatever_a_transformation_raises_fails_the_jobs_of_its_batch(queue: Bul
     assert work_off(queue) == {"failed": 2}
     assert {job.failed_reason for job in queue.page("failed")} == {"half \ufffd a sign"}
     assert worker.status().state == "running"
+
+
+def test_a_function_of_a_transformation_that_ends_its_python_fails_its_own_job(queue: BullQueue, start: Start) -> None:
+    @f.udf("string")
+    def misbehaving(n: int) -> str:
+        if n == 1:
+            raise SystemExit("half \ud83d a sign")
+        return str(n)
+
+    def transform(jobs: DataFrame) -> DataFrame:
+        return jobs.select("id", "token", misbehaving("data.n").alias("returnvalue"))
+
+    queue.add_many(NewJob({"n": n}) for n in range(2))
+    start(transform, engine="stream", payload_schema="n INT")
+    assert work_off(queue) == {"completed": 1, "failed": 1}
+    assert set(by_n(queue, "failed")) == {1}
+
+
+def test_whatever_the_function_of_a_transformation_raises_fails_its_own_job(queue: BullQueue, start: Start) -> None:
+    """Spark can't send texts that are no valid Unicode, and ends the Python process of most others."""
+
+    @f.udf("long")
+    def by_row(n: int) -> int:
+        if n == 1:
+            sys.exit()
+        if n == 2:
+            raise ValueError("half \ud83d a sign")
+        return n
+
+    @f.pandas_udf("long")  # type: ignore[call-overload, untyped-decorator, unused-ignore]
+    def by_iterator(parts: Iterator[pd.Series]) -> Iterator[pd.Series]:  # type: ignore[type-arg, unused-ignore]
+        for n in parts:
+            if (n == 3).any():
+                raise SystemExit("half \ud83d a sign")
+            yield n
+
+    def by_frame(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        for frame in frames:
+            if (frame["n"] == 4).any():
+                raise RuntimeError("a cause") from KeyError("half \ud83d a sign")
+            yield frame
+
+    def by_group(key: tuple[Any, ...], frame: pd.DataFrame) -> pd.DataFrame:
+        if (frame["n"] == 5).any():
+            raise BaseException("half \ud83d a sign")
+        return frame
+
+    schema = "id STRING, token STRING, n LONG"
+
+    def transform(jobs: DataFrame) -> DataFrame:
+        made = jobs.select("id", "token", by_iterator(by_row("data.n")).alias("n")).mapInPandas(by_frame, schema)
+        return made.groupBy("n").applyInPandas(by_group, schema).withColumnRenamed("n", "returnvalue")
+
+    by_row(f.lit(0))  # Spark keeps what it makes of a UDF when it is called first.
+    queue.add_many(NewJob({"n": n}) for n in range(8))
+    worker = start(transform, engine="stream", payload_schema="n LONG")
+    assert work_off(queue) == {"completed": 3, "failed": 5}
+    assert {n: job.failed_reason for n, job in by_n(queue, "failed").items()} == {
+        1: "SystemExit",
+        2: "ValueError: half \ufffd a sign",
+        3: "SystemExit: half \ufffd a sign",
+        4: "RuntimeError: a cause",
+        5: "BaseException: half \ufffd a sign",
+    }
+    assert worker.status().state == "running"
+
+
+def test_a_worker_whose_transformation_blocks_the_driver_can_be_stopped(
+    queue: BullQueue, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_bull.spark.stream_engine.CUT_OFF_S", 0.5)
+    begun, released = threading.Event(), threading.Event()
+
+    def transform(jobs: DataFrame) -> DataFrame:
+        begun.set()
+        released.wait(PATIENCE_S)
+        raise RuntimeError("too late")
+
+    queue.add_many(NewJob({"n": n}) for n in (1, 2))
+    worker = start(transform, engine="stream", max_jobs_per_trigger=1)
+    assert begun.wait(PATIENCE_S)
+    wait_until(lambda: queue.counts()["active"] == 2, "the other job to be claimed ahead")
+    assert worker.stop(0.1) is False
+    assert queue.counts()["wait"] == 2
+    released.set()
+    wait_until(lambda: not worker._engine.running, "the query to end")
+    jobs = by_n(queue, "wait")
+    assert [jobs[n].failed_reason for n in (1, 2)] == [None, None]
+    # One has started, the other one has not.
+    assert [jobs[n].attempts_started for n in (1, 2)] == [1, 0]

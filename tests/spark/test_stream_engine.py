@@ -1,0 +1,55 @@
+"""The engine `stream` by itself, over a batch that a test has made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from spark_bull import BullQueue, NewJob
+from spark_bull.claim_ledger import ClaimLedger
+from spark_bull.outcomes import Outcomes, Retried
+from spark_bull.spark.claim_batch import claim_batch
+from spark_bull.spark.stream_engine import StreamEngine, StreamPlan
+from spark_bull.working import Seat, unpack_columns, work
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def queue(redis_url: str, prefix: str) -> Iterator[BullQueue]:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+        yield queue
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_a_job_that_was_claimed_again_is_left_to_its_new_claim(
+    queue: BullQueue, spark: SparkSession, redis_url: str, prefix: str, raises: bool
+) -> None:
+    """Jobs are claimed ahead while a batch goes on, and one whose attempt failed may run again at once."""
+    again, other = queue.add_many([NewJob({"n": 1}, attempts=3), NewJob({"n": 2})]).ids
+    ledger, seat = ClaimLedger(queue.handle, "reader"), Seat("reader", HOUR_MS)
+    (portion,) = ledger.claim(seat, 2).portions
+    rows = claim_batch(queue.handle, "reader", portion.start, *unpack_columns(portion.packed))
+    batch = spark.createDataFrame(pa.Table.from_batches([rows]))
+
+    def transform(jobs: DataFrame) -> DataFrame:
+        if ledger.end() == 2:
+            retried = Retried(again, "once more", "[]", 0, lifo=False)
+            work(queue.handle, Seat("settle"), Outcomes("reader", retried=[retried]), 0)
+            assert len(ledger.claim(seat, 1).portions) == 1
+        if raises:
+            raise ValueError("bad")
+        return jobs.where("false").withColumn("returnvalue", f.lit(1))
+
+    options = {"url": redis_url, "prefix": prefix, "queue": "q", "protocol": "bullmq"}
+    plan = StreamPlan(queue.handle, "reader", {}, options, transform, None, HOUR_MS)
+    StreamEngine(spark, plan)._process(batch, 0)
+    (failed,) = queue.page("failed")
+    assert failed.id == other
+    assert ("bad" if raises else "returned none") in str(failed.failed_reason)
+    (active,) = queue.page("active")
+    assert (active.id, active.attempts_made, active.attempts_started) == (again, 1, 2)

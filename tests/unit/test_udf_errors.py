@@ -1,0 +1,69 @@
+"""Errors of UDFs: what Spark can't send as UTF-8 is raised as something that it can."""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+from collections.abc import Iterator
+
+import pytest
+
+from spark_bull.errors import UnrecoverableError, control_error
+from spark_bull.spark.udf_errors import raising_sendable
+
+
+def caused() -> Exception:
+    error = ValueError("the message")
+    error.__cause__ = RuntimeError("half \ud83d a sign")
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "last_line"),
+    [
+        (ValueError("half \ud83d a sign"), "ValueError: half \ufffd a sign"),
+        (SystemExit("half \ud83d a sign"), "SystemExit: half \ufffd a sign"),
+        (UnrecoverableError("half \ud83d a sign"), "spark_bull.errors.UnrecoverableError: half \ufffd a sign"),
+        (caused(), "ValueError: the message"),
+    ],
+)
+def test_it_has_the_name_of_the_error_and_what_can_be_sent_of_its_text(error: BaseException, last_line: str) -> None:
+    def function() -> None:
+        raise error
+
+    with pytest.raises(Exception) as raised:  # noqa: PT011
+        raising_sendable(function)()
+    trace = "".join(traceback.format_exception(raised.value)).rstrip()
+    assert trace.encode().decode().splitlines()[-1] == last_line
+    assert "raise error" in trace
+    assert isinstance(control_error(trace), UnrecoverableError) == isinstance(error, UnrecoverableError)
+
+
+def test_other_errors_and_values_are_left_as_they_are() -> None:
+    error = KeyboardInterrupt("plain")
+
+    def function(n: int, of: str = "b") -> str:
+        if n:
+            raise error
+        return of
+
+    wrapped = raising_sendable(function)
+    assert wrapped(0) == "b"
+    assert inspect.getfullargspec(wrapped).args == ["n", "of"]
+    with pytest.raises(KeyboardInterrupt) as raised:
+        wrapped(1)
+    assert raised.value is error
+    assert raising_sendable(divmod)(7, 2) == (3, 1)
+
+
+def test_what_an_iterator_raises_counts_too() -> None:
+    def function(parts: Iterator[int]) -> Iterator[int]:
+        for part in parts:
+            if part == 2:
+                raise ValueError("half \ud83d a sign")
+            yield part
+
+    made = raising_sendable(function)(iter([1, 2]))
+    assert next(made) == 1
+    with pytest.raises(Exception, match="half \ufffd a sign"):
+        next(made)
