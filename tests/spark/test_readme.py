@@ -1,32 +1,130 @@
-"""What the README prints runs as printed, but for the address of Redis."""
+"""Every block of Python or SQL of the README runs as printed, each alone, but for the address of Redis and where files
+go. test_readme_commands.py has the others."""
 
 from __future__ import annotations
 
-import re
-import subprocess
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from types import CodeType
+from typing import Any
 
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+import spark_bull
+from spark_bull import Worker
 from spark_bull.local import EmbeddedRedis
-from tests.support.wait import PATIENCE_S
+from spark_bull.spark.query_start import TRIES, is_late, start_query
+from tests.support.readme import BLOCKS, CASES, SHOWN_FOLDER, SHOWN_URL, case_of, is_done, missing_in, of, prepare
+from tests.support.snippets import Block
+from tests.support.wait import wait_until
 
-README = Path(__file__).parent.parent.parent / "README.md"
-SHOWN_URL = "redis://localhost:6379"
+#: What is drawn, and not run.
+DRAWN = ("mermaid",)
 
 
-def test_the_five_lines_run_as_printed(own_redis: Callable[..., EmbeddedRedis]) -> None:
-    text = README.read_text(encoding="utf-8")
-    snippet = re.search(r"<!-- runs: .*? -->\n```python\n(.*?)```", text, re.DOTALL)
-    assert snippet is not None
-    program = snippet[1].replace(SHOWN_URL, own_redis().url)
-    ran = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr[-3000:]
-    assert "ada@example.org" in ran.stdout
-    assert ran.stdout.count("|wait ") == 2
+@pytest.fixture(scope="module")
+def server() -> Iterator[EmbeddedRedis]:
+    with EmbeddedRedis() as server:
+        yield server
+
+
+@pytest.fixture
+def session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[SparkSession]:
+    """A session of this test's own: it knows no views, no data sources and no queries of others."""
+    session = spark.newSession()
+    monkeypatch.setattr(SparkSession, "_instantiatedSession", session)
+    yield session
+    stop_queries(session)
+
+
+def test_every_case_is_of_one_block() -> None:
+    for text in CASES:
+        assert sum(text in block.text for block in BLOCKS) == 1, text
+    assert {block.language for block in BLOCKS} == {"python", "sql", "js", "sh", *DRAWN}
+
+
+@of("python", "sql")
+def test_a_block_of_python_or_sql_runs_alone(
+    session: SparkSession,
+    server: EmbeddedRedis,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    block: Block,
+) -> None:
+    case = case_of(block)
+    if SHOWN_URL not in block.text:
+        say_where_redis_is(server.url, session, monkeypatch)
+    text = block.text.replace(SHOWN_URL, server.url).replace(SHOWN_FOLDER, f"{tmp_path}/")
+    program = compile(python_of(block.language, text), f"line {block.line} of the README", "exec")
+
+    def done() -> bool:
+        return is_done(case, server.url, tmp_path)
+
+    monkeypatch.setattr(Worker, "await_termination", until_interrupted(done))
+    endless = "await_termination()" in text
+    for _ in range(TRIES):
+        prepare(case, server.url)
+        with pytest.raises(KeyboardInterrupt) if endless else nullcontext():
+            if run(program, session, done):
+                break
+    assert not (missing := missing_in(printed := capsys.readouterr().out, case)), f"{missing} in:\n{printed}"
+
+
+def say_where_redis_is(url: str, session: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """$SPARK_BULL_URL for this process, and for those that Spark starts: it gives a registered source that variable."""
+    monkeypatch.setenv("SPARK_BULL_URL", url)
+    monkeypatch.setitem(session.sparkContext.environment, "SPARK_BULL_URL", url)
+    spark_bull.register(session)
+
+
+def python_of(language: str, text: str) -> str:
+    if language == "python":
+        return text
+    statements = [statement.strip() for statement in text.split(";")]
+    return "\n".join(f"spark.sql({statement!r}).show()" for statement in statements if statement)
+
+
+def until_interrupted(done: Callable[[], bool]) -> Callable[[Worker], bool]:
+    """`Worker.await_termination`, until the block's work is done and Ctrl-C is pressed."""
+    await_termination = Worker.await_termination
+
+    def interrupted(worker: Worker) -> bool:
+        ended: bool = wait_until(lambda: done() or await_termination(worker, 0.01), "the worker's jobs to end")
+        assert done(), f"{worker} has ended by itself: {ended}"
+        raise KeyboardInterrupt
+
+    return interrupted
+
+
+def run(program: CodeType, session: SparkSession, done: Callable[[], bool]) -> bool:
+    """Runs a block and waits until its work is done; False when a streaming source of its connected too late."""
+    namespace: dict[str, Any] = {"__name__": "__main__", "spark": session}
+    exec(program, namespace)
+    queries = session.streams.active
+    try:
+        for query in queries:
+            start_query(lambda query=query: query)  # type: ignore[misc]
+
+        def is_over() -> bool:
+            for query in queries:
+                if error := query.exception():
+                    raise error
+            return done()
+
+        wait_until(is_over, "what the block does")
+    except StreamingQueryException as error:
+        if is_late(error):
+            return False
+        raise
+    finally:
+        stop_queries(session)
+    return True
+
+
+def stop_queries(session: SparkSession) -> None:
+    for query in session.streams.active:
+        query.stop()

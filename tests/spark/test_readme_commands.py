@@ -1,0 +1,119 @@
+"""Every block of commands or JavaScript of the README runs as printed, each alone, but for the address of Redis and
+where files go. Of commands that take long (all tests, the tour, starts of Spark) some only have to be understood."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from spark_bull.local import EmbeddedRedis
+from tests.support.peers import NODE_DIRECTORY
+from tests.support.readme import (
+    ROOT,
+    SHOWN_FOLDER,
+    SHOWN_URL,
+    Case,
+    case_of,
+    has_counts,
+    is_done,
+    missing_in,
+    of,
+    prepare,
+)
+from tests.support.snippets import Block
+from tests.support.wait import PATIENCE_S, wait_until
+
+#: What a user has in the folder of the block that sends modules along.
+MY_JOBS = """
+def send(job):
+    return {"sent": job.data["to"]}
+"""
+#: A script that runs until Ctrl-C.
+ENDLESS = "jobs/work.py"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[EmbeddedRedis]:
+    with EmbeddedRedis() as server:
+        yield server
+
+
+@of("js")
+def test_a_block_of_javascript_runs_in_node(
+    server: EmbeddedRedis, node_packages: None, tmp_path: Path, block: Block
+) -> None:
+    case, log = case_of(block), tmp_path / "log"
+    prepare(case, server.url)
+    program = block.text.replace("'bullmq'", "'bullmq-6.7.0'").replace("port: 6379", f"port: {server.port}")
+    run_until(lambda: not missing_in(log.read_text(), case), ["node", "-e", program], log, NODE_DIRECTORY)
+
+
+@of("sh")
+def test_a_block_of_commands_runs_or_is_understood(
+    server: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, block: Block
+) -> None:
+    case = case_of(block)
+    if case == Case():
+        for line in block.text.splitlines():
+            assert_is_understood(shlex.split(line, comments=True), monkeypatch)
+        return
+    monkeypatch.setenv("SPARK_BULL_URL", server.url)
+    monkeypatch.setenv("SPARK_CONF_DIR", str(ROOT / "conf"))
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    prepare(case, server.url)
+    folder, log = like_a_checkout(tmp_path), tmp_path / "log"
+    text = block.text.replace(SHOWN_URL, server.url).replace(SHOWN_FOLDER, f"{folder}/")
+    for part in text.splitlines() if ENDLESS in text else [text]:
+        command = ["bash", "-e", "-c", part]
+        if ENDLESS in part:
+            run_until(lambda: has_counts(case, server.url), command, log, folder)
+        else:
+            with log.open("ab") as output:
+                ran = subprocess.run(command, cwd=folder, stdout=output, stderr=output, timeout=PATIENCE_S, check=False)
+            assert ran.returncode == 0, log.read_text()[-5000:]
+    assert not (missing := missing_in(log.read_text(), case)), f"{missing} in:\n{log.read_text()[-5000:]}"
+    assert is_done(case, server.url, folder)
+
+
+def like_a_checkout(folder: Path) -> Path:
+    """A folder that shows what a checkout has, and keeps what commands write."""
+    for name in ("Makefile", "jobs", "tools", "spark_bull", "pyspark_bull"):
+        (folder / name).symlink_to(ROOT / name)
+    (folder / "my_jobs.py").write_text(MY_JOBS)
+    return folder
+
+
+def run_until(done: Callable[[], bool], command: list[str], log: Path, folder: Path) -> None:
+    """Runs a command that goes on until Ctrl-C, which is pressed as soon as its work is done."""
+    with log.open("ab") as output:
+        running = subprocess.Popen(command, cwd=folder, stdout=output, stderr=output, start_new_session=True)
+    try:
+        wait_until(lambda: done() or running.poll() is not None, f"what `{command[-1]}` does")
+        assert running.poll() is None, log.read_text()[-5000:]
+        os.killpg(running.pid, signal.SIGINT)
+        running.wait(PATIENCE_S)
+    finally:
+        if running.poll() is None:
+            os.killpg(running.pid, signal.SIGKILL)
+            running.wait()
+
+
+def assert_is_understood(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """`make` has the target; the script of a spark-submit is there, and its parser takes what follows it."""
+    if command[0] == "make":
+        assert re.search(rf"^{command[1]}:.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        return
+    assert command[0] == "spark-submit"
+    script = next(argument for argument in command if argument.startswith("jobs/"))
+    monkeypatch.syspath_prepend(str(ROOT / "jobs"))
+    monkeypatch.setattr(sys, "argv", command[command.index(script) :])
+    importlib.import_module(Path(script).stem).arguments()

@@ -1,0 +1,106 @@
+"""The code blocks of the README: what each needs before it runs, and what it brings about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from spark_bull.bull_queue import BullQueue
+from spark_bull.model import NewJob
+from tests.support.finisher import Finisher
+from tests.support.snippets import Block, blocks
+
+ROOT = Path(__file__).parents[2]
+BLOCKS = blocks(ROOT / "README.md")
+#: What the blocks say, and tests replace: the address of Redis, and where files go.
+SHOWN_URL = "redis://localhost:6379"
+SHOWN_FOLDER = "/lake/"
+
+
+@dataclass(frozen=True)
+class Case:
+    """What a block needs and does. `jobs`: payloads by queue, there before it runs. `finished`: that many jobs of the
+    queue `mail` have completed, and as many failed, before. `then`: counts of queues by state that it brings about.
+    `prints`: texts that it prints, spaces left out. `files`: a pattern of files that it writes."""
+
+    jobs: Mapping[str, list[Any]] = field(default_factory=dict)
+    finished: int = 0
+    then: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    prints: tuple[str, ...] = ()
+    files: str = ""
+
+
+#: By a text that only this block has. A block that isn't here needs nothing, and ends by itself without an error.
+CASES = {
+    "jobs.select(": Case(then={"mail": {"wait": 2}}, prints=("ada@example.org", "alan@example.org", "|wait|")),
+    '"jobColumns"': Case(then={"mail": {"delayed": 1}}),
+    "INSERT INTO outbox": Case(then={"mail": {"wait": 2}}),
+    "failed = spark.read": Case(finished=2, prints=("mail|bad|2", '{"n":0}', "mail|completed|2", "mail|failed|2")),
+    "def send(job)": Case(
+        jobs={"mail": [{"to": "ada@example.org"}, {"to": "nowhere"}]}, then={"mail": {"completed": 1, "failed": 1}}
+    ),
+    "def score(": Case(jobs={"flights": [{"distance": 500, "delay": 7}]}, then={"flights": {"completed": 1}}),
+    "def enrich(": Case(jobs={"orders": [{"sku": "tea", "amount": 2}]}, then={"orders": {"completed": 1}}),
+    '"mode", "claim"': Case(jobs={"mail": [{"n": 4}]}, then={"mail": {"completed": 1}}),
+    "with Promoter(": Case(),
+    "results = spark.readStream": Case(finished=3, files="results/queue=mail/day=*/*.parquet"),
+    "queue = BullQueue(": Case(then={"mail": {"delayed": 1}}, prints=("'delayed':1",)),
+    "new Worker('mail'": Case(jobs={"mail": [{"to": "ada", "template": 1}]}, prints=("send1toada",)),
+    "spark-bull counts": Case(
+        jobs={"mail": [{"n": n} for n in range(42)]}, then={"mail": {"wait": 42}}, prints=("wait", '"id":"42"')
+    ),
+    "make zip": Case(
+        jobs={"mail": [{"to": "ada@example.org"}]},
+        then={"mail": {"completed": 1}},
+        prints=("dist/spark_bull.zip", "1finishedjobsofmailwritten"),
+        files="results/queue=mail/day=*/*.parquet",
+    ),
+}
+
+
+def of(*languages: str) -> Any:
+    """Runs a test for each block of these languages."""
+    return pytest.mark.parametrize("block", [b for b in BLOCKS if b.language in languages], ids=str)
+
+
+def case_of(block: Block) -> Case:
+    return next((case for text, case in CASES.items() if text in block.text), Case())
+
+
+def prepare(case: Case, url: str) -> None:
+    """Empties that Redis, but for what the block needs."""
+    with Redis.from_url(url) as client:
+        client.flushall()
+        for name, payloads in case.jobs.items():
+            with BullQueue(name, url=url, protocol="bullmq") as queue:
+                queue.add_many(NewJob(payload) for payload in payloads)
+        if case.finished:
+            with BullQueue("mail", url=url, protocol="bullmq") as queue:
+                finisher = Finisher(queue, client, twice=False)
+                finisher.finish(case.finished)
+                finisher.finish(case.finished, "failed")
+
+
+def is_done(case: Case, url: str, folder: Path) -> bool:
+    """Whether all has come about that the block is to bring about."""
+    return has_counts(case, url) and (not case.files or any(folder.glob(case.files)))
+
+
+def has_counts(case: Case, url: str) -> bool:
+    """Whether queues have as many jobs as the block is to bring about."""
+    for name, states in case.then.items():
+        with BullQueue(name, url=url, protocol="bullmq") as queue:
+            counts = queue.counts()
+        if any(counts[state] != jobs for state, jobs in states.items()):
+            return False
+    return True
+
+
+def missing_in(printed: str, case: Case) -> list[str]:
+    """What the block should have printed, but has not."""
+    return [text for text in case.prints if text not in printed.replace(" ", "")]
