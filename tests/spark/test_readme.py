@@ -93,7 +93,7 @@ def until_interrupted(done: Callable[[], bool]) -> Callable[[Worker], bool]:
     await_termination = Worker.await_termination
 
     def interrupted(worker: Worker) -> bool:
-        ended: bool = wait_until(lambda: done() or await_termination(worker, 0.01), "the worker's jobs to end")
+        ended: bool = wait_until(lambda: done() or await_termination(worker, 0.5), "the worker's jobs to end")
         assert done(), f"{worker} has ended by itself: {ended}"
         raise KeyboardInterrupt
 
