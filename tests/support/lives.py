@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, NamedTuple
@@ -46,30 +46,6 @@ LOCK_MS = 600_000
 TRIES = 300
 PREFIXES = ("left", "ours")
 SEAT = Seat("seat", lock_ms=LOCK_MS)
-
-
-class Known(NamedTuple):
-    """A difference that is meant: packages, the start of its sentence (a pattern), and why."""
-
-    packages: str
-    sentence: str
-    reason: str
-
-
-KNOWN: list[Known] = []
-
-
-class Unheard(NamedTuple):
-    """Messages that are not compared: packages, channel, and why."""
-
-    packages: str
-    channel: str
-    reason: str
-
-
-UNHEARD = [
-    Unheard("bull-", "drained", "Node tells it each time that a worker looks in vain, we when the last job is settled"),
-]
 
 
 class Step(NamedTuple):
@@ -244,28 +220,21 @@ class Lives:
         if answers.releases:
             self._order_as_in_node()
         self._look()
-        messages = self._messages(answers.unheard)
+        messages = self._messages()
         left, right = (_renamed(self._normal(prefix), prefix) for prefix in PREFIXES)
-        for side in (left, right) if answers.releases else ():
-            for queue in QUEUES:
-                if events := side.get(f"{queue}:events"):
-                    events["stream"].sort(key=str)
-        for side in (left, right) if answers.goes_on else ():
-            for queue in QUEUES:
-                if events := side.pop(f"{queue}:events", None):
-                    side[f"{queue}:events"] = [one for one in events["stream"] if one["event"] != "drained"]
-        for queue in QUEUES if self.bullmq else ():
-            _forgive_markers(left, right, f"{queue}:marker")
+        sides = Sides((left, right), messages, answers)
+        for known in KNOWN:
+            if self.peer.alias.startswith(known.packages):
+                known.leave_out(sides)
         found = difference(left, right)
-        found += [f"published{sentence}" for sentence in difference(*(messages[prefix] for prefix in PREFIXES))]
+        found += [f"published{sentence}" for sentence in difference(*sides.messages)]
         for prefix in PREFIXES:
             for queue in QUEUES:
                 # So that the next step tells of its own only.
                 self.client.delete(f"{prefix}:{queue}:marker")
                 self.client.xtrim(f"{prefix}:{queue}:events", maxlen=0, approximate=False)
         self._stamp_as_in_node()
-        known = [one.sentence for one in KNOWN if self.peer.alias.startswith(one.packages)]
-        return [sentence for sentence in found if not any(re.match(pattern, sentence) for pattern in known)]
+        return found
 
     def _normal(self, prefix: str) -> Any:
         normal: dict[str, Any] = {}
@@ -274,7 +243,7 @@ class Lives:
                 name[len(queue) + 1 :]: key for name, key in self.raw[prefix].items() if name.startswith(f"{queue}:")
             }
             for name, key in normalise(raw, self.window, Hours).items():
-                normal[f"{queue}:{name}"] = {key.type: _told(name, key.value), "expires": key.expires}
+                normal[f"{queue}:{name}"] = {key.type: key.value, "expires": key.expires}
             if _may_be_taken(raw):
                 normal.setdefault(f"{queue}:marker", {"zset": []})["job may be taken"] = True
         return normal
@@ -292,7 +261,7 @@ class Lives:
             if scores := self.client.zrange(f"{PREFIXES[0]}:{name}", 0, -1, withscores=True):
                 self.client.zadd(f"{PREFIXES[1]}:{name}", dict(scores), xx=True)
 
-    def _messages(self, unheard_now: Collection[str]) -> dict[str, Any]:
+    def _messages(self) -> tuple[list[Any], ...]:
         heard: dict[str, list[tuple[str, str]]] = {prefix: [] for prefix in PREFIXES}
         for prefix in PREFIXES:
             self.client.publish(f"{prefix}:end:of", b"")
@@ -306,15 +275,7 @@ class Lives:
                 ended += channel.endswith(":end:of")
                 if not channel.endswith(":end:of"):
                     heard[channel.partition(":")[0]].append((channel, text))
-        unheard = {*unheard_now, *(one.channel for one in UNHEARD if self.peer.alias.startswith(one.packages))}
-        return {
-            prefix: [
-                message
-                for message in normalise_messages(messages, prefix, {}, self.window, Hours)
-                if message[0] not in unheard
-            ]
-            for prefix, messages in heard.items()
-        }
+        return tuple(normalise_messages(messages, prefix, {}, self.window, Hours) for prefix, messages in heard.items())
 
     # steps
 
@@ -624,28 +585,110 @@ def _answer(call: Callable[[], Any]) -> Any:
         return "refused"
 
 
-def _told(name: str, value: Any) -> Any:
-    """What can't be alike in two languages, or in two moments."""
-    if name == "stalled-check":
-        return "<now>"
-    if isinstance(value, dict) and isinstance(value.get("stacktrace"), list):
-        # Traces are those of a language.
-        return {**value, "stacktrace": len(value["stacktrace"])}
-    if name.endswith(("completed", "failed", "waiting-children", "unsuccessful")):
-        # Jobs of one millisecond have no order.
-        return sorted(value, key=str) if isinstance(value, list) else value
-    return value
+@dataclass
+class Sides:
+    """What a step has left, Node's first: keys as {type: value, "expires": …}, messages as (channel, text)."""
+
+    keys: tuple[dict[str, Any], ...]
+    messages: tuple[list[Any], ...]
+    answers: Answers
+
+    def change(self, names: tuple[str, ...], kind: str, change: Callable[[Any], Any]) -> None:
+        """Changes the values of keys of that type whose names end so."""
+        for side in self.keys:
+            for name, shown in side.items():
+                if name.endswith(names) and kind in shown:
+                    shown[kind] = change(shown[kind])
+
+    def forget_messages(self, *channels: str) -> None:
+        for heard in self.messages:
+            heard[:] = [message for message in heard if message[0] not in channels]
 
 
-def _forgive_markers(left: Any, right: Any, name: str) -> None:
-    """Markers wake workers. Node's claims leave one although no job may be taken, we tell of each job that may be."""
-    theirs, ours = (side.pop(name, {"zset": []}) for side in (left, right))
-    due = [[pair for pair in marker["zset"] if pair[0] != "0"] for marker in (theirs, ours)]
-    theirs_wakes, ours_wakes = (any(pair[0] == "0" for pair in marker["zset"]) for marker in (theirs, ours))
-    if "job may be taken" in ours:
-        left[name], right[name] = [due[0], theirs_wakes], [due[1], ours_wakes and theirs_wakes]
-    else:
-        left[name], right[name] = [due[0], theirs_wakes and ours_wakes], [due[1], ours_wakes]
+def _leave_out_drained_events(sides: Sides) -> None:
+    if sides.answers.goes_on:
+        sides.change((":events",), "stream", lambda told: [one for one in told if one["event"] != "drained"])
+        for side in sides.keys:
+            # A stream that has nothing else isn't there on the other side.
+            for name in [name for name in side if name.endswith(":events") and not side[name]["stream"]]:
+                del side[name]
+
+
+def _sort_events(sides: Sides) -> None:
+    if sides.answers.releases:
+        sides.change((":events",), "stream", lambda told: sorted(told, key=str))
+
+
+def _count_traces(sides: Sides) -> None:
+    def counted(fields: dict[str, Any]) -> dict[str, Any]:
+        trace = fields.get("stacktrace")
+        return {**fields, "stacktrace": len(trace)} if isinstance(trace, list) else fields
+
+    sides.change(("",), "hash", counted)
+
+
+def _forgive_markers(sides: Sides) -> None:
+    left, right = sides.keys
+    for name in [f"{queue}:marker" for queue in QUEUES]:
+        theirs, ours = (side.pop(name, {"zset": []}) for side in (left, right))
+        due = [[pair for pair in marker["zset"] if pair[0] != "0"] for marker in (theirs, ours)]
+        theirs_wakes, ours_wakes = (any(pair[0] == "0" for pair in marker["zset"]) for marker in (theirs, ours))
+        if "job may be taken" in ours:
+            left[name], right[name] = [due[0], theirs_wakes], [due[1], ours_wakes and theirs_wakes]
+        else:
+            left[name], right[name] = [due[0], theirs_wakes and ours_wakes], [due[1], ours_wakes]
+
+
+class Known(NamedTuple):
+    """A difference that is meant: of which packages, why, and what leaves it out on both sides."""
+
+    packages: str
+    reason: str
+    leave_out: Callable[[Sides], None]
+
+
+KNOWN = [
+    Known(
+        "bull-",
+        "`drained`: Node publishes it each time that a worker looks in vain, we when the last job is settled",
+        lambda sides: sides.forget_messages("drained"),
+    ),
+    Known(
+        "",
+        "what a step names itself, where it depends on the state of the queue whether Node publishes it again",
+        lambda sides: sides.forget_messages(*sides.answers.unheard),
+    ),
+    Known(
+        "bullmq-",
+        "`drained`: of jobs settled in one call that go on, the order says whether the queue was drained in between",
+        _leave_out_drained_events,
+    ),
+    Known(
+        "bullmq-",
+        "jobs that are removed and parents that are released in one call have no order",
+        _sort_events,
+    ),
+    Known(
+        "bullmq-",
+        "markers wake workers: Node's claims leave one although no job may be taken, we write one for each that may be",
+        _forgive_markers,
+    ),
+    Known("", "traces are those of a language", _count_traces),
+    Known(
+        "",
+        "jobs that end in one millisecond have no order",
+        lambda sides: sides.change(("completed", "failed", "waiting-children", "unsuccessful"), "zset", _sorted),
+    ),
+    Known(
+        "",
+        "`stalled-check` holds the moment at which it was written",
+        lambda sides: sides.change((":stalled-check",), "string", lambda _: "<now>"),
+    ),
+]
+
+
+def _sorted(members: list[Any]) -> list[Any]:
+    return sorted(members, key=str)
 
 
 def _may_be_taken(queue: Dump) -> bool:
