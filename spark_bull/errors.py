@@ -131,9 +131,10 @@ class DelayedError(SparkBullError):
         self.until = None if until is None else _milliseconds("until", until)
 
     def due(self, now: int) -> int:
-        """When the job is to run again, ms since 1970, if it is `now`."""
-        moment = now + (self.delay or 0) if self.until is None else self.until
-        return min(moment, LAST_ETA_MS)
+        """When the job is to run again, ms since 1970, if it is `now`. Raises OptionError for changed attributes."""
+        if self.until is not None:
+            return _milliseconds("until", self.until)
+        return min(now + _milliseconds("delay", self.delay), LAST_ETA_MS)
 
 
 class RateLimitError(SparkBullError):
@@ -142,6 +143,10 @@ class RateLimitError(SparkBullError):
     def __init__(self, duration: int) -> None:
         super().__init__(f"rate limited for {duration} ms")
         self.duration = _milliseconds("duration", duration)
+
+    def rest(self) -> int:
+        """For how many ms the queue rests. Raises OptionError for a changed attribute."""
+        return _milliseconds("duration", self.duration)
 
 
 class JobTimeout(SparkBullError):

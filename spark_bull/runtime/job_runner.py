@@ -11,7 +11,7 @@ from types import FrameType
 from typing import Any, Final, NamedTuple, Protocol
 
 from spark_bull.dialects.base import Dialect
-from spark_bull.errors import DelayedError, JobDamaged, JobTimeout, RateLimitError, UnrecoverableError
+from spark_bull.errors import DelayedError, JobDamaged, JobTimeout, OptionError, RateLimitError, UnrecoverableError
 from spark_bull.outcomes import Delayed, Failed, Keep, Outcomes
 from spark_bull.runtime.error_text import trace_of
 from spark_bull.runtime.interrupts import raise_if_interrupted
@@ -118,10 +118,10 @@ class Rules:
                 outcomes.delayed.append(Delayed(claimed.id, error.due(now)))
                 return
             if isinstance(error, RateLimitError):
-                outcomes.limited_ms = max(outcomes.limited_ms, error.duration)
+                outcomes.limited_ms = max(outcomes.limited_ms, error.rest())
                 outcomes.returned.append(claimed.id)
                 return
-        except (AttributeError, TypeError) as incomplete:  # A subclass, or a processor, has changed its attributes.
+        except (AttributeError, OptionError) as incomplete:  # A subclass, or a processor, has changed its attributes.
             error = incomplete
         self._note_failure(outcomes, dialect, result.job, error)
 

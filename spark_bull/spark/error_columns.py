@@ -26,11 +26,11 @@ def error_columns(error: BaseException, reason: str = "", stack: str = "") -> di
     """The columns of ERROR_SCHEMA that an error fills. reason, stack: what a failed job keeps, else the error's own."""
     try:
         if isinstance(error, RateLimitError):
-            return {"rateLimit": int(error.duration)}
+            return {"rateLimit": error.rest()}
         if isinstance(error, DelayedError) and error.until is None:
-            return {"delay": int(error.delay or 0)}
+            return {"delay": error.due(0)}
         if isinstance(error, DelayedError):
-            return {"runAt": datetime.fromtimestamp(int(error.until or 0) / 1000, timezone.utc)}
+            return {"runAt": datetime.fromtimestamp(error.due(0) / 1000, timezone.utc)}
     except (AttributeError, TypeError, ValueError) as incomplete:  # A subclass has changed its attributes.
         error = incomplete
     return {

@@ -60,10 +60,10 @@ def stopped_iterator() -> Any:
     return next(iter(()))
 
 
-def unfinished_delay() -> Any:
-    error = DelayedError(5)
-    error.delay = "soon"  # type: ignore[assignment]
-    raise error
+def changed(error: BaseException, name: str, value: Any) -> Callable[[], Any]:
+    """Raises an error of which an attribute was changed after it was made."""
+    setattr(error, name, value)
+    return raising(error)
 
 
 def nested(depth: int) -> Any:
@@ -109,7 +109,12 @@ MISBEHAVIOURS: dict[str, tuple[Callable[[], Any], str]] = {
     "raw JSON that is no text": (lambda: RawJson(object()), "expected RawJson of a text"),  # type: ignore[arg-type]
     "raw JSON that is no Unicode": (lambda: RawJson('"\ud83d"'), "what JSON can hold, got RawJson"),
     "delay that is no number": (lambda: raising(DelayedError("soon"))(), "`delay`"),  # type: ignore[arg-type]
-    "delay changed to a text": (unfinished_delay, "unsupported operand|TypeError"),
+    "delay changed to a text": (changed(DelayedError(5), "delay", "soon"), "`delay`"),
+    "delay changed to no number": (changed(DelayedError(5), "delay", float("nan")), "`delay`"),
+    "delay changed to nothing": (changed(DelayedError(5), "delay", None), "`delay`"),
+    "time changed to one before all time": (changed(DelayedError(until=5), "until", -1), "`until`"),
+    "rate limit changed beyond all time": (changed(RateLimitError(5), "duration", 10**30), "`duration`"),
+    "rate limit changed to a text": (changed(RateLimitError(5), "duration", "long"), "`duration`"),
     "rate limit beyond all time": (lambda: raising(RateLimitError(10**30))(), "`duration`"),
     "rate limit that is no number": (lambda: raising(RateLimitError(float("nan")))(), "`duration`"),
 }
