@@ -15,6 +15,7 @@ TRACE = """[STREAM_FAILED] Query [id = 1] terminated with exception: Traceback (
 Some text. SQLSTATE: 38000
 SQLSTATE: XXKST
 === Streaming Query ===
+Identifier: [id = 1, runId = 2]
 Current Committed Offsets: {{}}
 JVM stacktrace:
 org.apache.spark.SparkException: wrapped
@@ -30,6 +31,7 @@ Caused by: java.io.IOException: no
         "spark_bull.errors.ResultsLost: queue q: 3 jobs are gone",
         "my.module.Oops: too bad",
         "ValueError",
+        "pyspark.errors.exceptions.base.PySparkRuntimeError: [CANNOT_OPEN_SOCKET] Can not open socket: timed out",
     ],
 )
 def test_it_is_what_the_python_process_raised(raised: str) -> None:
