@@ -21,7 +21,8 @@ from spark_bull.local import EmbeddedRedis
 from tests.support.access import PASSWORD, RESTRICTED, USER
 from tests.support.bare_python import bare_python
 from tests.support.dump import escaped
-from tests.support.node_peer import NodePeer
+from tests.support.node_peer import GRACE_S, NodePeer
+from tests.support.node_process import NodeProcess
 from tests.support.passing_state import become_cluster
 from tests.support.peers import NODE_DIRECTORY
 from tools.build_zip import build
@@ -135,13 +136,35 @@ def node_packages() -> None:
     need((NODE_DIRECTORY / "node_modules").is_dir(), "needs the Node packages: run `npm ci` in tests/node")
 
 
+@pytest.fixture(scope="session")
+def node_processes(node_packages: None) -> Iterator[Callable[[str, str], NodeProcess]]:
+    """A process for each library and Redis, which all tests share: starting one takes longer than most tests."""
+    running: dict[tuple[str, str], NodeProcess] = {}
+
+    def process(alias: str, url: str) -> NodeProcess:
+        if (alias, url) not in running or not running[alias, url].alive:
+            running[alias, url] = NodeProcess(alias, url)
+        return running[alias, url]
+
+    yield process
+    for one in running.values():
+        one.end(GRACE_S)
+
+
 @pytest.fixture
-def node(request: pytest.FixtureRequest, node_packages: None) -> Iterator[Callable[..., NodePeer]]:
-    """Start Node libraries: `node("bullmq-6.7.0", prefix=prefix)`, on the shared Redis unless a `url` is given."""
+def node(
+    request: pytest.FixtureRequest, node_processes: Callable[[str, str], NodeProcess]
+) -> Iterator[Callable[..., NodePeer]]:
+    """Start Node libraries: `node("bullmq-6.7.0", prefix=prefix)`, on the shared Redis.
+
+    With another `url`, or `alone=True`, one has a process of its own, which can be killed.
+    """
     with ExitStack() as peers:
 
-        def start(alias: str, *, prefix: str, url: str | None = None) -> NodePeer:
-            return peers.enter_context(NodePeer(alias, url or request.getfixturevalue("redis_url"), prefix))
+        def start(alias: str, *, prefix: str, url: str | None = None, alone: bool = False) -> NodePeer:
+            where = url or request.getfixturevalue("redis_url")
+            process = None if url or alone else node_processes(alias, where)
+            return peers.enter_context(NodePeer(alias, where, prefix, process=process))
 
         yield start
 

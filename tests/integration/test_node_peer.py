@@ -41,7 +41,7 @@ def test_a_peer_adds_and_reads_back(node: Start, prefix: str, peer: Peer) -> Non
 
 @each_peer
 def test_a_peer_processes_and_reports(node: Start, prefix: str, peer: Peer) -> None:
-    library = node(peer.alias, prefix=prefix)
+    library = node(peer.alias, prefix=prefix, alone=True)
     library.call("process", queue="q", concurrency=2)
     library.call(
         "add",
@@ -94,7 +94,7 @@ def test_a_peer_controls_a_queue(node: Start, prefix: str, peer: Peer) -> None:
 @pytest.mark.parametrize("peer", [peer for peer in PEERS if peer.alias != "bull-1.0.0"], ids=str)
 def test_a_peer_hears_another(node: Start, prefix: str, peer: Peer) -> None:
     queue = f"q{prefix}"
-    listener, worker = node(peer.alias, prefix=prefix), node(peer.alias, prefix=prefix)
+    listener, worker = node(peer.alias, prefix=prefix), node(peer.alias, prefix=prefix, alone=True)
     listener.call("listen", queue=queue)
     worker.call("process", queue=queue, events=["failed"])
     worker.call("add", queue=queue, jobs=[job({})])
@@ -121,7 +121,7 @@ def test_a_refusal_carries_the_library_s_own_words(node: Start, prefix: str) -> 
 
 
 def test_a_killed_worker_leaves_its_job_active(node: Start, client: Redis, prefix: str) -> None:
-    library = node("bullmq-6.7.0", prefix=prefix)
+    library = node("bullmq-6.7.0", prefix=prefix, alone=True)
     library.call("add", queue="q", jobs=[job({"$behaviour": "hang"})])
     library.call("process", queue="q")
     library.wait_for_events("active", 1)

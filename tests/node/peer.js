@@ -1,11 +1,15 @@
 'use strict';
 
-// One real Node library behind newline-delimited JSON.
+// One real Node library behind newline-delimited JSON, for several sessions with a prefix and connections of their own.
 //
-//   node peer.js <package alias> <redis url> <prefix>
-//   <- {"id": 1, "cmd": "add", "queue": "q", "jobs": [...]}
-//   -> {"id": 1, "result": ["1", "2"]}   or   {"id": 1, "error": "message"}
-//   -> {"event": "completed", "source": "worker", "queue": "q", "jobId": "1", "at": 1700000000000, ...}
+//   node peer.js <package alias> <redis url>
+//   <- {"id": 1, "session": 1, "cmd": "open", "prefix": "bull"}
+//   <- {"id": 2, "session": 1, "cmd": "add", "queue": "q", "jobs": [...]}
+//   -> {"id": 2, "result": ["1", "2"]}   or   {"id": 2, "error": "message"}
+//   -> {"event": "completed", "session": 1, "source": "worker", "queue": "q", "jobId": "1", "at": 1700000000000, ...}
+//   <- {"id": 3, "session": 1, "cmd": "close"}
+//
+// The process ends when its input does.
 
 const readline = require('readline');
 
@@ -37,8 +41,10 @@ function describe(error) {
   return error instanceof Error ? error.message || error.name : String(error);
 }
 
+// An error that no command answers with: which session it belongs to is not known.
 function report(error) {
-  send({ event: 'error', at: Date.now(), error: describe(error) });
+  console.error(error);
+  send({ event: 'error', session: null, at: Date.now(), error: describe(error) });
 }
 
 function dialectOf(alias) {
@@ -57,9 +63,10 @@ function connectionOf(url) {
   };
 }
 
-async function answer(adapter, { id, cmd, ...args }) {
+async function answer(adapter, { id, session, cmd, ...args }) {
   try {
     if (!COMMANDS.has(cmd)) throw new Error(`unknown command ${cmd}`);
+    if (!adapter) throw new Error(`no session ${session}`);
     if (!adapter[cmd]) throw new Error(`${cmd} does not exist in ${adapter.alias}`);
     const result = await adapter[cmd](args);
     send({ id, result: result === undefined ? null : result });
@@ -68,28 +75,47 @@ async function answer(adapter, { id, cmd, ...args }) {
   }
 }
 
-async function leave(adapter, id) {
-  const grace = new Promise((resolve) => setTimeout(resolve, CLOSE_GRACE_MS));
+async function closed(adapter) {
+  const grace = new Promise((resolve) => setTimeout(resolve, CLOSE_GRACE_MS).unref());
   await Promise.race([adapter.close().catch(report), grace]);
-  send({ id, result: null }, () => process.exit(0));
 }
 
-function main([alias, url, prefix]) {
+function main([alias, url]) {
   process.on('unhandledRejection', report);
   process.on('uncaughtException', report);
 
   const Adapter = require(ADAPTERS[dialectOf(alias)]);
-  const emit = (event) => send({ at: Date.now(), ...event });
-  const adapter = new Adapter({ alias, library: require(alias), connection: connectionOf(url), prefix, emit });
+  const library = require(alias);
+  const connection = connectionOf(url);
+  const adapters = new Map();
+
+  function open({ id, session, prefix }) {
+    const emit = (event) => send({ session, at: Date.now(), ...event });
+    adapters.set(session, new Adapter({ alias, library, connection, prefix, emit }));
+    send({ id, result: null });
+  }
+
+  async function close({ id, session }) {
+    const adapter = adapters.get(session);
+    adapters.delete(session);
+    if (adapter) await closed(adapter);
+    send({ id, result: null });
+  }
+
+  async function leave() {
+    await Promise.all([...adapters.values()].map(closed));
+    process.stdout.write('', () => process.exit(0));
+  }
 
   const lines = readline.createInterface({ input: process.stdin });
   lines.on('line', (line) => {
     const request = JSON.parse(line);
-    if (request.cmd === 'close') leave(adapter, request.id);
-    else answer(adapter, request);
+    if (request.cmd === 'open') open(request);
+    else if (request.cmd === 'close') close(request);
+    else answer(adapters.get(request.session), request);
   });
-  lines.on('close', () => leave(adapter, null));
-  send({ event: 'ready', at: Date.now(), pid: process.pid });
+  lines.on('close', leave);
+  send({ event: 'ready', session: null, at: Date.now(), pid: process.pid });
 }
 
 main(process.argv.slice(2));
