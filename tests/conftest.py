@@ -34,7 +34,8 @@ NODE_MAJOR = 18
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
 # Spark starts Python by this name, in the tests' own sessions and in those of the programs that they run.
-os.environ["PYSPARK_PYTHON"] = sys.executable
+os.environ["PYSPARK_PYTHON"] = str(Path(__file__).parent / "support" / "spark_python.sh")
+os.environ["SPARK_BULL_TEST_PYTHON"] = sys.executable
 # A shell starts what runs in the background with SIGINT ignored; some tests send it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -83,6 +83,8 @@ async function closed(adapter) {
 function main([alias, url]) {
   process.on('unhandledRejection', report);
   process.on('uncaughtException', report);
+  // Nobody listens any more.
+  process.stdout.on('error', () => process.exit(1));
 
   const Adapter = require(ADAPTERS[dialectOf(alias)]);
   const library = require(alias);
@@ -104,7 +106,7 @@ function main([alias, url]) {
 
   async function leave() {
     await Promise.all([...adapters.values()].map(closed));
-    process.stdout.write('', () => process.exit(0));
+    process.exit(0);
   }
 
   const lines = readline.createInterface({ input: process.stdin });

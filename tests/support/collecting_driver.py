@@ -27,6 +27,8 @@ from tests.support.wait import wait_until
 
 ROOT = Path(__file__).parents[2]
 LOOK_S = 0.2
+#: How often it prints what its queries do; s.
+REPORT_S = 30
 #: It lives for seconds: what pays off later is left out.
 JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
@@ -45,12 +47,12 @@ class CollectingDriver:
     def check(self) -> None:
         """Fails when the driver has ended."""
         code = self._process.poll()
-        assert code is None, f"the driver ended with {code}:\n{self._output()}"
+        assert code is None, f"the driver ended with {code}:\n{self.output()}"
 
     def finish(self, timeout: float) -> None:
         """Waits until all of its queries have ended by themselves."""
         code = self._process.wait(timeout)
-        assert code == 0, f"the driver ended with {code}:\n{self._output()}"
+        assert code == 0, f"the driver ended with {code}:\n{self.output()}"
 
     def kill(self) -> None:
         """Kills driver, JVM and every Python of theirs, and waits until none of them runs."""
@@ -73,7 +75,8 @@ class CollectingDriver:
         processes = [line.split() for line in listed.splitlines()]
         return {int(group) for state, group in processes if not state.startswith("Z")}
 
-    def _output(self) -> str:
+    def output(self) -> str:
+        """The end of what it has printed."""
         return self._log.read_text(errors="replace")[-6000:]
 
 
@@ -91,10 +94,17 @@ def main(plan: Mapping[str, Any]) -> None:
     spark = builder.config("spark.driver.extraJavaOptions", JVM_OPTIONS).getOrCreate()
     spark_bull.register(spark)
     folder, trigger = Path(plan["folder"]), plan["trigger"]
-    queries = {queue: collect(spark, folder / queue, trigger, queue, raw) for queue, raw in plan["queues"].items()}
-    running = set(queries)
+    queries: dict[str, StreamingQuery] = {}
+    for queue, raw in plan["queues"].items():
+        print(time.strftime("%H:%M:%S"), "starting the query of", queue, flush=True)
+        queries[queue] = collect(spark, folder / queue, trigger, queue, raw)
+    running, report = set(queries), time.monotonic()
     while running:
         time.sleep(LOOK_S)
+        if time.monotonic() >= report:
+            report += REPORT_S
+            for queue in sorted(running):
+                print(time.strftime("%H:%M:%S"), queue, queries[queue].isActive, queries[queue].status, flush=True)
         for queue in [queue for queue in running if not queries[queue].isActive]:
             error = queries[queue].exception()
             if error is None:
