@@ -226,25 +226,31 @@ class _Rows:
     rows: list[_Row]
 
     def settle(self) -> Counter[str]:
-        outcomes, counts = Outcomes(self.token), Counter[str]()
+        outcomes, lost = Outcomes(self.token), 0
         rows = {row.id: row for row in self.rows}
         self._postpone(outcomes, [row for row in rows.values() if row.is_postponed])
-        counts["returned"] += len(outcomes)
+        kinds = dict.fromkeys(outcomes.all_ids(), "returned")
         ended = [row for row in rows.values() if not row.is_postponed]
         to_read = [row.id for row in ended if not row.is_plain or row.error is not None]
         known = {job.id: job for job in self.plan.ask(lambda: read_claimed(self.handle, to_read))}
         for row in ended:
             job = known.get(row.id) or _plain_job(row)
             if job is None:
-                counts["lost"] += self._lost(row.id, "missing")
+                lost += self._lost(row.id, "missing")
             else:
-                counts[_note(self.plan, self.handle, outcomes, job, row)] += 1
+                kinds[row.id] = _note(self.plan, self.handle, outcomes, job, row)
+        changes = Counter[str]()
         if len(outcomes):
             claim = self._work(outcomes)
             for one in claim.lost:
-                counts["lost"] += 0 if one.is_blocked else self._lost(one.id, one.why)
-            counts.update(self._fail_blocked(claim))
-            self.plan.ask(lambda: self._count(counts))
+                if not one.is_blocked:
+                    kinds.pop(one.id, None)
+                    lost += self._lost(one.id, one.why)
+            changes = self._fail_blocked(claim)
+        counts = Counter[str](kinds.values())
+        counts.update(changes)
+        counts["lost"] = lost
+        self.plan.ask(lambda: self._count(counts))
         return counts
 
     def _work(self, outcomes: Outcomes) -> Claim:

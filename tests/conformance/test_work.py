@@ -6,9 +6,11 @@ Every test runs twice: with each script sent once, and with each sent again as i
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from redis import Redis
 
@@ -17,10 +19,12 @@ from spark_bull.bull_queue import BullQueue
 from spark_bull.claim_ledger import ClaimLedger
 from spark_bull.errors import JobMissing
 from spark_bull.model import NewJob
+from spark_bull.options import SETTLE, parse_options
 from spark_bull.outcomes import Delayed, Failed, Lost, Outcomes, Retried
 from spark_bull.reporting import add_log, update_data, update_progress
 from spark_bull.runtime.claimer import Claimer
 from spark_bull.runtime.settling import keep_rule
+from spark_bull.spark.settle import SettlePlan, settle_task
 from spark_bull.working import Seat, extend, promote_due, read_claimed, relock, rescue, unpack_columns
 from tests.support.sending import send_scripts_twice
 from tests.support.wait import wait_until
@@ -346,6 +350,19 @@ def test_outcomes_without_a_lock_are_not_taken_and_say_why(bench: WorkBench) -> 
     answer = bench.work(completed(claim))
     assert dict(answer.lost) == {ids[0]: "unlocked", ids[1]: "owner", ids[2]: "missing", ids[3]: "inactive"}
     assert bench.counts()["completed"] == 1
+
+
+def test_a_task_that_settles_its_rows_again_counts_each_job_once(bench: WorkBench) -> None:
+    ids = bench.add(4)
+    claim = bench.claim()
+    bench.client.set(bench.handle.keys.lock(ids[1]), "another")
+    options = {"url": bench.handle.connection.settings.url, "prefix": bench.handle.keys.prefix, "queue": "q"}
+    plan = SettlePlan(parse_options(options, SETTLE), ("id", "token", "returnvalue", "error"), is_text=True)
+    rows = {"id": ids, "token": [claim.token] * 4, "returnvalue": ["1"] * 4, "error": [None, None, None, "bad"]}
+    counts = [settle_task(plan, [pa.RecordBatch.from_pydict(rows)]).counts for _ in range(2)]
+    assert [+Counter(count) for count in counts] == [{"completed": 2, "failed": 1, "lost": 1}, {"lost": 1}]
+    told = bench.client.hgetall(bench.handle.keys.settled(claim.token))
+    assert told == {b"completed": b"2", b"failed": b"1", b"lost": b"2"}
 
 
 def test_a_job_that_was_deleted_while_it_ran_does_not_come_back(bench: WorkBench) -> None:
