@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -93,18 +94,16 @@ def like_a_checkout(folder: Path) -> Path:
 
 
 def run_until(done: Callable[[], bool], command: list[str], log: Path, folder: Path) -> None:
-    """Runs a command that goes on until Ctrl-C, which is pressed as soon as its work is done."""
+    """Runs a command that goes on until Ctrl-C, and kills it with all that it started as soon as its work is done."""
     with log.open("ab") as output:
         running = subprocess.Popen(command, cwd=folder, stdout=output, stderr=output, start_new_session=True)
     try:
         wait_until(lambda: done() or running.poll() is not None, f"what `{command[-1]}` does")
         assert running.poll() is None, log.read_text()[-5000:]
-        os.killpg(running.pid, signal.SIGINT)
-        running.wait(PATIENCE_S)
     finally:
-        if running.poll() is None:
+        with suppress(ProcessLookupError):
             os.killpg(running.pid, signal.SIGKILL)
-            running.wait()
+        running.wait()
 
 
 def assert_is_understood(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
