@@ -17,11 +17,21 @@ def first_line(error: BaseException) -> str:
     """The line of an error that says most: what was raised by a Python trace within it, else the first one."""
     text = message_of(error)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    _, trace, after = text.rpartition(_TRACE)
-    # The lines of a trace itself are indented; below it Spark adds lines of its own.
-    raised = [line for line in after.splitlines() if _RAISED.match(line) and not line.startswith(_JVM)] if trace else []
+    raised = _raised(text)
     errors = [line for line in lines if "Error: " in line and not line.startswith((*_JVM, "pyspark."))]
     return [*raised[:1], *errors[-1:], *lines[:1], type(error).__name__][0][:500]
+
+
+def _raised(text: str) -> list[str]:
+    """What stands below the last Python trace; of Spark's process of a source that could make no reader, the error why.
+
+    That process stops the reader that it has not made, and so raises another error on top.
+    """
+    before, trace, after = text.rpartition(_TRACE)
+    # The lines of a trace itself are indented; below it Spark adds lines of its own.
+    raised = [line for line in after.splitlines() if _RAISED.match(line) and not line.startswith(_JVM)] if trace else []
+    no_reader = raised and raised[0].startswith("UnboundLocalError: ") and "'reader'" in raised[0]
+    return _raised(before) if no_reader else raised
 
 
 def python_trace(error: BaseException) -> str | None:

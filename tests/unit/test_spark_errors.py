@@ -57,3 +57,10 @@ def test_without_a_trace_it_is_the_first_line_or_that_of_an_error(text: str, lin
 def test_a_trace_between_very_long_texts_is_found() -> None:
     text = f"{'before ' * 5_000}\n{TRACE.format(raised='ValueError: too late')}\n{'after ' * 5_000}"
     assert first_line(RuntimeError(text)) == "ValueError: too late"
+
+
+def test_the_error_of_a_source_without_a_reader_is_the_one_before_spark_s_own() -> None:
+    own = "UnboundLocalError: cannot access local variable 'reader' where it is not associated with a value"
+    again = f"During handling of the above exception, another exception occurred:\n\n{TRACE.format(raised=own)}"
+    text = TRACE.format(raised="spark_bull.errors.OptionError: expected `a`").partition("Some text")[0] + again
+    assert first_line(RuntimeError(text)) == "spark_bull.errors.OptionError: expected `a`"
