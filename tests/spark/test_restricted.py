@@ -1,0 +1,75 @@
+"""Spark's own processes too need no more than docs/access.md gives, and work with a cluster of one node."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from redis import Redis
+
+from spark_bull import BullQueue, EmbeddedRedis, Worker
+from tests.spark.conftest import Bull
+from tests.support.access import PASSWORD, rules
+from tests.support.passing_state import become_cluster
+from tests.support.wait import PATIENCE_S, wait_until
+
+#: One slot of a cluster.
+PREFIX: Final = "{test-p}"
+VERBS: Final = ("dispatch", "process", "collect")
+JOBS: Final = 20
+
+Urls = Mapping[str, str]
+
+
+@pytest.fixture(params=["acl", "cluster"])
+def urls(request: pytest.FixtureRequest, own_redis: Callable[..., EmbeddedRedis]) -> Iterator[Urls]:
+    """How each verb reaches the server: as a user of its own, or as anybody when it is a cluster."""
+    if request.param == "cluster":
+        server = own_redis({"cluster-enabled": "yes"})
+        with Redis.from_url(server.url) as client:
+            become_cluster(client)
+        yield dict.fromkeys(("admin", *VERBS), server.url)
+    else:
+        server = own_redis()
+        with Redis.from_url(server.url) as client:
+            for verb in VERBS:
+                allowed = rules("all", verb, prefix=f"{PREFIX}:*").split()
+                client.execute_command("ACL", "SETUSER", verb, "on", f">{PASSWORD}", *allowed)
+        users = {verb: server.url.replace("redis://", f"redis://{verb}:{PASSWORD}@") for verb in VERBS}
+        yield {"admin": server.url, **users}
+
+
+def echo(job: Any) -> Any:
+    return job.data["n"]
+
+
+def echo_frame(jobs: DataFrame) -> DataFrame:
+    return jobs.select("id", "token", f.get_json_object("data", "$.n").cast("int").alias("returnvalue"))
+
+
+@pytest.mark.parametrize("protocol", ["bull-1", "bull", "bullmq"])
+def test_jobs_are_dispatched_processed_and_collected(
+    spark: SparkSession, urls: Urls, protocol: str, tmp_path: Path
+) -> None:
+    with BullQueue("q", url=urls["admin"], prefix=PREFIX, protocol=protocol) as queue:
+        for number, processor in enumerate((echo, echo_frame), 1):
+            numbers = spark.range(1, JOBS + 1).withColumnRenamed("id", "n")
+            Bull(spark, urls["dispatch"], PREFIX).write(numbers, protocol=protocol)
+            options = {"url": urls["process"], "prefix": PREFIX, "protocol": protocol, "progress": False, "slots": 1}
+            with Worker(spark, "q", processor, **options) as worker:
+                wait_until(lambda number=number: queue.counts()["completed"] == number * JOBS, "all jobs to complete")
+                assert worker.status().state == "running"
+        reader = spark.readStream.format("bull").options(url=urls["collect"], prefix=PREFIX, queue="q")
+        results = reader.option("startingOffsets", "earliest").load()
+        writer = results.writeStream.format("memory").queryName("restricted")
+        query = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+        assert query.awaitTermination(PATIENCE_S)
+        rows = spark.table("restricted").collect()
+        assert sorted(int(row.id) for row in rows) == list(range(1, 2 * JOBS + 1))
+        values = Counter((row.state, row.returnvalue) for row in rows)
+        assert values == {("completed", str(n)): 2 for n in range(1, JOBS + 1)}
