@@ -370,13 +370,26 @@ def test_jobs_in_other_states_than_those_read_are_not_missing(bench: Finisher) -
 
 
 @only_bullmq
-def test_a_reader_that_has_never_seen_all_jobs_cannot_say_how_many_are_missing(bench: Finisher) -> None:
-    ledger = bench.ledger()
+@pytest.mark.parametrize("removed", [0, 2])
+@pytest.mark.parametrize(
+    ("starting", "found", "unseen"),
+    [("earliest", 8, 0), ("0", 8, 0), ("latest", 0, 3)],
+    ids=["earliest", "a timestamp", "latest"],
+)
+def test_a_reader_that_has_not_seen_all_jobs_yet_knows_how_many_are_missing(
+    bench: Finisher, starting: str, found: int, unseen: int, removed: int
+) -> None:
+    """One that starts at the latest job can't tell jobs without events from those that had ended before it."""
     bench.finish(5)
-    assert ledger.discover(most=2).more
-    bench.finish(1, keep=AT_ONCE)
+    bench.finish(4, keep=AT_ONCE)
     bench.forget_events()
-    assert look(ledger).missed == -1
+    ledger = bench.ledger(starting)
+    assert ledger.discover(most=2).more
+    bench.finish(3)
+    bench.finish(removed, keep=AT_ONCE)
+    bench.forget_events()
+    seen = look(ledger, strict=True)
+    assert (seen.end, seen.missed) == (found, removed + unseen)
 
 
 @only_bullmq

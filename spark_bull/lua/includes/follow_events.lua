@@ -13,15 +13,15 @@ local function is_behind(event_id, other_id)
   return ms > other_ms or (ms == other_ms and number > other_number)
 end
 
--- Whether events after `cursor` have left the stream; and what counts as read last from now on. A reader of a new ledger,
--- at '0-0', misses nothing. One that has seen all jobs of a queue without any event misses some if the stream is full since.
-local function has_gap(key, arg, cursor)
+-- Whether events after `cursor` have left the stream; and what counts as read last from now on. A new reader misses none
+-- of those before its start. One at '0-0', that has seen no event yet, misses some if the stream is full since.
+local function has_gap(key, cursor, is_new)
   local call = redis.call
   local first = call('XRANGE', key.events, '-', '+', 'COUNT', 1)[1]
+  if is_new then
+    return false, first and cursor or last_event(key.events)
+  end
   if cursor == '0-0' then
-    if call('HEXISTS', key.track, balance_field(arg)) == 0 then
-      return false, cursor
-    end
     if first then
       local most = tonumber(call('HGET', key.meta, 'opts.maxLenEvents') or 10000)
       return call('XLEN', key.events) >= most, cursor
@@ -33,7 +33,6 @@ local function has_gap(key, arg, cursor)
   if not is_behind(last, cursor) then
     return false, cursor
   end
-  call('HSET', key.track, 'event', last)
   return true, last
 end
 
@@ -116,13 +115,15 @@ end
 -- of `track` notes that events left the stream before they were read.
 local function follow_events(key, arg, most)
   local call = redis.call
+  local is_new = save_first_balance(key, arg)
   local track = call('HMGET', key.track, 'event', 'since')
   local since = tonumber(track[2] or '')
   local last = arg.until_event == '' and '+' or arg.until_event
   if last ~= '+' and not is_behind(last, track[1]) then
     return false, track[1]
   end
-  local gap, cursor = has_gap(key, arg, track[1])
+  local gap, cursor = has_gap(key, track[1], is_new)
+  call('HSET', key.track, 'event', cursor)
   if gap then
     call('HSET', key.track, 'gap', 1)
   end

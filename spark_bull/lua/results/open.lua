@@ -18,7 +18,8 @@ local function start_of(starting, from_birth)
     local floor = math.floor((time_ms() - tonumber(arg.lookback_ms)) / slice_ms) * slice_ms
     return {event = from_birth and last_event(key.events), floor = floor .. '', quiet = 1}
   end
-  return {event = (tonumber(starting) - 1) .. '-18446744073709551615', floor = starting, since = starting}
+  local event = tonumber(starting) > 0 and (tonumber(starting) - 1) .. '-18446744073709551615' or '0-0'
+  return {event = event, floor = starting, since = starting}
 end
 
 -- What another query has left half done may have passed by what has finished since, or end at an old horizon.
