@@ -1,4 +1,4 @@
-"""Every block of Python or SQL of the README runs as printed, each alone, but for the address of Redis and where files
+"""Every block of Python or SQL of README and docs runs as printed, each alone, but for the address of Redis and where files
 go. test_readme_commands.py has the others."""
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def test_a_block_of_python_or_sql_runs_alone(
     if SHOWN_URL not in block.text:
         say_where_redis_is(server.url, session, monkeypatch)
     text = block.text.replace(SHOWN_URL, server.url).replace(SHOWN_FOLDER, f"{tmp_path}/")
-    program = compile(python_of(block.language, text), f"line {block.line} of the README", "exec")
+    program = compile(python_of(block.language, text), str(block), "exec")
 
     def done() -> bool:
         return is_done(case, server.url, tmp_path)

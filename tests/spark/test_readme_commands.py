@@ -1,4 +1,4 @@
-"""Every block of commands or JavaScript of the README runs as printed, each alone, but for the address of Redis and
+"""Every block of commands or JavaScript of README and docs runs as printed, each alone, but for the address of Redis and
 where files go. Of commands that take long (all tests, the tour, starts of Spark) some only have to be understood."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The code blocks of the README: what each needs before it runs, and what it brings about."""
+"""The code blocks of README and docs: what each needs before it runs, and what it brings about."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from tests.support.finisher import Finisher
 from tests.support.snippets import Block, blocks
 
 ROOT = Path(__file__).parents[2]
-BLOCKS = blocks(ROOT / "README.md")
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+BLOCKS = [block for page in PAGES for block in blocks(page, ROOT)]
 #: What the blocks say, and tests replace: the address of Redis, and where files go.
 SHOWN_URL = "redis://localhost:6379"
 SHOWN_FOLDER = "/lake/"
@@ -37,23 +38,39 @@ class Case:
 
 #: By a text that only this block has. A block that isn't here needs nothing, and ends by itself without an error.
 CASES = {
-    "jobs.select(": Case(then={"mail": {"wait": 2}}, prints=("ada@example.org", "alan@example.org", "|wait|")),
+    # README
+    '"alan@example.org", 2)], ["to"': Case(
+        then={"mail": {"wait": 2}}, prints=("ada@example.org", "alan@example.org", "|wait|")
+    ),
+    "new Worker('mail'": Case(jobs={"mail": [{"to": "ada", "template": 1}]}, prints=("send1toada",)),
+    '{"sent": job.data["to"]}': Case(jobs={"mail": [{"to": "ada@example.org"}]}, then={"mail": {"completed": 1}}),
+    "archive.trigger": Case(finished=1, files="mail/*.parquet"),
+    "spark-bull add": Case(then={"mail": {"delayed": 1}}, prints=("delayed",)),
+    # docs
+    "def double(": Case(prints=("numbers|wait|100", '{"doubled":2}')),
+    "spark-bull counts numbers": Case(
+        jobs={"numbers": [{"n": 1}]}, then={"numbers": {"wait": 1}}, prints=("numbers", "wait")
+    ),
+    'option("queue", "numbers")': Case(),
     '"jobColumns"': Case(then={"mail": {"delayed": 1}}),
     "INSERT INTO outbox": Case(then={"mail": {"wait": 2}}),
-    "failed = spark.read": Case(finished=2, prints=("mail|bad|2", '{"n":0}', "mail|completed|2", "mail|failed|2")),
-    "def send(job)": Case(
+    "def to_review(": Case(finished=2, then={"review": {"wait": 2}}),
+    "queue = BullQueue(": Case(then={"mail": {"delayed": 1}}, prints=("'delayed':1",)),
+    "failed = spark.read.format": Case(finished=2, prints=("mail|bad|2", '{"n":0}', "mail|completed|2", "mail|failed|2")),
+    "spark-bull job mail": Case(
+        jobs={"mail": [{"n": n} for n in range(42)]}, then={"mail": {"wait": 42}}, prints=("wait", '"id":"42"')
+    ),
+    "queue.retry(job.id)": Case(
+        finished=2, then={"mail": {"wait": 2, "completed": 2, "failed": 0}}, prints=("bad", "0completedjobs")
+    ),
+    "UnrecoverableError(": Case(
         jobs={"mail": [{"to": "ada@example.org"}, {"to": "nowhere"}]}, then={"mail": {"completed": 1, "failed": 1}}
     ),
     "def score(": Case(jobs={"flights": [{"distance": 500, "delay": 7}]}, then={"flights": {"completed": 1}}),
     "def enrich(": Case(jobs={"orders": [{"sku": "tea", "amount": 2}]}, then={"orders": {"completed": 1}}),
     '"mode", "claim"': Case(jobs={"mail": [{"n": 4}]}, then={"mail": {"completed": 1}}),
     "with Promoter(": Case(),
-    "results = spark.readStream": Case(finished=3, files="results/queue=mail/day=*/*.parquet"),
-    "queue = BullQueue(": Case(then={"mail": {"delayed": 1}}, prints=("'delayed':1",)),
-    "new Worker('mail'": Case(jobs={"mail": [{"to": "ada", "template": 1}]}, prints=("send1toada",)),
-    "spark-bull counts": Case(
-        jobs={"mail": [{"n": n} for n in range(42)]}, then={"mail": {"wait": 42}}, prints=("wait", '"id":"42"')
-    ),
+    "results/_checkpoint": Case(finished=3, files="results/queue=mail/day=*/*.parquet"),
     "make zip": Case(
         jobs={"mail": [{"to": "ada@example.org"}]},
         then={"mail": {"completed": 1}},

@@ -11,17 +11,18 @@ _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 @dataclass(frozen=True)
 class Block:
-    """One block of a page: its language, its text, and the line where it begins."""
+    """One block of a page: the page's name, the block's language and text, and the line where it begins."""
 
+    page: str
     language: str
     text: str
     line: int
 
     def __str__(self) -> str:
-        return f"{self.language} at line {self.line}"
+        return f"{self.language} at line {self.line} of {self.page}"
 
 
-def blocks(page: Path) -> list[Block]:
-    """The fenced blocks of a Markdown page."""
-    text = page.read_text(encoding="utf-8")
-    return [Block(found[1], found[2], text.count("\n", 0, found.start()) + 2) for found in _BLOCK.finditer(text)]
+def blocks(page: Path, root: Path) -> list[Block]:
+    """The fenced blocks of a Markdown page, which is named by its path below `root`."""
+    text, name = page.read_text(encoding="utf-8"), page.relative_to(root).as_posix()
+    return [Block(name, found[1], found[2], text.count("\n", 0, found.start()) + 2) for found in _BLOCK.finditer(text)]
