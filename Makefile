@@ -11,7 +11,7 @@ NODE_STAMP := $(NODE_PEERS)/.installed
 export PYSPARK_PYTHON := $(CURDIR)/$(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak lint format bench zip clean
+.PHONY: help setup demo test soak lint docs format bench zip clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,10 +27,13 @@ test: setup ## Run the tests; PYTEST_ARGS="-k claim" picks some
 soak: setup ## Live random lives of queues beside Node for half an hour, other ones each time
 	$(RUN) -m pytest -q -m soak -n 2 $(PYTEST_ARGS)
 
-lint: $(PYTHON_STAMP) ## Check style, format and types
+lint: $(PYTHON_STAMP) docs ## Check style, format, types and documentation
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
+
+docs: $(PYTHON_STAMP) ## Build the documentation in site/; a dead link is an error
+	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict --quiet
 
 format: $(PYTHON_STAMP) ## Sort the imports and lay out the code
 	$(RUN) -m ruff check --fix --quiet .
@@ -47,7 +50,7 @@ zip: ## Make dist/spark_bull.zip, for spark-submit --py-files
 	$(PYTHON) tools/build_zip.py
 
 clean: ## Remove what builds, tests and Spark left behind; .venv and node_modules stay
-	rm -rf build dist *.egg-info artifacts spark-warehouse metastore_db derby.log
+	rm -rf build dist site *.egg-info artifacts spark-warehouse metastore_db derby.log
 	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . \( -name $(VENV) -o -name node_modules \) -prune -o -name __pycache__ -exec rm -rf {} +
 
@@ -55,7 +58,7 @@ $(PYTHON_STAMP): setup.cfg pyproject.toml tools/ensure-tools.sh
 	PYTHON=$(PYTHON) tools/ensure-tools.sh python java
 	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
 	$(RUN) -m pip install --quiet --upgrade pip
-	$(RUN) -m pip install --quiet --editable '.[local,demo,test]'
+	$(RUN) -m pip install --quiet --editable '.[local,demo,test,docs]'
 	touch $@
 
 $(NODE_STAMP): tests/node/package-lock.json tests/node/package.json tools/ensure-tools.sh

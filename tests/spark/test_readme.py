@@ -1,5 +1,5 @@
-"""Every block of Python or SQL of README and docs runs as printed, each alone, but for the address of Redis and where files
-go. test_readme_commands.py has the others."""
+"""Every block of Python or SQL of README and docs runs as printed, each alone, but for the address of Redis and
+where files go. test_readme_commands.py has the others."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def test_a_block_of_python_or_sql_runs_alone(
     def done() -> bool:
         return is_done(case, server.url, tmp_path)
 
-    monkeypatch.setattr(Worker, "await_termination", until_interrupted(done))
-    endless = "await_termination()" in text
+    if endless := "await_termination()" in text:
+        monkeypatch.setattr(Worker, "await_termination", until_interrupted(done))
     for _ in range(TRIES):
         prepare(case, server.url)
         with pytest.raises(KeyboardInterrupt) if endless else nullcontext():

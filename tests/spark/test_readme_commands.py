@@ -1,5 +1,5 @@
-"""Every block of commands or JavaScript of README and docs runs as printed, each alone, but for the address of Redis and
-where files go. Of commands that take long (all tests, the tour, starts of Spark) some only have to be understood."""
+"""Every block of commands or JavaScript of README and docs runs as printed, each alone, but for the address of Redis
+and where files go. Of commands that take long (all tests, starts of Spark) some only have to be understood."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from configparser import ConfigParser
 from contextlib import suppress
 from pathlib import Path
 
@@ -107,7 +108,15 @@ def run_until(done: Callable[[], bool], command: list[str], log: Path, folder: P
 
 
 def assert_is_understood(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """`make` has the target; the script of a spark-submit is there, and its parser takes what follows it."""
+    """`make` has the target; `pip` gets this package, with extras that it has; the script of a spark-submit is there,
+    and its parser takes what follows it."""
+    if command[:2] == ["pip", "install"]:
+        name, extras = re.fullmatch(r"([\w-]+)(?:\[(.+)\])?", command[2]).groups()  # type: ignore[union-attr]
+        declared = ConfigParser()
+        declared.read(ROOT / "setup.cfg")
+        assert name == declared["metadata"]["name"]
+        assert set(extras.split(",") if extras else ()) <= set(declared["options.extras_require"])
+        return
     if command[0] == "make":
         assert re.search(rf"^{command[1]}:.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
         return

@@ -1,0 +1,73 @@
+"""What docs/ and README say of the code is what the code has; test_readme.py runs their blocks."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql.types import StructType
+
+from spark_bull import errors
+from spark_bull.spark.schemas import CLAIM_SCHEMA, SCHEMAS
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+#: Messages of Spark that docs/troubleshooting.md explains, too.
+OF_SPARK = ("[", "Python worker failed to connect back")
+
+
+def text_of(page: str) -> str:
+    return (DOCS / page).read_text("utf-8")
+
+
+def section(text: str, title: str) -> str:
+    """The text from one heading to the next."""
+    return text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+@pytest.mark.parametrize(("title", "schema"), [*SCHEMAS.items(), ("claimed jobs", CLAIM_SCHEMA)])
+def test_the_schemas_have_the_columns_of_the_code_in_order(title: str, schema: StructType) -> None:
+    listed = re.findall(r"^\| `(\w+)` \| ([\w<>]+) \|", section(text_of("reference/schemas.md"), title), re.MULTILINE)
+    assert listed == [(field.name, field.dataType.simpleString().upper()) for field in schema]
+
+
+def test_every_error_is_explained() -> None:
+    page = text_of("reference/errors.md")
+    ours = [name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)]
+    assert [name for name in ours if not re.search(rf"^\| `{name}\b", page, re.MULTILINE)] == []
+
+
+def test_messages_that_are_explained_exist() -> None:
+    there = "\n".join(message.replace("\n", " ") for message in messages())
+    quoted = re.findall(r"^### (`+) ?(.+?) ?\1$", text_of("troubleshooting.md"), re.MULTILINE)
+    explained = [message for _, message in quoted if not message.startswith(OF_SPARK)]
+    assert explained
+    assert [message for message in explained if not re.search(pattern_of(message), there)] == []
+
+
+def messages() -> Iterator[str]:
+    """The texts in the package's sources, with … for what is filled in, and its Lua scripts."""
+    for path in sorted((ROOT / "spark_bull").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.JoinedStr):
+                yield "".join(part.value if isinstance(part, ast.Constant) else "…" for part in node.values)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield re.sub(r"%[sdg]", "…", node.value)
+    for path in sorted((ROOT / "spark_bull").rglob("*.lua")):
+        yield from path.read_text("utf-8").splitlines()
+
+
+def pattern_of(message: str) -> str:
+    """A quoted message as a pattern, in which … is any text."""
+    return ".*".join(re.escape(part) for part in message.split("…"))
+
+
+def test_the_readme_is_short_and_its_links_lead_somewhere() -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert len(text.splitlines()) <= 150
+    links = [link.partition("#")[0] for link in re.findall(r"\]\((?!http)([^)]+)\)", text)]
+    assert links
+    assert [link for link in links if not (ROOT / link).exists()] == []

@@ -1,0 +1,72 @@
+"""Writes the generated tables of docs/reference: options, from the table in spark_bull/options.py, and commands.
+
+python tools/reference_pages.py
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from spark_bull.cli.commands import COMMANDS
+from spark_bull.options import CLAIM, COLLECT, READ, SETTLE, TABLE, WORK, WRITE, Option
+
+PAGES: Final = Path(__file__).parent.parent / "docs" / "reference"
+VERBS: Final = frozenset({WRITE, READ, CLAIM, SETTLE, COLLECT})
+_BLOCK: Final = re.compile(r"(<!-- (options: \w+|commands) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def shared() -> str:
+    """The options of all verbs."""
+    return _options([(option, _default(option)) for option in TABLE if VERBS.issubset(option.scopes)])
+
+
+def of(scope: str) -> str:
+    """The options of one verb that not all verbs have."""
+    chosen = [option for option in TABLE if scope in option.scopes and not VERBS.issubset(option.scopes)]
+    return _options([(option, _default(option, scope)) for option in chosen])
+
+
+def commands() -> str:
+    """What the command `spark-bull` can do."""
+    rows = [f"| `{command.name}` | {command.help} | `spark-bull {command.example}` |" for command in COMMANDS]
+    return "\n".join(["| command | what it does | example |", "|---|---|---|", *rows])
+
+
+TABLES: Final[Mapping[str, Callable[[], str]]] = {
+    "commands": commands,
+    "options: all": shared,
+    **{f"options: {scope}": lambda scope=scope: of(scope) for scope in (*VERBS, WORK)},  # type: ignore[misc]
+}
+
+
+def with_tables(text: str) -> str:
+    """The text with each marked block filled."""
+    return _BLOCK.sub(lambda block: f"{block[1]}{TABLES[block[2]]()}\n{block[3]}", text)
+
+
+def _options(rows: list[tuple[Option, str]]) -> str:
+    lines = [f"| `{option.name}` | {default} | {option.doc} |" for option, default in rows]
+    return "\n".join(["| option | default | meaning |", "|---|---|---|", *lines])
+
+
+def _default(option: Option, scope: str | None = None) -> str:
+    """A default as Markdown; that of a scope has priority over how the option shows its own."""
+    if scope in option.instead:
+        return _text(option.instead[scope])
+    return option.shown or _text(option.default)
+
+
+def _text(default: Any) -> str:
+    if default is None:
+        return ""
+    if isinstance(default, bool):
+        return f"`{str(default).lower()}`"
+    return f"`{','.join(default)}`" if isinstance(default, tuple) else f"`{default}`"
+
+
+if __name__ == "__main__":
+    for page in sorted(PAGES.glob("*.md")):
+        page.write_text(with_tables(page.read_text("utf-8")), "utf-8")
