@@ -19,9 +19,9 @@ from benchmarks.sides import timed
 from benchmarks.trials import Processed, Server, completed, cpu_seconds, fresh_server, script_ms
 from benchmarks.workers import PEERS, QUEUE, speaking
 from spark_bull.dialects.fields import FIELDS
-from spark_bull.dialects.handle import CHUNK_SIZE
-from spark_bull.result_ledger import ResultLedger
-from spark_bull.spark.result_batch import fields_of
+from spark_bull.queue.handle import CHUNK_SIZE
+from spark_bull.queue.result_ledger import ResultLedger
+from spark_bull.spark.collect.batch import fields_of
 
 READER = "bench"
 WARM_UP_JOBS = 10_000

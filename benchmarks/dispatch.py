@@ -23,7 +23,7 @@ from benchmarks.report import Verdict, at_most, show_verdicts, write_results
 from benchmarks.sides import QUEUE, Side, add_bulk, new_session, sink, strings, structs
 from benchmarks.trials import yardstick
 from spark_bull import EmbeddedRedis
-from spark_bull.scripts import load
+from spark_bull.store.scripts import load
 
 BASE = f"bull:{QUEUE}:"
 #: Notes the scripts that handle whole chunks, and no command inside them; a thousandth of that is a job's share.

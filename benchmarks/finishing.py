@@ -13,7 +13,7 @@ import time
 from benchmarks.filling import plain, queue_at
 from spark_bull import BullQueue
 from spark_bull.outcomes import Claim, Outcomes
-from spark_bull.working import Seat, work
+from spark_bull.queue.claim import Seat, work
 
 SEAT = Seat("finisher")
 RETURNVALUE = '{"ok":true,"bytes":1234}'

@@ -21,7 +21,7 @@ from benchmarks.probes import below, memory_of
 from benchmarks.report import percentile
 from benchmarks.trials import BASE, Server, wait_until
 from benchmarks.workers import speaking
-from spark_bull.scripts import load
+from spark_bull.store.scripts import load
 
 #: The module that runs latestOffset(), as its command line shows it.
 SOURCE_RUNNER = b"python_streaming_source_runner"

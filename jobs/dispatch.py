@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from session import pairs, session, until_stopped
 
 from spark_bull import BullQueue
-from spark_bull.spark.progress import Progress
+from spark_bull.spark.dispatch.progress import Progress
 
 
 def arguments() -> argparse.Namespace:

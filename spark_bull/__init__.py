@@ -16,20 +16,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from spark_bull.bull_queue import BullQueue
     from spark_bull.errors import DelayedError, RateLimitError, SparkBullError, UnrecoverableError
     from spark_bull.local import EmbeddedRedis
     from spark_bull.model import Job, NewJob, RawJson, WriteRecord
-    from spark_bull.runtime.job import RunningJob
-    from spark_bull.runtime.promoter import Promoter
-    from spark_bull.runtime.rescuer import Rescuer
+    from spark_bull.queue.bull_queue import BullQueue
+    from spark_bull.services.promoter import Promoter
+    from spark_bull.services.rescuer import Rescuer
+    from spark_bull.spark.process.worker import Worker
     from spark_bull.spark.provider import BullDataSource, register
-    from spark_bull.spark.worker import Worker
+    from spark_bull.worker.running_job import RunningJob
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "BullQueue": "spark_bull.bull_queue",
+    "BullQueue": "spark_bull.queue.bull_queue",
     "DelayedError": "spark_bull.errors",
     "RateLimitError": "spark_bull.errors",
     "SparkBullError": "spark_bull.errors",
@@ -39,10 +39,10 @@ _HOMES = {
     "NewJob": "spark_bull.model",
     "RawJson": "spark_bull.model",
     "WriteRecord": "spark_bull.model",
-    "RunningJob": "spark_bull.runtime.job",
-    "Promoter": "spark_bull.runtime.promoter",
-    "Rescuer": "spark_bull.runtime.rescuer",
-    "Worker": "spark_bull.spark.worker",
+    "RunningJob": "spark_bull.worker.running_job",
+    "Promoter": "spark_bull.services.promoter",
+    "Rescuer": "spark_bull.services.rescuer",
+    "Worker": "spark_bull.spark.process.worker",
     "BullDataSource": "spark_bull.spark.provider",
     "register": "spark_bull.spark.provider",
 }

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from spark_bull.scripts import load
+from spark_bull.store.scripts import load
 
 ROOT: Final = Path(__file__).parent.parent
 PACKAGE: Final = ROOT / "spark_bull"

@@ -9,17 +9,17 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from spark_bull.bull_queue import BullQueue
 from spark_bull.cli.promoting import promote, takes_promote
-from spark_bull.connection import Connection
-from spark_bull.dialects.handle import open_handle
 from spark_bull.errors import JobMissing, OptionError
-from spark_bull.finding import describe, find_queues
 from spark_bull.job_json import json_or_text
 from spark_bull.model import STATES, Job, NewJob, RawJson, WriteRecord
 from spark_bull.options import READ, json_object, parse_options
-from spark_bull.reading import counts
-from spark_bull.settings import settings_of
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.find import describe, find_queues
+from spark_bull.queue.handle import open_handle
+from spark_bull.queue.read import counts
+from spark_bull.store.connection import Connection
+from spark_bull.store.settings import settings_of
 
 Found = Any
 

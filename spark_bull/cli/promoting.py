@@ -9,8 +9,8 @@ from dataclasses import asdict
 from types import FrameType
 from typing import Any, Final
 
-from spark_bull.bull_queue import BullQueue
-from spark_bull.runtime.promoter import Chores, Promoter
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.services.promoter import Chores, Promoter
 
 #: How often the command says what it has done, if that is anything new.
 _TELL_S: Final = 5.0

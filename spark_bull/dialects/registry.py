@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from spark_bull.connection import Connection
 from spark_bull.dialects.base import Dialect
 from spark_bull.dialects.bull import Bull
 from spark_bull.dialects.bull1 import Bull1
 from spark_bull.dialects.bullmq import BullMQ
 from spark_bull.errors import DialectError
 from spark_bull.keys import QueueKeys
+from spark_bull.store.connection import Connection
 
 log = logging.getLogger("spark_bull")
 

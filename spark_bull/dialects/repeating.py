@@ -9,7 +9,7 @@ from math import isfinite
 from types import NoneType
 from typing import Any
 
-from spark_bull.cron import next_time
+from spark_bull.dialects.cron import next_time
 from spark_bull.errors import PatternError
 
 Repeat = Mapping[str, Any]

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_bull.dialects.fields import FIELDS, NO_VALUE, Raw, integer_of, text_of, traces_of
-from spark_bull.reading import Chunk
+from spark_bull.queue.read import Chunk
 
 #: The last ms of the year 9999, beyond which neither Spark nor Python prints a time.
 LAST_MS: Final = 253_402_300_799_999

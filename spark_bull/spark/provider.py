@@ -44,39 +44,39 @@ class BullDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         self._refuse_mode("claim", "readStream takes jobs to be processed; a read shows them")
-        from spark_bull.spark.source import batch_reader
+        from spark_bull.spark.inspect.source import batch_reader
 
         return batch_reader(self.options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         if mode_of(self.options) != "claim":
             self._refuse_mode("settle", "it is for writes")
-            from spark_bull.spark.result_stream import result_reader
+            from spark_bull.spark.collect.stream import result_reader
 
             return result_reader(self.options, schema)
         if schema != CLAIM_SCHEMA:
             raise OptionError("the columns of mode=claim are fixed: give no schema, and select what you need")
-        from spark_bull.spark.claim_stream import claim_reader
+        from spark_bull.spark.process.claim_stream import claim_reader
 
         return claim_reader(self.options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         if mode_of(self.options) == "settle":
-            from spark_bull.spark.settle import BatchSettler, plan_settle
+            from spark_bull.spark.process.settle import BatchSettler, plan_settle
 
             return BatchSettler(plan_settle(self.options, schema))
         self._refuse_mode("claim", "it is for readStream")
-        from spark_bull.spark.sink import batch_writer
+        from spark_bull.spark.dispatch.sink import batch_writer
 
         return batch_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         if mode_of(self.options) == "settle":
-            from spark_bull.spark.settle import StreamSettler, plan_settle
+            from spark_bull.spark.process.settle import StreamSettler, plan_settle
 
             return StreamSettler(plan_settle(self.options, schema))
         self._refuse_mode("claim", "it is for readStream")
-        from spark_bull.spark.sink import stream_writer
+        from spark_bull.spark.dispatch.sink import stream_writer
 
         return stream_writer(self.options, schema, overwrite)
 

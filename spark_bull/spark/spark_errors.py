@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from spark_bull.runtime.error_text import message_of
+from spark_bull.worker.error_text import message_of
 
 #: How the last line of a Python trace begins, whatever the class of the error is called.
 _RAISED: Final = re.compile(r"(\w+\.)*[A-Z]\w*[a-z]\w*(: |$)")

@@ -19,11 +19,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
-from spark_bull.bull_queue import BullQueue
-from spark_bull.connection import Connection
 from spark_bull.errors import DialectError, OptionError, SparkBullError, StagedDataLost
 from spark_bull.model import NewJob
-from spark_bull.staging import (
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.writes import (
     RECORD_TTL_MS,
     WATERMARK_TTL_MS,
     Identity,
@@ -35,6 +34,7 @@ from spark_bull.staging import (
     roll_forward,
     stage_chunk,
 )
+from spark_bull.store.connection import Connection
 from tests.support.dump import PRIVATE, dump
 from tests.support.jobs import HOUR
 from tests.support.writes import DAY_MS, register_all, stage, stage_all

@@ -15,17 +15,17 @@ import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 from redis import Redis
 
-from spark_bull.bull_queue import BullQueue
-from spark_bull.claim_ledger import ClaimLedger
 from spark_bull.model import NewJob
 from spark_bull.outcomes import Outcomes
-from spark_bull.reading import read_ids, read_jobs
-from spark_bull.runtime.job import RunningJob
-from spark_bull.runtime.settling import failure
-from spark_bull.spark.claim_batch import claim_batch
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.claim import Seat, promote_due, read_claimed, rescue, unpack_columns, work
+from spark_bull.queue.claim_ledger import ClaimLedger
+from spark_bull.queue.read import read_ids, read_jobs
 from spark_bull.spark.job_columns import batch_of
+from spark_bull.spark.process.claim_batch import claim_batch
 from spark_bull.spark.schemas import SCHEMAS
-from spark_bull.working import Seat, promote_due, read_claimed, rescue, unpack_columns, work
+from spark_bull.worker.outcome_policy import failure
+from spark_bull.worker.running_job import RunningJob
 from tests.support.damage import ALL, DAMAGES, Damage, damage_job
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from spark_bull import management
-from spark_bull.bull_queue import BullQueue
 from spark_bull.dialects.codec import ChunkBuilder, encode, rows_of
-from spark_bull.dialects.handle import RECEIPT_TTL_MS, QueueHandle
 from spark_bull.errors import DialectError, JobLocked, JobMissing, OptionError, QueueBusy, WrongState
 from spark_bull.model import NewJob
-from spark_bull.staging import QueuePlan, StagedPart, recover, register, stage_chunk
+from spark_bull.queue import manage
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.handle import RECEIPT_TTL_MS, QueueHandle
+from spark_bull.queue.writes import QueuePlan, StagedPart, recover, register, stage_chunk
 from tests.support.dump import PRIVATE, dump
 from tests.support.jobs import HOUR
 from tests.support.pubsub import published
@@ -194,7 +194,7 @@ def test_pause_and_resume_are_told_once(bench: Bench, prefix: str) -> None:
 
 @pytest.mark.parametrize(("waiting", "paused"), [(0, 9), (9, 0), (4, 20), (20, 4), (10, 10), (0, 0)])
 def test_no_list_is_ever_overwritten(bench: Bench, waiting: int, paused: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(management, "MOVE_SIZE", 3)
+    monkeypatch.setattr(manage, "MOVE_SIZE", 3)
     older, newer = bench.put("paused", paused), bench.put("wait", waiting)
     bench.queue.pause()
     if bench.flavour.paused_list == "paused":
@@ -750,7 +750,7 @@ def test_nothing_is_left_of_an_obliterated_queue(bench: Bench) -> None:
             bench.put(state, 7)
     for name in ("stalled", "metrics:completed:data"):
         bench.client.sadd(bench.key(name), "x") if bench.flavour.dialect != "bull-1" else None
-    management.check_obliterate(bench.handle)
+    manage.check_obliterate(bench.handle)
     bench.queue.obliterate()
     assert dump(bench.client, bench.handle.keys.prefix, bench.queue.name) == {}
     bench.queue.obliterate()
@@ -768,7 +768,7 @@ def test_a_busy_queue_is_obliterated_by_force_only(bench: Bench) -> None:
     with pytest.raises(QueueBusy, match=f"expected no active job in queue {bench.queue.name}, got 5") as busy:
         bench.queue.obliterate()
     with pytest.raises(QueueBusy):
-        management.check_obliterate(bench.handle)
+        manage.check_obliterate(bench.handle)
     assert (busy.value.queue, busy.value.active) == (bench.queue.name, 5)
     assert bench.public() == before
     bench.queue.obliterate(force=True)

@@ -13,15 +13,15 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 
-from spark_bull.bull_queue import BullQueue
 from spark_bull.errors import DelayedError, RateLimitError
 from spark_bull.model import NewJob
-from spark_bull.runtime import worker_loop
-from spark_bull.runtime.job import RunningJob
-from spark_bull.runtime.job_runner import FunctionRunner, Rules
-from spark_bull.runtime.worker_loop import SlotPlan, WorkerLoop
-from spark_bull.spark.udf_runner import UdfRunner
-from spark_bull.working import Seat
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.claim import Seat
+from spark_bull.spark.process.udf_runner import UdfRunner
+from spark_bull.worker import loop
+from spark_bull.worker.job_runner import FunctionRunner, Rules
+from spark_bull.worker.loop import SlotPlan, WorkerLoop
+from spark_bull.worker.running_job import RunningJob
 from tests.support.misbehaviour import MISBEHAVIOURS
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
@@ -140,7 +140,7 @@ def test_a_delay_counts_from_the_end_of_the_attempt_that_asks_for_it(
     queue: BullQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     passed_s = 0.0
-    monkeypatch.setattr(worker_loop, "monotonic_s", lambda: passed_s)
+    monkeypatch.setattr(loop, "monotonic_s", lambda: passed_s)
 
     def processor(job: RunningJob) -> None:
         nonlocal passed_s

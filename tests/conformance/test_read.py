@@ -10,12 +10,12 @@ from itertools import chain
 import pytest
 from redis import Redis
 
-from spark_bull.bull_queue import BullQueue
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.errors import DialectError, JobDamaged
-from spark_bull.finding import describe, find_queues
 from spark_bull.model import Job, NewJob
-from spark_bull.reading import MOST_BYTES, MOST_IDS, Slice, read_ids, read_jobs
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.find import describe, find_queues
+from spark_bull.queue.read import MOST_BYTES, MOST_IDS, Slice, read_ids, read_jobs
 
 NOW = 1_700_000_000_000
 ODD_IDS = ["nan", "inf", "-inf", "1e300", "0x1F", "1.5", "-7", " 8", "9007199254740993", "é", "a b", "x" * 300, "07"]

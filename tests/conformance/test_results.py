@@ -9,13 +9,13 @@ from itertools import pairwise
 import pytest
 from redis import Redis
 
-from spark_bull.bull_queue import BullQueue
-from spark_bull.dialects.handle import CHUNK_SIZE
 from spark_bull.local import EmbeddedRedis
 from spark_bull.model import NewJob
-from spark_bull.reading import MOST_BYTES
-from spark_bull.reporting import add_log
-from spark_bull.result_ledger import ResultLedger, Rows
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.handle import CHUNK_SIZE
+from spark_bull.queue.read import MOST_BYTES
+from spark_bull.queue.report import add_log
+from spark_bull.queue.result_ledger import ResultLedger, Rows
 from tests.support.dump import dump
 from tests.support.finisher import AT_ONCE, Finisher, column, entries, look, of
 from tests.support.wait import wait_until

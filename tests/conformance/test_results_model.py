@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
-from spark_bull.bull_queue import BullQueue
 from spark_bull.outcomes import Keep
-from spark_bull.result_ledger import EVERYTHING, STATES, Horizon, ResultLedger
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.result_ledger import EVERYTHING, STATES, Horizon, ResultLedger
 from tests.support.finisher import AT_ONCE, Entry, Finisher, entries, look
 from tests.support.wait import wait_until
 

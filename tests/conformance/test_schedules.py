@@ -17,13 +17,13 @@ import pytest
 from redis import Redis
 
 from spark_bull import NewJob, working
-from spark_bull.bull_queue import BullQueue
-from spark_bull.claim_ledger import ClaimLedger
-from spark_bull.dialects.handle import QueueHandle
 from spark_bull.outcomes import Claim
-from spark_bull.runtime.claimer import Claimer
-from spark_bull.schedules import ADVANCE_SIZE
-from spark_bull.working import Seat
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.claim import Seat
+from spark_bull.queue.claim_ledger import ClaimLedger
+from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.schedules import ADVANCE_SIZE
+from spark_bull.worker.claimer import Claimer
 from tests.support.dump import Dump, difference, dump
 from tests.support.node_peer import NodePeer
 from tests.support.pair import Pair

@@ -14,18 +14,18 @@ import pyarrow as pa
 import pytest
 from redis import Redis
 
-from spark_bull import working
-from spark_bull.bull_queue import BullQueue
-from spark_bull.claim_ledger import ClaimLedger
 from spark_bull.errors import JobMissing
 from spark_bull.model import NewJob
 from spark_bull.options import SETTLE, parse_options
 from spark_bull.outcomes import Delayed, Failed, Lost, Outcomes, Retried
-from spark_bull.reporting import add_log, update_data, update_progress
-from spark_bull.runtime.claimer import Claimer
-from spark_bull.runtime.settling import keep_rule
-from spark_bull.spark.settle import SettlePlan, settle_task
-from spark_bull.working import Seat, extend, promote_due, read_claimed, relock, rescue, unpack_columns
+from spark_bull.queue import claim as claims
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.claim import Seat, extend, promote_due, read_claimed, relock, rescue, unpack_columns
+from spark_bull.queue.claim_ledger import ClaimLedger
+from spark_bull.queue.report import add_log, update_data, update_progress
+from spark_bull.spark.process.settle import SettlePlan, settle_task
+from spark_bull.worker.claimer import Claimer
+from spark_bull.worker.outcome_policy import keep_rule
 from tests.support.sending import send_scripts_twice
 from tests.support.wait import wait_until
 from tests.support.work_bench import SEAT, WorkBench, completed
@@ -608,7 +608,7 @@ def lose_worker(bench: WorkBench, count: int) -> list[str]:
     return ids
 
 
-def check(bench: WorkBench, **settings: Any) -> working.Rescued:
+def check(bench: WorkBench, **settings: Any) -> claims.Rescued:
     """A stalled check that nobody was quicker with."""
     bench.client.delete(bench.key("stalled_check"), bench.key("rescue_check"))
     return rescue(bench.handle, **settings)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from spark_bull.dialects.handle import QueueHandle
-from spark_bull.runtime.promoter import Promoter
+from spark_bull.queue.handle import QueueHandle
+from spark_bull.services.promoter import Promoter
 from tests.support.node_peer import NodePeer
 from tests.support.pair import Pair, job, settled
 from tests.support.peers import PEERS, Peer

@@ -21,18 +21,18 @@ import pytest
 from pyspark.sql.types import IntegerType, StringType, StructType
 from redis import Redis
 
-from spark_bull.bull_queue import BullQueue
 from spark_bull.cli import main
-from spark_bull.dialects.handle import QueueHandle
 from spark_bull.errors import ConnectionLost, StagedDataLost
 from spark_bull.local import EmbeddedRedis
 from spark_bull.model import NewJob, WriteRecord
-from spark_bull.spark import write_commit
-from spark_bull.spark.sink import BatchWriter, batch_writer
-from spark_bull.spark.write_commit import commit_write
-from spark_bull.spark.write_plan import plan_write
-from spark_bull.spark.write_task import write_task
-from spark_bull.staging import Identity, open_writes, register, roll_forward
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.writes import Identity, open_writes, register, roll_forward
+from spark_bull.spark.dispatch import commit
+from spark_bull.spark.dispatch.commit import commit_write
+from spark_bull.spark.dispatch.plan import plan_write
+from spark_bull.spark.dispatch.sink import BatchWriter, batch_writer
+from spark_bull.spark.dispatch.task import write_task
 from tests.spark.conftest import Bull
 from tests.support import dying_commit
 from tests.support.dump import PRIVATE, Window, difference, dump, normalise
@@ -431,7 +431,7 @@ def test_a_write_that_can_not_be_finished_now_says_not_to_run_it_again(
         commit_write(plan, [write_task(plan, iter([batch]), None)], None)
 
     with monkeypatch.context() as patch:
-        patch.setattr(write_commit, "_log_progress", lambda done, total: client.config_set("maxmemory", 1))
+        patch.setattr(commit, "_log_progress", lambda done, total: client.config_set("maxmemory", 1))
         with pytest.raises(ConnectionLost, match=r"don't run this write again.*the next write to queue q"):
             write(0, 1, 2, 3, 4)
     assert client.llen("bull:q:wait") == 2
@@ -462,7 +462,7 @@ def test_an_error_names_all_queues_that_it_leaves_unfinished(
         return roll_forward(handle, write_id, *rest)
 
     with monkeypatch.context() as patch:
-        patch.setattr(write_commit, "roll_forward", lose)
+        patch.setattr(commit, "roll_forward", lose)
         said = "don't run this write again.*queue b, c, or `spark-bull recover` for each, .* happened: the plug is out"
         with pytest.raises(ConnectionLost, match=said):
             writer.commit(messages)
@@ -485,7 +485,7 @@ def test_a_registration_without_an_answer_may_or_may_not_have_happened(
         raise ConnectionLost("the plug is out")
 
     with monkeypatch.context() as patch:
-        patch.setattr(write_commit, "register", lose)
+        patch.setattr(commit, "register", lose)
         with pytest.raises(ConnectionLost, match=r"not known.*`spark-bull writes a`.*happened: the plug is out"):
             writer.commit(messages)
     writer.abort(messages)
@@ -507,7 +507,7 @@ def test_what_is_lost_of_one_queue_keeps_no_other_from_its_jobs(
         return done
 
     with monkeypatch.context() as patch:
-        patch.setattr(write_commit, "register", lose)
+        patch.setattr(commit, "register", lose)
         with pytest.raises(
             StagedDataLost, match=r"queue a: chunks were gone.*the jobs for the other 2 queues are there"
         ):
@@ -578,7 +578,7 @@ def test_an_overwrite_that_dies_on_its_way_is_finished(
     save = Overwrite(replaced)
     save.write(1, 2, 3)
     with monkeypatch.context() as patch:
-        patch.setattr(write_commit, "_log_progress", die)
+        patch.setattr(commit, "_log_progress", die)
         with pytest.raises(Died):
             save.commit()
     with BullQueue("q", url=replaced["url"], prefix=prefix) as queue:

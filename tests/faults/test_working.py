@@ -19,8 +19,8 @@ from pyspark.sql import functions as f
 from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis, NewJob, Promoter, Worker
-from spark_bull.runtime.job import RunningJob
-from spark_bull.working import Seat, work
+from spark_bull.queue.claim import Seat, work
+from spark_bull.worker.running_job import RunningJob
 from tests.spark.conftest import Bull
 from tests.support.losing_proxy import losing_proxy
 from tests.support.node_peer import NodePeer
@@ -164,8 +164,8 @@ def test_a_promoter_outlasts_a_redis_that_is_away(
     own_redis: OwnRedis, protocol: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And hears signals again: without one it looks after hours only."""
-    monkeypatch.setattr("spark_bull.runtime.promoter.SLEEP_S", HOUR_MS / 1000)
-    monkeypatch.setattr("spark_bull.runtime.promoter.RECOVER_S", HOUR_MS / 1000)
+    monkeypatch.setattr("spark_bull.services.promoter.SLEEP_S", HOUR_MS / 1000)
+    monkeypatch.setattr("spark_bull.services.promoter.RECOVER_S", HOUR_MS / 1000)
     server = own_redis({"appendonly": "yes", "appendfsync": "always"})
     with BullQueue("q", url=server.url, protocol=protocol, retryMs=300) as queue:
         queue.add({"n": 0}, delay=200)

@@ -9,10 +9,10 @@ import pytest
 
 from spark_bull import BullQueue, EmbeddedRedis, NewJob, Promoter
 from spark_bull.errors import ConnectionLost
-from spark_bull.finding import describe, find_queues
 from spark_bull.options import COLLECT, parse_options
-from spark_bull.runtime.collector import Collector
-from spark_bull.staging import roll_forward
+from spark_bull.queue.find import describe, find_queues
+from spark_bull.queue.writes import roll_forward
+from spark_bull.services.collector import Collector
 from tests.support.access import PASSWORD, USER, rules
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from spark_bull.bull_queue import BullQueue
 from spark_bull.cli import main
 from spark_bull.cli.tables import as_table
 from spark_bull.local import EmbeddedRedis
+from spark_bull.queue.bull_queue import BullQueue
 from tests.support.wait import PATIENCE_S
 
 Run = Callable[..., str]

@@ -11,7 +11,7 @@ from redis import Redis
 from spark_bull import BullQueue, EmbeddedRedis
 from spark_bull.errors import DialectError, ResultsLost
 from spark_bull.options import COLLECT, parse_options
-from spark_bull.runtime.collector import Collector, shares
+from spark_bull.services.collector import Collector, shares
 from tests.support.passing_state import become_cluster
 from tests.support.wait import wait_until
 from tests.support.work_bench import WorkBench, completed
@@ -145,7 +145,7 @@ def test_jobs_lost_with_their_events_end_a_strict_query_until_the_loss_is_accept
 def test_the_reader_of_events_leaves_them_when_too_many_results_are_unread(
     benches: dict[str, WorkBench], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_bull.runtime.queue_collector.MAX_UNREAD", 5)
+    monkeypatch.setattr("spark_bull.services.queue_collector.MAX_UNREAD", 5)
     bench = benches["mail"]
     finish(bench, 5)
     known = collector(bench, "mail")

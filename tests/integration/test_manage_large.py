@@ -11,9 +11,9 @@ from contextlib import contextmanager
 import pytest
 from redis import Redis
 
-from spark_bull.bull_queue import BullQueue
-from spark_bull.dialects.handle import CHUNK_SIZE, MOVE_SIZE
 from spark_bull.local import EmbeddedRedis
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.handle import CHUNK_SIZE, MOVE_SIZE
 from tests.support.script_work import script_work
 
 JOBS = 20_000

@@ -13,10 +13,10 @@ from redis import Redis
 from redis.exceptions import BusyLoadingError, ResponseError, TryAgainError
 
 from spark_bull import BullQueue, EmbeddedRedis, Promoter
-from spark_bull.connection import Connection
 from spark_bull.errors import ConnectionLost, RedisUnavailable, ScriptError
-from spark_bull.redis_errors import PASSING, code_of, in_our_words
-from spark_bull.settings import RedisSettings
+from spark_bull.store.connection import Connection
+from spark_bull.store.errors import PASSING, code_of, in_our_words
+from spark_bull.store.settings import RedisSettings
 from tests.support.passing_state import STATES, become_cluster, errors_told
 from tests.support.wait import wait_until
 

@@ -13,9 +13,9 @@ from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis, NewJob, Promoter, Rescuer
 from spark_bull.cli.main import main
-from spark_bull.dialects.handle import CHUNK_SIZE
 from spark_bull.errors import OptionError
-from spark_bull.working import promote_due
+from spark_bull.queue.claim import promote_due
+from spark_bull.queue.handle import CHUNK_SIZE
 from tests.support.passing_state import become_cluster
 from tests.support.script_work import script_work
 from tests.support.wait import PATIENCE_S, wait_until
@@ -33,8 +33,8 @@ each_dialect = pytest.mark.parametrize("protocol", DIALECTS)
 @pytest.fixture
 def only_signals(monkeypatch: pytest.MonkeyPatch) -> None:
     """A promoter that looks for due jobs again, without a signal, after hours only."""
-    monkeypatch.setattr("spark_bull.runtime.promoter.SLEEP_S", HOURS_S)
-    monkeypatch.setattr("spark_bull.runtime.promoter.RECOVER_S", HOURS_S)
+    monkeypatch.setattr("spark_bull.services.promoter.SLEEP_S", HOURS_S)
+    monkeypatch.setattr("spark_bull.services.promoter.RECOVER_S", HOURS_S)
 
 
 @pytest.mark.usefixtures("only_signals")

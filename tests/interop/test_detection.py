@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 from redis import Redis
 
-from spark_bull.bull_queue import BullQueue
 from spark_bull.cli import main
 from spark_bull.errors import DialectError
-from spark_bull.runtime.promoter import Promoter
-from spark_bull.runtime.rescuer import Rescuer
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.services.promoter import Promoter
+from spark_bull.services.rescuer import Rescuer
 from tests.support.jobs import HOUR
 from tests.support.node_peer import NodePeer
 from tests.support.peers import PEERS, Peer

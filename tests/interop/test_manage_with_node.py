@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from spark_bull.bull_queue import BullQueue
+from spark_bull.queue.bull_queue import BullQueue
 from tests.support.dump import Dump, Key, Window, difference, dump, normalise, normalise_messages
 from tests.support.jobs import HOUR
 from tests.support.node_peer import NodePeer

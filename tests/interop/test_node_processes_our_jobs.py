@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from spark_bull.bull_queue import BullQueue
+from spark_bull.queue.bull_queue import BullQueue
 from tests.spark.conftest import Bull
 from tests.support.node_peer import NodePeer
 from tests.support.peers import PEERS, Peer

@@ -12,16 +12,16 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
-from spark_bull.bull_queue import BullQueue
-from spark_bull.claim_ledger import ClaimLedger
 from spark_bull.model import NewJob
 from spark_bull.outcomes import Failed, Outcomes, Retried
-from spark_bull.runtime.job import RunningJob
-from spark_bull.runtime.promoter import Promoter
-from spark_bull.runtime.rescuer import Rescuer
-from spark_bull.spark.claim_batch import claim_batch
-from spark_bull.spark.settle import plan_settle, settle_task
-from spark_bull.working import Seat, unpack_columns, work
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.claim import Seat, unpack_columns, work
+from spark_bull.queue.claim_ledger import ClaimLedger
+from spark_bull.services.promoter import Promoter
+from spark_bull.services.rescuer import Rescuer
+from spark_bull.spark.process.claim_batch import claim_batch
+from spark_bull.spark.process.settle import plan_settle, settle_task
+from spark_bull.worker.running_job import RunningJob
 from tests.support.node_peer import NodePeer
 from tests.support.peers import PEERS, Peer
 from tests.support.wait import PATIENCE_S, wait_until

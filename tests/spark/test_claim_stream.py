@@ -13,7 +13,7 @@ from pyspark.sql import functions as f
 from redis import Redis
 
 from spark_bull import BullQueue, NewJob
-from spark_bull.spark.claim_stream import claim_reader
+from spark_bull.spark.process.claim_stream import claim_reader
 from spark_bull.spark.query_start import start_query
 from tests.support.wait import PATIENCE_S, wait_until
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from redis import Redis
 
-from spark_bull.bull_queue import BullQueue
 from spark_bull.model import NewJob
+from spark_bull.queue.bull_queue import BullQueue
 from tests.support.wait import PATIENCE_S
 from tests.support.work_bench import WorkBench, completed
 

@@ -15,9 +15,9 @@ from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis
 from spark_bull.errors import ConnectionLost
-from spark_bull.result_ledger import ResultLedger
+from spark_bull.queue.result_ledger import ResultLedger
+from spark_bull.spark.collect.stream import result_reader
 from spark_bull.spark.query_start import start_query
-from spark_bull.spark.result_stream import result_reader
 from spark_bull.spark.schemas import SCHEMAS
 from tests.support.passing_state import STATES, errors_told
 from tests.support.wait import PATIENCE_S, wait_until

@@ -12,11 +12,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from redis import Redis
 
-from spark_bull.bull_queue import BullQueue
 from spark_bull.local import EmbeddedRedis
 from spark_bull.model import NewJob, RawJson
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.spark.inspect.source import OpenSlice, batch_reader
 from spark_bull.spark.schemas import SCHEMAS
-from spark_bull.spark.source import OpenSlice, batch_reader
 from tests.spark.conftest import Bull
 
 NOW = 1_700_000_000_000

@@ -10,11 +10,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from spark_bull import BullQueue, NewJob
-from spark_bull.claim_ledger import ClaimLedger
 from spark_bull.outcomes import Outcomes, Retried
-from spark_bull.spark.claim_batch import claim_batch
-from spark_bull.spark.stream_engine import StreamEngine, StreamPlan
-from spark_bull.working import Seat, unpack_columns, work
+from spark_bull.queue.claim import Seat, unpack_columns, work
+from spark_bull.queue.claim_ledger import ClaimLedger
+from spark_bull.spark.process.claim_batch import claim_batch
+from spark_bull.spark.process.stream_engine import StreamEngine, StreamPlan
 
 HOUR_MS = 3_600_000
 

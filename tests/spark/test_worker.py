@@ -19,7 +19,7 @@ from redis import Redis
 
 from spark_bull import BullQueue, DelayedError, NewJob, RateLimitError, RawJson, UnrecoverableError, Worker
 from spark_bull.errors import ConnectionLost, OptionError, SparkBullError, WorkerFailed
-from spark_bull.runtime.worker_loop import IDLE_S
+from spark_bull.worker.loop import IDLE_S
 from tests.support.wait import PATIENCE_S, wait_until
 
 Start = Callable[..., Worker]
@@ -643,7 +643,7 @@ def test_whatever_the_function_of_a_transformation_raises_fails_its_own_job(queu
 def test_a_worker_whose_transformation_blocks_the_driver_can_be_stopped(
     queue: BullQueue, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_bull.spark.stream_engine.CUT_OFF_S", 0.5)
+    monkeypatch.setattr("spark_bull.spark.process.stream_engine.CUT_OFF_S", 0.5)
     begun, released = threading.Event(), threading.Event()
 
     def transform(jobs: DataFrame) -> DataFrame:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from spark_bull.bull_queue import BullQueue
-from spark_bull.dialects.handle import QueueHandle
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.handle import QueueHandle
 
 ALL = ("bull-1", "bull", "bullmq")
 

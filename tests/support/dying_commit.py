@@ -14,9 +14,9 @@ import sys
 from pathlib import Path
 from random import Random
 
-from spark_bull.bull_queue import BullQueue
 from spark_bull.model import NewJob
-from spark_bull.staging import register, roll_forward
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.writes import register, roll_forward
 from tests.support.jobs import new_job_arguments, random_jobs
 from tests.support.writes import stage_all
 

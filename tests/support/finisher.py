@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spark_bull.dialects.handle import CHUNK_SIZE
 from spark_bull.outcomes import Claim, Failed, Keep, Outcomes
-from spark_bull.result_ledger import EVERYTHING, LOOKED_AT, Found, Horizon, ResultLedger, Rows
+from spark_bull.queue.handle import CHUNK_SIZE
+from spark_bull.queue.result_ledger import EVERYTHING, LOOKED_AT, Found, Horizon, ResultLedger, Rows
 from tests.support.work_bench import WorkBench, completed
 
 #: Job id and state.

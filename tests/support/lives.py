@@ -3,7 +3,7 @@
     lives.live([step("add", jobs=[...]), step("claim", count=3), step("settle", does=[("complete", 1)], then=2)])
 
 Compared are the answers, all keys of both queues and what was published. Node's side uses the package's own calls (a
-Worker or Queue driven by hand, tests/node/adapters/*_bench.js), ours those of a slot: `working.work` with the outcomes
+Worker or Queue driven by hand, tests/node/adapters/*_bench.js), ours those of a slot: `claims.work` with the outcomes
 that `Rules` makes of what a processor did. Nothing waits for a time to come: delays are whole hours, `due` makes jobs
 that are delayed due, and locks expire by being deleted.
 """
@@ -19,18 +19,18 @@ from typing import Any, NamedTuple
 
 from redis import Redis
 
-from spark_bull import working
-from spark_bull.bull_queue import BullQueue
 from spark_bull.dialects.base import json_text
 from spark_bull.errors import DelayedError, RateLimitError, SparkBullError, UnrecoverableError
 from spark_bull.model import NewJob
 from spark_bull.outcomes import ClaimedJob, Outcomes
-from spark_bull.reporting import add_log, update_data, update_progress
-from spark_bull.runtime.blocked_parents import fail_blocked
-from spark_bull.runtime.job import RunningJob
-from spark_bull.runtime.job_runner import Result, Rules
-from spark_bull.runtime.settling import job_options
-from spark_bull.working import Seat
+from spark_bull.queue import claim as claims
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.claim import Seat
+from spark_bull.queue.report import add_log, update_data, update_progress
+from spark_bull.worker.blocked_parents import fail_blocked
+from spark_bull.worker.job_runner import Result, Rules
+from spark_bull.worker.outcome_policy import job_options
+from spark_bull.worker.running_job import RunningJob
 from tests.support.dump import Dump, Moments, Window, difference, dump, normalise, normalise_messages
 from tests.support.jobs import HOUR, Job, new_job_arguments
 from tests.support.node_peer import NodeError, NodePeer
@@ -303,7 +303,7 @@ class Lives:
         if self._is_limited(queue):
             count = 1
         left = self._node("claim", queue=queue, count=count, token=token)
-        claim = working.work(self.ours[queue].handle, SEAT, None, count, token=token)
+        claim = claims.work(self.ours[queue].handle, SEAT, None, count, token=token)
         return Answers(f"claim {count} of {queue}", *self._claimed(queue, token, left, claim.jobs))
 
     def _claimed(self, queue: str, token: str, left: list[Any], jobs: list[ClaimedJob]) -> tuple[Any, Any]:
@@ -345,10 +345,10 @@ class Lives:
             _note(outcomes, RunningJob(job, handle), kind, value, now)
         order = _settled_in_order(outcomes)
         left = self._node("settle", queue=held.queue, outcomes=[done[i] for i in order], count=then, token=token)
-        claim_of_ours = working.work(handle, SEAT, outcomes, then, token=token)
+        claim_of_ours = claims.work(handle, SEAT, outcomes, then, token=token)
         failed = fail_blocked(handle, Rules(), held.token, claim_of_ours.lost, now)
         if len(failed):
-            working.work(handle, SEAT, failed, 0)
+            claims.work(handle, SEAT, failed, 0)
         said = ", ".join(f"{i} {done[i]['does']} {json.dumps(done[i]['value'])}" for i in order)
         said = f"settle in {held.queue}: {said}" + (f"; claim {then}" if then else "")
         # Node's worker remembers for itself that a processor has limited the queue, and is made to forget it.
@@ -412,7 +412,7 @@ class Lives:
         for prefix in PREFIXES:
             self.client.delete(f"{prefix}:{queue}:stalled-check")
         self._node("rescue", queue=queue)
-        working.rescue(self.ours[queue].handle)
+        claims.rescue(self.ours[queue].handle)
         return Answers(f"rescue in {queue}")
 
     def _lose(self, state: str, job: int, queue: str = QUEUES[0]) -> Answers | None:
@@ -454,9 +454,9 @@ class Lives:
             if not any(score < HOUR * 4096 for _, score in self._members(queue, "delayed")):
                 return None
             self._node("promoteDue", queue=queue)
-            working.promote_due(self.ours[queue].handle)
+            claims.promote_due(self.ours[queue].handle)
             return Answers(f"promote what is due in {queue}")
-        working.promote_due(self.ours[queue].handle)
+        claims.promote_due(self.ours[queue].handle)
         # Workers that sleep are told when the next one is due; Node's look themselves.
         self.client.delete(f"{PREFIXES[1]}:{queue}:marker")
         answers = self._claim(1, queue)

@@ -9,8 +9,8 @@ from typing import Any
 
 from redis import Redis
 
-from spark_bull.bull_queue import BullQueue
-from spark_bull.runtime.promoter import Promoter
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.services.promoter import Promoter
 from tests.support.dump import Dump, Key, Window, difference, dump, normalise
 from tests.support.node_peer import NodePeer
 from tests.support.peers import Peer

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from spark_bull.connection import Connection
+from spark_bull.store.connection import Connection
 
 
 def send_scripts_twice(monkeypatch: pytest.MonkeyPatch) -> None:

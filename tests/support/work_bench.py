@@ -8,12 +8,12 @@ from uuid import uuid4
 
 from redis import Redis
 
-from spark_bull import working
-from spark_bull.bull_queue import BullQueue
-from spark_bull.dialects.handle import QueueHandle
 from spark_bull.model import NewJob
 from spark_bull.outcomes import Claim, Failed, Outcomes
-from spark_bull.working import Seat
+from spark_bull.queue import claim as claims
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.claim import Seat
+from spark_bull.queue.handle import QueueHandle
 
 SEAT = Seat("seat", lock_ms=3_600_000)
 
@@ -39,9 +39,9 @@ class WorkBench:
 
     def work(self, outcomes: Outcomes | None = None, limit: int = 0, seat: Seat = SEAT, **more: Any) -> Claim:
         call = uuid4().hex
-        answer = working.work(self.handle, seat, outcomes, limit, call=call, **more)
+        answer = claims.work(self.handle, seat, outcomes, limit, call=call, **more)
         if self.twice:
-            again = working.work(self.handle, seat, outcomes, limit, call=call, **more)
+            again = claims.work(self.handle, seat, outcomes, limit, call=call, **more)
             assert (again.jobs, again.lost, again.claimed) == (answer.jobs, answer.lost, answer.claimed)
         return answer
 

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
-from spark_bull.dialects.handle import QueueHandle
 from spark_bull.errors import UnrecoverableError
-from spark_bull.runtime.job import RunningJob
-from spark_bull.runtime.job_runner import FunctionRunner, Rules, Runner
-from spark_bull.runtime.worker_loop import SlotPlan, Tally, WorkerLoop
-from spark_bull.working import Seat
+from spark_bull.queue.claim import Seat
+from spark_bull.queue.handle import QueueHandle
+from spark_bull.worker.job_runner import FunctionRunner, Rules, Runner
+from spark_bull.worker.loop import SlotPlan, Tally, WorkerLoop
+from spark_bull.worker.running_job import RunningJob
 from tests.support.wait import PATIENCE_S
 
 

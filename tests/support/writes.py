@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spark_bull.dialects.codec import ChunkBuilder, encode, rows_of
-from spark_bull.dialects.handle import QueueHandle
 from spark_bull.model import NewJob
-from spark_bull.staging import Identity, QueuePlan, StagedPart, register, stage_chunk
+from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.writes import Identity, QueuePlan, StagedPart, register, stage_chunk
 
 DAY_MS = 86_400_000
 

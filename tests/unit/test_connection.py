@@ -13,13 +13,13 @@ from dataclasses import replace
 import pytest
 from redis.connection import Connection as RedisConnection
 
-from spark_bull.bull_queue import BullQueue
 from spark_bull.cli import main
-from spark_bull.connection import Connection
 from spark_bull.errors import ConnectionLost, OptionError
 from spark_bull.local import EmbeddedRedis
 from spark_bull.options import WRITE, parse_options
-from spark_bull.settings import RedisSettings, resolved, settings_of
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.store.connection import Connection
+from spark_bull.store.settings import RedisSettings, resolved, settings_of
 from tests.support.wait import wait_until
 
 SECRET = "hunter2"

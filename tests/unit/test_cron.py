@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from spark_bull import cron
-from spark_bull.cron import next_time
+from spark_bull.dialects import cron
+from spark_bull.dialects.cron import next_time
 from spark_bull.dialects.repeating import is_over, next_of_pattern, opts_of, time_of
 from spark_bull.errors import PatternError
 

@@ -29,7 +29,7 @@ def test_asking_for_the_schema_takes_neither_redis_nor_arrow_s_functions() -> No
     assert modules & COSTLY == set()
 
 
-@pytest.mark.parametrize("stream", ["result_stream", "claim_stream"])
+@pytest.mark.parametrize("stream", ["collect.stream", "process.claim_stream"])
 def test_a_streaming_source_imports_redis_and_nothing_for_batches(stream: str) -> None:
     """redis-py imports its asyncio half by itself."""
     modules = imported(STREAM, f"spark_bull.spark.provider, spark_bull.spark.{stream}")

@@ -15,34 +15,22 @@ PACKAGE = "spark_bull"
 
 # From the ground up. A name is a module or a sub-package of spark_bull; what shares a line may import one another.
 LAYERS = (
-    ("errors", "model", "job_json", "outcomes", "clock", "backoff", "cron", "guard"),
-    ("options", "keys"),
-    ("settings",),
-    ("connection", "redis_client", "redis_errors", "scripts"),
+    ("errors", "model", "job_json", "outcomes", "clock", "guard"),
+    ("options", "keys", "local"),
+    ("store",),
     ("dialects",),
-    ("claimed_fields",),
-    (
-        "adding",
-        "staging",
-        "schedules",
-        "working",
-        "claim_ledger",
-        "result_ledger",
-        "reporting",
-        "management",
-        "reading",
-        "finding",
-    ),
-    ("bull_queue",),
-    ("runtime",),
+    ("queue",),
+    ("worker",),
+    ("services",),
     ("spark",),
-    ("__init__", "local", "cli"),
+    ("cli",),
+    ("__init__",),
 )
 HEIGHT = {name: height for height, layer in enumerate(LAYERS) for name in layer}
 #: Where processes that Spark starts for one step of a query part: each imports what that step needs.
-LATE = ("spark_bull.spark.provider", "spark_bull.spark.result_stream")
+LATE = ("spark_bull.spark.provider", "spark_bull.spark.collect.stream")
 MAY_IMPORT = {
-    "redis": ("connection", "redis_client", "redis_errors"),
+    "redis": ("store",),
     "pyspark": ("spark", "__init__", "cli"),
 }
 

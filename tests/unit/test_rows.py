@@ -35,8 +35,8 @@ from pyspark.sql.types import (
 from spark_bull.dialects.codec import NAMES
 from spark_bull.errors import OptionError
 from spark_bull.options import WRITE, parse_options
-from spark_bull.spark import rows as rows_module
-from spark_bull.spark.rows import RowPlan, plan_rows
+from spark_bull.spark.dispatch import rows as rows_module
+from spark_bull.spark.dispatch.rows import RowPlan, plan_rows
 
 STRING, INT, LONG, DOUBLE, BOOLEAN = StringType(), IntegerType(), LongType(), DoubleType(), BooleanType()
 TIMESTAMP, NTZ, DATE, BINARY, INTERVAL = (

@@ -10,13 +10,11 @@ import pytest
 
 import spark_bull
 from spark_bull.errors import ScriptError
-from spark_bull.scripts import assemble, load
+from spark_bull.store.scripts import assemble, load
 
 LUA = Path(spark_bull.__file__).parent / "lua"
-INCLUDES = sorted(path.stem for path in (LUA / "includes").glob("*.lua"))
-SCRIPTS = sorted(
-    str(path.relative_to(LUA).with_suffix("")) for path in LUA.rglob("*.lua") if path.parent.name != "includes"
-)
+INCLUDES = sorted(str(path.relative_to(LUA).with_suffix("")) for path in LUA.rglob("lib/*.lua"))
+SCRIPTS = sorted(str(path.relative_to(LUA).with_suffix("")) for path in LUA.rglob("*.lua") if path.parent.name != "lib")
 CONTRACT = "-- Says what it does.\n-- @keys {keys}\n-- @args {args}\n-- @returns nothing\n"
 
 each_script = pytest.mark.parametrize("name", SCRIPTS)
@@ -66,24 +64,24 @@ def test_a_script_that_is_missing_is_an_error() -> None:
 def test_includes_stand_before_what_includes_them_and_each_once() -> None:
     files = {
         "a.lua": script("-- @include b\n-- @include c\nbody()"),
-        "includes/b.lua": "-- @include d\nb()",
-        "includes/c.lua": "-- @include d\n-- @include b\nc()",
-        "includes/d.lua": "d()",
+        "b.lua": "-- @include d\nb()",
+        "c.lua": "-- @include d\n-- @include b\nc()",
+        "d.lua": "d()",
     }
     source = assemble("a", reader(files)).source
     assert re.findall(r"^(\w+)\(\)$", source, re.MULTILINE) == ["d", "b", "c", "body"]
 
 
 def test_an_include_that_is_missing_is_an_error() -> None:
-    with pytest.raises(ScriptError, match=r"`includes/b.lua`"):
+    with pytest.raises(ScriptError, match=r"`b.lua`"):
         assemble("a", reader({"a.lua": script("-- @include b")}))
 
 
 def test_includes_that_form_a_circle_are_shown() -> None:
     files = {
         "a.lua": script("-- @include b"),
-        "includes/b.lua": "-- @include c",
-        "includes/c.lua": "-- @include b",
+        "b.lua": "-- @include c",
+        "c.lua": "-- @include b",
     }
     with pytest.raises(ScriptError, match="circle: a -> b -> c -> b"):
         assemble("a", reader(files))
@@ -179,7 +177,7 @@ def test_a_script_declares_the_arguments_that_it_uses(name: str) -> None:
     assert declared - used - {"base", "queue", "token", "bullmq_version"} == set()
 
 
-@pytest.mark.parametrize("file", [*SCRIPTS, *(f"includes/{name}" for name in INCLUDES)])
+@pytest.mark.parametrize("file", [*SCRIPTS, *INCLUDES])
 def test_no_file_counts_positions_itself(file: str) -> None:
     code = code_of((LUA / f"{file}.lua").read_text())
     assert not re.search(r"\b(KEYS|ARGV)\b", code), "read `key.name` and `arg.name`"
@@ -191,11 +189,11 @@ def test_an_include_is_included_by_something(name: str) -> None:
     assert any(re.search(rf"^-- @include {name}$", text, re.MULTILINE) for text in texts)
 
 
-@pytest.mark.parametrize("file", [*SCRIPTS, *(f"includes/{name}" for name in INCLUDES)])
+@pytest.mark.parametrize("file", [*SCRIPTS, *INCLUDES])
 def test_every_included_file_is_used(file: str) -> None:
     text = (LUA / f"{file}.lua").read_text()
     for include in re.findall(r"^-- @include (\w+)$", text, re.MULTILINE):
-        defined = re.findall(r"^local (?:function )?(\w+)", (LUA / f"includes/{include}.lua").read_text(), re.MULTILINE)
+        defined = re.findall(r"^local (?:function )?(\w+)", (LUA / f"{include}.lua").read_text(), re.MULTILINE)
         assert any(re.search(rf"\b{name}\b", code_of(text)) for name in defined), f"{include} is not used in {file}"
 
 

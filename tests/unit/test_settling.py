@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_bull.backoff import bull_exponential_ms, bullmq_exponential_ms, fixed_ms
+from spark_bull.dialects.backoff import bull_exponential_ms, bullmq_exponential_ms, fixed_ms
 from spark_bull.dialects.base import Dialect
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.model import RawJson
 from spark_bull.outcomes import ClaimedJob, Failed, Outcomes, Retried
-from spark_bull.runtime.chunk_size import ChunkSize
-from spark_bull.runtime.settling import NoReturnValue, failure, keep_of, keep_rule, returnvalue_text
+from spark_bull.worker.chunk_size import ChunkSize
+from spark_bull.worker.outcome_policy import NoReturnValue, failure, keep_of, keep_rule, returnvalue_text
 
 BULLMQ, BULL, BULL_1 = DIALECTS["bullmq"], DIALECTS["bull"], DIALECTS["bull-1"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_bull.spark.tickets import Ticket, Tickets, read_ticket
+from spark_bull.spark.process.tickets import Ticket, Tickets, read_ticket
 
 
 @pytest.mark.parametrize("token", ["reader", "a#b", "a#1#plain", ""])

@@ -15,8 +15,8 @@ from pyspark.sql.types import LongType
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.errors import DialectError, OptionError
 from spark_bull.options import EVERYWHERE, TABLE, WORK
-from spark_bull.spark.worker import Worker
-from spark_bull.spark.worker_options import worker_options
+from spark_bull.spark.process.worker import Worker
+from spark_bull.spark.process.worker_options import worker_options
 
 #: Arguments that are no plain values, and so have no text.
 OBJECTS = {"self", "spark", "queue", "processor", "payload_schema", "backoff_strategy", "options"}

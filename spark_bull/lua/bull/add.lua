@@ -2,9 +2,9 @@
 -- @keys receipt id meta_paused wait paused delayed priority
 -- @args base queue token bullmq_version number from chunk want_ids ttl_ms
 -- @returns {first row not added, added, duplicates, ids if wanted}
--- @include add_once
--- @include add_bull
+-- @include bull/lib/add_jobs
+-- @include lib/add_once
 
 return add_once(key.receipt, arg, function(chunk, from, now)
-  return add_bull(key, arg.base, chunk, from, now, arg)
+  return add_jobs(key, arg.base, chunk, from, now, arg)
 end)

@@ -3,10 +3,10 @@
 -- @keys receipt repeats id meta_paused wait paused delayed priority
 -- @args base token call ttl_ms again jobs
 -- @returns for each job 'next', 'duplicated' (it exists), 'past' (it has gone on) or 'none' (no schedule)
--- @include add_bull
--- @include advance_once
--- @include next_job
--- @include time_ms
+-- @include bull/lib/add_jobs
+-- @include lib/advance_once
+-- @include lib/next_job
+-- @include lib/time_ms
 
 local call, now = redis.call, time_ms()
 
@@ -19,7 +19,7 @@ local function advance(job)
     return 'past'
   end
   call('ZADD', key.repeats, job.next, job.key)
-  local made = add_bull(key, arg.base, next_job(job, job.id, job.next, job.name, job.data), 1, now, arg)
+  local made = add_jobs(key, arg.base, next_job(job, job.id, job.next, job.name, job.data), 1, now, arg)
   return made.added == 1 and 'next' or 'duplicated'
 end
 

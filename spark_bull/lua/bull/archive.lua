@@ -3,8 +3,8 @@
 -- @keys completed failed priority limiter_index ledger track
 -- @args base position limit
 -- @returns position of the first entry that is left, or false without a ledger
--- @include archived_sorted
--- @include remove_bull
+-- @include bull/lib/remove_jobs
+-- @include lib/archived_sorted
 
 local found, base = archived_sorted(key, arg)
 remove_jobs(key, arg, found.completed, true)

@@ -2,10 +2,10 @@
 -- @keys receipt state priority limiter_index
 -- @args base call ttl_ms kind finished position size limit before
 -- @returns {next position, '' at the end, ids removed}
--- @include last_seen
--- @include once
--- @include remove_bull
--- @include sweep
+-- @include bull/lib/remove_jobs
+-- @include lib/last_seen
+-- @include lib/once
+-- @include lib/sweep
 
 local before, finished = tonumber(arg.before), arg.finished == '1'
 

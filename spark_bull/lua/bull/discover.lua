@@ -4,11 +4,11 @@
 -- @args base owner forgiven lookback_ms slice_ms most ttl_ms until_completed until_failed states...
 -- @returns {'ok', position behind the last entry, 1 if there is more to look at}, {'lost'} without a ledger, {'taken',
 -- owner} by another reader, or {'reborn', id counter then, now} unless `forgiven`
--- @include follow_sorted
--- @include reader_of
--- @include results_clock
+-- @include lib/check_owner
+-- @include lib/follow_sorted
+-- @include lib/results_clock
 
-local refused = refused_reader(key, arg, function() end)
+local refused = check_owner(key, arg, function() end)
 if refused then
   return refused
 end

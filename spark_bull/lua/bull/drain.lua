@@ -2,9 +2,9 @@
 -- @keys receipt state priority limiter_index
 -- @args base call ttl_ms kind position size limit
 -- @returns {next position, '' at the end, how many were removed}
--- @include once
--- @include remove_bull
--- @include sweep
+-- @include bull/lib/remove_jobs
+-- @include lib/once
+-- @include lib/sweep
 
 return once(key.receipt, arg.call, arg.ttl_ms, function()
   local position, ids = sweep(key, arg, function()

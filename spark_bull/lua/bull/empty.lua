@@ -3,7 +3,7 @@
 -- @keys receipt damaged rate_limited write wait paused active delayed completed failed priority id meta meta_paused stalled stalled_check repeats limiter limiter_index metrics_completed metrics_completed_data metrics_failed metrics_failed_data
 -- @args base call ttl_ms limit move
 -- @returns 'open' (call again) or 'done'
--- @include empty_once
--- @include obliterate_bull
+-- @include bull/lib/obliterate_queue
+-- @include lib/empty_once
 
 return empty_once(key, arg, obliterate_queue)

@@ -3,7 +3,7 @@
 -- @keys receipt damaged rate_limited wait paused active delayed completed failed priority id meta meta_paused stalled stalled_check repeats limiter limiter_index metrics_completed metrics_completed_data metrics_failed metrics_failed_data
 -- @args base call ttl_ms limit move force
 -- @returns {'open'} (call again), {'done'}, or {'active', how many jobs are} unless `force`
--- @include obliterate_bull
--- @include obliterate_once
+-- @include bull/lib/obliterate_queue
+-- @include lib/obliterate_once
 
 return obliterate_once(key, arg, obliterate_queue)

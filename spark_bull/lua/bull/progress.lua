@@ -2,7 +2,7 @@
 -- @keys job
 -- @args base job_id progress
 -- @returns 0, or -1 when there is no such job
--- @include json_text
+-- @include bull/lib/json_text
 
 if redis.call('EXISTS', key.job) == 0 then
   return -1

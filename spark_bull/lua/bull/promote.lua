@@ -2,9 +2,9 @@
 -- @keys receipt job delayed wait paused meta_paused priority
 -- @args base token call ttl_ms job_id
 -- @returns {'done'}, {'missing'} (its id then is not delayed any more) or {'elsewhere'} (not delayed)
--- @include insert_by_priority
--- @include priority_of
--- @include promote_once
+-- @include bull/lib/insert_by_priority
+-- @include lib/priority_of
+-- @include lib/promote_once
 
 local call = redis.call
 

@@ -2,7 +2,7 @@
 -- @keys receipt job lock wait paused active delayed completed failed priority limiter_index
 -- @args base call ttl_ms job_id
 -- @returns {'done'} (also for an id whose job is gone), {'missing'} or {'locked'}
--- @include remove_bull
--- @include remove_once
+-- @include bull/lib/remove_jobs
+-- @include bull/lib/remove_once
 
 return remove_once(key, arg, 'ZREM', remove_jobs)

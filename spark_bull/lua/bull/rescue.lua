@@ -3,11 +3,11 @@
 -- @keys receipt stalled stalled_check active wait paused meta_paused failed
 -- @args base call ttl_ms position limit max_stalled check_ms
 -- @returns {next position or '', ids that wait again, ids that failed}
--- @include count_up
--- @include keep_bull
--- @include rescue_slices
--- @include target_bull
--- @include time_ms
+-- @include bull/lib/finished_of
+-- @include bull/lib/waiting_list
+-- @include lib/count_up
+-- @include lib/rescue_slices
+-- @include lib/time_ms
 
 local call, now = redis.call, time_ms()
 
@@ -40,7 +40,7 @@ local function fail(id, finished)
 end
 
 return rescue_slices(key, arg, string.format('%.0f', now), function(ids)
-  local back, failed, finished = {}, {}, finished_bull(arg.base, key.failed, now)
+  local back, failed, finished = {}, {}, finished_of(arg.base, key.failed, now)
   for _, id in ipairs(ids) do
     if call('LREM', key.active, 1, id) > 0 then
       local stalled = count_up(arg.base .. id, 'stalledCounter')
@@ -48,7 +48,7 @@ return rescue_slices(key, arg, string.format('%.0f', now), function(ids)
         fail(id, finished)
         failed[#failed + 1] = id
       else
-        call('RPUSH', target_bull(key), id)
+        call('RPUSH', waiting_list(key), id)
         call('PUBLISH', key.stalled .. '@', id)
         back[#back + 1] = id
       end

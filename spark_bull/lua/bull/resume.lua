@@ -2,7 +2,7 @@
 -- @keys wait paused meta_paused meta resumed
 -- @args limit
 -- @returns how many jobs are still to be moved: call again until 0
--- @include join_lists
+-- @include lib/join_lists
 
 local left = join_lists(key, key.wait, tonumber(arg.limit))
 if left == 0 and redis.call('DEL', key.meta_paused) + redis.call('HDEL', key.meta, 'paused') > 0 then

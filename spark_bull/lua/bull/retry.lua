@@ -2,8 +2,8 @@
 -- @keys receipt job lock state wait paused meta_paused
 -- @args base token call ttl_ms job_id
 -- @returns {'done'}, {'missing'}, {'locked'} or {'elsewhere'} (not in `state`)
--- @include retry_once
--- @include time_ms
+-- @include bull/lib/retry_once
+-- @include lib/time_ms
 
 local call = redis.call
 

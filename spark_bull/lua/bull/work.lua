@@ -2,16 +2,16 @@
 -- @keys receipt control? ledger? damaged wait paused active delayed priority stalled completed failed meta_paused limiter limiter_index rate_limited metrics_completed metrics_completed_data metrics_failed metrics_failed_data
 -- @args base token call ttl_ms lock_token lock_ms limit most_bytes held limiter_max limiter_ms at_once max_metrics want_jobs outcomes
 -- @returns msgpack of {ids, columns, damaged, lost, limited_ms, next_due, more, stop, now}
--- @include claim_bull
--- @include claim_rows_bull
--- @include settle_bull
--- @include work_once
+-- @include bull/lib/claim_jobs
+-- @include bull/lib/claim_rows
+-- @include bull/lib/settle_jobs
+-- @include lib/work_once
 
 local call, settled = redis.call, false
 
 local function settle(outcomes, now)
   local lost
-  lost, settled = settle_bull(key, arg, outcomes, now)
+  lost, settled = settle_jobs(key, arg, outcomes, now)
   return lost
 end
 
@@ -38,7 +38,7 @@ end
 
 local function claim(now, limit)
   local processed_on, channel = string.format('%.0f', now), arg.base .. 'active@' .. arg.token
-  local claimed, rows, dropped = claim_bull(key, arg, limit, function(job_key, id)
+  local claimed, rows, dropped = claim_jobs(key, arg, limit, function(job_key, id)
     call('HSET', job_key, 'processedOn', processed_on)
     call('PUBLISH', channel, id)
   end)

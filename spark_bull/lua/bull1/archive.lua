@@ -3,8 +3,8 @@
 -- @keys completed failed ledger track seen_completed seen_failed
 -- @args base position limit
 -- @returns position of the first entry that is left, or false without a ledger
--- @include archived
--- @include remove_bull1
+-- @include bull1/lib/remove_jobs
+-- @include lib/archived
 
 local call = redis.call
 local SEEN = {completed = key.seen_completed, failed = key.seen_failed}

@@ -2,10 +2,10 @@
 -- @keys receipt state
 -- @args base queue token call ttl_ms state kind position size limit before
 -- @returns {next position, '' at the end, ids removed}
--- @include last_seen
--- @include once
--- @include remove_bull1
--- @include sweep
+-- @include bull1/lib/remove_jobs
+-- @include lib/last_seen
+-- @include lib/once
+-- @include lib/sweep
 
 local before = tonumber(arg.before)
 

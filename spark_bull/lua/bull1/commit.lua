@@ -2,9 +2,9 @@
 -- @keys write manifest open_writes finished_writes id meta_paused wait paused delayed jobs
 -- @args base queue token bullmq_version write_id position record_ttl_ms
 -- @returns {state of the write, rows done, id of the write to be done before}; see commit_once
--- @include commit_once
--- @include add_bull1
+-- @include bull1/lib/add_jobs
+-- @include lib/commit_once
 
 return commit_once(key, arg, function(chunk, from, now)
-  return add_bull1(key, arg.base, chunk, from, now, arg)
+  return add_jobs(key, arg.base, chunk, from, now, arg)
 end)

@@ -2,9 +2,9 @@
 -- @keys receipt state
 -- @args base call ttl_ms kind position size limit
 -- @returns {next position, '' at the end, how many were removed}
--- @include once
--- @include remove_bull1
--- @include sweep
+-- @include bull1/lib/remove_jobs
+-- @include lib/once
+-- @include lib/sweep
 
 return once(key.receipt, arg.call, arg.ttl_ms, function()
   local position, ids = sweep(key, arg, function()

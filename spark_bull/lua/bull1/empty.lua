@@ -3,7 +3,7 @@
 -- @keys receipt damaged rate_limited write wait paused active delayed completed failed id meta_paused
 -- @args base call ttl_ms limit move
 -- @returns 'open' (call again) or 'done'
--- @include empty_once
--- @include obliterate_bull1
+-- @include bull1/lib/obliterate_queue
+-- @include lib/empty_once
 
 return empty_once(key, arg, obliterate_queue)

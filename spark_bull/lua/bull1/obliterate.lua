@@ -3,7 +3,7 @@
 -- @keys receipt damaged rate_limited wait paused active delayed completed failed id meta_paused
 -- @args base call ttl_ms limit move force
 -- @returns {'open'} (call again), {'done'}, or {'active', how many jobs are} unless `force`
--- @include obliterate_bull1
--- @include obliterate_once
+-- @include bull1/lib/obliterate_queue
+-- @include lib/obliterate_once
 
 return obliterate_once(key, arg, obliterate_queue)

@@ -2,6 +2,6 @@
 -- @keys wait paused meta_paused
 -- @args limit
 -- @returns how many jobs are still to be moved: call again until 0
--- @include pause_bull1
+-- @include bull1/lib/pause_queue
 
 return pause_queue(key, tonumber(arg.limit))

@@ -2,7 +2,7 @@
 -- @keys receipt job delayed wait paused meta_paused
 -- @args call ttl_ms job_id
 -- @returns {'done'}, {'missing'} (its id then is not delayed any more) or {'elsewhere'} (not delayed)
--- @include promote_once
+-- @include lib/promote_once
 
 local call = redis.call
 

@@ -3,10 +3,10 @@
 -- @keys receipt active rescue_check wait paused meta_paused failed
 -- @args base queue token call ttl_ms position limit max_stalled check_ms
 -- @returns {next position or '', ids that wait again, ids that failed}
--- @include announce_bull1
--- @include count_up
--- @include once
--- @include target_bull
+-- @include bull/lib/waiting_list
+-- @include bull1/lib/announce
+-- @include lib/count_up
+-- @include lib/once
 
 local call = redis.call
 
@@ -16,12 +16,12 @@ local function rescue(id)
   if was_started and count_up(job_key, 'stalledCounter') > tonumber(arg.max_stalled) then
     call('SADD', key.failed, id)
     call('HSET', job_key, 'failedReason', 'job stalled more than allowable limit')
-    announce_bull1(arg, 'failed', id, '{"message":"job stalled more than allowable limit"}')
+    announce(arg, 'failed', id, '{"message":"job stalled more than allowable limit"}')
     return false
   end
-  call('RPUSH', target_bull(key), id)
+  call('RPUSH', waiting_list(key), id)
   if was_started then
-    announce_bull1(arg, 'stalled', id)
+    announce(arg, 'stalled', id)
   end
   return true
 end

@@ -2,7 +2,7 @@
 -- @keys receipt job lock state wait paused meta_paused jobs
 -- @args call ttl_ms job_id
 -- @returns {'done'}, {'missing'}, {'locked'} or {'elsewhere'} (not in `state`)
--- @include retry_once
+-- @include bull/lib/retry_once
 
 return retry_once(key, arg, 'SREM', function()
   redis.call('PUBLISH', key.jobs, arg.job_id)

@@ -2,18 +2,18 @@
 -- @keys receipt control? ledger? damaged wait paused active delayed stalled completed failed meta_paused limiter rate_limited
 -- @args base queue token call ttl_ms lock_token lock_ms limit most_bytes held limiter_max limiter_ms at_once want_jobs outcomes
 -- @returns msgpack of {ids, columns, damaged, lost, limited_ms, next_due, more, stop, now}
--- @include claim_bull
--- @include claim_rows_bull
--- @include settle_bull1
--- @include work_once
+-- @include bull/lib/claim_jobs
+-- @include bull/lib/claim_rows
+-- @include bull1/lib/settle_jobs
+-- @include lib/work_once
 
 local function settle(outcomes, now)
-  return settle_bull1(key, arg, outcomes, now)
+  return settle_jobs(key, arg, outcomes, now)
 end
 
 -- Bull 1.1 tells by `lockAcquired` whether a job without a lock has ever been started.
 local function claim(_, limit)
-  return claim_bull(key, arg, limit, function(job_key)
+  return claim_jobs(key, arg, limit, function(job_key)
     redis.call('HSET', job_key, 'lockAcquired', '1')
   end)
 end

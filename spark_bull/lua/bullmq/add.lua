@@ -2,9 +2,9 @@
 -- @keys receipt id meta wait paused active delayed prioritized pc events marker
 -- @args base queue token bullmq_version number from chunk want_ids ttl_ms
 -- @returns {first row not added, added, duplicates, ids if wanted}
--- @include add_once
--- @include add_bullmq
+-- @include bullmq/lib/add_jobs
+-- @include lib/add_once
 
 return add_once(key.receipt, arg, function(chunk, from, now)
-  return add_bullmq(key, arg.base, chunk, from, now, arg)
+  return add_jobs(key, arg.base, chunk, from, now, arg)
 end)

@@ -3,16 +3,16 @@
 -- @keys receipt repeats id meta wait paused active delayed prioritized pc events marker
 -- @args base bullmq_version call ttl_ms jobs
 -- @returns for each job 'next', 'duplicated' (it exists), 'past' (not the current job), 'none' (no scheduler), 'legacy' (repeated without a scheduler), 'unknown' (nobody says when) or 'damaged'
--- @include add_bullmq
--- @include advance_once
--- @include every_bullmq
--- @include major_bullmq
--- @include max_events_bullmq
--- @include next_job
--- @include time_ms
+-- @include bullmq/lib/add_jobs
+-- @include bullmq/lib/event_limit
+-- @include bullmq/lib/major_version
+-- @include bullmq/lib/next_of_every
+-- @include lib/advance_once
+-- @include lib/next_job
+-- @include lib/time_ms
 
 local call, now = redis.call, time_ms()
-local major = major_bullmq(call('HGET', key.meta, 'version'), arg.bullmq_version)
+local major = major_version(call('HGET', key.meta, 'version'), arg.bullmq_version)
 
 -- A repeated job's own key looks like name:id:endDate:tz:pattern, and it has no scheduler that counts.
 local function is_legacy(scheduler, scheduler_key)
@@ -57,7 +57,7 @@ local function find_next(job)
 end
 
 local function add_next(job, found)
-  local max_events = max_events_bullmq(key)
+  local max_events = event_limit(key)
   if found.exists then
     call('XADD', key.events, 'MAXLEN', '~', max_events, '*', 'event', 'duplicated', 'jobId', found.id)
     return 'duplicated'
@@ -67,7 +67,7 @@ local function add_next(job, found)
   if major <= 5 and found.data ~= '{}' then
     call('HSET', found.scheduler_key, 'data', found.data)
   end
-  add_bullmq(key, arg.base, next_job(job, found.id, found.ms, found.name, found.data), 1, now, arg)
+  add_jobs(key, arg.base, next_job(job, found.id, found.ms, found.name, found.data), 1, now, arg)
   local job_key = arg.base .. found.id
   call('HSET', job_key, 'rjk', found.scheduler)
   if job.deduplication_id then

@@ -3,8 +3,8 @@
 -- @keys wait paused active prioritized waiting_children pc meta events marker completed failed ledger track
 -- @args base queue bullmq_version position limit
 -- @returns position of the first entry that is left, or false without a ledger
--- @include archived_sorted
--- @include remove_bullmq
+-- @include bullmq/lib/remove_jobs
+-- @include lib/archived_sorted
 
 local found, base = archived_sorted(key, arg)
 remove_jobs(key, arg, found.completed, true)

@@ -3,11 +3,11 @@
 -- @keys receipt state wait paused active prioritized waiting_children repeats pc meta events marker
 -- @args base queue bullmq_version call ttl_ms kind finished position size limit before removed
 -- @returns {next position, '' at the end, ids removed}
--- @include is_scheduled_bullmq
--- @include last_seen
--- @include once
--- @include remove_bullmq
--- @include sweep
+-- @include bullmq/lib/is_scheduled_job
+-- @include bullmq/lib/remove_jobs
+-- @include lib/last_seen
+-- @include lib/once
+-- @include lib/sweep
 
 local call = redis.call
 local before, finished = tonumber(arg.before), arg.finished == '1'
@@ -20,7 +20,7 @@ return once(key.receipt, arg.call, arg.ttl_ms, function()
       -- They are in the order in which they ended: nobody is older from here on.
       return score <= before or nil
     end
-    if call('EXISTS', arg.base .. job_id .. ':lock') == 1 or is_scheduled_bullmq(key, arg, job_id) then
+    if call('EXISTS', arg.base .. job_id .. ':lock') == 1 or is_scheduled_job(key, arg, job_id) then
       return false
     end
     return (seen(arg.base .. job_id) or 0) <= before

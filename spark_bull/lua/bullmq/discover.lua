@@ -10,13 +10,13 @@
 -- event read, how many ended jobs are unaccounted for because events left the stream unread (-1: an unknown number); with
 -- `strict` that is reported until a call without it},
 -- {'lost'} without a ledger, {'taken', owner} by another reader, or {'reborn', id counter then, now} unless `forgiven`
--- @include follow_sorted
--- @include follow_events
--- @include reader_of
--- @include results_clock
--- @include unaccounted_jobs
+-- @include bullmq/lib/follow_events
+-- @include bullmq/lib/unaccounted_jobs
+-- @include lib/check_owner
+-- @include lib/follow_sorted
+-- @include lib/results_clock
 
-local refused = refused_reader(key, arg, function() end)
+local refused = check_owner(key, arg, function() end)
 if refused then
   return refused
 end

@@ -3,7 +3,7 @@
 -- @keys receipt damaged rate_limited write wait paused active delayed prioritized waiting_children completed failed id pc meta events marker stalled stalled_check repeats limiter metrics_completed metrics_completed_data metrics_failed metrics_failed_data
 -- @args base queue bullmq_version call ttl_ms limit move
 -- @returns 'open' (call again) or 'done'
--- @include empty_once
--- @include obliterate_bullmq
+-- @include bullmq/lib/obliterate_queue
+-- @include lib/empty_once
 
 return empty_once(key, arg, obliterate_queue)

@@ -2,6 +2,6 @@
 -- @keys wait paused active meta events marker
 -- @args bullmq_version limit
 -- @returns how many jobs are still to be moved: call again until 0
--- @include pause_bullmq
+-- @include bullmq/lib/pause_queue
 
 return pause_queue(key, arg.bullmq_version, tonumber(arg.limit))

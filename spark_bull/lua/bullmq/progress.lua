@@ -2,12 +2,12 @@
 -- @keys job events meta
 -- @args job_id progress
 -- @returns 0, or -1 when there is no such job
--- @include max_events_bullmq
+-- @include bullmq/lib/event_limit
 
 if redis.call('EXISTS', key.job) == 0 then
   return -1
 end
 redis.call('HSET', key.job, 'progress', arg.progress)
-redis.call('XADD', key.events, 'MAXLEN', '~', max_events_bullmq(key), '*', 'event', 'progress',
+redis.call('XADD', key.events, 'MAXLEN', '~', event_limit(key), '*', 'event', 'progress',
   'jobId', arg.job_id, 'data', arg.progress)
 return 0

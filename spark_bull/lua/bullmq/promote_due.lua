@@ -2,15 +2,15 @@
 -- @keys receipt delayed wait paused active prioritized pc meta events marker
 -- @args base bullmq_version call ttl_ms limit
 -- @returns {how many came, when the next one is due in ms or '', now in ms}
--- @include due_bullmq
--- @include once
--- @include target_bullmq
--- @include time_ms
+-- @include bullmq/lib/promote_due_jobs
+-- @include bullmq/lib/waiting_list
+-- @include lib/once
+-- @include lib/time_ms
 
 local now = time_ms()
 return once(key.receipt, arg.call, arg.ttl_ms, function()
-  local _, asleep = target_bullmq(key, arg.bullmq_version)
-  local next_due, moved = due_jobs_wait(key, arg, now, tonumber(arg.limit))
+  local _, asleep = waiting_list(key, arg.bullmq_version)
+  local next_due, moved = promote_due_jobs(key, arg, now, tonumber(arg.limit))
   if next_due and not asleep then
     redis.call('ZADD', key.marker, next_due, '1')
   end

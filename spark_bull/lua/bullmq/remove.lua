@@ -3,13 +3,13 @@
 -- @keys receipt wait paused active delayed prioritized waiting_children completed failed repeats pc meta events marker
 -- @args base queue bullmq_version call ttl_ms job_id with_children limit
 -- @returns {'done'} (also for an id whose job is gone), {'open'} (call again), {'missing'}, {'scheduled'}, or {'locked', key of the job that is}
--- @include allow_wrongtype
--- @include family_bullmq
--- @include is_scheduled_bullmq
--- @include job_row
--- @include max_events_bullmq
--- @include once
--- @include walk_steps
+-- @include bullmq/lib/allow_wrongtype
+-- @include bullmq/lib/event_limit
+-- @include bullmq/lib/is_scheduled_job
+-- @include bullmq/lib/leave_parent
+-- @include lib/job_row
+-- @include lib/once
+-- @include lib/walk_steps
 
 local call = redis.call
 local SORTED = {'completed', 'waiting_children', 'delayed', 'failed', 'prioritized'}
@@ -100,7 +100,7 @@ local function remove(job)
   free_deduplication(job.base, job.id, fields[2])
   local prev = leave(job)
   if unlink_job(job.key) > 0 then
-    call('XADD', job.keys.events, 'MAXLEN', '~', max_events_bullmq(job.keys), '*', 'event', 'removed',
+    call('XADD', job.keys.events, 'MAXLEN', '~', event_limit(job.keys), '*', 'event', 'removed',
       'jobId', job.id, 'prev', prev)
   end
 end
@@ -112,7 +112,7 @@ return once(key.receipt, arg.call, arg.ttl_ms, function()
     local state = leave({id = arg.job_id, keys = key, state = sorted_state(key, arg.job_id)})
     return {state == 'unknown' and 'missing' or 'done'}
   end
-  if is_scheduled_bullmq(key, arg, arg.job_id) then
+  if is_scheduled_job(key, arg, arg.job_id) then
     return {'scheduled'}
   end
   local found, share = {}, {jobs = tonumber(arg.limit), steps = WALK_STEPS}

@@ -3,11 +3,11 @@
 -- @keys receipt stalled stalled_check active wait paused prioritized pc meta events marker repeats
 -- @args base bullmq_version call ttl_ms position limit max_stalled check_ms
 -- @returns {next position or '', ids that wait again, {}}
--- @include count_up
--- @include enqueue_bullmq
--- @include max_events_bullmq
--- @include rescue_slices
--- @include time_ms
+-- @include bullmq/lib/enqueue_job
+-- @include bullmq/lib/event_limit
+-- @include lib/count_up
+-- @include lib/rescue_slices
+-- @include lib/time_ms
 
 local call = redis.call
 
@@ -19,7 +19,7 @@ end
 return rescue_slices(key, arg, string.format('%.0f', time_ms()), function(ids)
   local back = {}
   if arg.position == '' then
-    call('XTRIM', key.events, 'MAXLEN', '~', max_events_bullmq(key))
+    call('XTRIM', key.events, 'MAXLEN', '~', event_limit(key))
   end
   for _, id in ipairs(ids) do
     if call('LREM', key.active, 1, id) > 0 then
@@ -28,7 +28,7 @@ return rescue_slices(key, arg, string.format('%.0f', time_ms()), function(ids)
       if stalled and stalled > tonumber(arg.max_stalled) and not is_scheduled(job_key) then
         call('HSET', job_key, 'defa', 'job stalled more than allowable limit')
       end
-      enqueue_bullmq(key, arg.bullmq_version, id, 0, 'RPUSH')
+      enqueue_job(key, arg.bullmq_version, id, 0, 'RPUSH')
       call('XADD', key.events, '*', 'event', 'waiting', 'jobId', id, 'prev', 'active')
       call('XADD', key.events, '*', 'event', 'stalled', 'jobId', id)
       back[#back + 1] = id

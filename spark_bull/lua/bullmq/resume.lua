@@ -2,7 +2,7 @@
 -- @keys wait paused prioritized delayed meta events marker
 -- @args limit
 -- @returns how many jobs are still to be moved: call again until 0
--- @include join_lists
+-- @include lib/join_lists
 
 local call = redis.call
 local left = join_lists(key, key.wait, tonumber(arg.limit))

@@ -3,13 +3,13 @@
 -- @keys receipt job state wait paused active prioritized pc meta events marker
 -- @args bullmq_version call ttl_ms job_id from outcome
 -- @returns {'done'}, {'missing'} or {'elsewhere'} (not in `state`)
--- @include allow_wrongtype
--- @include enqueue_bullmq
--- @include major_bullmq
--- @include max_events_bullmq
--- @include once
--- @include priority_of
--- @include push_of
+-- @include bullmq/lib/allow_wrongtype
+-- @include bullmq/lib/enqueue_job
+-- @include bullmq/lib/event_limit
+-- @include bullmq/lib/major_version
+-- @include lib/once
+-- @include lib/priority_of
+-- @include lib/push_of
 
 local call = redis.call
 
@@ -36,12 +36,12 @@ return once(key.receipt, arg.call, arg.ttl_ms, function()
   end
   call('HDEL', key.job, 'finishedOn', 'processedOn', arg.outcome)
   -- BullMQ 5 forgets that the job had a priority.
-  local major = major_bullmq(call('HGET', key.meta, 'version'), arg.bullmq_version)
-  enqueue_bullmq(key, arg.bullmq_version, arg.job_id, major > 5 and priority_of(key.job) or 0, push_of(fields[1]))
+  local major = major_version(call('HGET', key.meta, 'version'), arg.bullmq_version)
+  enqueue_job(key, arg.bullmq_version, arg.job_id, major > 5 and priority_of(key.job) or 0, push_of(fields[1]))
   if fields[2] and call('EXISTS', fields[2]) == 1 then
     allow_wrongtype(return_to_parent, fields[2])
   end
-  call('XADD', key.events, 'MAXLEN', '~', max_events_bullmq(key), '*', 'event', 'waiting',
+  call('XADD', key.events, 'MAXLEN', '~', event_limit(key), '*', 'event', 'waiting',
     'jobId', arg.job_id, 'prev', arg.from)
   return {'done'}
 end)

@@ -2,22 +2,22 @@
 -- @keys receipt control? ledger? damaged wait paused active delayed prioritized pc stalled completed failed waiting_children meta events marker limiter rate_limited id metrics_completed metrics_completed_data metrics_failed metrics_failed_data
 -- @args base queue bullmq_version call ttl_ms lock_token lock_ms worker limit most_bytes limiter_max limiter_ms at_once max_metrics want_jobs outcomes
 -- @returns msgpack of {ids, columns, damaged, lost, limited_ms, next_due, more, stop, now}
--- @include claim_bullmq
--- @include claim_row_bullmq
--- @include settle_bullmq
--- @include work_once
+-- @include bullmq/lib/claim_jobs
+-- @include bullmq/lib/claim_rows
+-- @include bullmq/lib/settle_jobs
+-- @include lib/work_once
 
 local finished = 0
 
 local function settle(outcomes, now)
   local lost
-  lost, finished = settle_bullmq(key, arg, outcomes, now)
+  lost, finished = settle_jobs(key, arg, outcomes, now)
   return lost
 end
 
 -- As in Node, a call that looks for jobs and may have none, since the queue is paused or limited, doesn't say "drained".
 local function claim(now, limit)
-  local claimed, rows, is_held = claim_bullmq(key, arg, now, limit)
+  local claimed, rows, is_held = claim_jobs(key, arg, now, limit)
   if finished > 0 and #claimed.ids == 0 and not claimed.next_due and not (limit > 0 and is_held)
     and redis.call('EXISTS', key.wait, key.active, key.prioritized) == 0 then
     redis.call('XADD', key.events, '*', 'event', 'drained')

@@ -2,7 +2,7 @@
 -- @keys receipt job logs
 -- @args call ttl_ms keep row
 -- @returns how many rows there are, or -1 when there is no such job
--- @include once
+-- @include lib/once
 
 local call = redis.call
 

@@ -4,7 +4,7 @@
 -- @args base kinds most_bytes ids fields...
 -- @returns msgpack: {how many ids are done, ids of the jobs that are there, values job after job, number in `states`
 -- (0: none) and score (false: none) of each}
--- @include job_fields
+-- @include lib/job_fields
 
 local call = redis.call
 local ids, kinds = cmsgpack.unpack(arg.ids), cmsgpack.unpack(arg.kinds)

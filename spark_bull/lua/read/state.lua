@@ -6,8 +6,8 @@
 -- @keys state
 -- @args base kind position window slice slices most most_bytes left_over fields...
 -- @returns msgpack: {next position, 1 if nothing is left, ids, values job after job, scores of a ZSET, ids left over}
--- @include job_fields
--- @include slice_of
+-- @include lib/job_fields
+-- @include lib/slice_of
 
 local call = redis.call
 local window, slice, slices = tonumber(arg.window), tonumber(arg.slice), tonumber(arg.slices)

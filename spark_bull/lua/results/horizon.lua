@@ -3,9 +3,9 @@
 -- @args states...
 -- @returns {highest score of completed, of failed, last event, now, ms, how many jobs have ended}; what is empty, or no ZSET,
 -- has 0 and 0-0
--- @include ended_jobs
--- @include last_event
--- @include time_ms
+-- @include lib/ended_jobs
+-- @include lib/last_event
+-- @include lib/time_ms
 
 local call = redis.call
 

@@ -4,8 +4,8 @@
 -- @args owner former protocol create first starting lookback_ms slice_ms ttl_ms states...
 -- @returns {'ok', position of the first entry, position behind the last one}, {'lost'} unless it is to be
 -- made, or {'taken', owner}
--- @include last_event
--- @include time_ms
+-- @include lib/last_event
+-- @include lib/time_ms
 
 local call = redis.call
 local EARLIEST = {event = '0-0', floor = '-inf'}

@@ -5,9 +5,9 @@
 -- @args base start stop most_bytes fields...
 -- @returns msgpack: {position behind the last one read, columns: those of the fields, then id, state, and 'there', 'gone'
 -- (already when it was found) or 'missing'; a column is a list, or what all rows have}; {position} when no entry is there
--- @include collapsed
--- @include job_row
--- @include result_entry
+-- @include lib/collapsed
+-- @include lib/job_row
+-- @include lib/result_entry
 
 local call, fields, start = redis.call, arg.fields, tonumber(arg.start)
 local base = tonumber(call('HGET', key.track, 'base') or start)

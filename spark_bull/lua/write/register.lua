@@ -4,7 +4,7 @@
 -- @keys touched...
 -- @args plan version watermark_ttl_ms
 -- @returns {'registered'}, {'replayed'} (this version was written before), or {'lost', stage key}
--- @include time_ms
+-- @include lib/time_ms
 
 local call = redis.call
 local plan = cmsgpack.unpack(arg.plan)

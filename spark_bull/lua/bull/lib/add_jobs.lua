@@ -1,0 +1,60 @@
+-- @include bull/lib/free_id
+-- @include bull/lib/insert_by_priority
+-- @include lib/columns
+-- @include lib/fill_opts
+-- @include lib/number_texts
+-- @include lib/push
+-- @include lib/walk_steps
+
+-- Adds the jobs of a chunk from row `from` on: all of them, or with priorities as many as the
+-- length of the list allows.
+-- Returns {next = first row not added, added, duplicates, ids}.
+local function add_jobs(key, base, chunk, from, now, sender)
+  local call = redis.call
+  local target = call('EXISTS', key.meta_paused) == 1 and key.paused or key.wait
+  local last = chunk.n
+  if chunk.priority then
+    local share = math.max(1, math.floor(WALK_STEPS / (call('LLEN', target) + chunk.n)))
+    last = math.min(last, from + share - 1)
+  end
+  local counter = call('INCRBY', key.id, last - from + 1) - last
+  local names, all_opts = listed(chunk, 'name'), listed(chunk, 'opts')
+  local custom_ids, priorities = listed(chunk, 'jobId'), listed(chunk, 'priority')
+  local lifos, times_of = listed(chunk, 'lifo'), clock_of(chunk, now)
+  local ids, duplicates = {}, 0
+  local pushes, text = new_pushes(), number_texts()
+  for i = from, last do
+    local custom_id = custom_ids[i]
+    local job_id = custom_id or free_id(key, base, counter + i)
+    ids[#ids + 1] = job_id
+    local job_key = base .. job_id
+    if custom_id and call('EXISTS', job_key) == 1 then
+      duplicates = duplicates + 1
+      call('PUBLISH', base .. 'duplicated@' .. sender.token, job_id)
+    else
+      local timestamp, delay = times_of(i)
+      local priority = priorities[i] or 0
+      local opts = all_opts[i]
+      if chunk.marked then
+        opts = fill_opts(opts, timestamp, delay, job_id)
+      end
+      call('HSET', job_key, 'name', names[i], 'data', chunk.data[i], 'opts', opts,
+        'timestamp', text(timestamp), 'delay', text(delay), 'priority', text(priority))
+      if delay > 0 then
+        local eta = timestamp + delay
+        call('ZADD', key.delayed, eta * 4096 + bit.band(counter + i, 0xfff), job_id)
+        call('PUBLISH', key.delayed, eta)
+      else
+        if priority > 0 then
+          flush_pushes(pushes, target)
+          insert_by_priority(key, target, job_id, priority)
+        else
+          gather_push(pushes, job_id, lifos[i])
+        end
+        call('PUBLISH', base .. 'waiting@' .. sender.token, job_id)
+      end
+    end
+  end
+  flush_pushes(pushes, target)
+  return {next = last + 1, added = last - from + 1 - duplicates, duplicates = duplicates, ids = ids}
+end

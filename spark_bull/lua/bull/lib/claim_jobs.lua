@@ -1,0 +1,62 @@
+-- @include bull/lib/claim_rows
+-- @include bull/lib/waiting_list
+-- @include lib/claim_quota
+-- @include lib/job_row
+-- @include lib/next_due_of
+-- @include lib/set_aside
+
+-- Claims up to `limit` jobs of Bull; see working.py. `start(job_key, id)` notes in a job that it starts, and tells of it.
+-- `held` has been moved to `active` without a lock; unless the stalled check was quicker, it is the first one.
+-- Returns what work_once wants, and the ids that were dropped because their job is gone.
+local function claim_jobs(key, arg, limit, start)
+  local call, base, held = redis.call, arg.base, arg.held
+  local allowed, limited_ms = claim_quota(key, arg, {}, limit)
+  local ids, rows, dropped, damaged, bytes, most_bytes = {}, {}, {}, {}, 0, tonumber(arg.most_bytes)
+
+  local function take(id)
+    local job_key = base .. id
+    local row, kind = job_row(job_key, unpack(CLAIM_FIELDS))
+    if not row or not (row[1] or row[2]) then
+      if kind then
+        set_aside(key, id, kind)
+        damaged[#damaged + 1] = {id, kind}
+      end
+      dropped[#dropped + 1] = id
+      return
+    end
+    call('SET', job_key .. ':lock', arg.lock_token, 'PX', arg.lock_ms)
+    start(job_key, id)
+    ids[#ids + 1], rows[#rows + 1] = id, row
+    bytes = bytes + #(row[2] or '')
+  end
+
+  if held ~= '' and call('LREM', key.active, 1, held) == 1 then
+    if allowed > 0 then
+      take(held)
+    else
+      call('RPUSH', waiting_list(key), held)
+    end
+  end
+  if allowed > #ids then
+    local waiting = call('LRANGE', key.wait, #ids - allowed, -1)
+    local looked = 0
+    while looked < #waiting and bytes < most_bytes do
+      take(waiting[#waiting - looked])
+      looked = looked + 1
+    end
+    if looked > 0 then
+      call('LTRIM', key.wait, 0, -looked - 1)
+    end
+  end
+  if #ids > 0 then
+    call('LPUSH', key.active, unpack(ids))
+    count_started(key, arg, {}, #ids)
+  end
+  return {
+    ids = ids,
+    damaged = damaged,
+    limited_ms = limited_ms,
+    next_due = next_due_of(key.delayed),
+    more = allowed > 0 and call('EXISTS', key.wait) == 1,
+  }, rows, dropped
+end

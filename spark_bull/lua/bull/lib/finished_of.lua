@@ -1,0 +1,17 @@
+-- @include lib/keep_rule
+
+-- A finished job frees its debounce id, unless that is held for a time.
+local function free_debounce(base, job_id)
+  local call = redis.call
+  local debounced = call('HGET', base .. job_id, 'deid')
+  local ttl = debounced and call('PTTL', base .. 'de:' .. debounced)
+  if ttl == 0 or ttl == -1 then
+    call('DEL', base .. 'de:' .. debounced)
+  end
+end
+
+local function finished_of(base, state, now)
+  return finished_jobs(state, now, function(job_id)
+    redis.call('UNLINK', base .. job_id, base .. job_id .. ':logs')
+  end)
+end

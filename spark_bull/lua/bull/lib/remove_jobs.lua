@@ -1,0 +1,27 @@
+-- @include lib/job_row
+
+-- Deletes what jobs that left their state have. Finished ones have lost their priority, their place
+-- in a rate limited group and, if it doesn't outlast them, their debounce id already.
+local function remove_jobs(key, arg, ids, finished)
+  local call = redis.call
+  if not finished and #ids > 0 then
+    call('ZREM', key.priority, unpack(ids))
+    local limited = call('EXISTS', key.limiter_index) == 1
+    for _, job_id in ipairs(ids) do
+      local row = job_row(arg.base .. job_id, 'deid')
+      local holder = row and row[1] and arg.base .. 'de:' .. row[1]
+      if holder and redis.pcall('GET', holder) == job_id then
+        call('UNLINK', holder)
+      end
+      local group = limited and call('HGET', key.limiter_index, job_id)
+      if group then
+        call('SREM', group, job_id)
+        call('HDEL', key.limiter_index, job_id)
+      end
+    end
+  end
+  for _, job_id in ipairs(ids) do
+    local job_key = arg.base .. job_id
+    call('UNLINK', job_key, job_key .. ':lock', job_key .. ':logs')
+  end
+end

@@ -1,0 +1,25 @@
+-- @include lib/once
+-- @include lib/push_of
+
+-- Moves a failed job of Bull back to those that wait and calls `tell()`, unless this very call was answered before.
+-- `take` is the command that removes a member of `state`: ZREM or SREM.
+-- Returns {'done'}, {'missing'}, {'locked'} or {'elsewhere'} (not in `state`).
+local function retry_once(key, arg, take, tell)
+  local call = redis.call
+  return once(key.receipt, arg.call, arg.ttl_ms, function()
+    if call('EXISTS', key.job) == 0 then
+      return {'missing'}
+    end
+    local opts = call('HGET', key.job, 'opts')
+    if call('EXISTS', key.lock) == 1 then
+      return {'locked'}
+    end
+    if call(take, key.state, arg.job_id) == 0 then
+      return {'elsewhere'}
+    end
+    local target = call('EXISTS', key.meta_paused) == 1 and key.paused or key.wait
+    call(push_of(opts), target, arg.job_id)
+    tell()
+    return {'done'}
+  end)
+end

@@ -1,0 +1,108 @@
+-- @include bull/lib/delay_job
+-- @include bull/lib/finished_of
+-- @include bull/lib/insert_many_by_priority
+-- @include bull/lib/json_text
+-- @include bull/lib/undo_starts
+-- @include bull/lib/waiting_list
+-- @include lib/count_up
+-- @include lib/drop_missing
+-- @include lib/metrics
+-- @include lib/outcome_columns
+-- @include lib/priority_of
+-- @include lib/release_owned
+-- @include lib/settle_alone
+
+-- Puts a job into its last state, by the rule how many to keep; `field` says how it ended, `text` is what it says.
+local function finish_bull(base, finished, job_id, field, text, keep)
+  local call, finished_on = redis.call, string.format('%.0f', finished.now)
+  if keep and keep.count == 0 then
+    call('UNLINK', base .. job_id, base .. job_id .. ':logs')
+  else
+    call('HSET', base .. job_id, field, text, 'finishedOn', finished_on)
+    add_finished(finished, {job_id}, keep or {})
+  end
+  call('PUBLISH', finished.state, '{"jobId":' .. json_text(job_id) .. ',"val":' .. json_text(text) .. '}')
+end
+
+local function save_attempt(job_key, job)
+  redis.call('HSET', job_key, 'stacktrace', job.stack, 'failedReason', job.reason)
+  count_up(job_key, 'attemptsMade')
+end
+
+local function retry_jobs(key, base, retried, mine, lost, now)
+  local call, target, prioritised = redis.call, waiting_list(key), {}
+  for _, job in ipairs(retried) do
+    if mine[job.id] and settle_alone(key, base, job.id, lost, save_attempt, base .. job.id, job) then
+      local priority = priority_of(base .. job.id)
+      if job.delay > 0 then
+        delay_job(key, job.id, now + job.delay)
+      elseif priority > 0 then
+        prioritised[#prioritised + 1] = {job.id, priority}
+      else
+        call(job.lifo and 'RPUSH' or 'LPUSH', target, job.id)
+      end
+    end
+  end
+  insert_many_by_priority(key, target, prioritised)
+end
+
+-- Jobs that are given back are the next ones of their priority to be taken, in their old order.
+local function return_jobs(key, base, returned, mine)
+  local jobs = {}
+  for _, id in ipairs(returned) do
+    if mine[id] then
+      local priority = priority_of(base .. id)
+      jobs[#jobs + 1] = {id, priority > 0 and priority or math.huge}
+    end
+  end
+  insert_first_by_priority(key, waiting_list(key), jobs)
+end
+
+-- Jobs that were claimed and never started are what they were before.
+local function put_back(key, base, unstarted, mine)
+  undo_starts(base, unstarted, mine, 'processedOn')
+  return_jobs(key, base, unstarted, mine)
+end
+
+-- Settles outcomes of claimed jobs; see outcomes.py. Returns those that were not taken, {{id, why}, …}, and whether any
+-- was.
+local function settle_jobs(key, arg, outcomes, now)
+  local base = arg.base
+  local jobs = outcome_columns(outcomes)
+  local mine, lost = release_owned(key, base, outcomes.token, jobs.all)
+  drop_missing(base, jobs.all, mine, lost)
+  local completed, failed = 0, 0
+  local all_completed, all_failed = finished_of(base, key.completed, now), finished_of(base, key.failed, now)
+  local function complete(i)
+    local id = jobs.ids[i]
+    free_debounce(base, id)
+    finish_bull(base, all_completed, id, 'returnvalue', jobs.values[i], jobs.keeps[i])
+  end
+
+  for i, id in ipairs(jobs.ids) do
+    if mine[id] and settle_alone(key, base, id, lost, complete, i) then
+      completed = completed + 1
+    end
+  end
+  for _, job in ipairs(outcomes.failed or {}) do
+    if mine[job.id] and settle_alone(key, base, job.id, lost, save_attempt, base .. job.id, job) then
+      free_debounce(base, job.id)
+      finish_bull(base, all_failed, job.id, 'failedReason', job.reason, job.keep)
+      failed = failed + 1
+    end
+  end
+  retry_jobs(key, base, outcomes.retried or {}, mine, lost, now)
+  for _, job in ipairs(outcomes.delayed or {}) do
+    if mine[job.id] then
+      delay_job(key, job.id, math.max(job['until'], now))
+    end
+  end
+  put_back(key, base, outcomes.unstarted or {}, mine)
+  return_jobs(key, base, outcomes.returned or {}, mine)
+  if (outcomes.limited_ms or 0) > 0 then
+    -- Not `limiter`: by how much that is over the limit, Node delays its jobs.
+    redis.call('SET', key.rate_limited, '1', 'PX', outcomes.limited_ms)
+  end
+  count_finished(key, arg, completed, failed, now)
+  return lost, next(mine) ~= nil
+end

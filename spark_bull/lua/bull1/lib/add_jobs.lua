@@ -1,0 +1,72 @@
+-- @include bull/lib/free_id
+-- @include lib/columns
+-- @include lib/fill_opts
+-- @include lib/number_texts
+-- @include lib/push
+
+-- What Bull 1.1 and 2 tell the queue's other processes about a job that was added or turned out to
+-- be there, on a channel without prefix: [who, job]. `id` is JSON: theirs is a number only for a
+-- delayed job without an id of its own.
+local function announce_added(sender, fields, id)
+  local opts = fields.opts
+  if opts == '{}' then
+    opts = '{"jobId":' .. id .. '}'
+  elseif not string.find(opts, '"jobId":', 1, true) then
+    opts = string.sub(opts, 1, -2) .. ',"jobId":' .. id .. '}'
+  end
+  redis.call('PUBLISH', 'waiting@' .. sender.queue, '["' .. sender.token .. '",{"data":'
+    .. fields.data .. ',"opts":' .. opts .. ',"progress":0,"delay":' .. fields.delay
+    .. ',"timestamp":' .. fields.timestamp .. ',"attempts":' .. fields.attempts
+    .. ',"attemptsMade":0,"stacktrace":[],"returnvalue":null}]')
+end
+
+-- Adds the jobs of a chunk from row `from` on; all of them in one go.
+-- Returns {next = first row not added, added, duplicates, ids}.
+local function add_jobs(key, base, chunk, from, now, sender)
+  local call = redis.call
+  local n = chunk.n
+  local counter = call('INCRBY', key.id, n - from + 1) - n
+  local target = call('EXISTS', key.meta_paused) == 1 and key.paused or key.wait
+  local all_opts, custom_ids = listed(chunk, 'opts'), listed(chunk, 'jobId')
+  local all_attempts, lifos = listed(chunk, 'attempts'), listed(chunk, 'lifo')
+  local times_of = clock_of(chunk, now)
+  local ids, duplicates = {}, 0
+  local pushes, text = new_pushes(), number_texts()
+  for i = from, n do
+    local custom_id = custom_ids[i]
+    local job_id = custom_id or free_id(key, base, counter + i)
+    ids[#ids + 1] = job_id
+    local timestamp, delay = times_of(i)
+    local fields = {
+      data = chunk.data[i],
+      opts = all_opts[i],
+      delay = delay,
+      timestamp = timestamp,
+      attempts = all_attempts[i] or 1,
+    }
+    if chunk.marked then
+      fields.opts = fill_opts(fields.opts, timestamp, delay, job_id)
+    end
+    local eta = timestamp + delay
+    local delayed = delay > 0 and eta > now
+    if custom_id and call('EXISTS', base .. job_id) == 1 then
+      duplicates = duplicates + 1
+    else
+      call('HSET', base .. job_id, 'data', fields.data, 'opts', fields.opts, 'progress', '0',
+        'delay', text(delay), 'timestamp', text(timestamp), 'attempts', text(fields.attempts),
+        'attemptsMade', '0',
+        'stacktrace', '[]', 'returnvalue', 'null')
+      if delayed then
+        local score = eta * 4096 + bit.band(counter + i, 0xfff)
+        call('ZADD', key.delayed, score, job_id)
+        call('PUBLISH', key.delayed, score / 4096)
+      else
+        gather_push(pushes, job_id, lifos[i])
+        call('PUBLISH', key.jobs, job_id)
+      end
+    end
+    announce_added(sender, fields, (custom_id or not delayed) and cjson.encode(job_id) or job_id)
+  end
+  flush_pushes(pushes, target)
+  return {next = n + 1, added = n - from + 1 - duplicates, duplicates = duplicates, ids = ids}
+end

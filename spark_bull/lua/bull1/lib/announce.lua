@@ -1,0 +1,22 @@
+-- @include bull/lib/json_text
+
+-- What Bull 1.1 and 2 tell the queue's other processes about a job, on a channel without prefix: [who, job, what].
+local function announce(arg, event, job_id, what)
+  local fields = redis.call('HMGET', arg.base .. job_id, 'data', 'opts', 'progress', 'delay', 'timestamp', 'attempts',
+    'attemptsMade', 'stacktrace', 'returnvalue')
+  if not fields[5] then
+    return
+  end
+  local opts = fields[2] or '{}'
+  if opts == '{}' then
+    opts = '{"jobId":' .. json_text(job_id) .. '}'
+  elseif not string.find(opts, '"jobId":', 1, true) then
+    opts = string.sub(opts, 1, -2) .. ',"jobId":' .. json_text(job_id) .. '}'
+  end
+  local value = fields[9]
+  redis.call('PUBLISH', event .. '@' .. arg.queue, '["' .. arg.token .. '",{"data":' .. (fields[1] or '{}')
+    .. ',"opts":' .. opts .. ',"progress":' .. (fields[3] or '0') .. ',"delay":' .. (fields[4] or '0')
+    .. ',"timestamp":' .. fields[5] .. ',"attempts":' .. (fields[6] or '1') .. ',"attemptsMade":' .. (fields[7] or '0')
+    .. ',"stacktrace":' .. (fields[8] or '[]') .. ',"returnvalue":' .. (value and value ~= '' and value or '0') .. '}'
+    .. (what and ',' .. what or '') .. ']')
+end

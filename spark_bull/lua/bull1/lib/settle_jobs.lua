@@ -1,0 +1,78 @@
+-- @include bull/lib/delay_job
+-- @include bull/lib/json_text
+-- @include bull/lib/undo_starts
+-- @include bull/lib/waiting_list
+-- @include bull1/lib/announce
+-- @include lib/count_up
+-- @include lib/drop_missing
+-- @include lib/outcome_columns
+-- @include lib/release_owned
+-- @include lib/settle_alone
+
+local function save_attempt(job_key, job)
+  redis.call('HSET', job_key, 'stacktrace', job.stack, 'failedReason', job.reason)
+  count_up(job_key, 'attemptsMade')
+end
+
+local function complete_jobs(key, arg, jobs, mine, lost)
+  local call, done = redis.call, {}
+  for i, id in ipairs(jobs.ids) do
+    local job_key, value, keep = arg.base .. id, jobs.values[i], jobs.keeps[i]
+    if mine[id] and settle_alone(key, arg.base, id, lost, call, 'HSET', job_key, 'returnvalue', value) then
+      announce(arg, 'completed', id, value == '' and 'null' or value)
+      if keep and keep.count == 0 then
+        call('UNLINK', job_key, job_key .. ':logs')
+      else
+        done[#done + 1] = id
+      end
+    end
+  end
+  if #done > 0 then
+    call('SADD', key.completed, unpack(done))
+  end
+end
+
+-- Jobs that are given back are the next ones to be taken, in their old order.
+local function return_jobs(target, returned, mine)
+  for i = #returned, 1, -1 do
+    if mine[returned[i]] then
+      redis.call('RPUSH', target, returned[i])
+    end
+  end
+end
+
+-- Settles outcomes of claimed jobs; see outcomes.py. Returns those that were not taken, {{id, why}, …}.
+local function settle_jobs(key, arg, outcomes, now)
+  local call, base, target = redis.call, arg.base, waiting_list(key)
+  local jobs = outcome_columns(outcomes)
+  local mine, lost = release_owned(key, base, outcomes.token, jobs.all)
+  drop_missing(base, jobs.all, mine, lost)
+  complete_jobs(key, arg, jobs, mine, lost)
+  for _, job in ipairs(outcomes.failed or {}) do
+    if mine[job.id] and settle_alone(key, base, job.id, lost, save_attempt, base .. job.id, job) then
+      call('SADD', key.failed, job.id)
+      announce(arg, 'failed', job.id, '{"message":' .. json_text(job.reason) .. '}')
+    end
+  end
+  for _, job in ipairs(outcomes.retried or {}) do
+    if mine[job.id] and settle_alone(key, base, job.id, lost, save_attempt, base .. job.id, job) then
+      if job.delay > 0 then
+        delay_job(key, job.id, now + job.delay)
+      else
+        call(job.lifo and 'RPUSH' or 'LPUSH', target, job.id)
+      end
+    end
+  end
+  for _, job in ipairs(outcomes.delayed or {}) do
+    if mine[job.id] then
+      delay_job(key, job.id, math.max(job['until'], now))
+    end
+  end
+  undo_starts(base, outcomes.unstarted or {}, mine, 'lockAcquired')
+  return_jobs(target, outcomes.unstarted or {}, mine)
+  return_jobs(target, outcomes.returned or {}, mine)
+  if (outcomes.limited_ms or 0) > 0 then
+    call('SET', key.rate_limited, '1', 'PX', outcomes.limited_ms)
+  end
+  return lost
+end

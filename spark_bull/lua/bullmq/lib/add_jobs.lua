@@ -1,0 +1,78 @@
+-- @include bullmq/lib/delayed_score
+-- @include bullmq/lib/event_limit
+-- @include bullmq/lib/waiting_list
+-- @include lib/columns
+-- @include lib/fill_opts
+-- @include lib/number_texts
+-- @include lib/push
+
+-- Adds the jobs of a chunk from row `from` on; all of them in one go.
+-- Returns {next = first row not added, added, duplicates, ids}.
+local function add_jobs(key, base, chunk, from, now, sender)
+  local call = redis.call
+  local n = chunk.n
+  local counter = call('INCRBY', key.id, n - from + 1) - n
+  local target, asleep = waiting_list(key, sender.bullmq_version)
+  local max_events = event_limit(key)
+  local names, datas, all_opts = listed(chunk, 'name'), chunk.data, listed(chunk, 'opts')
+  local custom_ids, priorities = listed(chunk, 'jobId'), listed(chunk, 'priority')
+  local lifos, times_of, marked = listed(chunk, 'lifo'), clock_of(chunk, now), chunk.marked
+  local events, text = key.events, number_texts()
+  local ids, duplicates = {}, 0
+  local pushes, delayed, prioritized, highest = new_pushes(), {}, {}, {}
+  for i = from, n do
+    local custom_id = custom_ids[i]
+    local job_id = custom_id or (counter + i) .. ''
+    ids[#ids + 1] = job_id
+    local job_key = base .. job_id
+    if custom_id and call('EXISTS', job_key) == 1 then
+      duplicates = duplicates + 1
+      call('XADD', events, '*', 'event', 'duplicated', 'jobId', job_id)
+    else
+      local timestamp, delay = times_of(i)
+      local name = names[i]
+      local priority = priorities[i] or 0
+      local opts = all_opts[i]
+      if marked then
+        opts = fill_opts(opts, timestamp, delay, job_id)
+      end
+      call('HSET', job_key, 'name', name, 'data', datas[i], 'opts', opts,
+        'timestamp', text(timestamp), 'delay', text(delay), 'priority', text(priority))
+      call('XADD', events, '*', 'event', 'added', 'jobId', job_id, 'name', name)
+      if delay > 0 then
+        local eta = timestamp + delay
+        delayed[#delayed + 1] = delayed_score(key, highest, eta)
+        delayed[#delayed + 1] = job_id
+        call('XADD', events, '*', 'event', 'delayed', 'jobId', job_id, 'delay', text(eta))
+      else
+        if priority > 0 then
+          prioritized[#prioritized + 1] = {job_id, priority}
+        else
+          gather_push(pushes, job_id, lifos[i])
+        end
+        call('XADD', events, '*', 'event', 'waiting', 'jobId', job_id)
+      end
+    end
+  end
+  local ready = #pushes.newest + #pushes.next + #prioritized > 0
+  flush_pushes(pushes, target)
+  if #prioritized > 0 then
+    local order = call('INCRBY', key.pc, #prioritized) - #prioritized
+    local scored = {}
+    for i, job in ipairs(prioritized) do
+      scored[#scored + 1] = job[2] * 4294967296 + (order + i) % 4294967296
+      scored[#scored + 1] = job[1]
+    end
+    call('ZADD', key.prioritized, unpack(scored))
+  end
+  if #delayed > 0 then
+    call('ZADD', key.delayed, unpack(delayed))
+    local first = call('ZRANGE', key.delayed, 0, 0, 'WITHSCORES')
+    call('ZADD', key.marker, tonumber(first[2]) / 4096, '1')
+  end
+  if ready and not asleep then
+    call('ZADD', key.marker, 0, '0')
+  end
+  call('XTRIM', key.events, 'MAXLEN', '~', max_events)
+  return {next = n + 1, added = n - from + 1 - duplicates, duplicates = duplicates, ids = ids}
+end

@@ -1,0 +1,87 @@
+-- @include bullmq/lib/claim_rows
+-- @include bullmq/lib/major_version
+-- @include bullmq/lib/promote_due_jobs
+-- @include lib/claim_quota
+-- @include lib/number_texts
+-- @include lib/set_aside
+-- @include lib/whole_number
+
+-- Claims up to `limit` jobs: those that wait, then prioritized ones; see working.py. Returns what work_once wants, and
+-- whether the queue let none of them start.
+local function claim_jobs(key, arg, now, limit)
+  local call, base, worker = redis.call, arg.base, arg.worker
+  local meta = call('HMGET', key.meta, 'paused', 'concurrency', 'max', 'duration')
+  local most_active = tonumber(meta[2])
+  local asleep = meta[1] or (most_active and call('LLEN', key.active) >= most_active)
+  local next_due = limit > 0 and promote_due_jobs(key, arg, now, math.max(limit, 100))
+  local allowed, limited_ms = claim_quota(key, arg, meta, limit)
+  local ids, rows, damaged, taken, bytes, deferred = {}, {}, {}, 0, 0, 0
+  local most_bytes, text, processed_on = tonumber(arg.most_bytes), number_texts(), string.format('%.0f', now)
+  local token, lock_ms, events = arg.lock_token, arg.lock_ms, key.events
+
+  local function take(id, prioritized)
+    local row, kind = claim_row(base, id, prioritized)
+    if not row then
+      if kind then
+        set_aside(key, id, kind)
+        damaged[#damaged + 1] = {id, kind}
+      end
+      return
+    end
+    local job_key, started = base .. id, row[5] and text(whole_number(row[5]) + 1) or '1'
+    row[5] = started
+    call('SET', job_key .. ':lock', token, 'PX', lock_ms)
+    if worker == '' then
+      call('HSET', job_key, 'processedOn', processed_on, 'ats', started)
+    else
+      call('HSET', job_key, 'processedOn', processed_on, 'pb', worker, 'ats', started)
+    end
+    call('XADD', events, '*', 'event', 'active', 'jobId', id, 'prev', 'waiting')
+    taken = taken + 1
+    ids[taken], rows[taken] = id, row
+    bytes = bytes + (row[2] and #row[2] or 0)
+    if row[8] then
+      deferred = deferred + 1
+    end
+  end
+
+  -- Takes of these, the next one first, as many as there is room for; returns how many were looked at.
+  local function take_of(waiting, first, step, prioritized)
+    local looked, count = 0, #waiting
+    while looked < count and taken < allowed and bytes < most_bytes do
+      take(waiting[first + step * looked], prioritized)
+      looked = looked + 1
+    end
+    return looked
+  end
+
+  if allowed > 0 then
+    local waiting = call('LRANGE', key.wait, -allowed, -1)
+    local looked = take_of(waiting, #waiting, -1, false)
+    if looked > 0 then
+      call('LTRIM', key.wait, 0, -looked - 1)
+    end
+    if #waiting < allowed then
+      local prioritized = call('ZRANGE', key.prioritized, 0, allowed - 1)
+      looked = take_of(prioritized, 1, 1, true)
+      if looked > 0 then
+        call('ZREM', key.prioritized, unpack(prioritized, 1, looked))
+      end
+      if looked == #prioritized and taken < allowed then
+        call('DEL', key.pc)
+      end
+    end
+  end
+  if #ids > 0 then
+    call('LPUSH', key.active, unpack(ids))
+    -- BullMQ 6 doesn't count jobs that fail without being run.
+    local is_5 = deferred > 0 and major_version(call('HGET', key.meta, 'version') or '', arg.bullmq_version) <= 5
+    count_started(key, arg, meta, is_5 and #ids or #ids - deferred)
+  end
+  local left = call('LLEN', key.wait) + call('ZCARD', key.prioritized) > 0
+  if left and not asleep and limited_ms == 0 then
+    call('ZADD', key.marker, 0, '0')
+  end
+  return {ids = ids, damaged = damaged, limited_ms = limited_ms, next_due = next_due, more = left and allowed > 0}, rows,
+    asleep or limited_ms > 0
+end

@@ -1,0 +1,13 @@
+-- Delayed jobs of one millisecond stay in order: each takes the score after the highest one
+-- there, as long as the 4096 scores of a millisecond last. `highest` remembers within a chunk.
+local function delayed_score(key, highest, eta)
+  local low, high = eta * 4096, eta * 4096 + 4095
+  local last = highest[eta]
+  if not last then
+    local found = redis.call('ZREVRANGEBYSCORE', key.delayed, high, low, 'WITHSCORES', 'LIMIT', 0, 1)
+    last = tonumber(found[2])
+  end
+  local score = last and math.min(last + 1, high) or low
+  highest[eta] = score
+  return score
+end

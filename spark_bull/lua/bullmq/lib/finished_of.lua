@@ -1,0 +1,14 @@
+-- @include bullmq/lib/allow_wrongtype
+-- @include bullmq/lib/leave_parent
+-- @include lib/keep_rule
+
+local function finished_of(key, arg, state, now)
+  return finished_jobs(state, now, function(job_id)
+    local job_key = arg.base .. job_id
+    local parent_key = redis.pcall('HGET', job_key, 'parentKey')
+    if type(parent_key) == 'string' then
+      allow_wrongtype(leave_parent, key, arg, job_key, parent_key, false)
+    end
+    unlink_job(job_key)
+  end)
+end

@@ -1,0 +1,68 @@
+-- @include bullmq/lib/enqueue_job
+
+-- Parents and children know each other by the keys of their hashes, in whichever queue they are.
+-- Returns the base of the queue's keys, and the job's id. A queue's name holds no ':', an id may.
+local function split_job_key(arg, job_key)
+  local prefix = string.sub(arg.base, 1, -#arg.queue - 2)
+  if string.sub(job_key, 1, #prefix) == prefix then
+    local queue, job_id = string.match(job_key, '^([^:]*:)(.*)$', #prefix + 1)
+    if queue then
+      return prefix .. queue, job_id
+    end
+  end
+  return string.match(job_key, '^(.*:)(.*)$')
+end
+
+-- The same keys as in `key`, of the queue whose keys start with `base`.
+local function keys_at(key, arg, base)
+  if base == arg.base then
+    return key
+  end
+  local keys = {}
+  for name, full in pairs(key) do
+    keys[name] = base .. string.sub(full, #arg.base + 1)
+  end
+  return keys
+end
+
+-- A removed job frees its deduplication id, if it is the one that holds it.
+local function free_deduplication(base, job_id, deduplication_id)
+  local holder = deduplication_id and base .. 'de:' .. deduplication_id
+  if holder and redis.pcall('GET', holder) == job_id then
+    redis.call('UNLINK', holder, base .. 'dn:' .. deduplication_id)
+  end
+end
+
+local function unlink_job(job_key)
+  return redis.call('UNLINK', job_key, job_key .. ':lock', job_key .. ':logs', job_key .. ':dependencies',
+    job_key .. ':processed', job_key .. ':failed', job_key .. ':unsuccessful')
+end
+
+-- A job that goes for good is no child of its parent any more. A parent that waited for nothing
+-- else starts; `together`, when whole groups of jobs go, one of the same queue goes with its child.
+local leave_parent
+function leave_parent(key, arg, job_key, parent_key, together)
+  local call = redis.call
+  if call('EXISTS', parent_key) == 0 or call('SREM', parent_key .. ':dependencies', job_key) == 0
+    or call('SCARD', parent_key .. ':dependencies') > 0 then
+    return
+  end
+  local base, parent_id = split_job_key(arg, parent_key)
+  local keys = keys_at(key, arg, base)
+  if call('ZREM', keys.waiting_children, parent_id) == 0 then
+    return
+  end
+  local fields = call('HMGET', parent_key, 'parentKey', 'deid', 'priority')
+  if together and base == arg.base then
+    if fields[1] then
+      leave_parent(key, arg, parent_key, fields[1], true)
+    end
+    free_deduplication(base, parent_id, fields[2])
+    unlink_job(parent_key)
+  else
+    enqueue_job(keys, arg.bullmq_version, parent_id, tonumber(fields[3]) or 0, 'RPUSH')
+    if not together then
+      call('XADD', keys.events, '*', 'event', 'waiting', 'jobId', parent_id, 'prev', 'waiting-children')
+    end
+  end
+end

@@ -1,0 +1,38 @@
+-- @include bullmq/lib/pause_queue
+-- @include bullmq/lib/remove_jobs
+-- @include lib/obliterate
+
+local function remove_schedulers(key, ids)
+  for _, scheduler in ipairs(ids) do
+    redis.call('UNLINK', key.repeats .. ':' .. scheduler)
+  end
+end
+
+-- Pauses a queue, then removes its next jobs, and in the end the queue itself. A parent goes with its last child; one that
+-- waits for children of another queue stays, as in BullMQ, and runs when they are done.
+-- Returns 'open' while there is more to be removed, then 'done'.
+local function obliterate_queue(key, arg)
+  local function remove(ids)
+    remove_jobs(key, arg, ids)
+  end
+
+  if pause_queue(key, arg.bullmq_version, tonumber(arg.move)) > 0 then
+    return 'open'
+  end
+  return obliterate({
+    {key.active, 'list', remove},
+    {key.delayed, 'zset', remove},
+    {key.repeats, 'zset', function(ids)
+      remove_schedulers(key, ids)
+    end},
+    {key.completed, 'zset', remove},
+    {key.wait, 'list', remove},
+    {key.paused, 'list', remove},
+    {key.prioritized, 'zset', remove},
+    {key.failed, 'zset', remove},
+    {key.damaged, 'hash', remove},
+  }, {
+    key.id, key.pc, key.meta, key.events, key.marker, key.stalled, key.stalled_check, key.limiter,
+    key.rate_limited, key.metrics_completed, key.metrics_completed_data, key.metrics_failed, key.metrics_failed_data,
+  }, tonumber(arg.limit))
+end

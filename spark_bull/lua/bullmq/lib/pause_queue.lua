@@ -1,0 +1,14 @@
+-- @include bullmq/lib/waiting_list
+-- @include lib/join_lists
+
+-- Pauses a queue, where workers of BullMQ 5 want its jobs in `paused`. Returns how many are to follow.
+local function pause_queue(key, version, limit)
+  if redis.call('HSETNX', key.meta, 'paused', 1) == 1 then
+    redis.call('XADD', key.events, '*', 'event', 'paused')
+  end
+  redis.call('DEL', key.marker)
+  if waiting_list(key, version) == key.paused then
+    return join_lists(key, key.paused, limit)
+  end
+  return 0
+end

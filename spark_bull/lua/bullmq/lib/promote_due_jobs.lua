@@ -1,0 +1,37 @@
+-- @include bullmq/lib/waiting_list
+-- @include lib/next_due_of
+-- @include lib/priority_of
+
+-- Promotes delayed jobs that are due, `limit` at most, the first one first.
+-- Returns when the next one is due, ms, or false, and how many were promoted.
+local function promote_due_jobs(key, arg, now, limit)
+  local call = redis.call
+  local due = call('ZRANGEBYSCORE', key.delayed, '-inf', (now + 1) * 4096 - 1, 'LIMIT', 0, limit)
+  if #due > 0 then
+    local target, asleep = waiting_list(key, arg.bullmq_version)
+    call('ZREM', key.delayed, unpack(due))
+    local plain, prioritized = {}, {}
+    for _, id in ipairs(due) do
+      local job_key = arg.base .. id
+      local priority = priority_of(job_key)
+      if priority > 0 then
+        prioritized[#prioritized + 1] = priority * 4294967296 + call('INCR', key.pc) % 4294967296
+        prioritized[#prioritized + 1] = id
+      else
+        plain[#plain + 1] = id
+      end
+      call('XADD', key.events, '*', 'event', 'waiting', 'jobId', id, 'prev', 'delayed')
+      redis.pcall('HSET', job_key, 'delay', '0')
+    end
+    if #plain > 0 then
+      call('LPUSH', target, unpack(plain))
+    end
+    if #prioritized > 0 then
+      call('ZADD', key.prioritized, unpack(prioritized))
+    end
+    if not asleep then
+      call('ZADD', key.marker, 0, '0')
+    end
+  end
+  return next_due_of(key.delayed), #due
+end

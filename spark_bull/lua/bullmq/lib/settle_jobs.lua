@@ -1,0 +1,240 @@
+-- @include bullmq/lib/allow_wrongtype
+-- @include bullmq/lib/delay_job
+-- @include bullmq/lib/enqueue_job
+-- @include bullmq/lib/event_limit
+-- @include bullmq/lib/finished_of
+-- @include bullmq/lib/free_and_requeue
+-- @include bullmq/lib/json_object
+-- @include bullmq/lib/parents
+-- @include bullmq/lib/promote_due_jobs
+-- @include bullmq/lib/put_first
+-- @include bullmq/lib/row_to_settle
+-- @include lib/count_up
+-- @include lib/drop_missing
+-- @include lib/metrics
+-- @include lib/number_texts
+-- @include lib/outcome_columns
+-- @include lib/priority_of
+-- @include lib/release_owned
+-- @include lib/settle_alone
+-- @include lib/whole_number
+
+-- Jobs that can't complete, id -> why: a child is not done, or has failed. Most have no children, so one call asks for all.
+local function barred_by_children(base, ids)
+  local call, keys = redis.call, {}
+  for i = 1, #ids do
+    local job_key = base .. ids[i]
+    keys[2 * i - 1], keys[2 * i] = job_key .. ':dependencies', job_key .. ':unsuccessful'
+  end
+  local barred = {}
+  if #keys > 0 and call('EXISTS', unpack(keys)) > 0 then
+    for i, id in ipairs(ids) do
+      if call('EXISTS', keys[2 * i - 1]) == 1 then
+        barred[id] = 'children'
+      elseif call('EXISTS', keys[2 * i]) == 1 then
+        barred[id] = 'failed_children'
+      end
+    end
+  end
+  return barred
+end
+
+local function remove_finished(key, arg, job_key, parent_key)
+  unlink_job(job_key)
+  if parent_key then
+    allow_wrongtype(leave_parent, key, arg, job_key, parent_key, false)
+  end
+end
+
+local NO_RULE = {}
+
+-- A job may have got its parent while it was active, so that is read now.
+local function complete_jobs(key, arg, jobs, mine, lost, now)
+  local call, base, finished_on, text = redis.call, arg.base, string.format('%.0f', now), number_texts()
+  local ids, values, keeps, events = jobs.ids, jobs.values, jobs.keeps, key.events
+  local finished, group, rule, count = finished_of(key, arg, key.completed, now), {}, {}, 0
+  -- Jobs are added in groups of one rule, as if one after the other.
+  local function flush()
+    if #group > 0 then
+      add_finished(finished, group, rule)
+      group = {}
+    end
+  end
+
+  for i = 1, #ids do
+    local id = ids[i]
+    local fields = mine[id] and row_to_settle(key, base, id, lost, 'atm', 'parentKey', 'deid')
+    if fields then
+      local job_key, value, keep = base .. id, values[i], keeps[i]
+      if fields[3] then
+        allow_wrongtype(free_and_requeue, key, arg, id, fields[3], now)
+      end
+      if fields[2] then
+        allow_wrongtype(child_completed, key, arg, job_key, fields[2], value, now)
+      end
+      if keep and keep.count == 0 then
+        remove_finished(key, arg, job_key, fields[2])
+      else
+        local made = text(whole_number(fields[1]) + 1)
+        call('HSET', job_key, 'atm', made, 'returnvalue', value, 'finishedOn', finished_on)
+        keep = keep and next(keep) and keep or NO_RULE
+        if keep ~= rule then
+          flush()
+          rule = keep
+        end
+        group[#group + 1] = id
+      end
+      count = count + 1
+      call('XADD', events, '*', 'event', 'completed', 'jobId', id, 'returnvalue', value, 'prev', 'active')
+    end
+  end
+  flush()
+  return count
+end
+
+-- What is left of an attempt that failed. Returns whether the job could be written to.
+local function save_attempt(key, base, job, lost)
+  return settle_alone(key, base, job.id, lost, redis.call, 'HSET', base .. job.id, 'failedReason', job.reason,
+    'stacktrace', job.stack)
+end
+
+local function fail_jobs(key, arg, failed, mine, lost, now)
+  local call, base, finished_on = redis.call, arg.base, string.format('%.0f', now)
+  local finished, count = finished_of(key, arg, key.failed, now), 0
+  for _, job in ipairs(failed) do
+    if mine[job.id] and save_attempt(key, base, job, lost) then
+      local job_key = base .. job.id
+      local fields = call('HMGET', job_key, 'parentKey', 'parent', 'deid')
+      if fields[3] then
+        allow_wrongtype(free_and_requeue, key, arg, job.id, fields[3], now)
+      end
+      if fields[1] then
+        allow_wrongtype(child_failed, key, arg, job_key, fields[1], json_object(fields[2]), job.reason, now)
+      end
+      local made = count_up(job_key, 'atm')
+      if job.keep and job.keep.count == 0 then
+        remove_finished(key, arg, job_key, fields[1])
+      else
+        call('HSET', job_key, 'finishedOn', finished_on)
+        call('HDEL', job_key, 'defa')
+        add_finished(finished, {job.id}, job.keep or NO_RULE)
+      end
+      count = count + 1
+      call('XADD', key.events, '*', 'event', 'failed', 'jobId', job.id, 'failedReason', job.reason, 'prev', 'active')
+      if made >= job.attempts then
+        call('XADD', key.events, '*', 'event', 'retries-exhausted', 'jobId', job.id, 'attemptsMade', made)
+      end
+    end
+  end
+  return count
+end
+
+-- Delayed jobs that are due already go before a job that is retried at once, as many of them as Node promotes in a call.
+local function retry_jobs(key, arg, retried, mine, lost, now)
+  local call, is_promoted = redis.call, false
+  for _, job in ipairs(retried) do
+    if mine[job.id] and save_attempt(key, arg.base, job, lost) then
+      local job_key = arg.base .. job.id
+      count_up(job_key, 'atm')
+      if job.delay > 0 then
+        call('HSET', job_key, 'delay', job.delay)
+        delay_job(key, job.id, now + job.delay)
+      else
+        if not is_promoted then
+          promote_due_jobs(key, arg, now, 1000)
+          is_promoted = true
+        end
+        local priority = priority_of(job_key)
+        enqueue_job(key, arg.bullmq_version, job.id, priority, job.lifo and 'RPUSH' or 'LPUSH')
+        call('XADD', key.events, 'MAXLEN', '~', event_limit(key), '*', 'event', 'waiting',
+          'jobId', job.id, 'prev', 'active')
+      end
+    end
+  end
+end
+
+local function delay_jobs(key, arg, delayed, mine, lost, now)
+  for _, job in ipairs(delayed) do
+    local eta = math.max(job['until'], now)
+    if mine[job.id] and settle_alone(key, arg.base, job.id, lost, redis.call, 'HSET', arg.base .. job.id, 'delay',
+      string.format('%.0f', eta - now)) then
+      delay_job(key, job.id, eta)
+    end
+  end
+end
+
+local function tell_returned(key, job_id)
+  redis.call('XADD', key.events, 'MAXLEN', '~', event_limit(key), '*', 'event', 'waiting',
+    'jobId', job_id, 'prev', 'active')
+end
+
+-- Jobs that are given back by their processors go where Node puts them.
+local function return_jobs(key, arg, returned, mine)
+  local call = redis.call
+  for i = #returned, 1, -1 do
+    local id = returned[i]
+    if mine[id] then
+      local priority = priority_of(arg.base .. id)
+      if priority > 0 then
+        call('ZADD', key.prioritized, priority * 4294967296, id)
+      else
+        enqueue_job(key, arg.bullmq_version, id, 0, 'RPUSH')
+      end
+      tell_returned(key, id)
+    end
+  end
+end
+
+-- A job that was claimed and never started is what it was before. One that ran earlier keeps when that was.
+local function undo_start(job_key)
+  if redis.call('HINCRBY', job_key, 'ats', -1) <= 0 then
+    redis.call('HDEL', job_key, 'ats', 'processedOn', 'pb')
+  end
+end
+
+-- Jobs that were claimed and never started are the next ones to be taken, in their old order.
+local function put_back(key, arg, unstarted, mine, lost)
+  local plain, groups = {}, {}
+  for _, id in ipairs(unstarted) do
+    local job_key = arg.base .. id
+    if mine[id] and settle_alone(key, arg.base, id, lost, undo_start, job_key) then
+      local priority = priority_of(job_key)
+      local group = priority > 0 and (groups[priority] or {}) or plain
+      group[#group + 1] = id
+      if priority > 0 then
+        groups[priority] = group
+      end
+      tell_returned(key, id)
+    end
+  end
+  for priority, ids in pairs(groups) do
+    put_first(key, priority, ids)
+  end
+  for i = #plain, 1, -1 do
+    enqueue_job(key, arg.bullmq_version, plain[i], 0, 'RPUSH')
+  end
+end
+
+-- Settles outcomes of claimed jobs; see outcomes.py. Returns those that were not taken, {{id, why}, …}, and how many jobs
+-- are finished.
+local function settle_jobs(key, arg, outcomes, now)
+  local jobs = outcome_columns(outcomes)
+  local mine, lost = release_owned(key, arg.base, outcomes.token, jobs.all, barred_by_children(arg.base, jobs.ids))
+  drop_missing(arg.base, jobs.all, mine, lost)
+  if next(mine) then
+    redis.call('XTRIM', key.events, 'MAXLEN', '~', event_limit(key))
+  end
+  local completed = complete_jobs(key, arg, jobs, mine, lost, now)
+  local failed = fail_jobs(key, arg, outcomes.failed or {}, mine, lost, now)
+  retry_jobs(key, arg, outcomes.retried or {}, mine, lost, now)
+  delay_jobs(key, arg, outcomes.delayed or {}, mine, lost, now)
+  put_back(key, arg, outcomes.unstarted or {}, mine, lost)
+  return_jobs(key, arg, outcomes.returned or {}, mine)
+  if (outcomes.limited_ms or 0) > 0 then
+    -- The first key is for Node's workers that have a limiter, the second one for all of ours.
+    redis.call('SET', key.limiter, '9007199254740991', 'PX', outcomes.limited_ms)
+    redis.call('SET', key.rate_limited, '1', 'PX', outcomes.limited_ms)
+  end
+  count_finished(key, arg, completed, failed, now)
+  return lost, completed + failed
+end

@@ -1,9 +1,0 @@
--- @include job_row
-
--- Whether a job is the next one of a job scheduler, which must not lose it.
-local function is_scheduled_bullmq(key, arg, job_id)
-  local row = job_row(arg.base .. job_id, 'rjk')
-  local scheduler = row and row[1]
-  local next_ms = scheduler and redis.call('ZSCORE', key.repeats, scheduler)
-  return next_ms and job_id == 'repeat:' .. scheduler .. ':' .. next_ms
-end

@@ -1,9 +1,0 @@
--- How many events the stream is to keep, about; written down if it wasn't, as BullMQ does.
-local function max_events_bullmq(key)
-  local max_events = redis.call('HGET', key.meta, 'opts.maxLenEvents')
-  if not max_events then
-    max_events = '10000'
-    redis.call('HSET', key.meta, 'opts.maxLenEvents', max_events)
-  end
-  return max_events
-end

@@ -1,4 +1,0 @@
--- Where jobs wait: `paused` while the queue is.
-local function target_bull(key)
-  return redis.call('EXISTS', key.meta_paused) == 1 and key.paused or key.wait
-end

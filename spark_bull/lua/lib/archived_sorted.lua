@@ -1,0 +1,19 @@
+-- @include lib/archived
+
+-- As `archived`, for states that are ZSETs; the jobs have left them.
+local function archived_sorted(key, arg)
+  local call = redis.call
+  local found, base = archived(key, arg, function(state, ids, times)
+    local still = {}
+    for i, time in ipairs(call('ZMSCORE', key[state], unpack(ids))) do
+      still[i] = time == times[i]
+    end
+    return still
+  end)
+  for state, ids in pairs(found) do
+    if #ids > 0 then
+      call('ZREM', key[state], unpack(ids))
+    end
+  end
+  return found, base
+end

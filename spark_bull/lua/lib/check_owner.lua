@@ -1,0 +1,22 @@
+-- Whether the reader that calls may go on with its ledger: returns what to answer if not. The counter of a queue's ids
+-- only grows, unless the queue was deleted; then jobs may have gone unseen. `forgiven` takes note of that and goes on.
+local function check_owner(key, arg, on_reborn)
+  local call = redis.call
+  local track = call('HMGET', key.track, 'owner', 'id')
+  if not track[1] then
+    return {'lost'}
+  end
+  if track[1] ~= arg.owner then
+    return {'taken', track[1]}
+  end
+  local was, is = tonumber(track[2]), tonumber(call('GET', key.id) or 0)
+  if was > is then
+    if arg.forgiven ~= '1' then
+      return {'reborn', was, is}
+    end
+    on_reborn()
+  end
+  if was ~= is then
+    call('HSET', key.track, 'id', is)
+  end
+end

@@ -1,0 +1,95 @@
+-- @include lib/is_replacing
+-- @include lib/time_ms
+
+-- Closes a write: it leaves the open ones and stays as a record until it expires.
+local function close_write(key, arg, state, now)
+  redis.call('HSET', key.write, 'state', state, 'finishedOn', now)
+  redis.call('PEXPIRE', key.write, arg.record_ttl_ms)
+  redis.call('ZREM', key.open_writes, arg.write_id)
+  redis.call('ZREMRANGEBYSCORE', key.finished_writes, '-inf', now - arg.record_ttl_ms)
+  redis.call('ZADD', key.finished_writes, now, arg.write_id)
+  redis.call('PEXPIRE', key.finished_writes, arg.record_ttl_ms)
+end
+
+-- A write that can't be finished keeps what is left of it as long as its record, for whoever looks into it.
+local function break_write(key, arg, now)
+  for _, stage in ipairs(redis.call('LRANGE', key.manifest, 0, -1)) do
+    redis.call('PEXPIRE', stage, arg.record_ttl_ms)
+  end
+  redis.call('PEXPIRE', key.manifest, arg.record_ttl_ms)
+  close_write(key, arg, 'broken', now)
+end
+
+-- The open write that has to be done before this one: any older one when this one replaces the queue,
+-- else an older one that still has to empty it, and would take this one's jobs along.
+local function write_ahead(key, write_id, replaces)
+  local keys_of_writes = key.write:sub(1, -#write_id - 1)
+  for _, other in ipairs(redis.call('ZRANGE', key.open_writes, 0, -1)) do
+    if other == write_id then
+      return nil
+    end
+    local write = keys_of_writes .. other
+    if (replaces and redis.call('HGET', write, 'state') == 'open') or is_replacing(write) then
+      return other
+    end
+  end
+end
+
+-- Adds the next rows of a registered write, if it stands where the caller thinks it does
+-- (`arg.position` rows done): sent again, it changes nothing. The rows leave their stage key in
+-- the same step. `add(chunk, from, now)` adds rows and returns {next, added, duplicates}.
+-- Returns {state, rows done}; state is 'open', 'finished', 'broken' (staged rows are gone) or
+-- 'unknown' (no such write). Before its first row also 'replacing' (the queue is to be emptied first),
+-- or {'behind', 0, id} of the write that is to be done before.
+local function commit_once(key, arg, add)
+  local call = redis.call
+  local write = call('HMGET', key.write, 'state', 'position', 'chunk', 'from')
+  local state, position = write[1], tonumber(write[2])
+  if not state then
+    return {'unknown', 0}
+  end
+  if state ~= 'open' or position ~= tonumber(arg.position) then
+    return {state, position}
+  end
+  if position == 0 then
+    local replaces = is_replacing(key.write)
+    local ahead = write_ahead(key, arg.write_id, replaces)
+    if ahead then
+      return {'behind', 0, ahead}
+    end
+    if replaces then
+      return {'replacing', 0}
+    end
+  end
+  local now = time_ms()
+  local stage = call('LINDEX', key.manifest, 0)
+  if stage then
+    local number, from = write[3], tonumber(write[4])
+    local packed = call('HGET', stage, number)
+    if not packed then
+      break_write(key, arg, now)
+      return {'broken', position}
+    end
+    local chunk = cmsgpack.unpack(packed)
+    local result = add(chunk, from, now)
+    position = position + result.next - from
+    if result.next > chunk.n then
+      call('HDEL', stage, number)
+      from, number = 1, number + 1
+      if call('EXISTS', stage) == 0 then
+        call('LPOP', key.manifest)
+        number = 0
+      end
+    else
+      from = result.next
+    end
+    call('HSET', key.write, 'position', position, 'chunk', number, 'from', from)
+    call('HINCRBY', key.write, 'added', result.added)
+    call('HINCRBY', key.write, 'duplicates', result.duplicates)
+  end
+  if call('EXISTS', key.manifest) == 0 then
+    close_write(key, arg, 'finished', now)
+    return {'finished', position}
+  end
+  return {'open', position}
+end

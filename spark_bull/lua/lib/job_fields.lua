@@ -1,0 +1,32 @@
+-- @include lib/job_row
+
+-- Whether a hash is a job, by its timestamp: what is left of a removed one has neither that nor data.
+local function is_job(job_key, timestamp)
+  return timestamp or redis.call('HEXISTS', job_key, 'data') == 1
+end
+
+-- Reads fields of jobs, in the order of `ids` from position `from` on, until there are `most` jobs or the values weigh
+-- `most_bytes`. The first field must be `timestamp`. Jobs that are gone, and keys that are no hash, are left out.
+-- Returns {ids = of the jobs that are there, values = one after the other, false for none}, first position not read.
+local function job_fields(base, ids, from, fields, most, most_bytes)
+  local width = #fields
+  local found, values, bytes = {}, {}, 0
+  local position = from
+  while position <= #ids and #found < most and bytes < most_bytes do
+    local job_id = ids[position]
+    local row = job_row(base .. job_id, unpack(fields))
+    if row and is_job(base .. job_id, row[1]) then
+      found[#found + 1] = job_id
+      local offset = (#found - 1) * width
+      for i = 1, width do
+        local value = row[i]
+        values[offset + i] = value
+        if value then
+          bytes = bytes + #value
+        end
+      end
+    end
+    position = position + 1
+  end
+  return {ids = found, values = values}, position
+end

@@ -1,0 +1,13 @@
+-- @include lib/once
+
+-- Calls `obliterate_queue(key, arg)` unless this very call was answered before, or jobs are active and `force` isn't '1'.
+-- Returns {'active', how many jobs are} or {what obliterate_queue returned}.
+local function obliterate_once(key, arg, obliterate_queue)
+  return once(key.receipt, arg.call, arg.ttl_ms, function()
+    local active = redis.call('LLEN', key.active)
+    if active > 0 and arg.force ~= '1' then
+      return {'active', active}
+    end
+    return {obliterate_queue(key, arg)}
+  end)
+end

@@ -1,0 +1,279 @@
+"""What workers and their helpers do with a queue: claim and settle, extend, promote, rescue.
+
+A chunk in a call. `work`, `promote_due` and `rescue` keep their last answer for a while (a receipt), so that a call
+sent again after a lost reply gets that answer and changes nothing; the others change nothing when sent again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Any, Final
+from uuid import uuid4
+
+import msgpack
+
+from spark_bull.outcomes import Claim, ClaimedJob, Lost, Outcomes
+from spark_bull.queue.claimed_fields import are_there, claimed_columns
+from spark_bull.queue.handle import CHUNK_SIZE, RECEIPT_TTL_MS, QueueHandle
+from spark_bull.queue.schedules import advance, may_be_scheduled
+
+log = logging.getLogger("spark_bull")
+
+#: Each is looked for in the list of active jobs.
+RELOCK_SIZE: Final = 50
+
+
+@dataclass(frozen=True)
+class Seat:
+    """Who claims, and on what terms. One per slot: `sender` names the receipt.
+
+    lock_ms: how long jobs stay ours without `extend`. worker: name that BullMQ shows as processedBy, or empty.
+    limiter: at most (max, duration in ms) jobs start in the whole queue, where its own meta says nothing else.
+    max_metrics: minutes of metrics that are kept, 0: none are written. control: key that exists once it is to stop.
+    at_once: how many claimed jobs start at once; no more are claimed while the queue limits how many are active, or how
+    many start in a time. None: all.
+    """
+
+    sender: str
+    lock_ms: int = 30_000
+    worker: str = ""
+    limiter: tuple[int, int] | None = None
+    max_metrics: int = 0
+    control: str = ""
+    at_once: int | None = None
+
+
+def default_worker(worker_id: str) -> str:
+    """What BullMQ shows as processedBy when the user gave no name."""
+    return f"spark-{worker_id}"
+
+
+def work(
+    handle: QueueHandle,
+    seat: Seat,
+    outcomes: Outcomes | None,
+    limit: int,
+    *,
+    most_bytes: int = 1 << 20,
+    held: str = "",
+    ledger: str = "",
+    with_jobs: bool = True,
+    call: str = "",
+    token: str = "",
+) -> Claim:
+    """Settles a chunk and claims the next one, in one round trip.
+
+    limit: most jobs to claim, 0 settles only. most_bytes: payload after which no further job is claimed. held: id of a
+    job that a blocking command has moved to `active` already, claimed first. ledger: key of a LIST that the ids of
+    claimed jobs join. with_jobs: False answers with their number only. call: a unique name
+    that this call had already, when it is made again because the answer never came. token: what the locks are to hold;
+    default: one of this call's own.
+    """
+    call = call or uuid4().hex
+    token = token or f"{seat.sender}:{call}"
+    reply = _work(handle, seat, outcomes, limit, most_bytes, held, ledger, with_jobs, call, token)
+    answer = _unpacked(reply)
+    _warn_of_damaged(handle, answer)
+    jobs = _jobs_of(handle, answer["ids"], answer["columns"])
+    advance(handle, seat.sender, call, jobs, answer["now"])
+    return _claim_of(token, answer, jobs)
+
+
+def claim_packed(handle: QueueHandle, seat: Seat, limit: int, *, ledger: str, token: str) -> tuple[Claim, bytes]:
+    """Claims up to `limit` jobs into a ledger; their fields stay packed, for `unpack_columns` in another process."""
+    call = uuid4().hex
+    reply = _work(handle, seat, None, limit, 1 << 20, "", ledger, True, call, token)
+    answer = _unpacked(reply)
+    _warn_of_damaged(handle, answer)
+    if any(map(may_be_scheduled, answer["ids"])):
+        advance(handle, seat.sender, call, _jobs_of(handle, answer["ids"], answer["columns"]), answer["now"])
+    return _claim_of(token, answer, []), reply
+
+
+def unpack_columns(reply: bytes) -> tuple[list[str], list[Any]]:
+    """Ids and columns (in the order of CLAIMED_COLUMNS) of the jobs that `claim_packed` left packed."""
+    answer = _unpacked(reply)
+    return answer["ids"], answer["columns"]
+
+
+def _work(
+    handle: QueueHandle,
+    seat: Seat,
+    outcomes: Outcomes | None,
+    limit: int,
+    most_bytes: int,
+    held: str,
+    ledger: str,
+    with_jobs: bool,
+    call: str,
+    token: str,
+) -> bytes:
+    args = {
+        "call": call,
+        "ttl_ms": RECEIPT_TTL_MS,
+        "lock_token": token,
+        "lock_ms": seat.lock_ms,
+        "worker": seat.worker,
+        "limit": limit,
+        "most_bytes": most_bytes,
+        "held": held,
+        "limiter_max": seat.limiter[0] if seat.limiter else "",
+        "limiter_ms": seat.limiter[1] if seat.limiter else "",
+        "at_once": "" if seat.at_once is None else seat.at_once,
+        "max_metrics": seat.max_metrics,
+        "want_jobs": int(with_jobs),
+        "outcomes": msgpack.packb(outcomes.packable(), use_bin_type=False) if outcomes else "",
+    }
+    keys = {"receipt": handle.keys.receipt(seat.sender), "control": seat.control or None, "ledger": ledger or None}
+    reply: bytes = handle.run("work", args, **keys)
+    return reply
+
+
+def _unpacked(reply: bytes) -> dict[str, Any]:
+    answer: dict[str, Any] = msgpack.unpackb(reply, raw=False, strict_map_key=False, unicode_errors="replace")
+    return answer
+
+
+def _claim_of(token: str, answer: Mapping[str, Any], jobs: list[ClaimedJob]) -> Claim:
+    return Claim(
+        token,
+        jobs,
+        [Lost(job_id, why) for job_id, why in answer["lost"] or []],
+        int(answer["limited_ms"] or 0),
+        int(answer["next_due"]) if answer["next_due"] else None,
+        bool(answer["more"]),
+        bool(answer["stop"]),
+        int(answer["now"]),
+        len(answer["ids"] or ()),
+    )
+
+
+def read_claimed(handle: QueueHandle, job_ids: Sequence[str]) -> list[ClaimedJob]:
+    """Jobs by their ids, as a claim gives them; those that are gone are left out."""
+    jobs: list[ClaimedJob] = []
+    for start in range(0, len(job_ids), CHUNK_SIZE):
+        ids = job_ids[start : start + CHUNK_SIZE]
+        columns = read_columns(handle, ids)
+        there = are_there(columns, len(ids))
+        jobs += [job for job, is_there in zip(_jobs_of(handle, ids, columns), there, strict=True) if is_there]
+    return jobs
+
+
+def read_columns(handle: QueueHandle, job_ids: Sequence[str]) -> list[Any]:
+    """Columns (in the order of CLAIMED_COLUMNS) of up to CHUNK_SIZE jobs; see `are_there` for those that are gone."""
+    reply = handle.run("claimed", {"ids": list(job_ids)})
+    columns: list[Any] = msgpack.unpackb(reply, raw=False, unicode_errors="replace")
+    return columns
+
+
+def _jobs_of(handle: QueueHandle, ids: Sequence[str] | None, columns: Any) -> list[ClaimedJob]:
+    if not ids or not columns:
+        return []
+    made = claimed_columns(handle.dialect, ids, columns)
+    made["data"] = _filled(made["data"], "")
+    made["opts"] = _filled(made["opts"], "{}")
+    return list(
+        map(ClaimedJob, ids, *(column if isinstance(column, list) else repeat(column) for column in made.values()))
+    )
+
+
+def _filled(column: Any, default: str) -> Any:
+    return [value or default for value in column] if isinstance(column, list) else column or default
+
+
+def _warn_of_damaged(handle: QueueHandle, answer: Mapping[str, Any]) -> None:
+    for job_id, kind in answer["damaged"] or ():
+        log.warning(
+            "queue %s: job %s can't run and was taken out of its state: expected %s to be a hash, found a %s; "
+            "ids of such jobs are in %s",
+            handle.keys.queue,
+            job_id,
+            handle.keys.job(job_id),
+            kind,
+            handle.keys["damaged"],
+        )
+
+
+def extend(handle: QueueHandle, token: str, job_ids: Sequence[str], lock_ms: int) -> list[str]:
+    """Keeps the locks of jobs that are ours for another `lock_ms`; returns the ids whose lock is not ours any more."""
+    lost: list[bytes] = []
+    for start in range(0, len(job_ids), CHUNK_SIZE):
+        lost += handle.run(
+            "extend", {"lock_token": token, "lock_ms": lock_ms, "ids": job_ids[start : start + CHUNK_SIZE]}
+        )
+    return [job_id.decode() for job_id in lost]
+
+
+def relock(handle: QueueHandle, token: str, job_ids: Sequence[str], lock_ms: int) -> None:
+    """Locks jobs that are active without a lock (theirs has expired) for `token` again."""
+    for start in range(0, len(job_ids), RELOCK_SIZE):
+        ids = job_ids[start : start + RELOCK_SIZE]
+        handle.run("relock", {"lock_token": token, "lock_ms": lock_ms, "ids": ids})
+
+
+def take_up(handle: QueueHandle, token: str, job_ids: Sequence[str], lock_ms: int) -> None:
+    """Does for jobs that were claimed before what a claim does: whoever claimed them may have come no further.
+
+    They are locked again, and their schedules go on.
+    """
+    relock(handle, token, job_ids, lock_ms)
+    scheduled = [job_id for job_id in job_ids if may_be_scheduled(job_id)]
+    if scheduled:
+        now = handle.connection.now_ms()
+        advance(handle, token, uuid4().hex, read_claimed(handle, scheduled), now, again=True)
+
+
+@dataclass(frozen=True)
+class Promoted:
+    """How many delayed jobs came to wait, and when the next one is due (ms since 1970), None when there is none.
+
+    `now` is Redis' clock, ms since 1970. `more`: others are due already.
+    """
+
+    moved: int
+    next_due: int | None
+    now: int
+
+    @property
+    def more(self) -> bool:
+        return self.next_due is not None and self.next_due <= self.now
+
+
+def promote_due(handle: QueueHandle, limit: int = CHUNK_SIZE) -> Promoted:
+    """Lets delayed jobs that are due wait for a worker, `limit` at most."""
+    moved, next_due, now = handle.run_once("promote_due", {"limit": limit})
+    return Promoted(int(moved), int(next_due) if next_due else None, int(now))
+
+
+@dataclass(frozen=True)
+class Rescued:
+    """Ids of jobs that stalled: back in `wait`, or failed because it happened too often."""
+
+    stalled: list[str]
+    failed: list[str]
+
+
+def rescue(handle: QueueHandle, *, max_stalled: int = 1, check_ms: int = 30_000, limit: int = CHUNK_SIZE) -> Rescued:
+    """Takes jobs whose worker is gone back, unless somebody looked within `check_ms`. See each dialect's rescue.lua."""
+    stalled: list[bytes] = []
+    failed: list[bytes] = []
+    position: bytes = b""
+    call = uuid4().hex
+    while True:
+        args = {
+            "call": call,
+            "position": position,
+            "limit": limit,
+            "max_stalled": max_stalled,
+            "check_ms": check_ms,
+            "ttl_ms": RECEIPT_TTL_MS,
+        }
+        position, back, gone = handle.run("rescue", args, receipt=handle.keys.receipt(f"rescue:{call}"))
+        stalled += back
+        failed += gone
+        if not position:
+            return Rescued([i.decode() for i in stalled], [i.decode() for i in failed])
+        call = uuid4().hex

@@ -1,0 +1,88 @@
+"""Which queues there are on a Redis, and which workers are connected to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Final
+
+import msgpack
+
+from spark_bull.dialects.fields import integer_of, text_of
+from spark_bull.keys import QUEUE_SIGNS, QueueKeys, pattern_of, queue_of
+from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.manage import is_paused
+from spark_bull.store.connection import Connection
+
+#: How many keys one call looks at.
+SCANNED_KEYS: Final = 1_000
+
+
+def is_glob(queue: str) -> bool:
+    return any(sign in queue for sign in "*?[")
+
+
+def find_queues(connection: Connection, prefix: str, glob: str = "*") -> list[str]:
+    """Names of the queues that match, sorted: `*`, `?`, `[abc]`, `[!abc]`.
+
+    Looks at every key of the database, SCANNED_KEYS at a time.
+    """
+    return sorted({queue for queue in _scan(connection, prefix) if fnmatchcase(queue, glob)})
+
+
+def _scan(connection: Connection, prefix: str) -> Iterator[str]:
+    signs = msgpack.packb(QUEUE_SIGNS, use_bin_type=False)
+    cursor: bytes = b"0"
+    while True:
+        cursor, *keys = connection.script(
+            "read/queues",
+            {},
+            {"cursor": cursor, "pattern": pattern_of(prefix), "count": SCANNED_KEYS, "signs": signs},
+        )
+        for key in keys:
+            queue = queue_of(key.decode("utf-8", "replace"), prefix)
+            if queue:
+                yield queue
+        if cursor == b"0":
+            return
+
+
+@dataclass(frozen=True)
+class QueueSummary:
+    """A queue's own settings. `version`: the BullMQ that opened it last; `concurrency`: its limit over all workers."""
+
+    paused: bool
+    version: str | None
+    concurrency: int | None
+
+
+def describe(handle: QueueHandle) -> QueueSummary:
+    version, concurrency = handle.connection.call("HMGET", handle.keys["meta"], "version", "concurrency")
+    return QueueSummary(is_paused(handle), text_of(version), integer_of(concurrency))
+
+
+@dataclass(frozen=True)
+class ConnectedWorker:
+    """A worker's connection, as CLIENT LIST shows it. `name` is what the worker was called, if anything; times in s."""
+
+    name: str | None
+    address: str
+    age: int
+    idle: int
+
+
+def workers(connection: Connection, keys: QueueKeys) -> list[ConnectedWorker]:
+    """The connected workers of a queue, as far as their library names connections.
+
+    Bull 1 names none: its workers aren't seen. Bull 3 names all those of a queue, whether or not they are workers'.
+    """
+    reply = connection.call("CLIENT", "LIST").decode("utf-8", "replace")
+    found = []
+    for line in reply.splitlines():
+        client = dict(part.split("=", 1) for part in line.split(" ") if "=" in part)
+        own, separator, name = client.get("name", "").partition(":w:")
+        if own == keys.client_name:
+            age, idle = int(client["age"]), int(client["idle"])
+            found.append(ConnectedWorker(name if separator else None, client["addr"], age, idle))
+    return found

@@ -1,0 +1,329 @@
+"""Jobs as they are, chunk by chunk, without changing anything.
+
+A chunk comes out of one script, so each job's state and fields belong together. A whole read is no snapshot: the queue
+lives on between two chunks. States are walked in the order in which a job passes them, and an id that was read is not
+read again: a job that only moves on while the read lasts is in it once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Final, NamedTuple, TypeVar
+
+import msgpack
+
+from spark_bull.dialects.base import StateKey
+from spark_bull.dialects.fields import ALWAYS_THERE, FIELDS, Raw, value_of
+from spark_bull.model import Job
+from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle
+
+#: One script reads about this much at most, however large the jobs are.
+MOST_BYTES: Final = 1 << 20
+#: One script looks at this many ids at most, to find those of a slice, or one of a list.
+MOST_IDS: Final = 5_000
+#: Ids that a read remembers, so as not to show a job twice.
+REMEMBERED: Final = 200_000
+
+#: The order in which a job passes the states.
+LIFE: Final = ("waiting-children", "delayed", "paused", "prioritized", "wait", "active", "failed", "completed")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Slice `number` of `of`: the jobs whose ids fall into it, whatever their state. All slices make the whole."""
+
+    number: int = 0
+    of: int = 1
+
+
+WHOLE: Final = Slice()
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some jobs, as columns of equal length. `run_at` is when delayed jobs are due, ms; `values` are by hash field."""
+
+    ids: list[bytes]
+    states: list[str | None]
+    run_at: list[int | None]
+    values: Mapping[str, list[Raw]]
+
+    def column(self, name: str) -> list[Raw]:
+        """The raw values of one of FIELDS, which must have been asked for."""
+        first, *others = FIELDS[name].names
+        column = self.values[first]
+        for other in others:
+            column = [b if a is None else a for a, b in zip(column, self.values[other], strict=True)]
+        return column
+
+    def take(self, positions: Sequence[int]) -> Chunk:
+        if len(positions) == len(self.ids):
+            return self
+
+        def chosen(column: list[T]) -> list[T]:
+            return [column[i] for i in positions]
+
+        values = {name: chosen(column) for name, column in self.values.items()}
+        return Chunk(chosen(self.ids), chosen(self.states), chosen(self.run_at), values)
+
+    def jobs(self, queue: str) -> Iterator[Job]:
+        """The jobs as objects; all FIELDS must have been asked for."""
+        columns = {f.attribute: [value_of(f, raw) for raw in self.column(name)] for name, f in FIELDS.items()}
+        for i, job_id in enumerate(self.ids):
+            # `data_text` and `opts_text` that are not there keep the default of Job.
+            given = {n: v[i] for n, v in columns.items() if v[i] is not None}
+            yield Job(queue, job_id.decode("utf-8", "replace"), self.states[i], run_at=self.run_at[i], **given)
+
+
+def counts(handle: QueueHandle) -> dict[str, int]:
+    """How many jobs are in each state that the dialect has."""
+    states = handle.dialect.states
+    replies = handle.connection.pipeline([(_COUNT[s.kind], handle.keys[s.key]) for s in states.values()])
+    return {state: int(reply) for state, reply in zip(states, replies, strict=True)}
+
+
+_COUNT: Final = {"list": "LLEN", "zset": "ZCARD", "set": "SCARD"}
+
+
+def read_jobs(
+    handle: QueueHandle,
+    states: Sequence[str] = (),
+    columns: Iterable[str] = FIELDS,
+    part: Slice = WHOLE,
+    chunk_size: int = CHUNK_SIZE,
+) -> Iterator[Chunk]:
+    """The jobs of a slice that are in one of `states` (none given: in any), with some of FIELDS.
+
+    A state that the dialect doesn't have holds no job.
+    """
+    fields = _hash_fields(columns)
+    memory = _Memory()
+    for state in LIFE:
+        if state in handle.dialect.states and (not states or state in states):
+            for chunk in _walk(handle, state, fields, part, chunk_size):
+                fresh = chunk.take(memory.fresh(chunk.ids))
+                if fresh.ids:
+                    yield fresh
+
+
+def read_ids(
+    handle: QueueHandle,
+    ids: Iterable[str],
+    states: Sequence[str] = (),
+    columns: Iterable[str] = FIELDS,
+    chunk_size: int = CHUNK_SIZE,
+) -> Iterator[Chunk]:
+    """Jobs by their ids, in this order, if they are there and (when given) in one of `states`."""
+    fields = _hash_fields(columns)
+    remaining = iter(dict.fromkeys(ids))
+    while batch := [job_id.encode() for job_id in islice(remaining, chunk_size)]:
+        while batch:
+            done, chunk = _read_ids(handle, batch, fields)
+            batch = batch[done:]
+            wanted = chunk.take([i for i, state in enumerate(chunk.states) if not states or state in states])
+            if wanted.ids:
+                yield wanted
+
+
+def get_job(handle: QueueHandle, job_id: str) -> Job | None:
+    """One job with its state, or None when there is none of this id."""
+    return next((job for chunk in read_ids(handle, [job_id]) for job in chunk.jobs(handle.keys.queue)), None)
+
+
+def page(handle: QueueHandle, state: str, start: int = 0, stop: int = -1) -> list[Job]:
+    """Jobs start..stop of a state, both included, negative ones from the end, as Redis counts.
+
+    In the order in which jobs come next, or have finished; the finished jobs of bull-1 have none. If neither counts
+    from the end, ids without a job are made up for by those that follow, as in BullMQ. Raises DialectError for a state
+    that the dialect doesn't have.
+    """
+    key = handle.dialect.state_key(state)
+    total = counts(handle)[state]
+    first, last = (max(0, i + total) if i < 0 else i for i in (start, stop))
+    if stop < -total or first > min(last, total - 1):
+        return []
+    wanted = last - first + 1
+    if key.kind == "set":
+        walk = _walk(handle, state, _hash_fields(FIELDS), WHOLE, min(CHUNK_SIZE, wanted))
+        return list(islice((job for chunk in walk for job in chunk.jobs(handle.keys.queue)), first, last + 1))
+    jobs: list[Job] = []
+    while len(jobs) < wanted and first < total:
+        last = min(first + wanted - len(jobs), total) - 1
+        jobs += _window(handle, state, total, first, last)
+        first = last + 1 if start >= 0 and stop >= 0 else total
+    return jobs
+
+
+def _window(handle: QueueHandle, state: str, total: int, first: int, last: int) -> list[Job]:
+    """The jobs at these places of a list or ZSET with `total` ids; it is read from the end that jobs enter at."""
+    jobs: list[Job] = []
+    behind, end, passed = total - 1 - last, total - first, True
+    while passed and behind < end:
+        size = min(CHUNK_SIZE, end - behind)
+        step = _step(handle, state, _hash_fields(FIELDS), WHOLE, b"%d" % behind, b"", window=size, most=size)
+        jobs += step.chunk.jobs(handle.keys.queue)
+        reached = int(step.position.partition(b":")[0])
+        passed, behind = reached > behind, reached
+    return jobs[::-1]
+
+
+def logs(handle: QueueHandle, job_id: str, start: int = 0, stop: int = -1) -> list[str]:
+    """Rows start..stop of a job's log, both included, negative ones from the end, as Redis counts."""
+    rows = handle.connection.call("LRANGE", handle.keys.logs(job_id), start, stop)
+    return [row.decode("utf-8", "replace") for row in rows]
+
+
+def _hash_fields(columns: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys([ALWAYS_THERE, *(name for column in columns for name in FIELDS[column].names)]))
+
+
+def _by_field(fields: list[str], values: list[Any]) -> dict[str, list[Raw]]:
+    """Values that came job after job, as columns; Lua says false for what is not there."""
+    columns = {}
+    for number, name in enumerate(fields):
+        column = values[number :: len(fields)]
+        columns[name] = [None if value is False else value for value in column] if False in column else column
+    return columns
+
+
+class _Step(NamedTuple):
+    """What one look at a state gave; see lua/read/state.lua for the order and for what repeats."""
+
+    position: bytes
+    done: bool
+    left_over: bytes
+    chunk: Chunk
+
+
+def _walk(handle: QueueHandle, state: str, fields: list[str], part: Slice, chunk_size: int) -> Iterator[Chunk]:
+    """Chunk after chunk of one state."""
+    window = min(MOST_IDS, chunk_size * part.of)
+    step = _step(handle, state, fields, part, b"0", b"", window=window, most=chunk_size)
+    while True:
+        if step.chunk.ids:
+            yield step.chunk
+        if step.done:
+            return
+        step = _step(handle, state, fields, part, step.position, step.left_over, window=window, most=chunk_size)
+
+
+def _step(
+    handle: QueueHandle,
+    state: str,
+    fields: list[str],
+    part: Slice,
+    position: bytes,
+    left_over: bytes,
+    *,
+    window: int,
+    most: int,
+) -> _Step:
+    """Looks at `window` ids of a state, and reads `most` jobs at most."""
+    key = handle.dialect.state_key(state)
+    answer = handle.connection.script(
+        "read/state",
+        {"state": handle.keys[key.key]},
+        {
+            "base": handle.keys.base,
+            "kind": key.kind,
+            "position": position,
+            "window": window,
+            "slice": part.number,
+            "slices": part.of,
+            "most": most,
+            "most_bytes": MOST_BYTES,
+            "left_over": left_over,
+            "fields": fields,
+        },
+    )
+    reached, done, ids, values, scores, rest = msgpack.unpackb(answer, raw=True)
+    states: list[str | None] = [state] * len(ids)
+    chunk = Chunk(ids, states, _run_at(states, scores or [False] * len(ids)), _by_field(fields, values))
+    return _Step(reached, bool(done), msgpack.packb(rest, use_bin_type=False) if rest else b"", chunk)
+
+
+def _run_at(states: list[str | None], scores: list[Any]) -> list[int | None]:
+    """ms since 1970 for delayed jobs: in their scores the time stands above 12 bits of order."""
+    if "delayed" not in states:
+        return [None] * len(states)
+    return [
+        int(float(score)) // 4096 if score and state == "delayed" else None
+        for state, score in zip(states, scores, strict=True)
+    ]
+
+
+def _read_ids(
+    handle: QueueHandle, ids: list[bytes], fields: list[str], *, look_again: bool = True
+) -> tuple[int, Chunk]:
+    """How many of the ids were read, and those jobs that are there."""
+    sorted_states = {s: key for s, key in handle.dialect.states.items() if key.kind != "list"}
+    answer = handle.connection.script(
+        "read/jobs",
+        {"states": [handle.keys[key.key] for key in sorted_states.values()]},
+        {
+            "base": handle.keys.base,
+            "kinds": msgpack.packb([key.kind for key in sorted_states.values()], use_bin_type=False),
+            "most_bytes": MOST_BYTES,
+            "ids": msgpack.packb(ids, use_bin_type=False),
+            "fields": fields,
+        },
+    )
+    done, found, values, numbers, scores = msgpack.unpackb(answer, raw=True)
+    names = [None, *sorted_states]
+    states: list[str | None] = [names[number] for number in numbers]
+    if None in states:
+        in_lists = _find_in_lists(handle, [i for i, state in zip(found, states, strict=True) if state is None])
+        states = [state or in_lists.get(job_id) for job_id, state in zip(found, states, strict=True)]
+    if None in states and look_again:
+        # In no state: these jobs moved on while the lists were searched, or are orphans.
+        strays = [job_id for job_id, state in zip(found, states, strict=True) if state is None]
+        moved = _read_ids(handle, strays, fields, look_again=False)[1]
+        settled = dict(zip(moved.ids, moved.states, strict=True))
+        states = [state or settled.get(job_id) for job_id, state in zip(found, states, strict=True)]
+    return done, Chunk(found, states, _run_at(states, scores), _by_field(fields, values))
+
+
+def _find_in_lists(handle: QueueHandle, ids: list[bytes]) -> dict[bytes, str]:
+    """The states of jobs that are in lists, which have to be searched: the one that is always short first."""
+    found: dict[bytes, str] = {}
+    for state in ("active", "wait", "paused"):
+        wanted = [job_id for job_id in ids if job_id not in found]
+        if wanted:
+            found |= dict.fromkeys(_find_in_list(handle, handle.dialect.state_key(state), wanted), state)
+    return found
+
+
+def _find_in_list(handle: QueueHandle, key: StateKey, ids: list[bytes]) -> set[bytes]:
+    found: set[bytes] = set()
+    packed, position, length = msgpack.packb(ids, use_bin_type=False), 0, MOST_IDS
+    while len(found) < len(ids) and length == MOST_IDS:
+        length, *here = handle.connection.script(
+            "read/find", {"list": handle.keys[key.key]}, {"ids": packed, "position": position, "window": MOST_IDS}
+        )
+        found.update(here)
+        position += MOST_IDS
+    return found
+
+
+@dataclass
+class _Memory:
+    """The ids that were read last: two generations, so that it never grows beyond REMEMBERED."""
+
+    _recent: set[bytes] = field(default_factory=set)
+    _older: set[bytes] = field(default_factory=set)
+
+    def fresh(self, ids: list[bytes]) -> list[int]:
+        """Positions of the ids that weren't read before."""
+        recent, older = self._recent, self._older
+        positions = []
+        for position, job_id in enumerate(ids):
+            if job_id not in recent and job_id not in older:
+                recent.add(job_id)
+                positions.append(position)
+        if len(recent) > REMEMBERED // 2:
+            self._older, self._recent = recent, set()
+        return positions

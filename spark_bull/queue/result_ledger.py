@@ -1,0 +1,220 @@
+"""The ledger of a reader of results: which jobs of a queue have finished, in the order in which they were found.
+
+Node's libraries stamp jobs with the clock of the worker, trim their events, and may delete a finished job at once.
+Scripts find finished jobs once each (lua/*/discover.lua) and number them; a position is how many were found before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+import msgpack
+
+from spark_bull.dialects.fields import ALWAYS_THERE, text_of
+from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle
+from spark_bull.queue.read import MOST_BYTES
+
+#: How long the ledger of a query that doesn't run any more stays.
+RESULTS_TTL_MS: Final = 7 * 86_400_000
+#: Events or jobs that one call looks at.
+LOOKED_AT: Final = 500
+#: The look-back window is looked at in so many slices.
+SLICES: Final = 60
+STATES: Final = ("completed", "failed")
+#: Keys of the jobs that have not ended.
+UNFINISHED: Final = ("wait", "paused", "active", "delayed", "prioritized", "waiting_children")
+
+
+class Horizon(NamedTuple):
+    """How far to look: up to the highest scores, and the last event, of a moment (ms). '' stands for no bound.
+
+    `ended`: how many jobs had ended by then, whether they are still there or not.
+    """
+
+    completed: str = ""
+    failed: str = ""
+    event: str = ""
+    at: str = ""
+    ended: str = ""
+
+
+EVERYTHING: Final = Horizon()
+
+
+class Held(NamedTuple):
+    """Whether the ledger can be used ('ok', 'lost', or 'taken' by `owner`), and where it begins and ends."""
+
+    state: str
+    start: int = 0
+    end: int = 0
+    owner: str = ""
+
+
+class Found(NamedTuple):
+    """What a look has found. `end`: position behind the last entry; `more`: it did not look at all there is.
+
+    `events`: nor at all events. `state` is ok, lost, taken (by `owner`) or reborn: the queue has been deleted since.
+    `missed`: events left the stream before they were read, and about so many ended jobs are unaccounted for since;
+    -1: an unknown number. `cursor`: id of the last event that was read.
+    """
+
+    state: str
+    end: int = 0
+    more: bool = False
+    events: bool = False
+    missed: int = 0
+    owner: str = ""
+    cursor: str = ""
+
+
+class Rows(NamedTuple):
+    """Some entries and their jobs. `columns`: raw values by name, a list or one value for all rows, False for none.
+
+    Besides the hash fields there are `id`, `state`, and in `there` what the job was when it was read: there, gone (when
+    it was found already), or missing (since then).
+    """
+
+    rows: int
+    columns: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class ResultLedger:
+    """One queue's results for one reader. `owner` is the query that uses it now. Picklable."""
+
+    handle: QueueHandle
+    reader: str
+    states: tuple[str, ...] = STATES
+    lookback_ms: int = 60_000
+    owner: str = field(default="", compare=False)
+
+    @cached_property
+    def _keys(self) -> dict[str, str]:
+        return self.handle.keys.results(self.reader)
+
+    @property
+    def _slice_ms(self) -> int:
+        return max(10, self.lookback_ms // SLICES)
+
+    def _script(self, name: str, args: Mapping[str, Any]) -> Any:
+        keys = self.handle.keys
+        own = {name: keys[name] for name in ("id", "events", *UNFINISHED, *STATES)}
+        return self.handle.connection.script(f"results/{name}", {**self._keys, **own}, {"base": keys.base, **args})
+
+    def start(self) -> int | None:
+        """Position of the first entry, or None when there is no ledger."""
+        base = self.handle.connection.call("HGET", self._keys["track"], "base")
+        return None if base is None else int(base)
+
+    def holder(self) -> tuple[str | None, str | None]:
+        """The owner, and the dialect that the queue had when the ledger was made; None without a ledger."""
+        owner, protocol = self.handle.connection.call("HMGET", self._keys["track"], "owner", "protocol")
+        return text_of(owner), text_of(protocol)
+
+    def open(self, starting: str, *, create: bool, anew: bool = False, base: int = 0, former: str = "") -> Held:
+        """Takes the ledger for `owner`, from `former` if it has an owner.
+
+        starting: earliest, latest, or ms since 1970, for a ledger that is made, at position `base`; `create`: if there
+        is none, `anew`: even if there is one.
+        """
+        state, *rest = self._script(
+            "open",
+            {
+                "owner": self.owner,
+                "former": former,
+                "protocol": self.handle.dialect.name,
+                "create": "anew" if anew else int(create),
+                "first": base,
+                "starting": starting,
+                "lookback_ms": self.lookback_ms,
+                "slice_ms": self._slice_ms,
+                "ttl_ms": RESULTS_TTL_MS,
+                "states": self.states,
+            },
+        )
+        if state != b"ok":
+            return Held(state.decode(), owner=rest[0].decode() if rest else "")
+        return Held("ok", *rest)
+
+    def discover(
+        self,
+        horizon: Horizon = EVERYTHING,
+        *,
+        forgiven: bool = False,
+        strict: bool = False,
+        events_only: bool = False,
+        most: int = LOOKED_AT,
+    ) -> Found:
+        """Looks at about `most` events and jobs.
+
+        `forgiven`: goes on with a queue that has been deleted since. `strict`: jobs that are unaccounted for are
+        reported again by the next call. `events_only`: leaves the sets of finished jobs to a later call.
+        """
+        state, *rest = self.handle.run(
+            "discover",
+            {
+                "owner": self.owner,
+                "forgiven": int(forgiven),
+                "strict": int(strict),
+                "events_only": int(events_only),
+                "lookback_ms": self.lookback_ms,
+                "slice_ms": self._slice_ms,
+                "most": most,
+                "ttl_ms": RESULTS_TTL_MS,
+                "until_completed": horizon.completed,
+                "until_failed": horizon.failed,
+                "until_event": horizon.event,
+                "until_at": horizon.at,
+                "until_ended": horizon.ended,
+                "states": self.states,
+            },
+            **self._keys,
+        )
+        if state == b"ok":
+            end, more, *of_events = rest
+            cursor, missed = of_events or (b"", 0)
+            return Found("ok", end, more > 0, more == 2, missed, cursor=cursor.decode())
+        return Found(state.decode(), owner=rest[0].decode() if state == b"taken" else "")
+
+    def horizon(self) -> Horizon:
+        """Up to where to look to find what has finished by now. SETs have no order: all of them is looked at."""
+        return Horizon(*(bound.decode() for bound in self._script("horizon", {"states": self.states})))
+
+    def unseen(self) -> int:
+        """About how many finished jobs are still to be found; those removed at once don't count."""
+        dialect, keys = self.handle.dialect, self.handle.keys
+        names = [f"{state}:{name}" for state in self.states for name in ("at", "floor")]
+        track = dict(zip(names, self.handle.connection.call("HMGET", self._keys["track"], *names), strict=True))
+        commands: list[tuple[Any, ...]] = []
+        for state in self.states:
+            since = track[f"{state}:at"] or track[f"{state}:floor"] or "-inf"
+            bounds = () if dialect.state_key(state).kind == "set" else (since, "+inf")
+            count = "ZCOUNT" if bounds else "SCARD"
+            commands += [(count, key, *bounds) for key in (keys[state], self._keys[f"seen_{state}"])]
+        counts = self.handle.connection.pipeline(commands)
+        return sum(max(0, counts[i] - counts[i + 1]) for i in range(0, len(counts), 2))
+
+    def cut(self, position: int) -> None:
+        """Forgets the entries before a position."""
+        self._script("cut", {"position": position})
+
+    def archive(self, position: int) -> None:
+        """Deletes the jobs of the entries before a position, unless they were retried since; forgets the entries."""
+        start: int | None = self.start()
+        while start is not None and start < position:
+            start = self.handle.run("archive", {"position": position, "limit": CHUNK_SIZE}, **self._keys)
+
+    def read(self, start: int, stop: int, fields: Sequence[str]) -> tuple[int, Rows]:
+        """The entries start..stop, the last one excluded, with these hash fields of their jobs; fewer if these are big.
+
+        Returns the position behind them; no rows, and another position than `start`, when they have been cut off.
+        """
+        names = list(dict.fromkeys([ALWAYS_THERE, "finishedOn", *fields]))
+        answer = self._script("read", {"start": start, "stop": stop, "most_bytes": MOST_BYTES, "fields": names})
+        position, *columns = msgpack.unpackb(answer, raw=True)
+        if not columns:
+            return position, Rows(0, {})
+        return position, Rows(position - start, dict(zip([*names, "id", "state", "there"], columns[0], strict=True)))

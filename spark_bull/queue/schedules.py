@@ -1,0 +1,104 @@
+"""Schedules go on: when a worker takes a job that a schedule has made, the schedule's next job is added.
+
+The Node libraries do the same with every job that a worker takes, before it runs. Should a worker die in between, the
+job comes back, and the schedule goes on with whoever takes it then.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, Final
+
+import msgpack
+
+from spark_bull.errors import PatternError
+from spark_bull.keys import SCHEDULED
+from spark_bull.outcomes import ClaimedJob
+from spark_bull.queue.handle import RECEIPT_TTL_MS, QueueHandle
+
+log = logging.getLogger("spark_bull")
+
+#: Schedules that one script call advances.
+ADVANCE_SIZE: Final = 100
+
+
+def may_be_scheduled(job_id: str) -> bool:
+    """Whether a schedule can have made the job: others may choose such an id, too."""
+    return job_id.startswith(SCHEDULED)
+
+
+def advance(
+    handle: QueueHandle, sender: str, call: str, jobs: Sequence[ClaimedJob], now: int, *, again: bool = False
+) -> None:
+    """Adds the next jobs of the schedules that have made these claimed jobs; other jobs cost nothing.
+
+    sender, call: as in `working.work`, so that a call made again advances nothing twice. now: Redis' clock, in ms.
+    again: somebody else may have done it when the jobs were claimed. A schedule that can't be read is logged as an
+    error; its job runs all the same.
+    """
+    scheduled = [job for job in jobs if may_be_scheduled(job.id)]
+    if not scheduled:
+        return
+    version = _version(handle)
+    found = [(job, fields) for job in scheduled if (fields := _next_job(handle, job, now, version)) is not None]
+    receipt = handle.keys.receipt(f"schedules:{sender}")
+    for start in range(0, len(found), ADVANCE_SIZE):
+        part = found[start : start + ADVANCE_SIZE]
+        args = {
+            "call": f"{call}:{start}",
+            "ttl_ms": RECEIPT_TTL_MS,
+            "again": int(again),
+            "jobs": msgpack.packb([_packable(fields) for _, fields in part], use_bin_type=False),
+        }
+        made = handle.run("advance", args, receipt=receipt)
+        for (job, _), outcome in zip(part, made, strict=True):
+            _tell(handle, job, outcome.decode())
+
+
+def _version(handle: QueueHandle) -> str:
+    if handle.bullmq_version != "auto":
+        return handle.bullmq_version
+    told = handle.connection.call("HGET", handle.keys["meta"], "version")
+    return told.decode() if told else ""
+
+
+def _next_job(handle: QueueHandle, job: ClaimedJob, now: int, version: str) -> Mapping[str, Any] | None:
+    try:
+        return handle.dialect.next_job(job, now, version)
+    except PatternError as error:
+        _error(handle, job, str(error))
+        return None
+
+
+def _packable(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+#: Why a schedule doesn't go on, by what the scripts answer.
+_TROUBLE: Final = {
+    "unknown": "neither the job nor its scheduler says when the next one is due",
+    "damaged": "the scheduler's key, or that of all schedules, is of a wrong type",
+}
+
+
+def _tell(handle: QueueHandle, job: ClaimedJob, outcome: str) -> None:
+    if outcome == "legacy":
+        _warn_of_legacy(handle.keys.base)
+    elif outcome in _TROUBLE:
+        _error(handle, job, _TROUBLE[outcome])
+
+
+def _error(handle: QueueHandle, job: ClaimedJob, why: str) -> None:
+    cure = "schedule it again in Node, with upsertJobScheduler (BullMQ) or add and `repeat` (Bull)"
+    log.error("queue %s: the schedule of job %s does not go on: %s; %s", handle.keys.queue, job.id, why, cure)
+
+
+@cache
+def _warn_of_legacy(base: str) -> None:
+    log.warning(
+        "queue %s: jobs that BullMQ repeats by its older `repeat` option do not go on in this worker: leave them to"
+        " workers of BullMQ 5, or make job schedulers of them (upsertJobScheduler)",
+        base.rstrip(":"),
+    )

@@ -1,0 +1,258 @@
+"""The exactly-once write: stage chunks, register the write, roll it forward.
+
+Staged chunks are seen by no worker. Once a write is registered, anyone may commit it: this
+process, the next write, `recover()`. Two at once do no harm, since each step says where it
+believes the write stands, and changes nothing when that is not so.
+
+A write with the field `replace` = 1 empties its queue before its first job comes, and notes in the
+field `emptied` when that is done.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import msgpack
+
+from spark_bull.dialects.registry import DIALECTS
+from spark_bull.errors import SparkBullError, StagedDataLost
+from spark_bull.keys import QueueKeys
+from spark_bull.model import WriteRecord
+from spark_bull.queue.handle import CHUNK_SIZE, MOVE_SIZE, QueueHandle
+from spark_bull.store.connection import Connection
+
+log = logging.getLogger("spark_bull")
+
+#: How long the record of a finished write stays readable.
+RECORD_TTL_MS: Final = 30 * 86_400_000
+#: How long a query or application may rest and still be known.
+WATERMARK_TTL_MS: Final = 400 * 86_400_000
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class StagedPart:
+    """What one attempt of one task staged for one queue."""
+
+    stage: str
+    chunks: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class QueuePlan:
+    """The part of a write that one queue gets; parts in the order of the rows."""
+
+    handle: QueueHandle
+    parts: Sequence[StagedPart]
+    fields: Mapping[str, str | int]
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What makes a write recognisable when it comes again: application (or query) and version."""
+
+    app_id: str
+    version: int
+
+
+def stage_chunk(handle: QueueHandle, stage: str, number: int, packed: bytes, ttl_ms: int) -> None:
+    """Puts a chunk aside. Raises SparkBullError when the stage key is registered already."""
+    args = {"number": number, "chunk": packed, "ttl_ms": ttl_ms}
+    if not handle.connection.script("write/stage", {"stage": stage}, args):
+        raise SparkBullError(
+            f"expected the stage key {stage} to be this attempt's own, but its write was "
+            "registered already; this attempt is too late and its chunks are not needed"
+        )
+
+
+def discard(connection: Connection, keys: QueueKeys, write_id: str, stages: Sequence[str]) -> int:
+    """Forgets what a write staged for a queue, unless it was registered; returns how many stage keys went."""
+    return int(connection.script("write/discard", {"write": keys.write(write_id), "stages": list(stages)}))
+
+
+def is_written(handle: QueueHandle, identity: Identity) -> bool:
+    """Whether a write of this identity, or a later one, reached its manifest."""
+    watermark = handle.connection.call("GET", handle.keys.watermark(identity.app_id))
+    return watermark is not None and int(watermark) >= identity.version
+
+
+def register(write_id: str, plans: Sequence[QueuePlan], identity: Identity | None) -> bool:
+    """Registers a write with all its queues or none; False when it was written before.
+
+    Raises StagedDataLost when staged chunks are gone; then nothing is visible.
+    """
+    if not plans:
+        return True
+    entries = [_entry(write_id, plan, identity) for plan in plans]
+    touched = [key for entry in entries for key in (entry["write"], entry["manifest"])]
+    touched += [part.stage for plan in plans for part in plan.parts]
+    answer = plans[0].handle.connection.script(
+        "write/register",
+        {"touched": touched},
+        {
+            "plan": msgpack.packb(entries, use_bin_type=False),
+            "version": identity.version if identity else 0,
+            "watermark_ttl_ms": WATERMARK_TTL_MS,
+        },
+    )
+    if answer[0] == b"lost":
+        raise StagedDataLost(
+            f"expected the staged chunks of write {write_id} in Redis, but {answer[1].decode()} "
+            "expired, was evicted or flushed: nothing was added. Raise `stageTtlMs` above the "
+            "duration of the job, set maxmemory-policy noeviction, and run again"
+        )
+    return bool(answer[0] == b"registered")
+
+
+def _entry(write_id: str, plan: QueuePlan, identity: Identity | None) -> dict[str, Any]:
+    keys = plan.handle.keys
+    fields: dict[str, str | int] = {
+        "delivery": "exactly-once",
+        "dialect": plan.handle.dialect.name,
+        "jobs": sum(part.rows for part in plan.parts),
+        **plan.fields,
+    }
+    if identity:
+        fields |= {"appId": identity.app_id, "version": identity.version}
+    return {
+        "id": write_id,
+        "write": keys.write(write_id),
+        "manifest": keys.manifest(write_id),
+        "open": keys["open_writes"],
+        "watermark": keys.watermark(identity.app_id) if identity else "",
+        "stages": [[part.stage, part.chunks] for part in plan.parts],
+        "fields": [item for field in fields.items() for item in field],
+    }
+
+
+def roll_forward(handle: QueueHandle, write_id: str, progress: Progress | None = None) -> WriteRecord:
+    """Commits what is left of a registered write; calls progress(rows done, rows in all).
+
+    Older writes go first where one of the two replaces the queue. Raises StagedDataLost when registered chunks are
+    gone from Redis.
+    """
+    position = 0
+    jobs, dialect = handle.connection.call("HMGET", handle.keys.write(write_id), "jobs", "dialect")
+    total = int(jobs or 0)
+    if dialect:
+        # Its chunks are encoded for this one, whichever the caller's handle is for.
+        handle = replace(handle, dialect=DIALECTS[dialect.decode()])
+    while True:
+        state, done, *ahead = _commit(handle, write_id, position)
+        if state == b"unknown":
+            raise StagedDataLost(_forgotten(handle.keys.queue, write_id, position, total))
+        position = int(done)
+        if state == b"behind":
+            _finish_first(handle, ahead[0].decode())
+            continue
+        if progress:
+            progress(position, total)
+        if state == b"replacing":
+            _empty(handle, write_id)
+        elif state == b"broken":
+            raise StagedDataLost(
+                f"write {write_id} to queue {handle.keys.queue}: chunks were gone from Redis after "
+                f"{position:,} of {total:,} jobs were added; was it flushed, or is its "
+                "maxmemory-policy other than noeviction?"
+            )
+        elif state != b"open":
+            break
+    record = read_record(handle, write_id)
+    if record is None:
+        raise StagedDataLost(_forgotten(handle.keys.queue, write_id, position, total))
+    return record
+
+
+def _forgotten(queue: str, write_id: str, position: int, total: int) -> str:
+    what = (
+        f"expected write {write_id} of queue {queue} in Redis, found none, although it was registered: a fail-over "
+        "or a flush has lost it"
+    )
+    if position == 0:
+        return f"{what}. None of its jobs was added, and nobody will add them: run the write again"
+    return (
+        f"{what} after {position:,} of {total:,} jobs were added. These may be lost, too, and nobody will add the "
+        "others: see which are there before you run the write again (jobs with a `jobId` are not added twice)"
+    )
+
+
+def _commit(handle: QueueHandle, write_id: str, position: int) -> list[Any]:
+    """Adds one chunk at most; see lua/includes/commit_once.lua."""
+    answer: list[Any] = handle.run(
+        "commit",
+        {"write_id": write_id, "position": position, "record_ttl_ms": RECORD_TTL_MS},
+        write=handle.keys.write(write_id),
+        manifest=handle.keys.manifest(write_id),
+    )
+    return answer
+
+
+def _empty(handle: QueueHandle, write_id: str) -> None:
+    """Removes the jobs that a write replaces, unless its own are there already."""
+    args = {"limit": CHUNK_SIZE, "move": MOVE_SIZE}
+    while handle.run_once("empty", args, write=handle.keys.write(write_id)) == b"open":
+        pass
+
+
+def _finish_first(handle: QueueHandle, write_id: str) -> None:
+    """Finishes an older write. One that is broken is closed, and nobody has to wait for it any more."""
+    try:
+        roll_forward(handle, write_id)
+    except StagedDataLost as error:
+        log.warning("going on without what is lost: %s", error)
+
+
+def recover(handle: QueueHandle) -> list[WriteRecord]:
+    """Rolls every registered, unfinished write of a queue forward, in the order of registration."""
+    return [roll_forward(handle, write_id) for write_id in open_writes(handle)]
+
+
+def open_writes(handle: QueueHandle) -> list[str]:
+    """Ids of registered, unfinished writes, oldest first."""
+    ids = handle.connection.call("ZRANGE", handle.keys["open_writes"], 0, -1)
+    return [write_id.decode() for write_id in ids]
+
+
+def records(handle: QueueHandle) -> list[WriteRecord]:
+    """Records of the queue's writes, unfinished ones last, each kind oldest first."""
+    finished = handle.connection.call("ZRANGE", handle.keys["finished_writes"], 0, -1)
+    ids = [write_id.decode() for write_id in finished] + open_writes(handle)
+    return _read_records(handle, ids)
+
+
+def read_record(handle: QueueHandle, write_id: str) -> WriteRecord | None:
+    """The record of one write, or None when there is none (any more)."""
+    return next(iter(_read_records(handle, [write_id])), None)
+
+
+def _read_records(handle: QueueHandle, write_ids: Iterable[str]) -> list[WriteRecord]:
+    ids = list(dict.fromkeys(write_ids))
+    replies = handle.connection.pipeline([("HGETALL", handle.keys.write(i)) for i in ids])
+    return [_record(handle, i, fields) for i, fields in zip(ids, replies, strict=True) if fields]
+
+
+def _record(handle: QueueHandle, write_id: str, raw: Mapping[bytes, bytes]) -> WriteRecord:
+    fields = {name.decode(): value.decode() for name, value in raw.items()}
+
+    def number(name: str) -> int | None:
+        return int(fields[name]) if name in fields else None
+
+    return WriteRecord(
+        id=write_id,
+        queue=handle.keys.queue,
+        state=fields["state"],
+        delivery=fields["delivery"],
+        jobs=number("jobs") or 0,
+        done=number("position") or 0,
+        added=number("added") or 0,
+        duplicates=number("duplicates") or 0,
+        started_on=number("startedOn"),
+        finished_on=number("finishedOn"),
+        app_id=fields.get("appId"),
+        version=number("version"),
+    )

@@ -1,0 +1,78 @@
+"""Rings when a job has been delayed, by the signal that the queue's dialect gives.
+
+Bull publishes the time on a channel. BullMQ puts a mark into a ZSET, which is for one worker to take; watching the
+stream of events takes it from nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from threading import Event
+from typing import Final
+
+from spark_bull.queue.handle import QueueHandle
+from spark_bull.services.service import Service
+from spark_bull.services.stream_signal import StreamBell
+from spark_bull.store.connection import Subscription
+from spark_bull.worker.job_signal import IDLE_S, blocking
+
+#: A busy one doesn't look more often.
+PAUSE_S: Final = 0.01
+
+
+class StreamWatch(Service):
+    """Sets `bell` when something happens in the queues' event streams."""
+
+    def __init__(self, handles: Sequence[QueueHandle], bell: Event) -> None:
+        super().__init__("watch of events")
+        self._connection = handles[0].connection
+        self._streams_bell = StreamBell(self._connection.settings)
+        self._streams = [handle.keys["events"] for handle in handles]
+        self._bell = bell
+        self._last: dict[str, str] = {}
+
+    def round(self) -> None:
+        if not self._last:
+            self._last = self._newest()
+            self._bell.set()
+        if self._streams_bell.wait(self._last):
+            self._over.wait(PAUSE_S)
+            self._last = self._newest()
+            self._bell.set()
+
+    def _newest(self) -> dict[str, str]:
+        replies = self._connection.pipeline([("XREVRANGE", stream, "+", "-", "COUNT", 1) for stream in self._streams])
+        newest = [entries[0][0].decode() if entries else "0-0" for entries in replies]
+        return dict(zip(self._streams, newest, strict=True))
+
+
+class ChannelWatch(Service):
+    """Sets `bell` when a queue publishes that a job has been delayed."""
+
+    def __init__(self, handles: Sequence[QueueHandle], bell: Event) -> None:
+        super().__init__("watch of channels")
+        self._connection = blocking(handles[0].connection.settings, IDLE_S)
+        self._channels = [handle.keys["delayed"] for handle in handles]
+        self._bell = bell
+        self._subscription: Subscription | None = None
+
+    def round(self) -> None:
+        if self._subscription is None:
+            self._subscription = self._connection.subscribe(self._channels)
+            self._bell.set()
+        try:
+            if self._subscription.wait(IDLE_S):
+                self._over.wait(PAUSE_S)
+                self._bell.set()
+        except Exception:
+            self._subscription.close()
+            self._subscription = None
+            raise
+
+
+def watches(handles: Sequence[QueueHandle], bell: Event) -> list[Service]:
+    """What has to be started so that `bell` rings for all these queues."""
+    streams = [handle for handle in handles if handle.dialect.name == "bullmq"]
+    channels = [handle for handle in handles if handle.dialect.name != "bullmq"]
+    found: list[Service] = [StreamWatch(streams, bell)] if streams else []
+    return [*found, *([ChannelWatch(channels, bell)] if channels else [])]

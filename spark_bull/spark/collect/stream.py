@@ -1,0 +1,192 @@
+"""Results as a stream: jobs that have completed or failed, whoever worked on them, arrive as micro-batches.
+
+latestOffset() runs in one process as long as the query does; it finds finished jobs and numbers them, in a ledger in
+Redis. An offset says how many of each queue have been taken, so a batch that comes again, after a restart too, is the
+same jobs. read() runs in tasks and fetches what the jobs hold.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+from uuid import uuid4
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from spark_bull.errors import ConnectionLost, OptionError, ResultsLost
+from spark_bull.options import COLLECT, Options, parse_options
+from spark_bull.queue.find import is_glob
+from spark_bull.queue.handle import open_handle
+from spark_bull.queue.result_ledger import STATES, Horizon, ResultLedger
+from spark_bull.services.collector import Collector
+from spark_bull.spark.schemas import QUEUE_LOST, columns_of
+from spark_bull.store.connection import Connection
+from spark_bull.store.settings import resolved, settings_of
+
+log = logging.getLogger("spark_bull")
+
+#: Rows of one batch for Spark, about.
+BATCH_ROWS: Final = 4_000
+
+
+class Results(InputPartition):
+    """Positions start..stop of a queue's ledger, the last one excluded."""
+
+    def __init__(self, queue: str, reader: str, start: int, stop: int) -> None:
+        super().__init__((queue, reader, start, stop))
+        self.queue = queue
+        self.reader = reader
+        self.start = start
+        self.stop = stop
+
+
+def collect_options(raw: Mapping[str, str]) -> Options:
+    """The options of a collecting read. Raises OptionError for a bad one, and when `queue` is missing."""
+    options = parse_options(raw, COLLECT)
+    if not options["queue"]:
+        raise OptionError(QUEUE_LOST)
+    for state in options["states"]:
+        if state not in STATES:
+            raise OptionError(
+                f"expected `states` of a stream to be out of {', '.join(STATES)}, got: {state!r}; a stream delivers "
+                'finished jobs, spark.read.format("bull") shows those in other states'
+            )
+    if options["startingOffsets"] == "latest" and not options["readerId"]:
+        raise OptionError(
+            "startingOffsets=latest needs the option `readerId`, a name of your own for this query: Redis keeps under "
+            "it what had finished before, as Spark asks for the start more than once"
+        )
+    return options
+
+
+def result_reader(raw: Mapping[str, str], schema: StructType) -> ResultReader:
+    """The reader of `readStream.format("bull")`. Raises OptionError, DialectError or ConnectionLost."""
+    options = resolved(collect_options(raw))
+    columns = columns_of(schema, "jobs")
+    named = [part.strip() for part in options["queue"].split(",") if not is_glob(part)]
+    Connection(settings_of(options)).check(options["prefix"], named, write=True)
+    return ResultReader(options, schema, tuple(columns))
+
+
+class ResultReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Offsets are {"queues": {queue: how many of its results have been taken}, "reader": name of the ledgers}."""
+
+    def __init__(self, options: Options, schema: StructType, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._schema = schema
+        self._columns = columns
+        self._reader: str = options["readerId"] or uuid4().hex[:16]
+        self._horizons: dict[str, Horizon] | None = None
+        self._known: Collector | None = None
+
+    def _collector(self, reader: str) -> Collector:
+        # After a restart the reader is that of the checkpoint.
+        if self._known is None or self._reader != reader:
+            self._known, self._reader = Collector(self._options, reader, self._horizons), reader
+        return self._known
+
+    def initialOffset(self) -> dict[str, Any]:
+        return _offset(self._collector(self._reader).first_positions(), self._reader)
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxRows(self._options["maxJobsPerTrigger"])
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._horizons, self._known = self._collector(self._reader).horizons(), None
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Finds finished jobs. All before `start` is committed, as Spark asks for no further batch before."""
+        most = None if isinstance(limit, ReadAllAvailable) else getattr(limit, "max_rows", None)
+        try:
+            return _offset(self._collector(start["reader"]).advance(start["queues"], most), start["reader"])
+        except ConnectionLost as error:
+            if self._horizons is not None:
+                raise  # AvailableNow would take it for the end.
+            log.warning("queue %s: no results are looked for, trying again: %s", self._options["queue"], error)
+            return start
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        # The reader of batch 0's start is another one after a restart, see initialOffset; that of its end is logged.
+        reader, begun = end["reader"], start["queues"]
+        # What isn't committed isn't cut off: a queue that is new begins where its ledger does.
+        firsts = self._collector(reader).first_positions() if end["queues"].keys() - begun.keys() else {}
+        spans = {queue: (begun.get(queue, firsts.get(queue, 0)), stop) for queue, stop in end["queues"].items()}
+        rows = sum(stop - first for first, stop in spans.values())
+        size = max(1, min(self._options["rowsPerPartition"], -(-rows // self._options["minPartitions"])))
+        if rows >= self._options["maxJobsPerTrigger"]:
+            # There is a backlog.
+            self._collector(reader).look_ahead(end["queues"], rows)
+        return [
+            Results(queue, reader, position, min(position + size, stop))
+            for queue, (first, stop) in spans.items()
+            for position in range(first, stop, size)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Results)
+        schema = to_arrow_schema(self._schema, timezone="UTC")
+        gathered: list[pa.RecordBatch] = []
+        for batch in self._chunks(partition, schema):
+            gathered.append(batch)
+            if sum(one.num_rows for one in gathered) >= BATCH_ROWS:
+                yield from _as_one(gathered)
+                gathered = []
+        yield from _as_one(gathered)
+
+    def _chunks(self, partition: Results, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        strict, size = self._options["failOnDataLoss"], self._options["chunkSize"]
+        ledger = ResultLedger(open_handle(self._options, partition.queue), partition.reader)
+        # Tasks need it, and with it Arrow's functions; the process that finds results does without.
+        from spark_bull.spark.collect.batch import fields_of, result_batch
+
+        fields, position = fields_of(self._columns), partition.start
+        while position < partition.stop:
+            behind, chunk = ledger.read(position, min(partition.stop, position + size), fields)
+            if chunk.rows:
+                yield result_batch(partition.queue, chunk, self._columns, schema, strict=strict)
+            else:
+                behind = partition.stop if behind <= position else min(behind, partition.stop)
+                _entries_lost(partition, position, behind, strict=strict)
+            position = behind
+
+    def commit(self, end: dict[str, Any]) -> None:
+        try:
+            self._collector(end["reader"]).release(end["queues"])
+        except ConnectionLost as error:
+            log.info("queue %s: what is committed is let go of later: %s", self._options["queue"], error)
+
+    def reportLatestOffset(self) -> dict[str, Any]:
+        """What the progress of the query shows as the newest: what was found, and about what is still to be found."""
+        collector = self._collector(self._reader)
+        try:
+            return _offset(collector.newest(), self._reader)
+        except ConnectionLost:
+            return _offset(collector.found(), self._reader)
+
+    def stop(self) -> None:
+        """Spark doesn't call it; connections end with their process."""
+
+
+def _offset(positions: Mapping[str, int], reader: str) -> dict[str, Any]:
+    return {"queues": dict(sorted(positions.items())), "reader": reader}
+
+
+def _as_one(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    if batches:
+        yield from pa.Table.from_batches(batches).combine_chunks().to_batches()
+
+
+def _entries_lost(partition: Results, start: int, stop: int, *, strict: bool) -> None:
+    reader = f"reader `{partition.reader}`"
+    what = f"queue {partition.queue}: results {start:,} to {stop - 1:,} of {reader} are not there any more"
+    if strict:
+        raise ResultsLost(
+            f"{what}: the ledger expired (after a week without the query), Redis was flushed, or they were committed "
+            "by another checkpoint; with failOnDataLoss=false the query goes on without them"
+        )
+    log.warning("%s; going on without them", what)

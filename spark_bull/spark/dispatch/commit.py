@@ -1,0 +1,131 @@
+"""The end of a write on the driver: register and add what the tasks staged, or forget it."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from typing import Final
+
+from spark_bull.errors import ConnectionLost, SparkBullError, StagedDataLost
+from spark_bull.keys import QueueKeys
+from spark_bull.queue.writes import Identity, QueuePlan, StagedPart, discard, recover, register, roll_forward
+from spark_bull.spark.dispatch.plan import Part, Plan, Written
+from spark_bull.store.connection import Connection
+from spark_bull.store.settings import settings_of
+
+log = logging.getLogger("spark_bull")
+
+#: Queues that a message names; a write may have thousands.
+_MOST_SHOWN: Final = 5
+
+
+def commit_write(plan: Plan, written: list[Written], identity: Identity | None) -> None:
+    """Registers what the tasks staged, then adds the jobs, partition after partition.
+
+    Raises StagedDataLost when staged chunks are gone, after the jobs of all queues that lack none are added; any other
+    SparkBullError says which queues are left for others to finish.
+    """
+    plans = _queue_plans(plan, written)
+    if plan.handle is None:
+        for queue_plan in plans:
+            recover(queue_plan.handle)
+    write_id = written[0].write_id if written else plan.write_id
+    if _registered(plan, write_id, plans, identity):
+        _finish(write_id, plans)
+    else:
+        log.info("write %s was done before (%s): nothing added", write_id, identity)
+
+
+def _registered(plan: Plan, write_id: str, plans: list[QueuePlan], identity: Identity | None) -> bool:
+    try:
+        return register(write_id, plans, identity)
+    except ConnectionLost as error:
+        if not plan.exactly_once:
+            raise
+        raise ConnectionLost(
+            f"it is not known whether this write is registered: if `spark-bull writes {plans[0].handle.keys.queue}` "
+            f"lists {write_id}, don't run it again, since the next write, or `spark-bull recover` for each queue, adds "
+            f"its jobs; else nothing was added. What happened: {error}"
+        ) from error
+
+
+def _finish(write_id: str, plans: list[QueuePlan]) -> None:
+    lost: list[StagedDataLost] = []
+    for number, queue_plan in enumerate(plans):
+        try:
+            record = roll_forward(queue_plan.handle, write_id, _log_progress)
+        except StagedDataLost as error:
+            # Nobody can finish this queue's part; the others can be.
+            lost.append(error)
+            continue
+        except SparkBullError as error:
+            unfinished = _names([left.handle.keys.queue for left in plans[number:]])
+            raise type(error)(
+                f"don't run this write again: it is registered as {write_id}, and the next write to queue "
+                f"{unfinished}, or `spark-bull recover` for each, adds what is left of it. What happened: {error}"
+            ) from error
+        log.info(
+            "write %s: %d jobs added to queue %s, %d duplicates, %s ms",
+            write_id,
+            record.added,
+            record.queue,
+            record.duplicates,
+            record.duration_ms,
+        )
+    if lost:
+        others = f"; the jobs for the other {len(plans) - len(lost)} queues are there" if len(plans) > len(lost) else ""
+        raise StagedDataLost("; ".join(str(error) for error in lost[:_MOST_SHOWN]) + others) from lost[0]
+
+
+def _names(queues: list[str]) -> str:
+    """Some queues in a sentence."""
+    more = f" and {len(queues) - _MOST_SHOWN} more" if len(queues) > _MOST_SHOWN else ""
+    return ", ".join(queues[:_MOST_SHOWN]) + more
+
+
+def _queue_plans(plan: Plan, written: list[Written]) -> list[QueuePlan]:
+    by_queue: dict[str, list[Part]] = defaultdict(list)
+    if plan.handle is not None:
+        by_queue[plan.handle.keys.queue] = []
+    for message in written:
+        for part in message.parts:
+            by_queue[part.queue].append(part)
+    # Each batch of a stream is planned twice: for its tasks, and for its commit.
+    started_on = min([plan.started_on, *(message.started_on for message in written)])
+    return [_queue_plan(plan, queue, parts, started_on) for queue, parts in by_queue.items()]
+
+
+def _queue_plan(plan: Plan, queue: str, parts: list[Part], started_on: int) -> QueuePlan:
+    handle = plan.handle_of(queue, parts[0].dialect if parts else None)
+    staged = [StagedPart(part.stage, part.chunks, part.rows) for part in parts if part.stage]
+    fields: dict[str, str | int] = {
+        "delivery": plan.options["delivery"],
+        "startedOn": started_on,
+        "jobs": sum(part.rows for part in parts),
+    }
+    if plan.exactly_once and plan.replaces:
+        fields["replace"] = 1
+    if not plan.exactly_once:
+        fields["position"] = fields["jobs"]
+        fields["added"] = sum(part.added for part in parts)
+        fields["duplicates"] = sum(part.duplicates for part in parts)
+    return QueuePlan(handle, staged, fields)
+
+
+def _log_progress(done: int, total: int) -> None:
+    log.debug("%d of %d jobs added", done, total)
+
+
+def abort_write(plan: Plan, written: list[Written]) -> None:
+    """Forgets what the tasks of a failed write staged; their TTL would do so anyway."""
+    connection = Connection(settings_of(plan.options))
+    stages: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for message in written:
+        for part in message.parts:
+            if part.stage:
+                stages[part.queue, message.write_id].append(part.stage)
+    try:
+        for (queue, write_id), staged in stages.items():
+            discard(connection, QueueKeys(queue, plan.options["prefix"]), write_id, staged)
+    except SparkBullError as error:
+        log.warning("staged chunks of a failed write stay until their TTL ends: %s", error)

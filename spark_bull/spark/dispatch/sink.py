@@ -1,0 +1,111 @@
+"""The sink: rows become jobs, exactly once or chunk by chunk.
+
+`writer()` runs on the driver before any task and checks everything. `write()` runs in a task and
+stages chunks that no worker sees; a failed, speculative or zombie attempt has stage keys of its
+own, which nobody commits. `commit()` runs on the driver, registers the winners and adds the jobs.
+With `delivery=at-least-once`, `write()` adds each chunk itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from spark_bull.errors import OptionError
+from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.manage import check_obliterate, obliterate
+from spark_bull.queue.writes import Identity
+from spark_bull.spark.dispatch.commit import abort_write, commit_write
+from spark_bull.spark.dispatch.plan import Plan, Written, identity_of, plan_write
+from spark_bull.spark.dispatch.task import write_task
+
+
+def batch_writer(raw: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
+    """The writer of `df.write.format("bull")`; for errors see `plan_write`."""
+    plan = plan_write(raw, schema)
+    if not overwrite:
+        return BatchWriter(plan)
+    queue = _to_be_replaced(plan)
+    if not plan.replayed and not plan.exactly_once:
+        # Jobs flow while tasks run: the old ones have to go before.
+        obliterate(queue, force=True)
+    return BatchWriter(replace(plan, replaces=True))
+
+
+def _to_be_replaced(plan: Plan) -> QueueHandle:
+    """The queue that mode("overwrite") may empty. Raises OptionError, or QueueBusy while its jobs are worked on."""
+    if not plan.options["confirmObliterate"]:
+        raise OptionError(
+            'mode("overwrite") deletes the queue with all its jobs: expected the option '
+            '`confirmObliterate` to be true, got false; use mode("append") to add jobs'
+        )
+    if plan.handle is None:
+        raise OptionError('mode("overwrite") expects the option `queue`, got a `queue` column')
+    if not plan.replayed:
+        check_obliterate(plan.handle)
+    return plan.handle
+
+
+def stream_writer(raw: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
+    """The writer of `df.writeStream.format("bull")`; for errors see `plan_write`."""
+    if overwrite:
+        raise OptionError(
+            'a stream in outputMode("complete") would replace the queue with every batch: use outputMode("append")'
+        )
+    plan = plan_write(raw, schema)
+    if plan.options["txnAppId"] is not None:
+        raise OptionError("`txnAppId` is for batch writes: a stream is known by its checkpoint; leave it out")
+    return StreamWriter(plan)
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """One `save()`."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        return write_task(self._plan, iterator, identity_of(self._plan.options))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        commit_write(self._plan, _written(messages), identity_of(self._plan.options))
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        abort_write(self._plan, _written(messages))
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """One micro-batch; a query and its batch are recognised when they come again."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        return write_task(self._plan, iterator, _identity_of_batch())
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        written = _written(messages)
+        if any(message.parts for message in written):
+            commit_write(self._plan, written, written[0].identity)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        abort_write(self._plan, _written(messages))
+
+
+def _written(messages: Iterable[WriterCommitMessage | None]) -> list[Written]:
+    return [message for message in messages if isinstance(message, Written)]
+
+
+def _identity_of_batch() -> Identity | None:
+    """Query and batch, which Spark tells its tasks only."""
+    context = TaskContext.get()
+    if context is None:
+        return None
+    query = context.getLocalProperty("sql.streaming.queryId")
+    batch = context.getLocalProperty("streaming.sql.batchId")
+    return Identity(query, int(batch)) if query and batch else None

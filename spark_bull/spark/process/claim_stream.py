@@ -1,0 +1,178 @@
+"""Claiming as a stream: jobs of a queue, locked for this query, arrive as micro-batches.
+
+latestOffset() runs in one process as long as the query does; it claims jobs and writes them into the ledger. An
+offset is how many have been claimed so far, so a batch that comes again, after a restart too, is the same jobs.
+read() runs in tasks and fetches what the jobs hold. Settling them is the sink's part (mode=settle).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
+from uuid import uuid4
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from spark_bull.errors import ConnectionLost, OptionError
+from spark_bull.options import CLAIM, Options, parse_options
+from spark_bull.queue.claim import Seat, default_worker, read_columns, unpack_columns
+from spark_bull.queue.claim_ledger import ClaimLedger, Portion
+from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle, open_handle
+from spark_bull.spark.process.claim_batch import claim_batch
+from spark_bull.store.settings import resolved
+from spark_bull.worker.claimer import Claimer
+from spark_bull.worker.job_signal import IDLE_S, patiently
+from spark_bull.worker.status import lag_of
+
+log = logging.getLogger("spark_bull")
+
+T = TypeVar("T")
+
+
+class Claims(InputPartition):
+    """Positions start..stop of a ledger, the last one excluded; `portions` holds these jobs, or nothing."""
+
+    def __init__(self, reader: str, start: int, stop: int, portions: Sequence[Portion] = ()) -> None:
+        super().__init__((reader, start, stop))
+        self.reader = reader
+        self.start = start
+        self.stop = stop
+        self.portions = list(portions)
+
+
+def claim_options(raw: Mapping[str, str]) -> Options:
+    """The options of a claiming read. Raises OptionError for a bad one, and when there isn't exactly one queue."""
+    options = parse_options(raw, CLAIM)
+    if not options["queue"]:
+        raise OptionError("expected the option `queue` (one queue) with mode=claim, got none")
+    return options
+
+
+def claim_reader(raw: Mapping[str, str]) -> ClaimReader:
+    """The reader of `readStream … option("mode", "claim")`. Raises OptionError or ConnectionLost."""
+    options = resolved(claim_options(raw))
+    handle = open_handle(options, options["queue"])
+    handle.dialect.check_options(options)
+    handle.connection.check(handle.keys.prefix, [handle.keys.queue], write=True)
+    return ClaimReader(handle, options)
+
+
+class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Offsets are {"claimed": jobs claimed so far, "reader": name of the ledger}."""
+
+    def __init__(self, handle: QueueHandle, options: Options) -> None:
+        self._handle = handle
+        self._most: int = options["maxJobsPerTrigger"]
+        self._rows: int = options["rowsPerPartition"]
+        #: A portion is what one call claims, and no portion is dealt out to two tasks.
+        self._chunk_size: int = min(options["chunkSize"], options["rowsPerPartition"])
+        self._lock_ms: int = options["lockMs"]
+        self._worker: str = options["workerName"] or ""
+        self._limiter: tuple[int, int] | None = options["limiter"]
+        self._reader: str = options["readerId"] or uuid4().hex[:16]
+        #: How many jobs an AvailableNow query still takes; None: any number.
+        self._left: int | None = None
+        self._claimer: Claimer | None = None
+        self._newest = 0
+
+    def initialOffset(self) -> dict[str, Any]:
+        return {"claimed": 0, "reader": self._reader}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxRows(self._most)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._left = self._ask(lambda: lag_of(self._handle))
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Claims jobs, unless some are claimed already that no batch has had yet."""
+        first, most = int(start["claimed"]), getattr(limit, "max_rows", self._most)
+        try:
+            claimer = self._claimer_of(start["reader"])
+            end = claimer.end()
+            if end <= first:
+                end = first + (claimer.claim(most) if self._left is None else self._claim_of_left(claimer, most))
+        except ConnectionLost as error:
+            log.warning("queue %s: no jobs are claimed, trying again: %s", self._handle.keys.queue, error)
+            return start
+        return {"claimed": min(end, first + self._most), "reader": start["reader"]}
+
+    def _claim_of_left(self, claimer: Claimer, most: int) -> int:
+        """Claims of the jobs that an AvailableNow query still takes: while a rate limit holds, it waits for them."""
+        claimed = claimer.claim(min(most, self._left or 0))
+        while self._left and not claimed and claimer.limited_ms and lag_of(self._handle):
+            time.sleep(min(claimer.limited_ms / 1000, IDLE_S))
+            claimed = claimer.claim(min(most, self._left))
+        self._left = (self._left or 0) - claimed
+        return claimed
+
+    def _claimer_of(self, reader: str) -> Claimer:
+        if self._claimer is None or self._claimer.ledger.reader != reader:
+            seat = Seat(reader, self._lock_ms, self._worker or default_worker(reader), self._limiter)
+            self._claimer = Claimer(ClaimLedger(self._handle, reader), seat, self._chunk_size)
+        return self._claimer
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        # The reader of batch 0's start is another one after a restart, see initialOffset; that of its end is logged.
+        claimer, first, last = self._claimer_of(end["reader"]), int(start["claimed"]), int(end["claimed"])
+        self._ask(lambda: claimer.take_up(first, last))
+        self._ask(lambda: claimer.ledger.begin(last))
+        reader, portions = end["reader"], claimer.portions(first, last)
+        if not portions:
+            stops = range(first, last, self._rows)
+            return [Claims(reader, position, min(position + self._rows, last)) for position in stops]
+        if last - first >= self._most and self._left is None:
+            claimer.claim_ahead(self._most)
+        return [
+            Claims(reader, group[0].start, group[-1].start + group[-1].jobs, group)
+            for group in _grouped(portions, self._rows)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Claims)
+        for portion in partition.portions:
+            yield claim_batch(self._handle, partition.reader, portion.start, *unpack_columns(portion.packed))
+        if not partition.portions:
+            ledger = ClaimLedger(self._handle, partition.reader)
+            ids = self._ask(lambda: ledger.ids(partition.start, partition.stop))
+            for start in range(0, len(ids), CHUNK_SIZE):
+                some = ids[start : start + CHUNK_SIZE]
+                columns = self._ask(partial(read_columns, self._handle, some))
+                yield claim_batch(self._handle, partition.reader, partition.start, some, columns)
+
+    def _ask(self, ask: Callable[[], T]) -> T:
+        """What a call to Redis returns: an error would end the query, and waiting is all that a new one could do."""
+        return patiently(ask, partial(log.warning, "queue %s: a claiming query %s (%s)", self._handle.keys.queue))
+
+    def commit(self, end: dict[str, Any]) -> None:
+        try:
+            ClaimLedger(self._handle, end["reader"]).cut(int(end["claimed"]))
+        except ConnectionLost as error:
+            log.info("queue %s: what is committed is let go of later: %s", self._handle.keys.queue, error)
+
+    def reportLatestOffset(self) -> dict[str, Any]:
+        """What the progress of the query shows as the newest: the jobs claimed, and those that wait."""
+        reader = self._reader if self._claimer is None else self._claimer.ledger.reader
+        try:
+            self._newest = ClaimLedger(self._handle, reader).end() + lag_of(self._handle)
+        except ConnectionLost as error:
+            log.info("queue %s: can't see how many jobs wait: %s", self._handle.keys.queue, error)
+        return {"claimed": self._newest, "reader": reader}
+
+    def stop(self) -> None:
+        """Spark doesn't call it; threads end with their process."""
+
+
+def _grouped(portions: Sequence[Portion], rows: int) -> list[list[Portion]]:
+    """Portions gathered to about `rows` jobs each."""
+    groups: list[list[Portion]] = [[]]
+    for portion in portions:
+        if groups[-1] and sum(known.jobs for known in groups[-1]) + portion.jobs > rows:
+            groups.append([])
+        groups[-1].append(portion)
+    return groups

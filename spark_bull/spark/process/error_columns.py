@@ -1,0 +1,40 @@
+"""What a processor raised, as columns for the settling sink."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Any, Final
+
+from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType, TimestampType
+
+from spark_bull.errors import DelayedError, RateLimitError, UnrecoverableError
+from spark_bull.worker.error_text import reason_of, trace_of
+
+ERROR_SCHEMA: Final = StructType(
+    [
+        StructField("error", StringType()),
+        StructField("stacktrace", StringType()),
+        StructField("unrecoverable", BooleanType()),
+        StructField("delay", LongType()),
+        StructField("runAt", TimestampType()),
+        StructField("rateLimit", LongType()),
+    ]
+)
+
+
+def error_columns(error: BaseException, reason: str = "", stack: str = "") -> dict[str, Any]:
+    """The columns of ERROR_SCHEMA that an error fills. reason, stack: what a failed job keeps, else the error's own."""
+    try:
+        if isinstance(error, RateLimitError):
+            return {"rateLimit": error.rest()}
+        if isinstance(error, DelayedError) and error.until is None:
+            return {"delay": error.due(0)}
+        if isinstance(error, DelayedError):
+            return {"runAt": datetime.fromtimestamp(error.due(0) / 1000, timezone.utc)}
+    except (AttributeError, TypeError, ValueError) as incomplete:  # A subclass has changed its attributes.
+        error = incomplete
+    return {
+        "error": reason or reason_of(error),
+        "stacktrace": stack or trace_of(error),
+        "unrecoverable": isinstance(error, UnrecoverableError),
+    }

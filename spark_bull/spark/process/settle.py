@@ -1,0 +1,366 @@
+"""Settling as a sink: rows say how claimed jobs ended.
+
+Columns: `id` and `token` as the claim gave them; `returnvalue` (any type that JSON holds; STRING holds JSON) of a job
+that has completed, or `error` (STRING) of one whose attempt failed; beside it maybe `stacktrace` (STRING), and
+`unrecoverable` (BOOLEAN: no further attempt). Or, for a job that is to run again with no attempt counted: `delay` (ms),
+`runAt` (TIMESTAMP), or `rateLimit` (ms in which no job of the queue starts). An outcome counts once, by the job's lock:
+a task or batch that comes again does no harm.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property, partial
+from typing import Any, Final, TypeVar
+from uuid import uuid4
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import BooleanType, DataType, IntegralType, StringType, StructType, TimestampType
+
+from spark_bull.clock import LAST_ETA_MS
+from spark_bull.errors import OptionError, did_you_mean
+from spark_bull.options import SETTLE, Options, parse_options
+from spark_bull.outcomes import LOST, Claim, ClaimedJob, Delayed, Failed, Outcomes
+from spark_bull.queue.claim import Seat, read_claimed, work
+from spark_bull.queue.handle import QueueHandle, open_handle
+from spark_bull.spark.json_text import is_encodable, is_json, to_json
+from spark_bull.spark.process.tickets import read_ticket
+from spark_bull.spark.schemas import CLAIM_SCHEMA
+from spark_bull.store.settings import resolved
+from spark_bull.worker.blocked_parents import fail_blocked
+from spark_bull.worker.job_runner import BackoffStrategy, Rules, strategy_for
+from spark_bull.worker.job_signal import patiently
+from spark_bull.worker.outcome_policy import failure, keep_of, keep_rule
+from spark_bull.worker.running_job import RunningJob
+
+log = logging.getLogger("spark_bull")
+
+T = TypeVar("T")
+
+#: How long the totals of a claiming query stay after its last batch.
+TOTALS_TTL_MS: Final = 7 * 86_400_000
+#: The columns that may be there, the type that each must have, and its name in SQL.
+_OPTIONAL: Final[Mapping[str, tuple[type[DataType], str]]] = {
+    "queue": (StringType, "STRING"),
+    "error": (StringType, "STRING"),
+    "stacktrace": (StringType, "STRING"),
+    "unrecoverable": (BooleanType, "BOOLEAN"),
+    "delay": (IntegralType, "an integer (ms)"),
+    "runAt": (TimestampType, "TIMESTAMP"),
+    "rateLimit": (IntegralType, "an integer (ms)"),
+}
+_BY_LOWER: Final = {name.lower(): name for name in ("id", "token", "returnvalue", *_OPTIONAL)}
+#: Columns of which one at least has to be there.
+OUTCOMES: Final = ("returnvalue", "error", "delay", "runAt", "rateLimit")
+#: All that settling reads.
+SETTLED_COLUMNS: Final = tuple(_BY_LOWER.values())
+#: Columns of the claim that may come along; they are not read.
+_IGNORED: Final = frozenset(field.name.lower() for field in CLAIM_SCHEMA)
+
+#: Columns that tell how many jobs completed, failed, were retried or lost.
+COUNTS: Final = "outcome STRING, jobs BIGINT"
+_COUNTS: Final = pa.schema([("outcome", pa.string()), ("jobs", pa.int64())])
+
+
+class Settled(WriterCommitMessage):
+    """What one task settled: how many completed, failed, retried, lost."""
+
+    def __init__(self, counts: Mapping[str, int]) -> None:
+        self.counts = dict(counts)
+
+
+@dataclass(frozen=True)
+class SettlePlan:
+    """All that a settling task needs; made on the driver, picklable.
+
+    strategy: for backoffs that aren't built in. patient: a Redis that is away is waited for; else the task fails.
+    """
+
+    options: Options
+    names: tuple[str, ...]
+    is_text: bool
+    strategy: BackoffStrategy | None = None
+    patient: bool = False
+
+    @cached_property
+    def rules(self) -> Rules:
+        """What holds for jobs that say nothing themselves."""
+        keep_completed, keep_failed = (keep_rule(self.options[name]) for name in ("removeOnComplete", "removeOnFail"))
+        return Rules(keep_completed=keep_completed, keep_failed=keep_failed, strategy=self.strategy)
+
+    def handles(self) -> dict[str, QueueHandle]:
+        """The queue of the option `queue`, opened; none when rows name theirs."""
+        queue = self.options["queue"]
+        return {} if queue is None else {queue: open_handle(self.options, queue)}
+
+    def ask(self, ask: Callable[[], T]) -> T:
+        """What a call to Redis returns."""
+        return patiently(ask, _warn) if self.patient else ask()
+
+
+def _warn(what: str, why: object) -> None:
+    log.warning("a task that settles jobs %s (%s)", what, why)
+
+
+def plan_settle(raw: Mapping[str, str], schema: StructType, strategy: BackoffStrategy | None = None) -> SettlePlan:
+    """Checks options and columns, and reaches Redis. Raises OptionError or ConnectionLost before any task starts."""
+    options = resolved(parse_options(raw, SETTLE))
+    names = {_BY_LOWER.get(field.name.lower(), field.name.lower()): field for field in schema}
+    for name in ("id", "token"):
+        if name not in names or not isinstance(names[name].dataType, StringType):
+            raise OptionError(f"expected a column `{name}` STRING with mode=settle, as the claim gave it")
+    if not names.keys() & OUTCOMES:
+        raise OptionError("expected a column `returnvalue` or `error` with mode=settle, got neither")
+    for name, field in names.items():
+        wanted, words = _OPTIONAL.get(name, (DataType, ""))
+        if not isinstance(field.dataType, wanted):
+            kind = field.dataType.simpleString().upper()
+            raise OptionError(f"expected column `{field.name}` to be {words}, got: {kind}")
+        if name not in {*SETTLED_COLUMNS, *_IGNORED}:
+            near = did_you_mean(field.name, ("returnvalue", *_OPTIONAL))
+            raise OptionError(f"unknown column `{field.name}`{near}: put it into `returnvalue`, or drop it")
+    value = names.get("returnvalue")
+    if value is not None and not is_encodable(to_arrow_schema(StructType([value]), timezone="UTC")[0]):
+        raise OptionError(
+            f"expected column `returnvalue` to be of types that JSON can hold, got: {value.dataType.simpleString()}"
+        )
+    if options["queue"] is None and "queue" not in names:
+        raise OptionError("expected an option `queue`, or a column `queue`, got neither")
+    is_text = value is not None and isinstance(value.dataType, StringType)
+    plan = SettlePlan(options, tuple(names), is_text, strategy)
+    for handle in plan.handles().values():
+        handle.dialect.check_options(options)
+        handle.connection.check(handle.keys.prefix, [handle.keys.queue], write=True)
+    return plan
+
+
+class BatchSettler(DataSourceArrowWriter):
+    """One `save()` with mode=settle."""
+
+    def __init__(self, plan: SettlePlan) -> None:
+        self._plan = plan
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Settled:
+        return settle_task(self._plan, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        tell(messages)
+
+
+class StreamSettler(DataSourceStreamArrowWriter):
+    """One micro-batch with mode=settle."""
+
+    def __init__(self, plan: SettlePlan) -> None:
+        self._plan = plan
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Settled:
+        return settle_task(self._plan, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        tell(messages)
+
+
+class Settling:
+    """The same for `DataFrame.mapInArrow`, in one Spark job without a sink; rows of the answer are COUNTS."""
+
+    def __init__(self, plan: SettlePlan) -> None:
+        self._plan = plan
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        counts = settle_task(self._plan, batches).counts
+        yield pa.RecordBatch.from_pydict({"outcome": list(counts), "jobs": list(counts.values())}, schema=_COUNTS)
+
+
+def tell(messages: list[WriterCommitMessage | None]) -> None:
+    """Logs outcomes that were not taken."""
+    total = sum((Counter(m.counts) for m in messages if isinstance(m, Settled)), Counter[str]())
+    if total["lost"]:
+        log.warning(
+            "%d outcomes were not taken, as their jobs' locks were gone; see the logs of the tasks", total["lost"]
+        )
+
+
+def settle_task(plan: SettlePlan, batches: Iterator[pa.RecordBatch]) -> Settled:
+    """Settles the rows of one task attempt, a chunk at a time."""
+    size, counts, handles = int(plan.options["chunkSize"]), Counter[str](), plan.ask(plan.handles)
+    for batch in batches:
+        for start in range(0, batch.num_rows, size):
+            for (queue, token), rows in _by_queue_and_token(plan, batch.slice(start, size)).items():
+                if queue not in handles:
+                    handles[queue] = plan.ask(partial(open_handle, plan.options, queue))
+                counts.update(_Rows(plan, handles[queue], token, rows).settle())
+    return Settled(counts)
+
+
+@dataclass(frozen=True)
+class _Row:
+    id: str
+    is_plain: bool
+    value: str | None
+    error: str | None
+    stack: str | None
+    unrecoverable: bool
+    delay: int | None
+    run_at: datetime | None
+    rate_limit: int | None
+
+    @property
+    def is_postponed(self) -> bool:
+        """Whether the job runs again with no attempt counted."""
+        return not (self.delay is None and self.run_at is None and self.rate_limit is None)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows of jobs of one queue, claimed under one token."""
+
+    plan: SettlePlan
+    handle: QueueHandle
+    token: str
+    rows: list[_Row]
+
+    def settle(self) -> Counter[str]:
+        outcomes, lost = Outcomes(self.token), 0
+        rows = {row.id: row for row in self.rows}
+        self._postpone(outcomes, [row for row in rows.values() if row.is_postponed])
+        kinds = dict.fromkeys(outcomes.all_ids(), "returned")
+        ended = [row for row in rows.values() if not row.is_postponed]
+        to_read = [row.id for row in ended if not row.is_plain or row.error is not None]
+        known = {job.id: job for job in self.plan.ask(lambda: read_claimed(self.handle, to_read))}
+        for row in ended:
+            job = known.get(row.id) or _plain_job(row)
+            if job is None:
+                lost += self._lost(row.id, "missing")
+            else:
+                kinds[row.id] = _note(self.plan, self.handle, outcomes, job, row)
+        changes = Counter[str]()
+        if len(outcomes):
+            claim = self._work(outcomes)
+            for one in claim.lost:
+                if not one.is_blocked:
+                    kinds.pop(one.id, None)
+                    lost += self._lost(one.id, one.why)
+            changes = self._fail_blocked(claim)
+        counts = Counter[str](kinds.values())
+        counts.update(changes)
+        counts["lost"] = lost
+        self.plan.ask(lambda: self._count(counts))
+        return counts
+
+    def _work(self, outcomes: Outcomes) -> Claim:
+        seat = Seat(f"settle:{uuid4().hex}", max_metrics=self.plan.options["metrics"])
+        call = uuid4().hex
+        return self.plan.ask(lambda: work(self.handle, seat, outcomes, 0, call=call))
+
+    def _fail_blocked(self, claim: Claim) -> Counter[str]:
+        """Settles parents that can't complete yet; returns by how much that changes the counts."""
+        blocked = self.plan.ask(lambda: fail_blocked(self.handle, self.plan.rules, self.token, claim.lost, claim.now))
+        if blocked:
+            self._work(blocked)
+        return Counter(completed=-len(blocked), failed=len(blocked.failed), retried=len(blocked.retried))
+
+    def _postpone(self, outcomes: Outcomes, rows: Sequence[_Row]) -> None:
+        """As DelayedError and RateLimitError of a processor do."""
+        now = self.plan.ask(self.handle.connection.now_ms) if any(row.delay is not None for row in rows) else 0
+        for row in rows:
+            if row.rate_limit is not None:
+                outcomes.returned.append(row.id)
+                outcomes.limited_ms = max(outcomes.limited_ms, row.rate_limit)
+            else:
+                until = now + max(0, row.delay or 0) if row.run_at is None else round(row.run_at.timestamp() * 1000)
+                outcomes.delayed.append(Delayed(row.id, min(until, LAST_ETA_MS)))
+
+    def _lost(self, job_id: str, why: str) -> int:
+        """1 for an outcome that is lost, 0 when it had been taken before, by an earlier attempt of this task."""
+        if why in ("unlocked", "missing") and self.plan.ask(lambda: self._has_ended(job_id)):
+            return 0
+        log.warning("queue %s: settled job %s in vain (%s)", self.handle.keys.queue, job_id, LOST[why])
+        return 1
+
+    def _has_ended(self, job_id: str) -> bool:
+        keys = self.handle.keys
+        if self.handle.dialect.name == "bull-1":
+            looks = [("SISMEMBER", keys["completed"], job_id), ("SISMEMBER", keys["failed"], job_id)]
+            return any(self.handle.connection.pipeline(looks))
+        return bool(self.handle.connection.call("HEXISTS", keys.job(job_id), "finishedOn"))
+
+    def _count(self, counts: Counter[str]) -> None:
+        key = self.handle.keys.settled(self.token)
+        increments = [("HINCRBY", key, name, count) for name, count in counts.items() if count]
+        self.handle.connection.pipeline([*increments, ("PEXPIRE", key, TOTALS_TTL_MS)])
+
+
+def _plain_job(row: _Row) -> ClaimedJob | None:
+    """What there is to know about a job that needs no reading."""
+    if not row.is_plain or row.error is not None:
+        return None
+    return ClaimedJob(row.id, 0, "", None, "{}", 0, 0)
+
+
+def _note(plan: SettlePlan, handle: QueueHandle, outcomes: Outcomes, job: ClaimedJob, row: _Row) -> str:
+    """Puts a row among the outcomes; returns what it counts as."""
+    error = row.error
+    if error is None:
+        value = "null" if row.value is None else row.value
+        if is_json(value):
+            keep = keep_of(handle.dialect, job.opts, "removeOnComplete", plan.rules.keep_completed)
+            outcomes.complete(job, value, keep)
+            return "completed"
+        error = f"expected `returnvalue` to hold JSON, got: {value[:200]!r}"
+    stack = error if row.stack is None else row.stack
+    decided = failure(
+        handle.dialect,
+        job,
+        error,
+        stack=stack,
+        unrecoverable=row.unrecoverable,
+        strategy=strategy_for(plan.strategy, RunningJob(job, handle)),
+        default_keep=plan.rules.keep_failed,
+    )
+    if isinstance(decided, Failed):
+        outcomes.failed.append(decided)
+        return "failed"
+    outcomes.retried.append(decided)
+    return "retried"
+
+
+def _by_queue_and_token(plan: SettlePlan, batch: pa.RecordBatch) -> dict[tuple[str, str], list[_Row]]:
+    columns = {name: batch.column(index) for index, name in enumerate(plan.names)}
+    count = batch.num_rows
+    values: list[str | None] = [None] * count
+    if "returnvalue" in columns:
+        index = plan.names.index("returnvalue")
+        array = columns["returnvalue"]
+        texts = array if plan.is_text else to_json(array, batch.schema.field(index), ignore_nulls=False)
+        values = texts.to_pylist()
+
+    def column(name: str, default: Any) -> list[Any]:
+        return columns[name].to_pylist() if name in columns else [default] * count
+
+    queues = [plan.options["queue"]] * count if plan.options["queue"] else column("queue", None)
+    grouped: dict[tuple[str, str], list[_Row]] = {}
+    for queue, job_id, ticket, value, error, stack, unrecoverable, *postponed in zip(
+        queues,
+        column("id", None),
+        column("token", None),
+        values,
+        column("error", None),
+        column("stacktrace", None),
+        column("unrecoverable", False),
+        column("delay", None),
+        column("runAt", None),
+        column("rateLimit", None),
+        strict=True,
+    ):
+        if queue is None or job_id is None or ticket is None:
+            raise OptionError("expected `id`, `token` and `queue` of every row with mode=settle, got NULL in one")
+        token, _, is_plain = read_ticket(ticket)
+        row = _Row(job_id, is_plain, value, error, stack, bool(unrecoverable), *postponed)
+        grouped.setdefault((queue, token), []).append(row)
+    return grouped

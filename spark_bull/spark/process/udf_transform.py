@@ -1,0 +1,74 @@
+"""A UDF as a transformation of claimed jobs: what it makes of each, or the error it raises over that one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StringType, StructField, StructType
+
+from spark_bull.outcomes import ClaimedJob
+from spark_bull.queue.handle import QueueHandle
+from spark_bull.spark.process.error_columns import ERROR_SCHEMA, error_columns
+from spark_bull.spark.process.udf_runner import UdfRunner
+from spark_bull.worker.interrupts import watching_interrupts
+from spark_bull.worker.job_runner import Result
+from spark_bull.worker.outcome_policy import NoReturnValue, returnvalue_text
+from spark_bull.worker.running_job import RunningJob
+
+_SCHEMA: Final = StructType(
+    [
+        StructField("queue", StringType()),
+        StructField("id", StringType()),
+        StructField("token", StringType()),
+        StructField("returnvalue", StringType()),
+        *ERROR_SCHEMA,
+    ]
+)
+_ARROW: Final = to_arrow_schema(_SCHEMA, timezone="UTC")
+
+
+@dataclass(frozen=True)
+class UdfTransformation:
+    """Transforms a DataFrame of claimed jobs. Picklable. `chunk_size`: most jobs in one call of the UDF, 0: any."""
+
+    handle: QueueHandle
+    runner: UdfRunner
+    chunk_size: int = 0
+
+    def __call__(self, jobs: DataFrame) -> DataFrame:
+        return jobs.select("queue", "id", "token", "data").mapInArrow(partial(_run, self), _SCHEMA)
+
+
+def _run(plan: UdfTransformation, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    with watching_interrupts():
+        yield from _batches(plan, batches)
+
+
+def _batches(plan: UdfTransformation, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        size = plan.chunk_size or batch.num_rows
+        for start in range(0, batch.num_rows, size):
+            rows = batch.slice(start, size).to_pylist()
+            jobs = [RunningJob(ClaimedJob(row["id"], 0, row["data"], None, "{}", 0, 0), plan.handle) for row in rows]
+            made = [_outcome(plan.handle, result) for result in plan.runner(jobs, ())]
+            settled = [
+                {"queue": row["queue"], "id": row["id"], "token": row["token"], **outcome}
+                for row, outcome in zip(rows, made, strict=True)
+            ]
+            yield pa.RecordBatch.from_pylist(settled, _ARROW)
+
+
+def _outcome(handle: QueueHandle, result: Result) -> dict[str, Any]:
+    error = result.error
+    if error is None:
+        try:
+            return {"returnvalue": returnvalue_text(handle.dialect, result.value)}
+        except NoReturnValue as no_value:
+            error = no_value
+    return error_columns(error)

@@ -1,0 +1,92 @@
+"""The arguments of a Worker: parsed by the table of options, and held against engine, processor and dialect."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from pyspark.sql import DataFrame
+
+from spark_bull.errors import OptionError
+from spark_bull.options import WORK, Options, as_texts, parse_options
+from spark_bull.spark.process.udf_runner import is_udf
+from spark_bull.store.settings import resolved
+
+Processor = Callable[..., Any]
+
+#: Arguments that mean nothing to an engine, and why.
+_MEANINGLESS: Final[Mapping[str, Mapping[str, str]]] = {
+    "loop": {
+        "checkpoint": "the engine `loop` keeps nothing between runs; it is for engine='stream'",
+        "max_jobs_per_trigger": "the engine `loop` has no micro-batches: give `chunk_size`, or engine='stream'",
+    },
+    "stream": {},
+}
+#: A task for fewer jobs takes longer to start than to run; who gives `slots` may know better.
+_FEWEST_ROWS: Final = 1_000
+_OF_PROMOTER: Final = ("max_stalled", "check_ms")
+
+
+def worker_options(arguments: Mapping[str, Any], processor: Processor) -> Options:
+    """The arguments as values, `engine` settled. Raises OptionError for one that is wrong or has no effect."""
+    options = resolved(parse_options(as_texts(arguments), WORK))
+    engine = _engine_of(options["engine"], processor)
+    for name, why in _MEANINGLESS[engine].items():
+        if name in options.given:
+            raise OptionError(f"`{name}` has no effect here: {why}")
+    if not options["promoter"]:
+        for name in _OF_PROMOTER:
+            if name in options.given:
+                raise OptionError(f"`{name}` has no effect with promoter=False: give it to whatever runs the Promoter")
+    if engine == "stream" and options["timeout"] and not is_udf(processor):
+        raise OptionError(
+            "`timeout` has no effect on a function of DataFrames: give it for a UDF or a function of a job"
+        )
+    return replace(options, values={**options.values, "engine": engine})
+
+
+def claim_options(options: Options, reader: str, slots: int) -> dict[str, str]:
+    """What the stream engine's claim gets. Batches are dealt out to `slots` tasks, but for small ones."""
+    rows = -(-options["max_jobs_per_trigger"] // slots)
+    given = {
+        "readerId": reader,
+        "lockMs": options["lock_ms"],
+        "workerName": options["name"],
+        "limiter": options["limiter"] and dict(zip(("max", "duration"), options["limiter"], strict=True)),
+        "chunkSize": options["chunk_size"] if "chunk_size" in options.given else None,
+        "maxJobsPerTrigger": options["max_jobs_per_trigger"],
+        "rowsPerPartition": rows if "slots" in options.given else max(_FEWEST_ROWS, rows),
+    }
+    return as_texts(given)
+
+
+def settle_options(options: Options) -> dict[str, str]:
+    """What the stream engine's settling gets."""
+    given = {
+        "chunkSize": options["chunk_size"] if "chunk_size" in options.given else None,
+        "removeOnComplete": options["remove_on_complete"],
+        "removeOnFail": options["remove_on_fail"],
+        "metrics": options["metrics"] or None,
+    }
+    return as_texts(given)
+
+
+def _engine_of(given: str, processor: Processor) -> str:
+    takes_frames = not is_udf(processor) and _takes_frames(processor)
+    if given == "loop" and takes_frames:
+        raise OptionError("expected a function of a job, or a UDF, with engine='loop', got a function of DataFrames")
+    if given != "auto":
+        return given
+    return "stream" if takes_frames else "loop"
+
+
+def _takes_frames(processor: Processor) -> bool:
+    """Whether a function's first parameter is annotated as a DataFrame."""
+    try:
+        parameters = list(inspect.signature(processor).parameters.values())
+    except (TypeError, ValueError):
+        return False
+    annotation = parameters[0].annotation if parameters else None
+    return annotation is DataFrame or (isinstance(annotation, str) and annotation.split(".")[-1] == "DataFrame")

@@ -1,0 +1,147 @@
+"""Commands, pipelines, scripts and channels of one Redis.
+
+Every command goes through `Connection`, so that a call is repeated while Redis is away or can't serve (all scripts may
+be sent twice), and no error shows a password.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import redis
+
+from spark_bull.errors import ConnectionLost, OptionError
+from spark_bull.keys import has_hash_tag
+from spark_bull.store.client import PatientClient, client_of, close_client
+from spark_bull.store.scripts import Script, Value, load
+from spark_bull.store.settings import RedisSettings
+
+OLDEST_REDIS: Final = (6, 2)
+
+Command = tuple[Value, ...]
+
+
+class Connection:
+    """Commands, pipelines and scripts on one Redis. Cheap to make; picklable."""
+
+    def __init__(self, settings: RedisSettings) -> None:
+        self.settings = settings
+
+    def call(self, *command: Value) -> Any:
+        """Sends one command; the reply has bytes for strings."""
+        return self._client.ask(lambda client: client.execute_command(*command))
+
+    def pipeline(self, commands: Sequence[Command]) -> list[Any]:
+        """Sends commands in one round trip, not as a transaction; the first error is raised."""
+
+        def send(client: redis.Redis) -> list[Any]:
+            pipeline = client.pipeline(transaction=False)
+            for command in commands:
+                pipeline.execute_command(*command)
+            # redis-py itself would put the command in front of the error, and so hide its code.
+            replies: list[Any] = pipeline.execute(raise_on_error=False)
+            for reply in replies:
+                if isinstance(reply, redis.RedisError):
+                    raise reply
+            return replies
+
+        return self._client.ask(send)
+
+    def script(self, name: str, keys: Mapping[str, Any], args: Mapping[str, Any] | None = None) -> Any:
+        """Runs `lua/<name>.lua`; keys and args by the names of its contract."""
+        script = load(name)
+        return self._evaluate(script, script.bind_keys(keys), script.bind_args(args or {}))
+
+    def _evaluate(self, script: Script, keys: list[str], args: list[Value]) -> Any:
+        def send(client: redis.Redis) -> Any:
+            try:
+                return client.execute_command("EVALSHA", script.sha, len(keys), *keys, *args)
+            except redis.exceptions.NoScriptError:
+                return client.execute_command("EVAL", script.source, len(keys), *keys, *args)
+
+        return self._client.ask(send, f"script `{script.name}`")
+
+    def subscribe(self, channels: Sequence[str]) -> Subscription:
+        """Listens to channels, on a connection of its own."""
+
+        def listen(client: redis.Redis) -> redis.client.PubSub:
+            listener: redis.client.PubSub = client.pubsub(ignore_subscribe_messages=True)
+            listener.subscribe(*channels)
+            return listener
+
+        return Subscription(self._client, self._client.ask(listen))
+
+    def now_ms(self) -> int:
+        """Redis' own clock, ms since 1970."""
+        seconds, micros = self.call("TIME")
+        return int(seconds) * 1000 + int(micros) // 1000
+
+    def close(self) -> None:
+        """Closes this process' idle connections with these settings; the next command opens a new one."""
+        close_client(self.settings)
+
+    @property
+    def _client(self) -> PatientClient:
+        return client_of(self.settings)
+
+    def check(self, prefix: str, queues: Sequence[str], *, write: bool) -> None:
+        """Finds out before any work whether this Redis will do, for `queues`; '' stands for any queue.
+
+        Raises ConnectionLost when it can't be reached, refuses the password, is too old, or is a
+        replica (a fail-over is waited for) and `write` is asked for; OptionError when it is a cluster and a queue has
+        no hash tag.
+        """
+        info = self._server_info(write)
+        if not info:
+            return
+        version = tuple(int(part) for part in str(info["redis_version"]).split(".")[:2])
+        if version < OLDEST_REDIS:
+            raise ConnectionLost(
+                f"expected Redis {OLDEST_REDIS[0]}.{OLDEST_REDIS[1]} or newer at "
+                f"{self.settings.where}, got: {info['redis_version']}"
+            )
+        if info.get("cluster_enabled") in (1, "1"):
+            for queue in queues:
+                if not has_hash_tag(prefix, queue):
+                    raise OptionError(
+                        f"{self.settings.where} is a Redis Cluster, where all keys of a queue must "
+                        f"share a hash tag: expected one in `prefix`{' or `queue`' if queue else ''}, such as "
+                        f"prefix={{{prefix}}}, got: prefix={prefix}{f', queue={queue}' if queue else ''}"
+                    )
+
+    def _server_info(self, write: bool) -> Mapping[str, Any]:
+        """INFO, or nothing when an ACL forbids it. With `write` a replica counts as one that refuses writes."""
+
+        def send(client: redis.Redis) -> Mapping[str, Any]:
+            info: Mapping[str, Any] = client.execute_command("INFO")
+            if write and info.get("role") == "slave":
+                raise redis.exceptions.ReadOnlyError("INFO says role:slave")
+            return info
+
+        self.call("PING")
+        try:
+            return self._client.ask(send)
+        except ConnectionLost as error:
+            if isinstance(error.__cause__, redis.exceptions.NoPermissionError):
+                return {}
+            raise
+
+
+class Subscription:
+    """Channels that are listened to."""
+
+    def __init__(self, client: PatientClient, listener: redis.client.PubSub) -> None:
+        self._client = client
+        self._listener = listener
+
+    def wait(self, timeout_s: float) -> bool:
+        """Waits for a message, `timeout_s` at most; takes all that are there. Returns whether there was one."""
+        with self._client.errors():
+            heard = self._listener.get_message(timeout=timeout_s) is not None
+            while heard and self._listener.get_message(timeout=0) is not None:
+                pass
+        return heard
+
+    def close(self) -> None:
+        self._listener.close()

@@ -1,0 +1,228 @@
+"""What becomes of a job that ran: kept or removed, failed or run again, by its dialect's rules and its own options."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final, TypeGuard
+
+from spark_bull.clock import LAST_ETA_MS, epoch_ms
+from spark_bull.dialects.backoff import bull_exponential_ms, bullmq_exponential_ms, fixed_ms
+from spark_bull.dialects.base import Dialect, json_text
+from spark_bull.dialects.bull import FALSE_IN_JAVASCRIPT
+from spark_bull.job_json import parsed_opts
+from spark_bull.model import RawJson
+from spark_bull.outcomes import ClaimedJob, Failed, Keep, Retried
+from spark_bull.worker.error_text import reason_of, sendable
+from spark_bull.worker.interrupts import raise_if_interrupted
+
+#: strategy(attempts made, backoff type, error) -> ms; -1: no further attempt.
+Strategy = Callable[[int, str, BaseException], Any]
+
+
+#: Most characters of a return value as JSON text.
+MAX_RETURNVALUE: Final = 2**26
+#: Numbers in a job's options beyond this count as not given.
+_MAX_OPTION: Final = 2**53
+#: Exponential backoff grows no more after so many attempts; the delay is beyond all limits by then.
+_MAX_EXPONENT: Final = 60
+
+
+class NoReturnValue(TypeError):
+    """A processor returned what JSON can't hold."""
+
+
+class BackoffFailed(ValueError):
+    """A backoff strategy raised an exception, or returned no number of ms."""
+
+
+@dataclass(frozen=True)
+class JobOptions:
+    """What a job's options say about its end. `timeout`: ms, 0: none. Keep rules: `...` where nothing is said."""
+
+    attempts: int
+    backoff: Mapping[str, Any] | None
+    lifo: bool
+    keep_completed: Any
+    keep_failed: Any
+    stack_limit: int | None
+    log_limit: int
+    timeout: int
+
+
+@lru_cache(maxsize=4096)
+def job_options(opts: str) -> JobOptions:
+    """Parses a job's `opts`; what is no JSON object, or of another type than it should be, counts as not given."""
+    given = parsed_opts(opts) or {}
+    backoff = given.get("backoff")
+    if _is_number(backoff):
+        backoff = {"type": "fixed", "delay": backoff}
+    return JobOptions(
+        attempts=_integer(given.get("attempts")) or 0,
+        backoff=backoff if isinstance(backoff, dict) else None,
+        lifo=given.get("lifo") is True,
+        keep_completed=_keep(given, "removeOnComplete"),
+        keep_failed=_keep(given, "removeOnFail"),
+        stack_limit=_integer(given.get("stackTraceLimit")),
+        log_limit=_integer(given.get("kl", given.get("keepLogs"))) or 0,
+        timeout=_integer(given.get("timeout")) or 0,
+    )
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= _MAX_OPTION
+
+
+def _integer(value: object) -> int | None:
+    return int(value) if _is_number(value) else None
+
+
+def _keep(given: Mapping[str, Any], name: str) -> Any:
+    """`true` keeps none, a number so many, an object says count and age (s); `...` when nothing is said."""
+    value = given.get(name)
+    return keep_rule(value) if isinstance(value, (bool, int, float, dict)) else ...
+
+
+def keep_rule(value: object) -> Keep:
+    """The rule that a removeOnComplete or removeOnFail stands for."""
+    if _is_number(value):
+        count = _integer(value)
+        return {"count": count} if count is not None and count >= 0 else None
+    if isinstance(value, dict):
+        rule = {name: int(n) for name, n in value.items() if name in ("count", "age", "limit") and _is_number(n)}
+        return rule or None
+    return {"count": 0} if value is True else None
+
+
+def keep_of(dialect: Dialect, opts: str, name: str, default: Keep = None) -> Keep:
+    """How many finished jobs to keep. name: removeOnComplete or removeOnFail; default: the worker's own rule."""
+    options = job_options(opts)
+    said: Any = options.keep_completed if name == "removeOnComplete" else options.keep_failed
+    if said is ...:
+        return default
+    if dialect.name == "bull-1":
+        # Bull 1 knows only yes and no.
+        return {"count": 0} if name == "removeOnComplete" and said is not None else None
+    kept: Keep = said
+    return kept
+
+
+def returnvalue_text(dialect: Dialect, value: Any) -> str:
+    """What a processor returned, as JSON text; RawJson is that already. Raises NoReturnValue for what JSON can't hold.
+
+    Bull 1 writes nothing for what JavaScript takes for false.
+    """
+    if value is None:
+        return "" if dialect.name == "bull-1" else "null"
+    try:
+        text = _raw_text(value) if isinstance(value, RawJson) else json_text("returnvalue", value)
+    except BaseException as error:  # A value may hold objects whose methods raise anything.
+        raise_if_interrupted()
+        raise NoReturnValue(
+            f"expected the processor to return what JSON can hold, got {type(value).__name__}: {reason_of(error)}"
+        ) from None
+    if len(text) > MAX_RETURNVALUE:
+        raise NoReturnValue(
+            f"expected the processor to return at most {MAX_RETURNVALUE:,} characters of JSON, got {len(text):,}: "
+            "store the result elsewhere and return where it is"
+        )
+    return "" if dialect.name == "bull-1" and text in FALSE_IN_JAVASCRIPT else text
+
+
+def _raw_text(value: RawJson) -> str:
+    if not isinstance(value.text, str):
+        raise TypeError(f"expected RawJson of a text, got: {type(value.text).__name__}")
+    value.text.encode()
+    return value.text
+
+
+def failure(
+    dialect: Dialect,
+    job: ClaimedJob,
+    error: BaseException | str,
+    *,
+    stack: str | None = None,
+    unrecoverable: bool = False,
+    strategy: Strategy | None = None,
+    default_keep: Keep = None,
+) -> Failed | Retried:
+    """Decides what becomes of a job whose attempt failed: it runs again, at once or later, or has failed for good.
+
+    stack: text of the trace, none is noted when it is None. unrecoverable: no further attempt, whatever is left.
+    strategy: for backoffs of a type that isn't built in.
+    """
+    options = job_options(job.opts)
+    reason = reason_of(error) if isinstance(error, BaseException) else sendable(error)
+    traces = _with_trace(job.stacktrace, stack, _stack_limit(dialect, options))
+    allowed = options.attempts if job.attempts is None else job.attempts
+    made = job.attempts_made + 1
+    delay = -1
+    if made < allowed and not unrecoverable:
+        try:
+            delay = min(_backoff_ms(dialect, options.backoff, made, error, strategy), LAST_ETA_MS - epoch_ms())
+        except BackoffFailed as failed:
+            reason = f"{reason} ({failed})"
+    if delay < 0:
+        return Failed(job.id, reason, traces, keep_of(dialect, job.opts, "removeOnFail", default_keep), allowed)
+    return Retried(job.id, reason, traces, delay, options.lifo)
+
+
+def _stack_limit(dialect: Dialect, options: JobOptions) -> int | None:
+    """How many traces stay, None: all. Only BullMQ takes 0 for none; Bull 1 has no limit."""
+    if dialect.name == "bullmq":
+        return options.stack_limit
+    return (options.stack_limit or None) if dialect.name == "bull" else None
+
+
+def _with_trace(traces: str | None, stack: str | None, limit: int | None) -> str:
+    """The JSON list of a job's traces with one more, of which the last `limit` stay."""
+    try:
+        known = json.loads(traces) if traces else []
+    except (ValueError, RecursionError):
+        known = []
+    kept: list[Any] = known if isinstance(known, list) else []
+    if stack is not None:
+        kept = [*kept, stack]
+        if limit is not None and limit >= 0:
+            kept = kept[-limit:] if limit else []
+    return json_text("stacktrace", kept)
+
+
+_EXPONENTIAL: Final[Mapping[str, Callable[[float, int, float], int]]] = {
+    "bull-1": lambda delay, made, _: bull_exponential_ms(delay, made),
+    "bull": lambda delay, made, _: bull_exponential_ms(delay, made),
+    "bullmq": bullmq_exponential_ms,
+}
+
+
+def _backoff_ms(
+    dialect: Dialect,
+    backoff: Mapping[str, Any] | None,
+    made: int,
+    error: BaseException | str,
+    strategy: Strategy | None,
+) -> int:
+    """ms until the next attempt; 0: at once, -1: never, as for a type that nobody knows."""
+    if not backoff:
+        return 0
+    kind, delay, jitter = backoff.get("type"), backoff.get("delay"), backoff.get("jitter")
+    if not _is_number(delay):
+        delay = 0
+    if dialect.name != "bullmq" or not _is_number(jitter):
+        jitter = 0
+    if kind == "fixed":
+        return fixed_ms(delay, min(jitter, 1))
+    if kind == "exponential":
+        return _EXPONENTIAL[dialect.name](delay, min(made, _MAX_EXPONENT), min(jitter, 1))
+    if strategy is None:
+        return -1
+    try:
+        ms = strategy(made, str(kind), error if isinstance(error, BaseException) else RuntimeError(error))
+    except BaseException as raised:
+        raise_if_interrupted()
+        raise BackoffFailed(f"no further attempt, as the backoff strategy raised {reason_of(raised)}") from None
+    if not _is_number(ms):
+        raise BackoffFailed(f"no further attempt: expected the backoff strategy to return ms, got: {type(ms).__name__}")
+    return int(ms)

@@ -1,0 +1,119 @@
+"""The job that a processor gets: what it is to do, and how to tell about it while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from spark_bull.dialects.base import json_text
+from spark_bull.job_json import json_or_text, opts_of, payload_of
+from spark_bull.outcomes import ClaimedJob
+from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.report import add_log, update_data, update_progress
+from spark_bull.worker.outcome_policy import job_options
+
+_UNSET: Any = object()
+
+
+class RunningJob:
+    """A claimed job in a processor's hands. Times in ms since 1970.
+
+        def processor(job):
+            job.update_progress(50)
+            return {"sent": send(job.data["to"])}
+
+    `data` is parsed JSON. What the processor returns (anything JSON can hold) becomes `returnvalue`; an exception fails
+    the attempt. `attempts_made` counts the attempts before this one.
+    """
+
+    __slots__ = ("_data", "_discarded", "_handle", "claimed")
+
+    def __init__(self, claimed: ClaimedJob, handle: QueueHandle) -> None:
+        self.claimed = claimed
+        self._handle = handle
+        self._data = _UNSET
+        self._discarded = False
+
+    def __repr__(self) -> str:
+        return f"RunningJob(queue={self.queue!r}, id={self.claimed.id!r}, attempt={self.attempts_made + 1})"
+
+    @property
+    def queue(self) -> str:
+        return self._handle.keys.queue
+
+    @property
+    def id(self) -> str:
+        return self.claimed.id
+
+    @property
+    def name(self) -> str | None:
+        return self.claimed.name
+
+    @property
+    def data(self) -> Any:
+        """The payload. Raises JobDamaged when it is no JSON."""
+        if self._data is _UNSET:
+            self._data = payload_of(self.claimed.id, self.claimed.data, self.claimed.opts)
+        return self._data
+
+    @property
+    def data_text(self) -> str:
+        """The payload as it stands in Redis: JSON text."""
+        return self.claimed.data
+
+    @property
+    def opts(self) -> Mapping[str, Any]:
+        """The job's options, as the Node library stores them."""
+        return opts_of(self.claimed.id, self.claimed.opts)
+
+    @property
+    def timestamp(self) -> int:
+        """When the job was added."""
+        return self.claimed.timestamp
+
+    @property
+    def attempts_made(self) -> int:
+        return self.claimed.attempts_made
+
+    @property
+    def attempts_started(self) -> int:
+        return self.claimed.attempts_started
+
+    @property
+    def priority(self) -> int:
+        return self.claimed.priority
+
+    @property
+    def progress(self) -> Any:
+        """What was reported last, by this attempt or an earlier one; as text when it is no JSON."""
+        return json_or_text(self.claimed.progress)
+
+    @property
+    def timeout(self) -> int:
+        """ms that the job's own options allow (Bull's `timeout`), 0: they say nothing."""
+        return job_options(self.claimed.opts).timeout
+
+    @property
+    def parent_key(self) -> str | None:
+        return self.claimed.parent_key
+
+    def update_progress(self, progress: Any) -> None:
+        """Reports progress: a number, or anything JSON can hold. Raises JobMissing when the job was removed."""
+        update_progress(self._handle, self.claimed.id, json_text("progress", progress))
+
+    def log(self, row: str) -> int:
+        """Adds a line to the job's log and returns how many there are. Raises JobMissing."""
+        return add_log(self._handle, self.claimed.id, str(row), job_options(self.claimed.opts).log_limit)
+
+    def update_data(self, data: Any) -> None:
+        """Replaces the payload, for later attempts too. Raises JobMissing."""
+        update_data(self._handle, self.claimed.id, json_text("data", data))
+        self._data = data
+
+    def discard(self) -> None:
+        """Gives up the attempts that are left: if this one fails, the job has failed."""
+        self._discarded = True
+
+    @property
+    def discarded(self) -> bool:
+        return self._discarded
