@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal
 
 from spark_bull.clock import LAST_ETA_MS, epoch_ms
+from spark_bull.dialects.backoff import bull_exponential_ms
 from spark_bull.errors import DialectError, OptionError, expected
-from spark_bull.keys import SEGMENTS
+from spark_bull.keys import SEGMENTS, QueueKeys
 from spark_bull.options import Options, check_keep
 from spark_bull.outcomes import ClaimedJob
+from spark_bull.store.connection import Command
 
 #: Marks in a job's options text that a script fills in; JSON text never holds control characters.
 MARKS: Final = {"jobId": "\x03", "delay": "\x02", "timestamp": "\x01"}
@@ -63,6 +65,16 @@ class Dialect(ABC):
     attempts_field: ClassVar[str] = "attemptsMade"
     #: Whether all that happens to jobs is kept for a while in a Redis stream.
     has_event_stream: ClassVar[bool] = False
+    #: Whether jobs keep the time at which they finished.
+    has_finish_times: ClassVar[bool] = True
+    #: Whether `removeOnComplete` and `removeOnFail` may say how many jobs to keep, and for how long.
+    has_keep_rules: ClassVar[bool] = True
+    #: Results, as JSON, of which the hash of the job gets none.
+    unwritten_results: ClassVar[frozenset[str]] = frozenset()
+    #: Whether `backoff` may have a jitter.
+    has_jitter: ClassVar[bool] = False
+    #: The states from which a job that has ended can be retried by hand.
+    retryable_states: ClassVar[tuple[str, ...]] = ("failed",)
 
     def script(self, verb: str) -> str:
         """The name of the script of a verb, such as bullmq/add."""
@@ -97,6 +109,30 @@ class Dialect(ABC):
                 f"expected `jobId` not to spell another key of the queue, got: {job_id!r}; "
                 "put a word in front or use '-'"
             )
+
+    def exponential_ms(self, delay: float, attempts_made: int, jitter: float) -> int:
+        """ms until the next attempt with the backoff `exponential`."""
+        return bull_exponential_ms(delay, attempts_made)
+
+    def stack_limit(self, given: int | None) -> int | None:
+        """How many traces a job keeps whose option `stackTraceLimit` is `given`; None: all."""
+        return given or None
+
+    def paused_checks(self, keys: QueueKeys) -> list[Command]:
+        """Commands of which one answers with more than 0 when the queue is paused."""
+        return [("EXISTS", keys["meta_paused"])]
+
+    def worker_client_name(self, keys: QueueKeys, worker: str) -> str:
+        """How the library calls the connection on which a worker waits for jobs."""
+        return keys.client_name
+
+    def wait_command(self, keys: QueueKeys, timeout_s: float) -> Command:
+        """What a worker waits with: it answers with the id of a job that it has moved to `active`."""
+        return ("BLMOVE", keys["wait"], keys["active"], "RIGHT", "LEFT", timeout_s)
+
+    def moved_job(self, answer: object) -> str:
+        """The id of the job that `wait_command` has moved to `active`, or ''."""
+        return answer.decode() if isinstance(answer, bytes) else ""
 
     @abstractmethod
     def _opts(self, given: dict[str, Any]) -> dict[str, Any]:

@@ -17,8 +17,9 @@ from spark_bull.dialects.base import (
 )
 from spark_bull.dialects.repeating import is_over, iteration_of, next_of_pattern, number_of, opts_of, time_of
 from spark_bull.errors import PatternError
-from spark_bull.keys import scheduled_id
+from spark_bull.keys import QueueKeys, scheduled_id
 from spark_bull.outcomes import ClaimedJob
+from spark_bull.store.connection import Command
 
 FALSE_IN_JAVASCRIPT = frozenset({"null", "false", "0", '""', "-0", "0.0"})
 
@@ -38,6 +39,10 @@ class Bull(Dialect):
         "completed": StateKey("completed", "zset"),
         "failed": StateKey("failed", "zset"),
     }
+
+    def paused_checks(self, keys: QueueKeys) -> list[Command]:
+        # Bull 4 reads both, so that its queues can move on to BullMQ, which knows the field only.
+        return [*super().paused_checks(keys), ("HEXISTS", keys["meta"], "paused")]
 
     def _opts(self, given: dict[str, Any]) -> dict[str, Any]:
         from_bull: dict[str, Any] = {"attempts": 1, "delay": 0, "timestamp": MARKS["timestamp"]}

@@ -14,7 +14,9 @@ class Bull1(Dialect):
 
     name = "bull-1"
     folder = "bull1"
-    replaced_data = FALSE_IN_JAVASCRIPT
+    replaced_data = unwritten_results = FALSE_IN_JAVASCRIPT
+    has_finish_times = False
+    has_keep_rules = False
     lacks: ClassVar = frozenset({"name", "workerName", "metrics"})
     states: ClassVar = {
         "wait": StateKey("wait", "list"),
@@ -33,6 +35,9 @@ class Bull1(Dialect):
                 "out, or use a queue of Bull 3 or newer"
             )
         return checked
+
+    def stack_limit(self, given: int | None) -> int | None:
+        return None
 
     def _opts(self, given: dict[str, Any]) -> dict[str, Any]:
         return without_nulls(given)

@@ -6,11 +6,13 @@ import re
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
+from spark_bull.dialects.backoff import bullmq_exponential_ms
 from spark_bull.dialects.base import MARKS, Dialect, StateKey, normal_backoff, with_bare_marks, without_nulls
 from spark_bull.dialects.repeating import is_over, iteration_of, next_of_pattern, number_of, opts_of, time_of
 from spark_bull.errors import OptionError, expected
-from spark_bull.keys import scheduler_of
+from spark_bull.keys import QueueKeys, scheduler_of
 from spark_bull.outcomes import ClaimedJob
+from spark_bull.store.connection import Command
 
 #: Option names that BullMQ stores under a short one.
 SHORT_NAMES: Final = {
@@ -41,6 +43,8 @@ class BullMQ(Dialect):
     folder = "bullmq"
     takes_integer_ids = False
     has_event_stream = True
+    has_jitter = True
+    retryable_states = ("failed", "completed")
     attempts_field = "atm"
     states: ClassVar = {
         "wait": StateKey("wait", "list"),
@@ -74,6 +78,25 @@ class BullMQ(Dialect):
         if checked > HIGHEST_PRIORITY:
             raise expected("priority", f"an integer from 0 to {HIGHEST_PRIORITY:,}", checked)
         return checked
+
+    def exponential_ms(self, delay: float, attempts_made: int, jitter: float) -> int:
+        return bullmq_exponential_ms(delay, attempts_made, jitter)
+
+    def stack_limit(self, given: int | None) -> int | None:
+        return given
+
+    def paused_checks(self, keys: QueueKeys) -> list[Command]:
+        return [("HEXISTS", keys["meta"], "paused")]
+
+    def worker_client_name(self, keys: QueueKeys, worker: str) -> str:
+        return f"{keys.client_name}:w:{worker}"
+
+    def wait_command(self, keys: QueueKeys, timeout_s: float) -> Command:
+        """It takes the marker: the jobs stay where they are until they are claimed."""
+        return ("BZPOPMIN", keys["marker"], timeout_s)
+
+    def moved_job(self, answer: object) -> str:
+        return ""
 
     def _opts(self, given: dict[str, Any]) -> dict[str, Any]:
         chosen = [name for name in ON_FAILURE if given.get(name)]

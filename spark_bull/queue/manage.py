@@ -15,7 +15,6 @@ from spark_bull.dialects.fields import ALWAYS_THERE
 from spark_bull.errors import DialectError, JobError, JobLocked, JobMissing, QueueBusy, WrongState, expected
 from spark_bull.queue.handle import CHUNK_SIZE, MOVE_SIZE, QueueHandle
 from spark_bull.queue.read import get_job
-from spark_bull.store.connection import Command
 
 #: The field that tells how a job ended, by its state.
 _OUTCOME: Final = {"completed": "returnvalue", "failed": "failedReason"}
@@ -38,11 +37,7 @@ def resume(handle: QueueHandle) -> None:
 
 def is_paused(handle: QueueHandle) -> bool:
     """Whether the queue is paused for all workers."""
-    flag: Command = ("EXISTS", handle.keys["meta_paused"])
-    field: Command = ("HEXISTS", handle.keys["meta"], "paused")
-    # Bull 4 reads both, so that its queues can move on to BullMQ, which knows the field only.
-    looks = {"bull-1": [flag], "bull": [flag, field], "bullmq": [field]}[handle.dialect.name]
-    return any(handle.connection.pipeline(looks))
+    return any(handle.connection.pipeline(handle.dialect.paused_checks(handle.keys)))
 
 
 def retry(handle: QueueHandle, job_id: str, state: str = "failed") -> None:
@@ -50,7 +45,7 @@ def retry(handle: QueueHandle, job_id: str, state: str = "failed") -> None:
 
     Raises JobMissing, JobLocked, WrongState when it isn't in `state`, DialectError for a state it can't come back from.
     """
-    allowed = ("failed", "completed") if handle.dialect.name == "bullmq" else ("failed",)
+    allowed = handle.dialect.retryable_states
     if state not in allowed:
         raise DialectError(
             f"expected `state` to be one that {handle.dialect.name} retries from ({', '.join(allowed)}), got: {state!r}"

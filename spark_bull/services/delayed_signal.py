@@ -72,7 +72,7 @@ class ChannelWatch(Service):
 
 def watches(handles: Sequence[QueueHandle], bell: Event) -> list[Service]:
     """What has to be started so that `bell` rings for all these queues."""
-    streams = [handle for handle in handles if handle.dialect.name == "bullmq"]
-    channels = [handle for handle in handles if handle.dialect.name != "bullmq"]
+    streams = [handle for handle in handles if handle.dialect.has_event_stream]
+    channels = [handle for handle in handles if not handle.dialect.has_event_stream]
     found: list[Service] = [StreamWatch(streams, bell)] if streams else []
     return [*found, *([ChannelWatch(channels, bell)] if channels else [])]

@@ -47,10 +47,11 @@ class QueueCollector:
 
         Raises ReaderInUse, DialectError, ResultsLost or OptionError.
         """
-        if self._starting.isdigit() and self.ledger.handle.dialect.name == "bull-1":
+        dialect = self.ledger.handle.dialect
+        if self._starting.isdigit() and not dialect.has_finish_times:
             raise OptionError(
-                f"`startingTimestamp` needs times of finishing, and queue {self._queue} speaks bull-1, which keeps "
-                "none: use `startingOffsets`"
+                f"`startingTimestamp` needs times of finishing, and queue {self._queue} speaks {dialect.name}, which "
+                "keeps none: use `startingOffsets`"
             )
         former, protocol = self.ledger.holder()
         self._check_dialect(protocol)

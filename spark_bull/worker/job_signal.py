@@ -59,11 +59,8 @@ class JobBell:
 
     def __init__(self, handle: QueueHandle, worker: str, longest_s: float) -> None:
         settings = handle.connection.settings
-        name = handle.keys.client_name
-        if handle.dialect.name == "bullmq":
-            name += f":w:{worker}"
         extra = dict(settings.extra)
-        extra.setdefault("client_name", name)
+        extra.setdefault("client_name", handle.dialect.worker_client_name(handle.keys, worker))
         self._handle = handle
         self._connection = blocking(replace(settings, extra=tuple(sorted(extra.items()))), longest_s)
 
@@ -73,12 +70,9 @@ class JobBell:
         Returns the id of a job that has come to `active` this way (Bull), or '' when it is to be claimed (BullMQ) or
         there is none. Raises ConnectionLost.
         """
-        keys, timeout = self._handle.keys, max(_SHORTEST_S, timeout_s)
-        if self._handle.dialect.name == "bullmq":
-            self._connection.call("BZPOPMIN", keys["marker"], timeout)
-            return ""
-        moved: bytes | None = self._connection.call("BLMOVE", keys["wait"], keys["active"], "RIGHT", "LEFT", timeout)
-        return moved.decode() if moved else ""
+        dialect = self._handle.dialect
+        command = dialect.wait_command(self._handle.keys, max(_SHORTEST_S, timeout_s))
+        return dialect.moved_job(self._connection.call(*command))
 
     def client_id(self) -> int:
         """By what CLIENT UNBLOCK ends a wait; 0 when Redis doesn't tell."""

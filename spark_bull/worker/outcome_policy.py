@@ -9,9 +9,8 @@ from functools import lru_cache
 from typing import Any, Final, TypeGuard
 
 from spark_bull.clock import LAST_ETA_MS, epoch_ms
-from spark_bull.dialects.backoff import bull_exponential_ms, bullmq_exponential_ms, fixed_ms
+from spark_bull.dialects.backoff import fixed_ms
 from spark_bull.dialects.base import Dialect, json_text
-from spark_bull.dialects.bull import FALSE_IN_JAVASCRIPT
 from spark_bull.job_json import parsed_opts
 from spark_bull.model import RawJson
 from spark_bull.outcomes import ClaimedJob, Failed, Keep, Retried
@@ -102,8 +101,8 @@ def keep_of(dialect: Dialect, opts: str, name: str, default: Keep = None) -> Kee
     said: Any = options.keep_completed if name == "removeOnComplete" else options.keep_failed
     if said is ...:
         return default
-    if dialect.name == "bull-1":
-        # Bull 1 knows only yes and no.
+    if not dialect.has_keep_rules:
+        # There are only yes and no.
         return {"count": 0} if name == "removeOnComplete" and said is not None else None
     kept: Keep = said
     return kept
@@ -112,10 +111,8 @@ def keep_of(dialect: Dialect, opts: str, name: str, default: Keep = None) -> Kee
 def returnvalue_text(dialect: Dialect, value: Any) -> str:
     """What a processor returned, as JSON text; RawJson is that already. Raises NoReturnValue for what JSON can't hold.
 
-    Bull 1 writes nothing for what JavaScript takes for false.
+    '' for what the dialect doesn't write.
     """
-    if value is None:
-        return "" if dialect.name == "bull-1" else "null"
     try:
         text = _raw_text(value) if isinstance(value, RawJson) else json_text("returnvalue", value)
     except BaseException as error:  # A value may hold objects whose methods raise anything.
@@ -128,7 +125,7 @@ def returnvalue_text(dialect: Dialect, value: Any) -> str:
             f"expected the processor to return at most {MAX_RETURNVALUE:,} characters of JSON, got {len(text):,}: "
             "store the result elsewhere and return where it is"
         )
-    return "" if dialect.name == "bull-1" and text in FALSE_IN_JAVASCRIPT else text
+    return "" if text in dialect.unwritten_results else text
 
 
 def _raw_text(value: RawJson) -> str:
@@ -155,7 +152,7 @@ def failure(
     """
     options = job_options(job.opts)
     reason = reason_of(error) if isinstance(error, BaseException) else sendable(error)
-    traces = _with_trace(job.stacktrace, stack, _stack_limit(dialect, options))
+    traces = _with_trace(job.stacktrace, stack, dialect.stack_limit(options.stack_limit))
     allowed = options.attempts if job.attempts is None else job.attempts
     made = job.attempts_made + 1
     delay = -1
@@ -167,13 +164,6 @@ def failure(
     if delay < 0:
         return Failed(job.id, reason, traces, keep_of(dialect, job.opts, "removeOnFail", default_keep), allowed)
     return Retried(job.id, reason, traces, delay, options.lifo)
-
-
-def _stack_limit(dialect: Dialect, options: JobOptions) -> int | None:
-    """How many traces stay, None: all. Only BullMQ takes 0 for none; Bull 1 has no limit."""
-    if dialect.name == "bullmq":
-        return options.stack_limit
-    return (options.stack_limit or None) if dialect.name == "bull" else None
 
 
 def _with_trace(traces: str | None, stack: str | None, limit: int | None) -> str:
@@ -190,13 +180,6 @@ def _with_trace(traces: str | None, stack: str | None, limit: int | None) -> str
     return json_text("stacktrace", kept)
 
 
-_EXPONENTIAL: Final[Mapping[str, Callable[[float, int, float], int]]] = {
-    "bull-1": lambda delay, made, _: bull_exponential_ms(delay, made),
-    "bull": lambda delay, made, _: bull_exponential_ms(delay, made),
-    "bullmq": bullmq_exponential_ms,
-}
-
-
 def _backoff_ms(
     dialect: Dialect,
     backoff: Mapping[str, Any] | None,
@@ -210,12 +193,12 @@ def _backoff_ms(
     kind, delay, jitter = backoff.get("type"), backoff.get("delay"), backoff.get("jitter")
     if not _is_number(delay):
         delay = 0
-    if dialect.name != "bullmq" or not _is_number(jitter):
+    if not dialect.has_jitter or not _is_number(jitter):
         jitter = 0
     if kind == "fixed":
         return fixed_ms(delay, min(jitter, 1))
     if kind == "exponential":
-        return _EXPONENTIAL[dialect.name](delay, min(made, _MAX_EXPONENT), min(jitter, 1))
+        return dialect.exponential_ms(delay, min(made, _MAX_EXPONENT), min(jitter, 1))
     if strategy is None:
         return -1
     try:

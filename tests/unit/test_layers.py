@@ -96,6 +96,25 @@ def test_own_modules_are_imported_at_the_top(module: str) -> None:
             assert not hidden, f"{module}:{node.lineno} imports {sorted(hidden)} inside a function"
 
 
+@every_module
+def test_only_dialects_and_the_option_know_the_names_of_dialects(module: str) -> None:
+    """Whatever differs between dialects is asked of the dialect; `bull` is also the prefix and the data source."""
+    if part_of_house(module) in ("dialects", "options"):
+        return
+    texts = {node.value for node in ast.walk(TREES[module]) if isinstance(node, ast.Constant)}
+    assert not texts & {"bull-1", "bullmq"}
+
+
+@every_module
+def test_no_dialect_is_compared_by_its_name(module: str) -> None:
+    if part_of_house(module) in ("dialects", "options"):
+        return
+    for node in ast.walk(TREES[module]):
+        if isinstance(node, ast.Compare):
+            constants = {part.value for part in node.comparators if isinstance(part, ast.Constant)}
+            assert "bull" not in constants, f"{module}:{node.lineno}: {ast.unparse(node)}"
+
+
 def test_a_constant_has_one_home() -> None:
     """Two that are called alike may differ on purpose; with the same value they are one."""
     homes: dict[tuple[str, str], list[str]] = defaultdict(list)

@@ -285,10 +285,10 @@ class _Rows:
 
     def _has_ended(self, job_id: str) -> bool:
         keys = self.handle.keys
-        if self.handle.dialect.name == "bull-1":
-            looks = [("SISMEMBER", keys["completed"], job_id), ("SISMEMBER", keys["failed"], job_id)]
-            return any(self.handle.connection.pipeline(looks))
-        return bool(self.handle.connection.call("HEXISTS", keys.job(job_id), "finishedOn"))
+        if self.handle.dialect.has_finish_times:
+            return bool(self.handle.connection.call("HEXISTS", keys.job(job_id), "finishedOn"))
+        looks = [("SISMEMBER", keys["completed"], job_id), ("SISMEMBER", keys["failed"], job_id)]
+        return any(self.handle.connection.pipeline(looks))
 
     def _count(self, counts: Counter[str]) -> None:
         key = self.handle.keys.settled(self.token)
