@@ -23,21 +23,19 @@ ARGUMENTS: Final = frozenset(
 ) | {"WITHSCORES"}
 #: Verb -> the modules that send its commands, and its scripts.
 VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
-    "all": (("connection", "dialects/registry", "finding"), ("read/queues",)),
+    "all": (("store/connection", "dialects/registry", "queue/find"), ("read/queues",)),
     "dispatch": (
-        ("adding", "staging"),
+        ("queue/add", "queue/writes"),
         ("add", "commit", "empty", "advance", "write/stage", "write/register", "write/discard"),
     ),
-    "inspect": (("reading", "staging", "spark/views"), ("read/find", "read/state", "read/jobs")),
+    "inspect": (("queue/read", "queue/writes", "spark/inspect/views"), ("read/find", "read/state", "read/jobs")),
     "process": (
         (
-            *("working", "claim_ledger", "reporting", "staging", "schedules", "spark/settle", "spark/stream_engine"),
-            *(
-                "spark/loop_engine",
-                "reading",
-                *(f"runtime/{name}" for name in ("waiting", "delayed_signal", "stream_bell")),
-            ),
-            *(f"runtime/{name}" for name in ("worker_loop", "worker_status")),
+            *(f"queue/{name}" for name in ("claim", "claim_ledger", "read", "report", "schedules", "writes")),
+            *(f"dialects/{name}" for name in ("base", "bull", "bullmq")),
+            *(f"worker/{name}" for name in ("job_signal", "loop", "status")),
+            *(f"services/{name}" for name in ("delayed_signal", "stream_signal")),
+            *(f"spark/process/{name}" for name in ("loop_engine", "settle", "stream_engine")),
         ),
         (
             *("work", "claimed", "progress", "promote_due", "rescue", "commit", "empty", "advance"),
@@ -45,11 +43,11 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         ),
     ),
     "collect": (
-        ("result_ledger", "runtime/queue_collector", "runtime/stream_bell"),
+        ("queue/result_ledger", "services/queue_collector", "services/stream_signal"),
         ("discover", "archive", "results/open", "results/horizon", "results/read", "results/cut"),
     ),
     "manage": (
-        ("management", "reading"),
+        ("dialects/base", "dialects/bull", "dialects/bullmq", "queue/manage", "queue/read"),
         ("pause", "resume", "promote", "remove", "retry", "clean", "drain", "obliterate"),
     ),
 }

@@ -8,12 +8,13 @@ from threading import Event
 from typing import Any
 
 import pytest
-from spark_bull.runtime import lock_keeper, worker_loop
 
 from spark_bull import BullQueue, NewJob
 from spark_bull.outcomes import Claim
 from spark_bull.queue.claim import extend, work
 from spark_bull.queue.handle import QueueHandle
+from spark_bull.worker import lock_keeper
+from spark_bull.worker import loop as worker_loop
 from spark_bull.worker.loop import WorkerLoop
 from spark_bull.worker.running_job import RunningJob
 from tests.support.wait import PATIENCE_S, wait_until
