@@ -13,9 +13,9 @@ import time
 from benchmarks.filling import plain, queue_at
 from spark_bull import BullQueue
 from spark_bull.outcomes import Claim, Outcomes
-from spark_bull.queue.claim import Seat, work
+from spark_bull.queue.claim import ClaimSettings, work
 
-SEAT = Seat("finisher")
+CLAIM_SETTINGS = ClaimSettings("finisher")
 RETURNVALUE = '{"ok":true,"bytes":1234}'
 #: Jobs that one call completes when a queue is filled, and when the pace is even.
 CHUNK, PACED_CHUNK = 500, 100
@@ -24,9 +24,9 @@ CHUNK, PACED_CHUNK = 500, 100
 def fill_finished(queue: BullQueue, jobs: int) -> None:
     """Adds jobs, and completes all that wait."""
     queue.add_many(plain(jobs))
-    done = _completed(work(queue.handle, SEAT, None, CHUNK))
+    done = _completed(work(queue.handle, CLAIM_SETTINGS, None, CHUNK))
     while len(done):
-        done = _completed(work(queue.handle, SEAT, done, CHUNK))
+        done = _completed(work(queue.handle, CLAIM_SETTINGS, done, CHUNK))
 
 
 def finish_steadily(queue: BullQueue, per_second: int, seconds: int) -> None:
@@ -36,8 +36,8 @@ def finish_steadily(queue: BullQueue, per_second: int, seconds: int) -> None:
     for turn in range(per_second * seconds // PACED_CHUNK):
         time.sleep(max(0.0, started + turn * PACED_CHUNK / per_second - time.monotonic()))
         queue.add_many(plain(PACED_CHUNK))
-        done = _completed(work(queue.handle, SEAT, done, PACED_CHUNK))
-    work(queue.handle, SEAT, done, 0)
+        done = _completed(work(queue.handle, CLAIM_SETTINGS, done, PACED_CHUNK))
+    work(queue.handle, CLAIM_SETTINGS, done, 0)
 
 
 def _completed(claim: Claim) -> Outcomes:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOMES = {
+_LAZY_EXPORTS = {
     "BullQueue": "spark_bull.queue.bull_queue",
     "DelayedError": "spark_bull.errors",
     "RateLimitError": "spark_bull.errors",
@@ -68,6 +68,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
+    if name not in _LAZY_EXPORTS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_LAZY_EXPORTS[name]), name)

@@ -38,7 +38,7 @@ _CALLED: Final = {
 }
 
 #: Keys that Spark itself puts among a source's options.
-SPARKS_OWN: Final = frozenset({"path", "checkpointlocation", "queryname", "owner", "provider"})
+SPARK_OPTIONS: Final = frozenset({"path", "checkpointlocation", "queryname", "owner", "provider"})
 REDIS_PREFIX: Final = "redis."
 #: Settings of redis-py that this package decides itself.
 OWNED_REDIS_SETTINGS: Final = frozenset(
@@ -537,7 +537,7 @@ def parse_options(raw: Mapping[str, str], scope: str) -> Options:
 
 def is_sparks(lowered: str) -> bool:
     """Whether Spark itself puts an option of this name, in lower case, among a source's options."""
-    return lowered in SPARKS_OWN or lowered.startswith("option.")
+    return lowered in SPARK_OPTIONS or lowered.startswith("option.")
 
 
 def scopes_of(name: str) -> frozenset[str]:

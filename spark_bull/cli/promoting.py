@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any, Final
 
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.services.promoter import Chores, Promoter
+from spark_bull.services.promoter import Promoter, PromoterStats
 
 #: How often the command says what it has done, if that is anything new.
 _TELL_S: Final = 5.0
@@ -41,7 +41,7 @@ def promote(args: Namespace) -> Any:
     return asdict(promoter.once() if args.once else _until_interrupted(promoter))
 
 
-def _until_interrupted(promoter: Promoter) -> Chores:
+def _until_interrupted(promoter: Promoter) -> PromoterStats:
     """Runs until Ctrl-C or SIGTERM, and says now and then what it has done."""
 
     def interrupt(_signal: int, _frame: FrameType | None) -> None:

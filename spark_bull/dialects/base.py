@@ -22,10 +22,10 @@ MARKS: Final = {"jobId": "\x03", "delay": "\x02", "timestamp": "\x01"}
 DEFAULT_NAME: Final = "__default__"
 
 #: Options of the Node libraries that need more keys than a plain job; not dispatched yet.
-NOT_YET: Final = ("parent", "deduplication", "debounce", "repeat", "repeatJobKey", "rateLimiterKey")
+UNSUPPORTED_OPTIONS: Final = ("parent", "deduplication", "debounce", "repeat", "repeatJobKey", "rateLimiterKey")
 
 #: Verbs that are the same in all dialects; their scripts are in lua/job.
-ALIKE: Final = frozenset({"extend", "relock", "log", "update_data"})
+SHARED_VERBS: Final = frozenset({"extend", "relock", "log", "update_data"})
 
 Kind = Literal["list", "zset", "set"]
 
@@ -78,7 +78,7 @@ class Dialect(ABC):
 
     def script(self, verb: str) -> str:
         """The name of the script of a verb, such as bullmq/add."""
-        return f"{'job' if verb in ALIKE else self.folder}/{verb}"
+        return f"{'job' if verb in SHARED_VERBS else self.folder}/{verb}"
 
     def state_key(self, state: str) -> StateKey:
         """Raises DialectError for a state that this dialect doesn't have."""
@@ -158,7 +158,7 @@ class Dialect(ABC):
         `given` has the Node library's names; `timestamp`, `delay` and `jobId` are there when the
         job has one, their values don't count. Raises OptionError or DialectError.
         """
-        for name in NOT_YET:
+        for name in UNSUPPORTED_OPTIONS:
             if name in given:
                 raise DialectError(
                     f"`{name}` in `opts` makes more than a plain job, which can't be dispatched yet: leave it out"

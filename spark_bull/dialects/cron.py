@@ -43,7 +43,7 @@ _OFFSET: Final = re.compile(r"utc([+-])(\d{1,2})(?::?(\d\d))?", re.IGNORECASE)
 _SECOND: Final = timedelta(seconds=1)
 _HOUR: Final = timedelta(hours=1)
 #: Clocks are never changed by more.
-_LONGEST_CHANGE: Final = timedelta(hours=3)
+_MAX_CHANGE: Final = timedelta(hours=3)
 
 
 def next_time(pattern: str, after_ms: int, zone: str | None = None, *, classic: bool = False) -> int | None:
@@ -239,7 +239,7 @@ def _instants_of(wall: datetime, zone: tzinfo) -> list[datetime]:
 
 def _change_before(instant: datetime, zone: tzinfo) -> datetime:
     """When clocks were changed last before an instant, if it was within hours."""
-    early, late = instant - _LONGEST_CHANGE, instant
+    early, late = instant - _MAX_CHANGE, instant
     offset = late.astimezone(zone).utcoffset()
     while late - early > _SECOND:
         middle = early + (late - early) // 2
@@ -270,7 +270,7 @@ def _landing(times: _Times, skipped: datetime, change: datetime, zone: tzinfo) -
 
 def _first_repeated(times: _Times, start: datetime, found: datetime, zone: tzinfo) -> datetime | None:
     """A match before `found`, after clocks were put back; by whole hours it counts only if every hour is due."""
-    since = max(start, found - _LONGEST_CHANGE)
+    since = max(start, found - _MAX_CHANGE)
     back = (since.astimezone(zone).utcoffset() or timedelta(0)) - (found.astimezone(zone).utcoffset() or timedelta(0))
     if back <= timedelta(0) or (back >= _HOUR and not times.every_hour):
         return None

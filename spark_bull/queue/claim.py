@@ -27,7 +27,7 @@ RELOCK_SIZE: Final = 50
 
 
 @dataclass(frozen=True)
-class Seat:
+class ClaimSettings:
     """Who claims, and on what terms. One per slot: `sender` names the receipt.
 
     lock_ms: how long jobs stay ours without `extend`. worker: name that BullMQ shows as processedBy, or empty.
@@ -53,7 +53,7 @@ def default_worker(worker_id: str) -> str:
 
 def work(
     handle: QueueHandle,
-    seat: Seat,
+    claim_settings: ClaimSettings,
     outcomes: Outcomes | None,
     limit: int,
     *,
@@ -73,23 +73,25 @@ def work(
     default: one of this call's own.
     """
     call = call or uuid4().hex
-    token = token or f"{seat.sender}:{call}"
-    reply = _work(handle, seat, outcomes, limit, most_bytes, held, ledger, with_jobs, call, token)
+    token = token or f"{claim_settings.sender}:{call}"
+    reply = _work(handle, claim_settings, outcomes, limit, most_bytes, held, ledger, with_jobs, call, token)
     answer = _unpacked(reply)
     _warn_of_damaged(handle, answer)
     jobs = _jobs_of(handle, answer["ids"], answer["columns"])
-    advance(handle, seat.sender, call, jobs, answer["now"])
+    advance(handle, claim_settings.sender, call, jobs, answer["now"])
     return _claim_of(token, answer, jobs)
 
 
-def claim_packed(handle: QueueHandle, seat: Seat, limit: int, *, ledger: str, token: str) -> tuple[Claim, bytes]:
+def claim_packed(
+    handle: QueueHandle, claim_settings: ClaimSettings, limit: int, *, ledger: str, token: str
+) -> tuple[Claim, bytes]:
     """Claims up to `limit` jobs into a ledger; their fields stay packed, for `unpack_columns` in another process."""
     call = uuid4().hex
-    reply = _work(handle, seat, None, limit, 1 << 20, "", ledger, True, call, token)
+    reply = _work(handle, claim_settings, None, limit, 1 << 20, "", ledger, True, call, token)
     answer = _unpacked(reply)
     _warn_of_damaged(handle, answer)
     if any(map(may_be_scheduled, answer["ids"])):
-        advance(handle, seat.sender, call, _jobs_of(handle, answer["ids"], answer["columns"]), answer["now"])
+        advance(handle, claim_settings.sender, call, _jobs_of(handle, answer["ids"], answer["columns"]), answer["now"])
     return _claim_of(token, answer, []), reply
 
 
@@ -101,7 +103,7 @@ def unpack_columns(reply: bytes) -> tuple[list[str], list[Any]]:
 
 def _work(
     handle: QueueHandle,
-    seat: Seat,
+    claim_settings: ClaimSettings,
     outcomes: Outcomes | None,
     limit: int,
     most_bytes: int,
@@ -115,19 +117,23 @@ def _work(
         "call": call,
         "ttl_ms": RECEIPT_TTL_MS,
         "lock_token": token,
-        "lock_ms": seat.lock_ms,
-        "worker": seat.worker,
+        "lock_ms": claim_settings.lock_ms,
+        "worker": claim_settings.worker,
         "limit": limit,
         "most_bytes": most_bytes,
         "held": held,
-        "limiter_max": seat.limiter[0] if seat.limiter else "",
-        "limiter_ms": seat.limiter[1] if seat.limiter else "",
-        "at_once": "" if seat.at_once is None else seat.at_once,
-        "max_metrics": seat.max_metrics,
+        "limiter_max": claim_settings.limiter[0] if claim_settings.limiter else "",
+        "limiter_ms": claim_settings.limiter[1] if claim_settings.limiter else "",
+        "at_once": "" if claim_settings.at_once is None else claim_settings.at_once,
+        "max_metrics": claim_settings.max_metrics,
         "want_jobs": int(with_jobs),
         "outcomes": msgpack.packb(outcomes.packable(), use_bin_type=False) if outcomes else "",
     }
-    keys = {"receipt": handle.keys.receipt(seat.sender), "control": seat.control or None, "ledger": ledger or None}
+    keys = {
+        "receipt": handle.keys.receipt(claim_settings.sender),
+        "control": claim_settings.control or None,
+        "ledger": ledger or None,
+    }
     reply: bytes = handle.run("work", args, **keys)
     return reply
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from spark_bull.queue.claim import Seat, claim_packed
+from spark_bull.queue.claim import ClaimSettings, claim_packed
 from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle
 
 #: How long the ledger of a query that doesn't run any more stays.
@@ -52,7 +52,7 @@ class ClaimLedger:
         ids = self.handle.connection.call("LRANGE", ledger, max(0, start - cut), stop - cut - 1)
         return [job_id.decode() for job_id in ids]
 
-    def claim(self, seat: Seat, most: int, chunk_size: int = CHUNK_SIZE) -> Taken:
+    def claim(self, seat: ClaimSettings, most: int, chunk_size: int = CHUNK_SIZE) -> Taken:
         """Claims up to `most` jobs, `chunk_size` in a call; returns them packed, in the order of their positions."""
         portions: list[Portion] = []
         claimed, limited_ms, position = 0, 0, self.end()

@@ -20,14 +20,14 @@ from spark_bull.model import Job
 from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle
 
 #: One script reads about this much at most, however large the jobs are.
-MOST_BYTES: Final = 1 << 20
+MAX_BYTES: Final = 1 << 20
 #: One script looks at this many ids at most, to find those of a slice, or one of a list.
-MOST_IDS: Final = 5_000
+MAX_IDS: Final = 5_000
 #: Ids that a read remembers, so as not to show a job twice.
 REMEMBERED: Final = 200_000
 
 #: The order in which a job passes the states.
-LIFE: Final = ("waiting-children", "delayed", "paused", "prioritized", "wait", "active", "failed", "completed")
+STATE_ORDER: Final = ("waiting-children", "delayed", "paused", "prioritized", "wait", "active", "failed", "completed")
 
 T = TypeVar("T")
 
@@ -102,7 +102,7 @@ def read_jobs(
     """
     fields = _hash_fields(columns)
     memory = _Memory()
-    for state in LIFE:
+    for state in STATE_ORDER:
         if state in handle.dialect.states and (not states or state in states):
             for chunk in _walk(handle, state, fields, part, chunk_size):
                 fresh = chunk.take(memory.fresh(chunk.ids))
@@ -201,7 +201,7 @@ class _Step(NamedTuple):
 
 def _walk(handle: QueueHandle, state: str, fields: list[str], part: Slice, chunk_size: int) -> Iterator[Chunk]:
     """Chunk after chunk of one state."""
-    window = min(MOST_IDS, chunk_size * part.of)
+    window = min(MAX_IDS, chunk_size * part.of)
     step = _step(handle, state, fields, part, b"0", b"", window=window, most=chunk_size)
     while True:
         if step.chunk.ids:
@@ -235,7 +235,7 @@ def _step(
             "slice": part.number,
             "slices": part.of,
             "most": most,
-            "most_bytes": MOST_BYTES,
+            "most_bytes": MAX_BYTES,
             "left_over": left_over,
             "fields": fields,
         },
@@ -267,7 +267,7 @@ def _read_ids(
         {
             "base": handle.keys.base,
             "kinds": msgpack.packb([key.kind for key in sorted_states.values()], use_bin_type=False),
-            "most_bytes": MOST_BYTES,
+            "most_bytes": MAX_BYTES,
             "ids": msgpack.packb(ids, use_bin_type=False),
             "fields": fields,
         },
@@ -299,13 +299,13 @@ def _find_in_lists(handle: QueueHandle, ids: list[bytes]) -> dict[bytes, str]:
 
 def _find_in_list(handle: QueueHandle, key: StateKey, ids: list[bytes]) -> set[bytes]:
     found: set[bytes] = set()
-    packed, position, length = msgpack.packb(ids, use_bin_type=False), 0, MOST_IDS
-    while len(found) < len(ids) and length == MOST_IDS:
+    packed, position, length = msgpack.packb(ids, use_bin_type=False), 0, MAX_IDS
+    while len(found) < len(ids) and length == MAX_IDS:
         length, *here = handle.connection.script(
-            "read/find", {"list": handle.keys[key.key]}, {"ids": packed, "position": position, "window": MOST_IDS}
+            "read/find", {"list": handle.keys[key.key]}, {"ids": packed, "position": position, "window": MAX_IDS}
         )
         found.update(here)
-        position += MOST_IDS
+        position += MAX_IDS
     return found
 
 

@@ -15,7 +15,7 @@ import msgpack
 
 from spark_bull.dialects.fields import ALWAYS_THERE, text_of
 from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle
-from spark_bull.queue.read import MOST_BYTES
+from spark_bull.queue.read import MAX_BYTES
 
 #: How long the ledger of a query that doesn't run any more stays.
 RESULTS_TTL_MS: Final = 7 * 86_400_000
@@ -44,7 +44,7 @@ class Horizon(NamedTuple):
 EVERYTHING: Final = Horizon()
 
 
-class Held(NamedTuple):
+class LedgerLease(NamedTuple):
     """Whether the ledger can be used ('ok', 'lost', or 'taken' by `owner`), and where it begins and ends."""
 
     state: str
@@ -53,10 +53,10 @@ class Held(NamedTuple):
     owner: str = ""
 
 
-class Found(NamedTuple):
+class DiscoverResult(NamedTuple):
     """What a look has found. `end`: position behind the last entry; `more`: it did not look at all there is.
 
-    `events`: nor at all events. `state` is ok, lost, taken (by `owner`) or reborn: the queue has been deleted since.
+    `events`: nor at all events. `state` is ok, lost, taken (by `owner`) or recreated: the queue has been deleted since.
     `missed`: events left the stream before they were read, and about so many ended jobs are unaccounted for since;
     -1: an unknown number. `cursor`: id of the last event that was read.
     """
@@ -70,7 +70,7 @@ class Found(NamedTuple):
     cursor: str = ""
 
 
-class Rows(NamedTuple):
+class ResultChunk(NamedTuple):
     """Some entries and their jobs. `columns`: raw values by name, a list or one value for all rows, False for none.
 
     Besides the hash fields there are `id`, `state`, and in `there` what the job was when it was read: there, gone (when
@@ -114,19 +114,21 @@ class ResultLedger:
         owner, protocol = self.handle.connection.call("HMGET", self._keys["track"], "owner", "protocol")
         return text_of(owner), text_of(protocol)
 
-    def open(self, starting: str, *, create: bool, anew: bool = False, base: int = 0, former: str = "") -> Held:
-        """Takes the ledger for `owner`, from `former` if it has an owner.
+    def open(
+        self, starting: str, *, create: bool, recreate: bool = False, base: int = 0, previous_owner: str = ""
+    ) -> LedgerLease:
+        """Takes the ledger for `owner`, from `previous_owner` if it has an owner.
 
         starting: earliest, latest, or ms since 1970, for a ledger that is made, at position `base`; `create`: if there
-        is none, `anew`: even if there is one.
+        is none, `recreate`: even if there is one.
         """
         state, *rest = self._script(
             "open",
             {
                 "owner": self.owner,
-                "former": former,
+                "previous_owner": previous_owner,
                 "protocol": self.handle.dialect.name,
-                "create": "anew" if anew else int(create),
+                "create": "recreate" if recreate else int(create),
                 "first": base,
                 "starting": starting,
                 "lookback_ms": self.lookback_ms,
@@ -136,28 +138,28 @@ class ResultLedger:
             },
         )
         if state != b"ok":
-            return Held(state.decode(), owner=rest[0].decode() if rest else "")
-        return Held("ok", *rest)
+            return LedgerLease(state.decode(), owner=rest[0].decode() if rest else "")
+        return LedgerLease("ok", *rest)
 
     def discover(
         self,
         horizon: Horizon = EVERYTHING,
         *,
-        forgiven: bool = False,
+        accept_recreated: bool = False,
         strict: bool = False,
         events_only: bool = False,
         most: int = LOOKED_AT,
-    ) -> Found:
+    ) -> DiscoverResult:
         """Looks at about `most` events and jobs.
 
-        `forgiven`: goes on with a queue that has been deleted since. `strict`: jobs that are unaccounted for are
-        reported again by the next call. `events_only`: leaves the sets of finished jobs to a later call.
+        `accept_recreated`: goes on with a queue that has been deleted since. `strict`: jobs that are unaccounted for
+        are reported again by the next call. `events_only`: leaves the sets of finished jobs to a later call.
         """
         state, *rest = self.handle.run(
             "discover",
             {
                 "owner": self.owner,
-                "forgiven": int(forgiven),
+                "accept_recreated": int(accept_recreated),
                 "strict": int(strict),
                 "events_only": int(events_only),
                 "lookback_ms": self.lookback_ms,
@@ -176,8 +178,8 @@ class ResultLedger:
         if state == b"ok":
             end, more, *of_events = rest
             cursor, missed = of_events or (b"", 0)
-            return Found("ok", end, more > 0, more == 2, missed, cursor=cursor.decode())
-        return Found(state.decode(), owner=rest[0].decode() if state == b"taken" else "")
+            return DiscoverResult("ok", end, more > 0, more == 2, missed, cursor=cursor.decode())
+        return DiscoverResult(state.decode(), owner=rest[0].decode() if state == b"taken" else "")
 
     def horizon(self) -> Horizon:
         """Up to where to look to find what has finished by now. SETs have no order: all of them is looked at."""
@@ -207,14 +209,16 @@ class ResultLedger:
         while start is not None and start < position:
             start = self.handle.run("archive", {"position": position, "limit": CHUNK_SIZE}, **self._keys)
 
-    def read(self, start: int, stop: int, fields: Sequence[str]) -> tuple[int, Rows]:
+    def read(self, start: int, stop: int, fields: Sequence[str]) -> tuple[int, ResultChunk]:
         """The entries start..stop, the last one excluded, with these hash fields of their jobs; fewer if these are big.
 
         Returns the position behind them; no rows, and another position than `start`, when they have been cut off.
         """
         names = list(dict.fromkeys([ALWAYS_THERE, "finishedOn", *fields]))
-        answer = self._script("read", {"start": start, "stop": stop, "most_bytes": MOST_BYTES, "fields": names})
+        answer = self._script("read", {"start": start, "stop": stop, "most_bytes": MAX_BYTES, "fields": names})
         position, *columns = msgpack.unpackb(answer, raw=True)
         if not columns:
-            return position, Rows(0, {})
-        return position, Rows(position - start, dict(zip([*names, "id", "state", "there"], columns[0], strict=True)))
+            return position, ResultChunk(0, {})
+        return position, ResultChunk(
+            position - start, dict(zip([*names, "id", "state", "there"], columns[0], strict=True))
+        )

@@ -12,7 +12,7 @@ from typing import Final
 
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.services.service import Service
-from spark_bull.services.stream_signal import StreamBell
+from spark_bull.services.stream_signal import StreamSignal
 from spark_bull.store.connection import Subscription
 from spark_bull.worker.job_signal import IDLE_S, blocking
 
@@ -26,7 +26,7 @@ class StreamWatch(Service):
     def __init__(self, handles: Sequence[QueueHandle], bell: Event) -> None:
         super().__init__("watch of events")
         self._connection = handles[0].connection
-        self._streams_bell = StreamBell(self._connection.settings)
+        self._streams_bell = StreamSignal(self._connection.settings)
         self._streams = [handle.keys["events"] for handle in handles]
         self._bell = bell
         self._last: dict[str, str] = {}

@@ -11,7 +11,7 @@ from typing import Final
 
 from spark_bull.services.queue_collector import QueueCollector
 from spark_bull.services.service import Service
-from spark_bull.services.stream_signal import StreamBell
+from spark_bull.services.stream_signal import StreamSignal
 from spark_bull.store.settings import RedisSettings
 
 #: A busy reader reads no more often.
@@ -25,7 +25,7 @@ class EventReader(Service):
 
     def __init__(self, settings: RedisSettings, queues: Callable[[], Mapping[str, QueueCollector]]) -> None:
         super().__init__("reader of events")
-        self._bell = StreamBell(settings)
+        self._bell = StreamSignal(settings)
         self._queues = queues
         self._cursors: dict[str, str] = {}
 

@@ -30,7 +30,7 @@ RECOVER_S: Final = 30.0
 
 
 @dataclass(frozen=True)
-class Chores:
+class PromoterStats:
     """What a promoter has done so far."""
 
     promoted: int = 0
@@ -73,9 +73,9 @@ class Promoter(Service):
         self._watched: list[QueueHandle] = []
         self._watches: list[Service] = []
         self._recover_at = self._rescue_at = 0.0
-        self.done = Chores()
+        self.done = PromoterStats()
 
-    def once(self) -> Chores:
+    def once(self) -> PromoterStats:
         """Does all that is due now, in this thread, and returns what that was. Raises ConnectionLost."""
         handles = self._queues.handles()
         self._do_chores(handles)

@@ -10,7 +10,7 @@ from typing import Final
 from spark_bull.clock import monotonic_s
 from spark_bull.dialects.registry import detect
 from spark_bull.errors import ConnectionLost, DialectError, OptionError, ReaderInUse, ResultsLost
-from spark_bull.queue.result_ledger import EVERYTHING, Found, Held, Horizon, ResultLedger
+from spark_bull.queue.result_ledger import EVERYTHING, DiscoverResult, Horizon, LedgerLease, ResultLedger
 
 log = logging.getLogger("spark_bull")
 
@@ -53,9 +53,9 @@ class QueueCollector:
                 f"`startingTimestamp` needs times of finishing, and queue {self._queue} speaks {dialect.name}, which "
                 "keeps none: use `startingOffsets`"
             )
-        former, protocol = self.ledger.holder()
+        previous_owner, protocol = self.ledger.holder()
         self._check_dialect(protocol)
-        held = self._take(former, position)
+        held = self._take(previous_owner, position)
         if position is None:
             position = held.start
         if not held.start <= position <= held.end:
@@ -64,7 +64,7 @@ class QueueCollector:
                 f"{held.end:,}: the checkpoint is an older one, or Redis was restored from an older state"
             )
             if position > held.end:
-                held = self.ledger.open("earliest", create=True, base=position, anew=True)
+                held = self.ledger.open("earliest", create=True, base=position, recreate=True)
             position = held.start
         self.first, self.end, self._released = position, held.end, held.start
 
@@ -81,18 +81,18 @@ class QueueCollector:
         found = detect(self.ledger.handle.connection, self.ledger.handle.keys)
         self._check_dialect(found.name if found else None)
 
-    def _take(self, former: str | None, position: int | None) -> Held:
+    def _take(self, previous_owner: str | None, position: int | None) -> LedgerLease:
         deadline = monotonic_s() + HANDOVER_S
         while True:
-            if not former or former == self.ledger.owner or not self._is_connected(former):
-                held = self.ledger.open(self._starting, create=position is None, former=former or "")
+            if not previous_owner or previous_owner == self.ledger.owner or not self._is_connected(previous_owner):
+                held = self.ledger.open(self._starting, create=position is None, previous_owner=previous_owner or "")
                 if held.state == "lost":
-                    return self._begin_anew(position or 0)
+                    return self._recreate(position or 0)
                 if held.state == "ok":
                     return held
-                former = held.owner
+                previous_owner = held.owner
             elif monotonic_s() > deadline:
-                raise self._in_use(former)
+                raise self._in_use(previous_owner)
             else:
                 time.sleep(_POLL_S)
 
@@ -111,12 +111,12 @@ class QueueCollector:
             return False
         return f" name={owner} ".encode() in clients
 
-    def _begin_anew(self, position: int) -> Held:
+    def _recreate(self, position: int) -> LedgerLease:
         self._lost(
             f"the ledger of reader `{self.ledger.reader}` is gone, after position {position:,}: it expired because the "
             "query had not run for a week, or Redis was flushed or lost its data"
         )
-        return self.ledger.open("earliest", create=True, base=position, anew=True)
+        return self.ledger.open("earliest", create=True, base=position, recreate=True)
 
     def _lost(self, what: str) -> None:
         """Raises ResultsLost, or says what is lost and goes on."""
@@ -156,19 +156,19 @@ class QueueCollector:
                 self.end, more, cursor = found.end, found.events, found.cursor
             return cursor
 
-    def _look(self) -> Found:
+    def _look(self) -> DiscoverResult:
         found = self.ledger.discover(self._horizon, strict=self._strict)
-        if found.state == "reborn":
-            self._lost("it has been deleted, and made anew, since it was looked at")
-            found = self.ledger.discover(self._horizon, strict=self._strict, forgiven=True)
+        if found.state == "recreated":
+            self._lost("it has been deleted, and made recreate, since it was looked at")
+            found = self.ledger.discover(self._horizon, strict=self._strict, accept_recreated=True)
         if found.state == "lost":
-            self._begin_anew(self.end)
+            self._recreate(self.end)
             found = self.ledger.discover(self._horizon, strict=self._strict)
         if found.state == "taken":
             raise self._in_use(found.owner)
         if found.end < self.end:
             self._lost(f"Redis was restored from an older state: its results end at {found.end:,}, not {self.end:,}")
-            self.ledger.open("earliest", create=True, base=self.end, anew=True)
+            self.ledger.open("earliest", create=True, base=self.end, recreate=True)
             found = self.ledger.discover(self._horizon, strict=self._strict)
         if found.missed:
             number = f"about {found.missed:,}" if found.missed > 0 else "an unknown number of"

@@ -81,7 +81,7 @@ class Service(ABC):
                 self.round()
             except ConnectionLost as error:
                 if not away and not self._over.is_set():
-                    log.warning("%s waits for Redis: %s", self._name, error)
+                    log.warning("%s lost Redis, retrying: %s", self._name, error)
                 away = True
                 self._over.wait(AWAY_S)
                 continue
@@ -90,5 +90,5 @@ class Service(ABC):
                 self._error = error
                 return
             if away:
-                log.warning("%s has Redis back", self._name)
+                log.warning("%s reconnected to Redis", self._name)
                 away = False

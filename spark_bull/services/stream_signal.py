@@ -14,7 +14,7 @@ from spark_bull.worker.job_signal import IDLE_S, blocking
 LOOK_S: Final = 0.2
 
 
-class StreamBell:
+class StreamSignal:
     """Rings when there are new entries in one of some streams. Has a connection of its own."""
 
     def __init__(self, settings: RedisSettings) -> None:

@@ -34,7 +34,7 @@ from spark_bull.options import (
     unknown_option,
 )
 
-QUEUE_LOST: Final = (
+QUEUE_REQUIRED: Final = (
     "expected the option `queue` (names, comma separated, or globs), got none. If this is a table of the catalog: "
     "Spark keeps its OPTIONS from Python data sources; use CREATE TEMPORARY VIEW … USING bull OPTIONS (queue '…')"
 )
@@ -131,7 +131,7 @@ def read_options(raw: Mapping[str, str]) -> Options:
     """The options of a read. Raises OptionError for a bad one, and when `queue` is missing."""
     options = parse_options(raw, READ)
     if not options["queue"] and options["view"] != "queues":
-        raise OptionError(QUEUE_LOST)
+        raise OptionError(QUEUE_REQUIRED)
     return options
 
 

@@ -24,8 +24,8 @@ log = logging.getLogger("spark_bull")
 
 CONNECT_TIMEOUT_S: Final = 5.0
 FIRST_PAUSE_S: Final = 0.05
-LONGEST_PAUSE_S: Final = 1.0
-#: A call that waits for Redis says nothing for so long.
+MAX_PAUSE_S: Final = 1.0
+#: A call that lost Redis, retrying says nothing for so long.
 SILENT_S: Final = 1.0
 #: The connections lead to a server that another one has replaced.
 _REPLACED: Final = ("READONLY", "UNBLOCKED", "MASTERDOWN")
@@ -44,7 +44,7 @@ class PatientClient:
         self._settings = settings
         self._client = _new_client(settings)
         self._reached = False
-        self._told = False
+        self._reported = False
 
     def ask(self, send: Callable[[redis.Redis], T], what: str = "a command") -> T:
         """What `send` returns for the client. Raises ConnectionLost and what else is in redis_errors."""
@@ -64,7 +64,7 @@ class PatientClient:
                 if monotonic_s() >= tell_at:
                     self._tell(reason(error.__cause__ or error))
                 time.sleep(min(pause_s, max(left_s, FIRST_PAUSE_S)))
-                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+                pause_s = min(2 * pause_s, MAX_PAUSE_S)
             else:
                 self._tell_the_end()
                 return answer
@@ -81,14 +81,14 @@ class PatientClient:
 
     def _tell(self, why: str) -> None:
         """Says, once while it lasts, that Redis is waited for."""
-        if not self._told:
-            self._told = True
+        if not self._reported:
+            self._reported = True
             where, most_s = self._settings.where, self._settings.retry_ms / 1000
             log.warning("waiting for Redis at %s, %g s at most: %s%s", where, most_s, why, hint(self._settings))
 
     def _tell_the_end(self) -> None:
-        if self._told:
-            self._told = False
+        if self._reported:
+            self._reported = False
             log.warning("Redis at %s is back", self._settings.where)
 
     @contextmanager

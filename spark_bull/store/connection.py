@@ -17,7 +17,7 @@ from spark_bull.store.client import PatientClient, client_of, close_client
 from spark_bull.store.scripts import Script, Value, load
 from spark_bull.store.settings import RedisSettings
 
-OLDEST_REDIS: Final = (6, 2)
+MIN_REDIS: Final = (6, 2)
 
 Command = tuple[Value, ...]
 
@@ -96,9 +96,9 @@ class Connection:
         if not info:
             return
         version = tuple(int(part) for part in str(info["redis_version"]).split(".")[:2])
-        if version < OLDEST_REDIS:
+        if version < MIN_REDIS:
             raise ConnectionLost(
-                f"expected Redis {OLDEST_REDIS[0]}.{OLDEST_REDIS[1]} or newer at "
+                f"expected Redis {MIN_REDIS[0]}.{MIN_REDIS[1]} or newer at "
                 f"{self.settings.where}, got: {info['redis_version']}"
             )
         if info.get("cluster_enabled") in (1, "1"):

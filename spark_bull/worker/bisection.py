@@ -16,7 +16,7 @@ Item = TypeVar("Item")
 Made = TypeVar("Made")
 
 
-def outcomes_of(items: Sequence[Item], run: Callable[[Sequence[Item]], Sequence[Made]]) -> list[Made | BaseException]:
+def run_bisected(items: Sequence[Item], run: Callable[[Sequence[Item]], Sequence[Made]]) -> list[Made | BaseException]:
     """What `run` makes of each item, or the exception that it raises over that item alone.
 
     `run` gets all items first; when it raises, halves of them, and so on: about 2 k log2(n / k) further calls for k bad
@@ -34,4 +34,4 @@ def outcomes_of(items: Sequence[Item], run: Callable[[Sequence[Item]], Sequence[
         if len(items) == 1:
             return [error]
     half = len(items) // 2
-    return outcomes_of(items[:half], run) + outcomes_of(items[half:], run)
+    return run_bisected(items[:half], run) + run_bisected(items[half:], run)

@@ -8,11 +8,11 @@ from spark_bull.errors import UnrecoverableError
 from spark_bull.outcomes import Lost, Outcomes
 from spark_bull.queue.claim import read_claimed
 from spark_bull.queue.handle import QueueHandle
-from spark_bull.worker.job_runner import Result, Rules
+from spark_bull.worker.job_runner import OutcomePolicy, Result
 from spark_bull.worker.running_job import RunningJob
 
 
-def fail_blocked(handle: QueueHandle, rules: Rules, token: str, lost: Sequence[Lost], now: int) -> Outcomes:
+def fail_blocked(handle: QueueHandle, rules: OutcomePolicy, token: str, lost: Sequence[Lost], now: int) -> Outcomes:
     """The outcomes of jobs that could not complete because of their children; empty when there are none of these.
 
     With a failed child the job fails for good, whatever attempts are left. now: Redis' clock, ms since 1970.

@@ -7,22 +7,22 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Final
 
-from spark_bull.queue.claim import Seat, take_up
+from spark_bull.queue.claim import ClaimSettings, take_up
 from spark_bull.queue.claim_ledger import ClaimLedger, Portion
 from spark_bull.worker.claim_keeper import ClaimKeeper
 
 #: What jobs claimed but not handed out yet may hold, packed; beyond that, tasks read them from Redis.
-MOST_PACKED_BYTES: Final = 64 << 20
+MAX_PACKED_BYTES: Final = 64 << 20
 
 
 class Claimer:
     """For one query, in the process that lives as long as it does. Its threads end with the process."""
 
-    def __init__(self, ledger: ClaimLedger, seat: Seat, chunk_size: int) -> None:
+    def __init__(self, ledger: ClaimLedger, claim_settings: ClaimSettings, chunk_size: int) -> None:
         self.ledger = ledger
-        self._seat = seat
+        self._claim_settings = claim_settings
         self._chunk_size = chunk_size
-        self._keeper = ClaimKeeper(ledger.handle, ledger.reader, seat.lock_ms)
+        self._keeper = ClaimKeeper(ledger.handle, ledger.reader, claim_settings.lock_ms)
         self._portions: list[Portion] = []
         self._ahead: Future[int] | None = None
         #: For how long, ms, no job might start when jobs were claimed last.
@@ -39,17 +39,17 @@ class Claimer:
 
     def claim(self, most: int) -> int:
         """Claims up to `most` jobs; returns how many."""
-        return self._claim(self._seat, most)
+        return self._claim(self._claim_settings, most)
 
-    def _claim(self, seat: Seat, most: int) -> int:
-        portions, self.limited_ms = self.ledger.claim(seat, most, self._chunk_size)
+    def _claim(self, claim_settings: ClaimSettings, most: int) -> int:
+        portions, self.limited_ms = self.ledger.claim(claim_settings, most, self._chunk_size)
         claimed = sum(portion.jobs for portion in portions)
         if portions:
             start = portions[0].start
             self._keeper.hold(self.ledger.ids(start, start + claimed))
             self._taken = start + claimed
             self._portions += portions
-            if sum(len(portion.packed) for portion in self._portions) > MOST_PACKED_BYTES:
+            if sum(len(portion.packed) for portion in self._portions) > MAX_PACKED_BYTES:
                 self._portions.clear()
         return claimed
 
@@ -60,7 +60,7 @@ class Claimer:
         """
         if self._ahead is None:
             pool = ThreadPoolExecutor(1, thread_name_prefix="spark-bull-claimer")
-            self._ahead = pool.submit(self._claim, replace(self._seat, at_once=0), most)
+            self._ahead = pool.submit(self._claim, replace(self._claim_settings, at_once=0), most)
             pool.shutdown(wait=False)
 
     def take_up(self, start: int, stop: int) -> None:
@@ -73,7 +73,7 @@ class Claimer:
             stop = self.ledger.end()
         if first < stop:
             ids = self.ledger.ids(first, stop)
-            take_up(self.ledger.handle, self.ledger.reader, ids, self._seat.lock_ms)
+            take_up(self.ledger.handle, self.ledger.reader, ids, self._claim_settings.lock_ms)
             self._keeper.hold(ids)
         self._taken = max(first, stop)
 

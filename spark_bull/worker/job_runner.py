@@ -94,7 +94,7 @@ def time_limit(limit_ms: int) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Rules:
+class OutcomePolicy:
     """How results become outcomes, beside what a job's own options say: the worker's defaults."""
 
     keep_completed: Keep = None

@@ -19,7 +19,7 @@ AWAY_S: Final = 1.0
 #: How long a thread that waits for signals waits at most, before it sends a command again.
 IDLE_S: Final = 5.0
 #: Redis takes a timeout of 0 for "for ever", and some versions take a millisecond for 0.
-_SHORTEST_S: Final = 0.002
+_MIN_TIMEOUT_S: Final = 0.002
 
 
 def patiently(
@@ -40,7 +40,7 @@ def patiently(
             answer = ask()
         except ConnectionLost as error:
             if not away:
-                say("waits for Redis", error)
+                say("lost Redis, retrying", error)
             away = True
             pause(AWAY_S)
             continue
@@ -54,7 +54,7 @@ def blocking(settings: RedisSettings, wait_s: float) -> Connection:
     return Connection(replace(settings, timeout_ms=settings.timeout_ms + int(wait_s * 1000)))
 
 
-class JobBell:
+class JobSignal:
     """Rings when there may be a job. Has a connection of its own, named as Node names its workers' connections."""
 
     def __init__(self, handle: QueueHandle, worker: str, longest_s: float) -> None:
@@ -71,7 +71,7 @@ class JobBell:
         there is none. Raises ConnectionLost.
         """
         dialect = self._handle.dialect
-        command = dialect.wait_command(self._handle.keys, max(_SHORTEST_S, timeout_s))
+        command = dialect.wait_command(self._handle.keys, max(_MIN_TIMEOUT_S, timeout_s))
         return dialect.moved_job(self._connection.call(*command))
 
     def client_id(self) -> int:

@@ -13,13 +13,13 @@ from uuid import uuid4
 from spark_bull.clock import epoch_ms, monotonic_s
 from spark_bull.errors import ConnectionLost, SparkBullError, UnrecoverableError
 from spark_bull.outcomes import LOST, Claim, ClaimedJob, Lost, Outcomes
-from spark_bull.queue.claim import Seat, work
+from spark_bull.queue.claim import ClaimSettings, work
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.worker.blocked_parents import fail_blocked
 from spark_bull.worker.chunk_size import ChunkSize
 from spark_bull.worker.interrupts import watching_interrupts
-from spark_bull.worker.job_runner import Result, Rules, Runner
-from spark_bull.worker.job_signal import JobBell, patiently
+from spark_bull.worker.job_runner import OutcomePolicy, Result, Runner
+from spark_bull.worker.job_signal import JobSignal, patiently
 from spark_bull.worker.lock_keeper import LockKeeper
 from spark_bull.worker.running_job import RunningJob
 
@@ -34,13 +34,13 @@ IDLE_S: Final = 10.0
 SETTLE_S: Final = 0.5
 GIVE_BACK_S: Final = 2.0
 #: How often a busy slot says what it has done.
-TELL_S: Final = 1.0
+REPORT_INTERVAL_S: Final = 1.0
 #: How long it stays in Redis after that.
-WORDS_TTL_MS: Final = 30 * 86_400_000
+REPORT_TTL_MS: Final = 30 * 86_400_000
 
 
 @dataclass
-class Tally:
+class SlotStats:
     """What a slot has done so far. `returned`: given back or delayed by the processor; `lost`: outcomes not taken."""
 
     claimed: int = 0
@@ -69,41 +69,41 @@ class SlotPlan:
     """
 
     handle: QueueHandle
-    seat: Seat
+    claim_settings: ClaimSettings
     worker: str
     runner: Runner
-    rules: Rules = field(default_factory=Rules)
+    rules: OutcomePolicy = field(default_factory=OutcomePolicy)
     chunk_size: int = 200
     chunk_bytes: int = 1 << 20
 
 
 class WorkerLoop:
-    """Works until the key `seat.control` exists."""
+    """Works until the key `claim_settings.control` exists."""
 
     def __init__(self, plan: SlotPlan, slot: int) -> None:
         self._plan = plan
         self._slot = slot
         self._handle = plan.handle
         at_once = 1 if plan.runner.one_by_one else None
-        self._seat = replace(plan.seat, sender=f"{plan.worker}:{slot}", at_once=at_once)
+        self._claim_settings = replace(plan.claim_settings, sender=f"{plan.worker}:{slot}", at_once=at_once)
         self._size = ChunkSize(plan.chunk_size)
-        self._bell = JobBell(plan.handle, plan.seat.worker or plan.worker, IDLE_S)
-        self._keeper = LockKeeper(plan.handle, plan.seat.lock_ms)
-        self._tally = Tally()
+        self._bell = JobSignal(plan.handle, plan.claim_settings.worker or plan.worker, IDLE_S)
+        self._keeper = LockKeeper(plan.handle, plan.claim_settings.lock_ms)
+        self._stats = SlotStats()
         self._suspects = False
         self._started = epoch_ms()
-        self._told = ""
-        self._told_at = 0.0
+        self._reported = ""
+        self._reported_at = 0.0
         self.client = 0
 
-    def run(self) -> Tally:
+    def run(self) -> SlotStats:
         """Runs until it is told to stop; what is claimed by then is finished. Raises only what is no fault of a job."""
         self.client = self._bell.client_id()
         with self._keeper, watching_interrupts():
-            self._tell("idle")
+            self._report("idle")
             self._loop()
-        self._tell("stopped")
-        return self._tally
+        self._report("stopped")
+        return self._stats
 
     def _loop(self) -> None:
         outcomes: Outcomes | None = None
@@ -112,13 +112,13 @@ class WorkerLoop:
             claim = self._work(outcomes, self._limit(), held)
             outcomes, held = None, ""
             if claim.jobs:
-                self._tally.claimed += len(claim.jobs)
+                self._stats.claimed += len(claim.jobs)
                 outcomes = self._run(self._alone(claim))
-                self._tell_now_and_then()
+                self._report_now_and_then()
             elif claim.stop:
                 return
             elif not claim.more:
-                self._tell("idle")
+                self._report("idle")
                 held = self._wait(claim)
 
     def _limit(self) -> int:
@@ -154,7 +154,7 @@ class WorkerLoop:
                 if done < len(jobs) and (too_long or outcomes.size > self._plan.chunk_bytes):
                     self._work(outcomes, 0)
                     outcomes, settled_at = Outcomes(claim.token), monotonic_s()
-                    self._tell_now_and_then()
+                    self._report_now_and_then()
         self._size.took(done, monotonic_s() - started)
         return outcomes
 
@@ -180,7 +180,13 @@ class WorkerLoop:
         with self._keeper.settling(outcomes):
             claim = self._patiently(
                 lambda: work(
-                    self._handle, self._seat, outcomes, limit, most_bytes=self._plan.chunk_bytes, held=held, call=call
+                    self._handle,
+                    self._claim_settings,
+                    outcomes,
+                    limit,
+                    most_bytes=self._plan.chunk_bytes,
+                    held=held,
+                    call=call,
                 )
             )
         if outcomes:
@@ -191,15 +197,15 @@ class WorkerLoop:
         return patiently(ask, self._warn, back=self._has_redis_back)
 
     def _has_redis_back(self) -> None:
-        self._warn("has Redis back", self._handle.connection.settings.where)
+        self._warn("reconnected to Redis", self._handle.connection.settings.where)
         self.client = self._bell.client_id()
 
     def _account(self, outcomes: Outcomes, claim: Claim) -> None:
         """Counts what was settled, and says which outcomes were not taken."""
-        self._tally.count(outcomes, claim.lost)
+        self._stats.count(outcomes, claim.lost)
         for one in claim.lost:
             if not one.is_blocked:
-                self._warn(f"settled job {one.id} in vain", LOST[one.why])
+                self._warn(f"outcome of job {one.id} was rejected", LOST[one.why])
         blocked = self._patiently(
             lambda: fail_blocked(self._handle, self._plan.rules, outcomes.token, claim.lost, claim.now)
         )
@@ -217,24 +223,24 @@ class WorkerLoop:
         try:
             return self._bell.wait(timeout)
         except ConnectionLost as error:
-            self._warn("waits for Redis", error)
+            self._warn("lost Redis, retrying", error)
             return ""
 
-    def _tell_now_and_then(self) -> None:
-        if monotonic_s() - self._told_at > TELL_S:
-            self._tell("busy")
+    def _report_now_and_then(self) -> None:
+        if monotonic_s() - self._reported_at > REPORT_INTERVAL_S:
+            self._report("busy")
 
-    def _tell(self, state: str) -> None:
+    def _report(self, state: str) -> None:
         """Leaves word of what the slot has done, unless it has said so already."""
         slot = {"slot": self._slot, "started": self._started, "state": state, "client": self.client}
-        words = json.dumps(slot | asdict(self._tally))
-        self._told_at = monotonic_s()
-        if words == self._told:
+        report = json.dumps(slot | asdict(self._stats))
+        self._reported_at = monotonic_s()
+        if report == self._reported:
             return
         key, name = self._handle.keys.slots(self._plan.worker), f"{self._slot}:{self._started}"
         try:
-            self._handle.connection.pipeline([("HSET", key, name, words), ("PEXPIRE", key, WORDS_TTL_MS)])
-            self._told = words
+            self._handle.connection.pipeline([("HSET", key, name, report), ("PEXPIRE", key, REPORT_TTL_MS)])
+            self._reported = report
         except SparkBullError as error:
             self._warn("could not tell what it has done", error)
 

@@ -18,7 +18,7 @@ from redis import Redis
 from spark_bull.model import NewJob
 from spark_bull.outcomes import Outcomes
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.claim import Seat, promote_due, read_claimed, rescue, unpack_columns, work
+from spark_bull.queue.claim import ClaimSettings, promote_due, read_claimed, rescue, unpack_columns, work
 from spark_bull.queue.claim_ledger import ClaimLedger
 from spark_bull.queue.read import read_ids, read_jobs
 from spark_bull.spark.job_columns import batch_of
@@ -116,7 +116,7 @@ def test_a_damaged_job_passes_all_states_without_keeping_others_back(
     ids, bad = add(queue, delay=1, attempts=3, backoff=1)
     damage_job(queue, damage, bad)
     wait_until(lambda: promote_due(queue.handle).moved == 0 and queue.counts()["delayed"] == 0, "all to be promoted")
-    dead = work(queue.handle, Seat("dead", lock_ms=1), None, JOBS)
+    dead = work(queue.handle, ClaimSettings("dead", lock_ms=1), None, JOBS)
     assert dead.claimed >= JOBS - 1
     wait_until(lambda: not any(client.exists(queue.handle.keys.lock(i)) for i in ids if i != bad), "locks to expire")
 
@@ -154,7 +154,7 @@ def test_a_damaged_job_passes_all_states_without_keeping_others_back(
 def test_a_job_that_is_damaged_while_it_runs_is_settled_alone(queue: BullQueue, damage: Damage, client: Redis) -> None:
     for outcome in ("completed", "failed", "returned"):
         ids, bad = add(queue)
-        claim = work(queue.handle, Seat("seat"), None, JOBS)
+        claim = work(queue.handle, ClaimSettings("claim_settings"), None, JOBS)
         damage_job(queue, damage, bad)
         outcomes = Outcomes(claim.token)
         for job in claim.jobs:
@@ -164,7 +164,7 @@ def test_a_job_that_is_damaged_while_it_runs_is_settled_alone(queue: BullQueue, 
                 outcomes.failed.append(failure(queue.handle.dialect, job, "bad", stack="trace"))  # type: ignore[arg-type]
             else:
                 outcomes.returned.append(job.id)
-        lost = work(queue.handle, Seat("seat"), outcomes, 0).lost
+        lost = work(queue.handle, ClaimSettings("claim_settings"), outcomes, 0).lost
         assert {one.id for one in lost} <= {bad}
         state = "wait" if outcome == "returned" else outcome
         assert {job.id for job in queue.page(state)} >= {job_id for job_id in ids if job_id != bad}
@@ -177,7 +177,7 @@ def test_a_claiming_query_reads_damaged_jobs(queue: BullQueue, damage: Damage) -
     ids, bad = add(queue)
     damage_job(queue, damage, bad)
     ledger = ClaimLedger(queue.handle, "reader")
-    portions = ledger.claim(Seat("reader"), JOBS).portions
+    portions = ledger.claim(ClaimSettings("reader"), JOBS).portions
     batches = [
         claim_batch(queue.handle, "reader", portion.start, *unpack_columns(portion.packed)) for portion in portions
     ]
@@ -256,9 +256,9 @@ def test_nothing_is_left_of_an_obliterated_queue_with_jobs_set_aside(queue: Bull
     bad = add(queue)[1]
     client.delete(keys.job(bad))
     client.set(keys.job(bad), "no hash")
-    seat = Seat("seat")
-    claim = work(queue.handle, seat, None, 20)
-    work(queue.handle, seat, Outcomes(claim.token, returned=[claim.jobs[0].id], limited_ms=3_600_000), 0)
+    claim_settings = ClaimSettings("claim_settings")
+    claim = work(queue.handle, claim_settings, None, 20)
+    work(queue.handle, claim_settings, Outcomes(claim.token, returned=[claim.jobs[0].id], limited_ms=3_600_000), 0)
     assert client.hkeys(keys["damaged"]) == [bad.encode()]
     queue.obliterate(force=True)
     lasting = [key for key in client.scan_iter(f"{keys.base}*") if client.ttl(key) == -1]
@@ -271,7 +271,7 @@ def test_a_delayed_job_with_an_impossible_time_keeps_nobody_back(queue: BullQueu
     add(queue, delay=1)
     queue.handle.connection.call("ZADD", queue.handle.keys["delayed"], score, queue.add({"n": 0}, delay=3_600_000))
     wait_until(lambda: promote_due(queue.handle).now and queue.counts()["wait"] >= JOBS, "the others to be promoted")
-    assert len(work(queue.handle, Seat("seat"), None, 20).jobs) >= JOBS
+    assert len(work(queue.handle, ClaimSettings("claim_settings"), None, 20).jobs) >= JOBS
     assert promote_due(queue.handle).next_due is None
 
 

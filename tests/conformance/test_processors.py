@@ -16,10 +16,10 @@ import pytest
 from spark_bull.errors import DelayedError, RateLimitError
 from spark_bull.model import NewJob
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.claim import Seat
+from spark_bull.queue.claim import ClaimSettings
 from spark_bull.spark.process.udf_runner import UdfRunner
 from spark_bull.worker import loop
-from spark_bull.worker.job_runner import FunctionRunner, Rules
+from spark_bull.worker.job_runner import FunctionRunner, OutcomePolicy
 from spark_bull.worker.loop import SlotPlan, WorkerLoop
 from spark_bull.worker.running_job import RunningJob
 from tests.support.misbehaviour import MISBEHAVIOURS
@@ -105,7 +105,7 @@ def test_a_backoff_strategy_that_fails_ends_the_attempts_of_its_job(
         raise ValueError("bad")
 
     queue.add({"name": "one"}, attempts=3, backoff={"type": "mine", "delay": 1})
-    with OurWorker(queue.handle, processor, rules=Rules(strategy=strategy)):
+    with OurWorker(queue.handle, processor, rules=OutcomePolicy(strategy=strategy)):
         work_off(queue)
     failed = by_name(queue, "failed")["one"]
     assert (failed.attempts_made, re.search(reason, failed.failed_reason) is not None) == (1, True), failed
@@ -162,9 +162,9 @@ def test_a_signal_to_the_process_ends_the_slot(queue: BullQueue) -> None:
 
     queue.add_many(NewJob({"name": str(n)}) for n in range(3))
     name = uuid4().hex[:8]
-    seat = Seat(name, control=queue.handle.keys.control(name))
+    claim_settings = ClaimSettings(name, control=queue.handle.keys.control(name))
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
-        WorkerLoop(SlotPlan(queue.handle, seat, name, FunctionRunner(processor)), 0).run()
+        WorkerLoop(SlotPlan(queue.handle, claim_settings, name, FunctionRunner(processor)), 0).run()
     assert signal.getsignal(signal.SIGINT) is before
     assert queue.counts()["active"] == 3

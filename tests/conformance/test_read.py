@@ -15,7 +15,7 @@ from spark_bull.errors import DialectError, JobDamaged
 from spark_bull.model import Job, NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.find import describe, find_queues
-from spark_bull.queue.read import MOST_BYTES, MOST_IDS, Slice, read_ids, read_jobs
+from spark_bull.queue.read import MAX_BYTES, MAX_IDS, Slice, read_ids, read_jobs
 
 NOW = 1_700_000_000_000
 ODD_IDS = ["nan", "inf", "-inf", "1e300", "0x1F", "1.5", "-7", " 8", "9007199254740993", "é", "a b", "x" * 300, "07"]
@@ -134,7 +134,7 @@ def test_more_than_one_step_of_every_kind(filled: Filled) -> None:
 
 
 def test_large_jobs_come_in_smaller_chunks(filled: Filled) -> None:
-    big = json.dumps("x" * (MOST_BYTES // 4))
+    big = json.dumps("x" * (MAX_BYTES // 4))
     for state in ("wait", "delayed", "completed"):
         filled.put(state, [f"{state}{n}" for n in range(11)], data=big)
 
@@ -208,7 +208,7 @@ def test_jobs_by_their_ids(filled: Filled) -> None:
 
 def test_a_job_deep_in_a_long_list_is_found(filled: Filled) -> None:
     filled.put("wait", ["first"])
-    ids = numbered(1, 3 * MOST_IDS - 1)
+    ids = numbered(1, 3 * MAX_IDS - 1)
     filled.client.lpush(filled.key("wait"), *ids)
     job = filled.queue.get_job("first")
     assert job is not None

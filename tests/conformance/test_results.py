@@ -13,7 +13,7 @@ from spark_bull.local import EmbeddedRedis
 from spark_bull.model import NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.handle import CHUNK_SIZE
-from spark_bull.queue.read import MOST_BYTES
+from spark_bull.queue.read import MAX_BYTES
 from spark_bull.queue.report import add_log
 from spark_bull.queue.result_ledger import ResultLedger, Rows
 from tests.support.dump import dump
@@ -604,9 +604,9 @@ def test_a_queue_that_was_deleted_is_noticed_and_can_be_forgiven(bench: Finisher
     look(ledger)
     bench.queue.obliterate(force=True)
     ids = bench.finish(2)
-    assert ledger.discover().state == "reborn"
-    assert ledger.discover().state == "reborn"
-    assert ledger.discover(forgiven=True).state == "ok"
+    assert ledger.discover().state == "recreated"
+    assert ledger.discover().state == "recreated"
+    assert ledger.discover(accept_recreated=True).state == "ok"
     look(ledger)
     assert sorted(entries(ledger, 3)) == sorted(of("completed", ids))
 
@@ -636,7 +636,7 @@ def test_a_job_that_was_removed_since_is_read_as_missing(bench: Finisher) -> Non
 
 
 def test_a_read_ends_at_its_bytes_and_goes_on_from_there(bench: Finisher) -> None:
-    bench.queue.add_many([NewJob("x" * (MOST_BYTES * 6 // 10)) for _ in range(3)])
+    bench.queue.add_many([NewJob("x" * (MAX_BYTES * 6 // 10)) for _ in range(3)])
     while bench.end("completed"):
         pass
     ledger = bench.ledger()

@@ -19,7 +19,7 @@ from redis import Redis
 from spark_bull import NewJob, working
 from spark_bull.outcomes import Claim
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.claim import Seat
+from spark_bull.queue.claim import ClaimSettings
 from spark_bull.queue.claim_ledger import ClaimLedger
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.schedules import ADVANCE_SIZE
@@ -30,7 +30,7 @@ from tests.support.pair import Pair
 from tests.support.peers import PEERS, Peer
 from tests.support.schedule_rounds import DAY, HOUR, Schedule, StartRounds, opened
 from tests.support.wait import wait_until
-from tests.support.work_bench import SEAT
+from tests.support.work_bench import CLAIM_SETTINGS
 
 StartNode = Callable[..., NodePeer]
 
@@ -215,10 +215,10 @@ class Board:
 
     def claimer(self) -> Claimer:
         """What a claiming query has in its own process."""
-        return Claimer(ClaimLedger(self.queue.handle, "reader"), Seat("reader", 20_000), 500)
+        return Claimer(ClaimLedger(self.queue.handle, "reader"), ClaimSettings("reader", 20_000), 500)
 
     def claim(self, limit: int = 1000, call: str = "") -> Claim:
-        return working.work(self.queue.handle, SEAT, None, limit, call=call)
+        return working.work(self.queue.handle, CLAIM_SETTINGS, None, limit, call=call)
 
 
 @pytest.fixture

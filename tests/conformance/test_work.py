@@ -20,7 +20,7 @@ from spark_bull.options import SETTLE, parse_options
 from spark_bull.outcomes import Delayed, Failed, Lost, Outcomes, Retried
 from spark_bull.queue import claim as claims
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.claim import Seat, extend, promote_due, read_claimed, relock, rescue, unpack_columns
+from spark_bull.queue.claim import ClaimSettings, extend, promote_due, read_claimed, relock, rescue, unpack_columns
 from spark_bull.queue.claim_ledger import ClaimLedger
 from spark_bull.queue.report import add_log, update_data, update_progress
 from spark_bull.spark.process.settle import SettlePlan, settle_task
@@ -28,7 +28,7 @@ from spark_bull.worker.claimer import Claimer
 from spark_bull.worker.outcome_policy import keep_rule
 from tests.support.sending import send_scripts_twice
 from tests.support.wait import wait_until
-from tests.support.work_bench import SEAT, WorkBench, completed
+from tests.support.work_bench import CLAIM_SETTINGS, WorkBench, completed
 
 DIALECTS = ("bull-1", "bull", "bullmq")
 HOUR_MS = 3_600_000
@@ -75,7 +75,7 @@ def test_a_claim_takes_the_oldest_jobs_and_locks_them(bench: WorkBench) -> None:
     assert bench.counts() == {"wait": 2, "active": 3}
     assert bench.locks(ids) == [True] * 3 + [False] * 2
     assert claim.more
-    assert 0 < bench.client.pttl(bench.handle.keys.lock(ids[0])) <= SEAT.lock_ms
+    assert 0 < bench.client.pttl(bench.handle.keys.lock(ids[0])) <= CLAIM_SETTINGS.lock_ms
 
 
 def test_an_empty_queue_gives_nothing(bench: WorkBench) -> None:
@@ -99,21 +99,21 @@ def test_nothing_is_claimed_while_the_queue_is_paused(bench: WorkBench) -> None:
 
 def test_nothing_is_claimed_once_it_is_time_to_stop(bench: WorkBench) -> None:
     bench.add(2)
-    seat = Seat("seat", control=bench.handle.keys.control("w"))
-    assert not bench.claim(1, seat=seat).stop
-    bench.client.set(seat.control, "stop")
-    claim = bench.claim(1, seat=seat)
+    claim_settings = ClaimSettings("claim_settings", control=bench.handle.keys.control("w"))
+    assert not bench.claim(1, claim_settings=claim_settings).stop
+    bench.client.set(claim_settings.control, "stop")
+    claim = bench.claim(1, claim_settings=claim_settings)
     assert claim.stop
     assert claim.jobs == []
 
 
 def test_a_worker_s_limiter_counts_for_the_whole_queue(bench: WorkBench) -> None:
     bench.add(10)
-    seats = [Seat(name, limiter=(3, HOUR_MS)) for name in ("one", "two")]
-    assert len(bench.claim(2, seat=seats[0]).jobs) == 2
-    claim = bench.claim(10, seat=seats[1])
+    seats = [ClaimSettings(name, limiter=(3, HOUR_MS)) for name in ("one", "two")]
+    assert len(bench.claim(2, claim_settings=seats[0]).jobs) == 2
+    claim = bench.claim(10, claim_settings=seats[1])
     assert len(claim.jobs) == 1
-    claim = bench.claim(10, seat=seats[0])
+    claim = bench.claim(10, claim_settings=seats[0])
     assert claim.jobs == []
     assert 0 < claim.limited_ms <= HOUR_MS
 
@@ -132,25 +132,25 @@ def test_limits_of_the_queue_itself_hold(bench: WorkBench) -> None:
 
 def test_a_slot_claims_no_more_than_start_at_once_while_its_limiter_holds(bench: WorkBench) -> None:
     bench.add(4)
-    assert len(bench.claim(2, seat=Seat("free", at_once=1)).jobs) == 2
-    assert len(bench.claim(2, seat=Seat("limited", limiter=(10, HOUR_MS), at_once=1)).jobs) == 1
+    assert len(bench.claim(2, claim_settings=ClaimSettings("free", at_once=1)).jobs) == 2
+    assert len(bench.claim(2, claim_settings=ClaimSettings("limited", limiter=(10, HOUR_MS), at_once=1)).jobs) == 1
 
 
 @only_bullmq
 def test_a_slot_claims_no_more_than_start_at_once_while_the_queue_limits_active_jobs(bench: WorkBench) -> None:
     bench.add(5)
     bench.client.hset(bench.key("meta"), "concurrency", 3)
-    assert len(bench.claim(5, seat=Seat("one by one", at_once=1)).jobs) == 1
-    assert len(bench.claim(5, seat=Seat("all at once")).jobs) == 2
+    assert len(bench.claim(5, claim_settings=ClaimSettings("one by one", at_once=1)).jobs) == 1
+    assert len(bench.claim(5, claim_settings=ClaimSettings("all at once")).jobs) == 2
 
 
 @only_bullmq
 def test_the_duration_of_a_worker_goes_before_that_of_the_queue(bench: WorkBench) -> None:
     bench.add(2)
     bench.client.hset(bench.key("meta"), mapping={"max": 1, "duration": 2 * HOUR_MS})
-    seat = Seat("seat", limiter=(50, HOUR_MS))
-    assert len(bench.claim(10, seat=seat).jobs) == 1
-    assert 0 < bench.claim(10, seat=seat).limited_ms <= HOUR_MS
+    claim_settings = ClaimSettings("claim_settings", limiter=(50, HOUR_MS))
+    assert len(bench.claim(10, claim_settings=claim_settings).jobs) == 1
+    assert 0 < bench.claim(10, claim_settings=claim_settings).limited_ms <= HOUR_MS
 
 
 @only_bullmq
@@ -160,7 +160,7 @@ def test_the_last_job_doesn_t_drain_a_queue_that_is_paused_or_limited(bench: Wor
         claim = bench.claim(1)
         if limiter is None:
             bench.queue.pause()
-        bench.work(completed(claim), 5, Seat("seat", limiter=limiter))
+        bench.work(completed(claim), 5, ClaimSettings("claim_settings", limiter=limiter))
 
     bench.client.set(bench.key("limiter"), 9, px=HOUR_MS)
     finish_last(limiter=(9, HOUR_MS))
@@ -220,9 +220,9 @@ def test_one_call_settles_a_chunk_and_claims_the_next(bench: WorkBench) -> None:
 @pytest.mark.parametrize("order", [[0, 1, 2], [2, 1, 0], [1, 0, 2]])
 def test_chunks_leave_active_in_any_order(bench: WorkBench, order: list[int]) -> None:
     bench.add(9)
-    claims = [bench.claim(3, seat=Seat(f"s{n}")) for n in range(3)]
+    claims = [bench.claim(3, claim_settings=ClaimSettings(f"s{n}")) for n in range(3)]
     for n in order:
-        assert bench.work(completed(claims[n]), seat=Seat(f"s{n}")).lost == []
+        assert bench.work(completed(claims[n]), claim_settings=ClaimSettings(f"s{n}")).lost == []
     assert bench.counts() == {"completed": 9}
 
 
@@ -295,7 +295,7 @@ def test_returned_jobs_are_the_next_ones_in_their_old_order(bench: WorkBench) ->
 def test_jobs_that_were_not_started_are_what_they_were(bench: WorkBench) -> None:
     ids = bench.add(3)
     before = [bench.client.hgetall(bench.handle.keys.job(job_id)) for job_id in ids]
-    claim = bench.claim(seat=Seat("seat", worker="somebody"))
+    claim = bench.claim(claim_settings=ClaimSettings("claim_settings", worker="somebody"))
     assert bench.work(Outcomes(claim.token, unstarted=ids)).lost == []
     assert [bench.client.hgetall(bench.handle.keys.job(job_id)) for job_id in ids] == before
     assert [job.id for job in bench.claim().jobs] == ids
@@ -468,19 +468,19 @@ def test_one_call_removes_no_more_than_a_thousand_jobs_by_rules(bench: WorkBench
 def test_metrics_count_finished_jobs(bench: WorkBench) -> None:
     bench.add(3)
     claim = bench.claim()
-    bench.work(completed(claim), seat=Seat("seat", max_metrics=10))
+    bench.work(completed(claim), claim_settings=ClaimSettings("claim_settings", max_metrics=10))
     assert bench.client.hget(bench.key("metrics_completed"), "count") == b"3"
 
 
 def test_a_ledger_notes_what_was_claimed(bench: WorkBench) -> None:
     ids = bench.add(7)
     ledger = ClaimLedger(bench.handle, "reader")
-    portions = ledger.claim(Seat("reader"), 5).portions
+    portions = ledger.claim(ClaimSettings("reader"), 5).portions
     assert [i for portion in portions for i in unpack_columns(portion.packed)[0]] == ids[:5]
     assert (ledger.end(), ledger.ids(1, 4)) == (5, ids[1:4])
     ledger.cut(3)
     assert (ledger.end(), ledger.ids(0, 5)) == (5, ids[3:5])
-    ledger.claim(Seat("reader"), 5)
+    ledger.claim(ClaimSettings("reader"), 5)
     assert ledger.ids(4, 9) == ids[4:]
     assert [job.id for job in read_claimed(bench.handle, [*ids, "gone"])] == ids
     assert ledger.begun() == 0
@@ -490,8 +490,10 @@ def test_a_ledger_notes_what_was_claimed(bench: WorkBench) -> None:
 
 def test_what_is_claimed_ahead_starts_later_and_so_nothing_is_while_a_limit_holds(bench: WorkBench) -> None:
     ids = bench.add(6)
-    limited = Claimer(ClaimLedger(bench.handle, "limited"), Seat("limited", HOUR_MS, limiter=(100, HOUR_MS)), 2)
-    free = Claimer(ClaimLedger(bench.handle, "free"), Seat("free", HOUR_MS), 2)
+    limited = Claimer(
+        ClaimLedger(bench.handle, "limited"), ClaimSettings("limited", HOUR_MS, limiter=(100, HOUR_MS)), 2
+    )
+    free = Claimer(ClaimLedger(bench.handle, "free"), ClaimSettings("free", HOUR_MS), 2)
     assert limited.claim(2) == 2
     limited.claim_ahead(2)
     assert limited.end() == 2
@@ -504,7 +506,7 @@ def test_what_is_claimed_ahead_starts_later_and_so_nothing_is_while_a_limit_hold
 def test_nothing_is_claimed_ahead_while_the_queue_limits_active_jobs(bench: WorkBench) -> None:
     bench.add(4)
     bench.client.hset(bench.key("meta"), "concurrency", 3)
-    claimer = Claimer(ClaimLedger(bench.handle, "reader"), Seat("reader", HOUR_MS), 2)
+    claimer = Claimer(ClaimLedger(bench.handle, "reader"), ClaimSettings("reader", HOUR_MS), 2)
     assert claimer.claim(1) == 1
     claimer.claim_ahead(2)
     assert claimer.end() == 1
@@ -515,7 +517,7 @@ def test_nothing_is_claimed_ahead_while_the_queue_limits_active_jobs(bench: Work
 
 def test_locks_are_extended_as_long_as_they_are_ours(bench: WorkBench) -> None:
     ids = bench.add(3)
-    claim = bench.claim(seat=Seat("seat", lock_ms=60_000))
+    claim = bench.claim(claim_settings=ClaimSettings("claim_settings", lock_ms=60_000))
     bench.client.sadd(bench.key("stalled"), *ids)
     bench.client.set(bench.handle.keys.lock(ids[2]), "another")
     assert extend(bench.handle, claim.token, ids, HOUR_MS) == [ids[2]]

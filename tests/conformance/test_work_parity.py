@@ -1,6 +1,6 @@
 """The same scripted lives, lived once in Node's worker and once in ours, leave the same keys.
 
-Every key of both queues is compared, times and ids aside. What may differ stands in `_told`, with its reason.
+Every key of both queues is compared, times and ids aside. What may differ stands in `_reported`, with its reason.
 """
 
 from __future__ import annotations

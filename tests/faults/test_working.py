@@ -19,7 +19,7 @@ from pyspark.sql import functions as f
 from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis, NewJob, Promoter, Worker
-from spark_bull.queue.claim import Seat, work
+from spark_bull.queue.claim import ClaimSettings, work
 from spark_bull.worker.running_job import RunningJob
 from tests.spark.conftest import Bull
 from tests.support.losing_proxy import losing_proxy
@@ -60,8 +60,8 @@ def test_no_answer_that_gets_lost_does_harm(own_redis: OwnRedis, protocol: str) 
                 wait_until(lambda: queue.counts()["completed"] == 100, "all jobs to complete")
             assert proxy.lost >= 5
         assert len(calls) == 100
-        assert worker.tally is not None
-        assert (worker.tally.completed, worker.tally.lost) == (100, 0)
+        assert worker.stats is not None
+        assert (worker.stats.completed, worker.stats.lost) == (100, 0)
 
 
 def test_a_worker_outlasts_a_redis_that_is_away(own_redis: OwnRedis) -> None:
@@ -83,8 +83,8 @@ def test_a_worker_outlasts_a_redis_that_is_away(own_redis: OwnRedis) -> None:
             time.sleep(3 * RETRY_MS / 1000)
             server.restart()
             wait_until(lambda: queue.counts()["completed"] == 300, "all jobs to complete")
-        assert worker.tally is not None
-        assert worker.tally.lost == 0
+        assert worker.stats is not None
+        assert worker.stats.lost == 0
 
 
 @pytest.mark.parametrize("protocol", DIALECTS)
@@ -266,7 +266,7 @@ def test_a_held_job_whose_worker_died_before_its_lock_comes_back(own_redis: OwnR
         queue.handle.connection.call("BLMOVE", keys["wait"], keys["active"], "RIGHT", "LEFT", 1)
         with Promoter(server.url, ["q"], protocol="bull", check_ms=100):
             wait_until(lambda: queue.counts()["wait"] == 1, "the job to come back")
-        assert len(work(queue.handle, Seat("s"), None, 5).jobs) == 1
+        assert len(work(queue.handle, ClaimSettings("s"), None, 5).jobs) == 1
 
 
 #: A worker that comes no further than its first claim: it waits where it would let the schedule go on.

@@ -28,8 +28,8 @@ def test_an_idle_slot_starts_a_job_and_stops_when_it_is_told(
                 queue.add({"n": count})
                 wait_until(lambda count=count: queue.counts()["completed"] == count, "the job")  # type: ignore[misc]
             wait_until(lambda: is_blocked(client, worker.loop.client), "the slot to wait")
-        assert worker.tally is not None
-        assert worker.tally.completed == 2
+        assert worker.stats is not None
+        assert worker.stats.completed == 2
 
 
 def is_blocked(client: Redis, client_id: int) -> bool:

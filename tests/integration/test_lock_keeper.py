@@ -103,8 +103,8 @@ def test_a_job_settled_while_its_lock_was_to_be_extended_is_not_lost(
     keep_often(worker)
     with worker:
         wait_until(lambda: queue.counts()["completed"] == 2, "both jobs to complete")
-    assert worker.tally is not None
-    assert (worker.tally.completed, worker.tally.lost) == (2, 0)
+    assert worker.stats is not None
+    assert (worker.stats.completed, worker.stats.lost) == (2, 0)
     assert told() == []
 
 

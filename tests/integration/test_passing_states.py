@@ -147,7 +147,7 @@ def test_a_promoter_goes_on_when_the_state_has_passed(
         queue.add({}, delay=86_400_000)
         with Promoter(server.url, ["q"], protocol=protocol, retryMs=100) as promoter:
             STATES[code].begin(client)
-            wait_until(lambda: heard(caplog, "promoter waits for Redis"), "the promoter to be refused")
+            wait_until(lambda: heard(caplog, "promoter lost Redis, retrying"), "the promoter to be refused")
             STATES[code].end(client)
             for n in range(10):
                 queue.add({"n": n}, delay=300)

@@ -15,7 +15,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from spark_bull.model import NewJob
 from spark_bull.outcomes import Failed, Outcomes, Retried
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.claim import Seat, unpack_columns, work
+from spark_bull.queue.claim import ClaimSettings, unpack_columns, work
 from spark_bull.queue.claim_ledger import ClaimLedger
 from spark_bull.services.promoter import Promoter
 from spark_bull.services.rescuer import Rescuer
@@ -175,12 +175,15 @@ def test_a_job_that_falls_due_in_a_paused_queue_outlives_node_s_resume(
     with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
 
         def is_promoted() -> bool:
-            assert work(queue.handle, Seat("seat"), None, 10).jobs == []
+            assert work(queue.handle, ClaimSettings("claim_settings"), None, 10).jobs == []
             return queue.counts()["delayed"] == 0
 
         wait_until(is_promoted, "a claim to promote the delayed job")
         theirs.call("resume", queue="q")
-        assert {job.id for job in work(queue.handle, Seat("seat"), None, 10).jobs} == {waiting, delayed}
+        assert {job.id for job in work(queue.handle, ClaimSettings("claim_settings"), None, 10).jobs} == {
+            waiting,
+            delayed,
+        }
 
 
 @each_bullmq
@@ -189,11 +192,16 @@ def test_node_takes_delayed_jobs_that_are_due_before_a_job_that_we_retry_at_once
 ) -> None:
     with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
         retried = queue.add({"$behaviour": "return:1"})
-        claim = work(queue.handle, Seat("seat"), None, 1)
+        claim = work(queue.handle, ClaimSettings("claim_settings"), None, 1)
         due = claim.now + 50
         delayed = queue.add({"$behaviour": "return:2"}, run_at=due)
         wait_until(lambda: queue.handle.connection.now_ms() > due, "the delayed job to be due")
-        work(queue.handle, Seat("seat"), Outcomes(claim.token, retried=[Retried(retried, "bad", "[]", 0, False)]), 0)
+        work(
+            queue.handle,
+            ClaimSettings("claim_settings"),
+            Outcomes(claim.token, retried=[Retried(retried, "bad", "[]", 0, False)]),
+            0,
+        )
         theirs = node(peer.alias, prefix=prefix)
         theirs.call("process", queue="q", concurrency=1)
         completed = theirs.wait_for_events("completed", 2, source="worker")
@@ -224,10 +232,10 @@ def test_a_rate_limit_set_by_hand_counts_for_workers_with_a_limiter(
     with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
         queue.add({})
         theirs.call("invoke", queue="q", method="rateLimit", args=[HOUR_MS])
-        limited = work(queue.handle, Seat("seat", limiter=(100, 1_000)), None, 1)
+        limited = work(queue.handle, ClaimSettings("claim_settings", limiter=(100, 1_000)), None, 1)
         assert limited.jobs == []
         assert limited.limited_ms > 0
-        assert len(work(queue.handle, Seat("seat"), None, 1).jobs) == 1
+        assert len(work(queue.handle, ClaimSettings("claim_settings"), None, 1).jobs) == 1
 
 
 Take = Callable[[BullQueue, str], Callable[[str], None]]
@@ -255,7 +263,7 @@ def take_as_a_slot(queue: BullQueue, _: str) -> Callable[[str], None]:
 def take_as_a_stream(queue: BullQueue, url: str) -> Callable[[str], None]:
     """Claims the one job that waits as a streaming query does; returns how to settle it as one."""
     ledger = ClaimLedger(queue.handle, "reader")
-    (portion,) = ledger.claim(Seat("reader"), 1).portions
+    (portion,) = ledger.claim(ClaimSettings("reader"), 1).portions
     claimed = claim_batch(queue.handle, "reader", portion.start, *unpack_columns(portion.packed)).to_pydict()
 
     def complete(value: str) -> None:
@@ -289,7 +297,7 @@ def test_a_job_tells_the_parent_that_it_got_while_it_was_active(
         theirs.call("flow", flow={"name": "tue", "queueName": "q", "opts": {"jobId": "tue"}, "children": [child]})
         assert queue.counts()["waiting-children"] == 1
         complete('"done"')
-        assert [job.id for job in work(queue.handle, Seat("seat"), None, 1).jobs] == ["tue"]
+        assert [job.id for job in work(queue.handle, ClaimSettings("claim_settings"), None, 1).jobs] == ["tue"]
         values = theirs.call("invoke", queue="q", jobId="tue", method="getChildrenValues")
         assert values == {f"{prefix}:q:mon": "done"}
 
@@ -321,9 +329,9 @@ def test_a_job_with_a_failed_child_fails_whatever_attempts_are_left(
         parent = queue.add({}, attempts=5)
         complete = take(queue, redis_url)
         add_child(theirs, prefix, parent, failParentOnFailure=True)
-        claim = work(queue.handle, Seat("other"), None, 1)
+        claim = work(queue.handle, ClaimSettings("other"), None, 1)
         failed = [Failed(job.id, "bad", "[]", None, 1) for job in claim.jobs]
-        work(queue.handle, Seat("other"), Outcomes(claim.token, failed=failed), 0)
+        work(queue.handle, ClaimSettings("other"), Outcomes(claim.token, failed=failed), 0)
         complete("1")
         job = queue.get_job(parent)
         assert job is not None

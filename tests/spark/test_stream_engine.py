@@ -11,7 +11,7 @@ from pyspark.sql import functions as f
 
 from spark_bull import BullQueue, NewJob
 from spark_bull.outcomes import Outcomes, Retried
-from spark_bull.queue.claim import Seat, unpack_columns, work
+from spark_bull.queue.claim import ClaimSettings, unpack_columns, work
 from spark_bull.queue.claim_ledger import ClaimLedger
 from spark_bull.spark.process.claim_batch import claim_batch
 from spark_bull.spark.process.stream_engine import StreamEngine, StreamPlan
@@ -31,16 +31,16 @@ def test_a_job_that_was_claimed_again_is_left_to_its_new_claim(
 ) -> None:
     """Jobs are claimed ahead while a batch goes on, and one whose attempt failed may run again at once."""
     again, other = queue.add_many([NewJob({"n": 1}, attempts=3), NewJob({"n": 2})]).ids
-    ledger, seat = ClaimLedger(queue.handle, "reader"), Seat("reader", HOUR_MS)
-    (portion,) = ledger.claim(seat, 2).portions
+    ledger, claim_settings = ClaimLedger(queue.handle, "reader"), ClaimSettings("reader", HOUR_MS)
+    (portion,) = ledger.claim(claim_settings, 2).portions
     rows = claim_batch(queue.handle, "reader", portion.start, *unpack_columns(portion.packed))
     batch = spark.createDataFrame(pa.Table.from_batches([rows]))
 
     def transform(jobs: DataFrame) -> DataFrame:
         if ledger.end() == 2:
             retried = Retried(again, "once more", "[]", 0, lifo=False)
-            work(queue.handle, Seat("settle"), Outcomes("reader", retried=[retried]), 0)
-            assert len(ledger.claim(seat, 1).portions) == 1
+            work(queue.handle, ClaimSettings("settle"), Outcomes("reader", retried=[retried]), 0)
+            assert len(ledger.claim(claim_settings, 1).portions) == 1
         if raises:
             raise ValueError("bad")
         return jobs.where("false").withColumn("returnvalue", f.lit(1))

@@ -99,7 +99,7 @@ def steps_of(dialect: str) -> Steps:
         (2, _managed("remove", *STATES)),
         (3, _step("manage", verb=st.sampled_from(VERBS), state=st.sampled_from(STATES), job=FEW, queue=QUEUE)),
         (2, _step("retry_completed", job=FEW, queue=QUEUE)),
-        (4, _told()),
+        (4, _reported()),
         (4, _step("expire", job=FEW, queue=QUEUE)),
         (5, _step("rescue", queue=QUEUE)),
         (4, _step("due", count=st.integers(1, 3), queue=QUEUE)),
@@ -190,7 +190,7 @@ def _flow() -> Steps:
     return _step("flow", flow=node(st.lists(st.one_of(leaf, branch), min_size=1, max_size=3)))
 
 
-def _told() -> Steps:
+def _reported() -> Steps:
     def told(what: str, value: st.SearchStrategy[Any]) -> Steps:
         return _step("tell", what=st.just(what), value=value, job=FEW, queue=QUEUE)
 

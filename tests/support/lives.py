@@ -4,8 +4,8 @@
 
 Compared are the answers, all keys of both queues and what was published. Node's side uses the package's own calls (a
 Worker or Queue driven by hand, tests/node/adapters/*_bench.js), ours those of a slot: `claims.work` with the outcomes
-that `Rules` makes of what a processor did. Nothing waits for a time to come: delays are whole hours, `due` makes jobs
-that are delayed due, and locks expire by being deleted.
+that `OutcomePolicy` makes of what a processor did. Nothing waits for a time to come: delays are whole hours, `due`
+makes jobs that are delayed due, and locks expire by being deleted.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from spark_bull.model import NewJob
 from spark_bull.outcomes import ClaimedJob, Outcomes
 from spark_bull.queue import claim as claims
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.claim import Seat
+from spark_bull.queue.claim import ClaimSettings
 from spark_bull.queue.report import add_log, update_data, update_progress
 from spark_bull.worker.blocked_parents import fail_blocked
-from spark_bull.worker.job_runner import Result, Rules
+from spark_bull.worker.job_runner import OutcomePolicy, Result
 from spark_bull.worker.outcome_policy import job_options
 from spark_bull.worker.running_job import RunningJob
 from tests.support.dump import Dump, Moments, Window, difference, dump, normalise, normalise_messages
@@ -45,7 +45,7 @@ LOCK_MS = 600_000
 #: Lives that are lived at most to make one shorter.
 TRIES = 300
 PREFIXES = ("left", "ours")
-SEAT = Seat("seat", lock_ms=LOCK_MS)
+CLAIM_SETTINGS = ClaimSettings("claim_settings", lock_ms=LOCK_MS)
 
 
 class Step(NamedTuple):
@@ -94,7 +94,7 @@ class Answers(NamedTuple):
 
 
 @dataclass
-class Held:
+class LedgerLease:
     """Jobs that one call claimed on both sides, and that are not settled yet."""
 
     queue: str
@@ -117,7 +117,7 @@ class Lives:
     url: str
     steps: int = 0
     window: Window = field(default_factory=Window)
-    held: list[Held] = field(default_factory=list)
+    held: list[LedgerLease] = field(default_factory=list)
     raw: dict[str, Dump] = field(default_factory=dict)
     script: list[str] = field(default_factory=list)
 
@@ -303,13 +303,13 @@ class Lives:
         if self._is_limited(queue):
             count = 1
         left = self._node("claim", queue=queue, count=count, token=token)
-        claim = claims.work(self.ours[queue].handle, SEAT, None, count, token=token)
+        claim = claims.work(self.ours[queue].handle, CLAIM_SETTINGS, None, count, token=token)
         return Answers(f"claim {count} of {queue}", *self._claimed(queue, token, left, claim.jobs))
 
     def _claimed(self, queue: str, token: str, left: list[Any], jobs: list[ClaimedJob]) -> tuple[Any, Any]:
         """Notes what is held from now on; returns what each side sees of it."""
         tokens = {job["id"]: job["token"] for job in left}
-        self.held.append(Held(queue, token, [(job, tokens.get(job.id, token)) for job in jobs]))
+        self.held.append(LedgerLease(queue, token, [(job, tokens.get(job.id, token)) for job in jobs]))
         seen = [{name: job[name] for name in self._counters} | {"id": job["id"]} for job in left]
         ours = {"attemptsMade": "attempts_made", "attemptsStarted": "attempts_started"}
         return seen, [{name: getattr(job, ours[name]) for name in self._counters} | {"id": job.id} for job in jobs]
@@ -345,10 +345,10 @@ class Lives:
             _note(outcomes, RunningJob(job, handle), kind, value, now)
         order = _settled_in_order(outcomes)
         left = self._node("settle", queue=held.queue, outcomes=[done[i] for i in order], count=then, token=token)
-        claim_of_ours = claims.work(handle, SEAT, outcomes, then, token=token)
-        failed = fail_blocked(handle, Rules(), held.token, claim_of_ours.lost, now)
+        claim_of_ours = claims.work(handle, CLAIM_SETTINGS, outcomes, then, token=token)
+        failed = fail_blocked(handle, OutcomePolicy(), held.token, claim_of_ours.lost, now)
         if len(failed):
-            claims.work(handle, SEAT, failed, 0)
+            claims.work(handle, CLAIM_SETTINGS, failed, 0)
         said = ", ".join(f"{i} {done[i]['does']} {json.dumps(done[i]['value'])}" for i in order)
         said = f"settle in {held.queue}: {said}" + (f"; claim {then}" if then else "")
         # Node's worker remembers for itself that a processor has limited the queue, and is made to forget it.
@@ -564,7 +564,7 @@ def _note(outcomes: Outcomes, job: RunningJob, kind: str, value: Any, now: int) 
             "delay": lambda until: DelayedError(until=until),
             "limit": RateLimitError,
         }[kind](value)
-    Rules().note(outcomes, job._handle.dialect, Result(job, None if error else value, error), now)
+    OutcomePolicy().note(outcomes, job._handle.dialect, Result(job, None if error else value, error), now)
 
 
 def _settled_in_order(outcomes: Outcomes) -> list[str]:

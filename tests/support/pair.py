@@ -39,10 +39,10 @@ def settled(queue: BullQueue) -> bool:
 def told(raw: Dump, window: Window) -> Dump:
     """What is to be alike: streams as sets, since Node looks after delayed jobs at other moments; traces by number."""
     normal = {name: key for name, key in normalise(raw, window).items() if name not in _PASSING}
-    return {name: replace(key, value=_told(name, key)) for name, key in normal.items()}
+    return {name: replace(key, value=_reported(name, key)) for name, key in normal.items()}
 
 
-def _told(name: str, key: Key) -> Any:
+def _reported(name: str, key: Key) -> Any:
     if key.type == "stream":
         return sorted(json.dumps(entry, sort_keys=True) for entry in key.value if entry["event"] != "drained")
     if name == "meta":

@@ -12,10 +12,10 @@ from spark_bull.model import NewJob
 from spark_bull.outcomes import Claim, Failed, Outcomes
 from spark_bull.queue import claim as claims
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.claim import Seat
+from spark_bull.queue.claim import ClaimSettings
 from spark_bull.queue.handle import QueueHandle
 
-SEAT = Seat("seat", lock_ms=3_600_000)
+CLAIM_SETTINGS = ClaimSettings("claim_settings", lock_ms=3_600_000)
 
 
 @dataclass
@@ -37,11 +37,17 @@ class WorkBench:
     def add(self, count: int = 1, **properties: Any) -> list[str]:
         return self.queue.add_many([NewJob({"n": n}, **properties) for n in range(count)]).ids
 
-    def work(self, outcomes: Outcomes | None = None, limit: int = 0, seat: Seat = SEAT, **more: Any) -> Claim:
+    def work(
+        self,
+        outcomes: Outcomes | None = None,
+        limit: int = 0,
+        claim_settings: ClaimSettings = CLAIM_SETTINGS,
+        **more: Any,
+    ) -> Claim:
         call = uuid4().hex
-        answer = claims.work(self.handle, seat, outcomes, limit, call=call, **more)
+        answer = claims.work(self.handle, claim_settings, outcomes, limit, call=call, **more)
         if self.twice:
-            again = claims.work(self.handle, seat, outcomes, limit, call=call, **more)
+            again = claims.work(self.handle, claim_settings, outcomes, limit, call=call, **more)
             assert (again.jobs, again.lost, again.claimed) == (answer.jobs, answer.lost, answer.claimed)
         return answer
 

@@ -10,10 +10,10 @@ from typing import Any
 from uuid import uuid4
 
 from spark_bull.errors import UnrecoverableError
-from spark_bull.queue.claim import Seat
+from spark_bull.queue.claim import ClaimSettings
 from spark_bull.queue.handle import QueueHandle
-from spark_bull.worker.job_runner import FunctionRunner, Rules, Runner
-from spark_bull.worker.loop import SlotPlan, Tally, WorkerLoop
+from spark_bull.worker.job_runner import FunctionRunner, OutcomePolicy, Runner
+from spark_bull.worker.loop import SlotPlan, SlotStats, WorkerLoop
 from spark_bull.worker.running_job import RunningJob
 from tests.support.wait import PATIENCE_S
 
@@ -48,28 +48,28 @@ class OurWorker:
         *,
         chunk_size: int = 1,
         runner: Runner | None = None,
-        rules: Rules | None = None,
-        **seat: Any,
+        rules: OutcomePolicy | None = None,
+        **claim_settings: Any,
     ) -> None:
         name = uuid4().hex[:8]
         self._handle = handle
         self._control = handle.keys.control(name)
         plan = SlotPlan(
             handle,
-            Seat(name, control=self._control, **seat),
+            ClaimSettings(name, control=self._control, **claim_settings),
             name,
             runner or FunctionRunner(processor),
-            rules or Rules(),
+            rules or OutcomePolicy(),
             chunk_size,
         )
         self.loop = WorkerLoop(plan, 0)
-        self.tally: Tally | None = None
+        self.stats: SlotStats | None = None
         self.error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def _run(self) -> None:
         try:
-            self.tally = self.loop.run()
+            self.stats = self.loop.run()
         except BaseException as error:
             self.error = error
 

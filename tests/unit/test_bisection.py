@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_bull.worker.bisection import outcomes_of
+from spark_bull.worker.bisection import run_bisected
 
 
 @given(st.integers(0, 300), st.sets(st.integers(0, 299), max_size=6))
@@ -22,7 +22,7 @@ def test_exactly_the_bad_ones_fail_each_with_its_own_error(count: int, bad: set[
                 raise ValueError(f"bad {item}")
         return [10 * item for item in items]
 
-    made = outcomes_of(range(count), run)
+    made = run_bisected(range(count), run)
     there = {n for n in bad if n < count}
     assert [n for n, result in enumerate(made) if isinstance(result, Exception)] == sorted(there)
     assert {str(result) for result in made if isinstance(result, Exception)} == {f"bad {n}" for n in there}

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_bull.clock import LAST_ETA_MS, epoch_ms
-from spark_bull.dialects.base import MARKS, NOT_YET, Dialect, json_text
+from spark_bull.dialects.base import MARKS, UNSUPPORTED_OPTIONS, Dialect, json_text
 from spark_bull.dialects.codec import ChunkBuilder, Columns, encode, joined, pack, rows_of, sliced
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.errors import DialectError, OptionError, SparkBullError
@@ -154,7 +154,7 @@ def test_bullmq_lets_a_job_do_one_thing_to_its_parent() -> None:
 
 
 @each_dialect
-@pytest.mark.parametrize("name", NOT_YET)
+@pytest.mark.parametrize("name", UNSUPPORTED_OPTIONS)
 def test_options_that_make_more_than_a_plain_job_are_refused(dialect: Dialect, name: str) -> None:
     with pytest.raises(DialectError, match=f"`{name}` in `opts`"):
         dialect.prepare({name: {"id": "x"}})

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from spark_bull.errors import OptionError
 from spark_bull.model import STATES
-from spark_bull.options import READ, SPARKS_OWN, TABLE, WORK, WRITE, as_texts, markdown_table, parse_options
+from spark_bull.options import READ, SPARK_OPTIONS, TABLE, WORK, WRITE, as_texts, markdown_table, parse_options
 
 SECRET = "hunter2"
 
@@ -184,7 +184,7 @@ def test_the_nearest_option_is_one_of_the_same_scope() -> None:
     assert "`view`" not in str(error.value)
 
 
-@pytest.mark.parametrize("name", [*sorted(SPARKS_OWN), "checkpointLocation", "option.queue"])
+@pytest.mark.parametrize("name", [*sorted(SPARK_OPTIONS), "checkpointLocation", "option.queue"])
 @pytest.mark.parametrize("scope", [WRITE, READ])
 def test_keys_that_spark_adds_are_passed_over(name: str, scope: str) -> None:
     options = parse_options({name: "x", "queue": "q"}, scope)
@@ -266,7 +266,7 @@ def test_names_are_unique_and_every_option_says_what_it_means() -> None:
     names = [(row.name.lower(), scope) for row in TABLE for scope in row.scopes]
     assert len(set(names)) == len(names)
     assert all(row.doc and row.scopes for row in TABLE)
-    assert not SPARKS_OWN & {name for name, _ in names}
+    assert not SPARK_OPTIONS & {name for name, _ in names}
 
 
 @pytest.mark.parametrize("scope", [WRITE, READ])

@@ -5,11 +5,11 @@
 -- at `until_at`, are noted in `told`, for when their events are read. One call looks at about `most` events and jobs.
 -- With `events_only` the ZSETs are left to a later call.
 -- @keys id wait paused active delayed prioritized waiting_children completed failed meta events ledger track seen_completed seen_failed told slices_completed slices_failed
--- @args base owner forgiven strict events_only lookback_ms slice_ms most ttl_ms until_completed until_failed until_event until_at until_ended states...
+-- @args base owner accept_recreated strict events_only lookback_ms slice_ms most ttl_ms until_completed until_failed until_event until_at until_ended states...
 -- @returns {'ok', position behind the last entry, 0 if all was looked at, 1 if not, 2 if not even all events, id of the last
 -- event read, how many ended jobs are unaccounted for because events left the stream unread (-1: an unknown number); with
 -- `strict` that is reported until a call without it},
--- {'lost'} without a ledger, {'taken', owner} by another reader, or {'reborn', id counter then, now} unless `forgiven`
+-- {'lost'} without a ledger, {'taken', owner} by another reader, or {'recreated', id counter then, now} unless `accept_recreated`
 -- @include bullmq/lib/follow_events
 -- @include bullmq/lib/unaccounted_jobs
 -- @include lib/check_owner

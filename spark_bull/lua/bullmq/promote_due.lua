@@ -9,9 +9,9 @@
 
 local now = time_ms()
 return once(key.receipt, arg.call, arg.ttl_ms, function()
-  local _, asleep = waiting_list(key, arg.bullmq_version)
+  local _, paused_or_full = waiting_list(key, arg.bullmq_version)
   local next_due, moved = promote_due_jobs(key, arg, now, tonumber(arg.limit))
-  if next_due and not asleep then
+  if next_due and not paused_or_full then
     redis.call('ZADD', key.marker, next_due, '1')
   end
   return {moved, next_due and string.format('%.0f', next_due) or '', string.format('%.0f', now)}, moved == 0

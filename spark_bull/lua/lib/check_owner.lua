@@ -1,5 +1,5 @@
 -- Whether the reader that calls may go on with its ledger: returns what to answer if not. The counter of a queue's ids
--- only grows, unless the queue was deleted; then jobs may have gone unseen. `forgiven` takes note of that and goes on.
+-- only grows, unless the queue was deleted; then jobs may have gone unseen. `accept_recreated` takes note of that and goes on.
 local function check_owner(key, arg, on_reborn)
   local call = redis.call
   local track = call('HMGET', key.track, 'owner', 'id')
@@ -11,8 +11,8 @@ local function check_owner(key, arg, on_reborn)
   end
   local was, is = tonumber(track[2]), tonumber(call('GET', key.id) or 0)
   if was > is then
-    if arg.forgiven ~= '1' then
-      return {'reborn', was, is}
+    if arg.accept_recreated ~= '1' then
+      return {'recreated', was, is}
     end
     on_reborn()
   end

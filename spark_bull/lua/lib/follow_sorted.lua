@@ -3,7 +3,7 @@
 -- How many members of a ZSET one step looks at.
 local STEP = 500
 -- How many jobs that were seen one step forgets.
-local MOST_FORGOTTEN = 10000
+local MAX_FORGOTTEN = 10000
 local WAY = {'floor', 'walk', 'at', 'below', 'count', 'quiet'}
 
 -- Follows the ZSET of a finished state, whose scores are the times of finishing by the workers' clocks.
@@ -98,7 +98,7 @@ end
 
 -- Forgets jobs seen below a time, so many at once; what is left of them does no harm, and goes next time.
 local function forget_seen(way, time)
-  local count = math.min(redis.call('ZCOUNT', way.seen, '-inf', '(' .. time), MOST_FORGOTTEN)
+  local count = math.min(redis.call('ZCOUNT', way.seen, '-inf', '(' .. time), MAX_FORGOTTEN)
   if count > 0 then
     redis.call('ZREMRANGEBYRANK', way.seen, 0, count - 1)
   end

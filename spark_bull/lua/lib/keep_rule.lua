@@ -1,11 +1,11 @@
 -- Jobs that one script may remove because of rules how many to keep.
-local MOST_REMOVED = 1000
+local MAX_REMOVED = 1000
 
 -- What a script adds to `state`, a ZSET of finished jobs, and removes from it. `remove(id)` deletes what a job has. The jobs
 -- that one script adds have one score, and Redis sorts those by the text of their ids: `fresh` has them in the order in
 -- which they ended.
 local function finished_jobs(state, now, remove)
-  return {state = state, now = now, remove = remove, fresh = {}, first = 1, is_fresh = {}, may_go = MOST_REMOVED}
+  return {state = state, now = now, remove = remove, fresh = {}, first = 1, is_fresh = {}, may_go = MAX_REMOVED}
 end
 
 -- Gives the places of fresh jobs among `ids`, which are to be removed, to those that ended first.
@@ -49,7 +49,7 @@ end
 -- Removes jobs that are older than `keep` allows.
 local function drop_old(finished, keep)
   if keep.age then
-    local most = math.min(keep.limit or MOST_REMOVED, finished.may_go)
+    local most = math.min(keep.limit or MAX_REMOVED, finished.may_go)
     drop_finished(finished,
       redis.call('ZREVRANGEBYSCORE', finished.state, finished.now - keep.age * 1000, '-inf', 'LIMIT', 0, most))
   end

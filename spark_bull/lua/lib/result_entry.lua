@@ -13,12 +13,12 @@ local function result_entry(state, job_id, time, value, gone)
 end
 
 -- What an entry holds of a job at most that is still there, bytes.
-local MOST_KNOWN = 4096
+local MAX_KNOWN = 4096
 
 -- The entry of a job that was found where finished jobs are: why it failed is noted, as a retry takes that away.
 local function found_entry(base, state, job_id, time)
   local why = state == 'failed' and redis.pcall('HGET', base .. job_id, 'failedReason')
-  return result_entry(state, job_id, time, type(why) == 'string' and #why <= MOST_KNOWN and why)
+  return result_entry(state, job_id, time, type(why) == 'string' and #why <= MAX_KNOWN and why)
 end
 
 -- A job that was found in a ZSET though its event may still be read, by its state: a field of `told`.

@@ -1,7 +1,7 @@
--- Takes a ledger of results for one query, or makes it (`create`: 1 if there is none, 'anew' in any case): `starting` at 'earliest', 'latest', or with jobs that have
--- finished since a time, ms. `former` is whom the ledger may be taken from.
+-- Takes a ledger of results for one query, or makes it (`create`: 1 if there is none, 'recreate' in any case): `starting` at 'earliest', 'latest', or with jobs that have
+-- finished since a time, ms. `previous_owner` is whom the ledger may be taken from.
 -- @keys id events ledger track told seen_completed seen_failed slices_completed slices_failed
--- @args owner former protocol create first starting lookback_ms slice_ms ttl_ms states...
+-- @args owner previous_owner protocol create first starting lookback_ms slice_ms ttl_ms states...
 -- @returns {'ok', position of the first entry, position behind the last one}, {'lost'} unless it is to be
 -- made, or {'taken', owner}
 -- @include lib/last_event
@@ -30,11 +30,11 @@ local function forget_walk(state)
   end
 end
 
-if arg.create == 'anew' then
+if arg.create == 'recreate' then
   call('DEL', key.track)
 end
 local owner = call('HGET', key.track, 'owner')
-if owner and owner ~= arg.former and owner ~= arg.owner then
+if owner and owner ~= arg.previous_owner and owner ~= arg.owner then
   return {'taken', owner}
 end
 local is_new = call('EXISTS', key.track) == 0

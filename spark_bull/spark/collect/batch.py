@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from spark_bull.dialects.fields import FIELDS
 from spark_bull.errors import ResultsLost
-from spark_bull.queue.result_ledger import Rows
+from spark_bull.queue.result_ledger import ResultChunk
 from spark_bull.spark.job_columns import column_of, texts
 
 log = logging.getLogger("spark_bull")
@@ -22,7 +22,9 @@ def fields_of(columns: Sequence[str]) -> list[str]:
     return [name for column in columns if column in FIELDS for name in FIELDS[column].names]
 
 
-def result_batch(queue: str, chunk: Rows, columns: Sequence[str], schema: pa.Schema, *, strict: bool) -> pa.RecordBatch:
+def result_batch(
+    queue: str, chunk: ResultChunk, columns: Sequence[str], schema: pa.Schema, *, strict: bool
+) -> pa.RecordBatch:
     """Results as a batch of exactly this schema.
 
     `strict`: raises ResultsLost for a job that was there when it was found, and is gone; else its row shows what is
@@ -33,7 +35,7 @@ def result_batch(queue: str, chunk: Rows, columns: Sequence[str], schema: pa.Sch
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _check_there(queue: str, chunk: Rows, *, strict: bool) -> None:
+def _check_there(queue: str, chunk: ResultChunk, *, strict: bool) -> None:
     there = _listed(chunk, "there")
     if b"missing" not in there:
         return
@@ -51,12 +53,12 @@ def _check_there(queue: str, chunk: Rows, *, strict: bool) -> None:
     log.warning("%s; their rows hold what is known", what)
 
 
-def _listed(chunk: Rows, name: str) -> list[Any]:
+def _listed(chunk: ResultChunk, name: str) -> list[Any]:
     column = chunk.columns[name]
     return column if isinstance(column, list) else [column] * chunk.rows
 
 
-def _column(queue: str, chunk: Rows, name: str, kind: pa.DataType) -> pa.Array:
+def _column(queue: str, chunk: ResultChunk, name: str, kind: pa.DataType) -> pa.Array:
     if name == "queue":
         return pa.repeat(pa.scalar(queue, kind), chunk.rows)
     if name == "runAt":
@@ -67,7 +69,7 @@ def _column(queue: str, chunk: Rows, name: str, kind: pa.DataType) -> pa.Array:
     return column.take(np.zeros(chunk.rows, np.int64)) if same else column
 
 
-def _raws(chunk: Rows, names: Sequence[str]) -> list[Any]:
+def _raws(chunk: ResultChunk, names: Sequence[str]) -> list[Any]:
     """The raw values of a column, of the first of these fields that a job has; only one if all jobs have the same."""
     first, *others = (chunk.columns[name] for name in names)
     for other in others:

@@ -24,7 +24,7 @@ from spark_bull.queue.find import is_glob
 from spark_bull.queue.handle import open_handle
 from spark_bull.queue.result_ledger import STATES, Horizon, ResultLedger
 from spark_bull.services.collector import Collector
-from spark_bull.spark.schemas import QUEUE_LOST, columns_of
+from spark_bull.spark.schemas import QUEUE_REQUIRED, columns_of
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import resolved, settings_of
 
@@ -49,7 +49,7 @@ def collect_options(raw: Mapping[str, str]) -> Options:
     """The options of a collecting read. Raises OptionError for a bad one, and when `queue` is missing."""
     options = parse_options(raw, COLLECT)
     if not options["queue"]:
-        raise OptionError(QUEUE_LOST)
+        raise OptionError(QUEUE_REQUIRED)
     for state in options["states"]:
         if state not in STATES:
             raise OptionError(

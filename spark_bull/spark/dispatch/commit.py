@@ -16,7 +16,7 @@ from spark_bull.store.settings import settings_of
 log = logging.getLogger("spark_bull")
 
 #: Queues that a message names; a write may have thousands.
-_MOST_SHOWN: Final = 5
+_MAX_SHOWN: Final = 5
 
 
 def commit_write(plan: Plan, written: list[Written], identity: Identity | None) -> None:
@@ -74,13 +74,13 @@ def _finish(write_id: str, plans: list[QueuePlan]) -> None:
         )
     if lost:
         others = f"; the jobs for the other {len(plans) - len(lost)} queues are there" if len(plans) > len(lost) else ""
-        raise StagedDataLost("; ".join(str(error) for error in lost[:_MOST_SHOWN]) + others) from lost[0]
+        raise StagedDataLost("; ".join(str(error) for error in lost[:_MAX_SHOWN]) + others) from lost[0]
 
 
 def _names(queues: list[str]) -> str:
     """Some queues in a sentence."""
-    more = f" and {len(queues) - _MOST_SHOWN} more" if len(queues) > _MOST_SHOWN else ""
-    return ", ".join(queues[:_MOST_SHOWN]) + more
+    more = f" and {len(queues) - _MAX_SHOWN} more" if len(queues) > _MAX_SHOWN else ""
+    return ", ".join(queues[:_MAX_SHOWN]) + more
 
 
 def _queue_plans(plan: Plan, written: list[Written]) -> list[QueuePlan]:

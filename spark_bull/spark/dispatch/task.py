@@ -21,7 +21,7 @@ from spark_bull.store.connection import Connection
 from spark_bull.store.settings import settings_of
 
 #: Payload gathered for chunks that aren't full yet, over all queues of a task.
-_MOST_GATHERED_BYTES: Final = 32 << 20
+_MAX_GATHERED_BYTES: Final = 32 << 20
 
 
 def write_task(plan: Plan, batches: Iterator[pa.RecordBatch], identity: Identity | None) -> Written:
@@ -83,7 +83,7 @@ class _Task:
             for queue, chosen, numbers in self._by_queue(rows, part.num_rows):
                 self._take(queue, chosen, numbers)
             self.seen += part.num_rows
-        if sum(share.builder.gathered for share in self.shares.values()) > _MOST_GATHERED_BYTES:
+        if sum(share.builder.gathered for share in self.shares.values()) > _MAX_GATHERED_BYTES:
             self._flush()
 
     def _by_queue(

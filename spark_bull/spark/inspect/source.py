@@ -29,7 +29,7 @@ from spark_bull.store.settings import resolved, settings_of
 #: Views that are read in slices; the others are small.
 SLICED: Final = ("jobs", "logs")
 JOBS_PER_PARTITION: Final = 100_000
-MOST_PARTITIONS: Final = 16
+MAX_PARTITIONS: Final = 16
 #: Rows of the largest batch for Spark. The first is one chunk and each is twice the last: `show()` reads little.
 BATCH_ROWS: Final = 8_000
 #: Chunks, each limited in bytes, that one batch is made of at most.
@@ -127,7 +127,7 @@ def _partition_count(plan: Plan) -> int:
     jobs = len(options["jobIds"]) or sum(
         count for handle in handles for state, count in counts(handle).items() if not states or state in states
     )
-    return max(1, min(MOST_PARTITIONS, -(-jobs // JOBS_PER_PARTITION)))
+    return max(1, min(MAX_PARTITIONS, -(-jobs // JOBS_PER_PARTITION)))
 
 
 def _shares(plan: Plan, part: Slice) -> Iterator[Share]:

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 
 from spark_bull.errors import ConnectionLost, OptionError
 from spark_bull.options import CLAIM, Options, parse_options
-from spark_bull.queue.claim import Seat, default_worker, read_columns, unpack_columns
+from spark_bull.queue.claim import ClaimSettings, default_worker, read_columns, unpack_columns
 from spark_bull.queue.claim_ledger import ClaimLedger, Portion
 from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle, open_handle
 from spark_bull.spark.process.claim_batch import claim_batch
@@ -113,8 +113,8 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _claimer_of(self, reader: str) -> Claimer:
         if self._claimer is None or self._claimer.ledger.reader != reader:
-            seat = Seat(reader, self._lock_ms, self._worker or default_worker(reader), self._limiter)
-            self._claimer = Claimer(ClaimLedger(self._handle, reader), seat, self._chunk_size)
+            claim_settings = ClaimSettings(reader, self._lock_ms, self._worker or default_worker(reader), self._limiter)
+            self._claimer = Claimer(ClaimLedger(self._handle, reader), claim_settings, self._chunk_size)
         return self._claimer
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:

@@ -22,9 +22,9 @@ from spark_bull.worker.status import slots_of, totals
 log = logging.getLogger("spark_bull")
 
 #: Spark's job is given up when it fails so often in a row before any slot has started.
-MOST_FALSE_STARTS: Final = 3
+MAX_FALSE_STARTS: Final = 3
 FIRST_PAUSE_S: Final = 1.0
-LONGEST_PAUSE_S: Final = 30.0
+MAX_PAUSE_S: Final = 30.0
 #: How long the key that stops the slots stays, for slots that see it late.
 CONTROL_TTL_MS: Final = 3_600_000
 #: How often slots that wait for jobs are woken until they have seen that it is time to stop.
@@ -36,8 +36,8 @@ def run_slots(plan: SlotPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
     """What one Spark task does: works as the slots whose numbers it gets, one after the other."""
     for batch in batches:
         for slot in batch.column(0).to_pylist():
-            tally = WorkerLoop(plan, slot).run()
-            row = {"slot": slot, **asdict(tally)}
+            stats = WorkerLoop(plan, slot).run()
+            row = {"slot": slot, **asdict(stats)}
             arrays = {n: pa.array([v], pa.int32() if n == "slot" else pa.int64()) for n, v in row.items()}
             yield pa.RecordBatch.from_pydict(arrays)
 
@@ -101,7 +101,7 @@ class LoopEngine:
                 worked = self._has_started_since(started)
                 false_starts = 0 if worked else false_starts + 1
                 pause_s = FIRST_PAUSE_S if worked else pause_s
-                if false_starts == MOST_FALSE_STARTS:
+                if false_starts == MAX_FALSE_STARTS:
                     self.error = WorkerFailed(
                         f"the slots of worker {self._plan.worker} could not be started {false_starts} times in a row, "
                         f"the last time because: {first_line(error)}"
@@ -111,7 +111,7 @@ class LoopEngine:
                 log.warning("worker %s: Spark's job failed, starting again: %s", self._plan.worker, first_line(error))
             self.restarts += 1
             self._stopping.wait(pause_s)
-            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+            pause_s = min(2 * pause_s, MAX_PAUSE_S)
 
     def _run_job(self) -> None:
         self._spark.addTag(self._tag)
@@ -127,7 +127,7 @@ class LoopEngine:
         return any(int(slot["started"]) >= moment - 60_000 and slot["claimed"] for slot in told)
 
     def _ask_to_stop(self) -> bool:
-        return self._try("SET", self._plan.seat.control, "stop", "PX", CONTROL_TTL_MS)
+        return self._try("SET", self._plan.claim_settings.control, "stop", "PX", CONTROL_TTL_MS)
 
     def _wake(self) -> None:
         """Ends the waiting of idle slots; where Redis forbids that, they see it by themselves a little later."""

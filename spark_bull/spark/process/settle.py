@@ -27,14 +27,14 @@ from spark_bull.clock import LAST_ETA_MS
 from spark_bull.errors import OptionError, did_you_mean
 from spark_bull.options import SETTLE, Options, parse_options
 from spark_bull.outcomes import LOST, Claim, ClaimedJob, Delayed, Failed, Outcomes
-from spark_bull.queue.claim import Seat, read_claimed, work
+from spark_bull.queue.claim import ClaimSettings, read_claimed, work
 from spark_bull.queue.handle import QueueHandle, open_handle
 from spark_bull.spark.json_text import is_encodable, is_json, to_json
 from spark_bull.spark.process.tickets import read_ticket
 from spark_bull.spark.schemas import CLAIM_SCHEMA
 from spark_bull.store.settings import resolved
 from spark_bull.worker.blocked_parents import fail_blocked
-from spark_bull.worker.job_runner import BackoffStrategy, Rules, strategy_for
+from spark_bull.worker.job_runner import BackoffStrategy, OutcomePolicy, strategy_for
 from spark_bull.worker.job_signal import patiently
 from spark_bull.worker.outcome_policy import failure, keep_of, keep_rule
 from spark_bull.worker.running_job import RunningJob
@@ -89,10 +89,10 @@ class SettlePlan:
     patient: bool = False
 
     @cached_property
-    def rules(self) -> Rules:
+    def rules(self) -> OutcomePolicy:
         """What holds for jobs that say nothing themselves."""
         keep_completed, keep_failed = (keep_rule(self.options[name]) for name in ("removeOnComplete", "removeOnFail"))
-        return Rules(keep_completed=keep_completed, keep_failed=keep_failed, strategy=self.strategy)
+        return OutcomePolicy(keep_completed=keep_completed, keep_failed=keep_failed, strategy=self.strategy)
 
     def handles(self) -> dict[str, QueueHandle]:
         """The queue of the option `queue`, opened; none when rows name theirs."""
@@ -254,9 +254,9 @@ class _Rows:
         return counts
 
     def _work(self, outcomes: Outcomes) -> Claim:
-        seat = Seat(f"settle:{uuid4().hex}", max_metrics=self.plan.options["metrics"])
+        claim_settings = ClaimSettings(f"settle:{uuid4().hex}", max_metrics=self.plan.options["metrics"])
         call = uuid4().hex
-        return self.plan.ask(lambda: work(self.handle, seat, outcomes, 0, call=call))
+        return self.plan.ask(lambda: work(self.handle, claim_settings, outcomes, 0, call=call))
 
     def _fail_blocked(self, claim: Claim) -> Counter[str]:
         """Settles parents that can't complete yet; returns by how much that changes the counts."""
@@ -280,7 +280,7 @@ class _Rows:
         """1 for an outcome that is lost, 0 when it had been taken before, by an earlier attempt of this task."""
         if why in ("unlocked", "missing") and self.plan.ask(lambda: self._has_ended(job_id)):
             return 0
-        log.warning("queue %s: settled job %s in vain (%s)", self.handle.keys.queue, job_id, LOST[why])
+        log.warning("queue %s: outcome of job %s was rejected (%s)", self.handle.keys.queue, job_id, LOST[why])
         return 1
 
     def _has_ended(self, job_id: str) -> bool:

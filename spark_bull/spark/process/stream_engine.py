@@ -19,7 +19,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_bull.errors import ConnectionLost, SparkBullError, WorkerFailed, control_error
 from spark_bull.outcomes import Outcomes
-from spark_bull.queue.claim import Seat, extend, work
+from spark_bull.queue.claim import ClaimSettings, extend, work
 from spark_bull.queue.claim_ledger import ClaimLedger
 from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.spark.process.error_columns import ERROR_SCHEMA, error_columns
@@ -30,7 +30,7 @@ from spark_bull.spark.process.udf_errors import sendable_errors
 from spark_bull.spark.provider import register
 from spark_bull.spark.query_start import start_query
 from spark_bull.spark.spark_errors import first_line, python_trace
-from spark_bull.worker.bisection import Abandoned, outcomes_of
+from spark_bull.worker.bisection import Abandoned, run_bisected
 from spark_bull.worker.error_text import trace_of
 from spark_bull.worker.job_runner import BackoffStrategy
 from spark_bull.worker.job_signal import patiently
@@ -161,7 +161,7 @@ class StreamEngine:
             self._settle_directly(Outcomes(self._plan.reader, returned=some))
 
     def _settle_directly(self, outcomes: Outcomes) -> None:
-        work(self._plan.handle, Seat(f"stop:{self._plan.reader}"), outcomes, 0)
+        work(self._plan.handle, ClaimSettings(f"stop:{self._plan.reader}"), outcomes, 0)
 
     def totals(self) -> dict[str, int]:
         """What has been done so far. Raises ConnectionLost."""
@@ -214,7 +214,7 @@ class StreamEngine:
 
     def _settle_in_parts(self, batch: DataFrame, claimed: _Claimed) -> None:
         pending = self._pending(claimed)
-        made = outcomes_of(pending, lambda ids: self._settle_these(batch, claimed.only(ids)))
+        made = run_bisected(pending, lambda ids: self._settle_these(batch, claimed.only(ids)))
         errors = {job_id: e for job_id, e in zip(pending, made, strict=True) if isinstance(e, BaseException)}
         left = self._pending(claimed.only(list(errors)))
         self._fail(batch, {job_id: errors[job_id] for job_id in left})

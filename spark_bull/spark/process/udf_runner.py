@@ -18,7 +18,7 @@ from spark_bull.errors import JobDamaged, OptionError
 from spark_bull.model import RawJson
 from spark_bull.spark.json_text import is_encodable, to_json
 from spark_bull.spark.process.payload import column_of
-from spark_bull.worker.bisection import outcomes_of
+from spark_bull.worker.bisection import run_bisected
 from spark_bull.worker.job_runner import Result, time_limit
 from spark_bull.worker.running_job import RunningJob
 
@@ -104,7 +104,7 @@ class UdfRunner:
                 except JobDamaged as error:
                     parsed[job.claimed.id] = error
         sound = [value for value in parsed.values() if not isinstance(value, JobDamaged)]
-        ran = iter(outcomes_of(sound, self._run))
+        ran = iter(run_bisected(sound, self._run))
         for job in jobs:
             if job.claimed.id in parsed:
                 made = parsed[job.claimed.id] if isinstance(parsed[job.claimed.id], JobDamaged) else next(ran)

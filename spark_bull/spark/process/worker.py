@@ -16,7 +16,7 @@ from pyspark.sql.types import DataType, StructType
 from spark_bull.clock import monotonic_s
 from spark_bull.errors import OptionError, SparkBullError, expected
 from spark_bull.options import Options, as_texts
-from spark_bull.queue.claim import Seat, default_worker
+from spark_bull.queue.claim import ClaimSettings, default_worker
 from spark_bull.queue.handle import QueueHandle, open_handle
 from spark_bull.services.promoter import Promoter
 from spark_bull.spark.process.loop_engine import LoopEngine
@@ -26,7 +26,7 @@ from spark_bull.spark.process.udf_transform import UdfTransformation
 from spark_bull.spark.process.worker_options import Processor, claim_options, settle_options, worker_options
 from spark_bull.spark.process.worker_progress import WorkerProgress
 from spark_bull.spark.python_check import check_python
-from spark_bull.worker.job_runner import BackoffStrategy, FunctionRunner, Rules, Runner
+from spark_bull.worker.job_runner import BackoffStrategy, FunctionRunner, OutcomePolicy, Runner
 from spark_bull.worker.loop import SlotPlan
 from spark_bull.worker.outcome_policy import keep_rule
 from spark_bull.worker.status import WorkerStatus, lag_of
@@ -148,7 +148,7 @@ class Worker:
             )
             self._engine = StreamEngine(spark, stream_plan)
         else:
-            seat = Seat(
+            claim_settings = ClaimSettings(
                 sender=self.id,
                 lock_ms=chosen["lock_ms"],
                 worker=chosen["name"] or default_worker(self.id),
@@ -158,7 +158,14 @@ class Worker:
             )
             keep = keep_rule(chosen["remove_on_complete"]), keep_rule(chosen["remove_on_fail"])
             runner = runner_of(processor, payload_schema, chosen["timeout"])
-            plan = SlotPlan(self.handle, seat, self.id, runner, Rules(*keep, backoff_strategy), chosen["chunk_size"])
+            plan = SlotPlan(
+                self.handle,
+                claim_settings,
+                self.id,
+                runner,
+                OutcomePolicy(*keep, backoff_strategy),
+                chosen["chunk_size"],
+            )
             self._engine = LoopEngine(spark, plan, _slots(spark, chosen["slots"]))
         self._promoter = None
         if chosen["promoter"]:

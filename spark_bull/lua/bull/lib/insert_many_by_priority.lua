@@ -72,7 +72,7 @@ local function insert_many_by_priority(key, target, jobs)
 end
 
 -- Entries of a list that one script takes out and puts back.
-local MOST_MOVED = 5000
+local MAX_MOVED = 5000
 
 -- Puts {id, priority} pairs before all others of their priority, in this order; math.huge stands for jobs without one, which
 -- are taken after those that have one. Where that is too far from the end of the list, they are the next ones of all.
@@ -81,7 +81,7 @@ local function insert_first_by_priority(key, target, jobs)
     return
   end
   local groups = by_priority(key, jobs, redis.call('LLEN', target), true)
-  if groups[#groups].before > MOST_MOVED then
+  if groups[#groups].before > MAX_MOVED then
     for _, group in ipairs(groups) do
       group.before = 0
     end

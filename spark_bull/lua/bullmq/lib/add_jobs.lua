@@ -12,7 +12,7 @@ local function add_jobs(key, base, chunk, from, now, sender)
   local call = redis.call
   local n = chunk.n
   local counter = call('INCRBY', key.id, n - from + 1) - n
-  local target, asleep = waiting_list(key, sender.bullmq_version)
+  local target, paused_or_full = waiting_list(key, sender.bullmq_version)
   local max_events = event_limit(key)
   local names, datas, all_opts = listed(chunk, 'name'), chunk.data, listed(chunk, 'opts')
   local custom_ids, priorities = listed(chunk, 'jobId'), listed(chunk, 'priority')
@@ -70,7 +70,7 @@ local function add_jobs(key, base, chunk, from, now, sender)
     local first = call('ZRANGE', key.delayed, 0, 0, 'WITHSCORES')
     call('ZADD', key.marker, tonumber(first[2]) / 4096, '1')
   end
-  if ready and not asleep then
+  if ready and not paused_or_full then
     call('ZADD', key.marker, 0, '0')
   end
   call('XTRIM', key.events, 'MAXLEN', '~', max_events)

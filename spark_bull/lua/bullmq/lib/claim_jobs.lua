@@ -12,7 +12,7 @@ local function claim_jobs(key, arg, now, limit)
   local call, base, worker = redis.call, arg.base, arg.worker
   local meta = call('HMGET', key.meta, 'paused', 'concurrency', 'max', 'duration')
   local most_active = tonumber(meta[2])
-  local asleep = meta[1] or (most_active and call('LLEN', key.active) >= most_active)
+  local paused_or_full = meta[1] or (most_active and call('LLEN', key.active) >= most_active)
   local next_due = limit > 0 and promote_due_jobs(key, arg, now, math.max(limit, 100))
   local allowed, limited_ms = claim_quota(key, arg, meta, limit)
   local ids, rows, damaged, taken, bytes, deferred = {}, {}, {}, 0, 0, 0
@@ -79,9 +79,9 @@ local function claim_jobs(key, arg, now, limit)
     count_started(key, arg, meta, is_5 and #ids or #ids - deferred)
   end
   local left = call('LLEN', key.wait) + call('ZCARD', key.prioritized) > 0
-  if left and not asleep and limited_ms == 0 then
+  if left and not paused_or_full and limited_ms == 0 then
     call('ZADD', key.marker, 0, '0')
   end
   return {ids = ids, damaged = damaged, limited_ms = limited_ms, next_due = next_due, more = left and allowed > 0}, rows,
-    asleep or limited_ms > 0
+    paused_or_full or limited_ms > 0
 end

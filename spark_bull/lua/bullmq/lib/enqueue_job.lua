@@ -2,14 +2,14 @@
 
 -- Makes a job ready, by its priority or at the end of the list that `push` says, and wakes a worker.
 local function enqueue_job(key, version, job_id, priority, push)
-  local target, asleep = waiting_list(key, version)
+  local target, paused_or_full = waiting_list(key, version)
   if priority > 0 then
     local order = redis.call('INCR', key.pc) % 4294967296
     redis.call('ZADD', key.prioritized, priority * 4294967296 + order, job_id)
   else
     redis.call(push, target, job_id)
   end
-  if not asleep then
+  if not paused_or_full then
     redis.call('ZADD', key.marker, 0, '0')
   end
 end

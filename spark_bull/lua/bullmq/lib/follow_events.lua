@@ -92,10 +92,10 @@ local function write_finishes(key, since, finishes)
       local list = seen[finish.state]
       list[#list + 1], list[#list + 2] = finish.score, finish.id
     end
-    local is_known = any_told and was_told(key, finish)
-    if not is_known and not (time and since and tonumber(time) < since) then
+    local id_accessed = any_told and was_told(key, finish)
+    if not id_accessed and not (time and since and tonumber(time) < since) then
       local value = finish.value
-      if time and value and #value > MOST_KNOWN then
+      if time and value and #value > MAX_KNOWN then
         value = false
       end
       entries[#entries + 1] = result_entry(finish.state, finish.id, time or finish.ms .. '', value, not time)

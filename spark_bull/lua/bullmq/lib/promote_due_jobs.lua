@@ -8,7 +8,7 @@ local function promote_due_jobs(key, arg, now, limit)
   local call = redis.call
   local due = call('ZRANGEBYSCORE', key.delayed, '-inf', (now + 1) * 4096 - 1, 'LIMIT', 0, limit)
   if #due > 0 then
-    local target, asleep = waiting_list(key, arg.bullmq_version)
+    local target, paused_or_full = waiting_list(key, arg.bullmq_version)
     call('ZREM', key.delayed, unpack(due))
     local plain, prioritized = {}, {}
     for _, id in ipairs(due) do
@@ -29,7 +29,7 @@ local function promote_due_jobs(key, arg, now, limit)
     if #prioritized > 0 then
       call('ZADD', key.prioritized, unpack(prioritized))
     end
-    if not asleep then
+    if not paused_or_full then
       call('ZADD', key.marker, 0, '0')
     end
   end
