@@ -47,7 +47,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         ("discover", "archive", "results/open", "results/horizon", "results/read", "results/cut"),
     ),
     "manage": (
-        ("dialects/base", "dialects/bull", "dialects/bullmq", "queue/manage", "queue/read"),
+        ("queue/manage", "queue/read"),
         ("pause", "resume", "promote", "remove", "retry", "clean", "drain", "obliterate"),
     ),
 }

@@ -159,7 +159,7 @@ class QueueCollector:
     def _look(self) -> DiscoverResult:
         found = self.ledger.discover(self._horizon, strict=self._strict)
         if found.state == "recreated":
-            self._lost("it has been deleted, and made recreate, since it was looked at")
+            self._lost("it has been deleted and recreated since it was looked at")
             found = self.ledger.discover(self._horizon, strict=self._strict, accept_recreated=True)
         if found.state == "lost":
             self._recreate(self.end)

@@ -15,7 +15,7 @@ from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.handle import CHUNK_SIZE
 from spark_bull.queue.read import MAX_BYTES
 from spark_bull.queue.report import add_log
-from spark_bull.queue.result_ledger import ResultLedger, Rows
+from spark_bull.queue.result_ledger import ResultChunk, ResultLedger
 from tests.support.dump import dump
 from tests.support.finisher import AT_ONCE, Finisher, column, entries, look, of
 from tests.support.wait import wait_until
@@ -229,12 +229,12 @@ def test_what_ends_while_a_walk_is_under_way_is_found_by_the_next(bench: Finishe
 def test_a_query_finds_all_that_is_there_at_its_start_where_another_broke_off(bench: Finisher) -> None:
     now = bench.handle.connection.now_ms()
     ids = bench.crowd(range(now - 2_500, now))
-    former = bench.ledger()
-    assert former.discover(former.horizon(), most=50).more
+    first = bench.ledger()
+    assert first.discover(first.horizon(), most=50).more
     ids += bench.finish(5)
     bench.forget_events()
-    ledger = replace(former, owner="next")
-    assert ledger.open("earliest", create=False, former=former.owner).state == "ok"
+    ledger = replace(first, owner="next")
+    assert ledger.open("earliest", create=False, previous_owner=first.owner).state == "ok"
     look(ledger, ledger.horizon(), most=50)
     assert sorted(entries(ledger)) == sorted(of("completed", ids))
 
@@ -566,7 +566,7 @@ def test_another_query_is_kept_out_until_it_names_the_owner(bench: Finisher) -> 
     refused = other.discover()
     assert (refused.state, refused.owner) == ("taken", "me")
     assert look(mine).end == 1
-    assert other.open("earliest", create=True, former="me") == ("ok", 0, 1, "")
+    assert other.open("earliest", create=True, previous_owner="me") == ("ok", 0, 1, "")
     refused = mine.discover()
     assert (refused.state, refused.owner) == ("taken", "other")
     bench.finish(1)
@@ -581,10 +581,10 @@ def test_a_ledger_that_is_gone_is_lost_unless_it_is_made_anew(bench: Finisher) -
     assert ledger.discover().state == "lost"
     ledger.cut(5)
     ledger.archive(5)
-    assert ledger.open("earliest", create=True, anew=True, base=40) == ("ok", 40, 40, "")
+    assert ledger.open("earliest", create=True, recreate=True, base=40) == ("ok", 40, 40, "")
     assert look(ledger).end == 42
     assert sorted(entries(ledger, 40)) == sorted(entries(ledger, 40))
-    assert ledger.open("earliest", create=True, anew=True, base=50) == ("ok", 50, 50, "")
+    assert ledger.open("earliest", create=True, recreate=True, base=50) == ("ok", 50, 50, "")
     assert look(ledger).end == 52
 
 
@@ -661,8 +661,8 @@ def test_reading_what_is_not_there_gives_no_rows(bench: Finisher) -> None:
     ledger = bench.ledger()
     look(ledger)
     ledger.cut(3)
-    assert ledger.read(1, 5, []) == (3, Rows(0, {}))
-    assert ledger.read(5, 9, []) == (5, Rows(0, {}))
+    assert ledger.read(1, 5, []) == (3, ResultChunk(0, {}))
+    assert ledger.read(5, 9, []) == (5, ResultChunk(0, {}))
 
 
 # letting go

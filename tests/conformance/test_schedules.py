@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from spark_bull import NewJob, working
+from spark_bull import NewJob
 from spark_bull.outcomes import Claim
+from spark_bull.queue import claim as claims
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.claim import ClaimSettings
 from spark_bull.queue.claim_ledger import ClaimLedger
@@ -218,7 +219,7 @@ class Board:
         return Claimer(ClaimLedger(self.queue.handle, "reader"), ClaimSettings("reader", 20_000), 500)
 
     def claim(self, limit: int = 1000, call: str = "") -> Claim:
-        return working.work(self.queue.handle, CLAIM_SETTINGS, None, limit, call=call)
+        return claims.work(self.queue.handle, CLAIM_SETTINGS, None, limit, call=call)
 
 
 @pytest.fixture
@@ -251,7 +252,7 @@ def dying_after_claim(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         raise Killed
 
     with monkeypatch.context() as dying:
-        dying.setattr(working, "advance", killed)
+        dying.setattr(claims, "advance", killed)
         with pytest.raises(Killed):
             yield
 
@@ -269,7 +270,7 @@ def test_a_worker_that_dies_after_its_claim_leaves_the_schedule_to_the_next(
     handle.connection.call("DEL", handle.keys.lock(job_id))
     for _ in range(2):
         handle.connection.call("DEL", handle.keys["stalled_check"], handle.keys["rescue_check"])
-        working.rescue(handle)
+        claims.rescue(handle)
     assert [job.id for job in board.claim().jobs] == [job_id]
     assert len(board.ids("delayed")) == 1
 
@@ -322,7 +323,7 @@ def test_a_repeated_job_that_comes_again_to_a_query_does_not_revive_its_schedule
     board.claim()
     assert board.ids("delayed") == []
     board.client.delete(board.queue.handle.keys.job(board.ids("active")[-1]))
-    working.take_up(board.queue.handle, "token", [first.id], 20_000)
+    claims.take_up(board.queue.handle, "token", [first.id], 20_000)
     assert board.ids("delayed") == []
 
 

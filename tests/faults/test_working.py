@@ -272,7 +272,8 @@ def test_a_held_job_whose_worker_died_before_its_lock_comes_back(own_redis: OwnR
 #: A worker that comes no further than its first claim: it waits where it would let the schedule go on.
 HANGING_WORKER = """
 import sys, threading
-from spark_bull import BullQueue, working
+from spark_bull import BullQueue
+from spark_bull.queue import claim as claims
 from tests.support.worker import OurWorker
 
 forever = threading.Event()
@@ -281,7 +282,7 @@ def hang(*_, **__):
     print("claimed", flush=True)
     forever.wait()
 
-working.advance = hang
+claims.advance = hang
 url, prefix, protocol = sys.argv[1:]
 with BullQueue("q", url=url, prefix=prefix, protocol=protocol) as queue, OurWorker(queue.handle, lock_ms=500):
     forever.wait()

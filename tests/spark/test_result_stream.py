@@ -310,7 +310,7 @@ def test_a_queue_that_was_made_anew_is_told(bench: WorkBench, collection: Collec
     collection.run()
     bench.queue.obliterate(force=True)
     ids = finish(bench, 2)
-    fails(collection, "it has been deleted, and made anew")
+    fails(collection, "it has been deleted and recreated")
     rows = collection.run(failOnDataLoss=False)
     assert len(rows) == 7
     assert {row.id for row in rows} >= set(ids)
@@ -334,7 +334,7 @@ def test_a_reader_that_was_taken_over_ends(bench: WorkBench, collection: Collect
     query = collection.start(collection.stream(readerId="mine"), processingTime="200 milliseconds")
     wait_until(lambda: query.recentProgress, "the first batch")
     ledger = ResultLedger(bench.handle, "mine", owner="another")
-    ledger.open("earliest", create=False, former=ledger.holder()[0] or "")
+    ledger.open("earliest", create=False, previous_owner=ledger.holder()[0] or "")
     with pytest.raises(StreamingQueryException, match="expected `readerId` mine to be used by one query at a time"):
         query.awaitTermination(PATIENCE_S)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from spark_bull.outcomes import Claim, Failed, Keep, Outcomes
 from spark_bull.queue.handle import CHUNK_SIZE
-from spark_bull.queue.result_ledger import EVERYTHING, LOOKED_AT, Found, Horizon, ResultLedger, Rows
+from spark_bull.queue.result_ledger import EVERYTHING, LOOKED_AT, DiscoverResult, Horizon, ResultChunk, ResultLedger
 from tests.support.work_bench import WorkBench, completed
 
 #: Job id and state.
@@ -89,7 +89,9 @@ class Finisher(WorkBench):
         return ledger
 
 
-def look(ledger: ResultLedger, horizon: Horizon = EVERYTHING, most: int = LOOKED_AT, *, strict: bool = False) -> Found:
+def look(
+    ledger: ResultLedger, horizon: Horizon = EVERYTHING, most: int = LOOKED_AT, *, strict: bool = False
+) -> DiscoverResult:
     """Discovers until nothing is left to look at; the last answer."""
     while True:
         found = ledger.discover(horizon, most=most, strict=strict)
@@ -98,7 +100,7 @@ def look(ledger: ResultLedger, horizon: Horizon = EVERYTHING, most: int = LOOKED
             return found
 
 
-def column(rows: Rows, name: str) -> list[Any]:
+def column(rows: ResultChunk, name: str) -> list[Any]:
     """The values of a column, one for each row."""
     values = rows.columns[name]
     return values if isinstance(values, list) else [values] * rows.rows

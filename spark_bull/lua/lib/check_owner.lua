@@ -1,6 +1,6 @@
 -- Whether the reader that calls may go on with its ledger: returns what to answer if not. The counter of a queue's ids
 -- only grows, unless the queue was deleted; then jobs may have gone unseen. `accept_recreated` takes note of that and goes on.
-local function check_owner(key, arg, on_reborn)
+local function check_owner(key, arg, on_recreated)
   local call = redis.call
   local track = call('HMGET', key.track, 'owner', 'id')
   if not track[1] then
@@ -14,7 +14,7 @@ local function check_owner(key, arg, on_reborn)
     if arg.accept_recreated ~= '1' then
       return {'recreated', was, is}
     end
-    on_reborn()
+    on_recreated()
   end
   if was ~= is then
     call('HSET', key.track, 'id', is)
