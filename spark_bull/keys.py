@@ -109,6 +109,10 @@ class QueueKeys:
         """STRING that exists when the slots of a worker are to stop."""
         return f"{self.base}spark:control:{worker}"
 
+    def idle(self, worker: str) -> str:
+        """LIST that is never filled: slots block on it until a rate limit has passed, or they are unblocked to stop."""
+        return f"{self.base}spark:idle:{worker}"
+
     def slots(self, worker: str) -> str:
         """HASH slot -> what it has done so far, as JSON."""
         return f"{self.base}spark:slots:{worker}"

@@ -1,4 +1,4 @@
-"""Rings when a job has been delayed, by the signal that the queue's dialect gives.
+"""Sets an event when a job has been delayed, by the signal that the queue's dialect gives.
 
 Bull publishes the time on a channel. BullMQ puts a mark into a ZSET, which is for one worker to take; watching the
 stream of events takes it from nobody.
@@ -21,24 +21,24 @@ PAUSE_S: Final = 0.01
 
 
 class StreamWatch(Service):
-    """Sets `bell` when something happens in the queues' event streams."""
+    """Sets `signal` when something happens in the queues' event streams."""
 
-    def __init__(self, handles: Sequence[QueueHandle], bell: Event) -> None:
+    def __init__(self, handles: Sequence[QueueHandle], signal: Event) -> None:
         super().__init__("watch of events")
         self._connection = handles[0].connection
-        self._streams_bell = StreamSignal(self._connection.settings)
+        self._stream_signal = StreamSignal(self._connection.settings)
         self._streams = [handle.keys["events"] for handle in handles]
-        self._bell = bell
+        self._signal = signal
         self._last: dict[str, str] = {}
 
     def round(self) -> None:
         if not self._last:
             self._last = self._newest()
-            self._bell.set()
-        if self._streams_bell.wait(self._last):
+            self._signal.set()
+        if self._stream_signal.wait(self._last):
             self._over.wait(PAUSE_S)
             self._last = self._newest()
-            self._bell.set()
+            self._signal.set()
 
     def _newest(self) -> dict[str, str]:
         replies = self._connection.pipeline([("XREVRANGE", stream, "+", "-", "COUNT", 1) for stream in self._streams])
@@ -47,32 +47,32 @@ class StreamWatch(Service):
 
 
 class ChannelWatch(Service):
-    """Sets `bell` when a queue publishes that a job has been delayed."""
+    """Sets `signal` when a queue publishes that a job has been delayed."""
 
-    def __init__(self, handles: Sequence[QueueHandle], bell: Event) -> None:
+    def __init__(self, handles: Sequence[QueueHandle], signal: Event) -> None:
         super().__init__("watch of channels")
         self._connection = blocking(handles[0].connection.settings, IDLE_S)
         self._channels = [handle.keys["delayed"] for handle in handles]
-        self._bell = bell
+        self._signal = signal
         self._subscription: Subscription | None = None
 
     def round(self) -> None:
         if self._subscription is None:
             self._subscription = self._connection.subscribe(self._channels)
-            self._bell.set()
+            self._signal.set()
         try:
             if self._subscription.wait(IDLE_S):
                 self._over.wait(PAUSE_S)
-                self._bell.set()
+                self._signal.set()
         except Exception:
             self._subscription.close()
             self._subscription = None
             raise
 
 
-def watches(handles: Sequence[QueueHandle], bell: Event) -> list[Service]:
-    """What has to be started so that `bell` rings for all these queues."""
+def watches(handles: Sequence[QueueHandle], signal: Event) -> list[Service]:
+    """What has to be started so that `signal` is set for all these queues."""
     streams = [handle for handle in handles if handle.dialect.has_event_stream]
     channels = [handle for handle in handles if not handle.dialect.has_event_stream]
-    found: list[Service] = [StreamWatch(streams, bell)] if streams else []
-    return [*found, *([ChannelWatch(channels, bell)] if channels else [])]
+    found: list[Service] = [StreamWatch(streams, signal)] if streams else []
+    return [*found, *([ChannelWatch(channels, signal)] if channels else [])]

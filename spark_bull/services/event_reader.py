@@ -25,7 +25,7 @@ class EventReader(Service):
 
     def __init__(self, settings: RedisSettings, queues: Callable[[], Mapping[str, QueueCollector]]) -> None:
         super().__init__("reader of events")
-        self._bell = StreamSignal(settings)
+        self._signal = StreamSignal(settings)
         self._queues = queues
         self._cursors: dict[str, str] = {}
 
@@ -41,7 +41,7 @@ class EventReader(Service):
         if not last:
             self._over.wait(REST_S)
             return
-        happened = self._bell.wait(last)
+        happened = self._signal.wait(last)
         if self._over.is_set():
             return
         for stream in happened:

@@ -69,7 +69,7 @@ class Promoter(Service):
         self._rescue = rescue
         self._check_ms = check_ms
         self._max_stalled = max_stalled
-        self._bell = Event()
+        self._signal = Event()
         self._watched: list[QueueHandle] = []
         self._watches: list[Service] = []
         self._recover_at = self._rescue_at = 0.0
@@ -84,18 +84,18 @@ class Promoter(Service):
         return self.done
 
     def round(self) -> None:
-        self._bell.clear()
+        self._signal.clear()
         handles = self._queues.handles()
         self._watch(handles)
         self._do_chores(handles)
         pause = self._promote(handles)
-        if pause and not self._bell.wait(max(pause, GATHER_S)):
+        if pause and not self._signal.wait(max(pause, GATHER_S)):
             return
         if pause > GATHER_S:
             self._over.wait(GATHER_S)
 
     def wake(self) -> None:
-        self._bell.set()
+        self._signal.set()
 
     def stop(self, grace: float = 5.0) -> None:
         super().stop(grace)
@@ -150,6 +150,6 @@ class Promoter(Service):
             except SparkBullError:
                 log.debug("a watch had ended already", exc_info=True)
         self._watched = list(handles)
-        self._watches = watches(handles, self._bell)
+        self._watches = watches(handles, self._signal)
         for watch in self._watches:
             watch.start()

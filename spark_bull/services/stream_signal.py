@@ -15,7 +15,7 @@ LOOK_S: Final = 0.2
 
 
 class StreamSignal:
-    """Rings when there are new entries in one of some streams. Has a connection of its own."""
+    """Waits for new entries in one of some streams. Has a connection of its own."""
 
     def __init__(self, settings: RedisSettings) -> None:
         self._connection = blocking(settings, IDLE_S)

@@ -55,7 +55,7 @@ def blocking(settings: RedisSettings, wait_s: float) -> Connection:
 
 
 class JobSignal:
-    """Rings when there may be a job. Has a connection of its own, named as Node names its workers' connections."""
+    """Waits until there may be a job. Has a connection of its own, named as Node names its workers' connections."""
 
     def __init__(self, handle: QueueHandle, worker: str, longest_s: float) -> None:
         settings = handle.connection.settings
@@ -73,6 +73,10 @@ class JobSignal:
         dialect = self._handle.dialect
         command = dialect.wait_command(self._handle.keys, max(_MIN_TIMEOUT_S, timeout_s))
         return dialect.moved_job(self._connection.call(*command))
+
+    def pause(self, worker: str, timeout_s: float) -> None:
+        """Waits until `timeout_s` has passed, or CLIENT UNBLOCK ends the wait. Raises ConnectionLost."""
+        self._connection.call("BLPOP", self._handle.keys.idle(worker), max(_MIN_TIMEOUT_S, timeout_s))
 
     def client_id(self) -> int:
         """By what CLIENT UNBLOCK ends a wait; 0 when Redis doesn't tell."""

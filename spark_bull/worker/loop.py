@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Final, TypeVar
@@ -87,7 +86,7 @@ class WorkerLoop:
         at_once = 1 if plan.runner.one_by_one else None
         self._claim_settings = replace(plan.claim_settings, sender=f"{plan.worker}:{slot}", at_once=at_once)
         self._size = ChunkSize(plan.chunk_size)
-        self._bell = JobSignal(plan.handle, plan.claim_settings.worker or plan.worker, IDLE_S)
+        self._signal = JobSignal(plan.handle, plan.claim_settings.worker or plan.worker, IDLE_S)
         self._keeper = LockKeeper(plan.handle, plan.claim_settings.lock_ms)
         self._stats = SlotStats()
         self._suspects = False
@@ -98,7 +97,7 @@ class WorkerLoop:
 
     def run(self) -> SlotStats:
         """Runs until it is told to stop; what is claimed by then is finished. Raises only what is no fault of a job."""
-        self.client = self._bell.client_id()
+        self.client = self._signal.client_id()
         with self._keeper, watching_interrupts():
             self._report("idle")
             self._loop()
@@ -198,7 +197,7 @@ class WorkerLoop:
 
     def _has_redis_back(self) -> None:
         self._warn("reconnected to Redis", self._handle.connection.settings.where)
-        self.client = self._bell.client_id()
+        self.client = self._signal.client_id()
 
     def _account(self, outcomes: Outcomes, claim: Claim) -> None:
         """Counts what was settled, and says which outcomes were not taken."""
@@ -214,14 +213,14 @@ class WorkerLoop:
 
     def _wait(self, claim: Claim) -> str:
         """Waits until there may be a job. Returns the id of one that is in `active` already, or ''."""
-        if claim.limited_ms:
-            time.sleep(min(claim.limited_ms / 1000, IDLE_S))
-            return ""
         timeout = IDLE_S
         if claim.next_due is not None:
             timeout = min(timeout, (claim.next_due - claim.now) / 1000)
         try:
-            return self._bell.wait(timeout)
+            if claim.limited_ms:
+                self._signal.pause(self._plan.worker, min(claim.limited_ms / 1000, IDLE_S))
+                return ""
+            return self._signal.wait(timeout)
         except ConnectionLost as error:
             self._warn("lost Redis, retrying", error)
             return ""

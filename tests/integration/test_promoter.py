@@ -67,7 +67,10 @@ def test_it_wakes_for_jobs_of_queues_in_several_slots_of_a_cluster(own_redis: Ca
                 wait_until(lambda: queue.counts()["wait"] == n, "the job to wait")  # noqa: B023 - waits here
 
 
-def test_it_looks_after_queues_that_come_later_and_match_its_glob(redis_url: str, prefix: str) -> None:
+def test_it_looks_after_queues_that_come_later_and_match_its_glob(
+    redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_bull.services.queue_set.GLOB_S", 0.05)
     options = {"url": redis_url, "prefix": prefix, "protocol": "bullmq"}
     with Promoter(redis_url, ["mail"], prefix=prefix), BullQueue("mail", **options) as later:
         later.add({}, delay=50)
