@@ -1,4 +1,4 @@
-"""The one table of options, for data source, command line and README alike.
+"""The one table of options, for data source, command line and documentation alike.
 
 A row says the name, how a text becomes a value, the default, where the option counts and what it
 means. Names are matched without regard to case (Spark lowers them); values keep theirs.
@@ -181,7 +181,7 @@ choose_mode: Final = choice("claim", "settle")
 @dataclass(frozen=True)
 class Option:
     """One row of the table. `default` is the value itself, unless a scope has another one in `instead`; `shown` is how
-    the README prints it."""
+    the documentation prints it."""
 
     name: str
     parse: Parser
@@ -212,23 +212,23 @@ TABLE: Final[tuple[Option, ...]] = (
     Option("host", text, "localhost", EVERYWHERE, "host of Redis, when there is no `url`"),
     Option("port", integer(1, 65535), 6379, EVERYWHERE, "port of Redis, when there is no `url`"),
     Option("db", integer(0), 0, EVERYWHERE, "database number, when there is no `url`"),
-    Option("username", text, None, EVERYWHERE, "ACL user; over the one in `url`"),
+    Option("username", text, None, EVERYWHERE, "ACL user; takes precedence over the one in `url`"),
     Option(
         "password",
         text,
         None,
         EVERYWHERE,
-        "password; over the one in `url`; never shown",
+        "password; takes precedence over the one in `url`; never shown",
         "`$SPARK_BULL_PASSWORD`",
     ),
     Option("ssl", flag, False, EVERYWHERE, "TLS, when there is no `url`"),
-    Option("timeoutMs", integer(1), 30_000, EVERYWHERE, "how long one call to Redis may take before a retry"),
+    Option("timeoutMs", integer(1), 30_000, EVERYWHERE, "timeout of one call to Redis, after which it is retried"),
     Option(
         "retryMs",
         integer(0),
         20_000,
         EVERYWHERE,
-        "how long a call is tried again, with growing pauses, while Redis is away or refuses for a while",
+        "how long a call is retried, with growing pauses, while Redis is away or temporarily refuses it",
     ),
     Option("prefix", text, DEFAULT_PREFIX, EVERYWHERE, "first part of every key, as in the Node library"),
     Option(
@@ -236,7 +236,7 @@ TABLE: Final[tuple[Option, ...]] = (
         text,
         None,
         ALL,
-        "write: the queue (over a `queue` column); read: names, comma separated, or a glob",
+        "write: name of the queue (takes precedence over a `queue` column); read: names, comma separated, or a glob",
         "required, or a `queue` column",
     ),
     Option(
@@ -244,7 +244,7 @@ TABLE: Final[tuple[Option, ...]] = (
         choice(*PROTOCOLS),
         "auto",
         EVERYWHERE,
-        "dialect of the queue: `bull-1` (Bull 1, 2), `bull` (3, 4), `bullmq` (5, 6); `auto` looks",
+        "dialect of the queue: `bull-1` (Bull 1, 2), `bull` (3, 4), `bullmq` (5, 6); `auto` detects it",
     ),
     Option(
         "bullmqVersion",
@@ -259,7 +259,7 @@ TABLE: Final[tuple[Option, ...]] = (
         choose_mode,
         None,
         ALL,
-        "`claim`: readStream takes jobs to be processed; `settle`: a write says how claimed jobs ended",
+        "`claim`: a streaming read claims jobs to be processed; `settle`: a write records the outcomes of claimed jobs",
         "jobs are added, or read",
     ),
     # how a write works
@@ -268,31 +268,32 @@ TABLE: Final[tuple[Option, ...]] = (
         choice("exactly-once", "at-least-once"),
         "exactly-once",
         (WRITE,),
-        "`exactly-once` shows all jobs at once when Spark commits; `at-least-once` each chunk at once",
+        "`exactly-once`: all jobs become visible when Spark commits; "
+        "`at-least-once`: each chunk as soon as it is complete",
     ),
-    Option("chunkSize", integer(1, 2_000), 500, ALL, "most jobs that one script call handles"),
+    Option("chunkSize", integer(1, 2_000), 500, ALL, "maximum number of jobs per script call"),
     Option(
         "chunkBytes",
         integer(1_024, 256 << 20),
         1 << 20,
         (WRITE,),
-        "most bytes of payload in one script call; a larger job goes alone",
+        "maximum bytes of payload per script call; a larger job is sent alone",
     ),
     Option(
         "stageTtlMs",
         integer(1_000),
         86_400_000,
         (WRITE,),
-        "how long staged jobs of a write that nobody commits stay; must outlast the Spark job",
+        "how long staged jobs of a write that is not committed are kept; must be longer than the Spark job takes",
     ),
     Option(
         "txnAppId",
         text,
         None,
         (WRITE,),
-        "with `txnVersion`: a write of the same application and version, or a lower one, adds nothing",
+        "with `txnVersion`: a write of the same application with the same or a lower version adds nothing",
     ),
-    Option("txnVersion", integer(0), None, (WRITE,), "see `txnAppId`; a growing number"),
+    Option("txnVersion", integer(0), None, (WRITE,), "see `txnAppId`; an increasing number"),
     Option(
         "confirmObliterate",
         flag,
@@ -312,8 +313,8 @@ TABLE: Final[tuple[Option, ...]] = (
         names,
         (),
         (WRITE,),
-        "columns that are settings of the job, comma separated, when there is no column `data`; "
-        "all others together are the payload",
+        "columns that are settings of the job, comma separated, for a frame without a column `data`; "
+        "all other columns are the payload",
         "none",
     ),
     # defaults for all rows
@@ -352,7 +353,7 @@ TABLE: Final[tuple[Option, ...]] = (
         integer(1),
         10_000,
         (CLAIM, COLLECT),
-        "most jobs that one micro-batch takes",
+        "maximum number of jobs per micro-batch",
         instead={COLLECT: 100_000},
     ),
     Option(
@@ -360,7 +361,7 @@ TABLE: Final[tuple[Option, ...]] = (
         integer(1),
         5_000,
         (CLAIM, COLLECT),
-        "most jobs that one task of a micro-batch reads",
+        "maximum number of jobs per task of a micro-batch",
         instead={COLLECT: 50_000},
     ),
     Option(
@@ -368,14 +369,14 @@ TABLE: Final[tuple[Option, ...]] = (
         integer(300),
         30_000,
         (CLAIM,),
-        "how soon jobs come back when the query has died; while it lives, their locks are kept",
+        "duration of the jobs' locks, after which jobs of a dead query come back; extended while the query lives",
     ),
     Option(
         "readerId",
         text,
         None,
         (CLAIM, COLLECT),
-        "name of the ledger of claimed or finished jobs; one query at a time",
+        "name of the ledger; one query uses it at a time",
         "a new one, kept in the checkpoint",
     ),
     Option(
@@ -383,18 +384,21 @@ TABLE: Final[tuple[Option, ...]] = (
         text,
         None,
         (CLAIM,),
-        "name that BullMQ shows as `processedBy`; default: `spark-`, `readerId`",
+        "name that BullMQ shows as `processedBy`",
+        "`spark-` and `readerId`",
     ),
     Option(
         "limiter",
         limiter,
         None,
         (CLAIM, WORK),
-        'so many jobs of the whole queue may start in so long: `{"max": jobs, "duration": ms}`',
+        'rate limit of the whole queue: at most `max` jobs start in `duration` ms, `{"max": 100, "duration": 1000}`',
     ),
     # how they are settled
-    Option("removeOnComplete", keep, None, (SETTLE,), f"for jobs that say nothing: {KEEP_RULE}", "all are kept"),
-    Option("removeOnFail", keep, None, (SETTLE,), "for jobs that say nothing, as above", "all are kept"),
+    Option(
+        "removeOnComplete", keep, None, (SETTLE,), f"for jobs without a rule of their own: {KEEP_RULE}", "all are kept"
+    ),
+    Option("removeOnFail", keep, None, (SETTLE,), "for jobs without a rule of their own, as above", "all are kept"),
     Option("metrics", integer(0), 0, (SETTLE, WORK), "minutes of metrics to keep, as Node's `maxDataPoints`; 0: none"),
     # how results are collected
     Option(
@@ -402,14 +406,15 @@ TABLE: Final[tuple[Option, ...]] = (
         choice("earliest", "latest"),
         "earliest",
         (COLLECT,),
-        "where a new query begins: all finished jobs that are there, or what finishes from now on (needs `readerId`)",
+        "where a new query begins: with all finished jobs that exist, or with those that finish from now on "
+        "(requires `readerId`)",
     ),
     Option(
         "startingTimestamp",
         instant,
         None,
         (COLLECT,),
-        "where a new query begins: jobs that have finished since, ISO 8601 or ms; not for bull-1",
+        "where a new query begins: with jobs that finished since this time, ISO 8601 or ms; not for bull-1",
         "by `startingOffsets`",
     ),
     Option(
@@ -417,21 +422,21 @@ TABLE: Final[tuple[Option, ...]] = (
         integer(1, 10_000),
         1,
         (COLLECT,),
-        "fewest tasks that a micro-batch is dealt out to, if it has as many jobs",
+        "minimum number of tasks per micro-batch, if it has that many jobs",
     ),
     Option(
         "lookbackMs",
         integer(1_000, 86_400_000),
         60_000,
         (COLLECT,),
-        "how far the clocks of workers may be wrong, and finishing may be late; Redis remembers the jobs of that time",
+        "tolerated clock skew and delay of workers, ms; the ledger remembers the jobs of that time",
     ),
     Option(
         "failOnDataLoss",
         flag,
         True,
         (COLLECT,),
-        "end the query when finished jobs may be lost, or a job was gone before it was read; `false`: go on, and warn",
+        "end the query when finished jobs may be lost, or a job was removed before it was read; `false`: warn instead",
     ),
     Option(
         "removeOnRead",
@@ -463,26 +468,47 @@ TABLE: Final[tuple[Option, ...]] = (
         integer(1, 10_000),
         None,
         (READ,),
-        "in how many slices all queues are read in parallel, by a hash of the job id",
+        "number of slices, by a hash of the job id, that are read in parallel",
         "by size: 1 per 100,000 jobs, at most 16",
     ),
     # arguments of a Worker, as Python spells them
-    Option("engine", choice("auto", "loop", "stream"), "auto", (WORK,), "how jobs get to the processor"),
-    Option("slots", integer(1), None, (WORK,), "Spark tasks that work at the same time", "all cores but one"),
-    Option("chunk_size", integer(1, 2_000), 200, (WORK,), "most jobs that a slot claims at a time"),
-    Option("timeout", integer(0), 0, (WORK,), "ms that a job may take, or for a UDF one call; 0: any time"),
     Option(
-        "lock_ms", integer(300), 30_000, (WORK,), "how soon the jobs of a slot that died come back; kept while it lives"
+        "engine",
+        choice("auto", "loop", "stream"),
+        "auto",
+        (WORK,),
+        "`loop`: long tasks; `stream`: micro-batches; `auto`: `stream` for functions of DataFrames, else `loop`",
     ),
-    Option("name", text, None, (WORK,), "name of the worker, BullMQ's `processedBy`"),
-    Option("remove_on_complete", keep, None, (WORK,), f"for jobs that say nothing: {KEEP_RULE}", "all are kept"),
-    Option("remove_on_fail", keep, None, (WORK,), "for jobs that say nothing, as above", "all are kept"),
+    Option("slots", integer(1), None, (WORK,), "number of Spark tasks that work at the same time", "all cores but one"),
+    Option("chunk_size", integer(1, 2_000), 200, (WORK,), "maximum number of jobs that a slot claims at a time"),
+    Option("timeout", integer(0), 0, (WORK,), "maximum duration of a job, or of one call of a UDF, ms; 0: unlimited"),
+    Option(
+        "lock_ms",
+        integer(300),
+        30_000,
+        (WORK,),
+        "duration of the jobs' locks, ms, after which jobs of a dead slot come back; extended while the slot lives",
+    ),
+    Option("name", text, None, (WORK,), "name of the worker, which BullMQ shows as `processedBy`"),
+    Option(
+        "remove_on_complete", keep, None, (WORK,), f"for jobs without a rule of their own: {KEEP_RULE}", "all are kept"
+    ),
+    Option("remove_on_fail", keep, None, (WORK,), "for jobs without a rule of their own, as above", "all are kept"),
     Option("max_stalled", integer(0), 1, (WORK,), "how often a job may lose its worker before it fails"),
-    Option("check_ms", integer(1), 30_000, (WORK,), "how often stalled jobs are looked for"),
-    Option("promoter", flag, True, (WORK,), "whether delayed and stalled jobs are looked after from the driver"),
-    Option("checkpoint", text, None, (WORK,), "stream: folder that outlives the program", "a temporary one"),
-    Option("max_jobs_per_trigger", integer(1), 10_000, (WORK,), "stream: most jobs that one micro-batch takes"),
-    Option("progress", flag, None, (WORK,), "show a line of it", "on a terminal or in a notebook"),
+    Option("check_ms", integer(1), 30_000, (WORK,), "interval of the check for stalled jobs, ms"),
+    Option("promoter", flag, True, (WORK,), "run a `Promoter` on the driver"),
+    Option(
+        "checkpoint",
+        text,
+        None,
+        (WORK,),
+        "engine `stream`: folder of the checkpoint, by which a later program continues",
+        "a temporary one",
+    ),
+    Option(
+        "max_jobs_per_trigger", integer(1), 10_000, (WORK,), "engine `stream`: maximum number of jobs per micro-batch"
+    ),
+    Option("progress", flag, None, (WORK,), "show a line with the worker's progress", "on a terminal or in a notebook"),
 )
 
 #: The rows by name in lower case and scope. A name may mean something else in another scope.
@@ -613,20 +639,3 @@ def masked(url: str) -> str:
         place = re.sub(r"(^|[^:\[]):(?![\d/]*(?:/|$))[^\]/]*(?=/|$)", r"\1:***", place)
     hidden = question and "password" in query.lower()
     return f"{scheme}{separator}{'***@' if at else ''}{place}{question}{'***' if hidden else query}"
-
-
-def markdown_table(scope: str) -> str:
-    """The README's table of one scope."""
-    rows = ["| option | default | meaning |", "|---|---|---|"]
-    for option in TABLE:
-        if scope in option.scopes:
-            default = _as_text(option.instead[scope]) if scope in option.instead else option.shown
-            default = default or _as_text(option.default)
-            rows.append(f"| `{option.name}` | {default} | {option.doc} |")
-    return "\n".join(rows)
-
-
-def _as_text(default: Any) -> str:
-    if isinstance(default, tuple):
-        return f"`{','.join(default)}`"
-    return "" if default is None else f"`{str(default).lower() if default in (True, False) else default}`"

@@ -24,7 +24,7 @@ from spark_bull.spark.sent_along import sent_along
 
 
 class BullDataSource(DataSource):
-    """Queues of Bull and BullMQ as a data source, see the README for options and columns.
+    """Queues of Bull and BullMQ as a data source; docs/reference lists its options and columns.
 
     Examples
     --------

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from spark_bull.errors import OptionError
 from spark_bull.model import STATES
-from spark_bull.options import READ, SPARK_OPTIONS, TABLE, WORK, WRITE, as_texts, markdown_table, parse_options
+from spark_bull.options import READ, SPARK_OPTIONS, TABLE, WORK, WRITE, as_texts, parse_options
 
 SECRET = "hunter2"
 
@@ -267,21 +267,3 @@ def test_names_are_unique_and_every_option_says_what_it_means() -> None:
     assert len(set(names)) == len(names)
     assert all(row.doc and row.scopes for row in TABLE)
     assert not SPARK_OPTIONS & {name for name, _ in names}
-
-
-@pytest.mark.parametrize("scope", [WRITE, READ])
-def test_the_readme_table_has_a_row_for_each_option_of_its_scope(scope: str) -> None:
-    head, rule, *rows = markdown_table(scope).splitlines()
-    assert (head, rule) == ("| option | default | meaning |", "|---|---|---|")
-    assert [row.split("`")[1] for row in rows] == [option.name for option in TABLE if scope in option.scopes]
-    # A cell may hold no bar, or the row falls apart.
-    assert all(row.count("|") == 4 for row in rows)
-
-
-def test_the_readme_table_prints_defaults_as_one_types_them() -> None:
-    rows = {row.split("`")[1]: row.split(" | ")[1] for row in markdown_table(WRITE).splitlines()[2:]}
-    assert rows["chunkSize"] == "`500`"
-    assert rows["confirmObliterate"] == "`false`"
-    assert rows["ignoreNullFields"] == "`true`"
-    assert rows["db"] == "`0`"
-    assert rows["txnAppId"] == ""

@@ -3,8 +3,8 @@ from collections import Counter
 import pytest
 
 from spark_bull.cli.commands import COMMANDS
-from spark_bull.options import TABLE
-from tools.reference_pages import PAGES, with_tables
+from spark_bull.options import CLAIM, COLLECT, READ, SETTLE, TABLE, WORK, WRITE
+from tools.reference_pages import PAGES, of, shared, with_tables
 
 
 @pytest.mark.parametrize("name", ["options.md", "command.md"])
@@ -18,6 +18,28 @@ def test_every_option_is_listed_and_those_of_all_verbs_once() -> None:
     listed = Counter(line.split("`")[1] for line in text.splitlines() if line.startswith("| `"))
     assert set(listed) == {option.name for option in TABLE}
     assert listed["url"] == listed["chunkSize"] == listed["queue"] == 1
+
+
+@pytest.mark.parametrize("scope", [WRITE, READ, CLAIM, SETTLE, COLLECT, WORK])
+def test_an_options_table_has_a_row_for_each_option_of_its_scope_that_not_all_verbs_have(scope: str) -> None:
+    head, rule, *rows = of(scope).splitlines()
+    assert (head, rule) == ("| option | default | meaning |", "|---|---|---|")
+    for_all = [row.split("`")[1] for row in shared().splitlines()[2:]]
+    listed = [row.split("`")[1] for row in rows]
+    assert listed == [option.name for option in TABLE if scope in option.scopes and option.name not in for_all]
+    # A cell may hold no bar, or the row falls apart.
+    assert all(row.count("|") == 4 for row in rows)
+
+
+def test_defaults_are_printed_as_one_types_them() -> None:
+    lines = [*shared().splitlines()[2:], *of(WRITE).splitlines()[2:], *of(COLLECT).splitlines()[2:]]
+    rows = {row.split("`")[1]: row.split(" | ")[1] for row in lines}
+    assert rows["chunkSize"] == "`500`"
+    assert rows["confirmObliterate"] == "`false`"
+    assert rows["ignoreNullFields"] == "`true`"
+    assert rows["db"] == "`0`"
+    assert rows["txnAppId"] == ""
+    assert rows["states"] == "`completed,failed`"
 
 
 def test_every_command_is_listed_once() -> None:
