@@ -33,7 +33,7 @@ lint: $(PYTHON_STAMP) docs ## Check style, format, types and documentation
 	$(RUN) -m mypy
 
 docs: $(PYTHON_STAMP) ## Build the documentation in site/; a dead link is an error
-	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict
 
 format: $(PYTHON_STAMP) ## Sort the imports and lay out the code
 	$(RUN) -m ruff check --fix --quiet .
