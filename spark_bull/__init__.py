@@ -15,6 +15,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from spark_bull.version import VERSION as __version__
+
 if TYPE_CHECKING:
     from spark_bull.errors import DelayedError, RateLimitError, SparkBullError, UnrecoverableError
     from spark_bull.local import EmbeddedRedis
@@ -25,8 +27,6 @@ if TYPE_CHECKING:
     from spark_bull.spark.process.worker import Worker
     from spark_bull.spark.provider import BullDataSource, register
     from spark_bull.worker.running_job import RunningJob
-
-__version__ = "0.1.0"
 
 _LAZY_EXPORTS = {
     "BullQueue": "spark_bull.queue.bull_queue",
@@ -63,6 +63,7 @@ __all__ = [
     "UnrecoverableError",
     "Worker",
     "WriteRecord",
+    "__version__",
     "register",
 ]
 

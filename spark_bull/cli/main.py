@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import SUPPRESS, ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from typing import Any
 
 from spark_bull.cli.commands import COMMANDS, Command
-from spark_bull.cli.tables import as_json, as_list, as_table
+from spark_bull.cli.tables import as_json, as_text
 from spark_bull.errors import SparkBullError
 from spark_bull.options import PROTOCOLS
+from spark_bull.version import VERSION
 
 #: As shells say it: ended by Ctrl-C, and by a reader that went away.
 INTERRUPTED, PIPE_BROKEN = 130, 141
@@ -21,7 +22,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns 0, or 1 with one line on standard error. Bad usage exits with 2."""
     args = _parser().parse_args(argv)
     try:
-        print(_shown(args.run(args), args), flush=True)
+        found = args.run(args)
+        print(as_json(found) if args.json else as_text(found), flush=True)
     except SparkBullError as error:
         print(f"spark-bull: {error}", file=sys.stderr)
         return 1
@@ -34,16 +36,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _shown(found: Any, args: Namespace) -> str:
-    if args.json:
-        return as_json(found)
-    if isinstance(found, dict):
-        return as_list(found)
-    if found and isinstance(found[0], str):
-        return "\n".join(found)
-    return as_table(found)
-
-
 def _parser() -> ArgumentParser:
     parser = ArgumentParser(
         prog="spark-bull",
@@ -51,6 +43,7 @@ def _parser() -> ArgumentParser:
         epilog="Redis is the one of --url, else of $SPARK_BULL_URL, else the one on this machine.",
     )
     _add_common(parser, {"url": None, "prefix": None, "protocol": None, "json": False})
+    parser.add_argument("--version", action="version", version=f"spark-bull {VERSION}")
     verbs = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for command in COMMANDS:
         _add_command(verbs, command)

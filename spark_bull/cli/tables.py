@@ -1,18 +1,32 @@
-"""Rows as a table for people, or as JSON for programs."""
+"""What a command has found: as a table or list for people, made by rich, or as JSON for programs."""
 
 from __future__ import annotations
 
 import json
-import shutil
+import sys
+import time
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from spark_bull.cli.times import duration, relative, utc
 
 Row = Mapping[str, Any]
 
-#: Columns that hold ms since 1970.
+#: Columns that hold ms since 1970; of those in a table, one that is about the future says how far away it is.
 _TIMES: Final = frozenset({"timestamp", "processed_on", "finished_on", "started_on", "run_at"})
-_NARROWEST: Final = 12
+_FUTURE: Final = "run_at"
+#: Columns that hold durations, and the ms of their unit.
+_DURATIONS: Final = {"delay": 1, "duration_ms": 1, "age": 1_000, "idle": 1_000}
+#: Columns in which 0 is as good as nothing.
+_ZERO_IS_NOTHING: Final = frozenset({"attempts_made", "delay", "priority", "stalled_counter"})
+#: Wider than any table: where it does not go to a terminal, nothing is cut.
+_UNLIMITED: Final = 1 << 40
+#: Characters that terminals obey, as \x1b and the like.
+_CONTROLS: Final = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
 
 
 def as_json(found: Any) -> str:
@@ -20,51 +34,78 @@ def as_json(found: Any) -> str:
     return json.dumps(found, ensure_ascii=False, indent=2)
 
 
-def as_table(rows: Sequence[Row], width: int | None = None) -> str:
-    """Columns side by side, numbers to the right, the widest texts cut to fit the terminal."""
+def as_text(found: Any) -> str:
+    """A table of rows, a list of one thing's properties, or lines as they are."""
+    if isinstance(found, Mapping):
+        return as_list(found)
+    if found and isinstance(found[0], str):
+        return "\n".join(_printable(line) for line in found)
+    return as_table(found)
+
+
+def as_table(rows: Sequence[Row]) -> str:
+    """A row in a line, numbers to the right, without columns that say nothing.
+
+    In a terminal the widest texts are cut until the table fits; elsewhere nothing is.
+    """
     if not rows:
         return "nothing"
-    names = [name for name in rows[0] if any(row[name] not in (None, "", ()) for row in rows)] or list(rows[0])
-    cells = [[_shown(name, row[name]) for name in names] for row in rows]
-    widths = _fitted([[name, *column] for name, column in zip(names, zip(*cells, strict=True), strict=True)], width)
-    right = [all(isinstance(row[name], int) and name not in _TIMES for row in rows) for name in names]
-    lines = [_line(names, widths, right), _line(["-" * width for width in widths], widths, right)]
-    lines += [_line(row, widths, right) for row in cells]
-    return "\n".join(lines)
+    now_ms = int(time.time() * 1000)
+    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold")
+    names = [name for name in rows[0] if not all(_is_nothing(name, row[name]) for row in rows)] or list(rows[0])
+    for name in names:
+        values = [row[name] for row in rows if row[name] is not None]
+        is_number = all(isinstance(value, int) for value in values)
+        table.add_column(name, justify="right" if is_number and name not in _TIMES else "left", no_wrap=is_number)
+    for row in rows:
+        cells = (_in_cell(name, row[name], now_ms) for name in names)
+        table.add_row(*(Text(cell, no_wrap=True, overflow="ellipsis") for cell in cells))
+    return _rendered(table)
 
 
 def as_list(row: Row) -> str:
     """One thing, a property in a line, uncut."""
-    names = [name for name in row if row[name] not in (None, "", ())]
+    now_ms = int(time.time() * 1000)
+    names = [name for name in row if not _is_nothing(name, row[name])]
     longest = max(map(len, names), default=0)
-    return "\n".join(f"{name:{longest}}  {_shown(name, row[name], whole=True)}" for name in names)
+    return "\n".join(f"{name:{longest}}  {_in_list(name, row[name], now_ms)}" for name in names)
 
 
-def _shown(name: str, value: Any, *, whole: bool = False) -> str:
-    if value is None:
-        return ""
+def _is_nothing(name: str, value: Any) -> bool:
+    return value is None or (not value and (name in _ZERO_IS_NOTHING or isinstance(value, (str, tuple, list, dict))))
+
+
+def _in_cell(name: str, value: Any, now_ms: int) -> str:
+    if name in _TIMES and value is not None:
+        return f"{utc(value)} ({relative(value, now_ms)})" if name == _FUTURE else utc(value)
+    return " ".join((" | " if isinstance(value, tuple) else "").join(_texts(name, value)).split())
+
+
+def _in_list(name: str, value: Any, now_ms: int) -> str:
     if name in _TIMES:
-        return datetime.fromtimestamp(value / 1000).astimezone().isoformat(sep=" ", timespec="seconds")
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
+        return f"{utc(value)} ({relative(value, now_ms)})"
+    return "\n".join(_texts(name, value))
+
+
+def _texts(name: str, value: Any) -> list[str]:
+    """A value that is no time in words; one of several texts is a tuple."""
+    if value is None:
+        return []
     if isinstance(value, tuple):
-        return ("\n" if whole else " | ").join(str(item) for item in value)
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text if whole else " ".join(text.split())
+        return [_printable(str(item)) for item in value]
+    if isinstance(value, bool):
+        return ["yes" if value else "no"]
+    if isinstance(value, int):
+        return [duration(value * _DURATIONS[name]) if name in _DURATIONS else f"{value:,}"]
+    return [_printable(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))]
 
 
-def _fitted(columns: list[list[str]], width: int | None) -> list[int]:
-    """Widths that fit; whatever is too much is taken from the widest column, again and again."""
-    room = (width or shutil.get_terminal_size((120, 24)).columns) - 2 * (len(columns) - 1)
-    widths = [max(map(len, column)) for column in columns]
-    while sum(widths) > room and max(widths) > _NARROWEST:
-        widths[widths.index(max(widths))] -= 1
-    return widths
+def _printable(text: str) -> str:
+    return text.translate(_CONTROLS)
 
 
-def _line(cells: Sequence[str], widths: list[int], right: list[bool]) -> str:
-    cut = [cell if len(cell) <= width else cell[: width - 1] + "…" for cell, width in zip(cells, widths, strict=True)]
-    sides = zip(cut, widths, right, strict=True)
-    return "  ".join(cell.rjust(width) if to_right else cell.ljust(width) for cell, width, to_right in sides).rstrip()
+def _rendered(table: Table) -> str:
+    console = Console(width=None if sys.stdout.isatty() else _UNLIMITED)
+    with console.capture() as captured:
+        console.print(table)
+    return "\n".join(line.rstrip() for line in captured.get().splitlines())

@@ -10,13 +10,17 @@ from typing import Any
 
 import pytest
 
+import spark_bull
 from spark_bull.cli import main
 from spark_bull.cli.tables import as_table
+from spark_bull.cli.times import duration, relative, utc
 from spark_bull.local import EmbeddedRedis
 from spark_bull.queue.bull_queue import BullQueue
+from tests.support.terminal import Shown, in_terminal
 from tests.support.wait import PATIENCE_S
 
 Run = Callable[..., str]
+InShell = Callable[..., Shown]
 
 
 @pytest.fixture
@@ -34,6 +38,17 @@ def run(redis_url: str, prefix: str, capsys: pytest.CaptureFixture[str]) -> Run:
     return run_main
 
 
+@pytest.fixture
+def in_shell(redis_url: str, prefix: str) -> InShell:
+    """The command in a terminal."""
+
+    def run_in_shell(*argv: str, columns: int = 80, typed: str = "") -> Shown:
+        command = [sys.executable, "-m", "spark_bull.cli", "--url", redis_url, "--prefix", prefix, *argv]
+        return in_terminal(command, columns=columns, typed=typed)
+
+    return run_in_shell
+
+
 def as_data(run: Run, *argv: str) -> Any:
     return json.loads(run(*argv, "--json"))
 
@@ -44,7 +59,7 @@ def test_counts_are_a_table_for_people_and_json_for_programs(run: Run, queue: Bu
     assert as_data(run, "counts", "mail")[0] == {"state": "wait", "jobs": 3}
     lines = run("counts", "mail").splitlines()
     assert lines[0].split() == ["state", "jobs"]
-    assert lines[2].split() == ["wait", "3"]
+    assert lines[1].split() == ["wait", "3"]
 
 
 def test_a_job_is_added_and_shown(run: Run) -> None:
@@ -59,14 +74,44 @@ def test_a_job_is_added_and_shown(run: Run) -> None:
     assert run("logs", "mail", "1") == "nothing\n"
 
 
-def test_a_page_fits_the_terminal(run: Run, queue: BullQueue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
+def test_a_page_fits_the_terminal(in_shell: InShell, queue: BullQueue) -> None:
+    for n in range(5):
+        queue.add({"text": "x" * 500, "n": n})
+    shown = in_shell("page", "mail", "wait", columns=70)
+    lines = shown.text.splitlines()
+    assert len(lines) == 6, shown.text
+    assert max(map(len, lines)) <= 70
+    assert all(line.rstrip().endswith("…") for line in lines[1:])
+
+
+def test_a_page_in_a_pipe_is_whole(run: Run, queue: BullQueue) -> None:
     for n in range(5):
         queue.add({"text": "x" * 500, "n": n})
     lines = run("page", "mail", "wait").splitlines()
-    assert len(lines) == 7
-    assert max(map(len, lines)) <= 80
+    assert len(lines) == 6
+    assert all(f'"n":{n}' in line.replace(" ", "") for n, line in enumerate(lines[1:]))
+    assert all("x" * 500 in line for line in lines[1:])
     assert [row["id"] for row in as_data(run, "page", "mail", "wait", "1", "2")] == ["2", "3"]
+
+
+def test_a_page_has_no_columns_that_say_nothing(run: Run, queue: BullQueue) -> None:
+    queue.add({"n": 1}, "send")
+    assert run("page", "mail", "wait").splitlines()[0].split() == ["id", "name", "timestamp", "data"]
+    queue.add({"n": 2}, "send", priority=3)
+    assert "priority" in run("page", "mail", "prioritized").splitlines()[0]
+
+
+def test_times_are_in_utc_and_say_how_far_away_they_are(run: Run, queue: BullQueue) -> None:
+    queue.add({}, timestamp=1_700_000_000_000, delay=1, job_id="a")
+    assert " 2023-11-14 22:13:20Z " in run("page", "mail", "delayed")
+    assert "timestamp  2023-11-14 22:13:20Z (" in run("job", "mail", "a")
+    assert " d ago)" in run("job", "mail", "a")
+
+
+def test_what_a_job_holds_does_not_steer_the_terminal(run: Run, queue: BullQueue) -> None:
+    queue.add({}, "\x1b[31mred\x9b0m")
+    assert "\\x1b[31mred\\x9b0m" in run("page", "mail", "wait")
+    assert "\\x1b[31mred\\x9b0m" in run("job", "mail", "1")
 
 
 def test_the_verbs_change_the_queue(run: Run, queue: BullQueue) -> None:
@@ -149,12 +194,29 @@ def test_it_runs_without_pyspark_and_bears_a_reader_that_goes_away(redis_url: st
     assert subprocess.run(piped, shell=True, capture_output=True, timeout=PATIENCE_S, check=False).returncode == 0
 
 
-def test_numbers_stand_to_the_right_and_long_texts_are_cut() -> None:
-    table = as_table([{"state": "wait", "jobs": 1234567, "data": "x" * 99}, {"state": "f", "jobs": 1, "data": "y"}], 40)
-    first, second = table.splitlines()[2:]
-    assert first.startswith("wait   1,234,567  xxx")
-    assert first.endswith("…")
-    assert second == "f              1  y"
+def test_numbers_stand_to_the_right() -> None:
+    table = as_table([{"state": "wait", "jobs": 1234567, "data": "x"}, {"state": "f", "jobs": 1, "data": "y"}])
+    assert table.splitlines()[1:] == ["wait   1,234,567  x", "f              1  y"]
+
+
+@pytest.mark.parametrize(
+    ("ms", "shown"),
+    [(0, "0 s"), (250, "250 ms"), (90_000, "1 min 30 s"), (3_600_000, "1 h"), (93_784_000, "1 d 2 h")],
+)
+def test_durations_are_in_their_two_largest_units(ms: int, shown: str) -> None:
+    assert duration(ms) == shown
+
+
+def test_a_time_that_no_calendar_has_is_shown_as_it_is() -> None:
+    assert utc(10**18) == str(10**18)
+    assert (relative(5_000, 5_500), relative(0, 90_000), relative(90_000, 0)) == ("now", "1 min ago", "in 1 min")
+
+
+def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exited:
+        main(["--version"])
+    assert exited.value.code == 0
+    assert capsys.readouterr().out == f"spark-bull {spark_bull.__version__}\n"
 
 
 def test_a_redis_that_is_away_is_told_while_it_is_waited_for() -> None:
