@@ -51,8 +51,12 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         ("pause", "resume", "promote", "remove", "retry", "clean", "drain", "obliterate"),
     ),
 }
-#: What redis-py sends for a subscription.
-ELSEWHERE: Final = {"process": {"SUBSCRIBE", "UNSUBSCRIBE"}}
+#: What methods of redis-py send: for a subscription, and for the list of connections.
+ELSEWHERE: Final = {
+    "inspect": {"CLIENT|LIST"},
+    "process": {"SUBSCRIBE", "UNSUBSCRIBE"},
+    "collect": {"CLIENT|LIST"},
+}
 _BLOCK: Final = re.compile(r"(<!-- access -->\n).*?(<!-- end -->)", re.DOTALL)
 
 

@@ -8,7 +8,8 @@ from argparse import SUPPRESS, ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from typing import Any
 
-from spark_bull.cli.commands import COMMANDS, Command
+from spark_bull.cli.command import Command
+from spark_bull.cli.commands import COMMANDS
 from spark_bull.cli.tables import as_json, as_text
 from spark_bull.errors import SparkBullError
 from spark_bull.options import PROTOCOLS

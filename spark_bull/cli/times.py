@@ -10,7 +10,7 @@ from typing import Final
 #: Unit -> ms, the largest first: as written on the command line, and as shown.
 _UNITS: Final = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 _SHOWN: Final = {"d": "d", "h": "h", "m": "min", "s": "s", "ms": "ms"}
-_DURATION: Final = re.compile(rf"(\d+(?:\.\d+)?)({'|'.join(_UNITS)})?")
+_DURATION: Final = re.compile(rf"([0-9]+(?:\.[0-9]+)?)({'|'.join(_UNITS)})?")
 _NOW_MS: Final = 1_000
 
 

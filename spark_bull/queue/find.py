@@ -48,6 +48,12 @@ def _scan(connection: Connection, prefix: str) -> Iterator[str]:
             return
 
 
+def exists(handle: QueueHandle) -> bool:
+    """Whether there is such a queue: it has a key that shows a queue, or a write that is not finished."""
+    keys = [handle.keys[name] for name in (*QUEUE_SIGNS, "open_writes")]
+    return bool(handle.connection.call("EXISTS", *keys))
+
+
 @dataclass(frozen=True)
 class QueueSummary:
     """A queue's own settings. `version`: the BullMQ that opened it last; `concurrency`: its limit over all workers."""
@@ -77,11 +83,9 @@ def workers(connection: Connection, keys: QueueKeys) -> list[ConnectedWorker]:
 
     Bull 1 names none: its workers aren't seen. Bull 3 names all those of a queue, whether or not they are workers'.
     """
-    reply = connection.call("CLIENT", "LIST").decode("utf-8", "replace")
     found = []
-    for line in reply.splitlines():
-        client = dict(part.split("=", 1) for part in line.split(" ") if "=" in part)
-        own, separator, name = client.get("name", "").partition(":w:")
+    for client in connection.clients():
+        own, separator, name = client["name"].partition(":w:")
         if own == keys.client_name:
             age, idle = int(client["age"]), int(client["idle"])
             found.append(ConnectedWorker(name if separator else None, client["addr"], age, idle))

@@ -77,6 +77,10 @@ class Connection:
         seconds, micros = self.call("TIME")
         return int(seconds) * 1000 + int(micros) // 1000
 
+    def clients(self) -> list[Mapping[str, str]]:
+        """All connections of this Redis, with the properties that CLIENT LIST names."""
+        return self._client.ask(lambda client: list(client.client_list()))
+
     def close(self) -> None:
         """Closes this process' idle connections with these settings; the next command opens a new one."""
         close_client(self.settings)

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
+from argparse import ArgumentTypeError
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from redis import Redis
 
 import spark_bull
 from spark_bull.cli import main
 from spark_bull.cli.tables import as_table
-from spark_bull.cli.times import duration, relative, utc
+from spark_bull.cli.times import duration, milliseconds, relative, utc
 from spark_bull.local import EmbeddedRedis
+from spark_bull.model import NewJob
 from spark_bull.queue.bull_queue import BullQueue
+from tests.support.finisher import Finisher
 from tests.support.terminal import Shown, in_terminal
 from tests.support.wait import PATIENCE_S
 
@@ -127,10 +132,9 @@ def test_the_verbs_change_the_queue(run: Run, queue: BullQueue) -> None:
     assert queue.get_job("a") is None
     assert as_data(run, "clean", "mail", "--state", "wait") == {"removed": 1, "state": "wait"}
     queue.add({}, delay=3_600_000)
-    assert as_data(run, "drain", "mail") == {"removed": 0}
-    assert as_data(run, "drain", "mail", "--delayed") == {"removed": 1}
+    assert as_data(run, "drain", "mail", "--yes") == {"removed": 0}
+    assert as_data(run, "drain", "mail", "--delayed", "--yes") == {"removed": 1}
     queue.add({})
-    assert "say --yes" in run("obliterate", "mail", code=1)
     run("obliterate", "mail", "--yes")
     assert sum(queue.counts().values()) == 0
 
@@ -144,7 +148,170 @@ def test_queues_and_writes_are_listed(run: Run, queue: BullQueue) -> None:
     assert as_data(run, "writes", "mail") == as_data(run, "recover", "mail") == []
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(["counts"], ["page", "wait"], ["job", "1"], ["logs", "1"], ["workers"], ["writes"], ["recover"]),
+        *(["pause"], ["resume"], ["retry", "1"], ["retry", "--all"], ["promote", "1"], ["remove", "1"], ["clean"]),
+        *(["drain", "--yes"], ["obliterate", "--yes"]),
+    ],
+    ids=" ".join,
+)
+def test_a_queue_that_does_not_exist_is_an_error(run: Run, client: Redis, prefix: str, command: list[str]) -> None:
+    verb, *arguments = command
+    said = run(verb, "mial", *arguments, code=1)
+    assert said.startswith(f"spark-bull: no such queue: mial (prefix {prefix}, redis://")
+    assert said.count("\n") == 1
+    assert list(client.scan_iter(f"{prefix}:*")) == []
+
+
+def test_a_queue_without_jobs_exists(run: Run, queue: BullQueue) -> None:
+    queue.add({})
+    queue.drain()
+    assert sum(row["jobs"] for row in as_data(run, "counts", "mail")) == 0
+
+
+def test_counts_of_several_queues_and_globs(run: Run, redis_url: str, prefix: str) -> None:
+    for name, protocol, jobs in (("mail", "bullmq", 2), ("report-a", "bull", 1), ("report-b", "bull-1", 3)):
+        with BullQueue(name, url=redis_url, prefix=prefix, protocol=protocol) as queue:
+            queue.add_many(NewJob({}) for _ in range(jobs))
+    found = as_data(run, "counts", "mail", "report-*", "mail")
+    assert [(row["queue"], row["wait"]) for row in found] == [("mail", 2), ("report-a", 1), ("report-b", 3)]
+    assert [row["prioritized"] for row in found] == [0, None, None]
+    assert run("counts", "mail", "report-*").splitlines()[0].split()[:2] == ["queue", "wait"]
+    assert "no such queue: none matches x*" in run("counts", "mail", "x*", code=1)
+    assert "no such queue: mial" in run("counts", "mail", "mial", code=1)
+
+
+def test_several_failed_jobs_run_again(run: Run, queue: BullQueue, client: Redis) -> None:
+    Finisher(queue, client, twice=False).finish(5, "failed")
+    ids = [job.id for job in queue.page("failed")]
+    assert as_data(run, "retry", "mail", *ids[:2]) == {"done": "retry", "queue": "mail", "jobs": 2}
+    said = run("retry", "mail", ids[0], ids[2], "none", code=1)
+    assert said.startswith("spark-bull: done for 1 of 3 jobs, not for the others: expected job ")
+    assert "expected a job none in queue mail" in said
+    assert said.count("\n") == 1
+    assert queue.counts()["wait"] == 3
+    assert as_data(run, "retry", "mail", "--all") == {"done": "retry", "queue": "mail", "jobs": 2, "skipped": 0}
+    assert (queue.counts()["wait"], queue.counts()["failed"]) == (5, 0)
+    assert as_data(run, "remove", "mail", *ids[:2]) == {"done": "remove", "queue": "mail", "jobs": 2}
+    assert queue.counts()["wait"] == 3
+
+
+@pytest.mark.parametrize("arguments", [[], ["1", "--all"]], ids=str)
+def test_retry_takes_ids_or_all(run: Run, queue: BullQueue, arguments: list[str]) -> None:
+    queue.add({})
+    assert "expected ids of jobs, or --all, and not both" in run("retry", "mail", *arguments, code=1)
+
+
+def test_the_workers_of_a_queue_are_listed(run: Run, queue: BullQueue, redis_url: str) -> None:
+    queue.add({})
+    assert run("workers", "mail") == "nothing\n"
+    name = queue.handle.keys.client_name
+    with Redis.from_url(redis_url, client_name=f"{name}:w:ada") as one, Redis.from_url(redis_url) as other:
+        one.ping()
+        other.ping()
+        (worker,) = as_data(run, "workers", "mail")
+        assert worker.keys() == {"name", "address", "age", "idle"}
+        assert worker["name"] == "ada"
+        header, line = run("workers", "mail").splitlines()
+        assert header.split() == ["name", "address", "age", "idle"]
+        assert line.split()[:2] == ["ada", worker["address"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("0", 0),
+        ("250", 250),
+        ("500ms", 500),
+        ("30s", 30_000),
+        ("5m", 300_000),
+        ("2h", 7_200_000),
+        ("1.5d", 129_600_000),
+    ],
+)
+def test_durations_have_units(text: str, ms: int) -> None:
+    assert milliseconds(text) == ms
+
+
+@pytest.mark.parametrize("text", ["soon", "", "-1s", "1 week", "1w", "٣s", "1e3"])
+def test_a_duration_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(ArgumentTypeError, match="500ms, 30s, 5m, 2h or 1d, got: "):
+        milliseconds(text)
+
+
+def test_clean_leaves_jobs_that_are_younger_than_a_day(run: Run, queue: BullQueue) -> None:
+    now = queue.handle.connection.now_ms()
+    queue.add({}, job_id="old", timestamp=now - 2 * 86_400_000)
+    queue.add({}, job_id="young", timestamp=now - 3_600_000)
+    assert as_data(run, "clean", "mail", "--state", "wait", "--grace", "1d") == {"removed": 1, "state": "wait"}
+    assert [job.id for job in queue.page("wait")] == ["young"]
+
+
+def test_a_delay_has_a_unit(run: Run, queue: BullQueue) -> None:
+    run("add", "mail", "{}", "--delay", "2h")
+    assert queue.page("delayed")[0].opts["delay"] == 7_200_000
+
+
+def feed(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """Makes a text the standard input, which is no terminal then."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+
+
+def test_each_line_of_standard_input_becomes_a_job(run: Run, queue: BullQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    feed(monkeypatch, '{"n": 1}\n\n[2]\r\n"three"')
+    assert as_data(run, "add", "mail", "-", "--name", "send") == {"added": 3, "duplicates": 0, "ids": ["1", "2", "3"]}
+    assert [(job.name, job.data) for job in queue.page("wait")] == [
+        ("send", {"n": 1}),
+        ("send", [2]),
+        ("send", "three"),
+    ]
+    feed(monkeypatch, "4\n")
+    assert run("add", "mail", "-").split() == ["added", "1", "duplicates", "0"]
+    feed(monkeypatch, "")
+    assert as_data(run, "add", "mail", "-") == {"added": 0, "duplicates": 0, "ids": []}
+
+
+def test_a_line_that_is_no_json_is_named_and_nothing_is_added(
+    run: Run, queue: BullQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feed(monkeypatch, '{"n": 1}\n{"n": \n')
+    assert 'expected line 2 to be JSON, got: \'{"n": ' in run("add", "mail", "-", code=1)
+    feed(monkeypatch, "1\n2\n")
+    assert "--job-id" in run("add", "mail", "-", "--job-id", "a", code=1)
+    assert sum(queue.counts().values()) == 0
+
+
+@pytest.mark.parametrize("command", [["drain", "mail", "--delayed"], ["obliterate", "mail"]], ids=" ".join)
+def test_without_a_terminal_nothing_is_deleted_unasked(
+    run: Run, queue: BullQueue, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    queue.add({})
+    feed(monkeypatch, "yes\n")
+    assert "queue mail" in (said := run(*command, code=1))
+    assert "there is no terminal to ask: say --yes if you mean it" in said
+    assert queue.counts()["wait"] == 1
+    run(*command, "--yes")
+    assert queue.counts()["wait"] == 0
+
+
+@pytest.mark.parametrize(("command", "answer"), [("drain", "yes"), ("obliterate", "mail")])
+def test_in_a_terminal_a_question_comes_before_jobs_are_deleted(
+    in_shell: InShell, queue: BullQueue, command: str, answer: str
+) -> None:
+    queue.add({})
+    refused = in_shell(command, "mail", typed="no\n")
+    assert refused.code == 1
+    assert f". Type {answer} to go on: " in refused.text
+    assert "nothing deleted" in refused.text
+    assert queue.counts()["wait"] == 1
+    assert in_shell(command, "mail", typed=f"{answer}\n").code == 0
+    assert queue.counts()["wait"] == 0
+
+
 def test_an_error_is_one_line_and_holds_no_secret(run: Run, own_redis: Callable[..., EmbeddedRedis]) -> None:
+    run("add", "mail", "{}")
     assert "job 7" in run("job", "mail", "7", code=1)
     assert "job 7" in run("retry", "mail", "7", code=1)
     assert "to be JSON" in run("add", "mail", "{", code=1)
@@ -170,14 +337,19 @@ def test_opts_that_are_no_object_are_refused(run: Run, queue: BullQueue, opts: s
     assert sum(queue.counts().values()) == 0
 
 
-@pytest.mark.parametrize("argv", [[], ["counts"], ["page", "mail", "waiting"], ["nonsense"]])
+@pytest.mark.parametrize(
+    "argv", [[], ["counts"], ["page", "mail", "waiting"], ["nonsense"], ["clean", "q", "--grace", "soon"]]
+)
 def test_bad_usage_exits_with_2(argv: list[str]) -> None:
     with pytest.raises(SystemExit) as exited:
         main(argv)
     assert exited.value.code == 2
 
 
-def test_it_runs_without_pyspark_and_bears_a_reader_that_goes_away(redis_url: str, prefix: str) -> None:
+def test_it_runs_without_pyspark_and_bears_a_reader_that_goes_away(
+    redis_url: str, prefix: str, queue: BullQueue
+) -> None:
+    queue.add({})
     program = (
         "import sys; from spark_bull.cli import main; code = main(sys.argv[1:]); "
         "assert 'pyspark' not in sys.modules; sys.exit(code)"

@@ -7,27 +7,30 @@ import sys
 from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
 from types import FrameType
-from typing import Any, Final
+from typing import Final
 
-from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.cli.command import Command, Found, existing_queue
+from spark_bull.cli.times import milliseconds
 from spark_bull.services.promoter import Promoter, PromoterStats
 
 #: How often the command says what it has done, if that is anything new.
-_TELL_S: Final = 5.0
+_REPORT_INTERVAL_S: Final = 5.0
 
 
-def takes_promote(parser: ArgumentParser) -> None:
+def _takes_promote(parser: ArgumentParser) -> None:
     parser.add_argument("queue", nargs="?", default="*", help="name or glob (all queues)")
     parser.add_argument("id", nargs="?", help="let this delayed job run now, and end")
     parser.add_argument("--once", action="store_true", help="do what is due now, and end")
     parser.add_argument("--no-rescue", action="store_true", help="leave jobs alone whose worker is gone")
-    parser.add_argument("--check", type=int, default=30_000, metavar="MS", help="how often to look for those (30000)")
+    parser.add_argument(
+        "--check", type=milliseconds, default=30_000, metavar="TIME", help="how often to look for those (30s)"
+    )
     parser.add_argument("--max-stalled", type=int, default=1, help="how often a job may lose its worker (1)")
 
 
-def promote(args: Namespace) -> Any:
+def _promote(args: Namespace) -> Found:
     if args.id is not None:
-        BullQueue(args.queue, url=args.url, prefix=args.prefix, protocol=args.protocol).promote(args.id)
+        existing_queue(args).promote(args.id)
         return {"done": "promote", "queue": args.queue}
     promoter = Promoter(
         args.url,
@@ -48,13 +51,23 @@ def _until_interrupted(promoter: Promoter) -> PromoterStats:
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, interrupt)
-    told = promoter.done
+    reported = promoter.done
     with promoter:
         try:
-            while not promoter.await_termination(_TELL_S):
-                if promoter.done != told:
-                    told = promoter.done
-                    print(", ".join(f"{name} {count:,}" for name, count in asdict(told).items()), file=sys.stderr)
+            while not promoter.await_termination(_REPORT_INTERVAL_S):
+                if promoter.done != reported:
+                    reported = promoter.done
+                    print(", ".join(f"{name} {count:,}" for name, count in asdict(reported).items()), file=sys.stderr)
         except KeyboardInterrupt:
             pass
     return promoter.done
+
+
+PROMOTE: Final = Command(
+    "promote",
+    "let delayed jobs run when they are due, for as long as this runs; or one job (ID) now",
+    "promote mail",
+    _promote,
+    _takes_promote,
+    of_queue=False,
+)
