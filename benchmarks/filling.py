@@ -11,7 +11,7 @@ from spark_bull import BullQueue, NewJob, RawJson
 
 def queue_at(url: str, protocol: str = "bullmq") -> BullQueue:
     """Adds more in a call than by default: nobody else is on the server while it is filled."""
-    return BullQueue(QUEUE, url=url, protocol=protocol, chunkSize=1_000)
+    return BullQueue(QUEUE, url=url, protocol=protocol, chunk_size=1_000)
 
 
 def payload(number: int) -> RawJson:

@@ -14,7 +14,9 @@ import time
 from pyspark.sql import SparkSession
 from session import pairs, session, until_stopped
 
-from spark_bull import BullQueue
+from spark_bull.options import WRITE, parse_options
+from spark_bull.queue.handle import open_handle
+from spark_bull.queue.writes import records
 from spark_bull.spark.dispatch.progress import Progress
 
 
@@ -39,15 +41,15 @@ def dispatch(spark: SparkSession, args: argparse.Namespace) -> None:
     if args.query:
         jobs.createOrReplaceTempView("input")
         jobs = spark.sql(args.query)
-    queue = BullQueue(args.queue, **options)
+    handle = open_handle(parse_options(options, WRITE), args.queue)
     started = time.monotonic()
-    with Progress(spark, queue.handle):
+    with Progress(spark, handle):
         jobs.write.format("bull").options(**options).option("queue", args.queue).mode("append").save()
     seconds = time.monotonic() - started
-    record = queue.writes()[-1]
+    record = records(handle)[-1]
     print(
-        f"{record.added:,} jobs added to queue {record.queue} ({queue.protocol}), {record.duplicates:,} duplicates, "
-        f"{seconds:.1f} s, {record.added / seconds:,.0f} jobs/s",
+        f"{record.added:,} jobs added to queue {record.queue} ({handle.dialect.name}), "
+        f"{record.duplicates:,} duplicates, {seconds:.1f} s, {record.added / seconds:,.0f} jobs/s",
         flush=True,
     )
 

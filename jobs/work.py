@@ -34,7 +34,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--grace", type=float, default=30, metavar="S", help="time to finish in when stopped (30)")
     parser.add_argument("--until-idle", type=float, metavar="S", help="end when nothing was to be done for so long")
     parser.add_argument("--url", help="Redis; default: $SPARK_BULL_URL, else redis://localhost:6379")
-    parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="option of the worker")
+    parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="argument of the worker")
     return parser.parse_args()
 
 
@@ -66,6 +66,7 @@ def work(spark: SparkSession, args: argparse.Namespace) -> None:
     # After the session, as @udf and @pandas_udf may need one.
     processor = found(args.processor)
     options: dict[str, Any] = pairs(args.option) | ({"url": args.url} if args.url else {})
+    redis = {name[len("redis.") :]: options.pop(name) for name in [*options] if name.startswith("redis.")}
     worker = Worker(
         spark,
         args.queue,
@@ -73,7 +74,8 @@ def work(spark: SparkSession, args: argparse.Namespace) -> None:
         payload_schema=args.payload_schema,
         engine=args.engine,
         slots=args.slots,
-        timeout=args.timeout,
+        timeout_ms=args.timeout,
+        redis=redis,
         **options,
     )
     try:

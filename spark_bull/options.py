@@ -26,6 +26,11 @@ CLAIM: Final = "claim"
 SETTLE: Final = "settle"
 COLLECT: Final = "collect"
 WORK: Final = "work"
+QUEUE: Final = "bull_queue"
+SERVICE: Final = "service"
+
+#: Scopes whose options are arguments of Python functions, which spell them in snake_case.
+PYTHON_SCOPES: Final = frozenset({WORK, QUEUE, SERVICE})
 
 #: What an error calls the use of options that a scope stands for.
 _CALLED: Final = {
@@ -35,6 +40,8 @@ _CALLED: Final = {
     SETTLE: "writes with mode=settle",
     COLLECT: "streaming reads",
     WORK: "a Worker",
+    QUEUE: "a BullQueue",
+    SERVICE: "a Promoter or Rescuer",
 }
 
 #: Keys that Spark itself puts among a source's options.
@@ -197,7 +204,7 @@ class Option:
 
 ALL: Final = (WRITE, READ, CLAIM, SETTLE, COLLECT)
 #: Of those that say where a queue is, and how to get there.
-EVERYWHERE: Final = (*ALL, WORK)
+EVERYWHERE: Final = (*ALL, WORK, QUEUE, SERVICE)
 
 TABLE: Final[tuple[Option, ...]] = (
     # where the queue is
@@ -222,7 +229,7 @@ TABLE: Final[tuple[Option, ...]] = (
         "`$SPARK_BULL_PASSWORD`",
     ),
     Option("ssl", flag, False, EVERYWHERE, "TLS, when there is no `url`"),
-    Option("timeoutMs", integer(1), 30_000, EVERYWHERE, "timeout of one call to Redis, after which it is retried"),
+    Option("callTimeoutMs", integer(1), 30_000, EVERYWHERE, "timeout of one call to Redis, after which it is retried"),
     Option(
         "retryMs",
         integer(0),
@@ -271,12 +278,12 @@ TABLE: Final[tuple[Option, ...]] = (
         "`exactly-once`: all jobs become visible when Spark commits; "
         "`at-least-once`: each chunk as soon as it is complete",
     ),
-    Option("chunkSize", integer(1, 2_000), 500, ALL, "maximum number of jobs per script call"),
+    Option("chunkSize", integer(1, 2_000), 500, (*ALL, QUEUE), "maximum number of jobs per script call"),
     Option(
         "chunkBytes",
         integer(1_024, 256 << 20),
         1 << 20,
-        (WRITE,),
+        (WRITE, QUEUE),
         "maximum bytes of payload per script call; a larger job is sent alone",
     ),
     Option(
@@ -318,35 +325,35 @@ TABLE: Final[tuple[Option, ...]] = (
         "none",
     ),
     # defaults for all rows
-    Option("name", text, None, (WRITE,), "default for a column of this name", "`__default__`"),
-    Option("delay", integer(0), None, (WRITE,), "default for a column of this name, ms"),
-    Option("runAt", instant, None, (WRITE,), "default for a column of this name, ISO 8601 or ms"),
-    Option("priority", integer(0), None, (WRITE,), "default for a column of this name"),
-    Option("attempts", integer(0), None, (WRITE,), "default for a column of this name"),
+    Option("name", text, None, (WRITE, QUEUE), "default for a column of this name", "`__default__`"),
+    Option("delay", integer(0), None, (WRITE, QUEUE), "default for a column of this name, ms"),
+    Option("runAt", instant, None, (WRITE, QUEUE), "default for a column of this name, ISO 8601 or ms"),
+    Option("priority", integer(0), None, (WRITE, QUEUE), "default for a column of this name"),
+    Option("attempts", integer(0), None, (WRITE, QUEUE), "default for a column of this name"),
     Option(
         "backoff",
         backoff,
         None,
-        (WRITE,),
+        (WRITE, QUEUE),
         "default for a column of this name: ms, or JSON with type, delay, jitter",
     ),
-    Option("lifo", flag, None, (WRITE,), "default for a column of this name"),
+    Option("lifo", flag, None, (WRITE, QUEUE), "default for a column of this name"),
     Option(
         "removeOnComplete",
         keep,
         None,
-        (WRITE,),
+        (WRITE, QUEUE),
         "default for a column of this name: true, a count, or JSON with age (s) and count",
     ),
     Option(
         "removeOnFail",
         keep,
         None,
-        (WRITE,),
+        (WRITE, QUEUE),
         "default for a column of this name, as above",
     ),
-    Option("timestamp", instant, None, (WRITE,), "default for a column of this name", "now (Redis)"),
-    Option("opts", json_object, None, (WRITE,), "further options of the Node library, JSON, merged last"),
+    Option("timestamp", instant, None, (WRITE, QUEUE), "default for a column of this name", "now (Redis)"),
+    Option("opts", json_object, None, (WRITE, QUEUE), "further options of the Node library, JSON, merged last"),
     # how jobs are claimed
     Option(
         "maxJobsPerTrigger",
@@ -399,7 +406,9 @@ TABLE: Final[tuple[Option, ...]] = (
         "removeOnComplete", keep, None, (SETTLE,), f"for jobs without a rule of their own: {KEEP_RULE}", "all are kept"
     ),
     Option("removeOnFail", keep, None, (SETTLE,), "for jobs without a rule of their own, as above", "all are kept"),
-    Option("metrics", integer(0), 0, (SETTLE, WORK), "minutes of metrics to keep, as Node's `maxDataPoints`; 0: none"),
+    Option(
+        "metricsMinutes", integer(0), 0, (SETTLE,), "minutes of metrics to keep, as Node's `maxDataPoints`; 0: none"
+    ),
     # how results are collected
     Option(
         "startingOffsets",
@@ -481,7 +490,9 @@ TABLE: Final[tuple[Option, ...]] = (
     ),
     Option("slots", integer(1), None, (WORK,), "number of Spark tasks that work at the same time", "all cores but one"),
     Option("chunk_size", integer(1, 2_000), 200, (WORK,), "maximum number of jobs that a slot claims at a time"),
-    Option("timeout", integer(0), 0, (WORK,), "maximum duration of a job, or of one call of a UDF, ms; 0: unlimited"),
+    Option(
+        "timeout_ms", integer(0), 0, (WORK,), "maximum duration of a job, or of one call of a UDF, ms; 0: unlimited"
+    ),
     Option(
         "lock_ms",
         integer(300),
@@ -494,8 +505,9 @@ TABLE: Final[tuple[Option, ...]] = (
         "remove_on_complete", keep, None, (WORK,), f"for jobs without a rule of their own: {KEEP_RULE}", "all are kept"
     ),
     Option("remove_on_fail", keep, None, (WORK,), "for jobs without a rule of their own, as above", "all are kept"),
-    Option("max_stalled", integer(0), 1, (WORK,), "how often a job may lose its worker before it fails"),
-    Option("check_ms", integer(1), 30_000, (WORK,), "interval of the check for stalled jobs, ms"),
+    Option("metrics_minutes", integer(0), 0, (WORK,), "minutes of metrics to keep, as Node's `maxDataPoints`; 0: none"),
+    Option("max_stalled", integer(0), 1, (WORK, SERVICE), "how often a job may lose its worker before it fails"),
+    Option("check_ms", integer(1), 30_000, (WORK, SERVICE), "interval of the check for stalled jobs, ms"),
     Option("promoter", flag, True, (WORK,), "run a `Promoter` on the driver"),
     Option(
         "checkpoint",
@@ -511,8 +523,16 @@ TABLE: Final[tuple[Option, ...]] = (
     Option("progress", flag, None, (WORK,), "show a line with the worker's progress", "on a terminal or in a notebook"),
 )
 
+
+def spelled(name: str, scope: str) -> str:
+    """How an option is written in a scope: `chunkSize`, and in Python `chunk_size`."""
+    if scope not in PYTHON_SCOPES:
+        return name
+    return re.sub("[A-Z]", lambda capital: f"_{capital[0].lower()}", name)
+
+
 #: The rows by name in lower case and scope. A name may mean something else in another scope.
-_ROWS: Final = {(option.name.lower(), scope): option for option in TABLE for scope in option.scopes}
+_ROWS: Final = {(spelled(row.name, scope).lower(), scope): row for row in TABLE for scope in row.scopes}
 
 
 @dataclass(frozen=True, repr=False)
@@ -555,9 +575,9 @@ def parse_options(raw: Mapping[str, str], scope: str) -> Options:
         option = _ROWS.get((lowered, scope))
         if option is None:
             raise unknown_option(name, scope)
-        given[option.name] = option.parse(option.name, value)
+        given[option.name] = option.parse(spelled(option.name, scope), value)
     values = {o.name: given.get(o.name, o.default_in(scope)) for o in TABLE if scope in o.scopes}
-    _check_together(given)
+    _check_together(given, scope)
     return Options(values, frozenset(given), redis_settings)
 
 
@@ -573,13 +593,37 @@ def scopes_of(name: str) -> frozenset[str]:
 
 def unknown_option(name: str, *scopes: str) -> OptionError:
     """Names the nearest option that counts in one of the scopes."""
-    near = did_you_mean(name, (option.name for option in TABLE if set(scopes) & set(option.scopes)))
-    elsewhere = next((option for option in TABLE if option.name.lower() == name.lower()), None)
-    if elsewhere is None:
+    near = did_you_mean(name, (spelled(row.name, scope) for row in TABLE for scope in scopes if scope in row.scopes))
+    alike = [option for option in TABLE if option.name.lower() == name.lower()]
+    if not alike or any(set(scopes) & set(option.scopes) for option in alike):
         return OptionError(f"unknown option `{name}`{near}")
+    elsewhere = alike[0]
     return OptionError(
         f"option `{elsewhere.name}` is for {_CALLED[elsewhere.scopes[0]]}, not for {_CALLED[scopes[0]]}{near}"
     )
+
+
+def parse_arguments(
+    arguments: Mapping[str, Any], redis: Mapping[str, str] | None, scope: str, unknown: Mapping[str, Any]
+) -> Options:
+    """Parses the arguments of a Python function; None is not given.
+
+    redis: settings of redis-py. unknown: arguments that the function's signature lacks. Raises OptionError as
+    parse_options does.
+    """
+    for name in unknown:
+        raise unknown_option(name, scope)
+    return parse_options(as_texts(arguments) | redis_options(redis), scope)
+
+
+def redis_options(redis: Mapping[str, str] | None) -> dict[str, str]:
+    """Settings of redis-py as options: `redis.client_name`, …"""
+    return {f"{REDIS_PREFIX}{name}": str(value) for name, value in (redis or {}).items()}
+
+
+def as_options(arguments: Mapping[str, Any], scope: str) -> dict[str, str]:
+    """Arguments of a Python function, which are in the table, as texts by the names of a data source's options."""
+    return {_ROWS[name, scope].name: value for name, value in as_texts(arguments).items()}
 
 
 def as_texts(options: Mapping[str, Any]) -> dict[str, str]:
@@ -598,12 +642,13 @@ def _given_as_text(name: str, value: Any) -> str:
         raise OptionError(f"expected `{name}` to be what JSON can hold: {error}") from None
 
 
-def _check_together(given: Mapping[str, Any]) -> None:
+def _check_together(given: Mapping[str, Any], scope: str) -> None:
     if ("txnAppId" in given) != ("txnVersion" in given):
         missing = "txnVersion" if "txnAppId" in given else "txnAppId"
         raise OptionError(f"`txnAppId` and `txnVersion` go together: `{missing}` is missing")
     if "delay" in given and "runAt" in given:
-        raise OptionError("`delay` and `runAt` say the same thing twice: give one of them")
+        run_at = spelled("runAt", scope)
+        raise OptionError(f"`delay` and `{run_at}` say the same thing twice: give one of them")
     if "startingOffsets" in given and "startingTimestamp" in given:
         raise OptionError("`startingOffsets` and `startingTimestamp` say the same thing twice: give one of them")
     if "url" in given and ("host" in given or "port" in given):

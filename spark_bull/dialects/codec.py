@@ -255,7 +255,7 @@ def _check_texts(number: int, job: NewJob) -> None:
     if job.name is not None and not isinstance(job.name, str):
         raise OptionError(
             f"row {number}: expected `name` to be a text, got: {job.name!r}; the payload comes first, as in "
-            'add({"to": "ada"}, "mail")'
+            'NewJob({"to": "ada"}, "mail")'
         )
     job_id: object = job.job_id
     if isinstance(job_id, bool) or not (job_id is None or isinstance(job_id, (str, int))):

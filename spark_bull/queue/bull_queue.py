@@ -2,54 +2,139 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import fields
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any, Final
+from typing import Any, NoReturn
 from uuid import uuid4
 
 from spark_bull.dialects.codec import ChunkBuilder, check_defaults, defaults_of, encode, rows_of
 from spark_bull.errors import OptionError, did_you_mean
-from spark_bull.model import Added, Job, NewJob, WriteRecord
-from spark_bull.options import WRITE, as_texts, parse_options
+from spark_bull.model import Added, Backoff, Job, KeepRule, NewJob, WriteRecord
+from spark_bull.options import QUEUE, parse_arguments
 from spark_bull.queue import manage
 from spark_bull.queue.add import add_chunk, sum_of
 from spark_bull.queue.handle import QueueHandle, open_handle
 from spark_bull.queue.read import counts, get_job, logs, page
 from spark_bull.queue.writes import records, recover
 
-#: What `BullQueue.add` takes by name.
-PROPERTIES: Final = frozenset(field.name for field in fields(NewJob)) - {"data", "name"}
-
 
 class BullQueue:
-    """A queue of any dialect.
+    """A queue of any dialect, from plain Python.
 
         queue = BullQueue("mail", url="redis://localhost:6379")
         queue.add({"to": "ada@example.org"}, delay=60_000)
 
-    Options are those of the data source (`prefix`, `protocol`, `timeoutMs`, …) as keyword
-    arguments; `redis.*` settings go into `redis={"...": "..."}`. Raises OptionError for a bad
-    option, ConnectionLost when Redis is away for longer than `retryMs`.
+    The connection opens with the first call. Every method raises ConnectionLost when Redis can't be reached for longer
+    than `retry_ms`, or refuses the call.
 
-    Those that are properties of jobs (`attempts`, `backoff`, `removeOnComplete`, `opts`, …) are the defaults of jobs
-    added here, as those of a Node queue: `BullQueue("mail", attempts=3, backoff={"type": "fixed", "delay": 500})`.
+    Parameters:
+      queue: name of the queue.
+      url: `redis://`, `rediss://` or `unix://`, with user, password and database inside. Default: $SPARK_BULL_URL, else
+        `host` and `port`.
+      host: host of Redis, when there is no `url`; default: localhost.
+      port: port of Redis, when there is no `url`; default: 6379.
+      db: number of the database, when there is no `url`; default: 0.
+      username: ACL user; takes precedence over the one in `url`.
+      password: password; takes precedence over the one in `url`. Default: $SPARK_BULL_PASSWORD.
+      ssl: whether to use TLS, when there is no `url`.
+      call_timeout_ms: timeout of one call to Redis, ms, after which it is retried; default: 30,000.
+      retry_ms: for how long a call is retried, ms, with growing pauses; default: 20,000.
+      redis: further settings of redis-py, such as {"client_name": "reports"}.
+      prefix: first part of every key, as in the Node library; default: bull.
+      protocol: dialect of the queue: bull-1 (Bull 1, 2), bull (3, 4), bullmq (5, 6), or auto: what is found in Redis.
+      bullmq_version: "5" or "6": where jobs of a paused BullMQ queue go; auto: by what is found in Redis.
+      chunk_size: maximum number of jobs per script call; default: 500.
+      chunk_bytes: maximum payload of one script call, bytes; a larger job goes alone. Default: 1 MiB.
+      name: default for the `name` of jobs added here; this and the following are as in NewJob.
+      delay: default for the `delay` of jobs added here, ms.
+      run_at: default for their `run_at`, ms since 1970.
+      priority: default for their `priority`.
+      attempts: default for their `attempts`.
+      backoff: default for their `backoff`, ms or a mapping.
+      lifo: default for their `lifo`.
+      remove_on_complete: default for their `remove_on_complete`.
+      remove_on_fail: default for their `remove_on_fail`.
+      timestamp: default for their `timestamp`, ms since 1970.
+      opts: further options of the Node library for jobs added here, by its own names.
+
+    Raises:
+      OptionError: for an argument that is wrong, unknown, or does not go with another one.
+      DialectError: when the queue in Redis is of another dialect than `protocol` says.
+      ConnectionLost: when Redis can't be reached.
     """
 
-    def __init__(self, queue: str, *, redis: dict[str, str] | None = None, **options: Any) -> None:
-        settings = {f"redis.{name}": value for name, value in (redis or {}).items()}
-        self._options = parse_options(as_texts(options) | settings, WRITE)
+    def __init__(
+        self,
+        queue: str,
+        *,
+        url: str | None = None,
+        host: str | None = None,
+        port: int | None = None,
+        db: int | None = None,
+        username: str | None = None,
+        password: str | None = None,
+        ssl: bool | None = None,
+        call_timeout_ms: int | None = None,
+        retry_ms: int | None = None,
+        redis: Mapping[str, str] | None = None,
+        prefix: str | None = None,
+        protocol: str | None = None,
+        bullmq_version: str | None = None,
+        chunk_size: int | None = None,
+        chunk_bytes: int | None = None,
+        name: str | None = None,
+        delay: int | None = None,
+        run_at: int | None = None,
+        priority: int | None = None,
+        attempts: int | None = None,
+        backoff: Backoff | None = None,
+        lifo: bool | None = None,
+        remove_on_complete: KeepRule | None = None,
+        remove_on_fail: KeepRule | None = None,
+        timestamp: int | None = None,
+        opts: Mapping[str, Any] | None = None,
+        **unknown: NoReturn,
+    ) -> None:
+        arguments = {
+            "url": url,
+            "host": host,
+            "port": port,
+            "db": db,
+            "username": username,
+            "password": password,
+            "ssl": ssl,
+            "call_timeout_ms": call_timeout_ms,
+            "retry_ms": retry_ms,
+            "prefix": prefix,
+            "protocol": protocol,
+            "bullmq_version": bullmq_version,
+            "chunk_size": chunk_size,
+            "chunk_bytes": chunk_bytes,
+            "name": name,
+            "delay": delay,
+            "run_at": run_at,
+            "priority": priority,
+            "attempts": attempts,
+            "backoff": backoff,
+            "lifo": lifo,
+            "remove_on_complete": remove_on_complete,
+            "remove_on_fail": remove_on_fail,
+            "timestamp": timestamp,
+            "opts": opts,
+        }
+        self._options = parse_arguments(arguments, redis, QUEUE, unknown)
         self.handle: QueueHandle = open_handle(self._options, queue)
         self._defaults = defaults_of(self._options)
         check_defaults(self.handle.dialect, self._defaults)
 
     @property
     def name(self) -> str:
+        """Name of the queue."""
         return self.handle.keys.queue
 
     @property
     def protocol(self) -> str:
-        """The dialect in use: bull-1, bull or bullmq."""
+        """Dialect in use: bull-1, bull or bullmq."""
         return self.handle.dialect.name
 
     def __repr__(self) -> str:
@@ -68,14 +153,81 @@ class BullQueue:
 
     # dispatch
 
-    def add(self, data: Any, name: str | None = None, **properties: Any) -> str:
-        """Adds one job and returns its id; properties as in NewJob. Raises OptionError for a bad one."""
-        for unknown in properties.keys() - PROPERTIES:
-            raise OptionError(f"unknown property `{unknown}` of a job{did_you_mean(unknown, PROPERTIES)}")
-        return self.add_many([NewJob(data, name, **properties)]).ids[0]
+    def add(
+        self,
+        data: Any,
+        *,
+        name: str | None = None,
+        job_id: str | None = None,
+        delay: int | None = None,
+        run_at: int | None = None,
+        priority: int | None = None,
+        attempts: int | None = None,
+        backoff: Backoff | None = None,
+        lifo: bool | None = None,
+        remove_on_complete: KeepRule | None = None,
+        remove_on_fail: KeepRule | None = None,
+        timestamp: int | None = None,
+        opts: Mapping[str, Any] | None = None,
+        **unknown: NoReturn,
+    ) -> str:
+        """Adds one job. What is None has the queue's default, if there is one.
+
+        Parameters:
+          data: the payload: anything JSON can hold, or RawJson.
+          name: the job's name, as in the Node library.
+          job_id: the job's id; a job whose id is in the queue already is not added again.
+          delay: ms to wait before the job may run.
+          run_at: when the job may run, ms since 1970; instead of `delay`.
+          priority: 1 is the highest; 0 is none.
+          attempts: how often the job may be attempted in all.
+          backoff: the pause before a further attempt: ms, or a mapping with `type`, `delay` (ms) and `jitter` (0 to 1).
+          lifo: True puts the job in front of those that wait.
+          remove_on_complete: True removes the job once it has completed, False keeps it; a number keeps so many
+            completed jobs of the queue; {"age": seconds, "count": jobs} limits both.
+          remove_on_fail: the same for a job that has failed.
+          timestamp: when the job was made, ms since 1970; default: now, by the clock of Redis.
+          opts: further options of the Node library, by its own names; they take precedence over the others.
+
+        Returns:
+          The job's id.
+
+        Raises:
+          OptionError: for a value that is wrong or unknown; nothing was added.
+          DialectError: for a property that the queue's dialect lacks.
+        """
+        for given in unknown:
+            raise OptionError(f"unknown property `{given}` of a job{did_you_mean(given, NewJob.__annotations__)}")
+        job = NewJob(
+            data,
+            name=name,
+            job_id=job_id,
+            delay=delay,
+            run_at=run_at,
+            priority=priority,
+            attempts=attempts,
+            backoff=backoff,
+            lifo=lifo,
+            remove_on_complete=remove_on_complete,
+            remove_on_fail=remove_on_fail,
+            timestamp=timestamp,
+            opts=opts,
+        )
+        return self.add_many([job]).ids[0]
 
     def add_many(self, jobs: Iterable[NewJob]) -> Added:
-        """Adds jobs in their order, a chunk in a call. A bad one is an error before its batch is sent."""
+        """Adds jobs in their order, in chunks of `chunk_size`.
+
+        Parameters:
+          jobs: the jobs; any number, of which at most 10,000 are in memory at once.
+
+        Returns:
+          Their ids, and how many were added.
+
+        Raises:
+          OptionError: for a job that is wrong; jobs before it may have been added.
+          DialectError: for a property that the queue's dialect lacks.
+        """
         return sum_of(self._add_many(jobs))
 
     def _add_many(self, jobs: Iterable[NewJob]) -> Iterator[Added]:
@@ -91,22 +243,54 @@ class BullQueue:
     # inspect
 
     def counts(self) -> dict[str, int]:
-        """How many jobs are in each state that the dialect has."""
+        """Counts the jobs of each state.
+
+        Returns:
+          The number of jobs by state, for all states that the dialect has.
+        """
         return counts(self.handle)
 
     def get_job(self, job_id: str) -> Job | None:
-        """One job with its state, or None when there is none of this id."""
+        """Reads one job with its state.
+
+        Parameters:
+          job_id: id of the job.
+
+        Returns:
+          The job, or None when there is none of this id.
+        """
         return get_job(self.handle, job_id)
 
     def page(self, state: str, start: int = 0, stop: int = -1) -> list[Job]:
-        """Jobs start..stop of a state, both included; -1 is the last one.
+        """Reads jobs of a state, in the order in which they come next, or have finished.
 
-        In the order in which jobs come next, or have finished; the finished jobs of bull-1 have none.
+        The finished jobs of bull-1 have no order.
+
+        Parameters:
+          state: name of the state, as in `counts()`.
+          start: position of the first job, from 0; negative ones count from the end.
+          stop: position of the last job, included; -1 is the last one of all.
+
+        Returns:
+          The jobs.
+
+        Raises:
+          OptionError: for a state that does not exist.
+          DialectError: for a state that the dialect lacks.
         """
         return page(self.handle, state, start, stop)
 
     def logs(self, job_id: str, start: int = 0, stop: int = -1) -> list[str]:
-        """Rows start..stop of a job's log, both included; -1 is the last one."""
+        """Reads rows of a job's log.
+
+        Parameters:
+          job_id: id of the job.
+          start: position of the first row, from 0; negative ones count from the end.
+          stop: position of the last row, included; -1 is the last one of all.
+
+        Returns:
+          The rows, oldest first.
+        """
         return logs(self.handle, job_id, start, stop)
 
     # manage
@@ -120,49 +304,113 @@ class BullQueue:
         manage.resume(self.handle)
 
     def is_paused(self) -> bool:
-        """Whether the queue is paused for all workers."""
+        """Tells whether the queue is paused for all workers.
+
+        Returns:
+          True when it is.
+        """
         return manage.is_paused(self.handle)
 
     def retry(self, job_id: str, state: str = "failed") -> None:
-        """Lets a job that has ended run again: a failed one, or (BullMQ) a completed one.
+        """Lets a job that has ended run again.
 
-        Raises JobMissing, JobLocked, or WrongState when it isn't in `state`.
+        Parameters:
+          job_id: id of the job.
+          state: the state that it is in: failed, or (BullMQ) completed.
+
+        Raises:
+          JobMissing: when there is no such job.
+          JobLocked: when a worker holds it.
+          WrongState: when it is in another state.
+          DialectError: for a state that jobs of the dialect can't be retried from.
         """
         manage.retry(self.handle, job_id, state)
 
     def promote(self, job_id: str) -> None:
-        """Lets a delayed job run now. Raises JobMissing, or WrongState when it isn't delayed."""
+        """Lets a delayed job run now.
+
+        Parameters:
+          job_id: id of the job.
+
+        Raises:
+          JobMissing: when there is no such job.
+          WrongState: when it isn't delayed.
+        """
         manage.promote(self.handle, job_id)
 
     def remove(self, job_id: str, *, with_children: bool = True) -> None:
-        """Removes a job, its logs and (BullMQ) its children; a parent that waited for it alone starts.
+        """Removes a job and its logs. A parent (BullMQ) that waited for this job alone starts.
 
-        Raises JobMissing, JobLocked while a worker holds it or a child, or WrongState when a job scheduler needs it.
+        Parameters:
+          job_id: id of the job.
+          with_children: whether its children (BullMQ) go, too.
+
+        Raises:
+          JobMissing: when there is no such job.
+          JobLocked: when a worker holds it, or one of its children.
+          WrongState: when it is the next job of a job scheduler.
         """
         manage.remove(self.handle, job_id, with_children=with_children, chunk_size=self._options["chunkSize"])
 
     def clean(self, grace_ms: int = 0, limit: int = 0, state: str = "completed") -> list[str]:
-        """Removes jobs of a state that are older than `grace_ms`, at most `limit` (0: all); returns their ids.
+        """Removes old jobs of a state.
 
         Age counts from when a job ended, else started, else was added; in bull-1, and for prioritised jobs of BullMQ,
         always from when it was added. Jobs that a worker holds and the next ones of job schedulers stay.
+
+        Parameters:
+          grace_ms: minimum age of the jobs, ms.
+          limit: maximum number of jobs; 0: all.
+          state: name of the state, as in `counts()`.
+
+        Returns:
+          Ids of the removed jobs.
+
+        Raises:
+          OptionError: for an argument that is wrong.
+          DialectError: for a state that the dialect lacks, or that can't be cleaned.
         """
         return manage.clean(self.handle, grace_ms, limit, state, chunk_size=self._options["chunkSize"])
 
     def drain(self, *, delayed: bool = False) -> int:
-        """Removes all jobs that wait for a worker, with `delayed` also those that wait for their time; how many."""
+        """Removes all jobs that wait for a worker; a paused queue stays paused.
+
+        Parameters:
+          delayed: whether delayed jobs go, too.
+
+        Returns:
+          How many jobs were removed.
+        """
         return manage.drain(self.handle, delayed=delayed, chunk_size=self._options["chunkSize"])
 
     def obliterate(self, *, force: bool = False) -> None:
-        """Deletes the queue with all its jobs. Raises QueueBusy when jobs are active, unless `force`."""
+        """Deletes the queue with all its jobs.
+
+        Parameters:
+          force: whether jobs that a worker holds are deleted, too.
+
+        Raises:
+          QueueBusy: when jobs are active, unless `force` is True.
+        """
         manage.obliterate(self.handle, force=force, chunk_size=self._options["chunkSize"])
 
     # writes of Spark
 
     def recover(self) -> list[WriteRecord]:
-        """Finishes writes whose committing process died, oldest first; their records."""
+        """Finishes writes of Spark whose committing process died, oldest first.
+
+        Returns:
+          Records of the finished writes.
+
+        Raises:
+          StagedDataLost: when staged jobs of a write are gone from Redis.
+        """
         return recover(self.handle)
 
     def writes(self) -> list[WriteRecord]:
-        """Records of the writes of the last 30 days, unfinished ones last."""
+        """Reads the records of the writes of the last 30 days.
+
+        Returns:
+          The records, unfinished ones last, each kind oldest first.
+        """
         return records(self.handle)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from threading import Event
-from typing import Any, Final
+from typing import Final, NoReturn
 
 from spark_bull.clock import monotonic_s
-from spark_bull.errors import SparkBullError, expected
-from spark_bull.options import READ, as_texts, parse_options
+from spark_bull.errors import SparkBullError
+from spark_bull.options import SERVICE, parse_arguments
 from spark_bull.queue.claim import promote_due
 from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.queue.writes import recover
@@ -31,7 +31,14 @@ RECOVER_S: Final = 30.0
 
 @dataclass(frozen=True)
 class PromoterStats:
-    """What a promoter has done so far."""
+    """What a promoter has done so far.
+
+    Parameters:
+      promoted: delayed jobs that came due.
+      rescued: jobs that had lost their worker and wait again.
+      failed: jobs that failed because they lost their worker too often.
+      recovered: writes of Spark that were finished.
+    """
 
     promoted: int = 0
     rescued: int = 0
@@ -40,35 +47,83 @@ class PromoterStats:
 
 
 class Promoter(Service):
-    """Lets delayed jobs wait when they are due; sleeps until the next one is, or one is delayed to an earlier time.
+    """Moves delayed jobs to the waiting ones when they are due, in a thread of its own.
 
         with Promoter("redis://localhost:6379", queues=["mail"]):
             ...
 
-    It also rolls forward writes that were cut off, and (unless `rescue` is False) brings jobs back whose worker is
-    gone, as a Rescuer with `check_ms` and `max_stalled` does. Any number may run at once, beside Node's own workers,
-    too. queues: names or globs, all of the prefix when there are none; further options are those of the data source.
-    Raises OptionError for a bad one.
+    It sleeps until the next job is due, or one is delayed to an earlier time. It also finishes interrupted writes of
+    Spark and, unless `rescue` is False, does what a Rescuer does. Any number may run at once, beside workers in Node,
+    too. `done` has the counts so far.
+
+    Parameters:
+      url: `redis://`, `rediss://` or `unix://`, with user, password and database inside. Default: $SPARK_BULL_URL, else
+        `host` and `port`.
+      queues: names or globs; all queues of the prefix when there are none.
+      rescue: whether jobs whose worker is gone are brought back.
+      check_ms: interval of that check, ms; default: 30,000.
+      max_stalled: how often a job may lose its worker before it fails; default: 1.
+      host: host of Redis, when there is no `url`; default: localhost.
+      port: port of Redis, when there is no `url`; default: 6379.
+      db: number of the database, when there is no `url`; default: 0.
+      username: ACL user; takes precedence over the one in `url`.
+      password: password; takes precedence over the one in `url`. Default: $SPARK_BULL_PASSWORD.
+      ssl: whether to use TLS, when there is no `url`.
+      call_timeout_ms: timeout of one call to Redis, ms, after which it is retried; default: 30,000.
+      retry_ms: for how long a call is retried, ms, with growing pauses; default: 20,000.
+      redis: further settings of redis-py, such as {"client_name": "reports"}.
+      prefix: first part of every key, as in the Node library; default: bull.
+      protocol: dialect of the queues: bull-1 (Bull 1, 2), bull (3, 4), bullmq (5, 6), or auto: what is found in Redis.
+      bullmq_version: "5" or "6": where jobs of a paused BullMQ queue go; auto: by what is found in Redis.
+
+    Raises:
+      OptionError: for an argument that is wrong, unknown, or does not go with another one.
     """
 
     def __init__(
         self,
         url: str | None = None,
-        queues: Iterable[str] = (),
+        queues: str | Iterable[str] = (),
         *,
         rescue: bool = True,
-        check_ms: int = 30_000,
-        max_stalled: int = 1,
-        **options: Any,
+        check_ms: int | None = None,
+        max_stalled: int | None = None,
+        host: str | None = None,
+        port: int | None = None,
+        db: int | None = None,
+        username: str | None = None,
+        password: str | None = None,
+        ssl: bool | None = None,
+        call_timeout_ms: int | None = None,
+        retry_ms: int | None = None,
+        redis: Mapping[str, str] | None = None,
+        prefix: str | None = None,
+        protocol: str | None = None,
+        bullmq_version: str | None = None,
+        **unknown: NoReturn,
     ) -> None:
         super().__init__("promoter")
-        for name, value, least in (("check_ms", check_ms, 1), ("max_stalled", max_stalled, 0)):
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise expected(name, f"an integer >= {least}", value)
-        self._queues = QueueSet(parse_options(as_texts({"url": url, **options}), READ), queues)
+        arguments = {
+            "url": url,
+            "check_ms": check_ms,
+            "max_stalled": max_stalled,
+            "host": host,
+            "port": port,
+            "db": db,
+            "username": username,
+            "password": password,
+            "ssl": ssl,
+            "call_timeout_ms": call_timeout_ms,
+            "retry_ms": retry_ms,
+            "prefix": prefix,
+            "protocol": protocol,
+            "bullmq_version": bullmq_version,
+        }
+        options = parse_arguments(arguments, redis, SERVICE, unknown)
+        self._queues = QueueSet(options, queues)
         self._rescue = rescue
-        self._check_ms = check_ms
-        self._max_stalled = max_stalled
+        self._check_ms: int = options["check_ms"]
+        self._max_stalled: int = options["max_stalled"]
         self._signal = Event()
         self._watched: list[QueueHandle] = []
         self._watches: list[Service] = []
@@ -76,7 +131,15 @@ class Promoter(Service):
         self.done = PromoterStats()
 
     def once(self) -> PromoterStats:
-        """Does all that is due now, in this thread, and returns what that was. Raises ConnectionLost."""
+        """Does all that is due now, in this thread.
+
+        Returns:
+          What this Promoter has done so far.
+
+        Raises:
+          ConnectionLost: when Redis can't be reached.
+          DialectError: when a named queue is of another dialect than `protocol` says.
+        """
         handles = self._queues.handles()
         self._do_chores(handles)
         while self._promote(handles) == 0:
@@ -84,6 +147,7 @@ class Promoter(Service):
         return self.done
 
     def round(self) -> None:
+        """Promotes one chunk of each queue, then waits until more is due."""
         self._signal.clear()
         handles = self._queues.handles()
         self._watch(handles)
@@ -95,10 +159,19 @@ class Promoter(Service):
             self._over.wait(GATHER_S)
 
     def wake(self) -> None:
+        """Ends the waiting of a round."""
         self._signal.set()
 
-    def stop(self, grace: float = 5.0) -> None:
-        super().stop(grace)
+    def stop(self, grace_s: float = 5.0) -> None:
+        """Ends after what is going on; stopping again does nothing.
+
+        Parameters:
+          grace_s: maximum time to wait for that, s.
+
+        Raises:
+          SparkBullError: what ended the service before.
+        """
+        super().stop(grace_s)
         for watch in self._watches:
             watch.stop(0)
 

@@ -24,14 +24,14 @@ MISSING_S: Final = 1.0
 
 
 class QueueSet:
-    """`queues`: names or globs; all of the prefix when there are none.
+    """`queues`: a name or glob, or several; all of the prefix when there are none.
 
     Of the queues that a glob finds, those that can't be of the dialect asked for are left out, which is logged.
     """
 
-    def __init__(self, options: Options, queues: Iterable[str]) -> None:
+    def __init__(self, options: Options, queues: str | Iterable[str]) -> None:
         self._options = options
-        self._wanted = list(queues) or ["*"]
+        self._wanted = [queues] if isinstance(queues, str) else list(queues) or ["*"]
         self._connection = Connection(settings_of(options))
         self._handles: dict[str, QueueHandle] = {}
         self._left_out: set[str] = set()

@@ -37,28 +37,52 @@ class Service(ABC):
         """Ends the waiting of a round early, once it is to stop."""
 
     def start(self: Self) -> Self:
+        """Starts the thread, and returns at once.
+
+        Returns:
+          This service.
+        """
         self._thread.start()
         return self
 
     @property
     def started(self) -> bool:
+        """Whether start() was called."""
         return self._thread.ident is not None
 
     @property
     def running(self) -> bool:
+        """Whether the thread runs."""
         return self._thread.is_alive()
 
-    def stop(self, grace: float = 5.0) -> None:
-        """Ends after the round that is going on, `grace` s at most. Raises what ended the service before."""
+    def stop(self, grace_s: float = 5.0) -> None:
+        """Ends after the round that is going on; stopping again does nothing.
+
+        Parameters:
+          grace_s: maximum time to wait for that, s.
+
+        Raises:
+          SparkBullError: what ended the service before.
+        """
         self._over.set()
         if self.running:
             self.wake()
-            self._thread.join(grace)
+            self._thread.join(grace_s)
         self._raise()
 
-    def await_termination(self, timeout: float | None = None) -> bool:
-        """Waits until the service ends, `timeout` s at most; returns whether it has. Raises what ended it."""
-        self._thread.join(timeout)
+    def await_termination(self, timeout_s: float | None = None) -> bool:
+        """Waits until the service ends.
+
+        Parameters:
+          timeout_s: maximum time to wait, s; None: unlimited.
+
+        Returns:
+          Whether it has ended.
+
+        Raises:
+          SparkBullError: what ended it.
+        """
+        self._thread.join(timeout_s)
         self._raise()
         return not self.running
 

@@ -89,6 +89,9 @@ def register(spark: SparkSession) -> None:
     """Makes format("bull") known to a session, where Spark doesn't find the package by itself.
 
     A warning is logged when the Python of Spark's local processes lacks what they need.
+
+    Parameters:
+      spark: the session.
     """
     from spark_bull.spark.python_check import check_python
 

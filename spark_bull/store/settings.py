@@ -52,7 +52,9 @@ def settings_of(options: Options) -> RedisSettings:
     if password is None and "password" not in options.given and not _has_password(url):
         password = os.environ.get(PASSWORD_VARIABLE) or None
     extra = tuple(sorted(options.redis.items()))
-    return RedisSettings(url, options["username"], password, options["timeoutMs"], options["retryMs"], extra, assumed)
+    return RedisSettings(
+        url, options["username"], password, options["callTimeoutMs"], options["retryMs"], extra, assumed
+    )
 
 
 #: What belongs to host and port, and what to write into a URL instead.

@@ -16,14 +16,18 @@ _UNSET: Any = object()
 
 
 class RunningJob:
-    """A claimed job in a processor's hands. Times in ms since 1970.
+    """A claimed job, as a processor gets it. Times are ms since 1970.
 
         def processor(job):
             job.update_progress(50)
             return {"sent": send(job.data["to"])}
 
     `data` is parsed JSON. What the processor returns (anything JSON can hold) becomes `returnvalue`; an exception fails
-    the attempt. `attempts_made` counts the attempts before this one.
+    the attempt. A Worker makes it; nobody else has to.
+
+    Parameters:
+      claimed: the fields of the job.
+      handle: its queue.
     """
 
     __slots__ = ("_data", "_discarded", "_handle", "claimed")
@@ -39,14 +43,17 @@ class RunningJob:
 
     @property
     def queue(self) -> str:
+        """Name of the queue."""
         return self._handle.keys.queue
 
     @property
     def id(self) -> str:
+        """Id of the job."""
         return self.claimed.id
 
     @property
     def name(self) -> str | None:
+        """Name of the job; None in dialects that have none."""
         return self.claimed.name
 
     @property
@@ -73,14 +80,17 @@ class RunningJob:
 
     @property
     def attempts_made(self) -> int:
+        """How many attempts have ended before this one."""
         return self.claimed.attempts_made
 
     @property
     def attempts_started(self) -> int:
+        """How many attempts have started, this one included; BullMQ only."""
         return self.claimed.attempts_started
 
     @property
     def priority(self) -> int:
+        """1 is the highest, 0 is none."""
         return self.claimed.priority
 
     @property
@@ -90,30 +100,61 @@ class RunningJob:
 
     @property
     def timeout(self) -> int:
-        """ms that the job's own options allow (Bull's `timeout`), 0: they say nothing."""
+        """Bull's option `timeout` of this job: its maximum duration, ms; 0: it has none."""
         return job_options(self.claimed.opts).timeout
 
     @property
     def parent_key(self) -> str | None:
+        """Redis key of the parent job; BullMQ only."""
         return self.claimed.parent_key
 
     def update_progress(self, progress: Any) -> None:
-        """Reports progress: a number, or anything JSON can hold. Raises JobMissing when the job was removed."""
+        """Reports the job's progress, to whoever reads the queue or listens to its events.
+
+        Parameters:
+          progress: a number, or anything JSON can hold.
+
+        Raises:
+          JobMissing: when the job was removed.
+          OptionError: for what JSON can't hold.
+          ConnectionLost: when Redis can't be reached.
+        """
         update_progress(self._handle, self.claimed.id, json_text("progress", progress))
 
     def log(self, row: str) -> int:
-        """Adds a line to the job's log and returns how many there are. Raises JobMissing."""
+        """Adds a row to the job's log.
+
+        Parameters:
+          row: the text.
+
+        Returns:
+          How many rows the log has.
+
+        Raises:
+          JobMissing: when the job was removed.
+          ConnectionLost: when Redis can't be reached.
+        """
         return add_log(self._handle, self.claimed.id, str(row), job_options(self.claimed.opts).log_limit)
 
     def update_data(self, data: Any) -> None:
-        """Replaces the payload, for later attempts too. Raises JobMissing."""
+        """Replaces the payload, for later attempts, too.
+
+        Parameters:
+          data: anything JSON can hold.
+
+        Raises:
+          JobMissing: when the job was removed.
+          OptionError: for what JSON can't hold.
+          ConnectionLost: when Redis can't be reached.
+        """
         update_data(self._handle, self.claimed.id, json_text("data", data))
         self._data = data
 
     def discard(self) -> None:
-        """Gives up the attempts that are left: if this one fails, the job has failed."""
+        """Gives up the attempts that are left: if this one fails, the job fails."""
         self._discarded = True
 
     @property
     def discarded(self) -> bool:
+        """Whether discard() was called."""
         return self._discarded

@@ -1,4 +1,4 @@
-"""How a worker is doing: what its slots have told, added up."""
+"""Aggregates the slots' status reports."""
 
 from __future__ import annotations
 
@@ -16,11 +16,21 @@ _COUNTED: Final = ("claimed", "completed", "failed", "retried", "returned", "los
 
 @dataclass(frozen=True)
 class WorkerStatus:
-    """`claimed`, `completed`, …: jobs so far. `jobs_per_second`: finished ones, since status() was asked last.
+    """What a Worker has done so far, and how much there is to do.
 
-    `lag`: jobs that could be claimed now. `slots`: how many work, `busy` of them have jobs. `returned`: given back, or
-    delayed by the processor; `lost`: outcomes that Redis didn't take, because the job's lock was gone. `restarts`: how
-    often Spark had to start again.
+    Parameters:
+      state: new, running, stopped or failed.
+      claimed: jobs that were claimed.
+      completed: jobs that have completed.
+      failed: jobs that have failed.
+      retried: attempts that failed and were followed by another one.
+      returned: jobs that were given back, or delayed by the processor.
+      lost: outcomes that Redis didn't take, because the job's lock was gone.
+      jobs_per_second: jobs that finished per second, since status() was called last.
+      lag: jobs that could be claimed now.
+      slots: slots that work.
+      busy: slots that have jobs.
+      restarts: how often Spark had to start the slots again.
     """
 
     state: str = "new"
@@ -49,7 +59,7 @@ class WorkerStatus:
 
 
 def slots_of(handle: QueueHandle, worker: str) -> list[Slot]:
-    """What each slot has told last, earlier runs of a slot included."""
+    """The last report of each slot, earlier runs of a slot included."""
     told: list[bytes] = handle.connection.call("HVALS", handle.keys.slots(worker))
     return [json.loads(words) for words in told]
 

@@ -138,10 +138,10 @@ def make(client: Redis, redis_url: str, prefix: str, dialect: str, calls: Calls)
     opened: list[BullQueue] = []
 
     def open_bench(way: str = "straight", name: str = "q", **options: Any) -> Bench:
-        options = {"protocol": dialect, "chunkSize": 3, **options}
+        options = {"protocol": dialect, "chunk_size": 3, **options}
         # Bull 1 publishes outside the prefix, so the queue's own name has to be unique.
         opened.append(BullQueue(f"{name}-{prefix}", url=redis_url, prefix=prefix, **options))
-        return Bench(client, opened[-1], way, options["chunkSize"])
+        return Bench(client, opened[-1], way, options["chunk_size"])
 
     yield open_bench
     for queue in opened:
@@ -195,7 +195,7 @@ def test_any_mix_of_ends_stands_as_if_each_job_were_pushed_alone(make: Callable[
     @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
     @given(st.lists(st.booleans(), min_size=1, max_size=12), st.integers(1, 5), st.sampled_from(["straight", "staged"]))
     def holds(lifos: list[bool], chunk_size: int, way: str) -> None:
-        bench = make(way, name=f"q{next(opened)}", chunkSize=chunk_size)
+        bench = make(way, name=f"q{next(opened)}", chunk_size=chunk_size)
         bench.add(*[job(n, lifo=lifo) for n, lifo in enumerate(lifos)])
         wanted: deque[int] = deque()
         for n, lifo in enumerate(lifos):
@@ -213,7 +213,7 @@ def test_bull_keeps_any_mix_of_priorities_and_ends_inside_wait(make: Callable[..
     @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
     @given(st.lists(kinds, min_size=1, max_size=12), st.integers(1, 5), st.sampled_from(["straight", "staged"]))
     def holds(jobs: list[tuple[int, bool]], chunk_size: int, way: str) -> None:
-        bench = make(way, name=f"q{next(opened)}", chunkSize=chunk_size)
+        bench = make(way, name=f"q{next(opened)}", chunk_size=chunk_size)
         bench.add(*[job(n, priority=priority, lifo=lifo) for n, (priority, lifo) in enumerate(jobs)])
         # Bull's own rule: walk past as many jobs as there are prioritised ones that go first, whatever stands there.
         taken: list[int] = []
@@ -233,7 +233,7 @@ def test_bull_keeps_any_mix_of_priorities_and_ends_inside_wait(make: Callable[..
 def test_a_long_wait_makes_a_chunk_of_priorities_go_in_parts(
     make: Callable[..., Bench], way: str, calls: Calls
 ) -> None:
-    bench = make(way, chunkSize=500)
+    bench = make(way, chunk_size=500)
     bench.client.lpush(bench.key("wait"), *(f"x{n}" for n in range(60_000)))
     priorities = [3, 1, 2] * 4
     assert bench.add(*[job(n, priority=priority) for n, priority in enumerate(priorities)]) == (12, 0)
@@ -356,7 +356,7 @@ def test_jobs_of_a_paused_queue_wait_where_the_library_wants_them(bench: Bench, 
 def test_bullmq_5_and_6_pause_otherwise(
     make: Callable[..., Bench], way: str, written: str, forced: str, store: str
 ) -> None:
-    bench = make(way, bullmqVersion=forced)
+    bench = make(way, bullmq_version=forced)
     bench.client.hset(bench.key("meta"), mapping={"paused": 1, **({"version": written} if written else {})})
     bench.add(*numbered(4), job(4, priority=1), job(5, delay=HOUR))
     assert bench.numbers(bench.taken(store)) == [0, 1, 2, 3]
@@ -405,7 +405,7 @@ def test_a_marker_respects_global_concurrency(bench: Bench, active: int, woken: 
 
 @only_bullmq
 def test_the_stream_of_events_is_kept_at_its_length(make: Callable[..., Bench], way: str) -> None:
-    bench = make(way, chunkSize=500)
+    bench = make(way, chunk_size=500)
     bench.client.hset(bench.key("meta"), "opts.maxLenEvents", 100)
     bench.add(*numbered(1500))
     # Redis trims by whole nodes, of 100 entries each.
@@ -416,14 +416,14 @@ def test_the_stream_of_events_is_kept_at_its_length(make: Callable[..., Bench], 
 
 
 def test_a_call_holds_no_more_jobs_than_a_chunk(make: Callable[..., Bench], calls: Calls) -> None:
-    make(chunkSize=4).queue.add_many(numbered(10))
+    make(chunk_size=4).queue.add_many(numbered(10))
     assert calls.count("add") == 3
 
 
 def test_a_call_holds_no_more_bytes_than_a_chunk_and_a_large_job_goes_alone(
     make: Callable[..., Bench], calls: Calls
 ) -> None:
-    bench = make(chunkSize=500, chunkBytes=1024)
+    bench = make(chunk_size=500, chunk_bytes=1024)
     sizes = [400, 400, 400, 3000, 10, 10]
     bench.queue.add_many([NewJob("x" * size) for size in sizes])
     assert [len(bench.fields(job_id)["data"]) - 2 for job_id in bench.taken()] == sizes
@@ -443,7 +443,9 @@ def test_a_name_that_is_no_text_burns_no_id(make: Callable[..., Bench]) -> None:
     with pytest.raises(
         OptionError, match=r"row 0: expected `name` to be a text, got: \{'a': 1\}; the payload comes first"
     ):
-        bench.queue.add("mail", {"a": 1})  # type: ignore[arg-type]
+        bench.queue.add_many([NewJob("mail", {"a": 1})])  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="row 0: expected `name` to be a text, got: 7"):
+        bench.queue.add({}, name=7)  # type: ignore[arg-type]
     with pytest.raises(OptionError, match="row 1: expected `name` to be a text, got: 7"):
         bench.queue.add_many([NewJob({}, "mail"), NewJob({}, 7)])  # type: ignore[arg-type]
     with pytest.raises(OptionError, match="row 0: expected `job_id` to be a text, got: True"):
@@ -744,7 +746,7 @@ def test_options_of_a_queue_are_the_defaults_of_its_jobs(make: Callable[..., Ben
     bench = make(
         attempts=3,
         backoff={"type": "exponential", "delay": 50},
-        removeOnComplete=True,
+        remove_on_complete=True,
         opts={"keepLogs": 7},
         delay=HOUR,
     )
@@ -771,7 +773,7 @@ def test_a_default_that_no_job_could_have_is_refused_at_once(redis_url: str, pre
 def test_a_write_that_replaces_the_queue_removes_what_was_there_in_portions(
     make: Callable[..., Bench], calls: Calls
 ) -> None:
-    bench = make(chunkSize=500)
+    bench = make(chunk_size=500)
     handle = bench.queue.handle
     bench.queue.add_many([NewJob({}, delay=HOUR if n % 2 else None) for n in range(1_200)])
     bench.queue.pause()

@@ -145,7 +145,7 @@ def make(client: Redis, redis_url: str, prefix: str, sending: None) -> Iterator[
     opened: list[BullQueue] = []
 
     def open_bench(flavour: Flavour, name: str = "q", **options: Any) -> Bench:
-        options = {"protocol": flavour.dialect, "bullmqVersion": flavour.version, **options}
+        options = {"protocol": flavour.dialect, "bullmq_version": flavour.version, **options}
         # Bull 1 publishes outside the prefix, so the queue's own name has to be unique.
         opened.append(BullQueue(f"{name}-{prefix}", url=redis_url, prefix=prefix, **options))
         return Bench(flavour, client, opened[-1])
@@ -158,7 +158,7 @@ def make(client: Redis, redis_url: str, prefix: str, sending: None) -> Iterator[
 @pytest.fixture
 def bench(make: Callable[..., Bench], flavour: Flavour) -> Bench:
     """A queue whose verbs go three jobs at a time."""
-    return make(flavour, chunkSize=3)
+    return make(flavour, chunk_size=3)
 
 
 # pause and resume
@@ -486,8 +486,8 @@ class Family:
 
 @pytest.fixture(params=["one queue", "two queues"])
 def family(request: pytest.FixtureRequest, make: Callable[..., Bench], flavour: Flavour) -> Family:
-    children = make(flavour, "children", chunkSize=3)
-    parents = make(flavour, "parents", chunkSize=3) if request.param == "two queues" else children
+    children = make(flavour, "children", chunk_size=3)
+    parents = make(flavour, "parents", chunk_size=3) if request.param == "two queues" else children
     (parent,) = parents.put("waiting-children")
     children.made = parents.made
     family = Family(parents, children, parent, children.put("wait", 2))
@@ -680,7 +680,7 @@ def test_what_stays_keeps_its_order(bench: Bench, state: str) -> None:
 
 
 def test_a_large_set_is_cleaned_completely(make: Callable[..., Bench]) -> None:
-    bench = make(Flavour("bull-1"), chunkSize=50)
+    bench = make(Flavour("bull-1"), chunk_size=50)
     ids = bench.put("completed", 1_500)
     held = ids[::7]
     for job_id in held:

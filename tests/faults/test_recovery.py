@@ -201,7 +201,7 @@ def test_several_recoverers_at_once_do_no_harm(pair: Pair) -> None:
 
     def work(timeout_ms: int) -> None:
         # Other settings make a client of one's own.
-        with pair.open(timeoutMs=timeout_ms) as queue:
+        with pair.open(call_timeout_ms=timeout_ms) as queue:
             start.wait()
             results.append(queue.recover())
 
@@ -251,7 +251,7 @@ def test_redis_dies_after_every_chunk_and_the_write_goes_on(durable: EmbeddedRed
 @each_dialect
 def test_redis_dies_and_stays_away_until_the_writer_has_given_up(durable: EmbeddedRedis, durable_pair: Pair) -> None:
     durable_pair.write_undisturbed(9, SMALL, 4)
-    with durable_pair.open(retryMs=100) as queue:
+    with durable_pair.open(retry_ms=100) as queue:
         register_all(queue.handle, "w", partitions_of(9, SMALL, durable_pair.dialect), 4)
         with pytest.raises(ConnectionLost, match=r"expected Redis at redis://127.0.0.1:\d+/0, got none within 0.1 s"):
             roll_forward(queue.handle, "w", lambda done, total: durable.kill())
@@ -351,10 +351,10 @@ def test_a_reply_that_is_lost_makes_no_difference(
             register_all(queue.handle, "w", jobs, 4)
             roll_forward(queue.handle, "w")
 
-    with pair.open("undisturbed", chunkSize=4) as queue:
+    with pair.open("undisturbed", chunk_size=4) as queue:
         write(queue)
     with losing_proxy(server.port, each=2) as proxy:
-        with pair.open(chunkSize=4, url=proxy.url) as queue:
+        with pair.open(chunk_size=4, url=proxy.url) as queue:
             write(queue)
         assert proxy.lost >= 10
     pair.assert_alike() if way == "staged" else assert_same_jobs(pair)

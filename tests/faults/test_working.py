@@ -67,7 +67,7 @@ def test_no_answer_that_gets_lost_does_harm(own_redis: OwnRedis, protocol: str) 
 def test_a_worker_outlasts_a_redis_that_is_away(own_redis: OwnRedis) -> None:
     """For longer than a call waits."""
     server = own_redis({"appendonly": "yes", "appendfsync": "always"})
-    with BullQueue("q", url=server.url, protocol="bullmq", retryMs=RETRY_MS) as queue:
+    with BullQueue("q", url=server.url, protocol="bullmq", retry_ms=RETRY_MS) as queue:
         queue.add_many(NewJob({"n": n}) for n in range(300))
 
         killed = Event()
@@ -167,9 +167,9 @@ def test_a_promoter_outlasts_a_redis_that_is_away(
     monkeypatch.setattr("spark_bull.services.promoter.SLEEP_S", HOUR_MS / 1000)
     monkeypatch.setattr("spark_bull.services.promoter.RECOVER_S", HOUR_MS / 1000)
     server = own_redis({"appendonly": "yes", "appendfsync": "always"})
-    with BullQueue("q", url=server.url, protocol=protocol, retryMs=300) as queue:
+    with BullQueue("q", url=server.url, protocol=protocol, retry_ms=300) as queue:
         queue.add({"n": 0}, delay=200)
-        with Promoter(server.url, ["q"], protocol=protocol, rescue=False, retryMs=300) as promoter:
+        with Promoter(server.url, ["q"], protocol=protocol, rescue=False, retry_ms=300) as promoter:
             wait_until(lambda: queue.counts()["wait"] == 1, "the first job to be due")
             server.kill()
             server.restart()

@@ -40,7 +40,7 @@ def inspect(queue: BullQueue) -> None:
 
 def process(queue: BullQueue) -> None:
     url = queue.handle.connection.settings.url
-    with OurWorker(queue.handle), Promoter(url, ["q"], prefix=PREFIX, protocol=queue.protocol, retryMs=0) as promoter:
+    with OurWorker(queue.handle), Promoter(url, ["q"], prefix=PREFIX, protocol=queue.protocol, retry_ms=0) as promoter:
         wait_until(lambda: "completed" in states(queue), "the job to complete")
         wait_until(lambda: promoter.running, "the promoter to run")
 
@@ -85,7 +85,7 @@ def test_a_verb_needs_no_more_than_is_listed(own_redis: Callable[..., EmbeddedRe
     with BullQueue("q", url=server.url, prefix=PREFIX, protocol=protocol) as admin:
         admin.add({"n": 0})
     url = server.url.replace("redis://", f"redis://{USER}:{PASSWORD}@")
-    with BullQueue("q", url=url, prefix=PREFIX, retryMs=0) as queue:
+    with BullQueue("q", url=url, prefix=PREFIX, retry_ms=0) as queue:
         assert queue.protocol == protocol
         VERBS[verb](queue)
         with pytest.raises(ConnectionLost, match="forbids the user"):

@@ -52,7 +52,7 @@ def heard(caplog: pytest.LogCaptureFixture, words: str) -> bool:
 def test_a_call_is_made_again_until_the_state_has_passed(
     server: EmbeddedRedis, client: Redis, code: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    queue = BullQueue("q", url=server.url, prefix=PREFIX, protocol="bullmq", retryMs=300_000)
+    queue = BullQueue("q", url=server.url, prefix=PREFIX, protocol="bullmq", retry_ms=300_000)
     keys, connection = queue.handle.keys, queue.handle.connection
     ways: dict[str, Callable[[], object]] = {
         "a script": lambda: queue.add({}),
@@ -72,7 +72,7 @@ def test_a_call_is_made_again_until_the_state_has_passed(
 
 
 def test_who_may_not_wait_is_told_what_it_is(server: EmbeddedRedis, client: Redis, code: str) -> None:
-    with BullQueue("q", url=server.url, prefix=PREFIX, protocol="bullmq", retryMs=0) as queue:
+    with BullQueue("q", url=server.url, prefix=PREFIX, protocol="bullmq", retry_ms=0) as queue:
         queue.add({})
         STATES[code].begin(client)
         with pytest.raises(RedisUnavailable) as script:
@@ -123,7 +123,7 @@ def test_a_blocked_command_outlasts_a_change_of_roles(own_redis: OwnRedis) -> No
     server = own_redis()
     with (
         Redis.from_url(server.url) as client,
-        BullQueue("q", url=server.url, protocol="bull", retryMs=300_000) as queue,
+        BullQueue("q", url=server.url, protocol="bull", retry_ms=300_000) as queue,
         ThreadPoolExecutor(1) as pool,
     ):
         keys, connection = queue.handle.keys, queue.handle.connection
@@ -145,7 +145,7 @@ def test_a_promoter_goes_on_when_the_state_has_passed(
     caplog.set_level(logging.WARNING, "spark_bull")
     with BullQueue("q", url=server.url, protocol=protocol) as queue:
         queue.add({}, delay=86_400_000)
-        with Promoter(server.url, ["q"], protocol=protocol, retryMs=100) as promoter:
+        with Promoter(server.url, ["q"], protocol=protocol, retry_ms=100) as promoter:
             STATES[code].begin(client)
             wait_until(lambda: heard(caplog, "promoter lost Redis, retrying"), "the promoter to be refused")
             STATES[code].end(client)

@@ -153,7 +153,7 @@ def test_many_jobs_due_at_once_are_promoted_in_pieces(own_redis: Callable[..., E
     server = own_redis()
     jobs = 20_000
     with (
-        BullQueue("q", url=server.url, protocol=protocol, chunkSize=2_000) as queue,
+        BullQueue("q", url=server.url, protocol=protocol, chunk_size=2_000) as queue,
         Redis.from_url(server.url) as client,
     ):
         queue.add_many(NewJob({"n": n}, delay=DAY_MS) for n in range(jobs))

@@ -211,7 +211,7 @@ def test_claim_and_settle_have_what_a_worker_has(queue: BullQueue, stream: Strea
     claimed = stream.claimed()
     for name in ("workerName", "limiter", "chunkSize"):
         del stream.options[name]
-    stream.options |= {"removeOnComplete": '{"count": 3}', "metrics": "5"}
+    stream.options |= {"removeOnComplete": '{"count": 3}', "metricsMinutes": "5"}
     # One task settles the jobs in the order in which they were added.
     query = stream.start(answered(claimed).coalesce(1), availableNow=True)
     assert query.awaitTermination(PATIENCE_S)

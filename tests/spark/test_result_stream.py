@@ -91,7 +91,7 @@ def fails(collection: Collection, match: str, **more: Any) -> None:
 @each_dialect
 def test_finished_jobs_arrive_once_with_all_they_hold(bench: WorkBench, collection: Collection) -> None:
     ids = finish(bench, 5, '{"a":1}')
-    bench.queue.add({"n": 9}, "bad", attempts=1)
+    bench.queue.add({"n": 9}, name="bad", attempts=1)
     claim = bench.claim(1)
     failed = claim.jobs[0].id
     bench.work(failed_for(claim, "no good"))

@@ -136,7 +136,7 @@ def test_a_processor_tells_about_its_job(queue: BullQueue, start: Start) -> None
         job.update_data({"n": 8})
         return [job.queue, job.id, job.name, job.data["n"], job.opts["attempts"], job.priority]
 
-    job_id = queue.add({"n": 7}, "task", attempts=2, priority=5)
+    job_id = queue.add({"n": 7}, name="task", attempts=2, priority=5)
     worker = start(processor)
     work_off(queue)
     job = queue.get_job(job_id)
@@ -166,7 +166,7 @@ def test_a_job_that_takes_too_long_fails(queue: BullQueue, start: Start) -> None
         return "done"
 
     queue.add_many([NewJob({"n": 0}), NewJob({"n": 10_000}), NewJob({"n": 0})])
-    start(processor, timeout=4_000)
+    start(processor, timeout_ms=4_000)
     assert work_off(queue) == {"completed": 2, "failed": 1}
     assert "at most (its timeout)" in str(by_n(queue, "failed")[10_000].failed_reason)
 
@@ -381,6 +381,8 @@ def test_what_is_wrong_is_said_at_once(spark: SparkSession, redis_url: str, pref
         ({"processor": print, "slots": 0}, "`slots`"),
         ({"processor": print, "limiter": {"max": 3}}, "`limiter`"),
         ({"processor": print, "chunkSice": 3}, "chunk_size"),
+        ({"processor": print, "timeout": 3}, "did you mean `timeout_ms`"),
+        ({"processor": print, "metrics": 3}, "did you mean `metrics_minutes`"),
         ({"processor": lambda job: lock, "slots": 1}, "can't be pickled"),
     ]
     for arguments, words in wrong:
@@ -390,7 +392,7 @@ def test_what_is_wrong_is_said_at_once(spark: SparkSession, redis_url: str, pref
 
 def test_a_redis_that_isn_t_there_is_said_at_once(spark: SparkSession) -> None:
     with pytest.raises(ConnectionLost, match=r"127\.0\.0\.1:1"):
-        Worker(spark, "q", print, url="redis://127.0.0.1:1", retryMs=0, protocol="bullmq", progress=False)
+        Worker(spark, "q", print, url="redis://127.0.0.1:1", retry_ms=0, protocol="bullmq", progress=False)
 
 
 def test_slots_that_can_t_start_are_given_up(queue: BullQueue, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,7 +124,7 @@ class Lives:
     def __post_init__(self) -> None:
         options = {"url": self.url, "prefix": PREFIXES[1], "protocol": self.peer.dialect}
         if self.bullmq:
-            options["bullmqVersion"] = self.peer.alias.partition("-")[2].partition(".")[0]
+            options["bullmq_version"] = self.peer.alias.partition("-")[2].partition(".")[0]
         self.ours = {name: BullQueue(name, **options) for name in QUEUES}
         self._listener = self.client.pubsub()
         for prefix in PREFIXES:

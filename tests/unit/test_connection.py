@@ -158,7 +158,7 @@ def test_settings_can_be_shown_and_sent() -> None:
 
 
 def test_timeouts_and_settings_of_redis_py_come_along() -> None:
-    given = settings(timeoutMs="1000", retryMs="50", **{"redis.client_name": "me"})
+    given = settings(callTimeoutMs="1000", retryMs="50", **{"redis.client_name": "me"})
     assert (given.timeout_ms, given.retry_ms, given.extra) == (1000, 50, (("client_name", "me"),))
 
 
@@ -203,7 +203,7 @@ def silent_server() -> Iterator[tuple[int, list[socket.socket]]]:
 def test_the_time_of_calls_that_hang_counts(retry_ms: int, tries: int) -> None:
     """Else each of the five tries whose pauses fill 800 ms would take its 500 ms besides."""
     with silent_server() as (port, taken):
-        connection = Connection(settings(url=f"redis://127.0.0.1:{port}", timeoutMs="500", retryMs=str(retry_ms)))
+        connection = Connection(settings(url=f"redis://127.0.0.1:{port}", callTimeoutMs="500", retryMs=str(retry_ms)))
         with pytest.raises(ConnectionLost, match="got none within"):
             connection.call("PING")
     assert len(taken) == tries
@@ -236,7 +236,7 @@ def test_a_server_that_dies_between_two_calls_is_waited_for_no_longer(
 def test_closing_cuts_off_no_call_of_another_thread(own_redis: Callable[..., EmbeddedRedis]) -> None:
     """All threads of a process share the client of one Redis: a queue that is closed may stand beside a worker."""
     server = own_redis()
-    connection, other = (Connection(settings(url=server.url, timeoutMs=ms)) for ms in ("30000", "30001"))
+    connection, other = (Connection(settings(url=server.url, callTimeoutMs=ms)) for ms in ("30000", "30001"))
     taken: list[object] = []
     waiting = threading.Thread(target=lambda: taken.append(connection.call("BLPOP", "list", 20)))
     waiting.start()

@@ -12,7 +12,21 @@ from hypothesis import strategies as st
 
 from spark_bull.errors import OptionError
 from spark_bull.model import STATES
-from spark_bull.options import READ, SPARK_OPTIONS, TABLE, WORK, WRITE, as_texts, parse_options
+from spark_bull.options import (
+    PYTHON_SCOPES,
+    QUEUE,
+    READ,
+    SPARK_OPTIONS,
+    TABLE,
+    WORK,
+    WRITE,
+    as_options,
+    as_texts,
+    parse_arguments,
+    parse_options,
+    redis_options,
+    spelled,
+)
 
 SECRET = "hunter2"
 
@@ -176,6 +190,29 @@ def test_what_is_no_number_is_refused(value: Any) -> None:
 def test_what_is_no_limiter_is_refused(value: Any) -> None:
     with pytest.raises(OptionError, match="expected `limiter` to be an object such as"):
         parse_options(as_texts({"limiter": value}), WORK)
+
+
+@pytest.mark.parametrize(("name", "near"), [("chunkSize", "chunk_size"), ("removeOnComplete", "remove_on_complete")])
+def test_python_spells_an_option_in_one_way(name: str, near: str) -> None:
+    with pytest.raises(OptionError, match=rf"^unknown option `{name}` \(did you mean `{near}`\?\)$"):
+        parse_arguments({}, None, QUEUE, {name: 1})
+    with pytest.raises(OptionError, match=f"expected `{near}` to be "):
+        parse_arguments({near: "bad"}, None, QUEUE, {})
+
+
+@pytest.mark.parametrize("scope", sorted(PYTHON_SCOPES))
+def test_every_option_of_python_is_in_snake_case(scope: str) -> None:
+    names = [spelled(row.name, scope) for row in TABLE if scope in row.scopes]
+    assert names
+    assert all(re.fullmatch("[a-z_]+", name) for name in names)
+    assert len(set(names)) == len(names)
+
+
+def test_arguments_become_options_of_a_data_source() -> None:
+    arguments = {"retry_ms": 5, "url": None, "limiter": {"max": 1, "duration": 2}}
+    assert as_options(arguments, WORK) == {"retryMs": "5", "limiter": '{"max": 1, "duration": 2}'}
+    assert redis_options({"client_name": "me"}) == {"redis.client_name": "me"}
+    assert parse_arguments({}, {"client_name": "me"}, WORK, {}).redis == {"client_name": "me"}
 
 
 def test_the_nearest_option_is_one_of_the_same_scope() -> None:

@@ -14,12 +14,12 @@ from pyspark.sql.types import LongType
 
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.errors import DialectError, OptionError
-from spark_bull.options import EVERYWHERE, TABLE, WORK
+from spark_bull.options import TABLE, WORK, spelled
 from spark_bull.spark.process.worker import Worker
 from spark_bull.spark.process.worker_options import worker_options
 
 #: Arguments that are no plain values, and so have no text.
-OBJECTS = {"self", "spark", "queue", "processor", "payload_schema", "backoff_strategy", "options"}
+OBJECTS = {"self", "spark", "queue", "processor", "payload_schema", "backoff_strategy", "redis", "unknown"}
 
 
 def of_a_job(job: Any) -> None: ...
@@ -36,7 +36,7 @@ def udf(n: pd.Series) -> pd.Series:  # type: ignore[type-arg, unused-ignore]
 
 def test_every_argument_of_a_worker_is_in_the_table() -> None:
     arguments = set(inspect.signature(Worker.__init__).parameters) - OBJECTS
-    assert arguments == {row.name for row in TABLE if WORK in row.scopes and row.scopes != EVERYWHERE}
+    assert arguments == {spelled(row.name, WORK) for row in TABLE if WORK in row.scopes}
 
 
 @pytest.mark.parametrize(
@@ -61,12 +61,7 @@ def test_the_engine_follows_the_processor(processor: Callable[..., Any], given: 
         (of_a_job, {"max_jobs_per_trigger": 10}, "`max_jobs_per_trigger`"),
         (of_a_job, {"promoter": False, "max_stalled": 2}, "`max_stalled`"),
         (of_frames, {"promoter": False, "check_ms": 2}, "`check_ms`"),
-        (of_frames, {"timeout": 5}, "`timeout`"),
-        (of_a_job, {"view": "counts"}, "`view` is for reads, not for a Worker"),
-        (of_a_job, {"mode": "claim"}, "`mode`"),
-        (of_a_job, {"removeOnComplete": True}, "did you mean `remove_on_complete`"),
-        (of_a_job, {"maxStalled": 1}, "did you mean `max_stalled`"),
-        (of_a_job, {"retry_ms": 1}, "did you mean `retryMs`"),
+        (of_frames, {"timeout_ms": 5}, "`timeout_ms`"),
     ],
 )
 def test_an_argument_that_would_have_no_effect_is_refused(
@@ -76,9 +71,26 @@ def test_an_argument_that_would_have_no_effect_is_refused(
         worker_options(arguments, processor)
 
 
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("view", "`view` is for reads, not for a Worker"),
+        ("mode", "`mode`"),
+        ("removeOnComplete", r"\(did you mean `remove_on_complete`\?\)"),
+        ("maxStalled", r"\(did you mean `max_stalled`\?\)"),
+        ("retryMs", r"unknown option `retryMs` \(did you mean `retry_ms`\?\)"),
+        ("timeout", r"\(did you mean `timeout_ms`\?\)"),
+        ("metrics", r"\(did you mean `metrics_minutes`\?\)"),
+    ],
+)
+def test_an_argument_that_does_not_exist_is_refused(name: str, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        worker_options({}, of_a_job, unknown={name: 1})
+
+
 def test_an_argument_that_the_dialect_has_nothing_for_is_refused() -> None:
-    options = worker_options({"metrics": 5}, of_a_job)
+    options = worker_options({"metrics_minutes": 5}, of_a_job)
     DIALECTS["bull"].check_options(options)
-    with pytest.raises(DialectError, match="`metrics` has no effect: bull-1 has no such thing"):
+    with pytest.raises(DialectError, match="`metrics_minutes` has no effect: bull-1 has no such thing"):
         DIALECTS["bull-1"].check_options(options)
-    DIALECTS["bull-1"].check_options(worker_options({"metrics": 0}, of_a_job))
+    DIALECTS["bull-1"].check_options(worker_options({"metrics_minutes": 0}, of_a_job))

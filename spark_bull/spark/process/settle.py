@@ -254,7 +254,7 @@ class _Rows:
         return counts
 
     def _work(self, outcomes: Outcomes) -> Claim:
-        claim_settings = ClaimSettings(f"settle:{uuid4().hex}", max_metrics=self.plan.options["metrics"])
+        claim_settings = ClaimSettings(f"settle:{uuid4().hex}", max_metrics=self.plan.options["metricsMinutes"])
         call = uuid4().hex
         return self.plan.ask(lambda: work(self.handle, claim_settings, outcomes, 0, call=call))
 

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Mapping
 from hashlib import sha256
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 from uuid import uuid4
 
 from pyspark.sql import SparkSession
@@ -15,7 +15,8 @@ from pyspark.sql.types import DataType, StructType
 
 from spark_bull.clock import monotonic_s
 from spark_bull.errors import OptionError, SparkBullError, expected
-from spark_bull.options import Options, as_texts
+from spark_bull.model import KeepRule
+from spark_bull.options import WORK, Options, as_options, redis_options
 from spark_bull.queue.claim import ClaimSettings, default_worker
 from spark_bull.queue.handle import QueueHandle, open_handle
 from spark_bull.services.promoter import Promoter
@@ -41,36 +42,57 @@ class Worker:
         with Worker(spark, queue="mail", processor=processor) as worker:
             worker.await_termination()
 
-    processor: a function of a job (see RunningJob), or a UDF over payloads (@udf, @pandas_udf, @arrow_udf) with
-    `payload_schema`, DDL such as "origin STRING, distance DOUBLE". What it returns becomes the job's `returnvalue`;
-    raising fails the attempt; UnrecoverableError, DelayedError and RateLimitError say more. Or a function DataFrame
-    -> DataFrame (annotated so, or with engine="stream"): it gets claimed jobs, `data` parsed when `payload_schema` is
-    given, and returns `id`, `token`, and `returnvalue` or `error`.
+    What a processor returns becomes the job's `returnvalue`, and an exception fails the attempt; UnrecoverableError,
+    DelayedError and RateLimitError say more. Plain values may be given as text ("false", "1000"), too.
 
-    engine: loop (long tasks, a new job starts within milliseconds) or stream (micro-batches, for SQL and joins); auto
-    takes stream for DataFrame functions, else loop.
+    Parameters:
+      spark: the session.
+      queue: name of the queue.
+      processor: a function of a RunningJob; or a UDF over payloads (@udf, @pandas_udf, @arrow_udf); or a function
+        DataFrame -> DataFrame (annotated so, or with engine="stream"), which gets claimed jobs and returns `id`,
+        `token`, and `returnvalue` or `error`.
+      engine: loop (long tasks, a new job starts within milliseconds) or stream (micro-batches, for SQL and joins).
+        Default, auto: stream for functions of DataFrames, else loop.
+      payload_schema: schema of the payloads, such as "origin STRING, distance DOUBLE"; a UDF requires it, and with it a
+        function of DataFrames gets parsed `data`.
+      slots: Spark tasks that work at the same time, each on a core; default: all cores but one.
+      chunk_size: maximum number of jobs that are claimed in one call, and given to one call of a UDF; default: 200
+        (loop), 500 (stream).
+      timeout_ms: maximum duration of a job, or of one call of a UDF, ms; the job's own `timeout` takes precedence.
+        Default, 0: unlimited.
+      lock_ms: after what time the jobs of a slot that died come back, ms; default: 30,000.
+      name: name of the worker, which BullMQ shows as a job's `processedBy`; default: `spark-` and the worker's id.
+      limiter: rate limit of the whole queue: {"max": jobs, "duration": ms}.
+      remove_on_complete: for jobs without a rule of their own: True keeps none that has completed, False all, a number
+        so many; {"age": seconds, "count": jobs} limits both.
+      remove_on_fail: the same for failed jobs.
+      backoff_strategy: f(attempts made, type, error, job) -> ms, for types of backoff that aren't built in.
+      metrics_minutes: minutes of metrics to keep, as Node's `maxDataPoints`; default, 0: none.
+      max_stalled: how often a job may lose its worker before it fails; default: 1.
+      check_ms: interval of the check for jobs that have lost their worker, ms; default: 30,000.
+      promoter: whether a Promoter for this queue runs on the driver; default: True.
+      checkpoint: folder of the checkpoint, by which a later program continues; engine stream only.
+      max_jobs_per_trigger: maximum number of jobs per micro-batch; default: 10,000; engine stream only.
+      progress: whether a line with the worker's progress is shown; default: on a terminal or in a notebook.
+      url: `redis://`, `rediss://` or `unix://`, with user, password and database inside. Default: $SPARK_BULL_URL, else
+        `host` and `port`.
+      host: host of Redis, when there is no `url`; default: localhost.
+      port: port of Redis, when there is no `url`; default: 6379.
+      db: number of the database, when there is no `url`; default: 0.
+      username: ACL user; takes precedence over the one in `url`.
+      password: password; takes precedence over the one in `url`. Default: $SPARK_BULL_PASSWORD.
+      ssl: whether to use TLS, when there is no `url`.
+      call_timeout_ms: timeout of one call to Redis, ms, after which it is retried; default: 30,000.
+      retry_ms: for how long a call is retried, ms, with growing pauses; default: 20,000.
+      redis: further settings of redis-py, such as {"client_name": "reports"}.
+      prefix: first part of every key, as in the Node library; default: bull.
+      protocol: dialect of the queue: bull-1 (Bull 1, 2), bull (3, 4), bullmq (5, 6), or auto: what is found in Redis.
+      bullmq_version: "5" or "6": where jobs of a paused BullMQ queue go; auto: by what is found in Redis.
 
-    Arguments are those of the option table, too, so that a text ("false", "1000") counts as what it says:
-
-    slots: Spark tasks that work at the same time, each on a core; default: all cores but one.
-    chunk_size: most jobs claimed in one call (loop: 200, stream: 500), and given to one call of a UDF.
-    timeout: ms that a job may take, 0: any; a job's own `timeout` goes first; for a UDF it is that of one call.
-    lock_ms: how soon the jobs of a slot that died come back (30,000); kept while it lives.
-    name: name of the worker; BullMQ shows it as a job's `processedBy` (default: `spark-` and the worker's id).
-    limiter: {"max": jobs, "duration": ms}: so many may start in so long, in the whole queue.
-    remove_on_complete, remove_on_fail: for jobs that say nothing themselves: True keeps none, False all, a number so
-    many; or {"age": s, "count": n}.
-    backoff_strategy: f(attempts made, type, error, job) -> ms, for types of backoff that aren't built in.
-    metrics: minutes of metrics to keep, as Node's maxDataPoints.
-    promoter: whether delayed and stalled jobs are looked after from here, too.
-    max_stalled, check_ms: how often a job may lose its worker before it fails (1), and how often that is
-    looked for (30,000).
-    checkpoint, max_jobs_per_trigger: engine stream only: folder that outlives the program; size of a micro-batch.
-    progress: show a line of it; default: on a terminal or in a notebook.
-    Further options are those of the data source (`url`, `prefix`, `protocol`, …).
-
-    Raises OptionError for an argument that is wrong or has no effect with this engine and processor, DialectError for
-    one that the queue's dialect knows nothing of, ConnectionLost when Redis can't be reached.
+    Raises:
+      OptionError: for an argument that is wrong or unknown, or has no effect with this engine and processor.
+      DialectError: for an argument that the queue's dialect has no use for.
+      ConnectionLost: when Redis can't be reached.
     """
 
     def __init__(
@@ -83,33 +105,46 @@ class Worker:
         payload_schema: str | DataType | None = None,
         slots: int | None = None,
         chunk_size: int | None = None,
-        timeout: int | None = None,
+        timeout_ms: int | None = None,
         lock_ms: int | None = None,
         name: str | None = None,
         limiter: Mapping[str, int] | None = None,
-        remove_on_complete: bool | int | Mapping[str, int] | None = None,
-        remove_on_fail: bool | int | Mapping[str, int] | None = None,
+        remove_on_complete: KeepRule | None = None,
+        remove_on_fail: KeepRule | None = None,
         backoff_strategy: BackoffStrategy | None = None,
-        metrics: int | None = None,
+        metrics_minutes: int | None = None,
         max_stalled: int | None = None,
         check_ms: int | None = None,
         promoter: bool | None = None,
         checkpoint: str | None = None,
         max_jobs_per_trigger: int | None = None,
         progress: bool | None = None,
-        **options: Any,
+        url: str | None = None,
+        host: str | None = None,
+        port: int | None = None,
+        db: int | None = None,
+        username: str | None = None,
+        password: str | None = None,
+        ssl: bool | None = None,
+        call_timeout_ms: int | None = None,
+        retry_ms: int | None = None,
+        redis: Mapping[str, str] | None = None,
+        prefix: str | None = None,
+        protocol: str | None = None,
+        bullmq_version: str | None = None,
+        **unknown: NoReturn,
     ) -> None:
         arguments = {
             "engine": engine,
             "slots": slots,
             "chunk_size": chunk_size,
-            "timeout": timeout,
+            "timeout_ms": timeout_ms,
             "lock_ms": lock_ms,
             "name": name,
             "limiter": limiter,
             "remove_on_complete": remove_on_complete,
             "remove_on_fail": remove_on_fail,
-            "metrics": metrics,
+            "metrics_minutes": metrics_minutes,
             "max_stalled": max_stalled,
             "check_ms": check_ms,
             "promoter": promoter,
@@ -117,7 +152,21 @@ class Worker:
             "max_jobs_per_trigger": max_jobs_per_trigger,
             "progress": progress,
         }
-        self._options = chosen = worker_options(options | arguments, processor)
+        connection: dict[str, Any] = {
+            "url": url,
+            "host": host,
+            "port": port,
+            "db": db,
+            "username": username,
+            "password": password,
+            "ssl": ssl,
+            "call_timeout_ms": call_timeout_ms,
+            "retry_ms": retry_ms,
+            "prefix": prefix,
+            "protocol": protocol,
+            "bullmq_version": bullmq_version,
+        }
+        self._options = chosen = worker_options(arguments | connection, processor, redis=redis, unknown=unknown)
         self._spark = spark
         self.handle: QueueHandle = open_handle(chosen, queue)
         self.handle.dialect.check_options(chosen)
@@ -134,7 +183,7 @@ class Worker:
                 )
             transform, payload = transformation_of(processor, payload_schema, chosen, self.handle)
             slots = _slots(spark, chosen["slots"], spare=0)
-            where = as_texts(options) | {"queue": queue}
+            where = as_options(connection, WORK) | redis_options(redis) | {"queue": queue}
             stream_plan = StreamPlan(
                 self.handle,
                 self.id,
@@ -153,11 +202,11 @@ class Worker:
                 lock_ms=chosen["lock_ms"],
                 worker=chosen["name"] or default_worker(self.id),
                 limiter=chosen["limiter"],
-                max_metrics=chosen["metrics"],
+                max_metrics=chosen["metrics_minutes"],
                 control=self.handle.keys.control(self.id),
             )
             keep = keep_rule(chosen["remove_on_complete"]), keep_rule(chosen["remove_on_fail"])
-            runner = runner_of(processor, payload_schema, chosen["timeout"])
+            runner = runner_of(processor, payload_schema, chosen["timeout_ms"])
             plan = SlotPlan(
                 self.handle,
                 claim_settings,
@@ -170,7 +219,11 @@ class Worker:
         self._promoter = None
         if chosen["promoter"]:
             self._promoter = Promoter(
-                queues=[queue], max_stalled=chosen["max_stalled"], check_ms=chosen["check_ms"], **options
+                queues=[queue],
+                max_stalled=chosen["max_stalled"],
+                check_ms=chosen["check_ms"],
+                redis=redis,
+                **connection,
             )
         self._progress = WorkerProgress(self) if chosen["progress"] is not False else None
         self._forced_progress = bool(chosen["progress"])
@@ -181,7 +234,16 @@ class Worker:
         return f"Worker(queue={self.handle.keys.queue!r}, state={self._shown_state()!r})"
 
     def start(self) -> Worker:
-        """Starts the slots and returns at once. Raises OptionError, ConnectionLost."""
+        """Starts the slots, and returns at once.
+
+        Returns:
+          This worker.
+
+        Raises:
+          OptionError: for a processor that can't be pickled.
+          SparkBullError: when the worker was started before.
+          ConnectionLost: when Redis can't be reached, or forbids what a worker needs.
+        """
         if self._state != "new":
             raise SparkBullError(
                 f"expected a worker that hasn't been started yet, this one is {self._state}: make another"
@@ -197,24 +259,35 @@ class Worker:
             self._progress.start(force=self._forced_progress)
         return self
 
-    def stop(self, grace: float = 30.0) -> bool:
-        """Stops claiming and lets slots finish what they hold, for `grace` s at most; returns whether all did.
+    def stop(self, grace_s: float = 30.0) -> bool:
+        """Stops claiming, and lets slots finish the jobs that they have claimed. Stopping again does nothing.
 
-        What is cut off comes back to the queue when its lock ends. Stopping again does nothing.
+        Parameters:
+          grace_s: maximum time for that, s. What is cut off comes back to the queue when its lock expires.
+
+        Returns:
+          Whether all slots have finished.
         """
         if self._state in ("new", "stopped"):
             self._state = "stopped"
             return True
-        finished = self._engine.stop(grace)
+        finished = self._engine.stop(grace_s)
         self._wind_up()
         return finished
 
-    def await_termination(self, timeout: float | None = None) -> bool:
-        """Waits until the worker is stopped or fails, `timeout` s at most; returns whether it has ended.
+    def await_termination(self, timeout_s: float | None = None) -> bool:
+        """Waits until the worker is stopped or fails.
 
-        Raises WorkerFailed when the slots couldn't be started.
+        Parameters:
+          timeout_s: maximum time to wait, s; None: unlimited.
+
+        Returns:
+          Whether the worker has ended.
+
+        Raises:
+          WorkerFailed: when the slots could not be started, or Spark gave them up.
         """
-        ended = self._engine.wait(timeout)
+        ended = self._engine.wait(timeout_s)
         if ended:
             self._wind_up()
             if self._engine.error is not None:
@@ -222,7 +295,14 @@ class Worker:
         return ended
 
     def status(self) -> WorkerStatus:
-        """What has been done so far. Raises ConnectionLost."""
+        """Tells what the worker has done so far, and how much there is to do.
+
+        Returns:
+          The counters; `jobs_per_second` is the rate since the last call.
+
+        Raises:
+          ConnectionLost: when Redis can't be reached.
+        """
         totals = self._engine.totals()
         finished = totals["completed"] + totals["failed"]
         now, (before, finished_before) = monotonic_s(), self._sample
@@ -258,7 +338,7 @@ def transformation_of(
 ) -> tuple[Transformation, StructType | None]:
     """What a stream's batches go through, and the type that their payloads are parsed as. Raises OptionError."""
     if is_udf(processor):
-        runner = udf_runner(processor, payload_schema, options["timeout"])
+        runner = udf_runner(processor, payload_schema, options["timeout_ms"])
         return UdfTransformation(handle, runner, options["chunk_size"] if "chunk_size" in options.given else 0), None
     if not callable(processor):
         raise expected("processor", "a function DataFrame -> DataFrame, or a UDF", processor)

@@ -10,7 +10,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame
 
 from spark_bull.errors import OptionError
-from spark_bull.options import WORK, Options, as_texts, parse_options
+from spark_bull.options import WORK, Options, as_texts, parse_arguments
 from spark_bull.spark.process.udf_runner import is_udf
 from spark_bull.store.settings import resolved
 
@@ -29,9 +29,15 @@ _FEWEST_ROWS: Final = 1_000
 _OF_PROMOTER: Final = ("max_stalled", "check_ms")
 
 
-def worker_options(arguments: Mapping[str, Any], processor: Processor) -> Options:
+def worker_options(
+    arguments: Mapping[str, Any],
+    processor: Processor,
+    *,
+    redis: Mapping[str, str] | None = None,
+    unknown: Mapping[str, Any] | None = None,
+) -> Options:
     """The arguments as values, `engine` settled. Raises OptionError for one that is wrong or has no effect."""
-    options = resolved(parse_options(as_texts(arguments), WORK))
+    options = resolved(parse_arguments(arguments, redis, WORK, unknown or {}))
     engine = _engine_of(options["engine"], processor)
     for name, why in _MEANINGLESS[engine].items():
         if name in options.given:
@@ -40,9 +46,9 @@ def worker_options(arguments: Mapping[str, Any], processor: Processor) -> Option
         for name in _OF_PROMOTER:
             if name in options.given:
                 raise OptionError(f"`{name}` has no effect with promoter=False: give it to whatever runs the Promoter")
-    if engine == "stream" and options["timeout"] and not is_udf(processor):
+    if engine == "stream" and options["timeout_ms"] and not is_udf(processor):
         raise OptionError(
-            "`timeout` has no effect on a function of DataFrames: give it for a UDF or a function of a job"
+            "`timeout_ms` has no effect on a function of DataFrames: give it for a UDF or a function of a job"
         )
     return replace(options, values={**options.values, "engine": engine})
 
@@ -68,7 +74,7 @@ def settle_options(options: Options) -> dict[str, str]:
         "chunkSize": options["chunk_size"] if "chunk_size" in options.given else None,
         "removeOnComplete": options["remove_on_complete"],
         "removeOnFail": options["remove_on_fail"],
-        "metrics": options["metrics"] or None,
+        "metricsMinutes": options["metrics_minutes"] or None,
     }
     return as_texts(given)
 

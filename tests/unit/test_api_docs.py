@@ -1,0 +1,118 @@
+"""The public names: all that people need is exported, typed, and documented parameter by parameter."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import spark_bull
+from spark_bull import errors
+
+PUBLIC = {name: getattr(spark_bull, name) for name in spark_bull.__all__ if name != "__version__"}
+
+
+def members(kind: type) -> Iterator[tuple[str, Any]]:
+    """The public methods and properties of a class, but for those that a base of another package documents."""
+    others = [base for base in kind.__mro__ if not base.__module__.startswith("spark_bull")]
+    for name, member in inspect.getmembers(kind):
+        is_ours = not name.startswith("_") and not any(hasattr(base, name) for base in others)
+        if is_ours and (callable(member) or isinstance(member, property)):
+            yield name, member
+
+
+def makes_own(kind: type) -> bool:
+    """Whether a class has an __init__ of its own, or fields."""
+    return "__init__" in vars(kind)
+
+
+#: Whatever people call, by its full name.
+CALLABLES: dict[str, Callable[..., Any]] = {
+    **{name: found for name, found in PUBLIC.items() if not inspect.isclass(found) or makes_own(found)},
+    **{
+        f"{name}.{member}": method
+        for name, found in PUBLIC.items()
+        if inspect.isclass(found)
+        for member, method in members(found)
+        if not isinstance(method, property)
+    },
+}
+PROPERTIES = {
+    f"{name}.{member}": found
+    for name, kind in PUBLIC.items()
+    if inspect.isclass(kind)
+    for member, found in members(kind)
+    if isinstance(found, property)
+}
+
+
+def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """What can be given: `**unknown: NoReturn` only refuses what is no parameter."""
+    found = inspect.signature(function).parameters.values()
+    return [parameter for parameter in found if parameter.name != "self" and parameter.annotation != "NoReturn"]
+
+
+def documented(function: Callable[..., Any]) -> list[str]:
+    """The names in the list `Parameters:` of a docstring."""
+    _, _, after = (inspect.getdoc(function) or "").partition("\nParameters:\n")
+    return re.findall(r"^  (\w+): \S", after.partition("\n\n")[0], re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", CALLABLES)
+def test_a_docstring_lists_exactly_the_parameters(name: str) -> None:
+    assert inspect.getdoc(CALLABLES[name])
+    assert documented(CALLABLES[name]) == [parameter.name for parameter in parameters_of(CALLABLES[name])]
+
+
+@pytest.mark.parametrize("name", CALLABLES)
+def test_a_public_signature_completes(name: str) -> None:
+    for parameter in parameters_of(CALLABLES[name]):
+        assert parameter.annotation is not inspect.Parameter.empty, f"{parameter.name} has no type"
+        assert parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL), f"{parameter} says no names"
+
+
+@pytest.mark.parametrize("name", CALLABLES)
+def test_a_parameter_has_its_unit_in_its_name(name: str) -> None:
+    """Those that Bull itself has keep their names."""
+    named_by_bull = {"delay", "timestamp", "until", "duration"}
+    for parameter in parameters_of(CALLABLES[name]):
+        assert parameter.name in named_by_bull or not re.search(
+            "(timeout|grace|interval|duration|seconds|minutes?|delay)$", parameter.name.replace("metrics_minutes", "")
+        ), f"{parameter.name}: give it a unit, such as {parameter.name}_ms"
+
+
+@pytest.mark.parametrize("name", PROPERTIES)
+def test_a_property_says_what_it_is(name: str) -> None:
+    assert inspect.getdoc(PROPERTIES[name])
+
+
+def test_every_error_is_exported() -> None:
+    raised = {
+        name
+        for name, found in vars(errors).items()
+        if inspect.isclass(found) and issubclass(found, errors.SparkBullError)
+    }
+    assert raised <= set(spark_bull.__all__)
+    assert spark_bull.__all__ == sorted(spark_bull.__all__) == dir(spark_bull)
+
+
+def test_a_name_that_does_not_exist_is_an_error() -> None:
+    with pytest.raises(AttributeError, match="BullQue"):
+        _ = spark_bull.BullQue  # type: ignore[attr-defined]
+
+
+def test_a_name_is_loaded_when_it_is_used() -> None:
+    """Neither the package nor its errors load PySpark or redis; BullQueue does not load PySpark."""
+    code = """
+import sys, spark_bull
+spark_bull.QueueBusy
+assert not {"pyspark", "redis", "msgpack"} & sys.modules.keys(), sys.modules.keys()
+spark_bull.BullQueue, spark_bull.Promoter
+assert "pyspark" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
