@@ -100,9 +100,9 @@ def test_a_page_in_a_pipe_is_whole(run: Run, queue: BullQueue) -> None:
 
 
 def test_a_page_has_no_columns_that_say_nothing(run: Run, queue: BullQueue) -> None:
-    queue.add({"n": 1}, "send")
+    queue.add({"n": 1}, name="send")
     assert run("page", "mail", "wait").splitlines()[0].split() == ["id", "name", "timestamp", "data"]
-    queue.add({"n": 2}, "send", priority=3)
+    queue.add({"n": 2}, name="send", priority=3)
     assert "priority" in run("page", "mail", "prioritized").splitlines()[0]
 
 
@@ -114,7 +114,7 @@ def test_times_are_in_utc_and_say_how_far_away_they_are(run: Run, queue: BullQue
 
 
 def test_what_a_job_holds_does_not_steer_the_terminal(run: Run, queue: BullQueue) -> None:
-    queue.add({}, "\x1b[31mred\x9b0m")
+    queue.add({}, name="\x1b[31mred\x9b0m")
     assert "\\x1b[31mred\\x9b0m" in run("page", "mail", "wait")
     assert "\\x1b[31mred\\x9b0m" in run("job", "mail", "1")
 
