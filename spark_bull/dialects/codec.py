@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import msgpack
 
+from spark_bull.columns import listed
 from spark_bull.dialects.base import DEFAULT_NAME, Dialect, Prepared, check_eta, json_text
 from spark_bull.errors import OptionError, SparkBullError, expected
 from spark_bull.model import NewJob, RawJson
@@ -332,9 +333,7 @@ def joined(parts: list[Columns]) -> Columns:
             whole[name] = any(values)
         else:
             whole[name] = [
-                value
-                for part, column in zip(parts, values, strict=True)
-                for value in (column if isinstance(column, list) else [column] * part["n"])
+                value for part, column in zip(parts, values, strict=True) for value in listed(column, part["n"])
             ]
     return whole
 

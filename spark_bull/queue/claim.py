@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import repeat
 from typing import Any, Final
 from uuid import uuid4
 
 import msgpack
 
+from spark_bull.columns import converted, listed
 from spark_bull.outcomes import Claim, ClaimedJob, Lost, Outcomes
 from spark_bull.queue.claimed_fields import are_there, claimed_columns
 from spark_bull.queue.handle import CHUNK_SIZE, RECEIPT_TTL_MS, QueueHandle
@@ -179,15 +179,9 @@ def _jobs_of(handle: QueueHandle, ids: Sequence[str] | None, columns: Any) -> li
     if not ids or not columns:
         return []
     made = claimed_columns(handle.dialect, ids, columns)
-    made["data"] = _filled(made["data"], "")
-    made["opts"] = _filled(made["opts"], "{}")
-    return list(
-        map(ClaimedJob, ids, *(column if isinstance(column, list) else repeat(column) for column in made.values()))
-    )
-
-
-def _filled(column: Any, default: str) -> Any:
-    return [value or default for value in column] if isinstance(column, list) else column or default
+    made["data"] = converted(made["data"], lambda text: text or "")
+    made["opts"] = converted(made["opts"], lambda text: text or "{}")
+    return list(map(ClaimedJob, ids, *(listed(column, len(ids)) for column in made.values())))
 
 
 def _warn_of_damaged(handle: QueueHandle, answer: Mapping[str, Any]) -> None:

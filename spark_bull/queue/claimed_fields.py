@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from spark_bull.columns import converted, listed
 from spark_bull.dialects.base import Dialect
 from spark_bull.job_json import damaged_field, parsed_opts
 from spark_bull.outcomes import CLAIMED_COLUMNS
@@ -26,10 +27,10 @@ def claimed_columns(dialect: Dialect, ids: Sequence[str], columns: Sequence[Any]
     `deferred_failure` of a damaged job says which field is wrong.
     """
     raw = dict(zip(CLAIMED_COLUMNS, columns, strict=False))
-    made = {name: _converted(column, _CONVERTERS.get(name, _text)) for name, column in raw.items()}
+    made = {name: converted(column, _CONVERTERS.get(name, _text)) for name, column in raw.items()}
     damage = _damage(dialect, ids, raw)
     if damage:
-        deferred = _listed(made["deferred_failure"], len(ids))
+        deferred = listed(made["deferred_failure"], len(ids))
         made["deferred_failure"] = [reason or damage.get(place) for place, reason in enumerate(deferred)]
     return made
 
@@ -37,7 +38,7 @@ def claimed_columns(dialect: Dialect, ids: Sequence[str], columns: Sequence[Any]
 def are_there(columns: Sequence[Any], count: int) -> list[bool]:
     """Which of the jobs exist: what is left of a removed one has neither timestamp nor data."""
     raw = dict(zip(CLAIMED_COLUMNS, columns, strict=False))
-    pairs = zip(_listed(raw["timestamp"], count), _listed(raw["data"], count), strict=True)
+    pairs = zip(listed(raw["timestamp"], count), listed(raw["data"], count), strict=True)
     return [timestamp is not False or data is not False for timestamp, data in pairs]
 
 
@@ -45,10 +46,10 @@ def _damage(dialect: Dialect, ids: Sequence[str], raw: Mapping[str, Any]) -> dic
     """By place: why jobs can't run."""
     found: dict[int, str] = {}
     for place in _places(raw["attempts_made"], len(ids), lambda text: _number(text, _MAX_COUNT) is not None):
-        got = _listed(raw["attempts_made"], len(ids))[place]
+        got = listed(raw["attempts_made"], len(ids))[place]
         found[place] = damaged_field(dialect.attempts_field, ids[place], "a whole number", got)
     for place in _places(raw["opts"], len(ids), lambda text: parsed_opts(text) is not None):
-        got = _listed(raw["opts"], len(ids))[place]
+        got = listed(raw["opts"], len(ids))[place]
         found[place] = damaged_field("opts", ids[place], "a JSON object", got)
     return found
 
@@ -58,14 +59,6 @@ def _places(column: Any, count: int, is_sound: Callable[[str], bool]) -> list[in
     if not isinstance(column, list):
         return [] if not column or is_sound(column) else list(range(count))
     return [place for place, text in enumerate(column) if text and not is_sound(text)]
-
-
-def _listed(column: Any, count: int) -> list[Any]:
-    return column if isinstance(column, list) else [column] * count
-
-
-def _converted(column: Any, convert: Callable[[Any], Any]) -> Any:
-    return [convert(value) for value in column] if isinstance(column, list) else convert(column)
 
 
 def _text(value: Any) -> str | None:

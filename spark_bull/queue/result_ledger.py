@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -53,21 +54,33 @@ class LedgerLease(NamedTuple):
     owner: str = ""
 
 
-class DiscoverResult(NamedTuple):
-    """What a look has found. `end`: position behind the last entry; `more`: it did not look at all there is.
+class Remaining(IntEnum):
+    """What a call of `discover` has left for the next one. Where events are left, jobs are, too."""
 
-    `events`: nor at all events. `state` is ok, lost, taken (by `owner`) or recreated: the queue has been deleted since.
+    NOTHING = 0
+    JOBS = 1
+    EVENTS = 2
+
+
+class DiscoverResult(NamedTuple):
+    """What a call of `discover` has found. `end`: position behind the last entry.
+
+    `state` is ok, lost, taken (by `owner`) or recreated: the queue has been deleted since.
     `missed`: events left the stream before they were read, and about so many ended jobs are unaccounted for since;
     -1: an unknown number. `cursor`: id of the last event that was read.
     """
 
     state: str
     end: int = 0
-    more: bool = False
-    events: bool = False
+    remaining: Remaining = Remaining.NOTHING
     missed: int = 0
     owner: str = ""
     cursor: str = ""
+
+    @property
+    def more(self) -> bool:
+        """Whether the scan is incomplete."""
+        return self.remaining is not Remaining.NOTHING
 
 
 class ResultChunk(NamedTuple):
@@ -117,7 +130,7 @@ class ResultLedger:
     def open(
         self, starting: str, *, create: bool, recreate: bool = False, base: int = 0, previous_owner: str = ""
     ) -> LedgerLease:
-        """Takes the ledger for `owner`, from `previous_owner` if it has an owner.
+        """Acquires the ledger for `owner` if it is free or held by `previous_owner`.
 
         starting: earliest, latest, or ms since 1970, for a ledger that is made, at position `base`; `create`: if there
         is none, `recreate`: even if there is one.
@@ -176,9 +189,9 @@ class ResultLedger:
             **self._keys,
         )
         if state == b"ok":
-            end, more, *of_events = rest
+            end, remaining, *of_events = rest
             cursor, missed = of_events or (b"", 0)
-            return DiscoverResult("ok", end, more > 0, more == 2, missed, cursor=cursor.decode())
+            return DiscoverResult("ok", end, Remaining(remaining), missed, cursor=cursor.decode())
         return DiscoverResult(state.decode(), owner=rest[0].decode() if state == b"taken" else "")
 
     def horizon(self) -> Horizon:

@@ -10,7 +10,7 @@ from typing import Final
 from spark_bull.clock import monotonic_s
 from spark_bull.dialects.registry import detect
 from spark_bull.errors import ConnectionLost, DialectError, OptionError, ReaderInUse, ResultsLost
-from spark_bull.queue.result_ledger import EVERYTHING, DiscoverResult, Horizon, LedgerLease, ResultLedger
+from spark_bull.queue.result_ledger import EVERYTHING, DiscoverResult, Horizon, LedgerLease, Remaining, ResultLedger
 
 log = logging.getLogger("spark_bull")
 
@@ -136,7 +136,7 @@ class QueueCollector:
             while more:
                 found = self._look()
                 self.end = found.end
-                more = found.more and (found.events or enough is None or found.end < enough)
+                more = found.more and (found.remaining is Remaining.EVENTS or enough is None or found.end < enough)
                 self._done = self._horizon != EVERYTHING and not found.more
 
     def read_events(self) -> str | None:
@@ -152,7 +152,7 @@ class QueueCollector:
                 found = self.ledger.discover(strict=self._strict, events_only=True)
                 if found.state != "ok" or found.end < self.end:
                     return None
-                self.end, more, cursor = found.end, found.events, found.cursor
+                self.end, more, cursor = found.end, found.remaining is Remaining.EVENTS, found.cursor
             return cursor
 
     def _look(self) -> DiscoverResult:

@@ -15,7 +15,7 @@ PACKAGE = "spark_bull"
 
 # From the ground up. A name is a module or a sub-package of spark_bull; what shares a line may import one another.
 LAYERS = (
-    ("errors", "model", "job_json", "outcomes", "clock", "guard", "version"),
+    ("errors", "model", "columns", "job_json", "outcomes", "clock", "guard", "version"),
     ("options", "keys", "local"),
     ("store",),
     ("dialects",),

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from spark_bull.columns import listed
 from spark_bull.dialects.fields import FIELDS
 from spark_bull.errors import ResultsLost
 from spark_bull.queue.result_ledger import ResultChunk
@@ -36,12 +37,12 @@ def result_batch(
 
 
 def _check_there(queue: str, chunk: ResultChunk, *, strict: bool) -> None:
-    there = _listed(chunk, "there")
+    there = listed(chunk.columns["there"], chunk.rows)
     if b"missing" not in there:
         return
     missing = [
         job_id.decode("utf-8", "replace")
-        for job_id, what in zip(_listed(chunk, "id"), there, strict=True)
+        for job_id, what in zip(listed(chunk.columns["id"], chunk.rows), there, strict=True)
         if what == b"missing"
     ]
     what = f"queue {queue}: {len(missing)} finished jobs were removed before they were read, job {missing[0]} first"
@@ -51,11 +52,6 @@ def _check_there(queue: str, chunk: ResultChunk, *, strict: bool) -> None:
             " to get rows with what is known: id, state, time, and in most cases returnvalue or failedReason"
         )
     log.warning("%s; their rows hold what is known", what)
-
-
-def _listed(chunk: ResultChunk, name: str) -> list[Any]:
-    column = chunk.columns[name]
-    return column if isinstance(column, list) else [column] * chunk.rows
 
 
 def _column(queue: str, chunk: ResultChunk, name: str, kind: pa.DataType) -> pa.Array:
@@ -74,9 +70,7 @@ def _raws(chunk: ResultChunk, names: Sequence[str]) -> list[Any]:
     first, *others = (chunk.columns[name] for name in names)
     for other in others:
         if isinstance(first, list):
-            rest = other if isinstance(other, list) else [other] * chunk.rows
-            first = [b if a is False else a for a, b in zip(first, rest, strict=True)]
+            first = [b if a is False else a for a, b in zip(first, listed(other, chunk.rows), strict=True)]
         elif first is False:
             first = other
-    column = first if isinstance(first, list) else [first]
-    return [None if value is False else value for value in column]
+    return [None if value is False else value for value in listed(first, 1)]

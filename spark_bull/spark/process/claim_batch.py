@@ -8,6 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from spark_bull.columns import converted, listed
 from spark_bull.queue.claimed_fields import are_there, claimed_columns
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.spark.process.tickets import Tickets
@@ -41,7 +42,7 @@ def claim_batch(
     arrays = {name: _array(made[source], _ARROW.field(name).type, count) for name, source in _SOURCES.items()}
     arrays["queue"] = pa.repeat(pa.scalar(handle.keys.queue), count)
     arrays["id"] = pa.array(ids, pa.string())
-    arrays["token"] = pa.array(_tickets(Tickets(token, position), made["opts"], count), pa.string())
+    arrays["token"] = pa.array(listed(converted(made["opts"], Tickets(token, position).of), count), pa.string())
     batch = pa.RecordBatch.from_arrays([arrays[field.name] for field in _ARROW], schema=_ARROW)
     there = are_there(columns, count)
     return batch if all(there) else batch.filter(pa.array(there))
@@ -63,8 +64,3 @@ def _converter(kind: pa.DataType) -> Callable[[Any], Any]:
     if pa.types.is_timestamp(kind):
         return lambda ms: ms * 1000 if ms else None
     return lambda value: value
-
-
-def _tickets(tickets: Tickets, opts: Any, count: int) -> list[str]:
-    """opts: of each job, or of all."""
-    return list(map(tickets.of, opts)) if isinstance(opts, list) else [tickets.of(opts)] * count
