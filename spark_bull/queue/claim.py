@@ -24,6 +24,8 @@ log = logging.getLogger("spark_bull")
 
 #: Each is looked for in the list of active jobs.
 RELOCK_SIZE: Final = 50
+#: Payload, in bytes, after which a call claims no further job.
+MOST_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ def work(
     outcomes: Outcomes | None,
     limit: int,
     *,
-    most_bytes: int = 1 << 20,
+    most_bytes: int = MOST_BYTES,
     held: str = "",
     ledger: str = "",
     with_jobs: bool = True,
@@ -74,7 +76,18 @@ def work(
     """
     call = call or uuid4().hex
     token = token or f"{claim_settings.sender}:{call}"
-    reply = _work(handle, claim_settings, outcomes, limit, most_bytes, held, ledger, with_jobs, call, token)
+    reply = _work(
+        handle,
+        claim_settings,
+        limit,
+        call=call,
+        token=token,
+        outcomes=outcomes,
+        most_bytes=most_bytes,
+        held=held,
+        ledger=ledger,
+        with_jobs=with_jobs,
+    )
     answer = _unpacked(reply)
     _warn_of_damaged(handle, answer)
     jobs = _jobs_of(handle, answer["ids"], answer["columns"])
@@ -87,7 +100,7 @@ def claim_packed(
 ) -> tuple[Claim, bytes]:
     """Claims up to `limit` jobs into a ledger; their fields stay packed, for `unpack_columns` in another process."""
     call = uuid4().hex
-    reply = _work(handle, claim_settings, None, limit, 1 << 20, "", ledger, True, call, token)
+    reply = _work(handle, claim_settings, limit, call=call, token=token, ledger=ledger)
     answer = _unpacked(reply)
     _warn_of_damaged(handle, answer)
     if any(map(may_be_scheduled, answer["ids"])):
@@ -104,14 +117,15 @@ def unpack_columns(reply: bytes) -> tuple[list[str], list[Any]]:
 def _work(
     handle: QueueHandle,
     claim_settings: ClaimSettings,
-    outcomes: Outcomes | None,
     limit: int,
-    most_bytes: int,
-    held: str,
-    ledger: str,
-    with_jobs: bool,
+    *,
     call: str,
     token: str,
+    outcomes: Outcomes | None = None,
+    most_bytes: int = MOST_BYTES,
+    held: str = "",
+    ledger: str = "",
+    with_jobs: bool = True,
 ) -> bytes:
     args = {
         "call": call,

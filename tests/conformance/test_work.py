@@ -594,7 +594,7 @@ def test_due_jobs_of_a_paused_queue_wait_for_its_resumption(bench: WorkBench) ->
 @not_bull_1
 def test_due_jobs_wait_by_their_priority(bench: WorkBench) -> None:
     for priority in (3, 1, 2):
-        bench.queue.add({}, str(priority), delay=30, priority=priority)
+        bench.queue.add({}, name=str(priority), delay=30, priority=priority)
     promote_when_due(bench)
     assert [job.name for job in bench.claim().jobs] == ["1", "2", "3"]
 

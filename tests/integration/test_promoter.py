@@ -117,6 +117,15 @@ def test_bad_arguments_are_said_at_once(redis_url: str) -> None:
         Rescuer(redis_url, max_stalled=-1)
 
 
+@pytest.mark.parametrize("queues", ["mail", "m*", ["mail"]])
+def test_one_name_of_a_queue_need_not_be_a_list(queues: str | list[str], redis_url: str, prefix: str) -> None:
+    with BullQueue("mail", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+        queue.add({}, delay=1)
+        promoter = Promoter(redis_url, queues, prefix=prefix)
+        wait_until(lambda: promoter.once().promoted, "the job to be promoted")
+        assert queue.counts()["wait"] == 1
+
+
 def test_the_command_promotes_what_is_due_once(redis_url: str, prefix: str, capsys: pytest.CaptureFixture[str]) -> None:
     with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
         queue.add_many([NewJob({}, delay=1), NewJob({}, delay=DAY_MS)])

@@ -13,6 +13,7 @@ import pytest
 
 import spark_bull
 from spark_bull import errors
+from spark_bull.options import QUEUE, SERVICE, TABLE, WORK, spelled
 
 PUBLIC = {name: getattr(spark_bull, name) for name in spark_bull.__all__ if name != "__version__"}
 
@@ -89,6 +90,27 @@ def test_a_parameter_has_its_unit_in_its_name(name: str) -> None:
 @pytest.mark.parametrize("name", PROPERTIES)
 def test_a_property_says_what_it_is(name: str) -> None:
     assert inspect.getdoc(PROPERTIES[name])
+
+
+@pytest.mark.parametrize(
+    ("kind", "scope", "others"),
+    [
+        (spark_bull.BullQueue, QUEUE, {"queue", "redis"}),
+        (spark_bull.Promoter, SERVICE, {"queues", "redis", "rescue"}),
+        (spark_bull.Rescuer, SERVICE, {"queues", "redis"}),
+        (spark_bull.Worker, WORK, {"spark", "queue", "processor", "payload_schema", "backoff_strategy", "redis"}),
+    ],
+)
+def test_arguments_are_those_of_the_table_of_options(kind: type, scope: str, others: set[str]) -> None:
+    arguments = {parameter.name for parameter in parameters_of(kind)}
+    assert arguments - others == {spelled(row.name, scope) for row in TABLE if scope in row.scopes}
+
+
+@pytest.mark.parametrize("given", ["jobId", "removeOnComplete", "run_At"])
+def test_a_property_in_another_spelling_is_refused_with_the_right_one(given: str) -> None:
+    queue = spark_bull.BullQueue.__new__(spark_bull.BullQueue)
+    with pytest.raises(spark_bull.OptionError, match=r"unknown property .* \(did you mean `[a-z_]+`\?\)"):
+        queue.add({}, **{given: 1})
 
 
 def test_every_error_is_exported() -> None:

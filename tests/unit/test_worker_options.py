@@ -1,8 +1,7 @@
-"""Arguments of a Worker: the table and the signature agree, and none is passed over in silence."""
+"""Arguments of a Worker: each has an effect, or is refused."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -14,12 +13,7 @@ from pyspark.sql.types import LongType
 
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.errors import DialectError, OptionError
-from spark_bull.options import TABLE, WORK, spelled
-from spark_bull.spark.process.worker import Worker
 from spark_bull.spark.process.worker_options import worker_options
-
-#: Arguments that are no plain values, and so have no text.
-OBJECTS = {"self", "spark", "queue", "processor", "payload_schema", "backoff_strategy", "redis", "unknown"}
 
 
 def of_a_job(job: Any) -> None: ...
@@ -32,11 +26,6 @@ def of_frames(jobs: DataFrame) -> DataFrame:
 @pandas_udf(LongType())  # type: ignore[call-overload, untyped-decorator, unused-ignore]
 def udf(n: pd.Series) -> pd.Series:  # type: ignore[type-arg, unused-ignore]
     return n
-
-
-def test_every_argument_of_a_worker_is_in_the_table() -> None:
-    arguments = set(inspect.signature(Worker.__init__).parameters) - OBJECTS
-    assert arguments == {spelled(row.name, WORK) for row in TABLE if WORK in row.scopes}
 
 
 @pytest.mark.parametrize(
