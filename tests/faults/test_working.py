@@ -96,7 +96,7 @@ def test_a_worker_outlasts_a_redis_that_takes_no_writes(own_redis: OwnRedis, bul
         time.sleep(0.005)
         return job.data
 
-    options = {"url": server.url, "protocol": protocol, "retryMs": 200}
+    options = {"url": server.url, "protocol": protocol, "retry_ms": 200}
     settings = {"slots": 2, "lock_ms": 3_000, "check_ms": 500, "progress": False}
     with BullQueue("q", url=server.url, protocol=protocol) as queue, Redis.from_url(server.url) as client:
         worker = Worker(bull.spark, "q", slowly, **settings, **options)
@@ -134,7 +134,7 @@ def test_a_micro_batch_outlasts_a_redis_that_is_away(
     def transform(jobs: DataFrame) -> DataFrame:
         return jobs.select("id", "token", look("data.n").alias("returnvalue"))
 
-    options = {"url": server.url, "protocol": "bullmq", "retryMs": 300}
+    options = {"url": server.url, "protocol": "bullmq", "retry_ms": 300}
     settings = {"payload_schema": "n LONG", "lock_ms": HOUR_MS, "max_jobs_per_trigger": 20, "progress": False}
     with BullQueue("q", url=server.url, protocol="bullmq") as queue:
         queue.add_many(NewJob({"n": n}) for n in range(50))
