@@ -20,13 +20,13 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from collect import results, start
 from matplotlib.figure import Figure
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import pandas_udf
-from session import session
 
 from spark_bull import BullQueue, EmbeddedRedis, Worker
+from spark_bull.spark.programs.collect import Table, results, start
+from spark_bull.spark.programs.session import session
 
 HERE = Path(__file__).parent
 QUEUE = "flights"
@@ -168,7 +168,7 @@ def collect(spark: SparkSession, url: str, table: Path, folder: Path) -> None:
         f"""spark.readStream.format("bull").option("queue", "{QUEUE}").load().writeStream.format("parquet")…""",
     )
     began = time.monotonic()
-    query = start(results(spark, {"url": url, "queue": QUEUE}), lake)
+    query = start(results(spark, {"url": url, "queue": QUEUE}), Table(lake))
     query.awaitTermination()
     rows = sum(batch["numInputRows"] for batch in query.recentProgress)
     print(f"    {rows:,} results in {time.monotonic() - began:.1f} s, start of the query included")

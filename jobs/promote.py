@@ -1,9 +1,6 @@
-"""Delayed jobs run when they are due, interrupted writes are finished, jobs of dead workers come back.
+"""Delayed jobs run when they are due, jobs of dead workers come back: `spark-bull promote`, for spark-submit.
 
-    python jobs/promote.py --url redis://localhost:6379            # all queues, until Ctrl-C or SIGTERM
-    spark-submit jobs/promote.py mail --once                       # what is due now
-
-The same as `spark-bull promote`, for places where only scripts can be started.
+spark-submit jobs/promote.py mail --once
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""python -m spark_bull.cli"""
+"""python -m spark_bull.cli, and spark-submit "$(spark-bull --submit-file)"."""
 
 import sys
 
 from spark_bull.cli.main import main
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from spark_bull.cli.add import ADD
-from spark_bull.cli.inspect import INSPECT
 from spark_bull.cli.manage import MANAGE
+from spark_bull.cli.programs import PROGRAMS
 from spark_bull.cli.promote import PROMOTE
+from spark_bull.cli.show import SHOW
 
-COMMANDS: Final = (*INSPECT, ADD, *MANAGE, PROMOTE)
+COMMANDS: Final = (*SHOW, ADD, *MANAGE, PROMOTE, *PROGRAMS)

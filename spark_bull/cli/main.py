@@ -6,7 +6,8 @@ import os
 import sys
 from argparse import SUPPRESS, ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 from spark_bull.cli.command import Command
 from spark_bull.cli.commands import COMMANDS
@@ -17,16 +18,19 @@ from spark_bull.version import VERSION
 
 #: As shells say it: ended by Ctrl-C, and by a reader that went away.
 INTERRUPTED, PIPE_BROKEN = 130, 141
+#: spark-submit wants a file, and not the command.
+_SUBMIT_FILE: Final = Path(__file__).with_name("__main__.py")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns 0, or 1 with one line on standard error. Bad usage exits with 2."""
-    args = _parser().parse_args(argv)
+    args = parser().parse_args(argv)
     try:
         found = args.run(args)
-        print(as_json(found) if args.json else as_text(found), flush=True)
+        if found is not None:
+            print(as_json(found) if args.json else as_text(found), flush=True)
     except SparkBullError as error:
-        print(f"spark-bull: {error}", file=sys.stderr)
+        print(f"spark-bull {args.command}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -37,18 +41,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _parser() -> ArgumentParser:
-    parser = ArgumentParser(
+def parser() -> ArgumentParser:
+    """The arguments of all commands."""
+    whole = ArgumentParser(
         prog="spark-bull",
         description="Queues of Bull and BullMQ, from a shell.",
         epilog="Redis is the one of --url, else of $SPARK_BULL_URL, else the one on this machine.",
     )
-    _add_common(parser, {"url": None, "prefix": None, "protocol": None, "json": False})
-    parser.add_argument("--version", action="version", version=f"spark-bull {VERSION}")
-    verbs = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _add_common(whole, {"url": None, "prefix": None, "protocol": None, "json": False})
+    whole.add_argument("--version", action="version", version=f"spark-bull {VERSION}")
+    whole.add_argument(
+        "--submit-file", action="version", version=str(_SUBMIT_FILE), help="print what spark-submit takes"
+    )
+    verbs = whole.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for command in COMMANDS:
         _add_command(verbs, command)
-    return parser
+    return whole
 
 
 def _add_command(verbs: Any, command: Command) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 
 from spark_bull.cli.command import Command, Found, existing_queue, open_queue
 from spark_bull.cli.confirm import confirm, takes_yes
-from spark_bull.cli.inspect import records_of
+from spark_bull.cli.show import records_of
 from spark_bull.cli.times import milliseconds
 from spark_bull.errors import JobError, JobLocked, JobMissing, OptionError, SparkBullError, WrongState
 from spark_bull.model import STATES

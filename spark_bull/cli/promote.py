@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
-from types import FrameType
 from typing import Final
 
 from spark_bull.cli.command import Command, Found, existing_queue
+from spark_bull.cli.interrupt import sigterm_is_ctrl_c
 from spark_bull.cli.times import milliseconds
 from spark_bull.services.promoter import Promoter, PromoterStats
 
@@ -46,11 +45,7 @@ def _promote(args: Namespace) -> Found:
 
 def _until_interrupted(promoter: Promoter) -> PromoterStats:
     """Runs until Ctrl-C or SIGTERM, and says now and then what it has done."""
-
-    def interrupt(_signal: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGTERM, interrupt)
+    sigterm_is_ctrl_c()
     reported = promoter.done
     with promoter:
         try:

@@ -35,7 +35,9 @@ def as_json(found: Any) -> str:
 
 
 def as_text(found: Any) -> str:
-    """A table of rows, a list of one thing's properties, or lines as they are."""
+    """A table of rows, a list of one thing's properties, or text as it is."""
+    if isinstance(found, str):
+        return found
     if isinstance(found, Mapping):
         return as_list(found)
     if found and isinstance(found[0], str):

@@ -14,12 +14,17 @@ _DURATION: Final = re.compile(rf"([0-9]+(?:\.[0-9]+)?)({'|'.join(_UNITS)})?")
 _NOW_MS: Final = 1_000
 
 
-def milliseconds(text: str) -> int:
-    """`1d`, `2h`, `5m`, `30s` or `500ms` in ms; a bare number is ms. A type for argparse."""
+def milliseconds(text: str, bare: str = "ms") -> int:
+    """`1d`, `2h`, `5m`, `30s` or `500ms` in ms; `bare`: the unit of a number that has none. A type for argparse."""
     match = _DURATION.fullmatch(text.strip())
     if match is None:
         raise ArgumentTypeError(f"expected a duration such as 500ms, 30s, 5m, 2h or 1d, got: {text!r}")
-    return round(float(match[1]) * _UNITS[match[2] or "ms"])
+    return round(float(match[1]) * _UNITS[match[2] or bare])
+
+
+def seconds(text: str) -> float:
+    """The same in s, of which a bare number is one, too."""
+    return milliseconds(text, "s") / 1_000
 
 
 def utc(ms: int) -> str:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from argparse import ArgumentTypeError
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from redis import Redis
 import spark_bull
 from spark_bull.cli import main
 from spark_bull.cli.tables import as_table
-from spark_bull.cli.times import duration, milliseconds, relative, utc
+from spark_bull.cli.times import duration, milliseconds, relative, seconds, utc
 from spark_bull.local import EmbeddedRedis
 from spark_bull.model import NewJob
 from spark_bull.queue.bull_queue import BullQueue
@@ -160,7 +161,7 @@ def test_queues_and_writes_are_listed(run: Run, queue: BullQueue) -> None:
 def test_a_queue_that_does_not_exist_is_an_error(run: Run, client: Redis, prefix: str, command: list[str]) -> None:
     verb, *arguments = command
     said = run(verb, "mial", *arguments, code=1)
-    assert said.startswith(f"spark-bull: no such queue: mial (prefix {prefix}, redis://")
+    assert said.startswith(f"spark-bull {verb}: no such queue: mial (prefix {prefix}, redis://")
     assert said.count("\n") == 1
     assert list(client.scan_iter(f"{prefix}:*")) == []
 
@@ -188,7 +189,7 @@ def test_several_failed_jobs_run_again(run: Run, queue: BullQueue, client: Redis
     ids = [job.id for job in queue.page("failed")]
     assert as_data(run, "retry", "mail", *ids[:2]) == {"done": "retry", "queue": "mail", "jobs": 2}
     said = run("retry", "mail", ids[0], ids[2], "none", code=1)
-    assert said.startswith("spark-bull: done for 1 of 3 jobs, not for the others: expected job ")
+    assert said.startswith("spark-bull retry: done for 1 of 3 jobs, not for the others: expected job ")
     assert "expected a job none in queue mail" in said
     assert said.count("\n") == 1
     assert queue.counts()["wait"] == 3
@@ -233,6 +234,10 @@ def test_the_workers_of_a_queue_are_listed(run: Run, queue: BullQueue, redis_url
 )
 def test_durations_have_units(text: str, ms: int) -> None:
     assert milliseconds(text) == ms
+
+
+def test_some_durations_are_in_seconds_without_a_unit() -> None:
+    assert [seconds(text) for text in ("30", "0.5", "2m", "250ms")] == [30, 0.5, 120, 0.25]
 
 
 @pytest.mark.parametrize("text", ["soon", "", "-1s", "1 week", "1w", "٣s", "1e3"])
@@ -317,7 +322,7 @@ def test_an_error_is_one_line_and_holds_no_secret(run: Run, own_redis: Callable[
     assert "to be JSON" in run("add", "mail", "{", code=1)
     server = own_redis({"requirepass": "open-sesame"})
     said = run("counts", "mail", "--url", f"redis://:wrong-one@127.0.0.1:{server.port}", code=1)
-    assert said.startswith("spark-bull: ")
+    assert said.startswith("spark-bull counts: ")
     assert said.count("\n") == 1
     assert "refused the user or password" in said
     assert "wrong-one" not in said
@@ -332,7 +337,7 @@ def test_data_that_is_no_json_is_refused(run: Run, queue: BullQueue, data: str) 
 @pytest.mark.parametrize("opts", ["nonsense", "[1]", "0", '"text"', '{"keepLogs": NaN}'])
 def test_opts_that_are_no_object_are_refused(run: Run, queue: BullQueue, opts: str) -> None:
     said = run("add", "mail", "{}", "--opts", opts, code=1)
-    assert said.startswith("spark-bull: ")
+    assert said.startswith("spark-bull add: ")
     assert said.count("\n") == 1
     assert sum(queue.counts().values()) == 0
 
@@ -364,6 +369,22 @@ def test_it_runs_without_pyspark_and_bears_a_reader_that_goes_away(
     assert (ran.returncode, ran.stderr) == (0, "")
     piped = f"{sys.executable} -m spark_bull.cli --help | true"
     assert subprocess.run(piped, shell=True, capture_output=True, timeout=PATIENCE_S, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("command", ["dispatch", "work", "collect", "report"])
+def test_programs_have_help_without_pyspark(command: str) -> None:
+    code = (
+        "import sys; sys.modules['pyspark'] = None; from spark_bull.cli.main import parser; "
+        f"parser().parse_args(['{command}', '--help'])"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE_S)
+    assert f"usage: spark-bull {command} " in ran.stdout
+
+
+def test_no_module_of_the_command_hides_one_of_python() -> None:
+    """spark-submit puts the folder of the file that it starts in front of the path."""
+    modules = {path.stem for path in Path(spark_bull.__file__).with_name("cli").glob("*.py")}
+    assert (modules - {"__init__", "__main__"}) & sys.stdlib_module_names == set()
 
 
 def test_numbers_stand_to_the_right() -> None:

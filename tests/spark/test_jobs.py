@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -24,6 +25,12 @@ def submit(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False, env=environment)
 
 
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command without spark-submit."""
+    command = [sys.executable, "-m", "spark_bull.cli", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False, cwd=ROOT)
+
+
 def test_dispatch_fills_a_queue_and_report_counts_it(redis_url: str, prefix: str, tmp_path: Path) -> None:
     table = tmp_path / "people.csv"
     table.write_text("name,team\n" + "".join(f"person-{n},{n % 3}\n" for n in range(500)))
@@ -40,6 +47,44 @@ def test_dispatch_fills_a_queue_and_report_counts_it(redis_url: str, prefix: str
     reported = submit(str(ROOT / "jobs/report.py"), "--queue", "people", *where)
     assert reported.returncode == 0, reported.stderr[-3000:]
     assert "|people|wait |500 |" in reported.stdout
+
+
+def test_the_command_dispatches_and_reports_with_a_session_of_its_own(
+    redis_url: str, prefix: str, tmp_path: Path
+) -> None:
+    (tmp_path / "a.json").write_text('{"a": 1}\n{"a": 2}\n')
+    where = [
+        "--url",
+        redis_url,
+        "--prefix",
+        prefix,
+        "--json",
+        "--master",
+        "local[2]",
+        "--conf",
+        "spark.ui.enabled=false",
+    ]
+    dispatched = run("dispatch", "--input", str(tmp_path / "a.json"), "--format", "json", "--queue", "q", *where)
+    assert dispatched.returncode == 0, dispatched.stderr[-3000:]
+    done = json.loads(dispatched.stdout)
+    assert (done["queue"], done["protocol"], done["added"], done["duplicates"]) == ("q", "bullmq", 2, 0)
+
+    reported = run("report", "--queue", "q", "--query", "SELECT id, state FROM jobs ORDER BY id", *where)
+    assert reported.returncode == 0, reported.stderr[-3000:]
+    assert [json.loads(line) for line in reported.stdout.splitlines()] == [
+        {"id": "1", "state": "wait"},
+        {"id": "2", "state": "wait"},
+    ]
+
+
+def test_the_command_runs_under_spark_submit(redis_url: str, prefix: str) -> None:
+    """As where only the wheel is installed."""
+    file = run("--submit-file").stdout.strip()
+    with BullQueue("people", url=redis_url, prefix=prefix) as queue:
+        queue.add({})
+    reported = submit(file, "report", "--queue", "people", "--url", redis_url, "--prefix", prefix)
+    assert reported.returncode == 0, reported.stderr[-3000:]
+    assert "|people|wait |1   |" in reported.stdout
 
 
 def test_a_wrong_option_ends_dispatch_with_one_clear_line(redis_url: str, tmp_path: Path) -> None:

@@ -21,8 +21,8 @@ from tests.support.wait import PATIENCE_S, wait_until
 
 ROOT = Path(__file__).parents[2]
 CLUSTER = "local-cluster[2,1,1024]"
-#: Of the folder, but no programs to submit: what the scripts share, and the tour, which starts all it needs by itself.
-NOT_SUBMITTED = {"session", "demo"}
+#: Of the folder, but no program to submit: the tour, which starts all it needs by itself.
+NOT_SUBMITTED = {"demo"}
 
 MY_JOBS = """
 from pyspark.sql import DataFrame

@@ -27,8 +27,9 @@ LAYERS = (
     ("__init__",),
 )
 HEIGHT = {name: height for height, layer in enumerate(LAYERS) for name in layer}
-#: Where processes that Spark starts for one step of a query part: each imports what that step needs.
-LATE = ("spark_bull.spark.provider", "spark_bull.spark.collect.stream")
+#: Where processes that Spark starts for one step of a query part, and commands that need Spark from those that do not:
+#: each imports what it needs.
+LATE = ("spark_bull.spark.provider", "spark_bull.spark.collect.stream", "spark_bull.cli.programs")
 MAY_IMPORT = {
     "redis": ("store",),
     "pyspark": ("spark", "__init__", "cli"),

@@ -105,7 +105,7 @@ def _takes_page(parser: ArgumentParser) -> None:
     parser.add_argument("stop", type=int, nargs="?", default=19, help="last position, included (19); -1 is the end")
 
 
-INSPECT: Final = (
+SHOW: Final = (
     Command("queues", "list queues", "queues 'mail*'", _queues, _takes_glob, of_queue=False),
     Command("counts", "count the jobs of queues by state", "counts mail 'report-*'", _counts, _takes_queues, False),
     Command("page", "list jobs of a state", "page mail failed 0 49", _page, _takes_page),

@@ -1,0 +1,1 @@
+"""Whole programs in Spark, for the command line: dispatch, work, collect, report."""

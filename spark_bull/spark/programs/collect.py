@@ -1,0 +1,60 @@
+"""Finished jobs of queues go into a table of files, once each, partitioned by queue and day."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.streaming.query import StreamingQuery
+
+from spark_bull.spark.query_start import start_query
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of files. `checkpoint`: the folder that says what is done, by default one within the table's."""
+
+    path: str
+    format: str = "parquet"
+    checkpoint: str | None = None
+
+
+@dataclass(frozen=True)
+class Collected:
+    """How many finished jobs were written, and where."""
+
+    queue: str
+    jobs: int
+    output: str
+
+    def __str__(self) -> str:
+        return f"{self.jobs:,} finished jobs of {self.queue} written to {self.output}"
+
+
+def results(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
+    """Finished jobs, with the day on which they finished (Bull 1 keeps no time: on which they were collected)."""
+    jobs = spark.readStream.format("bull").options(**options).load()
+    return jobs.withColumn("day", f.to_date(f.coalesce("finishedOn", f.current_timestamp())))
+
+
+def start(jobs: DataFrame, table: Table, every: str | None = None) -> StreamingQuery:
+    """Begins to append them to the table; `every`: how often to look. Without it, once."""
+    trigger: dict[str, Any] = {"processingTime": every} if every else {"availableNow": True}
+    writer = jobs.writeStream.format(table.format).partitionBy("queue", "day").trigger(**trigger)
+    writer = writer.option("checkpointLocation", table.checkpoint or f"{table.path.rstrip('/')}/_checkpoint")
+    return start_query(lambda: writer.start(table.path))
+
+
+def collect(
+    spark: SparkSession, queue: str, table: Table, options: Mapping[str, str], every: str | None = None
+) -> Collected:
+    """Writes finished jobs until all are written, or with `every` until the program is stopped."""
+    # What a run has written is added up from the reports on its batches, of which Spark keeps 100 otherwise.
+    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", 100_000)
+    query = start(results(spark, {**options, "queue": queue}), table, every)
+    query.awaitTermination()
+    rows = sum(batch["numInputRows"] for batch in query.recentProgress)
+    return Collected(queue, rows, table.path)

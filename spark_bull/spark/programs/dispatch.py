@@ -1,0 +1,57 @@
+"""Rows of files become jobs of a queue."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from spark_bull.options import WRITE, parse_options
+from spark_bull.queue.handle import open_handle
+from spark_bull.queue.writes import records
+from spark_bull.spark.dispatch.progress import Progress
+
+
+@dataclass(frozen=True)
+class Source:
+    """Files that Spark can read, options of their format, and SQL that makes jobs' columns out of the table `input`."""
+
+    path: str
+    format: str
+    options: Mapping[str, str]
+    query: str | None = None
+
+
+@dataclass(frozen=True)
+class Dispatched:
+    """What became of the rows."""
+
+    queue: str
+    protocol: str
+    added: int
+    duplicates: int
+    seconds: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.added:,} jobs added to queue {self.queue} ({self.protocol}), {self.duplicates:,} duplicates, "
+            f"{self.seconds:.1f} s, {self.added / self.seconds:,.0f} jobs/s"
+        )
+
+
+def dispatch(spark: SparkSession, source: Source, queue: str, options: Mapping[str, Any]) -> Dispatched:
+    """Writes the rows to the queue; `options` are those of the write."""
+    jobs = spark.read.format(source.format).options(**source.options).load(source.path)
+    if source.query:
+        jobs.createOrReplaceTempView("input")
+        jobs = spark.sql(source.query)
+    handle = open_handle(parse_options(options, WRITE), queue)
+    started = time.monotonic()
+    with Progress(spark, handle):
+        jobs.write.format("bull").options(**options).option("queue", queue).mode("append").save()
+    seconds = time.monotonic() - started
+    record = records(handle)[-1]
+    return Dispatched(record.queue, handle.dialect.name, record.added, record.duplicates, seconds)

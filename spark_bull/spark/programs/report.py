@@ -1,0 +1,17 @@
+"""Queues in figures, and any SQL over their jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+
+
+def report(spark: SparkSession, queue: str, options: Mapping[str, str], queries: Sequence[str]) -> Iterator[DataFrame]:
+    """The answers to queries over the view `jobs`; without any, the counts of all states."""
+    bull = spark.read.format("bull").options(**options).option("queue", queue)
+    if not queries:
+        yield bull.option("view", "counts").load().where("jobs > 0").orderBy("queue", "state")
+        return
+    bull.load().createOrReplaceTempView("jobs")
+    yield from (spark.sql(query) for query in queries)

@@ -1,0 +1,71 @@
+"""Jobs of a queue are processed on the executors, by any function."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from spark_bull.errors import OptionError
+from spark_bull.options import REDIS_PREFIX
+from spark_bull.spark.process.worker import Worker
+from spark_bull.worker.status import WorkerStatus
+
+
+def processor_of(name: str) -> Any:
+    """The object that MODULE:NAME stands for; a module may lie in the current folder. Raises OptionError."""
+    module, separator, attribute = name.partition(":")
+    if not separator:
+        raise OptionError(f"expected --processor MODULE:NAME, got: {name!r}")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise OptionError(f"expected --processor to be importable, got {name!r}: {error}") from error
+
+
+def work(
+    spark: SparkSession,
+    queue: str,
+    processor: str,
+    options: Mapping[str, Any],
+    *,
+    grace_s: float,
+    until_idle_s: float | None = None,
+) -> WorkerStatus:
+    """Runs a worker until the program is stopped or, with `until_idle_s`, has nothing to do; what it has done."""
+    # The session is there by now: @udf and @pandas_udf may need one.
+    worker = Worker(spark, queue, processor_of(processor), **_arguments(options))
+    try:
+        worker.start()
+        _wait(worker, until_idle_s)
+    except KeyboardInterrupt:
+        # The usual way to stop it.
+        pass
+    finally:
+        status = worker.status()
+        worker.stop(grace_s)
+    return worker.status() if status.slots else status
+
+
+def _arguments(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options as arguments of a worker, which takes settings `redis.…` in one."""
+    of_redis = {name: value for name, value in options.items() if name.startswith(REDIS_PREFIX)}
+    others = {name: value for name, value in options.items() if name not in of_redis}
+    return {**others, "redis": {name.removeprefix(REDIS_PREFIX): value for name, value in of_redis.items()}}
+
+
+def _wait(worker: Worker, until_idle_s: float | None) -> None:
+    """Until the worker ends, or has had nothing to do for `until_idle_s`."""
+    idle_since, finished = time.monotonic(), 0
+    while not worker.await_termination(1.0):
+        status = worker.status()
+        if status.finished != finished or status.lag or status.busy or not status.slots:
+            idle_since, finished = time.monotonic(), status.finished
+        if until_idle_s is not None and time.monotonic() - idle_since >= until_idle_s:
+            return
