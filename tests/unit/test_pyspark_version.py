@@ -1,0 +1,53 @@
+"""A PySpark that is too old is an error that says so."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from configparser import ConfigParser
+from pathlib import Path
+
+import pytest
+
+from spark_bull.errors import SparkBullError
+from spark_bull.spark.pyspark_version import MIN_PYSPARK, check_pyspark
+
+ROOT = Path(__file__).parents[2]
+OLD = "import pyspark; pyspark.__version__ = '4.1.2'; "
+
+
+def run(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", OLD + code], cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("version", ["3.5.6", "4.0.1", "4.1.2", "4.1.0.dev3"])
+def test_an_old_version_is_refused_with_both_versions(version: str) -> None:
+    with pytest.raises(SparkBullError, match=rf"expected PySpark 4\.2 or newer, got: {version}; "):
+        check_pyspark(version)
+
+
+@pytest.mark.parametrize("version", ["4.2.0", "4.3.0.dev1", "4.10.0", "5.0.0", "unknown"])
+def test_a_new_version_is_taken(version: str) -> None:
+    check_pyspark(version)
+
+
+def test_what_is_installed_with_the_package_is_new_enough() -> None:
+    declared = ConfigParser()
+    declared.read(ROOT / "setup.cfg")
+    assert f"pyspark>={'.'.join(map(str, MIN_PYSPARK))}" in declared["options"]["install_requires"].split()
+
+
+@pytest.mark.parametrize("name", ["register", "Worker", "BullDataSource"])
+def test_public_names_that_need_spark_refuse_an_old_one(name: str) -> None:
+    done = run(f"from spark_bull import {name}")
+    assert "SparkBullError: expected PySpark 4.2 or newer, got: 4.1.2" in done.stderr
+
+
+def test_spark_s_search_for_data_sources_goes_on_with_a_warning() -> None:
+    done = run("import pyspark_bull; assert not hasattr(pyspark_bull, 'DefaultSource')")
+    assert done.returncode == 0, done.stderr
+    assert "is not available: SparkBullError: expected PySpark 4.2 or newer, got: 4.1.2" in done.stderr
+
+
+def test_what_needs_no_spark_works_beside_an_old_one() -> None:
+    assert run("from spark_bull import BullQueue, Promoter").returncode == 0
