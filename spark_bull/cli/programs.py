@@ -65,7 +65,8 @@ def _report(args: Namespace) -> Found:
     with _session(args) as spark:
         for frame in report(spark, args.queue, _options(args), args.query):
             if args.json:
-                print(*frame.toJSON().collect(), sep="\n")
+                for row in frame.toJSON().collect():
+                    print(row)
             else:
                 frame.show(1_000, truncate=False)
 
