@@ -102,7 +102,7 @@ class Rounds:
             told_schedules(dump(self.pair.client, self.pair.prefix, queue.name), self.pair.window, queue.name)
             for queue in self.queues.values()
         )
-        assert "\n".join(difference(left, right)) == ""
+        assert not (differences := difference(left, right)), "\n".join(differences)
 
     def jobs(self, side: str = "right") -> list[bytes]:
         """Keys of all jobs that the schedule has made and that are still there."""

@@ -51,7 +51,9 @@ def _without_times(name: str, key: Key, renamed: Callable[[str], str]) -> Any:
             opts["prevMillis"] = renamed(str(opts["prevMillis"]))
         if "offset" in opts.get("repeat", {}):
             opts["repeat"]["offset"] = "<offset>"
-        return _each(renamed, {**named, "opts": json.dumps(opts), "delay": "<delay>"})
+        # These may be the very millisecond of a schedule that began at once.
+        stamps = {name: named.pop(name) for name in ("timestamp", "processedOn", "finishedOn") if name in named}
+        return _each(renamed, {**named, "opts": json.dumps(opts), "delay": "<delay>"}) | stamps
     made = _each(renamed, key.value)
     return {**made, "offset": "<offset>"} if key.type == "hash" and "offset" in made else made
 
