@@ -23,7 +23,7 @@ from benchmarks.steady import Steady, steady
 from benchmarks.trials import yardstick
 from spark_bull.queue.result_ledger import SLICES
 
-#: What the README promises.
+#: What benchmarks/README.md promises.
 RATE_TARGET = 2.0
 SCRIPT_TARGET = 1.0
 PACE_TARGET = 0.98

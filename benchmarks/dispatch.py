@@ -28,7 +28,7 @@ from spark_bull.store.scripts import load
 BASE = f"bull:{QUEUE}:"
 #: Notes the scripts that handle whole chunks, and no command inside them; a thousandth of that is a job's share.
 SLOWLOG = {"slowlog-log-slower-than": "200", "slowlog-max-len": "100000"}
-#: What the README promises: at least this many times the better BullMQ figure.
+#: What benchmarks/README.md promises: at least this many times the better BullMQ figure.
 TARGETS = {"at-least-once, string": 3.5, "exactly-once, string": 3.2, "exactly-once, struct": 2.5}
 #: Times the script of `yardstick`.
 SCRIPT_TARGET = 1.0

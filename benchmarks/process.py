@@ -20,7 +20,7 @@ from benchmarks.report import Verdict, at_least, at_most
 from benchmarks.trials import Processed, Waited, idle_latency, lateness, promotion, throughput, yardstick
 from benchmarks.workers import function, peers, stream, vectorised
 
-#: What the README promises.
+#: What benchmarks/README.md promises.
 LOOP_TARGET, STREAM_TARGET = 2.5, 1.5
 IDLE_TARGET = 2.0
 LATENESS_TARGET = 0.5
