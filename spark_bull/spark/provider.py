@@ -95,17 +95,5 @@ def register(spark: SparkSession) -> None:
     """
     from spark_bull.spark.python_check import check_python
 
-    if not _is_known(spark):
-        spark.dataSource.register(BullDataSource)
+    spark.dataSource.register(BullDataSource)
     check_python()
-
-
-def _is_known(spark: SparkSession) -> bool:
-    """Whether Spark has found the data source by itself, or has it registered: doing so again makes it log a warning.
-
-    With Spark Connect that can't be told, and the warning is in the log of the server.
-    """
-    session: Any = getattr(spark, "_jsparkSession", None)
-    if session is None:
-        return False
-    return bool(session.sessionState().dataSourceManager().dataSourceExists(BullDataSource.name()))
