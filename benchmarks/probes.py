@@ -42,14 +42,14 @@ def pinged(port: int) -> Iterator[Pings]:
 
 
 def ping_until_told(port: int) -> None:
-    """The prober's main: PINGs until SIGTERM, then prints what came."""
+    """The prober's main: PINGs until SIGTERM, once at least, then prints what came."""
     told: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _frame: told.append(number))
     with socket.create_connection(("127.0.0.1", port)) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         print("ready", flush=True)
-        times = []
-        while not told:
+        times: list[float] = []
+        while not (told and times):
             sent = time.perf_counter()
             connection.sendall(b"PING\r\n")
             connection.recv(64)
