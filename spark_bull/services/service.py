@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from spark_bull.errors import ConnectionLost
-from spark_bull.worker.job_signal import AWAY_S
+from spark_bull.worker.job_signal import RECONNECT_PAUSE_S
 
 log = logging.getLogger("spark_bull")
 
@@ -107,7 +107,7 @@ class Service(ABC):
                 if not away and not self._over.is_set():
                     log.warning("%s lost Redis, retrying: %s", self._name, error)
                 away = True
-                self._over.wait(AWAY_S)
+                self._over.wait(RECONNECT_PAUSE_S)
                 continue
             except Exception as error:
                 log.exception("%s ends", self._name)

@@ -1,4 +1,4 @@
-"""One bad item must not take others down: what raises over many is halved until the bad ones stand alone."""
+"""Isolates bad items: a batch that raises is split in halves until each bad item is alone."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ from spark_bull.worker.interrupts import raise_if_interrupted
 
 
 class Abandoned(Exception):
-    """Raised over items for what is no item's fault: no others are tried."""
+    """Raised by `run` for a reason that is not one of its items; run_bisected() stops and raises it again."""
 
 
 Item = TypeVar("Item")
-Made = TypeVar("Made")
+Output = TypeVar("Output")
 
 
-def run_bisected(items: Sequence[Item], run: Callable[[Sequence[Item]], Sequence[Made]]) -> list[Made | BaseException]:
-    """What `run` makes of each item, or the exception that it raises over that item alone.
+def run_bisected(
+    items: Sequence[Item], run: Callable[[Sequence[Item]], Sequence[Output]]
+) -> list[Output | BaseException]:
+    """Returns the output of `run` for each item, or the exception that it raises for that item alone.
 
-    `run` gets all items first; when it raises, halves of them, and so on: about 2 k log2(n / k) further calls for k bad
-    ones out of n. It must return one result per item, in their order. Everything that it raises is caught, except for
-    Abandoned, and the KeyboardInterrupt of a SIGINT that the process received.
+    `run` is called with all items first, and with each half when it raises: about 2 k log2(n / k) further calls for k
+    bad items of n. It must return one output per item, in order. Every exception is caught except Abandoned and the
+    KeyboardInterrupt of a SIGINT that the process received.
     """
     if not items:
         return []

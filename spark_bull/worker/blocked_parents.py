@@ -1,4 +1,4 @@
-"""Parents that ended before their children did: BullMQ fails such an attempt."""
+"""Fails the attempts of parents that ended before their children did, as BullMQ does."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from spark_bull.worker.job_runner import OutcomePolicy, Result
 from spark_bull.worker.running_job import RunningJob
 
 
-def fail_blocked(handle: QueueHandle, rules: OutcomePolicy, token: str, lost: Sequence[Lost], now: int) -> Outcomes:
-    """The outcomes of jobs that could not complete because of their children; empty when there are none of these.
+def fail_blocked(handle: QueueHandle, policy: OutcomePolicy, token: str, lost: Sequence[Lost], now: int) -> Outcomes:
+    """Returns the outcomes of jobs that could not complete because of their children; empty if there are none.
 
-    With a failed child the job fails for good, whatever attempts are left. now: Redis' clock, ms since 1970.
+    A job with a failed child fails without a further attempt. now: time of Redis, ms since 1970.
     """
     outcomes = Outcomes(token)
     blocked = {one.id: one.why for one in lost if one.is_blocked}
     for job in read_claimed(handle, list(blocked)):
         error = _error_of(job.id, blocked[job.id])
-        rules.note(outcomes, handle.dialect, Result(RunningJob(job, handle), None, error), now)
+        policy.record(outcomes, handle.dialect, Result(RunningJob(job, handle), None, error), now)
     return outcomes
 
 
 def _error_of(job_id: str, why: str) -> Exception:
     if why == "failed_children":
-        return UnrecoverableError(f"Job {job_id} has a failed child: a parent can't complete then")
-    return RuntimeError(f"Job {job_id} has pending dependencies: a parent can't complete before its children")
+        return UnrecoverableError(f"Job {job_id} has a failed child and cannot complete")
+    return RuntimeError(f"Job {job_id} has pending dependencies and cannot complete before its children")

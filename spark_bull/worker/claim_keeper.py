@@ -1,10 +1,11 @@
-"""Keeps the locks of jobs that a claiming query has taken, until they are settled."""
+"""Extends the locks of the jobs of a claiming query until they are settled."""
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable
-from threading import Event, Lock, Thread
+from threading import Lock, Thread
 
 from spark_bull.errors import SparkBullError
 from spark_bull.queue.claim import extend
@@ -14,9 +15,9 @@ log = logging.getLogger("spark_bull")
 
 
 class ClaimKeeper:
-    """A daemon thread that extends the locks of jobs, every third of `lock_ms`, and forgets those that are not ours.
+    """A daemon thread that extends the locks of jobs every `lock_ms` / 3, and drops jobs whose lock is gone.
 
-    It starts with the first jobs and ends with its process: nobody tells it to.
+    The thread starts with the first jobs and runs until the process exits; there is no stop().
     """
 
     def __init__(self, handle: QueueHandle, token: str, lock_ms: int) -> None:
@@ -26,10 +27,9 @@ class ClaimKeeper:
         self._guard = Lock()
         self._held: dict[str, None] = {}
         self._thread: Thread | None = None
-        self._never = Event()
 
     def hold(self, job_ids: Iterable[str]) -> None:
-        """Keeps the locks of these jobs, too."""
+        """Adds jobs whose locks are extended."""
         with self._guard:
             self._held.update(dict.fromkeys(job_ids))
             if self._held and self._thread is None:
@@ -37,7 +37,7 @@ class ClaimKeeper:
                 self._thread.start()
 
     def extend(self) -> None:
-        """Extends the locks of all jobs held. Raises ConnectionLost."""
+        """Extends the locks of all jobs once. Raises ConnectionLost."""
         with self._guard:
             held = list(self._held)
         gone = extend(self._handle, self._token, held, self._lock_ms)
@@ -46,8 +46,9 @@ class ClaimKeeper:
                 self._held.pop(job_id, None)
 
     def _keep(self) -> None:
-        while not self._never.wait(self._lock_ms / 3000):
+        while True:
+            time.sleep(self._lock_ms / 3000)
             try:
                 self.extend()
             except SparkBullError as error:
-                log.warning("queue %s: locks could not be extended: %s", self._handle.keys.queue, error)
+                log.warning("queue %s: could not extend locks: %s", self._handle.keys.queue, error)

@@ -1,4 +1,4 @@
-"""Claims jobs for a query, keeps their locks, and claims the next ones while a batch is worked on."""
+"""Claims jobs for a streaming query, extends their locks, and claims the next jobs while a batch is processed."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from spark_bull.queue.claim import ClaimSettings, take_up
 from spark_bull.queue.claim_ledger import ClaimLedger, Portion
 from spark_bull.worker.claim_keeper import ClaimKeeper
 
-#: What jobs claimed but not handed out yet may hold, packed; beyond that, tasks read them from Redis.
+#: Maximum size of the packed jobs kept in memory; beyond it, tasks read the jobs from Redis.
 MAX_PACKED_BYTES: Final = 64 << 20
 
 
 class Claimer:
-    """For one query, in the process that lives as long as it does. Its threads end with the process."""
+    """Claims the jobs of one query. It lives as long as the query's process; its daemon threads end with it."""
 
     def __init__(self, ledger: ClaimLedger, claim_settings: ClaimSettings, chunk_size: int) -> None:
         self.ledger = ledger
@@ -24,61 +24,61 @@ class Claimer:
         self._chunk_size = chunk_size
         self._keeper = ClaimKeeper(ledger.handle, ledger.reader, claim_settings.lock_ms)
         self._portions: list[Portion] = []
-        self._ahead: Future[int] | None = None
-        #: For how long, ms, no job might start when jobs were claimed last.
+        self._prefetch: Future[int] | None = None
+        #: Remaining rate limit at the last claim, ms.
         self.limited_ms = 0
-        #: Up to which position jobs are locked and kept so, and their schedules advanced; None: not known yet.
-        self._taken: int | None = None
+        #: Jobs before this position are locked by us and their schedules are advanced; None: unknown after a restart.
+        self._locked_until: int | None = None
 
     def end(self) -> int:
-        """How many jobs have ever been claimed, after what is being claimed ahead. Raises ConnectionLost."""
-        if self._ahead is not None:
-            ahead, self._ahead = self._ahead, None
-            ahead.result()
+        """Waits for claim_ahead() and returns the number of jobs claimed by the query. Raises ConnectionLost."""
+        if self._prefetch is not None:
+            prefetch, self._prefetch = self._prefetch, None
+            prefetch.result()
         return self.ledger.end()
 
-    def claim(self, most: int) -> int:
-        """Claims up to `most` jobs; returns how many."""
-        return self._claim(self._claim_settings, most)
+    def claim(self, max_jobs: int) -> int:
+        """Claims up to `max_jobs` jobs; returns how many."""
+        return self._claim(self._claim_settings, max_jobs)
 
-    def _claim(self, claim_settings: ClaimSettings, most: int) -> int:
-        portions, self.limited_ms = self.ledger.claim(claim_settings, most, self._chunk_size)
+    def _claim(self, claim_settings: ClaimSettings, max_jobs: int) -> int:
+        portions, self.limited_ms = self.ledger.claim(claim_settings, max_jobs, self._chunk_size)
         claimed = sum(portion.jobs for portion in portions)
         if portions:
             start = portions[0].start
             self._keeper.hold(self.ledger.ids(start, start + claimed))
-            self._taken = start + claimed
+            self._locked_until = start + claimed
             self._portions += portions
             if sum(len(portion.packed) for portion in self._portions) > MAX_PACKED_BYTES:
                 self._portions.clear()
         return claimed
 
-    def claim_ahead(self, most: int) -> None:
-        """Begins to claim what the next batch is to have.
+    def claim_ahead(self, max_jobs: int) -> None:
+        """Starts claiming the jobs of the next batch in the background.
 
-        Nothing while the queue limits how many jobs are active or start in a time: none of these starts now.
+        Claims nothing while the queue has a concurrency or rate limit, because these jobs do not start yet.
         """
-        if self._ahead is None:
+        if self._prefetch is None:
             pool = ThreadPoolExecutor(1, thread_name_prefix="spark-bull-claimer")
-            self._ahead = pool.submit(self._claim, replace(self._claim_settings, at_once=0), most)
+            self._prefetch = pool.submit(self._claim, replace(self._claim_settings, at_once=0), max_jobs)
             pool.shutdown(wait=False)
 
     def take_up(self, start: int, stop: int) -> None:
-        """Takes up the jobs at these positions that were claimed, but by a process or a call that came no further.
+        """Takes over claimed jobs at these positions whose process or call died before it locked them for us.
 
-        The first time these are all from `start` on: what was claimed ahead before a restart, too.
+        The first call takes over all jobs from `start` on, including those claimed ahead before a restart.
         """
-        first = start if self._taken is None else max(start, self._taken)
-        if self._taken is None:
+        first = start if self._locked_until is None else max(start, self._locked_until)
+        if self._locked_until is None:
             stop = self.ledger.end()
         if first < stop:
             ids = self.ledger.ids(first, stop)
             take_up(self.ledger.handle, self.ledger.reader, ids, self._claim_settings.lock_ms)
             self._keeper.hold(ids)
-        self._taken = max(first, stop)
+        self._locked_until = max(first, stop)
 
     def portions(self, start: int, stop: int) -> Sequence[Portion]:
-        """What the jobs at these positions hold, in order, and only once; nothing unless it is all here."""
+        """Removes and returns the packed jobs at these positions, in order; empty unless all of them are in memory."""
         found = [
             portion for portion in self._portions if start <= portion.start and portion.start + portion.jobs <= stop
         ]

@@ -1,6 +1,6 @@
-"""The texts that a failed job keeps of an exception: its reason and its trace.
+"""The texts of an exception that a failed job stores: its reason and its stack trace.
 
-Neither raises, whatever the exception is made of: a message may be huge, may be no valid Unicode, or may raise itself.
+The functions never raise: a message may be huge, may be invalid Unicode, or may raise an exception itself.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-#: Most characters of a reason, and of a trace.
+#: Maximum characters of a reason, and of a trace.
 MAX_REASON: Final = 10_000
 MAX_TRACE: Final = 20_000
 
@@ -20,25 +20,26 @@ _PACKAGE: Final = str(Path(__file__).parents[1])
 
 
 def reason_of(error: BaseException) -> str:
-    """The exception's message; its type stands in front of one that is only a value, or instead of an empty one.
+    """Returns the exception's message, at most MAX_REASON characters.
 
-    A value is what Python prints for the arguments of the exception: `'to'` of KeyError("to"), `3` of ValueError(3).
+    A message that is only the repr of the arguments, as `'to'` of KeyError("to"), is preceded by the name of the type;
+    an empty message is replaced by it.
     """
     return _text_of(lambda: _reason(error), error, MAX_REASON)
 
 
 def message_of(error: BaseException) -> str:
-    """What `reason_of` says, however long it is: Spark puts a Python trace between two long ones of its own."""
+    """Returns the same as `reason_of` without a length limit: Spark puts a Python trace between two long JVM traces."""
     return _text_of(lambda: _reason(error), error, sys.maxsize)
 
 
 def trace_of(error: BaseException) -> str:
-    """The formatted trace, without the frames of this package in front of the processor's first one."""
+    """Returns the formatted trace, without the frames of this package that precede those of the processor."""
     return _text_of(lambda: _trace(error), error, MAX_TRACE)
 
 
 def sendable(text: str, limit: int = MAX_REASON) -> str:
-    """The text as UTF-8 can hold it: unpaired surrogates become U+FFFD. Beyond `limit` the middle is left out."""
+    """Makes a text encodable as UTF-8: unpaired surrogates become U+FFFD. Beyond `limit` the middle is left out."""
     if len(text) > limit:
         half = limit // 2
         text = f"{text[:half]} … ({len(text) - 2 * half:,} characters left out) … {text[-half:]}"
@@ -71,4 +72,4 @@ def _text_of(make: Callable[[], str], error: BaseException, limit: int) -> str:
     try:
         return sendable("".join(make()), limit)
     except BaseException:
-        return f"{type(error).__name__} (its message can't be shown: that raises an exception)"
+        return f"{type(error).__name__} (the message is not available: reading it raises an exception)"

@@ -1,6 +1,6 @@
-"""Tells a SIGINT that the process received from a KeyboardInterrupt that a processor raised by itself.
+"""Distinguishes a SIGINT that the process received from a KeyboardInterrupt that a processor raised.
 
-The former ends the slot; the latter is the outcome of one job, as any exception is.
+The former ends the slot; the latter fails one job, as any other exception does.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ _received: Final = Event()
 
 @contextmanager
 def watching_interrupts() -> Iterator[None]:
-    """Notes in this block that a SIGINT arrives, then does what was to be done. Nothing outside the main thread."""
+    """Records a SIGINT in this block, then calls the previous handler. Has no effect outside the main thread."""
     previous = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(previous):
         yield
         return
 
-    def note(number: int, frame: FrameType | None) -> None:
+    def record(number: int, frame: FrameType | None) -> None:
         _received.set()
         previous(number, frame)
 
     _received.clear()
-    signal.signal(signal.SIGINT, note)
+    signal.signal(signal.SIGINT, record)
     try:
         yield
     finally:
@@ -37,7 +37,7 @@ def watching_interrupts() -> Iterator[None]:
 
 
 def raise_if_interrupted() -> None:
-    """Raises KeyboardInterrupt when the process has received a SIGINT, whatever became of the one raised then."""
+    """Raises KeyboardInterrupt if the process has received a SIGINT, even if the first one was swallowed."""
     if _received.is_set():
         _received.clear()
         raise KeyboardInterrupt

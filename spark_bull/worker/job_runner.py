@@ -21,12 +21,12 @@ from spark_bull.worker.running_job import RunningJob
 #: strategy(attempts made, backoff type, error, job) -> ms; -1: no further attempt. As in the Node libraries.
 BackoffStrategy = Callable[[int, str, BaseException, RunningJob], Any]
 
-#: How often a timeout is raised again, should the processor have swallowed it.
-_AGAIN_S: Final = 1.0
+#: Interval at which a timeout is raised again, in case the processor swallowed it.
+_RAISE_AGAIN_S: Final = 1.0
 
 
 class Result(NamedTuple):
-    """What a processor made of one job: its value, or the error it raised."""
+    """The result of one job: the value that its processor returned, or the exception that it raised."""
 
     job: RunningJob
     value: Any
@@ -34,10 +34,10 @@ class Result(NamedTuple):
 
 
 class Runner(Protocol):
-    """Runs jobs; yields a result for each, in their order. Picklable.
+    """Runs jobs and yields their results in order. Picklable.
 
-    `one_by_one`: each result is there before the next job starts, so that the rest may be given back. Jobs whose id is
-    in `lost` when their turn comes belong to another worker now, and are passed over.
+    `one_by_one`: whether each result is yielded before the next job starts, so that the rest can be returned to the
+    queue. Jobs whose id is in `lost` when they would start have lost their lock and are skipped.
     """
 
     @property
@@ -48,7 +48,7 @@ class Runner(Protocol):
 
 @dataclass(frozen=True)
 class FunctionRunner:
-    """Calls f(job) for one job after the other. timeout_ms: for jobs that say none themselves, 0: none."""
+    """Calls processor(job) for one job after the other. timeout_ms: for jobs without their own `timeout`; 0: none."""
 
     processor: Callable[[RunningJob], Any]
     timeout_ms: int = 0
@@ -76,33 +76,33 @@ class FunctionRunner:
 
 @contextmanager
 def time_limit(limit_ms: int) -> Iterator[None]:
-    """Raises JobTimeout in the block once it has taken `limit_ms`, 0: never. Does nothing outside the main thread."""
+    """Raises JobTimeout in the block after `limit_ms`; 0: never. Has no effect outside the main thread."""
     if not limit_ms or threading.current_thread() is not threading.main_thread():
         yield
         return
 
-    def ring(_signal: int, _frame: FrameType | None) -> None:
+    def raise_timeout(_signal: int, _frame: FrameType | None) -> None:
         raise JobTimeout(f"expected the job to take {limit_ms:,} ms at most (its timeout), it took longer")
 
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, limit_ms / 1000, _AGAIN_S)
+    previous = signal.signal(signal.SIGALRM, raise_timeout)
+    signal.setitimer(signal.ITIMER_REAL, limit_ms / 1000, _RAISE_AGAIN_S)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGALRM, previous)
 
 
 @dataclass(frozen=True)
 class OutcomePolicy:
-    """How results become outcomes, beside what a job's own options say: the worker's defaults."""
+    """Turns results into outcomes. Its fields are defaults of the worker, for jobs whose options do not set them."""
 
     keep_completed: Keep = None
     keep_failed: Keep = None
     strategy: BackoffStrategy | None = None
 
-    def note(self, outcomes: Outcomes, dialect: Dialect, result: Result, now: int) -> None:
-        """Puts one result among the outcomes. now: Redis' clock, ms since 1970. Raises nothing."""
+    def record(self, outcomes: Outcomes, dialect: Dialect, result: Result, now: int) -> None:
+        """Adds one result to the outcomes. now: time of Redis, ms since 1970. Never raises."""
         claimed, error = result.job.claimed, result.error
         if error is None:
             try:
@@ -123,9 +123,9 @@ class OutcomePolicy:
                 return
         except (AttributeError, OptionError) as incomplete:  # A subclass, or a processor, has changed its attributes.
             error = incomplete
-        self._note_failure(outcomes, dialect, result.job, error)
+        self._record_failure(outcomes, dialect, result.job, error)
 
-    def _note_failure(self, outcomes: Outcomes, dialect: Dialect, job: RunningJob, error: BaseException) -> None:
+    def _record_failure(self, outcomes: Outcomes, dialect: Dialect, job: RunningJob, error: BaseException) -> None:
         decided = failure(
             dialect,
             job.claimed,
@@ -143,5 +143,5 @@ class OutcomePolicy:
 
 
 def strategy_for(strategy: BackoffStrategy | None, job: RunningJob) -> Strategy | None:
-    """The user's strategy for this job; None when there is none."""
+    """Binds the user's strategy to a job; None if there is none."""
     return None if strategy is None else lambda made, kind, error: strategy(made, kind, error, job)

@@ -1,4 +1,4 @@
-"""Keeps the locks of claimed jobs while they are worked on, however long that takes."""
+"""Extends the locks of claimed jobs while they are processed."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ log = logging.getLogger("spark_bull")
 
 
 class LockKeeper:
-    """A thread that extends the locks of what is held, every third of `lock_ms`.
+    """A thread that extends the locks of the current chunk every `lock_ms` / 3.
 
         with LockKeeper(handle, lock_ms) as keeper:
             with keeper.keeping(token, ids):
                 ...
 
-    While nothing is held it sends nothing. Locks that are gone are in `lost`: another worker may have the job.
+    It sends nothing while there is no chunk. `lost` has the ids of jobs whose lock is gone: another worker may have
+    claimed them.
     """
 
     def __init__(self, handle: QueueHandle, lock_ms: int) -> None:
@@ -45,12 +46,12 @@ class LockKeeper:
 
     @property
     def lost(self) -> Collection[str]:
-        """Ids among those held whose lock turned out to be gone."""
+        """Ids of the jobs of the current chunk whose lock is gone."""
         return self._lost
 
     @contextmanager
     def keeping(self, token: str, job_ids: Sequence[str]) -> Iterator[None]:
-        """Holds the locks of these jobs during the block, which may settle some of them."""
+        """Extends the locks of these jobs during the block, which may settle some of them."""
         with self._guard:
             self._held, self._lost = (token, list(job_ids)), set()
         try:
@@ -61,7 +62,7 @@ class LockKeeper:
 
     @contextmanager
     def settling(self, outcomes: Outcomes | None) -> Iterator[None]:
-        """Settles jobs in the block: its script deletes their locks, so that those are not lost when they are gone."""
+        """Marks jobs that the block settles: the script deletes their locks, which are then not reported as lost."""
         with self._guard:
             self._settling = outcomes.all_ids() if outcomes and self._held else set()
         yield
@@ -80,13 +81,13 @@ class LockKeeper:
             try:
                 gone = extend(self._handle, *held, self._lock_ms)
             except SparkBullError as error:
-                # The loop itself will meet the same trouble, and report it.
-                log.warning("queue %s: locks could not be extended: %s", self._handle.keys.queue, error)
+                # The loop fails with the same error and handles it.
+                log.warning("queue %s: could not extend locks: %s", self._handle.keys.queue, error)
                 continue
-            self._lose(held[0], gone)
+            self._record_lost(held[0], gone)
 
-    def _lose(self, token: str, gone: Sequence[str]) -> None:
-        """Notes locks that were gone when Redis was asked, but not those of jobs that have been settled since."""
+    def _record_lost(self, token: str, gone: Sequence[str]) -> None:
+        """Records locks that were gone, except those of jobs that have been settled meanwhile."""
         with self._guard:
             if self._held is None or self._held[0] != token:
                 return
@@ -94,7 +95,7 @@ class LockKeeper:
             self._lost |= new
         for job_id in new:
             log.warning(
-                "queue %s: job %s lost its lock while it was worked on; another worker may have it",
+                "queue %s: job %s lost its lock while it was processed; another worker may have claimed it",
                 self._handle.keys.queue,
                 job_id,
             )

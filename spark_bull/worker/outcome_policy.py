@@ -1,4 +1,4 @@
-"""What becomes of a job that ran: kept or removed, failed or run again, by its dialect's rules and its own options."""
+"""Decides the outcome of a job, by its options and dialect: completed, retried or failed, kept or removed."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from spark_bull.worker.interrupts import raise_if_interrupted
 Strategy = Callable[[int, str, BaseException], Any]
 
 
-#: Most characters of a return value as JSON text.
+#: Maximum characters of a return value as JSON text.
 MAX_RETURNVALUE: Final = 2**26
-#: Numbers in a job's options beyond this count as not given.
+#: Larger numbers in a job's options are ignored.
 _MAX_OPTION: Final = 2**53
-#: Exponential backoff grows no more after so many attempts; the delay is beyond all limits by then.
+#: Exponent at which exponential backoff stops growing; the delay is beyond all limits by then.
 _MAX_EXPONENT: Final = 60
 
 
 class NoReturnValue(TypeError):
-    """A processor returned what JSON can't hold."""
+    """The value that a processor returned cannot be stored as JSON."""
 
 
 class BackoffFailed(ValueError):
-    """A backoff strategy raised an exception, or returned no number of ms."""
+    """A backoff strategy raised an exception, or did not return a number (ms)."""
 
 
 @dataclass(frozen=True)
 class JobOptions:
-    """What a job's options say about its end. `timeout`: ms, 0: none. Keep rules: `...` where nothing is said."""
+    """The options of a job that affect its outcome. `timeout`: ms, 0: none. Keep rules: `...` if not set."""
 
     attempts: int
     backoff: Mapping[str, Any] | None
@@ -53,7 +53,7 @@ class JobOptions:
 
 @lru_cache(maxsize=4096)
 def job_options(opts: str) -> JobOptions:
-    """Parses a job's `opts`; what is no JSON object, or of another type than it should be, counts as not given."""
+    """Parses a job's `opts`. Text that is not a JSON object, and values of a wrong type, are ignored."""
     given = parsed_opts(opts) or {}
     backoff = given.get("backoff")
     if _is_number(backoff):
@@ -79,13 +79,13 @@ def _integer(value: object) -> int | None:
 
 
 def _keep(given: Mapping[str, Any], name: str) -> Any:
-    """`true` keeps none, a number so many, an object says count and age (s); `...` when nothing is said."""
+    """Returns the keep rule of an option, `...` if it is not set: see `keep_rule`."""
     value = given.get(name)
     return keep_rule(value) if isinstance(value, (bool, int, float, dict)) else ...
 
 
 def keep_rule(value: object) -> Keep:
-    """The rule that a removeOnComplete or removeOnFail stands for."""
+    """Parses removeOnComplete or removeOnFail: True keeps none, a number so many, an object has count and age (s)."""
     if _is_number(value):
         count = _integer(value)
         return {"count": count} if count is not None and count >= 0 else None
@@ -96,41 +96,42 @@ def keep_rule(value: object) -> Keep:
 
 
 def keep_of(dialect: Dialect, opts: str, name: str, default: Keep = None) -> Keep:
-    """How many finished jobs to keep. name: removeOnComplete or removeOnFail; default: the worker's own rule."""
+    """Returns how many finished jobs to keep. name: removeOnComplete or removeOnFail; default: rule of the worker."""
     options = job_options(opts)
-    said: Any = options.keep_completed if name == "removeOnComplete" else options.keep_failed
-    if said is ...:
+    given: Any = options.keep_completed if name == "removeOnComplete" else options.keep_failed
+    if given is ...:
         return default
     if not dialect.has_keep_rules:
-        # There are only yes and no.
-        return {"count": 0} if name == "removeOnComplete" and said is not None else None
-    kept: Keep = said
-    return kept
+        # The dialect only knows true and false.
+        return {"count": 0} if name == "removeOnComplete" and given is not None else None
+    rule: Keep = given
+    return rule
 
 
 def returnvalue_text(dialect: Dialect, value: Any) -> str:
-    """What a processor returned, as JSON text; RawJson is that already. Raises NoReturnValue for what JSON can't hold.
+    """Encodes the value that a processor returned as JSON text; '' for a value that the dialect does not store.
 
-    '' for what the dialect doesn't write.
+    Raises NoReturnValue if JSON cannot hold the value, or its text is too long.
     """
     try:
         text = _raw_text(value) if isinstance(value, RawJson) else json_text("returnvalue", value)
     except BaseException as error:  # A value may hold objects whose methods raise anything.
         raise_if_interrupted()
         raise NoReturnValue(
-            f"expected the processor to return what JSON can hold, got {type(value).__name__}: {reason_of(error)}"
+            "expected the processor to return a value that JSON can hold, "
+            f"got {type(value).__name__}: {reason_of(error)}"
         ) from None
     if len(text) > MAX_RETURNVALUE:
         raise NoReturnValue(
             f"expected the processor to return at most {MAX_RETURNVALUE:,} characters of JSON, got {len(text):,}: "
-            "store the result elsewhere and return where it is"
+            "store the result elsewhere and return its location"
         )
     return "" if text in dialect.unwritten_results else text
 
 
 def _raw_text(value: RawJson) -> str:
     if not isinstance(value.text, str):
-        raise TypeError(f"expected RawJson of a text, got: {type(value.text).__name__}")
+        raise TypeError(f"expected the text of RawJson to be a string, got: {type(value.text).__name__}")
     value.text.encode()
     return value.text
 
@@ -145,10 +146,10 @@ def failure(
     strategy: Strategy | None = None,
     default_keep: Keep = None,
 ) -> Failed | Retried:
-    """Decides what becomes of a job whose attempt failed: it runs again, at once or later, or has failed for good.
+    """Decides whether a job whose attempt failed is retried, immediately or after a delay, or has failed.
 
-    stack: text of the trace, none is noted when it is None. unrecoverable: no further attempt, whatever is left.
-    strategy: for backoffs of a type that isn't built in.
+    stack: text of the trace to store; None stores none. unrecoverable: whether remaining attempts are skipped.
+    strategy: computes backoff of types that are not built in. default_keep: for jobs without `removeOnFail`.
     """
     options = job_options(job.opts)
     reason = reason_of(error) if isinstance(error, BaseException) else sendable(error)
@@ -167,7 +168,7 @@ def failure(
 
 
 def _with_trace(traces: str | None, stack: str | None, limit: int | None) -> str:
-    """The JSON list of a job's traces with one more, of which the last `limit` stay."""
+    """Appends a trace to the JSON list of a job's traces and keeps the last `limit` of them."""
     try:
         known = json.loads(traces) if traces else []
     except (ValueError, RecursionError):
@@ -187,7 +188,7 @@ def _backoff_ms(
     error: BaseException | str,
     strategy: Strategy | None,
 ) -> int:
-    """ms until the next attempt; 0: at once, -1: never, as for a type that nobody knows."""
+    """Returns the ms until the next attempt; 0: immediately, -1: never, as for an unknown type."""
     if not backoff:
         return 0
     kind, delay, jitter = backoff.get("type"), backoff.get("delay"), backoff.get("jitter")
@@ -205,7 +206,7 @@ def _backoff_ms(
         ms = strategy(made, str(kind), error if isinstance(error, BaseException) else RuntimeError(error))
     except BaseException as raised:
         raise_if_interrupted()
-        raise BackoffFailed(f"no further attempt, as the backoff strategy raised {reason_of(raised)}") from None
+        raise BackoffFailed(f"no further attempt: the backoff strategy raised {reason_of(raised)}") from None
     if not _is_number(ms):
         raise BackoffFailed(f"no further attempt: expected the backoff strategy to return ms, got: {type(ms).__name__}")
     return int(ms)

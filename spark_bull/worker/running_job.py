@@ -1,4 +1,4 @@
-"""The job that a processor gets: what it is to do, and how to tell about it while it runs."""
+"""The job that a processor receives: its fields, and methods that report progress, log rows and change data."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _UNSET: Any = object()
 
 
 class RunningJob:
-    """A claimed job, as a processor gets it. Times are ms since 1970.
+    """A claimed job, as a processor receives it. Times are ms since 1970.
 
         def processor(job):
             job.update_progress(50)
             return {"sent": send(job.data["to"])}
 
-    `data` is parsed JSON. What the processor returns (anything JSON can hold) becomes `returnvalue`; an exception fails
-    the attempt. A Worker makes it; nobody else has to.
+    The value that the processor returns (anything that JSON can hold) becomes `returnvalue`; an exception fails the
+    attempt. Instances are created by a Worker.
 
     Parameters:
       claimed: the fields of the job.
@@ -53,19 +53,19 @@ class RunningJob:
 
     @property
     def name(self) -> str | None:
-        """Name of the job; None in dialects that have none."""
+        """Name of the job; None in dialects without job names."""
         return self.claimed.name
 
     @property
     def data(self) -> Any:
-        """The payload. Raises JobDamaged when it is no JSON."""
+        """The payload, parsed from JSON. Raises JobDamaged if it is not JSON."""
         if self._data is _UNSET:
             self._data = payload_of(self.claimed.id, self.claimed.data, self.claimed.opts)
         return self._data
 
     @property
     def data_text(self) -> str:
-        """The payload as it stands in Redis: JSON text."""
+        """The payload as stored in Redis: JSON text."""
         return self.claimed.data
 
     @property
@@ -75,32 +75,32 @@ class RunningJob:
 
     @property
     def timestamp(self) -> int:
-        """When the job was added."""
+        """Time at which the job was added, ms since 1970."""
         return self.claimed.timestamp
 
     @property
     def attempts_made(self) -> int:
-        """How many attempts have ended before this one."""
+        """Number of attempts that ended before this one."""
         return self.claimed.attempts_made
 
     @property
     def attempts_started(self) -> int:
-        """How many attempts have started, this one included; BullMQ only."""
+        """Number of attempts that have started, including this one; BullMQ only."""
         return self.claimed.attempts_started
 
     @property
     def priority(self) -> int:
-        """1 is the highest, 0 is none."""
+        """Priority of the job: 1 is the highest, 0 means none."""
         return self.claimed.priority
 
     @property
     def progress(self) -> Any:
-        """What was reported last, by this attempt or an earlier one; as text when it is no JSON."""
+        """The last progress reported by this or an earlier attempt; a string if it is not JSON."""
         return json_or_text(self.claimed.progress)
 
     @property
     def timeout(self) -> int:
-        """Bull's option `timeout` of this job: its maximum duration, ms; 0: it has none."""
+        """Maximum duration of the job by its option `timeout`, ms; 0: none."""
         return job_options(self.claimed.opts).timeout
 
     @property
@@ -109,49 +109,49 @@ class RunningJob:
         return self.claimed.parent_key
 
     def update_progress(self, progress: Any) -> None:
-        """Reports the job's progress, to whoever reads the queue or listens to its events.
+        """Stores the job's progress and publishes it as an event.
 
         Parameters:
-          progress: a number, or anything JSON can hold.
+          progress: a number, or anything that JSON can hold.
 
         Raises:
-          JobMissing: when the job was removed.
-          OptionError: for what JSON can't hold.
-          ConnectionLost: when Redis can't be reached.
+          JobMissing: if the job was removed.
+          OptionError: if JSON cannot hold the value.
+          ConnectionLost: if Redis cannot be reached.
         """
         update_progress(self._handle, self.claimed.id, json_text("progress", progress))
 
     def log(self, row: str) -> int:
-        """Adds a row to the job's log.
+        """Appends a row to the job's log.
 
         Parameters:
           row: the text.
 
         Returns:
-          How many rows the log has.
+          Number of rows in the log.
 
         Raises:
-          JobMissing: when the job was removed.
-          ConnectionLost: when Redis can't be reached.
+          JobMissing: if the job was removed.
+          ConnectionLost: if Redis cannot be reached.
         """
         return add_log(self._handle, self.claimed.id, str(row), job_options(self.claimed.opts).log_limit)
 
     def update_data(self, data: Any) -> None:
-        """Replaces the payload, for later attempts, too.
+        """Replaces the payload, including that of later attempts.
 
         Parameters:
-          data: anything JSON can hold.
+          data: anything that JSON can hold.
 
         Raises:
-          JobMissing: when the job was removed.
-          OptionError: for what JSON can't hold.
-          ConnectionLost: when Redis can't be reached.
+          JobMissing: if the job was removed.
+          OptionError: if JSON cannot hold the value.
+          ConnectionLost: if Redis cannot be reached.
         """
         update_data(self._handle, self.claimed.id, json_text("data", data))
         self._data = data
 
     def discard(self) -> None:
-        """Gives up the attempts that are left: if this one fails, the job fails."""
+        """Discards the remaining attempts: if this attempt fails, the job fails."""
         self._discarded = True
 
     @property

@@ -16,21 +16,21 @@ _COUNTED: Final = ("claimed", "completed", "failed", "retried", "returned", "los
 
 @dataclass(frozen=True)
 class WorkerStatus:
-    """What a Worker has done so far, and how much there is to do.
+    """The state, counters and backlog of a Worker.
 
     Parameters:
       state: new, running, stopped or failed.
-      claimed: jobs that were claimed.
-      completed: jobs that have completed.
-      failed: jobs that have failed.
-      retried: attempts that failed and were followed by another one.
-      returned: jobs that were given back, or delayed by the processor.
-      lost: outcomes that Redis didn't take, because the job's lock was gone.
-      jobs_per_second: jobs that finished per second, since status() was called last.
-      lag: jobs that could be claimed now.
-      slots: slots that work.
-      busy: slots that have jobs.
-      restarts: how often Spark had to start the slots again.
+      claimed: claimed jobs.
+      completed: completed jobs.
+      failed: failed jobs.
+      retried: failed attempts that are followed by another one.
+      returned: jobs returned to the queue without an outcome, or delayed by the processor.
+      lost: outcomes that Redis rejected, because the job's lock was gone.
+      jobs_per_second: finished jobs per second since the previous call of status().
+      lag: jobs that can be claimed now.
+      slots: running slots.
+      busy: slots that process jobs.
+      restarts: number of times that the Spark job with the slots was restarted.
     """
 
     state: str = "new"
@@ -54,32 +54,32 @@ class WorkerStatus:
 
     @property
     def finished(self) -> int:
-        """Jobs that have completed or failed."""
+        """Completed and failed jobs."""
         return self.completed + self.failed
 
 
 def slots_of(handle: QueueHandle, worker: str) -> list[Slot]:
-    """The last report of each slot, earlier runs of a slot included."""
-    told: list[bytes] = handle.connection.call("HVALS", handle.keys.slots(worker))
-    return [json.loads(words) for words in told]
+    """Reads the last report of each run of each slot."""
+    reports: list[bytes] = handle.connection.call("HVALS", handle.keys.slots(worker))
+    return [json.loads(report) for report in reports]
 
 
 def latest(slots: Sequence[Slot]) -> list[Slot]:
-    """The last run of each slot."""
+    """Returns the report of the last run of each slot."""
     by_number: dict[int, Slot] = {}
-    for slot in sorted(slots, key=lambda told: int(told["started"])):
+    for slot in sorted(slots, key=lambda report: int(report["started"])):
         by_number[slot["slot"]] = slot
     return list(by_number.values())
 
 
 def totals(slots: Sequence[Slot]) -> dict[str, int]:
-    """Sums over all slots, by the names of WorkerStatus."""
+    """Sums the counters of all slots, by the names of WorkerStatus."""
     sums = {name: sum(int(slot[name]) for slot in slots) for name in _COUNTED}
     working = [slot for slot in latest(slots) if slot["state"] != "stopped"]
     return sums | {"slots": len(working), "busy": sum(slot["state"] == "busy" for slot in working)}
 
 
 def lag_of(handle: QueueHandle) -> int:
-    """How many jobs could be claimed now."""
+    """Counts the jobs that can be claimed now."""
     found = counts(handle)
     return found["wait"] + found.get("prioritized", 0)

@@ -92,7 +92,7 @@ def test_a_misbehaving_udf_fails_its_own_row_alone(queue: BullQueue) -> None:
 @pytest.mark.parametrize(
     ("strategy", "reason"),
     [
-        (lambda *_: 1 / 0, r"bad \(no further attempt, as the backoff strategy raised division by zero\)"),
+        (lambda *_: 1 / 0, r"bad \(no further attempt: the backoff strategy raised division by zero\)"),
         (lambda *_: "soon", r"bad \(no further attempt: expected the backoff strategy to return ms, got: str\)"),
         (lambda *_: float("nan"), r"to return ms, got: float"),
         (lambda *_: -1, r"bad$"),
@@ -105,7 +105,7 @@ def test_a_backoff_strategy_that_fails_ends_the_attempts_of_its_job(
         raise ValueError("bad")
 
     queue.add({"name": "one"}, attempts=3, backoff={"type": "mine", "delay": 1})
-    with OurWorker(queue.handle, processor, rules=OutcomePolicy(strategy=strategy)):
+    with OurWorker(queue.handle, processor, policy=OutcomePolicy(strategy=strategy)):
         work_off(queue)
     failed = by_name(queue, "failed")["one"]
     assert (failed.attempts_made, re.search(reason, failed.failed_reason) is not None) == (1, True), failed

@@ -156,8 +156,8 @@ def test_a_bad_job_fails_alone(queue: BullQueue, start: Start) -> None:
     assert work_off(queue) == {"completed": 2, "failed": 3}
     reasons = [job.failed_reason for job_id in ids[1:4] if (job := queue.get_job(job_id))]
     assert "expected `data` of job 2 to be JSON" in str(reasons[0])
-    assert "what JSON can hold, got set" in str(reasons[1])
-    assert "what JSON can hold, got float" in str(reasons[2])
+    assert "that JSON can hold, got set" in str(reasons[1])
+    assert "that JSON can hold, got float" in str(reasons[2])
 
 
 def test_a_job_that_takes_too_long_fails(queue: BullQueue, start: Start) -> None:

@@ -102,12 +102,12 @@ MISBEHAVIOURS: dict[str, tuple[Callable[[], Any], str]] = {
     "memory error": (raising(MemoryError()), "^MemoryError$"),
     "base exception": (raising(Everything("of its own")), "^of its own$"),
     "endless recursion": (recursing, "recursion"),
-    "value that is no JSON": (lambda: {1, 2}, "what JSON can hold, got set"),
-    "value that raises": (lambda: UnreadableDict(a=1), "what JSON can hold, got UnreadableDict: KeyboardInterrupt"),
-    "value nested too deeply": (lambda: nested(100_000), "what JSON can hold, got list"),
-    "value that is no number": (lambda: float("nan"), "what JSON can hold, got float"),
+    "value that is no JSON": (lambda: {1, 2}, "that JSON can hold, got set"),
+    "value that raises": (lambda: UnreadableDict(a=1), "that JSON can hold, got UnreadableDict: KeyboardInterrupt"),
+    "value nested too deeply": (lambda: nested(100_000), "that JSON can hold, got list"),
+    "value that is no number": (lambda: float("nan"), "that JSON can hold, got float"),
     "raw JSON that is no text": (lambda: RawJson(object()), "expected RawJson of a text"),  # type: ignore[arg-type]
-    "raw JSON that is no Unicode": (lambda: RawJson('"\ud83d"'), "what JSON can hold, got RawJson"),
+    "raw JSON that is no Unicode": (lambda: RawJson('"\ud83d"'), "that JSON can hold, got RawJson"),
     "delay that is no number": (lambda: raising(DelayedError("soon"))(), "`delay`"),  # type: ignore[arg-type]
     "delay changed to a text": (changed(DelayedError(5), "delay", "soon"), "`delay`"),
     "delay changed to no number": (changed(DelayedError(5), "delay", float("nan")), "`delay`"),

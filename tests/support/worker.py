@@ -48,7 +48,7 @@ class OurWorker:
         *,
         chunk_size: int = 1,
         runner: Runner | None = None,
-        rules: OutcomePolicy | None = None,
+        policy: OutcomePolicy | None = None,
         **claim_settings: Any,
     ) -> None:
         name = uuid4().hex[:8]
@@ -59,7 +59,7 @@ class OurWorker:
             ClaimSettings(name, control=self._control, **claim_settings),
             name,
             runner or FunctionRunner(processor),
-            rules or OutcomePolicy(),
+            policy or OutcomePolicy(),
             chunk_size,
         )
         self.loop = WorkerLoop(plan, 0)

@@ -166,12 +166,12 @@ def test_outcomes_say_once_what_is_the_same_for_all() -> None:
 
 def test_chunks_grow_with_quick_jobs_and_shrink_with_slow_ones() -> None:
     size = ChunkSize(200)
-    sizes = [size.now]
+    sizes = [size.current]
     for _ in range(5):
-        size.took(size.now, 0.001)
-        sizes.append(size.now)
+        size.update(size.current, 0.001)
+        sizes.append(size.current)
     assert sizes == [16, 32, 64, 128, 200, 200]
-    size.took(200, 20.0)
-    assert size.now == 2
-    size.took(2, 10.0)
-    assert size.now == 1
+    size.update(200, 20.0)
+    assert size.current == 2
+    size.update(2, 10.0)
+    assert size.current == 1

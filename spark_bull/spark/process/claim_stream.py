@@ -26,7 +26,7 @@ from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle, open_handle
 from spark_bull.spark.process.claim_batch import claim_batch
 from spark_bull.store.settings import resolved
 from spark_bull.worker.claimer import Claimer
-from spark_bull.worker.job_signal import IDLE_S, patiently
+from spark_bull.worker.job_signal import IDLE_S, retry_until_connected
 from spark_bull.worker.status import lag_of
 
 log = logging.getLogger("spark_bull")
@@ -147,7 +147,9 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _ask(self, ask: Callable[[], T]) -> T:
         """What a call to Redis returns: an error would end the query, and waiting is all that a new one could do."""
-        return patiently(ask, partial(log.warning, "queue %s: a claiming query %s (%s)", self._handle.keys.queue))
+        return retry_until_connected(
+            ask, partial(log.warning, "queue %s: a claiming query %s (%s)", self._handle.keys.queue)
+        )
 
     def commit(self, end: dict[str, Any]) -> None:
         try:

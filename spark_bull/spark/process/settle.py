@@ -35,7 +35,7 @@ from spark_bull.spark.schemas import CLAIM_SCHEMA
 from spark_bull.store.settings import resolved
 from spark_bull.worker.blocked_parents import fail_blocked
 from spark_bull.worker.job_runner import BackoffStrategy, OutcomePolicy, strategy_for
-from spark_bull.worker.job_signal import patiently
+from spark_bull.worker.job_signal import retry_until_connected
 from spark_bull.worker.outcome_policy import failure, keep_of, keep_rule
 from spark_bull.worker.running_job import RunningJob
 
@@ -89,7 +89,7 @@ class SettlePlan:
     patient: bool = False
 
     @cached_property
-    def rules(self) -> OutcomePolicy:
+    def policy(self) -> OutcomePolicy:
         """What holds for jobs that say nothing themselves."""
         keep_completed, keep_failed = (keep_rule(self.options[name]) for name in ("removeOnComplete", "removeOnFail"))
         return OutcomePolicy(keep_completed=keep_completed, keep_failed=keep_failed, strategy=self.strategy)
@@ -101,7 +101,7 @@ class SettlePlan:
 
     def ask(self, ask: Callable[[], T]) -> T:
         """What a call to Redis returns."""
-        return patiently(ask, _warn) if self.patient else ask()
+        return retry_until_connected(ask, _warn) if self.patient else ask()
 
 
 def _warn(what: str, why: object) -> None:
@@ -260,7 +260,7 @@ class _Rows:
 
     def _fail_blocked(self, claim: Claim) -> Counter[str]:
         """Settles parents that can't complete yet; returns by how much that changes the counts."""
-        blocked = self.plan.ask(lambda: fail_blocked(self.handle, self.plan.rules, self.token, claim.lost, claim.now))
+        blocked = self.plan.ask(lambda: fail_blocked(self.handle, self.plan.policy, self.token, claim.lost, claim.now))
         if blocked:
             self._work(blocked)
         return Counter(completed=-len(blocked), failed=len(blocked.failed), retried=len(blocked.retried))
@@ -309,7 +309,7 @@ def _note(plan: SettlePlan, handle: QueueHandle, outcomes: Outcomes, job: Claime
     if error is None:
         value = "null" if row.value is None else row.value
         if is_json(value):
-            keep = keep_of(handle.dialect, job.opts, "removeOnComplete", plan.rules.keep_completed)
+            keep = keep_of(handle.dialect, job.opts, "removeOnComplete", plan.policy.keep_completed)
             outcomes.complete(job, value, keep)
             return "completed"
         error = f"expected `returnvalue` to hold JSON, got: {value[:200]!r}"
@@ -321,7 +321,7 @@ def _note(plan: SettlePlan, handle: QueueHandle, outcomes: Outcomes, job: Claime
         stack=stack,
         unrecoverable=row.unrecoverable,
         strategy=strategy_for(plan.strategy, RunningJob(job, handle)),
-        default_keep=plan.rules.keep_failed,
+        default_keep=plan.policy.keep_failed,
     )
     if isinstance(decided, Failed):
         outcomes.failed.append(decided)

@@ -33,7 +33,7 @@ from spark_bull.spark.spark_errors import first_line, python_trace
 from spark_bull.worker.bisection import Abandoned, run_bisected
 from spark_bull.worker.error_text import trace_of
 from spark_bull.worker.job_runner import BackoffStrategy
-from spark_bull.worker.job_signal import patiently
+from spark_bull.worker.job_signal import retry_until_connected
 
 log = logging.getLogger("spark_bull")
 
@@ -308,7 +308,7 @@ class StreamEngine:
             self._stopping.wait(seconds)
             self._check_running()
 
-        return patiently(ask, partial(log.warning, "worker %s: %s (%s)", self._plan.reader), pause=pause)
+        return retry_until_connected(ask, partial(log.warning, "worker %s: %s (%s)", self._plan.reader), pause=pause)
 
     def _fail(self, batch: DataFrame, errors: Mapping[str, BaseException]) -> None:
         """Settles these jobs of a batch as failed, each with its own error."""
