@@ -1,5 +1,5 @@
-"""Every block of Python or SQL of README and docs runs as printed, each alone, but for the address of Redis and
-where files go. test_readme_commands.py has the others."""
+"""Every block of Python or SQL of README and docs runs as printed, alone; only the address of Redis and the folders are
+replaced. test_readme_commands.py runs the other blocks."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tests.support.readme import BLOCKS, CASES, SHOWN_FOLDER, SHOWN_URL, case_of
 from tests.support.snippets import Block
 from tests.support.wait import wait_until
 
-#: What is drawn, and not run.
-DRAWN = ("mermaid",)
+#: Languages of diagrams, which are not run.
+DIAGRAMS = ("mermaid",)
 
 
 @pytest.fixture(scope="module")
@@ -33,17 +33,17 @@ def server() -> Iterator[EmbeddedRedis]:
 
 @pytest.fixture
 def session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[SparkSession]:
-    """A session of this test's own: it knows no views, no data sources and no queries of others."""
+    """A new session, without the views, data sources and queries of other tests."""
     session = spark.newSession()
     monkeypatch.setattr(SparkSession, "_instantiatedSession", session)
     yield session
     stop_queries(session)
 
 
-def test_every_case_is_of_one_block() -> None:
+def test_every_case_belongs_to_exactly_one_block() -> None:
     for text in CASES:
         assert sum(text in block.text for block in BLOCKS) == 1, text
-    assert {block.language for block in BLOCKS} == {"python", "sql", "js", "sh", *DRAWN}
+    assert {block.language for block in BLOCKS} == {"python", "sql", "js", "sh", *DIAGRAMS}
 
 
 @of("python", "sql")
@@ -57,7 +57,7 @@ def test_a_block_of_python_or_sql_runs_alone(
 ) -> None:
     case = case_of(block)
     if SHOWN_URL not in block.text:
-        say_where_redis_is(server.url, session, monkeypatch)
+        set_redis_url(server.url, session, monkeypatch)
     text = block.text.replace(SHOWN_URL, server.url).replace(SHOWN_FOLDER, f"{tmp_path}/")
     program = compile(python_of(block.language, text), str(block), "exec")
 
@@ -74,8 +74,8 @@ def test_a_block_of_python_or_sql_runs_alone(
     assert not (missing := missing_in(printed := capsys.readouterr().out, case)), f"{missing} in:\n{printed}"
 
 
-def say_where_redis_is(url: str, session: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """$SPARK_BULL_URL for this process, and for those that Spark starts: it gives a registered source that variable."""
+def set_redis_url(url: str, session: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sets $SPARK_BULL_URL in this process and in those that Spark starts, to which it passes its environment."""
     monkeypatch.setenv("SPARK_BULL_URL", url)
     monkeypatch.setitem(session.sparkContext.environment, "SPARK_BULL_URL", url)
     spark_bull.register(session)
@@ -89,19 +89,19 @@ def python_of(language: str, text: str) -> str:
 
 
 def until_interrupted(done: Callable[[], bool]) -> Callable[[Worker], bool]:
-    """`Worker.await_termination`, until the block's work is done and Ctrl-C is pressed."""
+    """A `Worker.await_termination` that raises KeyboardInterrupt once `done` is true."""
     await_termination = Worker.await_termination
 
     def interrupted(worker: Worker) -> bool:
         ended: bool = wait_until(lambda: done() or await_termination(worker, 0.5), "the worker's jobs to end")
-        assert done(), f"{worker} has ended by itself: {ended}"
+        assert done(), f"{worker} ended before its jobs: {ended}"
         raise KeyboardInterrupt
 
     return interrupted
 
 
 def run(program: CodeType, session: SparkSession, done: Callable[[], bool]) -> bool:
-    """Runs a block and waits until its work is done; False when a streaming source of its connected too late."""
+    """Runs a block and waits until `done` is true; returns False if a streaming source of it connected too late."""
     namespace: dict[str, Any] = {"__name__": "__main__", "spark": session}
     exec(program, namespace)
     queries = session.streams.active
@@ -115,7 +115,7 @@ def run(program: CodeType, session: SparkSession, done: Callable[[], bool]) -> b
                     raise error
             return done()
 
-        wait_until(is_over, "what the block does")
+        wait_until(is_over, "the effects of the block")
     except StreamingQueryException as error:
         if is_late(error):
             return False

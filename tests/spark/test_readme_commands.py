@@ -1,5 +1,5 @@
-"""Every block of commands or JavaScript of README and docs runs as printed, each alone, but for the address of Redis
-and where files go. Of commands that take long (all tests, starts of Spark) some only have to be understood."""
+"""Every block of commands or JavaScript of README and docs runs as printed, alone; only the address of Redis and the
+folders are replaced. Of commands that take long (all tests, starts of Spark), some are only parsed."""
 
 from __future__ import annotations
 
@@ -34,13 +34,15 @@ from tests.support.readme import (
 from tests.support.snippets import Block
 from tests.support.wait import PATIENCE_S, wait_until
 
-#: What a user has in the folder of the block that sends modules along.
+#: The module that the block with `--py-files` sends to the executors.
 MY_JOBS = """
 def send(job):
     return {"sent": job.data["to"]}
 """
 #: A script that runs until Ctrl-C.
 ENDLESS = "jobs/work.py"
+#: The file that spark-submit takes where only the wheel is installed.
+SUBMIT_FILE = "$(spark-bull --submit-file)"
 
 
 @pytest.fixture(scope="module")
@@ -60,13 +62,13 @@ def test_a_block_of_javascript_runs_in_node(
 
 
 @of("sh")
-def test_a_block_of_commands_runs_or_is_understood(
+def test_a_block_of_commands_runs_or_can_be_parsed(
     server: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, block: Block
 ) -> None:
     case = case_of(block)
     if case == Case():
         for line in block.text.splitlines():
-            assert_is_understood(shlex.split(line, comments=True))
+            assert_can_be_parsed(shlex.split(line, comments=True))
         return
     monkeypatch.setenv("SPARK_BULL_URL", server.url)
     monkeypatch.setenv("SPARK_CONF_DIR", str(ROOT / "conf"))
@@ -87,7 +89,7 @@ def test_a_block_of_commands_runs_or_is_understood(
 
 
 def like_a_checkout(folder: Path) -> Path:
-    """A folder that shows what a checkout has, and keeps what commands write."""
+    """A folder with links to the files of this checkout, in which commands may write."""
     for name in ("Makefile", "jobs", "tools", "spark_bull", "pyspark_bull"):
         (folder / name).symlink_to(ROOT / name)
     (folder / "my_jobs.py").write_text(MY_JOBS)
@@ -95,11 +97,11 @@ def like_a_checkout(folder: Path) -> Path:
 
 
 def run_until(done: Callable[[], bool], command: list[str], log: Path, folder: Path) -> None:
-    """Runs a command that goes on until Ctrl-C, and kills it with all that it started as soon as its work is done."""
+    """Runs a command that does not end by itself, and kills it and its children once `done` is true."""
     with log.open("ab") as output:
         running = subprocess.Popen(command, cwd=folder, stdout=output, stderr=output, start_new_session=True)
     try:
-        wait_until(lambda: done() or running.poll() is not None, f"what `{command[-1]}` does")
+        wait_until(lambda: done() or running.poll() is not None, f"the effects of `{command[-1]}`")
         assert running.poll() is None, log.read_text()[-5000:]
     finally:
         with suppress(ProcessLookupError):
@@ -107,9 +109,9 @@ def run_until(done: Callable[[], bool], command: list[str], log: Path, folder: P
         running.wait()
 
 
-def assert_is_understood(command: list[str]) -> None:
-    """`make` has the target; `pip` gets this package, with extras that it has; the script of a spark-submit is there,
-    and its parser takes what follows it."""
+def assert_can_be_parsed(command: list[str]) -> None:
+    """`make` has the target; `pip` installs this package, with extras that exist; the parser of `spark-bull` accepts
+    the arguments, also those behind the script or the file of a spark-submit."""
     if command[:2] == ["pip", "install"]:
         name, extras = re.fullmatch(r"([\w-]+)(?:\[(.+)\])?", command[2]).groups()  # type: ignore[union-attr]
         declared = ConfigParser()
@@ -120,7 +122,13 @@ def assert_is_understood(command: list[str]) -> None:
     if command[0] == "make":
         assert re.search(rf"^{command[1]}:.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
         return
+    if command[0] == "spark-bull":
+        parser().parse_args(command[1:])
+        return
     assert command[0] == "spark-submit"
+    if SUBMIT_FILE in command:
+        parser().parse_args(command[command.index(SUBMIT_FILE) + 1 :])
+        return
     script = next(argument for argument in command if argument.startswith("jobs/"))
     assert (ROOT / script).is_file()
     parser().parse_args([Path(script).stem, *command[command.index(script) + 1 :]])

@@ -1,4 +1,4 @@
-"""The code blocks of README and docs: what each needs before it runs, and what it brings about."""
+"""The code blocks of README and docs: what each needs before it runs, and its expected effects."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from tests.support.snippets import Block, blocks
 ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 BLOCKS = [block for page in PAGES for block in blocks(page, ROOT)]
-#: What the blocks say, and tests replace: the address of Redis, and where files go.
+#: Texts of the blocks that tests replace: the address of Redis, and the folder of files.
 SHOWN_URL = "redis://localhost:6379"
 SHOWN_FOLDER = "/lake/"
 
 
 @dataclass(frozen=True)
 class Case:
-    """What a block needs and does. `jobs`: payloads by queue, there before it runs. `finished`: that many jobs of the
-    queue `mail` have completed, and as many failed, before. `then`: counts of queues by state that it brings about.
-    `prints`: texts that it prints, spaces left out. `files`: a pattern of files that it writes."""
+    """What a block needs, and its expected effects. `jobs`: payloads by queue that exist before it runs. `finished`: so
+    many jobs of the queue `mail` are completed, and as many failed, before it runs. `then`: expected counts by queue
+    and state. `prints`: texts that it prints, without spaces. `files`: a pattern of files that it writes."""
 
     jobs: Mapping[str, list[Any]] = field(default_factory=dict)
     finished: int = 0
@@ -36,7 +36,7 @@ class Case:
     files: str = ""
 
 
-#: By a text that only this block has. A block that isn't here needs nothing, and ends by itself without an error.
+#: By a text that only this block contains. A block without a case needs nothing, and ends by itself without an error.
 CASES = {
     # README
     '"alan@example.org", 2)], ["to"': Case(
@@ -92,7 +92,7 @@ def case_of(block: Block) -> Case:
 
 
 def prepare(case: Case, url: str) -> None:
-    """Empties that Redis, but for what the block needs."""
+    """Empties Redis, and adds the jobs that the block needs."""
     with Redis.from_url(url) as client:
         client.flushall()
         for name, payloads in case.jobs.items():
@@ -106,12 +106,12 @@ def prepare(case: Case, url: str) -> None:
 
 
 def is_done(case: Case, url: str, folder: Path) -> bool:
-    """Whether all has come about that the block is to bring about."""
+    """Whether the block has had all its expected effects."""
     return has_counts(case, url) and (not case.files or any(folder.glob(case.files)))
 
 
 def has_counts(case: Case, url: str) -> bool:
-    """Whether queues have as many jobs as the block is to bring about."""
+    """Whether the queues have the expected numbers of jobs."""
     for name, states in case.then.items():
         with BullQueue(name, url=url, protocol="bullmq") as queue:
             counts = queue.counts()
@@ -121,5 +121,5 @@ def has_counts(case: Case, url: str) -> bool:
 
 
 def missing_in(printed: str, case: Case) -> list[str]:
-    """What the block should have printed, but has not."""
+    """The expected texts that were not printed."""
     return [text for text in case.prints if text not in printed.replace(" ", "")]

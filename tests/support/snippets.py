@@ -23,6 +23,6 @@ class Block:
 
 
 def blocks(page: Path, root: Path) -> list[Block]:
-    """The fenced blocks of a Markdown page, which is named by its path below `root`."""
+    """The fenced blocks of a Markdown page; the name of the page is its path relative to `root`."""
     text, name = page.read_text(encoding="utf-8"), page.relative_to(root).as_posix()
     return [Block(name, found[1], found[2], text.count("\n", 0, found.start()) + 2) for found in _BLOCK.finditer(text)]
