@@ -11,20 +11,20 @@ Keep = Mapping[str, int] | None
 
 
 class ClaimedJob(NamedTuple):
-    """A job that a worker holds. Texts as they stand in Redis, times in ms since 1970.
+    """A job that a worker has claimed. Texts as they are in Redis, times in ms since 1970.
 
-    `attempts_made` counts the attempts before this one. `deferred_failure` is why the job must fail without being run
-    (BullMQ: it stalled too often, or a child failed), else None. `attempts`: most allowed, where the hash says it and
-    not the options (Bull 1).
+    `attempts_made` counts the attempts before this one. `deferred_failure`: why the job must fail without being run
+    (BullMQ: it stalled too often, or a child failed), else None. `attempts`: the number of attempts allowed, in
+    dialects that keep it in the hash (Bull 1) and not in the options.
     """
 
     id: str
-    timestamp: int
-    data: str
-    name: str | None
-    opts: str
-    attempts_started: int
-    attempts_made: int
+    timestamp: int = 0
+    data: str = ""
+    name: str | None = None
+    opts: str = "{}"
+    attempts_started: int = 0
+    attempts_made: int = 0
     parent_key: str | None = None
     deferred_failure: str | None = None
     stalled_counter: int = 0
@@ -59,10 +59,6 @@ class Delayed(NamedTuple):
 
     id: str
     until: int
-
-
-#: The fields that a claim's columns are for, in their order.
-CLAIMED_COLUMNS: Final = ClaimedJob._fields[1:]
 
 
 @dataclass

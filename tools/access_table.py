@@ -38,8 +38,8 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
             *(f"spark/process/{name}" for name in ("loop_engine", "settle", "stream_engine")),
         ),
         (
-            *("work", "claimed", "progress", "promote_due", "rescue", "commit", "empty", "advance"),
-            *("job/extend", "job/relock", "job/log", "job/update_data", "claims/cut"),
+            *("work", "progress", "promote_due", "rescue", "commit", "empty", "advance"),
+            *("job/claimed", "job/extend", "job/relock", "job/log", "job/update_data", "claims/cut"),
         ),
     ),
     "collect": (

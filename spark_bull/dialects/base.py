@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Final, Literal
 
 from spark_bull.clock import LAST_ETA_MS, epoch_ms
 from spark_bull.dialects.backoff import bull_exponential_ms
+from spark_bull.dialects.fields import CLAIMED_FIELDS
 from spark_bull.errors import DialectError, OptionError, expected
 from spark_bull.keys import SEGMENTS, QueueKeys
 from spark_bull.options import Options, check_keep
@@ -25,7 +26,7 @@ DEFAULT_NAME: Final = "__default__"
 UNSUPPORTED_OPTIONS: Final = ("parent", "deduplication", "debounce", "repeat", "repeatJobKey", "rateLimiterKey")
 
 #: Verbs that are the same in all dialects; their scripts are in lua/job.
-SHARED_VERBS: Final = frozenset({"extend", "relock", "log", "update_data"})
+SHARED_VERBS: Final = frozenset({"claimed", "extend", "relock", "log", "update_data"})
 
 Kind = Literal["list", "zset", "set"]
 
@@ -61,8 +62,8 @@ class Dialect(ABC):
     takes_integer_ids: ClassVar[bool] = True
     #: Options, and arguments of a Worker, that this dialect has nothing for.
     lacks: ClassVar[frozenset[str]] = frozenset()
-    #: The field of a job's hash that counts the attempts made.
-    attempts_field: ClassVar[str] = "attemptsMade"
+    #: Field of a job's hash, by attribute of ClaimedJob: what a claim reads.
+    claim_fields: ClassVar[Mapping[str, str]] = {field.claimed: field.names[0] for field in CLAIMED_FIELDS.values()}
     #: Whether all that happens to jobs is kept for a while in a Redis stream.
     has_event_stream: ClassVar[bool] = False
     #: Whether jobs keep the time at which they finished.

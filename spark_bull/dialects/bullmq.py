@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final
 
 from spark_bull.dialects.backoff import bullmq_exponential_ms
 from spark_bull.dialects.base import MARKS, Dialect, StateKey, normal_backoff, with_bare_marks, without_nulls
+from spark_bull.dialects.fields import CLAIMED_FIELDS
 from spark_bull.dialects.repeating import is_over, iteration_of, next_of_pattern, number_of, opts_of, time_of
 from spark_bull.errors import OptionError, expected
 from spark_bull.keys import QueueKeys, scheduler_of
@@ -45,7 +46,9 @@ class BullMQ(Dialect):
     has_event_stream = True
     has_jitter = True
     retryable_states = ("failed", "completed")
-    attempts_field = "atm"
+    claim_fields: ClassVar = {
+        field.claimed: field.names[-1] for name, field in CLAIMED_FIELDS.items() if name != "attempts"
+    }
     states: ClassVar = {
         "wait": StateKey("wait", "list"),
         "active": StateKey("active", "list"),

@@ -1,55 +1,70 @@
-"""What a job's hash calls its fields, in every dialect, and how their texts become values.
+"""The table of a job's fields: names in hashes, DataFrames and objects, types, and how their texts are read.
 
-Whatever stands in a hash can be read: text that is not UTF-8 gets replacement characters, a number that is none counts
-as not given, a stack trace that is no JSON list is shown as it is.
+Any hash can be read: text that is not UTF-8 gets replacement characters, a number that can't be parsed counts as not
+given, a stack trace that is not a JSON list is shown as it is.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 Raw = bytes | None
-Kind = Literal["text", "json", "integer", "traces"]
+#: text, JSON text, a number of the size of an INT, one of the size of a BIGINT, ms since 1970, a JSON list of texts.
+Kind = Literal["text", "json", "count", "number", "time", "traces"]
+NUMBERS: Final = frozenset({"count", "number", "time"})
 
 
 @dataclass(frozen=True)
 class Field:
-    """A property of a job. `names`: what hashes call it; the first that is there counts, else `default`."""
+    """A field of a job.
 
-    attribute: str
+    names: its names in hashes, Bull's first and BullMQ's last; a reader takes the first one that a hash has, else
+    `default`. attribute: its name in model.Job. claimed: its name in outcomes.ClaimedJob. A name is empty where the
+    object lacks the field.
+    """
+
     kind: Kind
     names: tuple[str, ...]
+    attribute: str = ""
+    claimed: str = ""
     default: int | None = None
 
 
-#: By Bull's own name, which is the DataFrame's column too. BullMQ's short names stand beside the long ones.
-FIELDS: Final[dict[str, Field]] = {
-    "name": Field("name", "text", ("name",)),
-    "data": Field("data_text", "text", ("data",)),
-    "opts": Field("opts_text", "text", ("opts",)),
-    "progress": Field("progress_text", "text", ("progress",)),
-    "returnvalue": Field("returnvalue_text", "json", ("returnvalue",)),
-    "failedReason": Field("failed_reason", "text", ("failedReason",)),
-    "stacktrace": Field("stacktrace", "traces", ("stacktrace",)),
-    "attemptsMade": Field("attempts_made", "integer", ("attemptsMade", "atm"), 0),
-    "attemptsStarted": Field("attempts_started", "integer", ("ats",)),
-    "stalledCounter": Field("stalled_counter", "integer", ("stalledCounter", "stc"), 0),
-    "timestamp": Field("timestamp", "integer", ("timestamp",)),
-    "processedOn": Field("processed_on", "integer", ("processedOn",)),
-    "finishedOn": Field("finished_on", "integer", ("finishedOn",)),
-    "delay": Field("delay", "integer", ("delay",), 0),
-    "priority": Field("priority", "integer", ("priority",), 0),
-    "processedBy": Field("processed_by", "text", ("pb",)),
-    "parentKey": Field("parent_key", "text", ("parentKey",)),
-    "deduplicationId": Field("deduplication_id", "text", ("deid",)),
-    "repeatJobKey": Field("repeat_job_key", "text", ("rjk",)),
+#: The fields of a job, by their DataFrame columns, which have Bull's own names.
+FIELDS: Final[Mapping[str, Field]] = {
+    "name": Field("text", ("name",), "name", "name"),
+    "data": Field("text", ("data",), "data_text", "data"),
+    "opts": Field("text", ("opts",), "opts_text", "opts"),
+    "progress": Field("text", ("progress",), "progress_text", "progress"),
+    "returnvalue": Field("json", ("returnvalue",), "returnvalue_text"),
+    "failedReason": Field("text", ("failedReason",), "failed_reason"),
+    "stacktrace": Field("traces", ("stacktrace",), "stacktrace", "stacktrace"),
+    "attemptsMade": Field("count", ("attemptsMade", "atm"), "attempts_made", "attempts_made", default=0),
+    "attemptsStarted": Field("count", ("ats",), "attempts_started", "attempts_started"),
+    "stalledCounter": Field("count", ("stalledCounter", "stc"), "stalled_counter", "stalled_counter", default=0),
+    "timestamp": Field("time", ("timestamp",), "timestamp", "timestamp"),
+    "processedOn": Field("time", ("processedOn",), "processed_on"),
+    "finishedOn": Field("time", ("finishedOn",), "finished_on"),
+    "delay": Field("number", ("delay",), "delay", default=0),
+    "priority": Field("number", ("priority",), "priority", "priority", default=0),
+    "processedBy": Field("text", ("pb",), "processed_by"),
+    "parentKey": Field("text", ("parentKey",), "parent_key", "parent_key"),
+    "deduplicationId": Field("text", ("deid",), "deduplication_id"),
+    "repeatJobKey": Field("text", ("rjk",), "repeat_job_key"),
 }
 
-#: The field that every job has, and what is left of a removed one (a late progress report) has not.
-ALWAYS_THERE: Final = "timestamp"
+#: The fields that a claim reads. `attempts`: only Bull 1 writes it.
+CLAIMED_FIELDS: Final[Mapping[str, Field]] = {
+    **{name: field for name, field in FIELDS.items() if field.claimed},
+    "deferredFailure": Field("text", ("defa",), claimed="deferred_failure"),
+    "attempts": Field("count", ("attempts",), claimed="attempts"),
+}
 
+#: A field that every job has. What a late progress report leaves of a removed job lacks it.
+ALWAYS_THERE: Final = "timestamp"
 
 #: What the libraries store for a JavaScript undefined.
 NO_VALUE: Final = (b"null", b"")
@@ -57,7 +72,7 @@ NO_VALUE: Final = (b"null", b"")
 
 def value_of(field: Field, raw: Raw) -> Any:
     """The value of a field as model.Job holds it."""
-    if field.kind == "integer":
+    if field.kind in NUMBERS:
         number = integer_of(raw)
         return field.default if number is None else number
     if field.kind == "traces":

@@ -7,16 +7,15 @@ sent again after a lost reply gets that answer and changes nothing; the others c
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final, Literal, TypedDict
 from uuid import uuid4
 
 import msgpack
 
-from spark_bull.columns import converted, listed
 from spark_bull.outcomes import Claim, ClaimedJob, Lost, Outcomes
-from spark_bull.queue.claimed_fields import are_there, claimed_columns
+from spark_bull.queue.claimed_fields import ClaimedChunk
 from spark_bull.queue.handle import CHUNK_SIZE, RECEIPT_TTL_MS, QueueHandle
 from spark_bull.queue.schedules import advance, may_be_scheduled
 
@@ -90,7 +89,7 @@ def work(
     )
     answer = _unpacked(reply)
     _warn_of_damaged(handle, answer)
-    jobs = _jobs_of(handle, answer["ids"], answer["columns"])
+    jobs = _chunk_of(answer).jobs(handle.dialect)
     advance(handle, claim_settings.sender, call, jobs, answer["now"])
     return _claim_of(token, answer, jobs)
 
@@ -98,20 +97,19 @@ def work(
 def claim_packed(
     handle: QueueHandle, claim_settings: ClaimSettings, limit: int, *, ledger: str, token: str
 ) -> tuple[Claim, bytes]:
-    """Claims up to `limit` jobs into a ledger; their fields stay packed, for `unpack_columns` in another process."""
+    """Claims up to `limit` jobs into a ledger; their fields stay packed, for `unpack_claimed` in another process."""
     call = uuid4().hex
     reply = _work(handle, claim_settings, limit, call=call, token=token, ledger=ledger)
     answer = _unpacked(reply)
     _warn_of_damaged(handle, answer)
     if any(map(may_be_scheduled, answer["ids"])):
-        advance(handle, claim_settings.sender, call, _jobs_of(handle, answer["ids"], answer["columns"]), answer["now"])
+        advance(handle, claim_settings.sender, call, _chunk_of(answer).jobs(handle.dialect), answer["now"])
     return _claim_of(token, answer, []), reply
 
 
-def unpack_columns(reply: bytes) -> tuple[list[str], list[Any]]:
-    """Ids and columns (in the order of CLAIMED_COLUMNS) of the jobs that `claim_packed` left packed."""
-    answer = _unpacked(reply)
-    return answer["ids"], answer["columns"]
+def unpack_claimed(reply: bytes) -> ClaimedChunk:
+    """The jobs that `claim_packed` left packed."""
+    return _chunk_of(_unpacked(reply))
 
 
 def _work(
@@ -152,22 +150,40 @@ def _work(
     return reply
 
 
-def _unpacked(reply: bytes) -> dict[str, Any]:
-    answer: dict[str, Any] = msgpack.unpackb(reply, raw=False, strict_map_key=False, unicode_errors="replace")
+class _Answer(TypedDict):
+    """What the script `work` returns. Lua has false for nothing; pairs are (job id, reason or type of its key)."""
+
+    ids: list[str]
+    columns: dict[str, object] | Literal[False]
+    damaged: list[tuple[str, str]]
+    lost: list[tuple[str, str]] | Literal[False]
+    limited_ms: int
+    next_due: float | Literal[False]
+    more: bool
+    stop: bool
+    now: int
+
+
+def _unpacked(reply: bytes) -> _Answer:
+    answer: _Answer = msgpack.unpackb(reply, raw=False, strict_map_key=False, unicode_errors="replace")
     return answer
 
 
-def _claim_of(token: str, answer: Mapping[str, Any], jobs: list[ClaimedJob]) -> Claim:
+def _chunk_of(answer: _Answer) -> ClaimedChunk:
+    return ClaimedChunk(answer["ids"], answer["columns"] or {})
+
+
+def _claim_of(token: str, answer: _Answer, jobs: list[ClaimedJob]) -> Claim:
     return Claim(
-        token,
-        jobs,
-        [Lost(job_id, why) for job_id, why in answer["lost"] or []],
-        int(answer["limited_ms"] or 0),
-        int(answer["next_due"]) if answer["next_due"] else None,
-        bool(answer["more"]),
-        bool(answer["stop"]),
-        int(answer["now"]),
-        len(answer["ids"] or ()),
+        token=token,
+        jobs=jobs,
+        lost=[Lost(job_id, why) for job_id, why in answer["lost"] or ()],
+        limited_ms=answer["limited_ms"],
+        next_due=int(answer["next_due"]) if answer["next_due"] else None,
+        more=answer["more"],
+        stop=answer["stop"],
+        now=answer["now"],
+        claimed=len(answer["ids"]),
     )
 
 
@@ -175,31 +191,20 @@ def read_claimed(handle: QueueHandle, job_ids: Sequence[str]) -> list[ClaimedJob
     """Jobs by their ids, as a claim gives them; those that are gone are left out."""
     jobs: list[ClaimedJob] = []
     for start in range(0, len(job_ids), CHUNK_SIZE):
-        ids = job_ids[start : start + CHUNK_SIZE]
-        columns = read_columns(handle, ids)
-        there = are_there(columns, len(ids))
-        jobs += [job for job, is_there in zip(_jobs_of(handle, ids, columns), there, strict=True) if is_there]
+        chunk = read_chunk(handle, job_ids[start : start + CHUNK_SIZE])
+        jobs += [job for job, is_there in zip(chunk.jobs(handle.dialect), chunk.are_there(), strict=True) if is_there]
     return jobs
 
 
-def read_columns(handle: QueueHandle, job_ids: Sequence[str]) -> list[Any]:
-    """Columns (in the order of CLAIMED_COLUMNS) of up to CHUNK_SIZE jobs; see `are_there` for those that are gone."""
-    reply = handle.run("claimed", {"ids": list(job_ids)})
-    columns: list[Any] = msgpack.unpackb(reply, raw=False, unicode_errors="replace")
-    return columns
+def read_chunk(handle: QueueHandle, job_ids: Sequence[str]) -> ClaimedChunk:
+    """Up to CHUNK_SIZE jobs by their ids; see `are_there` for those that are gone."""
+    ids = msgpack.packb(list(job_ids), use_bin_type=False)
+    reply = handle.run("claimed", {"ids": ids, "fields": handle.dialect.claim_fields.values()})
+    return ClaimedChunk(job_ids, msgpack.unpackb(reply, raw=False, unicode_errors="replace"))
 
 
-def _jobs_of(handle: QueueHandle, ids: Sequence[str] | None, columns: Any) -> list[ClaimedJob]:
-    if not ids or not columns:
-        return []
-    made = claimed_columns(handle.dialect, ids, columns)
-    made["data"] = converted(made["data"], lambda text: text or "")
-    made["opts"] = converted(made["opts"], lambda text: text or "{}")
-    return list(map(ClaimedJob, ids, *(listed(column, len(ids)) for column in made.values())))
-
-
-def _warn_of_damaged(handle: QueueHandle, answer: Mapping[str, Any]) -> None:
-    for job_id, kind in answer["damaged"] or ():
+def _warn_of_damaged(handle: QueueHandle, answer: _Answer) -> None:
+    for job_id, kind in answer["damaged"]:
         log.warning(
             "queue %s: job %s can't run and was taken out of its state: expected %s to be a hash, found a %s; "
             "ids of such jobs are in %s",

@@ -13,7 +13,7 @@ TTL_MS: Final = 7 * 86_400_000
 
 
 class Portion(NamedTuple):
-    """Jobs claimed in one call: position of the first one, their number, and what they hold, for `unpack_columns`."""
+    """Jobs claimed in one call: position of the first one, their number, and what they hold, for `unpack_claimed`."""
 
     start: int
     jobs: int

@@ -1,92 +1,119 @@
-"""The fields of claimed jobs: raw texts as the scripts give them become what a worker needs.
+"""The fields of claimed jobs: raw texts of the scripts become the values that a worker needs.
 
-A job whose attempts or options can't be read is not run: it fails with a reason that names the field. Other fields that
-are not what they should be count as not given.
+A job with unreadable `attemptsMade` or `opts` is not run: it fails with a reason that names the field. Another field
+that can't be parsed counts as not given.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from spark_bull.columns import converted, listed
 from spark_bull.dialects.base import Dialect
+from spark_bull.dialects.fields import CLAIMED_FIELDS
 from spark_bull.job_json import damaged_field, parsed_opts
-from spark_bull.outcomes import CLAIMED_COLUMNS
+from spark_bull.outcomes import ClaimedJob
 
-#: Counters are INT columns of DataFrames.
-_MAX_COUNT: Final = 2**31 - 1
-_MAX_NUMBER: Final = 2**53
-#: The last ms of the year 9999, beyond which neither Spark nor Python prints a time.
-_LAST_MS: Final = 253_402_300_799_999
+#: The largest number of each kind. Counts are INT columns of DataFrames; neither Spark nor Python prints a time after
+#: the year 9999.
+_LARGEST: Final = {"count": 2**31 - 1, "number": 2**53, "time": 253_402_300_799_999}
 
 
-def claimed_columns(dialect: Dialect, ids: Sequence[str], columns: Sequence[Any]) -> dict[str, Any]:
-    """Columns of claimed jobs by name; each is a list, or one value for all. Numbers are int, None stands for none.
+class ClaimedChunk(NamedTuple):
+    """Some claimed jobs. `columns`: raw texts by hash field, a list or one value for all jobs, False for none."""
 
-    `deferred_failure` of a damaged job says which field is wrong.
-    """
-    raw = dict(zip(CLAIMED_COLUMNS, columns, strict=False))
-    made = {name: converted(column, _CONVERTERS.get(name, _text)) for name, column in raw.items()}
-    damage = _damage(dialect, ids, raw)
-    if damage:
-        deferred = listed(made["deferred_failure"], len(ids))
-        made["deferred_failure"] = [reason or damage.get(place) for place, reason in enumerate(deferred)]
-    return made
+    ids: Sequence[str]
+    columns: Mapping[str, Any]
+
+    def are_there(self) -> list[bool]:
+        """Which of the jobs exist: what is left of a removed one has neither timestamp nor data."""
+        pairs = zip(self._listed("timestamp"), self._listed("data"), strict=True)
+        return [timestamp is not False or data is not False for timestamp, data in pairs]
+
+    def values(self, dialect: Dialect) -> dict[str, Any]:
+        """Columns by attribute of ClaimedJob; each is a list, or one value for all jobs. Numbers are int.
+
+        None where a job lacks a text. `deferred_failure` of a damaged job says which field is wrong.
+        """
+        names = dialect.claim_fields
+        made = {
+            attribute: converted(self.columns[names[attribute]], convert)
+            for attribute, convert in _CONVERTERS.items()
+            if attribute in names
+        }
+        damage = self._damage(dialect)
+        if damage:
+            deferred = listed(made["deferred_failure"], len(self.ids))
+            made["deferred_failure"] = [reason or damage.get(place) for place, reason in enumerate(deferred)]
+        return made
+
+    def jobs(self, dialect: Dialect) -> list[ClaimedJob]:
+        """The jobs as objects."""
+        if not self.ids or not self.columns:
+            return []
+        made = self.values(dialect)
+        made["data"] = converted(made["data"], lambda text: text or "")
+        made["opts"] = converted(made["opts"], lambda text: text or "{}")
+        count = len(self.ids)
+        columns = (listed(made.get(name, default), count) for name, default in ClaimedJob._field_defaults.items())
+        return list(map(ClaimedJob, self.ids, *columns))
+
+    def _listed(self, field: str) -> list[Any]:
+        return listed(self.columns[field], len(self.ids))
+
+    def _damage(self, dialect: Dialect) -> dict[int, str]:
+        """Why jobs can't run, by place."""
+        found: dict[int, str] = {}
+        for field, what, is_sound in (
+            (dialect.claim_fields["attempts_made"], "a whole number", _is_count),
+            (dialect.claim_fields["opts"], "a JSON object", _is_object),
+        ):
+            for place in _unsound_places(self.columns[field], len(self.ids), is_sound):
+                found[place] = damaged_field(field, self.ids[place], what, self._listed(field)[place])
+        return found
 
 
-def are_there(columns: Sequence[Any], count: int) -> list[bool]:
-    """Which of the jobs exist: what is left of a removed one has neither timestamp nor data."""
-    raw = dict(zip(CLAIMED_COLUMNS, columns, strict=False))
-    pairs = zip(listed(raw["timestamp"], count), listed(raw["data"], count), strict=True)
-    return [timestamp is not False or data is not False for timestamp, data in pairs]
-
-
-def _damage(dialect: Dialect, ids: Sequence[str], raw: Mapping[str, Any]) -> dict[int, str]:
-    """By place: why jobs can't run."""
-    found: dict[int, str] = {}
-    for place in _places(raw["attempts_made"], len(ids), lambda text: _number(text, _MAX_COUNT) is not None):
-        got = listed(raw["attempts_made"], len(ids))[place]
-        found[place] = damaged_field(dialect.attempts_field, ids[place], "a whole number", got)
-    for place in _places(raw["opts"], len(ids), lambda text: parsed_opts(text) is not None):
-        got = listed(raw["opts"], len(ids))[place]
-        found[place] = damaged_field("opts", ids[place], "a JSON object", got)
-    return found
-
-
-def _places(column: Any, count: int, is_sound: Callable[[str], bool]) -> list[int]:
+def _unsound_places(column: Any, count: int, is_sound: Callable[[str], bool]) -> list[int]:
     """Where a column holds a text that is not sound."""
     if not isinstance(column, list):
         return [] if not column or is_sound(column) else list(range(count))
     return [place for place, text in enumerate(column) if text and not is_sound(text)]
 
 
+def _is_count(text: str) -> bool:
+    return _number(text, _LARGEST["count"]) is not None
+
+
+def _is_object(text: str) -> bool:
+    return parsed_opts(text) is not None
+
+
 def _text(value: Any) -> str | None:
     return None if value is False else value
 
 
-def _number(text: Any, most: int) -> int | None:
-    """The whole number from 0 to `most` that a text is; None for another text."""
+def _number(text: Any, largest: int) -> int | None:
+    """The whole number from 0 to `largest` that a text stands for; None for another text."""
     try:
         number = int(text)
     except ValueError:
         return None
-    return number if 0 <= number <= most else None
+    return number if 0 <= number <= largest else None
 
 
-def _to_number(most: int, missing: int | None) -> Callable[[Any], int | None]:
+def _to_number(largest: int, missing: int | None) -> Callable[[Any], int | None]:
     def convert(text: Any) -> int | None:
-        number = _number(text, most) if text else None
+        number = _number(text, largest) if text else None
         return missing if number is None else number
 
     return convert
 
 
+#: By attribute of ClaimedJob.
 _CONVERTERS: Final[Mapping[str, Callable[[Any], Any]]] = {
-    "timestamp": _to_number(_LAST_MS, 0),
-    "attempts_started": _to_number(_MAX_COUNT, 0),
-    "attempts_made": _to_number(_MAX_COUNT, 0),
-    "stalled_counter": _to_number(_MAX_COUNT, 0),
-    "priority": _to_number(_MAX_NUMBER, 0),
-    "attempts": _to_number(_MAX_COUNT, None),
+    field.claimed: (
+        _to_number(_LARGEST[field.kind], ClaimedJob._field_defaults[field.claimed]) if field.kind in _LARGEST else _text
+    )
+    for field in CLAIMED_FIELDS.values()
 }

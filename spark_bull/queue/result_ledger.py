@@ -232,6 +232,4 @@ class ResultLedger:
         position, *columns = msgpack.unpackb(answer, raw=True)
         if not columns:
             return position, ResultChunk(0, {})
-        return position, ResultChunk(
-            position - start, dict(zip([*names, "id", "state", "there"], columns[0], strict=True))
-        )
+        return position, ResultChunk(position - start, {name.decode(): column for name, column in columns[0].items()})

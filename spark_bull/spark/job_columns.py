@@ -13,7 +13,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_bull.dialects.fields import FIELDS, NO_VALUE, Raw, integer_of, text_of, traces_of
+from spark_bull.dialects.fields import FIELDS, NO_VALUE, NUMBERS, Raw, integer_of, text_of, traces_of
 from spark_bull.queue.read import Chunk
 
 #: The last ms of the year 9999, beyond which neither Spark nor Python prints a time.
@@ -43,9 +43,9 @@ def column_of(name: str, raws: Sequence[Raw], kind: pa.DataType) -> pa.Array:
     field = FIELDS[name]
     if field.kind == "traces":
         return pa.array([traces_of(raw) for raw in raws], kind)
-    if pa.types.is_timestamp(kind):
+    if field.kind == "time":
         return _times(_integers(raws, pa.int64(), field.default), kind)
-    if field.kind == "integer":
+    if field.kind in NUMBERS:
         return _integers(raws, kind, field.default)
     if field.kind == "json":
         raws = [None if raw in NO_VALUE else raw for raw in raws]

@@ -6,7 +6,7 @@ is concerned, so that a user may give any part of a schema, in any order.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from pyspark.sql.types import (
@@ -21,6 +21,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from spark_bull.dialects.fields import CLAIMED_FIELDS, FIELDS, Kind
 from spark_bull.errors import OptionError, did_you_mean
 from spark_bull.options import (
     COLLECT,
@@ -47,34 +48,28 @@ def _table(columns: Mapping[str, DataType]) -> StructType:
 TEXT: Final = StringType()
 TIME: Final = TimestampType()
 
+_TYPES: Final[Mapping[Kind, DataType]] = {
+    "text": TEXT,
+    "json": TEXT,
+    "count": IntegerType(),
+    "number": LongType(),
+    "time": TIME,
+    "traces": ArrayType(TEXT),
+}
+
+
+def _job_columns() -> Iterator[tuple[str, DataType]]:
+    for name in ("queue", "id", "state"):
+        yield name, TEXT
+    for name, field in FIELDS.items():
+        yield name, _TYPES[field.kind]
+        if name == "delay":
+            # Of a delayed job: its score, not a field of its hash.
+            yield "runAt", TIME
+
+
 SCHEMAS: Final[dict[str, StructType]] = {
-    "jobs": _table(
-        {
-            "queue": TEXT,
-            "id": TEXT,
-            "state": TEXT,
-            "name": TEXT,
-            "data": TEXT,
-            "opts": TEXT,
-            "progress": TEXT,
-            "returnvalue": TEXT,
-            "failedReason": TEXT,
-            "stacktrace": ArrayType(TEXT),
-            "attemptsMade": IntegerType(),
-            "attemptsStarted": IntegerType(),
-            "stalledCounter": IntegerType(),
-            "timestamp": TIME,
-            "processedOn": TIME,
-            "finishedOn": TIME,
-            "delay": LongType(),
-            "runAt": TIME,
-            "priority": LongType(),
-            "processedBy": TEXT,
-            "parentKey": TEXT,
-            "deduplicationId": TEXT,
-            "repeatJobKey": TEXT,
-        }
-    ),
+    "jobs": _table(dict(_job_columns())),
     "counts": _table({"queue": TEXT, "state": TEXT, "jobs": LongType()}),
     "queues": _table(
         {
@@ -106,24 +101,23 @@ SCHEMAS: Final[dict[str, StructType]] = {
     "workers": _table({"queue": TEXT, "name": TEXT, "address": TEXT, "age": LongType(), "idle": LongType()}),
 }
 
-#: The columns of claimed jobs. `token` is what the settling sink wants back with a job's `id`.
+#: The fields of a job that its claim shows.
+CLAIM_FIELDS: Final = (
+    "name",
+    "data",
+    "opts",
+    "timestamp",
+    "attemptsMade",
+    "attemptsStarted",
+    "stalledCounter",
+    "priority",
+    "progress",
+    "parentKey",
+    "deferredFailure",
+)
+#: The columns of claimed jobs. The settling sink needs `token` and the job's `id`.
 CLAIM_SCHEMA: Final = _table(
-    {
-        "queue": TEXT,
-        "id": TEXT,
-        "token": TEXT,
-        "name": TEXT,
-        "data": TEXT,
-        "opts": TEXT,
-        "timestamp": TIME,
-        "attemptsMade": IntegerType(),
-        "attemptsStarted": IntegerType(),
-        "stalledCounter": IntegerType(),
-        "priority": LongType(),
-        "progress": TEXT,
-        "parentKey": TEXT,
-        "deferredFailure": TEXT,
-    }
+    {"queue": TEXT, "id": TEXT, "token": TEXT} | {name: _TYPES[CLAIMED_FIELDS[name].kind] for name in CLAIM_FIELDS}
 )
 
 

@@ -18,7 +18,7 @@ from redis import Redis
 from spark_bull.model import NewJob
 from spark_bull.outcomes import Outcomes
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.claim import ClaimSettings, promote_due, read_claimed, rescue, unpack_columns, work
+from spark_bull.queue.claim import ClaimSettings, promote_due, read_claimed, rescue, unpack_claimed, work
 from spark_bull.queue.claim_ledger import ClaimLedger
 from spark_bull.queue.read import read_ids, read_jobs
 from spark_bull.spark.job_columns import batch_of
@@ -179,7 +179,7 @@ def test_a_claiming_query_reads_damaged_jobs(queue: BullQueue, damage: Damage) -
     ledger = ClaimLedger(queue.handle, "reader")
     portions = ledger.claim(ClaimSettings("reader"), JOBS).portions
     batches = [
-        claim_batch(queue.handle, "reader", portion.start, *unpack_columns(portion.packed)) for portion in portions
+        claim_batch(queue.handle, "reader", portion.start, unpack_claimed(portion.packed)) for portion in portions
     ]
     rows = {row["id"]: row for row in pa.Table.from_batches(batches).to_pylist()}
     assert rows.keys() >= set(ids) - {bad}

@@ -20,7 +20,7 @@ from spark_bull.options import SETTLE, parse_options
 from spark_bull.outcomes import Delayed, Failed, Lost, Outcomes, Retried
 from spark_bull.queue import claim as claims
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.claim import ClaimSettings, extend, promote_due, read_claimed, relock, rescue, unpack_columns
+from spark_bull.queue.claim import ClaimSettings, extend, promote_due, read_claimed, relock, rescue, unpack_claimed
 from spark_bull.queue.claim_ledger import ClaimLedger
 from spark_bull.queue.report import add_log, update_data, update_progress
 from spark_bull.spark.process.settle import SettlePlan, settle_task
@@ -476,7 +476,7 @@ def test_a_ledger_notes_what_was_claimed(bench: WorkBench) -> None:
     ids = bench.add(7)
     ledger = ClaimLedger(bench.handle, "reader")
     portions = ledger.claim(ClaimSettings("reader"), 5).portions
-    assert [i for portion in portions for i in unpack_columns(portion.packed)[0]] == ids[:5]
+    assert [i for portion in portions for i in unpack_claimed(portion.packed).ids] == ids[:5]
     assert (ledger.end(), ledger.ids(1, 4)) == (5, ids[1:4])
     ledger.cut(3)
     assert (ledger.end(), ledger.ids(0, 5)) == (5, ids[3:5])

@@ -15,7 +15,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from spark_bull.model import NewJob
 from spark_bull.outcomes import Failed, Outcomes, Retried
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.claim import ClaimSettings, unpack_columns, work
+from spark_bull.queue.claim import ClaimSettings, unpack_claimed, work
 from spark_bull.queue.claim_ledger import ClaimLedger
 from spark_bull.services.promoter import Promoter
 from spark_bull.services.rescuer import Rescuer
@@ -264,7 +264,7 @@ def take_as_a_stream(queue: BullQueue, url: str) -> Callable[[str], None]:
     """Claims the one job that waits as a streaming query does; returns how to settle it as one."""
     ledger = ClaimLedger(queue.handle, "reader")
     (portion,) = ledger.claim(ClaimSettings("reader"), 1).portions
-    claimed = claim_batch(queue.handle, "reader", portion.start, *unpack_columns(portion.packed)).to_pydict()
+    claimed = claim_batch(queue.handle, "reader", portion.start, unpack_claimed(portion.packed)).to_pydict()
 
     def complete(value: str) -> None:
         answer = {"id": claimed["id"], "token": claimed["token"], "returnvalue": [value]}

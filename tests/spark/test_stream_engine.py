@@ -11,7 +11,7 @@ from pyspark.sql import functions as f
 
 from spark_bull import BullQueue, NewJob
 from spark_bull.outcomes import Outcomes, Retried
-from spark_bull.queue.claim import ClaimSettings, unpack_columns, work
+from spark_bull.queue.claim import ClaimSettings, unpack_claimed, work
 from spark_bull.queue.claim_ledger import ClaimLedger
 from spark_bull.spark.process.claim_batch import claim_batch
 from spark_bull.spark.process.stream_engine import StreamEngine, StreamPlan
@@ -33,7 +33,7 @@ def test_a_job_that_was_claimed_again_is_left_to_its_new_claim(
     again, other = queue.add_many([NewJob({"n": 1}, attempts=3), NewJob({"n": 2})]).ids
     ledger, claim_settings = ClaimLedger(queue.handle, "reader"), ClaimSettings("reader", HOUR_MS)
     (portion,) = ledger.claim(claim_settings, 2).portions
-    rows = claim_batch(queue.handle, "reader", portion.start, *unpack_columns(portion.packed))
+    rows = claim_batch(queue.handle, "reader", portion.start, unpack_claimed(portion.packed))
     batch = spark.createDataFrame(pa.Table.from_batches([rows]))
 
     def transform(jobs: DataFrame) -> DataFrame:

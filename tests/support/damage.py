@@ -46,9 +46,9 @@ def _filled(part: Any, handle: QueueHandle, job_id: str) -> Any:
     if not isinstance(part, str):
         return part
     if part == "<made>":
-        return handle.dialect.attempts_field
+        return handle.dialect.claim_fields["attempts_made"]
     if part == "<stalled>":
-        return "stc" if handle.dialect.attempts_field == "atm" else "stalledCounter"
+        return handle.dialect.claim_fields["stalled_counter"]
     if part.startswith("<key:"):
         return handle.keys[part[5:-1]]
     return part.replace("<job>", handle.keys.job(job_id)).replace("<base>", handle.keys.base)

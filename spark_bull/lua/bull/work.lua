@@ -2,8 +2,8 @@
 -- @keys receipt control? ledger? damaged wait paused active delayed priority stalled completed failed meta_paused limiter limiter_index rate_limited metrics_completed metrics_completed_data metrics_failed metrics_failed_data
 -- @args base token call ttl_ms lock_token lock_ms limit most_bytes held limiter_max limiter_ms at_once max_metrics want_jobs outcomes
 -- @returns msgpack of {ids, columns, damaged, lost, limited_ms, next_due, more, stop, now}
+-- @include bull/lib/claim_fields
 -- @include bull/lib/claim_jobs
--- @include bull/lib/claim_rows
 -- @include bull/lib/settle_jobs
 -- @include lib/work_once
 
@@ -50,6 +50,4 @@ local function claim(now, limit)
   return claimed, rows
 end
 
-return work_once(key, arg, settle, claim, function(ids)
-  return claim_rows(arg.base, ids)
-end)
+return work_once(key, arg, settle, claim, CLAIM_FIELDS)

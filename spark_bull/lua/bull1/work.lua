@@ -2,8 +2,8 @@
 -- @keys receipt control? ledger? damaged wait paused active delayed stalled completed failed meta_paused limiter rate_limited
 -- @args base queue token call ttl_ms lock_token lock_ms limit most_bytes held limiter_max limiter_ms at_once want_jobs outcomes
 -- @returns msgpack of {ids, columns, damaged, lost, limited_ms, next_due, more, stop, now}
+-- @include bull/lib/claim_fields
 -- @include bull/lib/claim_jobs
--- @include bull/lib/claim_rows
 -- @include bull1/lib/settle_jobs
 -- @include lib/work_once
 
@@ -18,6 +18,4 @@ local function claim(_, limit)
   end)
 end
 
-return work_once(key, arg, settle, claim, function(ids)
-  return claim_rows(arg.base, ids)
-end)
+return work_once(key, arg, settle, claim, CLAIM_FIELDS)

@@ -2,8 +2,8 @@
 -- @keys receipt control? ledger? damaged wait paused active delayed prioritized pc stalled completed failed waiting_children meta events marker limiter rate_limited id metrics_completed metrics_completed_data metrics_failed metrics_failed_data
 -- @args base queue bullmq_version call ttl_ms lock_token lock_ms worker limit most_bytes limiter_max limiter_ms at_once max_metrics want_jobs outcomes
 -- @returns msgpack of {ids, columns, damaged, lost, limited_ms, next_due, more, stop, now}
+-- @include bullmq/lib/claim_fields
 -- @include bullmq/lib/claim_jobs
--- @include bullmq/lib/claim_rows
 -- @include bullmq/lib/settle_jobs
 -- @include lib/work_once
 
@@ -25,6 +25,4 @@ local function claim(now, limit)
   return claimed, rows
 end
 
-return work_once(key, arg, settle, claim, function(ids)
-  return claim_rows(arg.base, ids)
-end)
+return work_once(key, arg, settle, claim, CLAIM_FIELDS)

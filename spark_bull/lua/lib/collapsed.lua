@@ -1,7 +1,8 @@
--- Rows of values as columns: a list of values, or one value where all rows have the same; false for none.
-local function collapsed(rows)
+-- Rows of values as columns, by the names of the fields: a list of values, or one value where all rows have the same;
+-- false for none.
+local function collapsed(rows, names)
   local columns = {}
-  for field = 1, #rows[1] do
+  for field, name in ipairs(names) do
     local first, column = rows[1][field], nil
     for i = 2, #rows do
       if rows[i][field] ~= first then
@@ -14,7 +15,7 @@ local function collapsed(rows)
         column[i] = rows[i][field] or false
       end
     end
-    columns[field] = column or first
+    columns[name] = column or first
   end
   return columns
 end

@@ -1,11 +1,12 @@
+-- @include lib/claim_rows
 -- @include lib/collapsed
 -- @include lib/time_ms
 
--- Settles and claims unless this very call was answered before, and answers. The receipt keeps what was done, not the
--- payloads, which are read again.
--- `settle(outcomes, now)` returns those not taken, {{id, why}, …}; `claim(now, limit)` returns {ids, damaged, limited_ms,
--- next_due, more}, and the rows of fields that it has read; `read(ids)` reads them again.
-local function work_once(key, arg, settle, claim, read)
+-- Settles and claims, unless this call was answered before, and returns the reply. The receipt holds what was done, without
+-- the fields of the claimed jobs: a repeated call reads them again.
+-- `settle(outcomes, now)` returns the rejected outcomes, {{id, reason}, …}; `claim(now, limit)` returns {ids, damaged,
+-- limited_ms, next_due, more}, and the values of `fields` of each claimed job.
+local function work_once(key, arg, settle, claim, fields)
   local call, now = redis.call, time_ms()
   local last = call('GET', key.receipt)
   local done, rows = last and cmsgpack.unpack(last), nil
@@ -21,7 +22,7 @@ local function work_once(key, arg, settle, claim, read)
   end
   done.now, done.columns = now, false
   if arg.want_jobs == '1' and #done.ids > 0 then
-    done.columns = rows and collapsed(rows) or collapsed(read(done.ids))
+    done.columns = collapsed(rows or claim_rows(arg.base, done.ids, fields), fields)
   end
   return cmsgpack.pack(done)
 end

@@ -1,12 +1,14 @@
--- Reads the jobs of entries start..stop of a ledger of results, the last one excluded, or as many as weigh about
--- `most_bytes`. The first two fields are `timestamp`, which every job has, and `finishedOn`. What happened to a job after
--- it had finished is not shown: its time, and its value if that is known, are those of the entry.
+-- Reads the jobs of entries start..stop of a ledger of results, the last one excluded; fewer when their fields reach
+-- `most_bytes`. `fields` includes `timestamp`, which every job has, and `finishedOn`. The time and, if known, the value are
+-- those of the entry: what happened to the job later is not shown.
 -- @keys ledger track
 -- @args base start stop most_bytes fields...
--- @returns msgpack: {position behind the last one read, columns: those of the fields, then id, state, and 'there', 'gone'
--- (already when it was found) or 'missing'; a column is a list, or what all rows have}; {position} when no entry is there
+-- @returns msgpack: {position after the last one read, columns by name (see lib/collapsed): the fields, `id`, `state`, and
+-- in `there` 'there', 'gone' (it was gone when it was discovered) or 'missing'}; {position} when there is no entry
 -- @include lib/collapsed
 -- @include lib/job_row
+-- @include lib/no_fields
+-- @include lib/positions_of
 -- @include lib/result_entry
 
 local call, fields, start = redis.call, arg.fields, tonumber(arg.start)
@@ -14,42 +16,30 @@ local base = tonumber(call('HGET', key.track, 'base') or start)
 if start < base then
   return cmsgpack.pack({base})
 end
-local place = {}
-for i, name in ipairs(fields) do
-  place[name] = i
-end
-local VALUE = {completed = place.returnvalue, failed = place.failedReason}
-local OTHER = {completed = place.failedReason, failed = place.returnvalue}
+local at = positions_of(fields)
+local VALUE = {completed = at.returnvalue, failed = at.failedReason}
+local OTHER = {completed = at.failedReason, failed = at.returnvalue}
 
 local function known_row(row, state, time, value)
-  if time ~= '' and row[2] ~= time then
-    local at, other = VALUE[state], OTHER[state]
-    if at and (row[2] or not row[at]) then
-      row[at] = value
+  if time ~= '' and row[at.finishedOn] ~= time then
+    local own, other = VALUE[state], OTHER[state]
+    if own and (row[at.finishedOn] or not row[own]) then
+      row[own] = value
     end
     if other then
       row[other] = false
     end
-    row[2] = time
+    row[at.finishedOn] = time
   end
 end
 
 local rows, bytes, most_bytes = {}, 0, tonumber(arg.most_bytes)
 local width = #fields
 
--- Of a job whose key is no hash.
-local function no_fields()
-  local row = {}
-  for i = 1, width do
-    row[i] = false
-  end
-  return row
-end
-
 for i, entry in ipairs(call('LRANGE', key.ledger, start - base, tonumber(arg.stop) - base - 1)) do
   local state, job_id, time, value, gone = parsed_entry(entry)
-  local row = job_row(arg.base .. job_id, unpack(fields)) or no_fields()
-  local there = row[1] and 'there' or gone and 'gone' or 'missing'
+  local row = job_row(arg.base .. job_id, unpack(fields)) or no_fields(width)
+  local there = row[at.timestamp] and 'there' or gone and 'gone' or 'missing'
   known_row(row, state, time, value)
   for field = 1, width do
     local text = row[field]
@@ -66,4 +56,7 @@ end
 if #rows == 0 then
   return cmsgpack.pack({start})
 end
-return cmsgpack.pack({start + #rows, collapsed(rows)})
+for _, name in ipairs({'id', 'state', 'there'}) do
+  fields[#fields + 1] = name
+end
+return cmsgpack.pack({start + #rows, collapsed(rows, fields)})

@@ -2,49 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from spark_bull.columns import converted, listed
-from spark_bull.queue.claimed_fields import are_there, claimed_columns
+from spark_bull.dialects.fields import CLAIMED_FIELDS
+from spark_bull.queue.claimed_fields import ClaimedChunk
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.spark.process.tickets import Tickets
-from spark_bull.spark.schemas import CLAIM_SCHEMA
+from spark_bull.spark.schemas import CLAIM_FIELDS, CLAIM_SCHEMA
 
 _ARROW: Final = to_arrow_schema(CLAIM_SCHEMA, timezone="UTC")
-_SOURCES: Final[Mapping[str, str]] = {
-    "name": "name",
-    "data": "data",
-    "opts": "opts",
-    "timestamp": "timestamp",
-    "attemptsMade": "attempts_made",
-    "attemptsStarted": "attempts_started",
-    "stalledCounter": "stalled_counter",
-    "priority": "priority",
-    "progress": "progress",
-    "parentKey": "parent_key",
-    "deferredFailure": "deferred_failure",
-}
+#: Attributes of ClaimedJob, by column.
+_SOURCES: Final[Mapping[str, str]] = {name: CLAIMED_FIELDS[name].claimed for name in CLAIM_FIELDS}
 
 
-def claim_batch(
-    handle: QueueHandle, token: str, position: int, ids: Sequence[str], columns: Sequence[Any]
-) -> pa.RecordBatch:
-    """Jobs as a batch of CLAIM_SCHEMA.
+def claim_batch(handle: QueueHandle, token: str, position: int, chunk: ClaimedChunk) -> pa.RecordBatch:
+    """Claimed jobs as a batch of CLAIM_SCHEMA; those that are gone are left out.
 
-    position: of the first one in the ledger of claims. columns: as a claim gives them; what is gone is left out.
+    position: of the first one in the ledger of claims.
     """
-    made = claimed_columns(handle.dialect, ids, columns)
-    count = len(ids)
+    made = chunk.values(handle.dialect)
+    count = len(chunk.ids)
     arrays = {name: _array(made[source], _ARROW.field(name).type, count) for name, source in _SOURCES.items()}
     arrays["queue"] = pa.repeat(pa.scalar(handle.keys.queue), count)
-    arrays["id"] = pa.array(ids, pa.string())
+    arrays["id"] = pa.array(chunk.ids, pa.string())
     arrays["token"] = pa.array(listed(converted(made["opts"], Tickets(token, position).of), count), pa.string())
     batch = pa.RecordBatch.from_arrays([arrays[field.name] for field in _ARROW], schema=_ARROW)
-    there = are_there(columns, count)
+    there = chunk.are_there()
     return batch if all(there) else batch.filter(pa.array(there))
 
 

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 
 from spark_bull.errors import ConnectionLost, OptionError
 from spark_bull.options import CLAIM, Options, parse_options
-from spark_bull.queue.claim import ClaimSettings, default_worker, read_columns, unpack_columns
+from spark_bull.queue.claim import ClaimSettings, default_worker, read_chunk, unpack_claimed
 from spark_bull.queue.claim_ledger import ClaimLedger, Portion
 from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle, open_handle
 from spark_bull.spark.process.claim_batch import claim_batch
@@ -136,14 +136,14 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Claims)
         for portion in partition.portions:
-            yield claim_batch(self._handle, partition.reader, portion.start, *unpack_columns(portion.packed))
+            yield claim_batch(self._handle, partition.reader, portion.start, unpack_claimed(portion.packed))
         if not partition.portions:
             ledger = ClaimLedger(self._handle, partition.reader)
             ids = self._ask(lambda: ledger.ids(partition.start, partition.stop))
             for start in range(0, len(ids), CHUNK_SIZE):
                 some = ids[start : start + CHUNK_SIZE]
-                columns = self._ask(partial(read_columns, self._handle, some))
-                yield claim_batch(self._handle, partition.reader, partition.start, some, columns)
+                chunk = self._ask(partial(read_chunk, self._handle, some))
+                yield claim_batch(self._handle, partition.reader, partition.start, chunk)
 
     def _ask(self, ask: Callable[[], T]) -> T:
         """What a call to Redis returns: an error would end the query, and waiting is all that a new one could do."""

@@ -1,8 +1,9 @@
--- @include bull/lib/claim_rows
+-- @include bull/lib/claim_fields
 -- @include bull/lib/waiting_list
 -- @include lib/claim_quota
 -- @include lib/job_row
 -- @include lib/next_due_of
+-- @include lib/positions_of
 -- @include lib/set_aside
 
 -- Claims up to `limit` jobs of Bull; see working.py. `start(job_key, id)` notes in a job that it starts, and tells of it.
@@ -12,11 +13,12 @@ local function claim_jobs(key, arg, limit, start)
   local call, base, held = redis.call, arg.base, arg.held
   local allowed, limited_ms = claim_quota(key, arg, {}, limit)
   local ids, rows, dropped, damaged, bytes, most_bytes = {}, {}, {}, {}, 0, tonumber(arg.most_bytes)
+  local at = positions_of(CLAIM_FIELDS)
 
   local function take(id)
     local job_key = base .. id
     local row, kind = job_row(job_key, unpack(CLAIM_FIELDS))
-    if not row or not (row[1] or row[2]) then
+    if not row or not (row[at.timestamp] or row[at.data]) then
       if kind then
         set_aside(key, id, kind)
         damaged[#damaged + 1] = {id, kind}
@@ -27,7 +29,7 @@ local function claim_jobs(key, arg, limit, start)
     call('SET', job_key .. ':lock', arg.lock_token, 'PX', arg.lock_ms)
     start(job_key, id)
     ids[#ids + 1], rows[#rows + 1] = id, row
-    bytes = bytes + #(row[2] or '')
+    bytes = bytes + #(row[at.data] or '')
   end
 
   if held ~= '' and call('LREM', key.active, 1, held) == 1 then

@@ -1,8 +1,9 @@
--- @include bullmq/lib/claim_rows
+-- @include bullmq/lib/claim_row
 -- @include bullmq/lib/major_version
 -- @include bullmq/lib/promote_due_jobs
 -- @include lib/claim_quota
 -- @include lib/number_texts
+-- @include lib/positions_of
 -- @include lib/set_aside
 -- @include lib/whole_number
 
@@ -18,9 +19,10 @@ local function claim_jobs(key, arg, now, limit)
   local ids, rows, damaged, taken, bytes, deferred = {}, {}, {}, 0, 0, 0
   local most_bytes, text, processed_on = tonumber(arg.most_bytes), number_texts(), string.format('%.0f', now)
   local token, lock_ms, events = arg.lock_token, arg.lock_ms, key.events
+  local at = positions_of(CLAIM_FIELDS)
 
   local function take(id, prioritized)
-    local row, kind = claim_row(base, id, prioritized)
+    local row, kind = claim_row(base, id, at, prioritized)
     if not row then
       if kind then
         set_aside(key, id, kind)
@@ -28,8 +30,8 @@ local function claim_jobs(key, arg, now, limit)
       end
       return
     end
-    local job_key, started = base .. id, row[5] and text(whole_number(row[5]) + 1) or '1'
-    row[5] = started
+    local job_key, started = base .. id, row[at.ats] and text(whole_number(row[at.ats]) + 1) or '1'
+    row[at.ats] = started
     call('SET', job_key .. ':lock', token, 'PX', lock_ms)
     if worker == '' then
       call('HSET', job_key, 'processedOn', processed_on, 'ats', started)
@@ -39,8 +41,8 @@ local function claim_jobs(key, arg, now, limit)
     call('XADD', events, '*', 'event', 'active', 'jobId', id, 'prev', 'waiting')
     taken = taken + 1
     ids[taken], rows[taken] = id, row
-    bytes = bytes + (row[2] and #row[2] or 0)
-    if row[8] then
+    bytes = bytes + #(row[at.data] or '')
+    if row[at.defa] then
       deferred = deferred + 1
     end
   end

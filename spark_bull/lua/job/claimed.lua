@@ -1,0 +1,8 @@
+-- Reads claimed jobs once more, by their ids, which are packed.
+-- @keys
+-- @args base ids fields...
+-- @returns msgpack: a column of values for each field, by name; see lib/collapsed. A removed job has no timestamp
+-- @include lib/claim_rows
+-- @include lib/collapsed
+
+return cmsgpack.pack(collapsed(claim_rows(arg.base, cmsgpack.unpack(arg.ids), arg.fields), arg.fields))

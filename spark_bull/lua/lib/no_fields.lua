@@ -1,0 +1,8 @@
+-- The row of a job whose key is no hash: false for each of `count` fields.
+local function no_fields(count)
+  local row = {}
+  for i = 1, count do
+    row[i] = false
+  end
+  return row
+end

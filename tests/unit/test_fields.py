@@ -1,0 +1,53 @@
+"""The table of a job's fields: objects, schemas and Lua agree with it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+import spark_bull
+from spark_bull.dialects.base import Dialect
+from spark_bull.dialects.fields import CLAIMED_FIELDS, FIELDS
+from spark_bull.dialects.registry import DIALECTS
+from spark_bull.model import Job
+from spark_bull.outcomes import ClaimedJob
+from spark_bull.spark.schemas import CLAIM_SCHEMA, SCHEMAS
+
+LUA = Path(spark_bull.__file__).parent / "lua"
+
+
+def test_a_job_has_an_attribute_for_every_field() -> None:
+    attributes = [field.name for field in fields(Job) if field.name not in ("queue", "id", "state", "run_at")]
+    assert attributes == [field.attribute for field in FIELDS.values()]
+
+
+def test_a_claimed_job_has_an_attribute_for_every_field_that_a_claim_reads() -> None:
+    assert {"id", *(field.claimed for field in CLAIMED_FIELDS.values())} == set(ClaimedJob._fields)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=lambda dialect: dialect.name)
+def test_the_scripts_of_a_dialect_claim_the_fields_that_the_table_has(dialect: Dialect) -> None:
+    work = (LUA / dialect.folder / "work.lua").read_text()
+    include = re.search(r"@include (\w+/lib/claim_fields)$", work, re.MULTILINE)
+    assert include, f"expected {dialect.folder}/work.lua to include a list of fields"
+    names = re.search(r"CLAIM_FIELDS = \{(.*?)\}", (LUA / f"{include[1]}.lua").read_text(), re.DOTALL)
+    assert names, f"expected CLAIM_FIELDS in {include[1]}.lua"
+    assert set(re.findall(r"'(\w+)'", names[1])) == set(dialect.claim_fields.values())
+
+
+def test_the_views_have_the_columns_that_the_documentation_names() -> None:
+    assert SCHEMAS["jobs"].simpleString() == (
+        "struct<queue:string,id:string,state:string,name:string,data:string,opts:string,progress:string,"
+        "returnvalue:string,failedReason:string,stacktrace:array<string>,attemptsMade:int,attemptsStarted:int,"
+        "stalledCounter:int,timestamp:timestamp,processedOn:timestamp,finishedOn:timestamp,delay:bigint,"
+        "runAt:timestamp,priority:bigint,processedBy:string,parentKey:string,deduplicationId:string,"
+        "repeatJobKey:string>"
+    )
+    assert CLAIM_SCHEMA.simpleString() == (
+        "struct<queue:string,id:string,token:string,name:string,data:string,opts:string,timestamp:timestamp,"
+        "attemptsMade:int,attemptsStarted:int,stalledCounter:int,priority:bigint,progress:string,parentKey:string,"
+        "deferredFailure:string>"
+    )
