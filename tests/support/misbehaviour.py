@@ -106,7 +106,7 @@ MISBEHAVIOURS: dict[str, tuple[Callable[[], Any], str]] = {
     "value that raises": (lambda: UnreadableDict(a=1), "that JSON can hold, got UnreadableDict: KeyboardInterrupt"),
     "value nested too deeply": (lambda: nested(100_000), "that JSON can hold, got list"),
     "value that is no number": (lambda: float("nan"), "that JSON can hold, got float"),
-    "raw JSON that is no text": (lambda: RawJson(object()), "expected RawJson of a text"),  # type: ignore[arg-type]
+    "raw JSON that is no text": (lambda: RawJson(object()), "the text of RawJson to be a string"),  # type: ignore[arg-type]
     "raw JSON that is no Unicode": (lambda: RawJson('"\ud83d"'), "that JSON can hold, got RawJson"),
     "delay that is no number": (lambda: raising(DelayedError("soon"))(), "`delay`"),  # type: ignore[arg-type]
     "delay changed to a text": (changed(DelayedError(5), "delay", "soon"), "`delay`"),
