@@ -50,6 +50,6 @@ def test_a_job_that_was_claimed_again_is_left_to_its_new_claim(
     StreamEngine(spark, plan)._process(batch, 0)
     (failed,) = queue.page("failed")
     assert failed.id == other
-    assert ("bad" if raises else "returned none") in str(failed.failed_reason)
+    assert ("bad" if raises else "got none") in str(failed.failed_reason)
     (active,) = queue.page("active")
     assert (active.id, active.attempts_made, active.attempts_started) == (again, 1, 2)

@@ -263,7 +263,7 @@ def test_status_and_context_manager(queue: BullQueue, spark: SparkSession, redis
         assert "50 completed" in str(status)
         assert worker.await_termination(0.1) is False
     assert worker.await_termination(PATIENCE_S) is True
-    with pytest.raises(SparkBullError, match="hasn't been started yet"):
+    with pytest.raises(SparkBullError, match="has not been started"):
         worker.start()
 
 
@@ -383,7 +383,7 @@ def test_what_is_wrong_is_said_at_once(spark: SparkSession, redis_url: str, pref
         ({"processor": print, "chunkSice": 3}, "chunk_size"),
         ({"processor": print, "timeout": 3}, "did you mean `timeout_ms`"),
         ({"processor": print, "metrics": 3}, "did you mean `metrics_minutes`"),
-        ({"processor": lambda job: lock, "slots": 1}, "can't be pickled"),
+        ({"processor": lambda job: lock, "slots": 1}, "picklable"),
     ]
     for arguments, words in wrong:
         with pytest.raises(OptionError, match=words):
@@ -445,7 +445,7 @@ def test_bad_rows_of_a_transformation_fail_alone(queue: BullQueue, start: Start)
     assert work_off(queue) == {"completed": 10, "failed": 3}
     reasons = {job.id: str(job.failed_reason) for job in queue.page("failed")}
     assert "seven" in reasons["8"]
-    assert "it returned none" in reasons["6"]
+    assert "for this job, got none" in reasons["6"]
     assert "expected the payload to be JSON" in reasons["13"]
 
 
@@ -645,7 +645,7 @@ def test_whatever_the_function_of_a_transformation_raises_fails_its_own_job(queu
 def test_a_worker_whose_transformation_blocks_the_driver_can_be_stopped(
     queue: BullQueue, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_bull.spark.process.stream_engine.CUT_OFF_S", 0.5)
+    monkeypatch.setattr("spark_bull.spark.process.stream_engine.STOP_TIMEOUT_S", 0.5)
     begun, released = threading.Event(), threading.Event()
 
     def transform(jobs: DataFrame) -> DataFrame:

@@ -1,4 +1,4 @@
-"""What a processor raised, as columns for the settling sink."""
+"""Converts an exception of a processor to columns of mode=settle."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ERROR_SCHEMA: Final = StructType(
 
 
 def error_columns(error: BaseException, reason: str = "", stack: str = "") -> dict[str, Any]:
-    """The columns of ERROR_SCHEMA that an error fills. reason, stack: what a failed job keeps, else the error's own."""
+    """Returns the columns of ERROR_SCHEMA for an error. reason, stack: texts to store; default: those of the error."""
     try:
         if isinstance(error, RateLimitError):
             return {"rateLimit": error.rest()}

@@ -1,4 +1,4 @@
-"""Payloads -> Arrow: parsed JSON of jobs as a column of the type that the user gave as DDL."""
+"""Converts payloads (parsed JSON) to an Arrow array of the type given by `payload_schema`."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ import pyarrow as pa
 from spark_bull.errors import SparkBullError
 
 Convert = Callable[[Any], Any]
-#: How much of a payload an error shows, in characters.
-SHOWN: Final = 200
+#: Maximum characters of a payload in an error message.
+MAX_SHOWN: Final = 200
 
 
 class WrongPayload(SparkBullError):
-    """A job's payload is no JSON, or doesn't fit the schema given for it."""
+    """The payload of a job does not match `payload_schema`."""
 
 
-def column_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Parsed payloads as one Arrow array. Fields that a payload lacks are null, those that the type lacks are left out.
+def payload_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Converts parsed payloads to an Arrow array. Missing fields become null; fields unknown to the type are dropped.
 
-    Times are ISO 8601 text (no offset: UTC) or ms since 1970, binary is base64. Raises WrongPayload for a value of
-    another type.
+    Times are ISO 8601 text (UTC if there is no offset) or ms since 1970; binary is base64. Raises WrongPayload for a
+    value of another type.
     """
     convert = converter(kind)
     try:
         return pa.array(values if convert is None else [convert(value) for value in values], kind)
     except (pa.ArrowException, TypeError, ValueError, ArithmeticError, AttributeError) as error:
-        shown = json.dumps(values[0])[:SHOWN] if len(values) == 1 else f"{len(values)} payloads"
-        raise WrongPayload(f"expected the payload to fit the schema {kind} ({error}), got: {shown}") from None
+        shown = json.dumps(values[0])[:MAX_SHOWN] if len(values) == 1 else f"{len(values)} payloads"
+        raise WrongPayload(f"expected the payload to match the schema {kind} ({error}), got: {shown}") from None
 
 
 def converter(kind: pa.DataType) -> Convert | None:
-    """What makes Python values that Arrow takes for `kind` out of JSON's; None where JSON's own do."""
+    """Returns the function that converts JSON values for Arrow type `kind`; None if they need no conversion."""
     if pa.types.is_timestamp(kind):
         return _nullable(_timestamp)
     if pa.types.is_date(kind):
@@ -51,7 +51,7 @@ def converter(kind: pa.DataType) -> Convert | None:
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return _list(converter(kind.value_type))
     if pa.types.is_map(kind):
-        return _map(converter(kind.item_type) or _same)
+        return _map(converter(kind.item_type) or _identity)
     return None
 
 
@@ -79,7 +79,7 @@ def _nullable(convert: Convert) -> Convert:
     return lambda value: None if value is None else convert(value)
 
 
-def _same(value: Any) -> Any:
+def _identity(value: Any) -> Any:
     return value
 
 

@@ -1,4 +1,4 @@
-"""The engine `stream`: micro-batches of claimed jobs go through a DataFrame transformation and are settled."""
+"""The engine `stream`: transforms micro-batches of claimed jobs with a DataFrame function, and settles the result."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from spark_bull.queue.claim import ClaimSettings, extend, work
 from spark_bull.queue.claim_ledger import ClaimLedger
 from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.spark.process.error_columns import ERROR_SCHEMA, error_columns
-from spark_bull.spark.process.payload import SHOWN
+from spark_bull.spark.process.payload import MAX_SHOWN
 from spark_bull.spark.process.settle import COUNTS, OUTCOMES, SETTLED_COLUMNS, Settling, plan_settle
 from spark_bull.spark.process.tickets import read_ticket
 from spark_bull.spark.process.udf_errors import sendable_errors
@@ -40,20 +40,20 @@ log = logging.getLogger("spark_bull")
 T = TypeVar("T")
 Transformation = Callable[[DataFrame], DataFrame]
 
-#: How often a query that is to end is looked at.
-_LOOK_S: Final = 0.2
-#: How long Spark is given to end what a batch was about when it is cut off; a transformation may block the driver.
-CUT_OFF_S: Final = 30.0
+#: Interval at which stop() checks for the end of the current batch.
+_POLL_S: Final = 0.2
+#: Maximum time to wait for StreamingQuery.stop(); a transformation may block the driver.
+STOP_TIMEOUT_S: Final = 30.0
 _PARSED: Final = "__payload"
 _CORRUPT: Final = "__corrupt"
 
 
 @dataclass(frozen=True)
 class StreamPlan:
-    """What a query is to do. `claim`, `settle`: options of both, connection included; `lock_ms`: how long locks last.
+    """The configuration of a query. claim, settle: options of the read and the write, including the connection.
 
-    strategy: for backoffs that aren't built in. checkpoint: folder that outlives the program; None: a temporary one,
-    and unsettled jobs come back by their locks.
+    lock_ms: duration of the jobs' locks. strategy: computes backoff of types that are not built in. checkpoint: the
+    user's checkpoint folder; None: a temporary one, and unsettled jobs return to the queue.
     """
 
     handle: QueueHandle
@@ -69,7 +69,7 @@ class StreamPlan:
 
 
 class _Claimed(NamedTuple):
-    """Jobs of one batch, all of which were claimed at `position` of the ledger or after."""
+    """Ids of the jobs of a batch. All of them were claimed at `position` of the ledger or later."""
 
     ids: list[str]
     position: int
@@ -79,7 +79,7 @@ class _Claimed(NamedTuple):
 
 
 class StreamEngine:
-    """A streaming query that claims, transforms and settles. One bad row doesn't take its batch down."""
+    """Runs a streaming query that claims, transforms and settles jobs. A bad row fails alone, not with its batch."""
 
     def __init__(self, spark: SparkSession, plan: StreamPlan) -> None:
         self._spark = spark
@@ -107,7 +107,7 @@ class StreamEngine:
         return self._query is not None and self._query.isActive
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Waits until the query ends, `timeout_s` at most; returns whether it has."""
+        """Waits until the query ends, at most `timeout_s`; returns whether it has."""
         if self._query is None:
             return True
         try:
@@ -116,59 +116,65 @@ class StreamEngine:
             if self._stopping.is_set():
                 return True
             self.error = WorkerFailed(
-                f"the query of worker {self._plan.reader} has ended: {str(error).splitlines()[0]}"
+                f"the streaming query of worker {self._plan.reader} failed: {str(error).splitlines()[0]}"
             )
             self.error.__cause__ = error
             return True
         return ended is None or bool(ended)
 
     def stop(self, grace_s: float) -> bool:
-        """Lets the micro-batch that is going on end, within `grace_s`; returns whether it did."""
+        """Waits up to `grace_s` for the current batch, then stops the query. Returns whether the batch finished."""
         if self._query is None or not self._query.isActive:
             return True
-        finished = self._settled_within(grace_s)
+        finished = self._wait_for_batch(grace_s)
         self._stopping.set()
-        cutting_off = Thread(target=self._cut_off, name=f"spark-bull-{self._plan.reader}", daemon=True)
-        cutting_off.start()
-        cutting_off.join(CUT_OFF_S)
-        if cutting_off.is_alive():
-            log.warning("worker %s: its last batch has not ended and is left to itself", self._plan.reader)
+        stopping = Thread(target=self._stop_query, name=f"spark-bull-{self._plan.reader}", daemon=True)
+        stopping.start()
+        stopping.join(STOP_TIMEOUT_S)
+        if stopping.is_alive():
+            log.warning(
+                "worker %s: its query did not stop within %g s and keeps running", self._plan.reader, STOP_TIMEOUT_S
+            )
         if self._plan.checkpoint is None:
             try:
-                self._give_back()
+                self._return_unsettled()
             except (Abandoned, ConnectionLost) as error:
-                log.warning("worker %s: its jobs come back when their locks end: %s", self._plan.reader, error)
+                log.warning(
+                    "worker %s: could not return its unsettled jobs, they are rescued after their locks expire: %s",
+                    self._plan.reader,
+                    error,
+                )
         return finished
 
-    def _cut_off(self) -> None:
+    def _stop_query(self) -> None:
         try:
             if self._query is not None:
                 self._query.stop()
-        except Exception as error:  # Such as that the session was stopped meanwhile.
-            log.warning("worker %s: its query could not be stopped: %s", self._plan.reader, first_line(error))
+        except Exception as error:  # For example because the session was stopped.
+            log.warning("worker %s: could not stop its query: %s", self._plan.reader, first_line(error))
 
-    def _give_back(self) -> None:
-        """Jobs that were claimed and not settled go back; with a checkpoint of the user's they are taken up again.
+    def _return_unsettled(self) -> None:
+        """Returns claimed jobs without an outcome to the queue: those of the interrupted batch and those claimed ahead.
 
-        Those of the batch that was cut off have started, those claimed ahead have not.
+        Jobs claimed ahead have not started an attempt. With a checkpoint of the user's, the next query processes all.
         """
         begun, end = self._ledger.begun(), self._ledger.end()
-        ahead = dict.fromkeys(self._held(self._ledger.ids(begun, end)))
-        held = dict.fromkeys(self._held(self._ledger.ids(0, begun)))
-        for some in _chunks(list(ahead)):
-            self._settle_directly(Outcomes(self._plan.reader, unstarted=some))
-        for some in _chunks([job_id for job_id in held if job_id not in ahead]):
-            self._settle_directly(Outcomes(self._plan.reader, returned=some))
+        unstarted = dict.fromkeys(self._locked(self._ledger.ids(begun, end)))
+        started = dict.fromkeys(self._locked(self._ledger.ids(0, begun)))
+        for ids in _chunks(list(unstarted)):
+            self._settle_directly(Outcomes(self._plan.reader, unstarted=ids))
+        for ids in _chunks([job_id for job_id in started if job_id not in unstarted]):
+            self._settle_directly(Outcomes(self._plan.reader, returned=ids))
 
     def _settle_directly(self, outcomes: Outcomes) -> None:
         work(self._plan.handle, ClaimSettings(f"stop:{self._plan.reader}"), outcomes, 0)
 
     def totals(self) -> dict[str, int]:
-        """What has been done so far. Raises ConnectionLost."""
+        """Returns the counters of the worker. Raises ConnectionLost."""
         handle, reader = self._plan.handle, self._plan.reader
         raw = handle.connection.call("HGETALL", handle.keys.settled(reader))
-        told = {name.decode(): int(value) for name, value in raw.items()}
-        counted = {name: told.get(name, 0) for name in ("completed", "failed", "retried", "returned", "lost")}
+        settled = {name.decode(): int(value) for name, value in raw.items()}
+        counted = {name: settled.get(name, 0) for name in ("completed", "failed", "retried", "returned", "lost")}
         claimed = self._ledger.end()
         return counted | {
             "claimed": claimed,
@@ -180,47 +186,47 @@ class StreamEngine:
     def _is_busy(self) -> bool:
         return self.running and bool(self._query and self._query.status["isTriggerActive"])
 
-    def _settled_within(self, grace_s: float) -> bool:
-        """Waits until no batch is going on; a query can't be asked to claim no more, so another may begin."""
-        from_now = grace_s
-        while from_now > 0 and self._is_busy():
-            self.wait(_LOOK_S)
-            from_now -= _LOOK_S
+    def _wait_for_batch(self, grace_s: float) -> bool:
+        """Waits until no batch is running. A query cannot be told to stop claiming, so another batch may start."""
+        remaining = grace_s
+        while remaining > 0 and self._is_busy():
+            self.wait(_POLL_S)
+            remaining -= _POLL_S
         return not self._is_busy()
 
     def _process(self, batch: DataFrame, _number: int) -> None:
-        """One micro-batch. What is settled stays settled; the rest is tried in halves, down to the jobs that fail."""
-        seen, failed = Observation(), False
+        """Processes a micro-batch. If it fails, the unsettled jobs are bisected until those that fail are alone."""
+        observed, failed = Observation(), False
         try:
-            settled = self._settle(batch.observe(seen, f.count(f.lit(1)).alias("jobs")))
-            if not settled["lost"] and settled.total() == seen.get["jobs"]:
+            settled = self._settle(batch.observe(observed, f.count(f.lit(1)).alias("jobs")))
+            if not settled["lost"] and settled.total() == observed.get["jobs"]:
                 return
         except BaseException as error:
             self._check_running()
             if isinstance(error, SparkBullError) and not isinstance(error, ConnectionLost):
                 raise
             log.warning(
-                "worker %s: a batch has failed, trying its jobs in parts: %s", self._plan.reader, first_line(error)
+                "worker %s: a batch failed, retrying its jobs in parts: %s", self._plan.reader, first_line(error)
             )
             failed = True
         claimed = _claimed_in(batch)
         if failed:
             self._settle_in_parts(batch, claimed)
-        left = self._pending(claimed)
-        if left:
-            self._fail_unfit(batch.where(f.col("id").isin(left)))
-            unanswered = LookupError("expected the transformation to return a row for this job, it returned none")
-            self._fail(batch, dict.fromkeys(self._pending(claimed), unanswered))
+        pending = self._pending(claimed)
+        if pending:
+            self._fail_invalid(batch.where(f.col("id").isin(pending)))
+            missing = LookupError("expected the transformation to return a row for this job, got none")
+            self._fail(batch, dict.fromkeys(self._pending(claimed), missing))
 
     def _settle_in_parts(self, batch: DataFrame, claimed: _Claimed) -> None:
         pending = self._pending(claimed)
-        made = run_bisected(pending, lambda ids: self._settle_these(batch, claimed.only(ids)))
-        errors = {job_id: e for job_id, e in zip(pending, made, strict=True) if isinstance(e, BaseException)}
-        left = self._pending(claimed.only(list(errors)))
-        self._fail(batch, {job_id: errors[job_id] for job_id in left})
+        results = run_bisected(pending, lambda ids: self._settle_these(batch, claimed.only(ids)))
+        errors = {job_id: e for job_id, e in zip(pending, results, strict=True) if isinstance(e, BaseException)}
+        unsettled = self._pending(claimed.only(list(errors)))
+        self._fail(batch, {job_id: errors[job_id] for job_id in unsettled})
 
     def _settle_these(self, batch: DataFrame, claimed: _Claimed) -> Sequence[None]:
-        """What of these was settled while others of them failed is left out."""
+        """Settles these jobs of a batch, except those that an earlier, failed attempt has settled."""
         self._check_running()
         pending = self._pending(claimed)
         try:
@@ -232,27 +238,27 @@ class StreamEngine:
         return [None] * len(claimed.ids)
 
     def _check_running(self) -> None:
-        """Raises Abandoned once the worker is being stopped: Spark cancels then what it runs, which fails no job."""
+        """Raises Abandoned while the worker is being stopped: errors of cancelled Spark jobs must not fail jobs."""
         if self._stopping.is_set():
             raise Abandoned(f"worker {self._plan.reader} is being stopped")
 
     def _settle(self, batch: DataFrame) -> Counter[str]:
-        """Settles what the transformation makes of the jobs that can be processed; returns how many of them how."""
+        """Transforms and settles the jobs that can be processed; returns the number of jobs by outcome."""
         jobs = batch.where(f.col("deferredFailure").isNull())
         if self._plan.payload is not None:
             payload = f.col(_PARSED).dropFields(_CORRUPT)
-            jobs = self._parsed(jobs).where(_fits()).withColumn("data", payload).drop(_PARSED)
+            jobs = self._parsed(jobs).where(_is_valid()).withColumn("data", payload).drop(_PARSED)
         with sendable_errors():
-            made = self._plan.transform(jobs)
-        self._check(made)
-        return self._write(made.select(*[name for name in SETTLED_COLUMNS if name in made.columns]))
+            result = self._plan.transform(jobs)
+        self._check(result)
+        return self._write(result.select(*[name for name in SETTLED_COLUMNS if name in result.columns]))
 
     def _parsed(self, jobs: DataFrame) -> DataFrame:
         schema = StructType([*(self._plan.payload or StructType()), StructField(_CORRUPT, StringType())])
         return jobs.withColumn(_PARSED, f.from_json("data", schema, {"columnNameOfCorruptRecord": _CORRUPT}))
 
-    def _fail_unfit(self, jobs: DataFrame) -> None:
-        """Settles jobs that are to fail without being processed, and those whose payload doesn't fit the schema."""
+    def _fail_invalid(self, jobs: DataFrame) -> None:
+        """Fails jobs with a deferred failure, and jobs whose payload does not match the schema."""
         outcome = ("queue", "id", "token", "error", "unrecoverable")
         deferred = jobs.where(f.col("deferredFailure").isNotNull())
         self._write(
@@ -262,56 +268,56 @@ class StreamEngine:
         )
         if self._plan.payload is not None:
             why = f.concat(
-                f.lit(f"expected the payload to be JSON that fits {self._plan.payload.simpleString()}, got: "),
-                f.coalesce(f.substring("data", 1, SHOWN), f.lit("nothing")),
+                f.lit(f"expected the payload to be JSON that matches {self._plan.payload.simpleString()}, got: "),
+                f.coalesce(f.substring("data", 1, MAX_SHOWN), f.lit("nothing")),
             )
-            unfit = self._parsed(jobs.where(f.col("deferredFailure").isNull())).where(~_fits())
-            self._write(unfit.withColumn("error", why).withColumn("unrecoverable", f.lit(False)).select(*outcome))
+            invalid = self._parsed(jobs.where(f.col("deferredFailure").isNull())).where(~_is_valid())
+            self._write(invalid.withColumn("error", why).withColumn("unrecoverable", f.lit(False)).select(*outcome))
 
-    def _check(self, made: object) -> None:
-        if not isinstance(made, DataFrame):
-            raise SparkBullError(f"expected the transformation to return a DataFrame, got: {type(made).__name__}")
-        missing = {"id", "token"} - set(made.columns)
-        if missing or not set(OUTCOMES) & set(made.columns):
+    def _check(self, result: object) -> None:
+        if not isinstance(result, DataFrame):
+            raise SparkBullError(f"expected the transformation to return a DataFrame, got: {type(result).__name__}")
+        missing = {"id", "token"} - set(result.columns)
+        if missing or not set(OUTCOMES) & set(result.columns):
             raise SparkBullError(
                 "expected the transformation to return the columns id, token and returnvalue or error, got: "
-                + ", ".join(made.columns)
+                + ", ".join(result.columns)
             )
 
     def _write(self, outcomes: DataFrame) -> Counter[str]:
-        """As the sink mode=settle does, whose planning and committing would take longer than a small batch."""
+        """Settles without the sink mode=settle, whose planning and commit take longer than a small batch."""
         options, strategy = {**self._plan.settle, "mode": "settle"}, self._plan.strategy
-        plan = replace(self._ask(lambda: plan_settle(options, outcomes.schema, strategy)), patient=True)
+        plan = replace(self._retry(lambda: plan_settle(options, outcomes.schema, strategy)), patient=True)
         counts = Counter[str]()
         for row in outcomes.mapInArrow(Settling(plan), COUNTS).collect():
             counts[row.outcome] += row.jobs
         return counts
 
     def _pending(self, claimed: _Claimed) -> list[str]:
-        """Ids of those that nobody has settled: their lock is ours, and not because they were claimed again since."""
+        """Ids of the unsettled jobs: those whose lock is ours and which were not settled and claimed again since."""
         if not claimed.ids:
             return []
-        held = self._held(claimed.ids)
-        times = Counter(self._ask(lambda: self._ledger.ids(claimed.position, self._ledger.end())))
-        return [job_id for job_id in held if times[job_id] <= 1]
+        locked = self._locked(claimed.ids)
+        claims = Counter(self._retry(lambda: self._ledger.ids(claimed.position, self._ledger.end())))
+        return [job_id for job_id in locked if claims[job_id] <= 1]
 
-    def _held(self, job_ids: Sequence[str]) -> list[str]:
-        """Those of these jobs whose lock is ours."""
+    def _locked(self, job_ids: Sequence[str]) -> list[str]:
+        """Extends the locks of these jobs; returns the ids of those that had one of ours."""
         handle, reader, lock_ms = self._plan.handle, self._plan.reader, self._plan.lock_ms
-        gone = set(self._ask(lambda: extend(handle, reader, job_ids, lock_ms)))
+        gone = set(self._retry(lambda: extend(handle, reader, job_ids, lock_ms)))
         return [job_id for job_id in job_ids if job_id not in gone]
 
-    def _ask(self, ask: Callable[[], T]) -> T:
-        """What a call to Redis returns. Raises Abandoned when the worker is stopped while Redis is away."""
+    def _retry(self, call: Callable[[], T]) -> T:
+        """Retries a call while Redis is unreachable. Raises Abandoned if the worker is stopped meanwhile."""
 
         def pause(seconds: float) -> None:
             self._stopping.wait(seconds)
             self._check_running()
 
-        return retry_until_connected(ask, partial(log.warning, "worker %s: %s (%s)", self._plan.reader), pause=pause)
+        return retry_until_connected(call, partial(log.warning, "worker %s: %s (%s)", self._plan.reader), pause=pause)
 
     def _fail(self, batch: DataFrame, errors: Mapping[str, BaseException]) -> None:
-        """Settles these jobs of a batch as failed, each with its own error."""
+        """Fails jobs of a batch, each with its own error."""
         if not errors:
             return
         schema = StructType([StructField("id", StringType()), *ERROR_SCHEMA])
@@ -334,12 +340,12 @@ def _chunks(ids: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _columns_of(error: BaseException) -> dict[str, Any]:
-    """What is to be settled for a job over which Spark, or a UDF within it, has raised an error."""
+    """Returns the columns that settle a job for which Spark or a UDF has raised an error."""
     stack = python_trace(error) or trace_of(error)
     raised = control_error(stack)
     return error_columns(raised or error, "" if raised else first_line(error), stack)
 
 
-def _fits() -> Column:
-    """Whether a payload was parsed."""
+def _is_valid() -> Column:
+    """Whether the payload matches the schema."""
     return f.coalesce(f.col(_PARSED).isNotNull() & f.col(f"{_PARSED}.{_CORRUPT}").isNull(), f.lit(False))

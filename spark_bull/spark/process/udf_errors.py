@@ -1,8 +1,8 @@
-"""Errors of a user's UDFs, in texts that Spark can send.
+"""Makes the errors of a user's UDFs encodable, so that Spark can transfer them.
 
-Spark's Python worker sends the trace of an error as UTF-8. With an unpaired surrogate in the text (half of a character
-that was cut off, which JSON from Node may hold) it sends nothing and keeps its connection open, while Spark waits for
-the trace: the task never ends. So UDFs that a transformation calls are wrapped, to raise what can be sent.
+Spark's Python worker sends the stack trace of an error as UTF-8. If the text contains an unpaired surrogate (half of a
+truncated character, which JSON from Node may contain), encoding fails, the worker sends nothing and keeps its
+connection open, and the task never ends. UDFs that a transformation calls are therefore wrapped.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from pyspark.sql.udf import UserDefinedFunction
 from spark_bull.worker.error_text import sendable
 
 _guard: Final = Lock()
-#: What a UDF is for the JVM; None where a later pyspark has no such property, and UDFs are then left as they are.
+#: The property with a UDF's JVM object; None if a later PySpark has no such property. UDFs are then not wrapped.
 _plain_judf: Final[Any] = vars(UserDefinedFunction).get("_judf")
-_wrapped_judf: Final[Any] = property(lambda udf: _made(udf))
+_wrapped_judf: Final[Any] = property(lambda udf: _wrapped(udf))
 _users = 0
 
 
 @contextmanager
 def sendable_errors() -> Iterator[None]:
-    """UDFs that are called on the driver in this block raise only what Spark can send, wherever they run later.
+    """Wraps UDFs that are called on the driver in this block, so that their errors can be sent by Spark.
 
-    It holds for all threads while any is in such a block: each UDF called then does the same as ever but for the texts.
+    Affects all threads while one of them is in such a block: only the texts of errors change.
     """
     _use(1)
     try:
@@ -48,26 +48,26 @@ def _use(more: int) -> None:
             UserDefinedFunction._judf = _wrapped_judf if _users else _plain_judf  # type: ignore[method-assign]
 
 
-def _made(udf: UserDefinedFunction) -> Any:
-    """As pyspark makes it for a profiled function, and not kept: the UDF may have been called before, or be again."""
+def _wrapped(udf: UserDefinedFunction) -> Any:
+    """Creates a JVM object, not cached as for profiling: the UDF may be called outside the block, too."""
     return udf._create_judf(raising_sendable(udf.func))
 
 
 def raising_sendable(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, with errors that Spark can send; also those of an iterator that it returns."""
+    """Wraps a function so that its errors, and those of an iterator it returns, can be sent by Spark."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             made = function(*args, **kwargs)
         except BaseException as error:
-            if (instead := sendable_error(error)) is None:
+            if (replacement := sendable_error(error)) is None:
                 raise
-            raise instead from None
+            raise replacement from None
         return _iterated(made) if isinstance(made, Iterator) else made
 
-    with suppress(TypeError, ValueError):  # What is not written in Python may have none.
-        # Spark looks at it to find out what the function takes.
+    with suppress(TypeError, ValueError):  # Built-in functions may have no signature.
+        # Spark inspects the signature to find the kind of the UDF.
         call.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
     return call
 
@@ -76,25 +76,25 @@ def _iterated(made: Iterator[Any]) -> Iterator[Any]:
     try:
         yield from made
     except BaseException as error:
-        if (instead := sendable_error(error)) is None:
+        if (replacement := sendable_error(error)) is None:
             raise
-        raise instead from None
+        raise replacement from None
 
 
 def sendable_error(error: BaseException) -> Exception | None:
-    """What to raise instead of an error whose trace is no valid Unicode: one of the same name; None where it is."""
+    """Returns an error of the same name to raise if the trace of `error` is invalid Unicode; None if it is valid."""
     try:
         "".join(traceback.format_exception(error)).encode()
     except UnicodeEncodeError:
         kind = type(error)
         named = type(kind.__name__, (Exception,), {"__module__": kind.__module__, "__qualname__": kind.__qualname__})
-        instead: Exception = named(_text_of(error))
-        return instead.with_traceback(error.__traceback__)
+        replacement: Exception = named(_text_of(error))
+        return replacement.with_traceback(error.__traceback__)
     return None
 
 
 def _text_of(error: BaseException) -> str:
-    """Its message; empty where asking for it raises, and only the text of another one, which led to it, is invalid."""
+    """Returns the message of an error; empty if reading it raises."""
     try:
         return sendable(str(error), sys.maxsize)
     except BaseException:

@@ -1,4 +1,4 @@
-"""UDFs as processors: payloads go through a pandas, Arrow or plain UDF a chunk at a time; poison rows fail alone."""
+"""Runs pandas, Arrow and plain UDFs as processors. A chunk that raises is bisected, so that bad jobs fail alone."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from pyspark.util import PythonEvalType
 from spark_bull.errors import JobDamaged, OptionError
 from spark_bull.model import RawJson
 from spark_bull.spark.json_text import is_encodable, to_json
-from spark_bull.spark.process.payload import column_of
+from spark_bull.spark.process.payload import payload_array
 from spark_bull.worker.bisection import run_bisected
 from spark_bull.worker.job_runner import Result, time_limit
 from spark_bull.worker.running_job import RunningJob
 
-#: What a UDF's function takes and returns, by Spark's own name for its kind.
+#: What the function of a UDF takes and returns, by the UDF's evalType.
 _KINDS: Final = {
     PythonEvalType.SQL_BATCHED_UDF: "row",
     PythonEvalType.SQL_ARROW_BATCHED_UDF: "row",
@@ -34,17 +34,17 @@ _KINDS: Final = {
 
 
 def is_udf(processor: object) -> bool:
-    """Whether it was made by @udf, @pandas_udf or @arrow_udf."""
+    """Whether a processor was created by @udf, @pandas_udf or @arrow_udf."""
     return callable(processor) and hasattr(processor, "evalType") and hasattr(processor, "returnType")
 
 
 def udf_runner(processor: Any, payload_schema: str | DataType | None, timeout_ms: int) -> UdfRunner:
-    """The runner of a UDF over payloads of a schema, given as DDL or type. Raises OptionError for what doesn't fit."""
+    """Returns the runner of a UDF for payloads of a schema (DDL or type). Raises OptionError if they do not match."""
     kind = _KINDS.get(processor.evalType)
     if kind is None:
         raise OptionError(
-            "expected a UDF that gives a value per row (@udf, @pandas_udf Series to Series or iterators of them, "
-            "@arrow_udf), got one that groups or maps whole frames: give such work as a DataFrame -> DataFrame function"
+            "expected a UDF that returns one value per row (@udf, @arrow_udf, or @pandas_udf from Series to Series or "
+            "iterators of them), got one that aggregates or maps DataFrames: pass a DataFrame -> DataFrame function"
         )
     if payload_schema is None:
         raise OptionError(
@@ -53,28 +53,30 @@ def udf_runner(processor: Any, payload_schema: str | DataType | None, timeout_ms
     given = schema_of_payload(payload_schema)
     returns = to_arrow_type(processor.returnType)
     if not is_encodable(pa.field("returnvalue", returns)):
-        raise OptionError(f"expected a UDF whose result JSON can hold, got one that returns {processor.returnType}")
+        raise OptionError(
+            f"expected a UDF that returns a type that JSON can hold, got one that returns {processor.returnType}"
+        )
     runner = UdfRunner(processor.func, kind, to_arrow_type(given), returns, timeout_ms)
     runner.check()
     return runner
 
 
 def schema_of_payload(given: str | DataType) -> DataType:
-    """A payload's type: DDL of columns ('a STRING, b INT') or of one value ('DOUBLE'). Raises OptionError."""
+    """Parses the type of a payload: DDL of columns ('a STRING, b INT') or one value ('DOUBLE'). Raises OptionError."""
     if isinstance(given, DataType):
         return given
     try:
         return DataType.fromDDL(given)
-    except Exception as error:  # Spark parses it in the JVM, or far away.
+    except Exception as error:  # Parsed by the JVM or by Spark Connect, with errors of their own.
         raise OptionError(f"expected `payload_schema` to be DDL, got {given!r}: {str(error).splitlines()[0]}") from None
 
 
 @dataclass(frozen=True)
 class UdfRunner:
-    """Runs the function of a UDF over all payloads of a chunk; when it raises, over halves, down to the poison rows.
+    """Calls the function of a UDF with the payloads of a chunk, and with halves of it when the function raises.
 
-    The function gets one column per field of the payload when it has as many parameters, else, with one parameter, the
-    whole payload: a DataFrame (pandas), a struct (Arrow) or a Row. timeout_ms: per call, 0: none.
+    The function receives one column per field of the payload if it has as many parameters. With one parameter it
+    receives the whole payload: a DataFrame (pandas), a struct (Arrow) or a Row. timeout_ms: per call; 0: none.
     """
 
     function: Callable[..., Any]
@@ -86,13 +88,13 @@ class UdfRunner:
     one_by_one = False
 
     def check(self) -> None:
-        """Raises OptionError unless the function's parameters and the payload's fields go together."""
+        """Raises OptionError unless the function's number of parameters matches the payload."""
         parameters = _parameters(self.function)
         if parameters is None or parameters == 1 or parameters == self._width:
             return
         raise OptionError(
-            f"expected the UDF to take the whole payload, or one column for each of its {self._width} fields; "
-            f"it has {parameters} parameters"
+            f"expected the UDF to take one parameter, or one for each of the {self._width} fields of `payload_schema`, "
+            f"got {parameters} parameters"
         )
 
     def __call__(self, jobs: Sequence[RunningJob], lost: Collection[str]) -> Iterator[Result]:
@@ -103,20 +105,20 @@ class UdfRunner:
                     parsed[job.claimed.id] = job.data
                 except JobDamaged as error:
                     parsed[job.claimed.id] = error
-        sound = [value for value in parsed.values() if not isinstance(value, JobDamaged)]
-        ran = iter(run_bisected(sound, self._run))
+        valid = [value for value in parsed.values() if not isinstance(value, JobDamaged)]
+        ran = iter(run_bisected(valid, self._run))
         for job in jobs:
             if job.claimed.id in parsed:
                 made = parsed[job.claimed.id] if isinstance(parsed[job.claimed.id], JobDamaged) else next(ran)
                 yield Result(job, None, made) if isinstance(made, BaseException) else Result(job, made, None)
 
     def _run(self, values: Sequence[Any]) -> list[RawJson | None]:
-        """JSON text of what the function returns for each payload. Raises whatever it raises."""
-        column = column_of(values, self.payload)
+        """Returns the function's results as JSON text, one per payload. Raises what the function raises."""
+        column = payload_array(values, self.payload)
         with time_limit(self.timeout_ms):
             made = _CALLS[self.kind](self, column)
         if len(made) != len(values):
-            raise ValueError(f"expected the UDF to return {len(values)} values, one for each row, got {len(made)}")
+            raise ValueError(f"expected the UDF to return {len(values)} values, one per row, got {len(made)}")
         texts = to_json(made, pa.field("returnvalue", self.returns), ignore_nulls=False).to_pylist()
         return [None if text is None else RawJson(text) for text in texts]
 
@@ -129,11 +131,11 @@ class UdfRunner:
         return pa.types.is_struct(self.payload) and _parameters(self.function) in (self._width, None)
 
     def _columns(self, column: pa.Array) -> list[pa.Array]:
-        """What the function's parameters get: a column for each field, or one for all."""
+        """Returns the arguments of the function: one column per field, or one column with the payload."""
         return column.flatten() if self._takes_columns else [column]
 
     def _arrow(self, values: Any) -> pa.Array:
-        """The function's result as an Arrow array of the type that the UDF declares."""
+        """Converts the function's result to an Arrow array of the type that the UDF declares."""
         if isinstance(values, pa.ChunkedArray):
             values = values.combine_chunks()
         if isinstance(values, pa.Array):
@@ -173,7 +175,7 @@ _CALLS: Final[dict[str, Callable[[UdfRunner, pa.Array], pa.Array]]] = {
 
 
 def _parameters(function: Callable[..., Any]) -> int | None:
-    """How many parameters a function has; None for any number."""
+    """Number of positional parameters of a function; None for any number."""
     parameters = inspect.signature(function).parameters.values()
     if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
         return None
@@ -189,14 +191,14 @@ def _as_pandas(column: pa.Array) -> pd.Series[Any] | pd.DataFrame:
 
 
 def _as_row(value: Any) -> Any:
-    """Structs as Spark's Rows, all through."""
+    """Converts dicts to Spark's Rows, recursively."""
     if isinstance(value, dict):
         return Row(**{name: _as_row(part) for name, part in value.items()})
     return [_as_row(part) for part in value] if isinstance(value, list) else value
 
 
 def _plain(value: Any) -> Any:
-    """Spark's Rows as dicts, all through."""
+    """Converts Spark's Rows to dicts, recursively."""
     if isinstance(value, Row):
         return {name: _plain(part) for name, part in value.asDict().items()}
     return [_plain(part) for part in value] if isinstance(value, list) else value

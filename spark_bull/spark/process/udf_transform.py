@@ -1,4 +1,4 @@
-"""A UDF as a transformation of claimed jobs: what it makes of each, or the error it raises over that one."""
+"""Runs a UDF as a transformation of claimed jobs: the value that it returns for each job, or the error it raises."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _ARROW: Final = to_arrow_schema(_SCHEMA, timezone="UTC")
 
 @dataclass(frozen=True)
 class UdfTransformation:
-    """Transforms a DataFrame of claimed jobs. Picklable. `chunk_size`: most jobs in one call of the UDF, 0: any."""
+    """Transforms a DataFrame of claimed jobs. Picklable. chunk_size: maximum jobs per call of the UDF; 0: any."""
 
     handle: QueueHandle
     runner: UdfRunner
@@ -45,18 +45,21 @@ class UdfTransformation:
         return jobs.select("queue", "id", "token", "data").mapInArrow(partial(_run, self), _SCHEMA)
 
 
-def _run(plan: UdfTransformation, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _run(transformation: UdfTransformation, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     with watching_interrupts():
-        yield from _batches(plan, batches)
+        yield from _batches(transformation, batches)
 
 
-def _batches(plan: UdfTransformation, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _batches(transformation: UdfTransformation, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        size = plan.chunk_size or batch.num_rows
+        size = transformation.chunk_size or batch.num_rows
         for start in range(0, batch.num_rows, size):
             rows = batch.slice(start, size).to_pylist()
-            jobs = [RunningJob(ClaimedJob(row["id"], 0, row["data"], None, "{}", 0, 0), plan.handle) for row in rows]
-            made = [_outcome(plan.handle, result) for result in plan.runner(jobs, ())]
+            jobs = [
+                RunningJob(ClaimedJob(row["id"], 0, row["data"], None, "{}", 0, 0), transformation.handle)
+                for row in rows
+            ]
+            made = [_outcome(transformation.handle, result) for result in transformation.runner(jobs, ())]
             settled = [
                 {"queue": row["queue"], "id": row["id"], "token": row["token"], **outcome}
                 for row, outcome in zip(rows, made, strict=True)

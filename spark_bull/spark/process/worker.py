@@ -1,4 +1,4 @@
-"""Worker: jobs of a queue, processed on the executors."""
+"""Worker: processes the jobs of a queue on the executors."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from spark_bull.worker.status import WorkerStatus, lag_of
 
 
 class Worker:
-    """Processes jobs of a queue on the executors until it is stopped.
+    """Processes the jobs of a queue on the executors until it is stopped.
 
         def processor(job):
             return {"sent": send(job.data["to"])}
@@ -42,57 +42,57 @@ class Worker:
         with Worker(spark, queue="mail", processor=processor) as worker:
             worker.await_termination()
 
-    What a processor returns becomes the job's `returnvalue`, and an exception fails the attempt; UnrecoverableError,
-    DelayedError and RateLimitError say more. Plain values may be given as text ("false", "1000"), too.
+    The value that a processor returns becomes the job's `returnvalue`; an exception fails the attempt. Raise
+    UnrecoverableError to skip the remaining attempts, and DelayedError or RateLimitError to run the job again later.
+    Plain values may also be given as strings ("false", "1000").
 
     Parameters:
       spark: the session.
       queue: name of the queue.
       processor: a function of a RunningJob; or a UDF over payloads (@udf, @pandas_udf, @arrow_udf); or a function
-        DataFrame -> DataFrame (annotated so, or with engine="stream"), which gets claimed jobs and returns `id`,
+        DataFrame -> DataFrame (annotated as such, or with engine="stream") that receives claimed jobs and returns `id`,
         `token`, and `returnvalue` or `error`.
-      engine: loop (long tasks, a new job starts within milliseconds) or stream (micro-batches, for SQL and joins).
-        Default, auto: stream for functions of DataFrames, else loop.
-      payload_schema: schema of the payloads, such as "origin STRING, distance DOUBLE"; a UDF requires it, and with it a
-        function of DataFrames gets parsed `data`.
-      slots: Spark tasks that work at the same time, each on a core; default: all cores but one.
-      chunk_size: maximum number of jobs that are claimed in one call, and given to one call of a UDF; default: 200
-        (loop), 500 (stream).
+      engine: loop (long-running tasks; a new job starts within milliseconds) or stream (micro-batches, for SQL and
+        joins). Default, auto: stream for functions of DataFrames, else loop.
+      payload_schema: schema of the payloads, such as "origin STRING, distance DOUBLE". Required for a UDF; a function
+        of DataFrames receives `data` parsed with it.
+      slots: number of Spark tasks that process jobs in parallel, one core each; default: all cores but one.
+      chunk_size: maximum number of jobs per claim, and per call of a UDF; default: 200 (loop), 500 (stream).
       timeout_ms: maximum duration of a job, or of one call of a UDF, ms; the job's own `timeout` takes precedence.
         Default, 0: unlimited.
-      lock_ms: after what time the jobs of a slot that died come back, ms; default: 30,000.
-      name: name of the worker, which BullMQ shows as a job's `processedBy`; default: `spark-` and the worker's id.
+      lock_ms: duration of a job's lock, ms, after which the job of a dead slot can be rescued; default: 30,000.
+      name: name of the worker, stored by BullMQ as `processedBy` of its jobs; default: `spark-` and the worker's id.
       limiter: rate limit of the whole queue: {"max": jobs, "duration": ms}.
-      remove_on_complete: for jobs without a rule of their own: True keeps none that has completed, False all, a number
-        so many; {"age": seconds, "count": jobs} limits both.
+      remove_on_complete: which completed jobs to remove, for jobs without their own option: True removes all, False
+        none; a number is how many to keep; {"age": seconds, "count": jobs} limits both.
       remove_on_fail: the same for failed jobs.
-      backoff_strategy: f(attempts made, type, error, job) -> ms, for types of backoff that aren't built in.
+      backoff_strategy: f(attempts made, type, error, job) -> ms, for types of backoff that are not built in.
       metrics_minutes: minutes of metrics to keep, as Node's `maxDataPoints`; default, 0: none.
-      max_stalled: how often a job may lose its worker before it fails; default: 1.
-      check_ms: interval of the check for jobs that have lost their worker, ms; default: 30,000.
+      max_stalled: how often a job may stall before it fails; default: 1.
+      check_ms: interval of the check for stalled jobs, ms; default: 30,000.
       promoter: whether a Promoter for this queue runs on the driver; default: True.
-      checkpoint: folder of the checkpoint, by which a later program continues; engine stream only.
+      checkpoint: checkpoint folder, from which a later program continues; engine stream only.
       max_jobs_per_trigger: maximum number of jobs per micro-batch; default: 10,000; engine stream only.
-      progress: whether a line with the worker's progress is shown; default: on a terminal or in a notebook.
-      url: `redis://`, `rediss://` or `unix://`, with user, password and database inside. Default: $SPARK_BULL_URL, else
+      progress: whether to show a line with the worker's progress; default: on a terminal or in a notebook.
+      url: `redis://`, `rediss://` or `unix://` URL, with user, password and database. Default: $SPARK_BULL_URL, else
         `host` and `port`.
-      host: host of Redis, when there is no `url`; default: localhost.
-      port: port of Redis, when there is no `url`; default: 6379.
-      db: number of the database, when there is no `url`; default: 0.
+      host: host of Redis if there is no `url`; default: localhost.
+      port: port of Redis if there is no `url`; default: 6379.
+      db: number of the database if there is no `url`; default: 0.
       username: ACL user; takes precedence over the one in `url`.
       password: password; takes precedence over the one in `url`. Default: $SPARK_BULL_PASSWORD.
-      ssl: whether to use TLS, when there is no `url`.
+      ssl: whether to use TLS if there is no `url`.
       call_timeout_ms: timeout of one call to Redis, ms, after which it is retried; default: 30,000.
-      retry_ms: for how long a call is retried, ms, with growing pauses; default: 20,000.
+      retry_ms: how long a call is retried, with exponential backoff, ms; default: 20,000.
       redis: further settings of redis-py, such as {"client_name": "reports"}.
       prefix: first part of every key, as in the Node library; default: bull.
-      protocol: dialect of the queue: bull-1 (Bull 1, 2), bull (3, 4), bullmq (5, 6), or auto: what is found in Redis.
-      bullmq_version: "5" or "6": where jobs of a paused BullMQ queue go; auto: by what is found in Redis.
+      protocol: dialect of the queue: bull-1 (Bull 1, 2), bull (3, 4), bullmq (5, 6), or auto: detected in Redis.
+      bullmq_version: "5" or "6", which differ in where jobs of a paused queue are; auto: detected in Redis.
 
     Raises:
-      OptionError: for an argument that is wrong or unknown, or has no effect with this engine and processor.
-      DialectError: for an argument that the queue's dialect has no use for.
-      ConnectionLost: when Redis can't be reached.
+      OptionError: for an invalid or unknown argument, or one without effect for this engine and processor.
+      DialectError: for an argument that the queue's dialect does not support.
+      ConnectionLost: if Redis cannot be reached.
     """
 
     def __init__(
@@ -166,87 +166,87 @@ class Worker:
             "protocol": protocol,
             "bullmq_version": bullmq_version,
         }
-        self._options = chosen = worker_options(arguments | connection, processor, redis=redis, unknown=unknown)
+        self._options = options = worker_options(arguments | connection, processor, redis=redis, unknown=unknown)
         self._spark = spark
-        self.handle: QueueHandle = open_handle(chosen, queue)
-        self.handle.dialect.check_options(chosen)
+        self.handle: QueueHandle = open_handle(options, queue)
+        self.handle.dialect.check_options(options)
         self.id = uuid4().hex[:12]
-        if chosen["checkpoint"] is not None:
-            # The jobs that an earlier program claimed are this worker's, too.
-            self.id = sha256(f"{self.handle.keys.base}{chosen['checkpoint']}".encode()).hexdigest()[:12]
+        if options["checkpoint"] is not None:
+            # The same checkpoint gives the same id, so this worker owns the jobs that an earlier program claimed.
+            self.id = sha256(f"{self.handle.keys.base}{options['checkpoint']}".encode()).hexdigest()[:12]
         self._engine: LoopEngine | StreamEngine
-        if chosen["engine"] == "stream":
+        if options["engine"] == "stream":
             if _is_remote(spark):
                 raise OptionError(
-                    "expected a session without Spark Connect for the engine `stream`: use the engine `loop`, or "
-                    "mode=claim and mode=settle"
+                    "expected a session without Spark Connect for the engine `stream`, got a Spark Connect session: "
+                    "use engine='loop', or mode=claim and mode=settle"
                 )
-            transform, payload = transformation_of(processor, payload_schema, chosen, self.handle)
-            slots = _slots(spark, chosen["slots"], spare=0)
-            where = as_options(connection, WORK) | redis_options(redis) | {"queue": queue}
+            transform, payload = transformation_of(processor, payload_schema, options, self.handle)
+            slots = _slots(spark, options["slots"], spare=0)
+            connection_options = as_options(connection, WORK) | redis_options(redis) | {"queue": queue}
             stream_plan = StreamPlan(
                 self.handle,
                 self.id,
-                where | claim_options(chosen, self.id, slots),
-                where | settle_options(chosen),
+                connection_options | claim_options(options, self.id, slots),
+                connection_options | settle_options(options),
                 transform,
                 payload,
-                chosen["lock_ms"],
+                options["lock_ms"],
                 backoff_strategy,
-                chosen["checkpoint"],
+                options["checkpoint"],
             )
             self._engine = StreamEngine(spark, stream_plan)
         else:
             claim_settings = ClaimSettings(
                 sender=self.id,
-                lock_ms=chosen["lock_ms"],
-                worker=chosen["name"] or default_worker(self.id),
-                limiter=chosen["limiter"],
-                max_metrics=chosen["metrics_minutes"],
+                lock_ms=options["lock_ms"],
+                worker=options["name"] or default_worker(self.id),
+                limiter=options["limiter"],
+                max_metrics=options["metrics_minutes"],
                 control=self.handle.keys.control(self.id),
             )
-            keep = keep_rule(chosen["remove_on_complete"]), keep_rule(chosen["remove_on_fail"])
-            runner = runner_of(processor, payload_schema, chosen["timeout_ms"])
+            keep = keep_rule(options["remove_on_complete"]), keep_rule(options["remove_on_fail"])
+            runner = runner_of(processor, payload_schema, options["timeout_ms"])
             plan = SlotPlan(
                 self.handle,
                 claim_settings,
                 self.id,
                 runner,
                 OutcomePolicy(*keep, backoff_strategy),
-                chosen["chunk_size"],
+                options["chunk_size"],
             )
-            self._engine = LoopEngine(spark, plan, _slots(spark, chosen["slots"]))
+            self._engine = LoopEngine(spark, plan, _slots(spark, options["slots"]))
         self._promoter = None
-        if chosen["promoter"]:
+        if options["promoter"]:
             self._promoter = Promoter(
                 queues=[queue],
-                max_stalled=chosen["max_stalled"],
-                check_ms=chosen["check_ms"],
+                max_stalled=options["max_stalled"],
+                check_ms=options["check_ms"],
                 redis=redis,
                 **connection,
             )
-        self._progress = WorkerProgress(self) if chosen["progress"] is not False else None
-        self._forced_progress = bool(chosen["progress"])
+        self._progress = WorkerProgress(self) if options["progress"] is not False else None
+        self._forced_progress = bool(options["progress"])
         self._state = "new"
         self._sample = (monotonic_s(), 0)
 
     def __repr__(self) -> str:
-        return f"Worker(queue={self.handle.keys.queue!r}, state={self._shown_state()!r})"
+        return f"Worker(queue={self.handle.keys.queue!r}, state={self._current_state()!r})"
 
     def start(self) -> Worker:
-        """Starts the slots, and returns at once.
+        """Starts the slots and returns immediately.
 
         Returns:
           This worker.
 
         Raises:
-          OptionError: for a processor that can't be pickled.
-          SparkBullError: when the worker was started before.
-          ConnectionLost: when Redis can't be reached, or forbids what a worker needs.
+          OptionError: if the processor cannot be pickled.
+          SparkBullError: if the worker was started before.
+          ConnectionLost: if Redis cannot be reached, or the user lacks a permission that a worker needs.
         """
         if self._state != "new":
             raise SparkBullError(
-                f"expected a worker that hasn't been started yet, this one is {self._state}: make another"
+                f"expected a worker that has not been started, got one that is {self._state}: create another Worker"
             )
         check_python()
         keys = self.handle.keys
@@ -260,10 +260,10 @@ class Worker:
         return self
 
     def stop(self, grace_s: float = 30.0) -> bool:
-        """Stops claiming, and lets slots finish the jobs that they have claimed. Stopping again does nothing.
+        """Stops claiming and waits until the slots have finished their claimed jobs. Calling it again has no effect.
 
         Parameters:
-          grace_s: maximum time for that, s. What is cut off comes back to the queue when its lock expires.
+          grace_s: maximum time to wait, s. Jobs that are interrupted then are rescued after their lock expires.
 
         Returns:
           Whether all slots have finished.
@@ -272,7 +272,7 @@ class Worker:
             self._state = "stopped"
             return True
         finished = self._engine.stop(grace_s)
-        self._wind_up()
+        self._stop_services()
         return finished
 
     def await_termination(self, timeout_s: float | None = None) -> bool:
@@ -285,23 +285,23 @@ class Worker:
           Whether the worker has ended.
 
         Raises:
-          WorkerFailed: when the slots could not be started, or Spark gave them up.
+          WorkerFailed: if the slots could not be started, or the streaming query failed.
         """
         ended = self._engine.wait(timeout_s)
         if ended:
-            self._wind_up()
+            self._stop_services()
             if self._engine.error is not None:
                 raise self._engine.error
         return ended
 
     def status(self) -> WorkerStatus:
-        """Tells what the worker has done so far, and how much there is to do.
+        """Returns the state and counters of the worker, and the backlog of the queue.
 
         Returns:
-          The counters; `jobs_per_second` is the rate since the last call.
+          The counters; `jobs_per_second` is the rate since the previous call.
 
         Raises:
-          ConnectionLost: when Redis can't be reached.
+          ConnectionLost: if Redis cannot be reached.
         """
         totals = self._engine.totals()
         finished = totals["completed"] + totals["failed"]
@@ -309,7 +309,7 @@ class Worker:
         self._sample = (now, finished)
         rate = (finished - finished_before) / (now - before) if now > before else 0.0
         return WorkerStatus(
-            state=self._shown_state(), jobs_per_second=max(0.0, rate), lag=lag_of(self.handle), **totals
+            state=self._current_state(), jobs_per_second=max(0.0, rate), lag=lag_of(self.handle), **totals
         )
 
     def __enter__(self) -> Worker:
@@ -320,12 +320,12 @@ class Worker:
     ) -> None:
         self.stop()
 
-    def _shown_state(self) -> str:
+    def _current_state(self) -> str:
         if self._state == "running" and not self._engine.running:
             return "failed" if self._engine.error else "stopped"
         return self._state
 
-    def _wind_up(self) -> None:
+    def _stop_services(self) -> None:
         if self._promoter is not None:
             self._promoter.stop()
         if self._progress is not None:
@@ -336,7 +336,7 @@ class Worker:
 def transformation_of(
     processor: Processor, payload_schema: str | DataType | None, options: Options, handle: QueueHandle
 ) -> tuple[Transformation, StructType | None]:
-    """What a stream's batches go through, and the type that their payloads are parsed as. Raises OptionError."""
+    """Returns the transformation of the micro-batches and the schema of their payloads. Raises OptionError."""
     if is_udf(processor):
         runner = udf_runner(processor, payload_schema, options["timeout_ms"])
         return UdfTransformation(handle, runner, options["chunk_size"] if "chunk_size" in options.given else 0), None
@@ -346,12 +346,12 @@ def transformation_of(
         return processor, None
     payload = schema_of_payload(payload_schema)
     if not isinstance(payload, StructType):
-        raise expected("payload_schema", "columns, such as 'a STRING, b INT', in the stream engine", payload_schema)
+        raise expected("payload_schema", "columns, such as 'a STRING, b INT', with engine='stream'", payload_schema)
     return processor, payload
 
 
 def runner_of(processor: Processor, payload_schema: str | DataType | None, timeout_ms: int) -> Runner:
-    """What runs a processor in a slot. Raises OptionError for what can't be one."""
+    """Returns the runner of a processor for the loop engine. Raises OptionError for an unsupported processor."""
     if is_udf(processor):
         return udf_runner(processor, payload_schema, timeout_ms)
     if not callable(processor):
@@ -359,29 +359,30 @@ def runner_of(processor: Processor, payload_schema: str | DataType | None, timeo
     if inspect.iscoroutinefunction(processor):
         raise OptionError(
             "expected `processor` to be a plain function, got a coroutine function: wrap it, "
-            "such as lambda job: asyncio.run(processor(job))"
+            "for example as lambda job: asyncio.run(processor(job))"
         )
     if payload_schema is not None:
         raise OptionError(
-            "`payload_schema` is for UDFs; a function of a job gets parsed JSON as job.data: leave it out"
+            "expected `payload_schema` only with a UDF or a function of DataFrames, got a function of a job, which has "
+            "the parsed payload as job.data: leave it out"
         )
     return FunctionRunner(processor, timeout_ms)
 
 
 def _slots(spark: SparkSession, given: int | None, spare: int = 1) -> int:
-    """How many tasks are to work at once: all cores but `spare`, unless the user says."""
+    """Number of parallel tasks: `given`, or all cores but `spare`."""
     return max(1, _cores(spark) - spare) if given is None else given
 
 
 def _is_remote(spark: SparkSession) -> bool:
-    """Whether this is a session of Spark Connect, which has no context."""
+    """Whether this is a session of Spark Connect, which has no SparkContext."""
     return getattr(spark, "sparkContext", None) is None
 
 
 def _cores(spark: SparkSession) -> int:
-    """How many tasks the cluster runs at once, as far as Spark knows."""
+    """Number of tasks that the cluster runs in parallel, as reported by Spark."""
     if not _is_remote(spark):
         return int(spark.sparkContext.defaultParallelism)
-    # Spark splits a range into as many partitions.
+    # Spark Connect does not expose the default parallelism, but splits a range into as many partitions.
     partitions = spark.range(1 << 16).select(f.spark_partition_id().alias("partition")).distinct()
     return partitions.count()

@@ -1,4 +1,4 @@
-"""The arguments of a Worker: parsed by the table of options, and held against engine, processor and dialect."""
+"""Parses the arguments of a Worker, and checks them against its engine and processor."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from spark_bull.store.settings import resolved
 
 Processor = Callable[..., Any]
 
-#: Arguments that mean nothing to an engine, and why.
-_MEANINGLESS: Final[Mapping[str, Mapping[str, str]]] = {
+#: Arguments without effect for an engine, and the reason.
+_UNSUPPORTED: Final[Mapping[str, Mapping[str, str]]] = {
     "loop": {
-        "checkpoint": "the engine `loop` keeps nothing between runs; it is for engine='stream'",
-        "max_jobs_per_trigger": "the engine `loop` has no micro-batches: give `chunk_size`, or engine='stream'",
+        "checkpoint": "engine='loop' has no checkpoint; leave it out, or use engine='stream'",
+        "max_jobs_per_trigger": "engine='loop' has no micro-batches; set `chunk_size`, or use engine='stream'",
     },
     "stream": {},
 }
-#: A task for fewer jobs takes longer to start than to run; who gives `slots` may know better.
-_FEWEST_ROWS: Final = 1_000
-_OF_PROMOTER: Final = ("max_stalled", "check_ms")
+#: A task for fewer jobs takes longer to start than to run. Not applied if `slots` is given.
+_MIN_ROWS: Final = 1_000
+_PROMOTER_ARGUMENTS: Final = ("max_stalled", "check_ms")
 
 
 def worker_options(
@@ -36,25 +36,27 @@ def worker_options(
     redis: Mapping[str, str] | None = None,
     unknown: Mapping[str, Any] | None = None,
 ) -> Options:
-    """The arguments as values, `engine` settled. Raises OptionError for one that is wrong or has no effect."""
+    """Parses the arguments and resolves `engine`. Raises OptionError for an invalid argument or one without effect."""
     options = resolved(parse_arguments(arguments, redis, WORK, unknown or {}))
     engine = _engine_of(options["engine"], processor)
-    for name, why in _MEANINGLESS[engine].items():
+    for name, why in _UNSUPPORTED[engine].items():
         if name in options.given:
             raise OptionError(f"`{name}` has no effect here: {why}")
     if not options["promoter"]:
-        for name in _OF_PROMOTER:
+        for name in _PROMOTER_ARGUMENTS:
             if name in options.given:
-                raise OptionError(f"`{name}` has no effect with promoter=False: give it to whatever runs the Promoter")
+                raise OptionError(
+                    f"`{name}` has no effect with promoter=False: leave it out, or pass it to the Promoter of the queue"
+                )
     if engine == "stream" and options["timeout_ms"] and not is_udf(processor):
         raise OptionError(
-            "`timeout_ms` has no effect on a function of DataFrames: give it for a UDF or a function of a job"
+            "`timeout_ms` has no effect on a function of DataFrames: leave it out, or use a UDF or a function of a job"
         )
     return replace(options, values={**options.values, "engine": engine})
 
 
 def claim_options(options: Options, reader: str, slots: int) -> dict[str, str]:
-    """What the stream engine's claim gets. Batches are dealt out to `slots` tasks, but for small ones."""
+    """Returns the options of the stream engine's claiming read. Batches are split into `slots` tasks unless small."""
     rows = -(-options["max_jobs_per_trigger"] // slots)
     given = {
         "readerId": reader,
@@ -63,13 +65,13 @@ def claim_options(options: Options, reader: str, slots: int) -> dict[str, str]:
         "limiter": options["limiter"] and dict(zip(("max", "duration"), options["limiter"], strict=True)),
         "chunkSize": options["chunk_size"] if "chunk_size" in options.given else None,
         "maxJobsPerTrigger": options["max_jobs_per_trigger"],
-        "rowsPerPartition": rows if "slots" in options.given else max(_FEWEST_ROWS, rows),
+        "rowsPerPartition": rows if "slots" in options.given else max(_MIN_ROWS, rows),
     }
     return as_texts(given)
 
 
 def settle_options(options: Options) -> dict[str, str]:
-    """What the stream engine's settling gets."""
+    """Returns the options of the stream engine's settling write."""
     given = {
         "chunkSize": options["chunk_size"] if "chunk_size" in options.given else None,
         "removeOnComplete": options["remove_on_complete"],
