@@ -43,7 +43,7 @@ def finish_steadily(queue: BullQueue, per_second: int, seconds: int) -> None:
 def _completed(claim: Claim) -> Outcomes:
     outcomes = Outcomes(claim.token)
     for job in claim.jobs:
-        outcomes.complete(job, RETURNVALUE)
+        outcomes.complete(job.id, RETURNVALUE)
     return outcomes
 
 

@@ -90,12 +90,20 @@ class Outcomes:
         others = (self.failed, self.retried, self.delayed)
         return {*self.completed_ids, *self.returned, *self.unstarted, *(job.id for jobs in others for job in jobs)}
 
-    def complete(self, job: ClaimedJob, returnvalue: str, keep: Keep = None) -> None:
-        """Notes a job as completed; `returnvalue` is JSON text."""
-        self.completed_ids.append(job.id)
+    def complete(self, job_id: str, returnvalue: str, keep: Keep = None) -> None:
+        """Adds a completed job; `returnvalue` is JSON text."""
+        self.completed_ids.append(job_id)
         self.returnvalues.append(returnvalue)
         self.size += len(returnvalue)
         self.keeps.append(keep)
+
+    def add_failure(self, job: Failed | Retried) -> None:
+        """Adds a job whose attempt failed."""
+        self.size += len(job.reason) + len(job.stack)
+        if isinstance(job, Failed):
+            self.failed.append(job)
+        else:
+            self.retried.append(job)
 
     def packable(self) -> dict[str, Any]:
         """What the scripts unpack: texts, numbers, lists and maps only; what says nothing is left out."""

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from spark_bull.dialects.base import Dialect
 from spark_bull.errors import DelayedError, JobDamaged, JobTimeout, OptionError, RateLimitError, UnrecoverableError
-from spark_bull.outcomes import Delayed, Failed, Keep, Outcomes
+from spark_bull.outcomes import Delayed, Keep, Outcomes
 from spark_bull.worker.error_text import trace_of
 from spark_bull.worker.interrupts import raise_if_interrupted
 from spark_bull.worker.outcome_policy import NoReturnValue, Strategy, failure, keep_of, returnvalue_text
@@ -111,7 +111,7 @@ class OutcomePolicy:
                 error = no_value
             else:
                 keep = keep_of(dialect, claimed.opts, "removeOnComplete", self.keep_completed)
-                outcomes.complete(claimed, text, keep)
+                outcomes.complete(claimed.id, text, keep)
                 return
         try:
             if isinstance(error, DelayedError):
@@ -135,11 +135,7 @@ class OutcomePolicy:
             strategy=strategy_for(self.strategy, job),
             default_keep=self.keep_failed,
         )
-        outcomes.size += len(decided.reason) + len(decided.stack)
-        if isinstance(decided, Failed):
-            outcomes.failed.append(decided)
-        else:
-            outcomes.retried.append(decided)
+        outcomes.add_failure(decided)
 
 
 def strategy_for(strategy: BackoffStrategy | None, job: RunningJob) -> Strategy | None:

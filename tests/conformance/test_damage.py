@@ -159,7 +159,7 @@ def test_a_job_that_is_damaged_while_it_runs_is_settled_alone(queue: BullQueue, 
         outcomes = Outcomes(claim.token)
         for job in claim.jobs:
             if outcome == "completed":
-                outcomes.complete(job, "1")
+                outcomes.complete(job.id, "1")
             elif outcome == "failed":
                 outcomes.failed.append(failure(queue.handle.dialect, job, "bad", stack="trace"))  # type: ignore[arg-type]
             else:

@@ -24,6 +24,7 @@ from spark_bull.queue.claim import ClaimSettings, extend, promote_due, read_clai
 from spark_bull.queue.claim_ledger import ClaimLedger
 from spark_bull.queue.report import add_log, update_data, update_progress
 from spark_bull.spark.process.settle import SettlePlan, settle_task
+from spark_bull.spark.process.settle_tokens import SettleTokens
 from spark_bull.worker.claimer import Claimer
 from spark_bull.worker.outcome_policy import keep_rule
 from tests.support.sending import send_scripts_twice
@@ -231,7 +232,7 @@ def test_stragglers_leave_active_too(bench: WorkBench) -> None:
     claim = bench.claim(9)
     odd = Outcomes(claim.token)
     for job in claim.jobs[::2]:
-        odd.complete(job, "1")
+        odd.complete(job.id, "1")
     assert bench.work(odd).lost == []
     assert bench.counts() == {"active": 4, "completed": 5}
 
@@ -286,7 +287,7 @@ def test_returned_jobs_are_the_next_ones_in_their_old_order(bench: WorkBench) ->
     ids = bench.add(4)
     claim = bench.claim(3)
     outcomes = Outcomes(claim.token, returned=ids[1:3])
-    outcomes.complete(claim.jobs[0], "1")
+    outcomes.complete(claim.jobs[0].id, "1")
     bench.work(outcomes)
     assert bench.counts() == {"wait": 3, "completed": 1}
     assert [job.id for job in bench.claim().jobs] == ids[1:]
@@ -365,12 +366,24 @@ def test_a_task_that_settles_its_rows_again_counts_each_job_once(bench: WorkBenc
     assert told == {b"completed": b"2", b"failed": b"1", b"lost": b"2"}
 
 
+def test_a_returnvalue_that_is_no_json_fails_the_attempt_and_the_others_are_left(bench: WorkBench) -> None:
+    """Also of a job that needs no reading to be completed, as its options say nothing about how long it is kept."""
+    [job_id] = bench.queue.add_many([NewJob(1, attempts=3)]).ids
+    claim = bench.claim()
+    options = {"url": bench.handle.connection.settings.url, "prefix": bench.handle.keys.prefix, "queue": "q"}
+    plan = SettlePlan(parse_options(options, SETTLE), ("id", "token", "returnvalue"), is_text=True)
+    token = SettleTokens(claim.token, 0).of(claim.jobs[0].opts)
+    rows = {"id": [job_id], "token": [token], "returnvalue": ["{"]}
+    assert +Counter(settle_task(plan, [pa.RecordBatch.from_pydict(rows)]).counts) == {"retried": 1}
+    assert bench.counts() == {"wait": 1}
+
+
 def test_a_job_that_was_deleted_while_it_ran_does_not_come_back(bench: WorkBench) -> None:
     ids = bench.add(6)
     claim = bench.claim()
     bench.client.delete(*[bench.handle.keys.job(job_id) for job_id in ids])
     outcomes = Outcomes(claim.token, returned=[ids[4]], unstarted=[ids[5]])
-    outcomes.complete(claim.jobs[0], "1")
+    outcomes.complete(claim.jobs[0].id, "1")
     outcomes.failed.append(Failed(ids[1], "bad", "[]", None, 1))
     outcomes.retried.append(Retried(ids[2], "bad", "[]", 0, False))
     outcomes.delayed.append(Delayed(ids[3], claim.now + HOUR_MS))
@@ -396,7 +409,7 @@ def test_rules_say_how_many_jobs_are_kept(bench: WorkBench, state: str) -> None:
         outcomes, keep = Outcomes(claim.token), keep_rule(rule)
         for job in claim.jobs:
             if state == "completed":
-                outcomes.complete(job, "1", keep)
+                outcomes.complete(job.id, "1", keep)
             else:
                 outcomes.failed.append(Failed(job.id, "bad", "[]", keep, 1))
         add_log(bench.handle, ids[0], "a line")
@@ -427,7 +440,7 @@ def test_of_jobs_that_end_together_the_last_ones_are_kept(bench: WorkBench, stat
         outcomes = Outcomes(claim.token)
         for job, keep in zip(reversed(claim.jobs), keeps, strict=True):
             if state == "completed":
-                outcomes.complete(job, "1", keep_rule(keep))
+                outcomes.complete(job.id, "1", keep_rule(keep))
             else:
                 outcomes.failed.append(Failed(job.id, "bad", "[]", keep_rule(keep), 1))
         bench.work(outcomes)
@@ -456,7 +469,7 @@ def test_one_call_removes_no_more_than_a_thousand_jobs_by_rules(bench: WorkBench
     outcomes = Outcomes(claim.token)
     for job in claim.jobs:
         if state == "completed":
-            outcomes.complete(job, "1", keep_rule(1))
+            outcomes.complete(job.id, "1", keep_rule(1))
         else:
             outcomes.failed.append(Failed(job.id, "bad", "[]", keep_rule(1), 1))
     bench.work(outcomes)

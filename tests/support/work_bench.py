@@ -74,7 +74,7 @@ class WorkBench:
 def completed(claim: Claim, value: str = "1", **keep: int) -> Outcomes:
     outcomes = Outcomes(claim.token)
     for job in claim.jobs:
-        outcomes.complete(job, value, keep or None)
+        outcomes.complete(job.id, value, keep or None)
     return outcomes
 
 

@@ -151,14 +151,14 @@ def test_what_json_can_t_hold_is_said(value: Any) -> None:
 def test_outcomes_say_once_what_is_the_same_for_all() -> None:
     outcomes = Outcomes("token")
     for n in range(3):
-        outcomes.complete(job(id=str(n)), "null", {"count": 5})
+        outcomes.complete(str(n), "null", {"count": 5})
     assert outcomes.packable() == {
         "token": "token",
         "ids": ["0", "1", "2"],
         "values": "null",
         "keep": {"count": 5},
     }
-    outcomes.complete(job(id="x"), "1")
+    outcomes.complete("x", "1")
     packed = outcomes.packable()
     assert packed["values"] == ["null", "null", "null", "1"]
     assert packed["keeps"] == [{"count": 5}] * 3 + [{}]

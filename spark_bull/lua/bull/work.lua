@@ -7,15 +7,9 @@
 -- @include bull/lib/settle_jobs
 -- @include lib/work_once
 
-local call, settled = redis.call, false
+local call = redis.call
 
-local function settle(outcomes, now)
-  local lost
-  lost, settled = settle_jobs(key, arg, outcomes, now)
-  return lost
-end
-
--- A job that Node's limiter had put aside is not aside any more.
+-- Removes claimed jobs from the groups in which Node's limiter keeps jobs that it held back.
 local function leave_limiter(ids)
   if call('EXISTS', key.limiter_index) == 1 then
     for _, id in ipairs(ids) do
@@ -28,7 +22,7 @@ local function leave_limiter(ids)
   end
 end
 
--- What Bull knows of jobs that wait is true no more once they have left the list.
+-- Deletes what Bull stores about waiting jobs outside of their list.
 local function leave_wait(ids)
   if #ids > 0 then
     call('ZREM', key.priority, unpack(ids))
@@ -36,7 +30,7 @@ local function leave_wait(ids)
   end
 end
 
-local function claim(now, limit)
+local function claim(now, limit, may_drain)
   local processed_on, channel = string.format('%.0f', now), arg.base .. 'active@' .. arg.token
   local claimed, rows, dropped = claim_jobs(key, arg, limit, function(job_key, id)
     call('HSET', job_key, 'processedOn', processed_on)
@@ -44,10 +38,10 @@ local function claim(now, limit)
   end)
   leave_wait(claimed.ids)
   leave_wait(dropped)
-  if settled and #claimed.ids == 0 and call('EXISTS', key.wait) == 0 then
+  if may_drain and #claimed.ids == 0 and call('EXISTS', key.wait) == 0 then
     call('PUBLISH', arg.base .. 'drained', '')
   end
   return claimed, rows
 end
 
-return work_once(key, arg, settle, claim, CLAIM_FIELDS)
+return work_once(key, arg, settle_jobs, claim, CLAIM_FIELDS)

@@ -7,15 +7,11 @@
 -- @include bull1/lib/settle_jobs
 -- @include lib/work_once
 
-local function settle(outcomes, now)
-  return settle_jobs(key, arg, outcomes, now)
-end
-
--- Bull 1.1 tells by `lockAcquired` whether a job without a lock has ever been started.
+-- Bull 1.1 reads `lockAcquired` to decide whether a job without a lock was ever started.
 local function claim(_, limit)
   return claim_jobs(key, arg, limit, function(job_key)
     redis.call('HSET', job_key, 'lockAcquired', '1')
   end)
 end
 
-return work_once(key, arg, settle, claim, CLAIM_FIELDS)
+return work_once(key, arg, settle_jobs, claim, CLAIM_FIELDS)

@@ -7,22 +7,14 @@
 -- @include bullmq/lib/settle_jobs
 -- @include lib/work_once
 
-local finished = 0
-
-local function settle(outcomes, now)
-  local lost
-  lost, finished = settle_jobs(key, arg, outcomes, now)
-  return lost
-end
-
--- As in Node, a call that looks for jobs and may have none, since the queue is paused or limited, doesn't say "drained".
-local function claim(now, limit)
+-- As in Node, there is no event "drained" when a pause or a limit of the queue kept the call from claiming.
+local function claim(now, limit, may_drain)
   local claimed, rows, is_held = claim_jobs(key, arg, now, limit)
-  if finished > 0 and #claimed.ids == 0 and not claimed.next_due and not (limit > 0 and is_held)
+  if may_drain and #claimed.ids == 0 and not claimed.next_due and not (limit > 0 and is_held)
     and redis.call('EXISTS', key.wait, key.active, key.prioritized) == 0 then
     redis.call('XADD', key.events, '*', 'event', 'drained')
   end
   return claimed, rows
 end
 
-return work_once(key, arg, settle, claim, CLAIM_FIELDS)
+return work_once(key, arg, settle_jobs, claim, CLAIM_FIELDS)

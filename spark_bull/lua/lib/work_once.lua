@@ -4,17 +4,21 @@
 
 -- Settles and claims, unless this call was answered before, and returns the reply. The receipt holds what was done, without
 -- the fields of the claimed jobs: a repeated call reads them again.
--- `settle(outcomes, now)` returns the rejected outcomes, {{id, reason}, …}; `claim(now, limit)` returns {ids, damaged,
--- limited_ms, next_due, more}, and the values of `fields` of each claimed job.
-local function work_once(key, arg, settle, claim, fields)
+-- `settle_jobs(key, arg, outcomes, now)` returns {lost = {{id, reason}, …} of rejected outcomes, may_drain = whether the queue
+-- may have drained by it}. `claim(now, limit, may_drain)` returns {ids, damaged, limited_ms, next_due, more}, and the values of
+-- `fields` of each claimed job.
+local function work_once(key, arg, settle_jobs, claim, fields)
   local call, now = redis.call, time_ms()
   local last = call('GET', key.receipt)
   local done, rows = last and cmsgpack.unpack(last), nil
   if not done or done.call ~= arg.call then
-    local lost = arg.outcomes ~= '' and settle(cmsgpack.unpack(arg.outcomes), now) or false
+    local settled = {lost = false, may_drain = false}
+    if arg.outcomes ~= '' then
+      settled = settle_jobs(key, arg, cmsgpack.unpack(arg.outcomes), now)
+    end
     local stop = key.control ~= nil and call('EXISTS', key.control) == 1
-    done, rows = claim(now, stop and 0 or tonumber(arg.limit))
-    done.call, done.lost, done.stop = arg.call, lost, stop
+    done, rows = claim(now, stop and 0 or tonumber(arg.limit), settled.may_drain)
+    done.call, done.lost, done.stop = arg.call, settled.lost, stop
     if key.ledger and #done.ids > 0 then
       call('RPUSH', key.ledger, unpack(done.ids))
     end

@@ -12,7 +12,7 @@ from spark_bull.columns import converted, listed
 from spark_bull.dialects.fields import CLAIMED_FIELDS
 from spark_bull.queue.claimed_fields import ClaimedChunk
 from spark_bull.queue.handle import QueueHandle
-from spark_bull.spark.process.tickets import Tickets
+from spark_bull.spark.process.settle_tokens import SettleTokens
 from spark_bull.spark.schemas import CLAIM_FIELDS, CLAIM_SCHEMA
 
 _ARROW: Final = to_arrow_schema(CLAIM_SCHEMA, timezone="UTC")
@@ -30,7 +30,7 @@ def claim_batch(handle: QueueHandle, token: str, position: int, chunk: ClaimedCh
     arrays = {name: _array(made[source], _ARROW.field(name).type, count) for name, source in _SOURCES.items()}
     arrays["queue"] = pa.repeat(pa.scalar(handle.keys.queue), count)
     arrays["id"] = pa.array(chunk.ids, pa.string())
-    arrays["token"] = pa.array(listed(converted(made["opts"], Tickets(token, position).of), count), pa.string())
+    arrays["token"] = pa.array(listed(converted(made["opts"], SettleTokens(token, position).of), count), pa.string())
     batch = pa.RecordBatch.from_arrays([arrays[field.name] for field in _ARROW], schema=_ARROW)
     there = chunk.are_there()
     return batch if all(there) else batch.filter(pa.array(there))

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property, partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 from uuid import uuid4
 
 import pyarrow as pa
@@ -26,11 +26,11 @@ from pyspark.sql.types import BooleanType, DataType, IntegralType, StringType, S
 from spark_bull.clock import LAST_ETA_MS
 from spark_bull.errors import OptionError, did_you_mean
 from spark_bull.options import SETTLE, Options, parse_options
-from spark_bull.outcomes import LOST, Claim, ClaimedJob, Delayed, Failed, Outcomes
+from spark_bull.outcomes import LOST, Claim, ClaimedJob, Delayed, Failed, Keep, Outcomes
 from spark_bull.queue.claim import ClaimSettings, read_claimed, work
 from spark_bull.queue.handle import QueueHandle, open_handle
 from spark_bull.spark.json_text import is_encodable, is_json, to_json
-from spark_bull.spark.process.tickets import read_ticket
+from spark_bull.spark.process.settle_tokens import read_settle_token
 from spark_bull.spark.schemas import CLAIM_SCHEMA
 from spark_bull.store.settings import resolved
 from spark_bull.worker.blocked_parents import fail_blocked
@@ -42,6 +42,8 @@ from spark_bull.worker.running_job import RunningJob
 log = logging.getLogger("spark_bull")
 
 T = TypeVar("T")
+#: What becomes of a job, or that its outcome was rejected.
+Ending = Literal["completed", "failed", "retried", "returned", "lost"]
 
 #: How long the totals of a claiming query stay after its last batch.
 TOTALS_TTL_MS: Final = 7 * 86_400_000
@@ -71,7 +73,7 @@ _COUNTS: Final = pa.schema([("outcome", pa.string()), ("jobs", pa.int64())])
 class Settled(WriterCommitMessage):
     """What one task settled: how many completed, failed, retried, lost."""
 
-    def __init__(self, counts: Mapping[str, int]) -> None:
+    def __init__(self, counts: Mapping[Ending, int]) -> None:
         self.counts = dict(counts)
 
 
@@ -150,7 +152,7 @@ class BatchSettler(DataSourceArrowWriter):
         return settle_task(self._plan, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        tell(messages)
+        log_rejected(messages)
 
 
 class StreamSettler(DataSourceStreamArrowWriter):
@@ -163,7 +165,7 @@ class StreamSettler(DataSourceStreamArrowWriter):
         return settle_task(self._plan, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        tell(messages)
+        log_rejected(messages)
 
 
 class Settling:
@@ -177,18 +179,18 @@ class Settling:
         yield pa.RecordBatch.from_pydict({"outcome": list(counts), "jobs": list(counts.values())}, schema=_COUNTS)
 
 
-def tell(messages: list[WriterCommitMessage | None]) -> None:
-    """Logs outcomes that were not taken."""
-    total = sum((Counter(m.counts) for m in messages if isinstance(m, Settled)), Counter[str]())
+def log_rejected(messages: list[WriterCommitMessage | None]) -> None:
+    """Logs how many outcomes were rejected."""
+    total = sum((Counter(m.counts) for m in messages if isinstance(m, Settled)), Counter[Ending]())
     if total["lost"]:
         log.warning(
-            "%d outcomes were not taken, as their jobs' locks were gone; see the logs of the tasks", total["lost"]
+            "%d outcomes were rejected, as their jobs' locks had expired; see the logs of the tasks", total["lost"]
         )
 
 
 def settle_task(plan: SettlePlan, batches: Iterator[pa.RecordBatch]) -> Settled:
     """Settles the rows of one task attempt, a chunk at a time."""
-    size, counts, handles = int(plan.options["chunkSize"]), Counter[str](), plan.ask(plan.handles)
+    size, counts, handles = int(plan.options["chunkSize"]), Counter[Ending](), plan.ask(plan.handles)
     for batch in batches:
         for start in range(0, batch.num_rows, size):
             for (queue, token), rows in _by_queue_and_token(plan, batch.slice(start, size)).items():
@@ -200,9 +202,11 @@ def settle_task(plan: SettlePlan, batches: Iterator[pa.RecordBatch]) -> Settled:
 
 @dataclass(frozen=True)
 class _Row:
+    """The outcome of one job. `value` is JSON text. `is_plain`: see SettleToken."""
+
     id: str
     is_plain: bool
-    value: str | None
+    value: str
     error: str | None
     stack: str | None
     unrecoverable: bool
@@ -225,21 +229,24 @@ class _Rows:
     token: str
     rows: list[_Row]
 
-    def settle(self) -> Counter[str]:
+    def settle(self) -> Counter[Ending]:
         outcomes, lost = Outcomes(self.token), 0
         rows = {row.id: row for row in self.rows}
         self._postpone(outcomes, [row for row in rows.values() if row.is_postponed])
-        kinds = dict.fromkeys(outcomes.all_ids(), "returned")
+        kinds: dict[str, Ending] = dict.fromkeys(outcomes.all_ids(), "returned")
         ended = [row for row in rows.values() if not row.is_postponed]
-        to_read = [row.id for row in ended if not row.is_plain or row.error is not None]
+        to_read = [row.id for row in ended if row.error is not None or not row.is_plain]
         known = {job.id: job for job in self.plan.ask(lambda: read_claimed(self.handle, to_read))}
         for row in ended:
-            job = known.get(row.id) or _plain_job(row)
-            if job is None:
-                lost += self._lost(row.id, "missing")
+            job = known.get(row.id)
+            if row.error is None and (job or row.is_plain):
+                outcomes.complete(row.id, row.value, self._keep_of(job))
+                kinds[row.id] = "completed"
+            elif row.error is not None and job:
+                kinds[row.id] = self._fail(outcomes, job, row, row.error)
             else:
-                kinds[row.id] = _note(self.plan, self.handle, outcomes, job, row)
-        changes = Counter[str]()
+                lost += self._lost(row.id, "missing")
+        changes = Counter[Ending]()
         if len(outcomes):
             claim = self._work(outcomes)
             for one in claim.lost:
@@ -247,7 +254,7 @@ class _Rows:
                     kinds.pop(one.id, None)
                     lost += self._lost(one.id, one.why)
             changes = self._fail_blocked(claim)
-        counts = Counter[str](kinds.values())
+        counts = Counter[Ending](kinds.values())
         counts.update(changes)
         counts["lost"] = lost
         self.plan.ask(lambda: self._count(counts))
@@ -258,12 +265,31 @@ class _Rows:
         call = uuid4().hex
         return self.plan.ask(lambda: work(self.handle, claim_settings, outcomes, 0, call=call))
 
-    def _fail_blocked(self, claim: Claim) -> Counter[str]:
+    def _keep_of(self, job: ClaimedJob | None) -> Keep:
+        """How many completed jobs to keep. job: None when its options say nothing about it."""
+        default = self.plan.policy.keep_completed
+        return default if job is None else keep_of(self.handle.dialect, job.opts, "removeOnComplete", default)
+
+    def _fail(self, outcomes: Outcomes, job: ClaimedJob, row: _Row, error: str) -> Ending:
+        decided = failure(
+            self.handle.dialect,
+            job,
+            error,
+            stack=error if row.stack is None else row.stack,
+            unrecoverable=row.unrecoverable,
+            strategy=strategy_for(self.plan.strategy, RunningJob(job, self.handle)),
+            default_keep=self.plan.policy.keep_failed,
+        )
+        outcomes.add_failure(decided)
+        return "failed" if isinstance(decided, Failed) else "retried"
+
+    def _fail_blocked(self, claim: Claim) -> Counter[Ending]:
         """Settles parents that can't complete yet; returns by how much that changes the counts."""
         blocked = self.plan.ask(lambda: fail_blocked(self.handle, self.plan.policy, self.token, claim.lost, claim.now))
         if blocked:
             self._work(blocked)
-        return Counter(completed=-len(blocked), failed=len(blocked.failed), retried=len(blocked.retried))
+        failed, retried = len(blocked.failed), len(blocked.retried)
+        return Counter[Ending]({"completed": -len(blocked), "failed": failed, "retried": retried})
 
     def _postpone(self, outcomes: Outcomes, rows: Sequence[_Row]) -> None:
         """As DelayedError and RateLimitError of a processor do."""
@@ -290,44 +316,15 @@ class _Rows:
         looks = [("SISMEMBER", keys["completed"], job_id), ("SISMEMBER", keys["failed"], job_id)]
         return any(self.handle.connection.pipeline(looks))
 
-    def _count(self, counts: Counter[str]) -> None:
+    def _count(self, counts: Counter[Ending]) -> None:
         key = self.handle.keys.settled(self.token)
         increments = [("HINCRBY", key, name, count) for name, count in counts.items() if count]
         self.handle.connection.pipeline([*increments, ("PEXPIRE", key, TOTALS_TTL_MS)])
 
 
-def _plain_job(row: _Row) -> ClaimedJob | None:
-    """What there is to know about a job that needs no reading."""
-    if not row.is_plain or row.error is not None:
-        return None
-    return ClaimedJob(row.id, 0, "", None, "{}", 0, 0)
-
-
-def _note(plan: SettlePlan, handle: QueueHandle, outcomes: Outcomes, job: ClaimedJob, row: _Row) -> str:
-    """Puts a row among the outcomes; returns what it counts as."""
-    error = row.error
-    if error is None:
-        value = "null" if row.value is None else row.value
-        if is_json(value):
-            keep = keep_of(handle.dialect, job.opts, "removeOnComplete", plan.policy.keep_completed)
-            outcomes.complete(job, value, keep)
-            return "completed"
-        error = f"expected `returnvalue` to hold JSON, got: {value[:200]!r}"
-    stack = error if row.stack is None else row.stack
-    decided = failure(
-        handle.dialect,
-        job,
-        error,
-        stack=stack,
-        unrecoverable=row.unrecoverable,
-        strategy=strategy_for(plan.strategy, RunningJob(job, handle)),
-        default_keep=plan.policy.keep_failed,
-    )
-    if isinstance(decided, Failed):
-        outcomes.failed.append(decided)
-        return "failed"
-    outcomes.retried.append(decided)
-    return "retried"
+def _error_of(value: str) -> str | None:
+    """Why a `returnvalue` fails the attempt; None for JSON."""
+    return None if is_json(value) else f"expected `returnvalue` to hold JSON, got: {value[:200]!r}"
 
 
 def _by_queue_and_token(plan: SettlePlan, batch: pa.RecordBatch) -> dict[tuple[str, str], list[_Row]]:
@@ -345,7 +342,7 @@ def _by_queue_and_token(plan: SettlePlan, batch: pa.RecordBatch) -> dict[tuple[s
 
     queues = [plan.options["queue"]] * count if plan.options["queue"] else column("queue", None)
     grouped: dict[tuple[str, str], list[_Row]] = {}
-    for queue, job_id, ticket, value, error, stack, unrecoverable, *postponed in zip(
+    for queue, job_id, settle_token, value, error, stack, unrecoverable, *postponed in zip(
         queues,
         column("id", None),
         column("token", None),
@@ -358,9 +355,12 @@ def _by_queue_and_token(plan: SettlePlan, batch: pa.RecordBatch) -> dict[tuple[s
         column("rateLimit", None),
         strict=True,
     ):
-        if queue is None or job_id is None or ticket is None:
+        if queue is None or job_id is None or settle_token is None:
             raise OptionError("expected `id`, `token` and `queue` of every row with mode=settle, got NULL in one")
-        token, _, is_plain = read_ticket(ticket)
-        row = _Row(job_id, is_plain, value, error, stack, bool(unrecoverable), *postponed)
+        token, _, is_plain = read_settle_token(settle_token)
+        text = "null" if value is None else value
+        row = _Row(
+            job_id, is_plain, text, _error_of(text) if error is None else error, stack, bool(unrecoverable), *postponed
+        )
         grouped.setdefault((queue, token), []).append(row)
     return grouped

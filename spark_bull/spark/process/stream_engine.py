@@ -25,7 +25,7 @@ from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.spark.process.error_columns import ERROR_SCHEMA, error_columns
 from spark_bull.spark.process.payload import MAX_SHOWN
 from spark_bull.spark.process.settle import COUNTS, OUTCOMES, SETTLED_COLUMNS, Settling, plan_settle
-from spark_bull.spark.process.tickets import read_ticket
+from spark_bull.spark.process.settle_tokens import read_settle_token
 from spark_bull.spark.process.udf_errors import sendable_errors
 from spark_bull.spark.provider import register
 from spark_bull.spark.query_start import start_query
@@ -331,7 +331,7 @@ class StreamEngine:
 
 def _claimed_in(batch: DataFrame) -> _Claimed:
     rows = batch.select("id", "token").collect()
-    return _Claimed([row.id for row in rows], min((read_ticket(row.token).position for row in rows), default=0))
+    return _Claimed([row.id for row in rows], min((read_settle_token(row.token).position for row in rows), default=0))
 
 
 def _chunks(ids: Sequence[str]) -> Iterator[list[str]]:

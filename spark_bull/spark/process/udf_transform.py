@@ -55,10 +55,7 @@ def _batches(transformation: UdfTransformation, batches: Iterator[pa.RecordBatch
         size = transformation.chunk_size or batch.num_rows
         for start in range(0, batch.num_rows, size):
             rows = batch.slice(start, size).to_pylist()
-            jobs = [
-                RunningJob(ClaimedJob(row["id"], 0, row["data"], None, "{}", 0, 0), transformation.handle)
-                for row in rows
-            ]
+            jobs = [RunningJob(ClaimedJob(row["id"], data=row["data"]), transformation.handle) for row in rows]
             made = [_outcome(transformation.handle, result) for result in transformation.runner(jobs, ())]
             settled = [
                 {"queue": row["queue"], "id": row["id"], "token": row["token"], **outcome}

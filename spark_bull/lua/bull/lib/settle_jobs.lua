@@ -64,8 +64,7 @@ local function put_back(key, base, unstarted, mine)
   return_jobs(key, base, unstarted, mine)
 end
 
--- Settles outcomes of claimed jobs; see outcomes.py. Returns those that were not taken, {{id, why}, …}, and whether any
--- was.
+-- Settles outcomes of claimed jobs; see outcomes.py. Returns what work_once expects.
 local function settle_jobs(key, arg, outcomes, now)
   local base = arg.base
   local jobs = outcome_columns(outcomes)
@@ -104,5 +103,5 @@ local function settle_jobs(key, arg, outcomes, now)
     redis.call('SET', key.rate_limited, '1', 'PX', outcomes.limited_ms)
   end
   count_finished(key, arg, completed, failed, now)
-  return lost, next(mine) ~= nil
+  return {lost = lost, may_drain = next(mine) ~= nil}
 end

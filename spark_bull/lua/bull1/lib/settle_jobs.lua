@@ -41,7 +41,7 @@ local function return_jobs(target, returned, mine)
   end
 end
 
--- Settles outcomes of claimed jobs; see outcomes.py. Returns those that were not taken, {{id, why}, …}.
+-- Settles outcomes of claimed jobs; see outcomes.py. Returns what work_once expects: Bull 1 publishes no "drained".
 local function settle_jobs(key, arg, outcomes, now)
   local call, base, target = redis.call, arg.base, waiting_list(key)
   local jobs = outcome_columns(outcomes)
@@ -74,5 +74,5 @@ local function settle_jobs(key, arg, outcomes, now)
   if (outcomes.limited_ms or 0) > 0 then
     call('SET', key.rate_limited, '1', 'PX', outcomes.limited_ms)
   end
-  return lost
+  return {lost = lost, may_drain = false}
 end

@@ -215,8 +215,7 @@ local function put_back(key, arg, unstarted, mine, lost)
   end
 end
 
--- Settles outcomes of claimed jobs; see outcomes.py. Returns those that were not taken, {{id, why}, …}, and how many jobs
--- are finished.
+-- Settles outcomes of claimed jobs; see outcomes.py. Returns what work_once expects.
 local function settle_jobs(key, arg, outcomes, now)
   local jobs = outcome_columns(outcomes)
   local mine, lost = release_owned(key, arg.base, outcomes.token, jobs.all, barred_by_children(arg.base, jobs.ids))
@@ -236,5 +235,5 @@ local function settle_jobs(key, arg, outcomes, now)
     redis.call('SET', key.rate_limited, '1', 'PX', outcomes.limited_ms)
   end
   count_finished(key, arg, completed, failed, now)
-  return lost, completed + failed
+  return {lost = lost, may_drain = completed + failed > 0}
 end
