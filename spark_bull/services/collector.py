@@ -1,4 +1,4 @@
-"""Finds the finished jobs of several queues for one reader of results, and says how many of each a batch takes."""
+"""Discovers the finished jobs of several queues for a collecting query, and divides each batch among the queues."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from spark_bull.store.settings import settings_of
 
 log = logging.getLogger("spark_bull")
 
-#: How often queues that a glob matches, or that were missing, are looked for, and dialects looked at again.
+#: Interval at which new queues are searched for, and dialects are checked, s.
 REFRESH_S: Final = 15.0
 
 
 class Collector:
-    """For one query, in the process that lives as long as it does. `options`: those of a collecting read.
+    """Collects for one query, in the process that lives as long as the query. options: those of a collecting read.
 
-    Its connections carry a name of their own, by which other queries see that it is alive. `horizons`: finds only what
-    had finished when they were taken, in the queues that there were.
+    The client name of its connections is unique, so that other queries can see that it is alive. horizons: limits the
+    collection to the queues and finished jobs that existed when they were taken.
     """
 
     def __init__(self, options: Options, reader: str, horizons: Mapping[str, Horizon] | None = None) -> None:
@@ -43,74 +43,74 @@ class Collector:
         extra = dict(settings.extra) | {"client_name": self._owner}
         self._connection = Connection(replace(settings, extra=tuple(sorted(extra.items()))))
         self._found: dict[str, QueueCollector] = {}
-        self._left_out: set[str] = set()
+        self._skipped: set[str] = set()
         self._open: dict[str, QueueCollector] = {}
         self._horizons = horizons
-        self._looked = float("-inf")
-        self._ahead: Future[None] | None = None
-        # Up to a horizon, events are read by batches only.
+        self._refreshed_at = float("-inf")
+        self._prefetch: Future[None] | None = None
+        # With horizons the query ends soon, and its batches read all events.
         self._events = EventReader(settings, lambda: dict(self._open)) if horizons is None else None
 
     def first_positions(self) -> dict[str, int]:
-        """Where the ledgers of this reader begin, by queue; only those that there are."""
+        """Returns the start position of each existing ledger of this reader, by queue."""
         self._find()
         starts = {queue: found.ledger.start() for queue, found in self._found.items()}
         return {queue: start for queue, start in sorted(starts.items()) if start is not None}
 
     def horizons(self) -> dict[str, Horizon]:
-        """How far to look, in the queues that there are, to find what has finished by now."""
+        """Returns the current horizon of each existing queue."""
         self._find()
         return {queue: found.ledger.horizon() for queue, found in self._found.items()}
 
-    def advance(self, done: Mapping[str, int], most: int | None) -> dict[str, int]:
-        """Positions behind the jobs of the next batch, after those that are done; `most` of them, None: all.
+    def advance(self, done: Mapping[str, int], max_jobs: int | None) -> dict[str, int]:
+        """Returns the end positions of the next batch, which follows `done`. max_jobs: of all queues; None: unlimited.
 
-        What is before the positions done is committed, and let go. Raises ConnectionLost, DialectError, OptionError,
+        Everything before `done` is committed and released. Raises ConnectionLost, DialectError, OptionError,
         ReaderInUse or ResultsLost.
         """
-        if self._ahead is not None:
-            ahead, self._ahead = self._ahead, None
-            ahead.result()
+        if self._prefetch is not None:
+            prefetch, self._prefetch = self._prefetch, None
+            prefetch.result()
         self._refresh(done)
         if self._events is not None and not self._events.started:
             self._events.start()
         self.release(done)
         starts = {queue: done.get(queue, self._open[queue].first) for queue in sorted(self._open)}
-        self._discover(starts, most)
-        there = {queue: self._open[queue].end - start for queue, start in starts.items()}
-        taken = there if most is None else shares(there, most)
-        # A queue that is not there now keeps its place.
+        self._discover(starts, max_jobs)
+        available = {queue: self._open[queue].end - start for queue, start in starts.items()}
+        taken = available if max_jobs is None else shares(available, max_jobs)
+        # Queues that do not exist now keep their positions.
         return dict(done) | {queue: start + taken[queue] for queue, start in starts.items()}
 
-    def look_ahead(self, starts: Mapping[str, int], most: int) -> None:
-        """Begins to find what a batch after these positions is to have, while another one is worked on."""
-        if self._ahead is None:
+    def discover_ahead(self, starts: Mapping[str, int], max_jobs: int) -> None:
+        """Starts discovering the jobs of the batch after these positions in the background."""
+        if self._prefetch is None:
             pool = ThreadPoolExecutor(1, thread_name_prefix="spark-bull-collector")
-            self._ahead = pool.submit(self._discover, starts, most)
+            self._prefetch = pool.submit(self._discover, starts, max_jobs)
             pool.shutdown(wait=False)
 
-    def _discover(self, starts: Mapping[str, int], most: int | None) -> None:
+    def _discover(self, starts: Mapping[str, int], max_jobs: int | None) -> None:
         for queue, start in starts.items():
             if queue in self._open:
-                self._open[queue].discover(None if most is None else start + most)
+                self._open[queue].discover(None if max_jobs is None else start + max_jobs)
 
     def release(self, done: Mapping[str, int]) -> None:
-        """Lets go of all that is before these positions."""
+        """Releases all entries before these positions."""
         for queue, position in done.items():
             if queue in self._open:
                 self._open[queue].release(position, remove=self._options["removeOnRead"])
 
     def newest(self) -> dict[str, int]:
-        """Where the positions would be if all finished jobs were found."""
+        """Returns the end positions as if all finished jobs were discovered."""
         return {queue: known.end + known.ledger.unseen() for queue, known in self._open.items()}
 
     def found(self) -> dict[str, int]:
-        """Where the positions are with all that is found so far."""
+        """Returns the end positions of all discovered jobs."""
         return {queue: known.end for queue, known in self._open.items()}
 
     def _refresh(self, done: Mapping[str, int]) -> None:
-        """Now and then: opens the ledgers of queues that are new, and looks at the dialects of the others."""
-        if monotonic_s() - self._looked < REFRESH_S:
+        """Opens the ledgers of new queues and checks the dialects of the others, every REFRESH_S."""
+        if monotonic_s() - self._refreshed_at < REFRESH_S:
             return
         self._find()
         for queue, found in self._found.items():
@@ -119,10 +119,10 @@ class Collector:
                 self._open[queue] = found
             elif self._options["protocol"] == "auto":
                 found.check_dialect()
-        self._looked = monotonic_s()
+        self._refreshed_at = monotonic_s()
 
     def close(self) -> None:
-        """Ends its thread and its connections. Not needed where the process ends."""
+        """Stops the thread and closes the connections. Not required before the process exits."""
         try:
             if self._events is not None and self._events.started:
                 self._events.stop(0)
@@ -130,24 +130,24 @@ class Collector:
             self._connection.close()
 
     def _find(self) -> None:
-        """Finds the queues that there are: those named, and those that match."""
+        """Adds collectors for the queues that exist: the named ones and those that match a glob."""
         connection, prefix = self._connection, self._options["prefix"]
         for name in (part.strip() for part in self._options["queue"].split(",")):
             for queue in find_queues(connection, prefix, name) if is_glob(name) else [name]:
-                known = queue in self._found or queue in self._left_out
-                wanted = not known and (self._horizons is None or queue in self._horizons)
-                if wanted and (handle := self._handle(QueueKeys(queue, prefix), named=not is_glob(name))):
+                known = queue in self._found or queue in self._skipped
+                is_new = not known and (self._horizons is None or queue in self._horizons)
+                if is_new and (handle := self._handle(QueueKeys(queue, prefix), named=not is_glob(name))):
                     self._found[queue] = self._collector(handle)
 
     def _handle(self, keys: QueueKeys, *, named: bool) -> QueueHandle | None:
-        """None for a queue whose dialect isn't known yet, or which a glob has found and that is of another one."""
+        """Opens a queue. None if its dialect is not known yet, or if it matches a glob but has another dialect."""
         try:
             dialect = found_dialect(self._connection, keys, self._options["protocol"])
         except DialectError as error:
             if named:
                 raise
-            log.warning("left out: %s", error)
-            self._left_out.add(keys.queue)
+            log.warning("skipped a queue: %s", error)
+            self._skipped.add(keys.queue)
             return None
         if dialect is None:
             return None
@@ -163,11 +163,11 @@ class Collector:
         return QueueCollector(ledger, starting, horizon, strict=options["failOnDataLoss"])
 
 
-def shares(there: Mapping[str, int], most: int) -> dict[str, int]:
-    """Deals `most` out to queues that have so many each: alike, and what one doesn't need to the others."""
-    dealt: dict[str, int] = {}
-    left = most
-    for number, queue in enumerate(sorted(there, key=lambda name: there[name])):
-        dealt[queue] = min(there[queue], left // (len(there) - number))
-        left -= dealt[queue]
-    return dealt
+def shares(available: Mapping[str, int], limit: int) -> dict[str, int]:
+    """Divides `limit` evenly among the queues; what a queue does not need goes to the others."""
+    result: dict[str, int] = {}
+    left = limit
+    for number, queue in enumerate(sorted(available, key=lambda name: available[name])):
+        result[queue] = min(available[queue], left // (len(available) - number))
+        left -= result[queue]
+    return result

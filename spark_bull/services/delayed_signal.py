@@ -1,7 +1,7 @@
-"""Sets an event when a job has been delayed, by the signal that the queue's dialect gives.
+"""Sets an event when a job is delayed, by the notification of the queue's dialect.
 
-Bull publishes the time on a channel. BullMQ puts a mark into a ZSET, which is for one worker to take; watching the
-stream of events takes it from nobody.
+Bull publishes the time on a channel. BullMQ adds a marker to a ZSET, which one worker removes; its event stream can be
+read without removing anything.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from spark_bull.services.stream_signal import StreamSignal
 from spark_bull.store.connection import Subscription
 from spark_bull.worker.job_signal import IDLE_S, blocking
 
-#: A busy one doesn't look more often.
+#: Minimum interval between two notifications of a busy queue.
 PAUSE_S: Final = 0.01
 
 
 class StreamWatch(Service):
-    """Sets `signal` when something happens in the queues' event streams."""
+    """Sets `signal` when an entry is added to the event stream of a queue."""
 
     def __init__(self, handles: Sequence[QueueHandle], signal: Event) -> None:
-        super().__init__("watch of events")
+        super().__init__("event stream watch")
         self._connection = handles[0].connection
         self._stream_signal = StreamSignal(self._connection.settings)
         self._streams = [handle.keys["events"] for handle in handles]
@@ -47,10 +47,10 @@ class StreamWatch(Service):
 
 
 class ChannelWatch(Service):
-    """Sets `signal` when a queue publishes that a job has been delayed."""
+    """Sets `signal` when a queue publishes a delayed job on its channel."""
 
     def __init__(self, handles: Sequence[QueueHandle], signal: Event) -> None:
-        super().__init__("watch of channels")
+        super().__init__("channel watch")
         self._connection = blocking(handles[0].connection.settings, IDLE_S)
         self._channels = [handle.keys["delayed"] for handle in handles]
         self._signal = signal
@@ -71,8 +71,8 @@ class ChannelWatch(Service):
 
 
 def watches(handles: Sequence[QueueHandle], signal: Event) -> list[Service]:
-    """What has to be started so that `signal` is set for all these queues."""
+    """Returns the services, not yet started, that set `signal` for these queues."""
     streams = [handle for handle in handles if handle.dialect.has_event_stream]
     channels = [handle for handle in handles if not handle.dialect.has_event_stream]
-    found: list[Service] = [StreamWatch(streams, signal)] if streams else []
-    return [*found, *([ChannelWatch(channels, signal)] if channels else [])]
+    services: list[Service] = [StreamWatch(streams, signal)] if streams else []
+    return [*services, *([ChannelWatch(channels, signal)] if channels else [])]

@@ -1,7 +1,7 @@
-"""Reads the events of queues into the ledgers of a reader of results, whenever there are any.
+"""Reads the events of queues into the ledgers of a collecting query as soon as they arrive.
 
-BullMQ keeps about 10,000 events, and nothing else is left of a job that was removed on completion. At some thousand
-jobs a second events are gone within seconds, whatever the trigger of the query.
+BullMQ trims its event stream to about 10,000 entries, and a job that is removed on completion leaves nothing else. At
+thousands of jobs per second the stream is trimmed within seconds, which may be less than the query's trigger interval.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from spark_bull.services.service import Service
 from spark_bull.services.stream_signal import StreamSignal
 from spark_bull.store.settings import RedisSettings
 
-#: A busy reader reads no more often.
+#: Minimum interval between two reads.
 PAUSE_S: Final = 0.05
-#: How long a queue whose events can't be read rests.
-REST_S: Final = 1.0
+#: Pause after a queue whose events cannot be read.
+BLOCKED_PAUSE_S: Final = 1.0
 
 
 class EventReader(Service):
-    """For the queues that `queues()` returns, by their names; those whose dialect has no event stream are left out."""
+    """Reads the events of the queues that `queues()` returns, by name. Dialects without an event stream are skipped."""
 
     def __init__(self, settings: RedisSettings, queues: Callable[[], Mapping[str, QueueCollector]]) -> None:
-        super().__init__("reader of events")
+        super().__init__("event reader")
         self._signal = StreamSignal(settings)
         self._queues = queues
         self._cursors: dict[str, str] = {}
@@ -39,12 +39,12 @@ class EventReader(Service):
             self._read(stream, queues[stream])
         last = {stream: self._cursors[stream] for stream in queues if stream in self._cursors}
         if not last:
-            self._over.wait(REST_S)
+            self._over.wait(BLOCKED_PAUSE_S)
             return
-        happened = self._signal.wait(last)
+        changed = self._signal.wait(last)
         if self._over.is_set():
             return
-        for stream in happened:
+        for stream in changed:
             self._read(stream, queues[stream])
         self._over.wait(PAUSE_S)
 
@@ -52,6 +52,6 @@ class EventReader(Service):
         cursor = queue.read_events()
         if cursor is None:
             self._cursors.pop(stream, None)
-            self._over.wait(REST_S)
+            self._over.wait(BLOCKED_PAUSE_S)
         else:
             self._cursors[stream] = cursor

@@ -1,4 +1,4 @@
-"""Promoter: delayed jobs wait for a worker once they are due, interrupted writes and stalled jobs are taken care of."""
+"""Promoter: promotes delayed jobs when they are due, recovers interrupted writes, and rescues stalled jobs."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.queue.writes import recover
 from spark_bull.services.delayed_signal import watches
 from spark_bull.services.queue_set import MISSING_S, QueueSet
-from spark_bull.services.rescuer import rescue_and_tell
+from spark_bull.services.rescuer import rescue_and_log
 from spark_bull.services.service import Service
 
 log = logging.getLogger("spark_bull")
 
-#: The longest sleep; signals end it earlier.
-SLEEP_S: Final = 5.0
-#: Jobs due one after the other are gathered for so long.
-GATHER_S: Final = 0.002
-#: How often unfinished writes are looked for.
+#: Maximum pause between two rounds; a signal ends it earlier.
+MAX_PAUSE_S: Final = 5.0
+#: Minimum pause between two rounds, so that jobs due one after the other are promoted together.
+MIN_PAUSE_S: Final = 0.002
+#: Interval of the check for interrupted writes, s.
 RECOVER_S: Final = 30.0
 
 
 @dataclass(frozen=True)
 class PromoterStats:
-    """What a promoter has done so far.
+    """Counters of a Promoter.
 
     Parameters:
-      promoted: delayed jobs that came due.
-      rescued: jobs that had lost their worker and wait again.
-      failed: jobs that failed because they lost their worker too often.
-      recovered: writes of Spark that were finished.
+      promoted: delayed jobs that were promoted.
+      rescued: stalled jobs that were moved back to `wait`.
+      failed: jobs that failed because they stalled too often.
+      recovered: interrupted writes that were completed.
     """
 
     promoted: int = 0
@@ -47,37 +47,36 @@ class PromoterStats:
 
 
 class Promoter(Service):
-    """Moves delayed jobs to the waiting ones when they are due, in a thread of its own.
+    """Promotes delayed jobs when they are due, in a background thread.
 
         with Promoter("redis://localhost:6379", queues=["mail"]):
             ...
 
-    It sleeps until the next job is due, or one is delayed to an earlier time. It also finishes interrupted writes of
-    Spark and, unless `rescue` is False, does what a Rescuer does. Any number may run at once, beside workers in Node,
-    too. `done` has the counts so far.
+    It also completes interrupted writes of Spark and, unless `rescue` is False, rescues stalled jobs as a Rescuer does.
+    Several Promoters may run in parallel, also with Node workers. `done` has the counters.
 
     Parameters:
-      url: `redis://`, `rediss://` or `unix://`, with user, password and database inside. Default: $SPARK_BULL_URL, else
+      url: `redis://`, `rediss://` or `unix://` URL, with user, password and database. Default: $SPARK_BULL_URL, else
         `host` and `port`.
-      queues: names or globs; all queues of the prefix when there are none.
-      rescue: whether jobs whose worker is gone are brought back.
-      check_ms: interval of that check, ms; default: 30,000.
-      max_stalled: how often a job may lose its worker before it fails; default: 1.
-      host: host of Redis, when there is no `url`; default: localhost.
-      port: port of Redis, when there is no `url`; default: 6379.
-      db: number of the database, when there is no `url`; default: 0.
+      queues: names or globs of the queues; default: all queues of the prefix.
+      rescue: whether stalled jobs are rescued.
+      check_ms: interval of the check for stalled jobs, ms; default: 30,000.
+      max_stalled: how often a job may stall before it fails; default: 1.
+      host: host of Redis if there is no `url`; default: localhost.
+      port: port of Redis if there is no `url`; default: 6379.
+      db: number of the database if there is no `url`; default: 0.
       username: ACL user; takes precedence over the one in `url`.
       password: password; takes precedence over the one in `url`. Default: $SPARK_BULL_PASSWORD.
-      ssl: whether to use TLS, when there is no `url`.
+      ssl: whether to use TLS if there is no `url`.
       call_timeout_ms: timeout of one call to Redis, ms, after which it is retried; default: 30,000.
-      retry_ms: for how long a call is retried, ms, with growing pauses; default: 20,000.
+      retry_ms: how long a call is retried, with exponential backoff, ms; default: 20,000.
       redis: further settings of redis-py, such as {"client_name": "reports"}.
       prefix: first part of every key, as in the Node library; default: bull.
-      protocol: dialect of the queues: bull-1 (Bull 1, 2), bull (3, 4), bullmq (5, 6), or auto: what is found in Redis.
-      bullmq_version: "5" or "6": where jobs of a paused BullMQ queue go; auto: by what is found in Redis.
+      protocol: dialect of the queues: bull-1 (Bull 1, 2), bull (3, 4), bullmq (5, 6), or auto: detected in Redis.
+      bullmq_version: "5" or "6", which differ in where jobs of a paused queue are; auto: detected in Redis.
 
     Raises:
-      OptionError: for an argument that is wrong, unknown, or does not go with another one.
+      OptionError: for an invalid or unknown argument, or one that conflicts with another.
     """
 
     def __init__(
@@ -131,53 +130,53 @@ class Promoter(Service):
         self.done = PromoterStats()
 
     def once(self) -> PromoterStats:
-        """Does all that is due now, in this thread.
+        """Promotes all jobs that are due, and runs the checks that are due, in the calling thread.
 
         Returns:
-          What this Promoter has done so far.
+          The counters of this Promoter.
 
         Raises:
-          ConnectionLost: when Redis can't be reached.
-          DialectError: when a named queue is of another dialect than `protocol` says.
+          ConnectionLost: if Redis cannot be reached.
+          DialectError: if a named queue has another dialect than `protocol`.
         """
         handles = self._queues.handles()
-        self._do_chores(handles)
+        self._run_checks(handles)
         while self._promote(handles) == 0:
             pass
         return self.done
 
     def round(self) -> None:
-        """Promotes one chunk of each queue, then waits until more is due."""
+        """Promotes one chunk per queue, then waits until the next job is due or a signal arrives."""
         self._signal.clear()
         handles = self._queues.handles()
         self._watch(handles)
-        self._do_chores(handles)
+        self._run_checks(handles)
         pause = self._promote(handles)
-        if pause and not self._signal.wait(max(pause, GATHER_S)):
+        if pause and not self._signal.wait(max(pause, MIN_PAUSE_S)):
             return
-        if pause > GATHER_S:
-            self._over.wait(GATHER_S)
+        if pause > MIN_PAUSE_S:
+            self._over.wait(MIN_PAUSE_S)
 
     def wake(self) -> None:
-        """Ends the waiting of a round."""
+        """Ends the wait of the current round."""
         self._signal.set()
 
     def stop(self, grace_s: float = 5.0) -> None:
-        """Ends after what is going on; stopping again does nothing.
+        """Stops after the current round. Calling it again has no effect.
 
         Parameters:
-          grace_s: maximum time to wait for that, s.
+          grace_s: maximum time to wait for the end of the round, s.
 
         Raises:
-          SparkBullError: what ended the service before.
+          SparkBullError: the error that ended the service before.
         """
         super().stop(grace_s)
         for watch in self._watches:
             watch.stop(0)
 
     def _promote(self, handles: Sequence[QueueHandle]) -> float:
-        """One chunk of each queue; returns for how many s there is nothing more to be done, 0 when there is."""
-        pause = min(SLEEP_S, max(0.0, min(self._recover_at, self._rescue_at) - monotonic_s()))
+        """Promotes one chunk per queue; returns the time until more is due, s; 0 if more is due now."""
+        pause = min(MAX_PAUSE_S, max(0.0, min(self._recover_at, self._rescue_at) - monotonic_s()))
         if not self._queues.complete:
             pause = min(pause, MISSING_S)
         moved = 0
@@ -190,17 +189,17 @@ class Promoter(Service):
             self.done = replace(self.done, promoted=self.done.promoted + moved)
         return pause
 
-    def _do_chores(self, handles: Sequence[QueueHandle]) -> None:
+    def _run_checks(self, handles: Sequence[QueueHandle]) -> None:
         now = monotonic_s()
         if now >= self._recover_at:
             for handle in handles:
                 self._recover(handle)
             self._recover_at = now + RECOVER_S
         if not self._rescue:
-            self._rescue_at = now + SLEEP_S
+            self._rescue_at = now + MAX_PAUSE_S
         elif now >= self._rescue_at:
             for handle in handles:
-                rescued = rescue_and_tell(handle, self._check_ms, self._max_stalled)
+                rescued = rescue_and_log(handle, self._check_ms, self._max_stalled)
                 self.done = replace(
                     self.done,
                     rescued=self.done.rescued + len(rescued.stalled),
@@ -210,18 +209,18 @@ class Promoter(Service):
 
     def _recover(self, handle: QueueHandle) -> None:
         for record in recover(handle):
-            log.warning("queue %s: finished write %s, %d jobs", handle.keys.queue, record.id, record.done)
+            log.warning("queue %s: recovered write %s, %d jobs", handle.keys.queue, record.id, record.done)
             self.done = replace(self.done, recovered=self.done.recovered + 1)
 
     def _watch(self, handles: Sequence[QueueHandle]) -> None:
-        """Watches the signals of these queues, once their set has changed."""
+        """Restarts the watches if the set of queues has changed."""
         if [handle.keys for handle in handles] == [handle.keys for handle in self._watched]:
             return
         for watch in self._watches:
             try:
                 watch.stop(0)
             except SparkBullError:
-                log.debug("a watch had ended already", exc_info=True)
+                log.debug("a watch had already failed", exc_info=True)
         self._watched = list(handles)
         self._watches = watches(handles, self._signal)
         for watch in self._watches:

@@ -1,4 +1,4 @@
-"""Finds the finished jobs of one queue for one reader of results, in the process that lives as long as the query."""
+"""Discovers the finished jobs of one queue for a collecting query, in the process that lives as long as the query."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from spark_bull.queue.result_ledger import EVERYTHING, DiscoverResult, Horizon, 
 
 log = logging.getLogger("spark_bull")
 
-#: How long the connection of a query that was killed may take to go.
+#: Maximum time to wait until the connection of a killed query is closed.
 HANDOVER_S: Final = 10.0
 _POLL_S: Final = 0.1
-#: Entries that no batch has taken yet, from which on events are left in their stream.
+#: Maximum number of entries that no batch has taken; beyond it, events stay in their stream.
 MAX_UNREAD: Final = 1_000_000
 
 
 class QueueCollector:
-    """`ledger.owner` names the query, and its connection. `strict`: what can't be delivered ends the query.
+    """Owns the ledger of a reader and a queue. `ledger.owner` is the client name of the query's connections.
 
-    starting: earliest, latest, or from jobs on that have finished since a time, ms since 1970. `horizon`: how far to
-    look. `first` is the position from which an open ledger is read, `end` the one behind the last entry.
+    starting: earliest, latest, or a time (ms since 1970) after which jobs finished. horizon: limit of the discovery.
+    strict: whether lost results end the query. `first` is the position from which the ledger is read, `end` the
+    position after its last entry.
     """
 
     def __init__(self, ledger: ResultLedger, starting: str, horizon: Horizon = EVERYTHING, *, strict: bool) -> None:
@@ -43,54 +44,54 @@ class QueueCollector:
         return self.ledger.handle.keys.queue
 
     def open(self, position: int | None) -> None:
-        """Takes the ledger, to go on from a position; None: the query has not read this queue before.
+        """Acquires the ledger to read on from `position`; None: the query has not read this queue before.
 
         Raises ReaderInUse, DialectError, ResultsLost or OptionError.
         """
         dialect = self.ledger.handle.dialect
         if self._starting.isdigit() and not dialect.has_finish_times:
             raise OptionError(
-                f"`startingTimestamp` needs times of finishing, and queue {self._queue} speaks {dialect.name}, which "
-                "keeps none: use `startingOffsets`"
+                f"expected `startingTimestamp` only for dialects that store finish times, got queue {self._queue} of "
+                f"dialect {dialect.name}: use `startingOffsets`"
             )
         previous_owner, protocol = self.ledger.holder()
         self._check_dialect(protocol)
-        held = self._take(previous_owner, position)
+        lease = self._acquire(previous_owner, position)
         if position is None:
-            position = held.start
-        if not held.start <= position <= held.end:
+            position = lease.start
+        if not lease.start <= position <= lease.end:
             self._lost(
-                f"the query has come to position {position:,} of its results, and Redis has {held.start:,} to "
-                f"{held.end:,}: the checkpoint is an older one, or Redis was restored from an older state"
+                f"the query is at position {position:,} of its results, but Redis has {lease.start:,} to "
+                f"{lease.end:,}: an older checkpoint was used, or Redis was restored from an older state"
             )
-            if position > held.end:
-                held = self.ledger.open("earliest", create=True, base=position, recreate=True)
-            position = held.start
-        self.first, self.end, self._released = position, held.end, held.start
+            if position > lease.end:
+                lease = self.ledger.open("earliest", create=True, base=position, recreate=True)
+            position = lease.start
+        self.first, self.end, self._released = position, lease.end, lease.start
 
     def _check_dialect(self, protocol: str | None) -> None:
         now = self.ledger.handle.dialect.name
         if protocol is not None and protocol != now:
             raise DialectError(
-                f"queue {self._queue} spoke {protocol} when reader `{self.ledger.reader}` began, and speaks {now} now: "
-                "give it a new checkpoint and another `readerId`, or say the right `protocol`"
+                f"expected queue {self._queue} of reader `{self.ledger.reader}` to have dialect {protocol}, got {now}: "
+                "use a new checkpoint and another `readerId`, or set `protocol`"
             )
 
     def check_dialect(self) -> None:
-        """Raises DialectError when the queue has changed its dialect since."""
+        """Raises DialectError if the dialect of the queue has changed."""
         found = detect(self.ledger.handle.connection, self.ledger.handle.keys)
         self._check_dialect(found.name if found else None)
 
-    def _take(self, previous_owner: str | None, position: int | None) -> LedgerLease:
+    def _acquire(self, previous_owner: str | None, position: int | None) -> LedgerLease:
         deadline = monotonic_s() + HANDOVER_S
         while True:
             if not previous_owner or previous_owner == self.ledger.owner or not self._is_connected(previous_owner):
-                held = self.ledger.open(self._starting, create=position is None, previous_owner=previous_owner or "")
-                if held.state == "lost":
+                lease = self.ledger.open(self._starting, create=position is None, previous_owner=previous_owner or "")
+                if lease.state == "lost":
                     return self._recreate(position or 0)
-                if held.state == "ok":
-                    return held
-                previous_owner = held.owner
+                if lease.state == "ok":
+                    return lease
+                previous_owner = lease.owner
             elif monotonic_s() > deadline:
                 raise self._in_use(previous_owner)
             else:
@@ -98,51 +99,53 @@ class QueueCollector:
 
     def _in_use(self, owner: str) -> ReaderInUse:
         return ReaderInUse(
-            f"expected `readerId` {self.ledger.reader} to be used by one query at a time, but another one that reads "
-            f"queue {self._queue} is alive (connection {owner}): stop it, or take another `readerId`"
+            f"expected `readerId` {self.ledger.reader} to be used by one query at a time, but another query reads "
+            f"queue {self._queue} with it (connection {owner}): stop that query, or use another `readerId`"
         )
 
     def _is_connected(self, owner: str) -> bool:
         try:
             return any(client["name"] == owner for client in self.ledger.handle.connection.clients())
         except ConnectionLost as error:
-            # Where an ACL forbids to look, the last one that comes takes over.
-            log.info("queue %s: can't see whether reader %s is in use: %s", self._queue, self.ledger.reader, error)
+            # Without permission for CLIENT LIST the new query takes over.
+            log.info(
+                "queue %s: could not check whether reader %s is in use: %s", self._queue, self.ledger.reader, error
+            )
             return False
 
     def _recreate(self, position: int) -> LedgerLease:
         self._lost(
-            f"the ledger of reader `{self.ledger.reader}` is gone, after position {position:,}: it expired because the "
-            "query had not run for a week, or Redis was flushed or lost its data"
+            f"the ledger of reader `{self.ledger.reader}` is missing, last position {position:,}: it expired because "
+            "the query had not run for a week, or Redis was flushed or lost its data"
         )
         return self.ledger.open("earliest", create=True, base=position, recreate=True)
 
     def _lost(self, what: str) -> None:
-        """Raises ResultsLost, or says what is lost and goes on."""
+        """Raises ResultsLost if strict, else logs what is lost."""
         if self._strict:
             raise ResultsLost(
-                f"queue {self._queue}: {what}. Finished jobs may be lost; with failOnDataLoss=false the query goes on "
-                "with all that are there, and may deliver some again"
+                f"queue {self._queue}: {what}. Finished jobs may be lost; with failOnDataLoss=false the query "
+                "continues with all finished jobs in Redis, and may deliver some of them again"
             )
-        log.warning("queue %s: %s; going on with the finished jobs that are there", self._queue, what)
+        log.warning("queue %s: %s; continuing with the finished jobs in Redis", self._queue, what)
 
     def discover(self, enough: int | None) -> None:
-        """Looks for finished jobs until there are entries up to position `enough` (None: all), or none is left to find.
+        """Discovers finished jobs until the ledger has entries up to `enough` (None: all), or none are left.
 
-        Events are read to their end all the same, as they don't stay. Raises ReaderInUse or ResultsLost.
+        Events are always read to their end, because the stream is trimmed. Raises ReaderInUse or ResultsLost.
         """
         with self._lock:
             more = not self._done
             while more:
-                found = self._look()
+                found = self._discover_once()
                 self.end = found.end
                 more = found.more and (found.remaining is Remaining.EVENTS or enough is None or found.end < enough)
                 self._done = self._horizon != EVERYTHING and not found.more
 
     def read_events(self) -> str | None:
-        """Reads the events that there are, before they leave the stream; returns the id of the last one.
+        """Reads events into the ledger before the stream is trimmed; returns the id of the last one.
 
-        None, and nothing was read, when the ledger is full, or when `discover` has an error to raise.
+        Returns None without reading if the ledger is full, or if `discover` would raise an error.
         """
         with self._lock:
             if self.end - self._released >= MAX_UNREAD:
@@ -155,10 +158,10 @@ class QueueCollector:
                 self.end, more, cursor = found.end, found.remaining is Remaining.EVENTS, found.cursor
             return cursor
 
-    def _look(self) -> DiscoverResult:
+    def _discover_once(self) -> DiscoverResult:
         found = self.ledger.discover(self._horizon, strict=self._strict)
         if found.state == "recreated":
-            self._lost("it has been deleted and recreated since it was looked at")
+            self._lost("the queue was deleted and created again")
             found = self.ledger.discover(self._horizon, strict=self._strict, accept_recreated=True)
         if found.state == "lost":
             self._recreate(self.end)
@@ -166,20 +169,22 @@ class QueueCollector:
         if found.state == "taken":
             raise self._in_use(found.owner)
         if found.end < self.end:
-            self._lost(f"Redis was restored from an older state: its results end at {found.end:,}, not {self.end:,}")
+            self._lost(
+                f"Redis was restored from an older state: its results end at {found.end:,} instead of {self.end:,}"
+            )
             self.ledger.open("earliest", create=True, base=self.end, recreate=True)
             found = self.ledger.discover(self._horizon, strict=self._strict)
         if found.missed:
             number = f"about {found.missed:,}" if found.missed > 0 else "an unknown number of"
             self._lost(
-                f"events left the stream before they were read, and {number} finished jobs are gone without a result "
-                "(jobs removed on completion are known by their events only): restart the query sooner, or let BullMQ "
-                "keep more events (streams.events.maxLen of the Queue)"
+                f"the event stream was trimmed before it was read, and {number} finished jobs are lost (jobs that are "
+                "removed on completion leave nothing but their event): restart the query sooner, or let BullMQ keep "
+                "more events (streams.events.maxLen of the Queue)"
             )
         return found
 
     def release(self, position: int, *, remove: bool) -> None:
-        """Forgets entries whose batch is committed; `remove`: deletes their jobs from Redis, too."""
+        """Removes the entries before `position`, which are committed. remove: also deletes their jobs from Redis."""
         if position > self._released:
             if remove:
                 self.ledger.archive(position)

@@ -1,4 +1,4 @@
-"""The queues that a service looks after: named ones, or all that a glob finds, as soon as they exist."""
+"""The queues of a service, by names and globs. A queue joins the set as soon as it exists."""
 
 from __future__ import annotations
 
@@ -18,33 +18,34 @@ from spark_bull.store.settings import settings_of
 
 log = logging.getLogger("spark_bull")
 
-#: How often globs are looked up again, and how often queues that don't exist yet are looked for.
+#: Interval at which globs are evaluated again, s.
 GLOB_S: Final = 30.0
+#: Interval of the check for named queues that do not exist yet, s.
 MISSING_S: Final = 1.0
 
 
 class QueueSet:
-    """`queues`: a name or glob, or several; all of the prefix when there are none.
+    """queues: names or globs; default: all queues of the prefix.
 
-    Of the queues that a glob finds, those that can't be of the dialect asked for are left out, which is logged.
+    Queues that match a glob but have another dialect than `protocol` are skipped with a warning.
     """
 
     def __init__(self, options: Options, queues: str | Iterable[str]) -> None:
         self._options = options
-        self._wanted = [queues] if isinstance(queues, str) else list(queues) or ["*"]
+        self._requested = [queues] if isinstance(queues, str) else list(queues) or ["*"]
         self._connection = Connection(settings_of(options))
         self._handles: dict[str, QueueHandle] = {}
-        self._left_out: set[str] = set()
+        self._skipped: set[str] = set()
         self._globs_at = self._missing_at = 0.0
         self._names: list[str] = []
 
     def handles(self) -> list[QueueHandle]:
-        """The queues that exist by now. Raises ConnectionLost; DialectError for a named queue of another dialect."""
+        """Returns the existing queues. Raises ConnectionLost, or DialectError for a named queue of another dialect."""
         now = monotonic_s()
         if now >= self._globs_at:
-            self._names = self._found()
+            self._names = self._matching_names()
             self._globs_at = now + GLOB_S
-        missing = [name for name in self._names if not self._is_settled(name)]
+        missing = [name for name in self._names if not self._is_known(name)]
         if missing and now >= self._missing_at:
             for name in missing:
                 self._open(name)
@@ -53,16 +54,16 @@ class QueueSet:
 
     @property
     def complete(self) -> bool:
-        """Whether all queues that were asked for exist."""
-        return all(map(self._is_settled, self._names))
+        """Whether all requested queues exist."""
+        return all(map(self._is_known, self._names))
 
-    def _is_settled(self, name: str) -> bool:
-        return name in self._handles or name in self._left_out
+    def _is_known(self, name: str) -> bool:
+        return name in self._handles or name in self._skipped
 
-    def _found(self) -> list[str]:
+    def _matching_names(self) -> list[str]:
         names: list[str] = []
-        for wanted in self._wanted:
-            names += find_queues(self._connection, self._options["prefix"], wanted) if is_glob(wanted) else [wanted]
+        for name in self._requested:
+            names += find_queues(self._connection, self._options["prefix"], name) if is_glob(name) else [name]
         return list(dict.fromkeys(names))
 
     def _open(self, name: str) -> None:
@@ -70,10 +71,10 @@ class QueueSet:
         try:
             dialect = found_dialect(self._connection, keys, self._options["protocol"])
         except DialectError as error:
-            if name in self._wanted:
+            if name in self._requested:
                 raise
-            log.warning("left out: %s", error)
-            self._left_out.add(name)
+            log.warning("skipped a queue: %s", error)
+            self._skipped.add(name)
             return
         if dialect is not None:
             self._handles[name] = QueueHandle(self._connection, keys, dialect, self._options["bullmqVersion"])

@@ -1,4 +1,4 @@
-"""Rescuer: jobs whose worker is gone come back."""
+"""Rescuer: moves stalled jobs back to `wait`."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ log = logging.getLogger("spark_bull")
 
 
 class Rescuer(Service):
-    """Brings back jobs whose worker is gone, in a thread of its own, as workers of the Node libraries do.
+    """Rescues stalled jobs in a background thread, as workers of the Node libraries do.
 
         with Rescuer("redis://localhost:6379", queues=["mail"]):
             ...
 
-    Any number may run at once, beside workers in Node, too: in each interval one of them does the check.
+    Several Rescuers may run in parallel, also with Node workers: one of them performs the check in each interval.
 
     Parameters:
-      url: `redis://`, `rediss://` or `unix://`, with user, password and database inside. Default: $SPARK_BULL_URL, else
+      url: `redis://`, `rediss://` or `unix://` URL, with user, password and database. Default: $SPARK_BULL_URL, else
         `host` and `port`.
-      queues: names or globs; all queues of the prefix when there are none.
-      check_ms: interval of the check, ms; default: 30,000.
-      max_stalled: how often a job may lose its worker before it fails; default: 1.
-      host: host of Redis, when there is no `url`; default: localhost.
-      port: port of Redis, when there is no `url`; default: 6379.
-      db: number of the database, when there is no `url`; default: 0.
+      queues: names or globs of the queues; default: all queues of the prefix.
+      check_ms: interval of the check for stalled jobs, ms; default: 30,000.
+      max_stalled: how often a job may stall before it fails; default: 1.
+      host: host of Redis if there is no `url`; default: localhost.
+      port: port of Redis if there is no `url`; default: 6379.
+      db: number of the database if there is no `url`; default: 0.
       username: ACL user; takes precedence over the one in `url`.
       password: password; takes precedence over the one in `url`. Default: $SPARK_BULL_PASSWORD.
-      ssl: whether to use TLS, when there is no `url`.
+      ssl: whether to use TLS if there is no `url`.
       call_timeout_ms: timeout of one call to Redis, ms, after which it is retried; default: 30,000.
-      retry_ms: for how long a call is retried, ms, with growing pauses; default: 20,000.
+      retry_ms: how long a call is retried, with exponential backoff, ms; default: 20,000.
       redis: further settings of redis-py, such as {"client_name": "reports"}.
       prefix: first part of every key, as in the Node library; default: bull.
-      protocol: dialect of the queues: bull-1 (Bull 1, 2), bull (3, 4), bullmq (5, 6), or auto: what is found in Redis.
-      bullmq_version: "5" or "6": where jobs of a paused BullMQ queue go; auto: by what is found in Redis.
+      protocol: dialect of the queues: bull-1 (Bull 1, 2), bull (3, 4), bullmq (5, 6), or auto: detected in Redis.
+      bullmq_version: "5" or "6", which differ in where jobs of a paused queue are; auto: detected in Redis.
 
     Raises:
-      OptionError: for an argument that is wrong, unknown, or does not go with another one.
+      OptionError: for an invalid or unknown argument, or one that conflicts with another.
     """
 
     def __init__(
@@ -92,16 +92,16 @@ class Rescuer(Service):
     def round(self) -> None:
         """Checks each queue, then waits for `check_ms`."""
         for handle in self._queues.handles():
-            rescue_and_tell(handle, self._check_ms, self._max_stalled)
+            rescue_and_log(handle, self._check_ms, self._max_stalled)
         self._over.wait(self._check_ms / 1000)
 
 
-def rescue_and_tell(handle: QueueHandle, check_ms: int, max_stalled: int) -> Rescued:
-    """One check of one queue, which is logged when it finds something."""
+def rescue_and_log(handle: QueueHandle, check_ms: int, max_stalled: int) -> Rescued:
+    """Checks one queue, and logs the number of stalled jobs if there are any."""
     rescued = rescue(handle, check_ms=check_ms, max_stalled=max_stalled)
     if rescued.stalled or rescued.failed:
         log.warning(
-            "queue %s: %d jobs had lost their worker and wait again, %d have failed because it happened too often",
+            "queue %s: %d stalled jobs were moved back to wait, %d failed because they stalled too often",
             handle.keys.queue,
             len(rescued.stalled),
             len(rescued.failed),

@@ -1,4 +1,4 @@
-"""Something that goes on in a thread until it is stopped, whatever happens to Redis meanwhile."""
+"""A background thread that runs until it is stopped, and reconnects when Redis is unreachable."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Self = TypeVar("Self", bound="Service")
 
 
 class Service(ABC):
-    """A daemon thread that makes one round after the other; a context manager, too.
+    """A daemon thread that calls round() repeatedly. Also a context manager.
 
-    When Redis is away for longer than a call waits, the service says so once and goes on trying. Any other error
-    ends it and is raised by await_termination() and stop().
+    While Redis is unreachable, the service logs one warning and retries. Any other error ends it, and is raised by
+    await_termination() and stop().
     """
 
     def __init__(self, name: str) -> None:
@@ -31,13 +31,13 @@ class Service(ABC):
 
     @abstractmethod
     def round(self) -> None:
-        """One round: does what there is to be done, then waits for more, for some seconds at most."""
+        """Processes what is due, then waits for more work, for at most some seconds."""
 
-    def wake(self) -> None:  # noqa: B027 - most rounds need no waking
-        """Ends the waiting of a round early, once it is to stop."""
+    def wake(self) -> None:  # noqa: B027 - optional
+        """Ends the wait of the current round; called by stop()."""
 
     def start(self: Self) -> Self:
-        """Starts the thread, and returns at once.
+        """Starts the thread and returns immediately.
 
         Returns:
           This service.
@@ -52,17 +52,17 @@ class Service(ABC):
 
     @property
     def running(self) -> bool:
-        """Whether the thread runs."""
+        """Whether the thread is running."""
         return self._thread.is_alive()
 
     def stop(self, grace_s: float = 5.0) -> None:
-        """Ends after the round that is going on; stopping again does nothing.
+        """Stops after the current round. Calling it again has no effect.
 
         Parameters:
-          grace_s: maximum time to wait for that, s.
+          grace_s: maximum time to wait for the end of the round, s.
 
         Raises:
-          SparkBullError: what ended the service before.
+          SparkBullError: the error that ended the service before.
         """
         self._over.set()
         if self.running:
@@ -80,7 +80,7 @@ class Service(ABC):
           Whether it has ended.
 
         Raises:
-          SparkBullError: what ended it.
+          SparkBullError: the error that ended it.
         """
         self._thread.join(timeout_s)
         self._raise()
@@ -99,20 +99,20 @@ class Service(ABC):
             raise self._error
 
     def _run(self) -> None:
-        away = False
+        disconnected = False
         while not self._over.is_set():
             try:
                 self.round()
             except ConnectionLost as error:
-                if not away and not self._over.is_set():
+                if not disconnected and not self._over.is_set():
                     log.warning("%s lost Redis, retrying: %s", self._name, error)
-                away = True
+                disconnected = True
                 self._over.wait(RECONNECT_PAUSE_S)
                 continue
             except Exception as error:
-                log.exception("%s ends", self._name)
+                log.exception("%s failed", self._name)
                 self._error = error
                 return
-            if away:
+            if disconnected:
                 log.warning("%s reconnected to Redis", self._name)
-                away = False
+                disconnected = False

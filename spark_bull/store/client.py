@@ -1,4 +1,4 @@
-"""The client of this process for a Redis: made once, and patient with a Redis that is away or can't serve now."""
+"""The client of a process for a Redis: created once, and retrying while Redis is unreachable or unavailable."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from redis.retry import Retry
 
 from spark_bull.clock import monotonic_s
 from spark_bull.errors import OptionError, RedisUnavailable
-from spark_bull.store.errors import code_of, hint, in_our_words, is_unknown_host, reason
+from spark_bull.store.errors import code_of, hint, is_unknown_host, reason, translated
 from spark_bull.store.settings import RedisSettings
 
 log = logging.getLogger("spark_bull")
 
 CONNECT_TIMEOUT_S: Final = 5.0
-FIRST_PAUSE_S: Final = 0.05
+MIN_PAUSE_S: Final = 0.05
 MAX_PAUSE_S: Final = 1.0
-#: A call that lost Redis, retrying says nothing for so long.
-SILENT_S: Final = 1.0
-#: The connections lead to a server that another one has replaced.
+#: Duration of a call without an answer, after which a warning is logged.
+WARN_AFTER_S: Final = 1.0
+#: Errors of a server that has been replaced as primary; connections to it must be closed.
 _REPLACED: Final = ("READONLY", "UNBLOCKED", "MASTERDOWN")
 
 T = TypeVar("T")
 
 
-class PatientClient:
-    """redis-py's client, with our own way to try again: redis-py's tries know only lost connections, and say nothing.
+class RetryingClient:
+    """redis-py's client with retries for transient error replies and a log, which redis-py's own retries do not have.
 
-    A call that meets a Redis that is away, or in a state that passes, is made again with growing pauses until `retryMs`
-    are over. It is made twice at least, unless `retryMs` is 0, as a connection that has lain idle may be dead.
+    A call is repeated with exponential backoff until `retryMs` have passed. Unless `retryMs` is 0 it is repeated at
+    least once, because the server may have closed an idle connection.
     """
 
     def __init__(self, settings: RedisSettings) -> None:
@@ -46,10 +46,10 @@ class PatientClient:
         self._reached = False
         self._reported = False
 
-    def ask(self, send: Callable[[redis.Redis], T], what: str = "a command") -> T:
-        """What `send` returns for the client. Raises ConnectionLost and what else is in redis_errors."""
+    def run(self, send: Callable[[redis.Redis], T], what: str = "a command") -> T:
+        """Returns the result of `send(client)`. Raises ConnectionLost and the other errors of `translated`."""
         now = monotonic_s()
-        tell_at, give_up_at, pause_s, tries = now + SILENT_S, now + self._settings.retry_ms / 1000, FIRST_PAUSE_S, 0
+        warn_at, give_up_at, pause_s, tries = now + WARN_AFTER_S, now + self._settings.retry_ms / 1000, MIN_PAUSE_S, 0
         while True:
             try:
                 with self.errors(what):
@@ -61,55 +61,55 @@ class PatientClient:
                 left_s = give_up_at - monotonic_s()
                 if left_s <= 0 and (tries > 1 or not self._settings.retry_ms):
                     raise
-                if monotonic_s() >= tell_at:
-                    self._tell(reason(error.__cause__ or error))
-                time.sleep(min(pause_s, max(left_s, FIRST_PAUSE_S)))
+                if monotonic_s() >= warn_at:
+                    self._log_waiting(reason(error.__cause__ or error))
+                time.sleep(min(pause_s, max(left_s, MIN_PAUSE_S)))
                 pause_s = min(2 * pause_s, MAX_PAUSE_S)
             else:
-                self._tell_the_end()
+                self._log_reconnected()
                 return answer
 
     def close(self) -> None:
-        """Closes the connections that are not in use: other threads may be in the middle of a call."""
+        """Closes the connections that are not in use; other threads may use the rest."""
         self._client.connection_pool.disconnect(inuse_connections=False)
 
     def _reach(self) -> None:
-        """Makes sure of a connection first: a command that waits for jobs is silent for long, too."""
-        with _unless_done(SILENT_S, lambda: self._tell("no answer")), suppress(NoPermissionError):
+        """Checks the connection with a PING: a blocking command would not show that Redis is unreachable."""
+        with _unless_done(WARN_AFTER_S, lambda: self._log_waiting("no answer")), suppress(NoPermissionError):
             self._client.ping()
         self._reached = True
 
-    def _tell(self, why: str) -> None:
-        """Says, once while it lasts, that Redis is waited for."""
+    def _log_waiting(self, why: str) -> None:
+        """Logs that the call waits for Redis, once until Redis is available again."""
         if not self._reported:
             self._reported = True
-            where, most_s = self._settings.where, self._settings.retry_ms / 1000
-            log.warning("waiting for Redis at %s, %g s at most: %s%s", where, most_s, why, hint(self._settings))
+            where, max_s = self._settings.where, self._settings.retry_ms / 1000
+            log.warning("waiting for Redis at %s, %g s at most: %s%s", where, max_s, why, hint(self._settings))
 
-    def _tell_the_end(self) -> None:
+    def _log_reconnected(self) -> None:
         if self._reported:
             self._reported = False
             log.warning("Redis at %s is back", self._settings.where)
 
     @contextmanager
     def errors(self, what: str = "a command") -> Iterator[None]:
-        """redis-py's errors in our words; the message never holds the URL's secrets."""
+        """Translates redis-py's errors to ours; messages never contain secrets of the URL."""
         try:
             yield
         except redis.RedisError as error:
             if code_of(error) in _REPLACED:
-                # A new connection may lead to the server that has taken its place.
+                # A new connection may reach the new primary.
                 self._client.connection_pool.disconnect(inuse_connections=False)
-            ours = in_our_words(error, self._settings, what)
+            ours = translated(error, self._settings, what)
             if self._reached and is_unknown_host(error):
-                # The name was known before, so it is the name service that is away.
+                # The name was resolved before, so the name service is unavailable.
                 ours = RedisUnavailable(str(ours))
             raise ours from error
 
 
 @contextmanager
 def _unless_done(within_s: float, do: Callable[[], None]) -> Iterator[None]:
-    """Calls `do` in another thread when the block takes longer."""
+    """Calls `do` in another thread if the block takes longer than `within_s`."""
     timer = threading.Timer(within_s, do)
     timer.daemon = True
     timer.start()
@@ -119,14 +119,14 @@ def _unless_done(within_s: float, do: Callable[[], None]) -> Iterator[None]:
         timer.cancel()
 
 
-_clients: dict[tuple[int, RedisSettings], PatientClient] = {}
+_clients: dict[tuple[int, RedisSettings], RetryingClient] = {}
 
 
-def client_of(settings: RedisSettings) -> PatientClient:
-    """The client of this process for these settings; made after a fork, never shared across it."""
+def client_of(settings: RedisSettings) -> RetryingClient:
+    """Returns this process' client for these settings. A forked process creates its own."""
     key = (os.getpid(), settings)
     if key not in _clients:
-        _clients[key] = PatientClient(settings)
+        _clients[key] = RetryingClient(settings)
     return _clients[key]
 
 
@@ -147,19 +147,19 @@ def _new_client(settings: RedisSettings) -> redis.Redis:
     try:
         client = redis.Redis.from_url(settings.url, **chosen)
         pool = client.connection_pool
-        # Set afterwards, as from_url() prefers what the URL says.
+        # Set here because from_url() gives precedence to the URL.
         for name, value in (("username", settings.username), ("password", settings.password)):
             if value is not None:
                 pool.connection_kwargs[name] = value
-        # The pool itself would look at its settings only with the first command. This opens no socket.
+        # Validates the settings, which the pool does only with the first command. Opens no socket.
         pool.connection_class(**pool.connection_kwargs)
         return client
     except (TypeError, ValueError) as error:
-        raise OptionError(f"expected settings that redis-py takes: {error}") from None
+        raise OptionError(f"expected settings that redis-py accepts: {error}") from None
 
 
 def _typed(name: str, text: str) -> Any:
-    """A setting that passes through to redis-py, as a bool, a number or the text itself."""
+    """Parses a setting for redis-py as a bool, a number or a string."""
     lowered = text.lower()
     if lowered in ("true", "false"):
         return lowered == "true"

@@ -1,7 +1,7 @@
 """Commands, pipelines, scripts and channels of one Redis.
 
-Every command goes through `Connection`, so that a call is repeated while Redis is away or can't serve (all scripts may
-be sent twice), and no error shows a password.
+Every command goes through `Connection`, which repeats calls while Redis is unavailable (all scripts are idempotent)
+and removes passwords from errors.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import redis
 
 from spark_bull.errors import ConnectionLost, OptionError
 from spark_bull.keys import has_hash_tag
-from spark_bull.store.client import PatientClient, client_of, close_client
+from spark_bull.store.client import RetryingClient, client_of, close_client
 from spark_bull.store.scripts import Script, Value, load
 from spark_bull.store.settings import RedisSettings
 
@@ -23,33 +23,33 @@ Command = tuple[Value, ...]
 
 
 class Connection:
-    """Commands, pipelines and scripts on one Redis. Cheap to make; picklable."""
+    """Sends commands, pipelines and scripts to one Redis. Cheap to create; picklable."""
 
     def __init__(self, settings: RedisSettings) -> None:
         self.settings = settings
 
     def call(self, *command: Value) -> Any:
-        """Sends one command; the reply has bytes for strings."""
-        return self._client.ask(lambda client: client.execute_command(*command))
+        """Sends one command; strings in the reply are bytes."""
+        return self._client.run(lambda client: client.execute_command(*command))
 
     def pipeline(self, commands: Sequence[Command]) -> list[Any]:
-        """Sends commands in one round trip, not as a transaction; the first error is raised."""
+        """Sends commands in one round trip, without a transaction; raises the first error."""
 
         def send(client: redis.Redis) -> list[Any]:
             pipeline = client.pipeline(transaction=False)
             for command in commands:
                 pipeline.execute_command(*command)
-            # redis-py itself would put the command in front of the error, and so hide its code.
+            # raise_on_error=True would prepend the command to the message, which hides the error code.
             replies: list[Any] = pipeline.execute(raise_on_error=False)
             for reply in replies:
                 if isinstance(reply, redis.RedisError):
                     raise reply
             return replies
 
-        return self._client.ask(send)
+        return self._client.run(send)
 
     def script(self, name: str, keys: Mapping[str, Any], args: Mapping[str, Any] | None = None) -> Any:
-        """Runs `lua/<name>.lua`; keys and args by the names of its contract."""
+        """Runs `lua/<name>.lua` with keys and arguments by the names in its contract."""
         script = load(name)
         return self._evaluate(script, script.bind_keys(keys), script.bind_args(args or {}))
 
@@ -60,41 +60,40 @@ class Connection:
             except redis.exceptions.NoScriptError:
                 return client.execute_command("EVAL", script.source, len(keys), *keys, *args)
 
-        return self._client.ask(send, f"script `{script.name}`")
+        return self._client.run(send, f"script `{script.name}`")
 
     def subscribe(self, channels: Sequence[str]) -> Subscription:
-        """Listens to channels, on a connection of its own."""
+        """Subscribes to channels on a separate connection."""
 
         def listen(client: redis.Redis) -> redis.client.PubSub:
             listener: redis.client.PubSub = client.pubsub(ignore_subscribe_messages=True)
             listener.subscribe(*channels)
             return listener
 
-        return Subscription(self._client, self._client.ask(listen))
+        return Subscription(self._client, self._client.run(listen))
 
     def now_ms(self) -> int:
-        """Redis' own clock, ms since 1970."""
+        """Time of Redis, ms since 1970."""
         seconds, micros = self.call("TIME")
         return int(seconds) * 1000 + int(micros) // 1000
 
     def clients(self) -> list[Mapping[str, str]]:
-        """All connections of this Redis, with the properties that CLIENT LIST names."""
-        return self._client.ask(lambda client: list(client.client_list()))
+        """Returns the connections of this Redis, as CLIENT LIST describes them."""
+        return self._client.run(lambda client: list(client.client_list()))
 
     def close(self) -> None:
-        """Closes this process' idle connections with these settings; the next command opens a new one."""
+        """Closes the idle connections of this process; the next command opens a new one."""
         close_client(self.settings)
 
     @property
-    def _client(self) -> PatientClient:
+    def _client(self) -> RetryingClient:
         return client_of(self.settings)
 
     def check(self, prefix: str, queues: Sequence[str], *, write: bool) -> None:
-        """Finds out before any work whether this Redis will do, for `queues`; '' stands for any queue.
+        """Checks that this Redis can be used for `queues`; '' stands for any queue.
 
-        Raises ConnectionLost when it can't be reached, refuses the password, is too old, or is a
-        replica (a fail-over is waited for) and `write` is asked for; OptionError when it is a cluster and a queue has
-        no hash tag.
+        Raises ConnectionLost if it cannot be reached, rejects the password, is too old, or, with `write`, remains a
+        replica; OptionError if it is a cluster and a queue has no hash tag.
         """
         info = self._server_info(write)
         if not info:
@@ -115,7 +114,7 @@ class Connection:
                     )
 
     def _server_info(self, write: bool) -> Mapping[str, Any]:
-        """INFO, or nothing when an ACL forbids it. With `write` a replica counts as one that refuses writes."""
+        """Returns INFO, empty without permission for it. With `write`, raises ReadOnlyError for a replica."""
 
         def send(client: redis.Redis) -> Mapping[str, Any]:
             info: Mapping[str, Any] = client.execute_command("INFO")
@@ -125,7 +124,7 @@ class Connection:
 
         self.call("PING")
         try:
-            return self._client.ask(send)
+            return self._client.run(send)
         except ConnectionLost as error:
             if isinstance(error.__cause__, redis.exceptions.NoPermissionError):
                 return {}
@@ -133,19 +132,19 @@ class Connection:
 
 
 class Subscription:
-    """Channels that are listened to."""
+    """A subscription to channels."""
 
-    def __init__(self, client: PatientClient, listener: redis.client.PubSub) -> None:
+    def __init__(self, client: RetryingClient, listener: redis.client.PubSub) -> None:
         self._client = client
         self._listener = listener
 
     def wait(self, timeout_s: float) -> bool:
-        """Waits for a message, `timeout_s` at most; takes all that are there. Returns whether there was one."""
+        """Waits for a message, at most `timeout_s`, and consumes all pending ones. Returns whether there was one."""
         with self._client.errors():
-            heard = self._listener.get_message(timeout=timeout_s) is not None
-            while heard and self._listener.get_message(timeout=0) is not None:
+            received = self._listener.get_message(timeout=timeout_s) is not None
+            while received and self._listener.get_message(timeout=0) is not None:
                 pass
-        return heard
+        return received
 
     def close(self) -> None:
         self._listener.close()

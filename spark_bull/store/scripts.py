@@ -1,15 +1,15 @@
-"""Lua scripts as package data: the loader, the contract at each head, the includes.
+"""Loads the Lua scripts of the package: their contracts and includes.
 
 A script starts with its contract, in comment lines:
 
-    -- What it does, in a sentence.
-    -- @keys wait active? stages...     names of KEYS; `name?` may be absent; a last `name...` takes all that are left
+    -- What the script does, in one sentence.
+    -- @keys wait active? stages...     names of KEYS; `name?` is optional; a last `name...` takes all remaining keys
     -- @args now chunk                  names of ARGV, likewise
-    -- @returns what comes back
-    -- @include bullmq/lib/add_jobs    a file below lua/, loaded once, before the body
+    -- @returns the reply
+    -- @include bullmq/lib/add_jobs    a file in lua/, loaded once, before the body
 
-The loader binds the names: the body reads `key.wait` and `arg.now`, never KEYS[1]. Files are read
-through importlib.resources, so this works from a zip sent with --py-files.
+The loader binds the names: the body reads `key.wait` and `arg.now`, never KEYS[1]. Files are read with
+importlib.resources, which also works in a zip file passed to --py-files.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _TAG = re.compile(r"^-- @(keys|args|returns|include)\b[ \t]*(.*)$", re.MULTILINE
 _OPTIONAL, _REST = "?", "..."
 
 
-def _bare(name: str) -> str:
-    """A name of a contract without what it says about the key."""
+def _without_suffix(name: str) -> str:
+    """Removes the suffix of a name in a contract."""
     return name.removesuffix(_OPTIONAL).removesuffix(_REST)
 
 
 @dataclass(frozen=True)
 class Script:
-    """A loaded script: its contract, the whole source and the SHA1 that EVALSHA takes."""
+    """A loaded script: its contract, its source with all includes, and its SHA1 for EVALSHA."""
 
     name: str
     keys: tuple[str, ...]
@@ -49,33 +49,33 @@ class Script:
     sha: str
 
     def bind_keys(self, values: Mapping[str, str | Iterable[str] | None]) -> list[str]:
-        """KEYS in the contract's order. Raises ScriptError for a missing one, and for an empty text.
+        """Returns KEYS in the order of the contract. Raises ScriptError for a missing or empty key.
 
-        An optional key that is None is sent as the first key once more, which tells the script that it is absent: no
-        other text is sure to be allowed by an ACL's patterns, and to be in the queue's slot of a cluster.
+        An absent optional key is replaced by the first key, which the script recognizes: any other string may be denied
+        by the ACL's key patterns, or belong to another slot of a cluster.
         """
         present = {name: value for name, value in values.items() if value is not None}
         for name in self.keys:
             if name.endswith(_OPTIONAL):
-                present.setdefault(_bare(name), present.get(self.keys[0], ""))
+                present.setdefault(_without_suffix(name), present.get(self.keys[0], ""))
         bound = [str(value) for value in self._bind("key", self.keys, present)]
         if "" in bound:
-            raise ScriptError(
-                f"script `{self.name}` expects keys that are not empty, got: {', '.join(map(repr, bound))}"
-            )
+            raise ScriptError(f"script `{self.name}` expects non-empty keys, got: {', '.join(map(repr, bound))}")
         return bound
 
     def bind_args(self, values: Mapping[str, Value | Iterable[Value]]) -> list[Value]:
-        """ARGV in the contract's order. Raises ScriptError for a missing one."""
+        """Returns ARGV in the order of the contract. Raises ScriptError for a missing argument."""
         return self._bind("argument", self.args, values)
 
     def _bind(self, kind: str, names: tuple[str, ...], values: Mapping[str, Value | Iterable[Value]]) -> list[Value]:
         bound: list[Value] = []
         for name in names:
             try:
-                value = values[_bare(name)]
+                value = values[_without_suffix(name)]
             except KeyError:
-                raise ScriptError(f"script `{self.name}` expects the {kind} `{_bare(name)}`, got none") from None
+                raise ScriptError(
+                    f"script `{self.name}` expects the {kind} `{_without_suffix(name)}`, got none"
+                ) from None
             if isinstance(value, (str, bytes, int, float)):
                 bound.append(value)
             else:
@@ -85,9 +85,9 @@ class Script:
 
 @cache
 def load(name: str) -> Script:
-    """The script of `lua/<name>.lua`, such as `load("bullmq/add")`.
+    """Loads the script `lua/<name>.lua`, such as `load("bullmq/add")`.
 
-    Raises ScriptError when a file is missing, a contract is incomplete or includes form a circle.
+    Raises ScriptError if a file is missing, a contract is incomplete, or includes are circular.
     """
     return assemble(name, _read_packaged)
 
@@ -100,13 +100,13 @@ def _read_packaged(path: str) -> str:
 
 
 def assemble(name: str, read: Read) -> Script:
-    """Builds one script from the files that `read(path)` returns; see `load`."""
+    """Builds a script from the files that `read(path)` returns; see `load`."""
     body = read(f"{name}.lua")
     tags = _TAG.findall(body)
     contract = {tag: value for tag, value in tags if tag != "include"}
     missing = {"keys", "args", "returns"} - contract.keys()
     if missing:
-        raise ScriptError(f"script `{name}` lacks in its contract: {', '.join(sorted(missing))}")
+        raise ScriptError(f"script `{name}` has an incomplete contract, missing: {', '.join(sorted(missing))}")
     keys, args = tuple(contract["keys"].split()), tuple(contract["args"].split())
     included: dict[str, str] = {}
     for include in _includes(body):
@@ -121,9 +121,9 @@ def _includes(text: str) -> list[str]:
 
 
 def _resolve(name: str, read: Read, done: dict[str, str], path: tuple[str, ...]) -> None:
-    """Puts `name`, after all that it includes, into `done`."""
+    """Adds `name` to `done`, after all files that it includes."""
     if name in path:
-        raise ScriptError("includes form a circle: " + " -> ".join((*path, name)))
+        raise ScriptError("expected includes without a cycle, got: " + " -> ".join((*path, name)))
     if name in done:
         return
     text = read(f"{name}.lua")
@@ -133,17 +133,17 @@ def _resolve(name: str, read: Read, done: dict[str, str], path: tuple[str, ...])
 
 
 def _binding(table: str, source: str, names: tuple[str, ...]) -> str:
-    """Lua that gives the positions of KEYS or ARGV their names."""
+    """Returns Lua code that binds the names of a contract to KEYS or ARGV."""
     lines = [f"local {table} = {{}}"]
     for position, name in enumerate(names, start=1):
-        bare = _bare(name)
-        if bare == name:
-            lines.append(f"{table}.{bare} = {source}[{position}]")
+        plain = _without_suffix(name)
+        if plain == name:
+            lines.append(f"{table}.{plain} = {source}[{position}]")
         elif name.endswith(_OPTIONAL):
-            lines.append(f"if {source}[{position}] ~= {source}[1] then {table}.{bare} = {source}[{position}] end")
+            lines.append(f"if {source}[{position}] ~= {source}[1] then {table}.{plain} = {source}[{position}] end")
         else:
-            lines.append(f"{table}.{bare} = {{}}")
+            lines.append(f"{table}.{plain} = {{}}")
             lines.append(f"for i = {position}, #{source} do")
-            lines.append(f"  {table}.{bare}[i - {position - 1}] = {source}[i]")
+            lines.append(f"  {table}.{plain}[i - {position - 1}] = {source}[i]")
             lines.append("end")
     return "\n".join(lines)

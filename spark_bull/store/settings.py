@@ -1,4 +1,4 @@
-"""Where Redis is and how to talk to it: what the options of a connection say, and what the environment adds."""
+"""The settings of a connection to Redis, from options and environment variables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PASSWORD_VARIABLE: Final = "SPARK_BULL_PASSWORD"
 
 @dataclass(frozen=True)
 class RedisSettings:
-    """Picklable; its repr holds no secret. `assumed`: nothing said where Redis is, so the default is taken."""
+    """Connection settings. Picklable; the repr contains no secrets. assumed: whether no address was given."""
 
     url: str = field(repr=False)
     username: str | None = field(default=None, repr=False)
@@ -33,10 +33,10 @@ class RedisSettings:
 
 
 def settings_of(options: Options) -> RedisSettings:
-    """The settings that options describe: `url`, else $SPARK_BULL_URL, else host and port.
+    """Returns the connection settings: `url`, else $SPARK_BULL_URL, else host and port.
 
-    The password is that of the option, else that in the URL, else $SPARK_BULL_PASSWORD. Raises OptionError for what
-    would not count beside a URL.
+    The password is that of the option, else that in the URL, else $SPARK_BULL_PASSWORD. Raises OptionError for an
+    option that conflicts with a URL.
     """
     url, source = options["url"], "`url`"
     assumed = not {"url", "host", "port"} & options.given
@@ -57,17 +57,17 @@ def settings_of(options: Options) -> RedisSettings:
     )
 
 
-#: What belongs to host and port, and what to write into a URL instead.
+#: Options that require host and port, and how to specify them in a URL.
 _IN_URL: Final = {
     "db": "put the database into the URL, as in redis://localhost:6379/2 or unix:///run/redis.sock?db=2",
-    "ssl": "start the URL with rediss:// for TLS, with redis:// for none",
+    "ssl": "use rediss:// in the URL for TLS, redis:// for no TLS",
 }
 
 
 def _check_beside_url(options: Options, source: str) -> None:
     for name, cure in _IN_URL.items():
         if name in options.given:
-            raise OptionError(f"expected no option `{name}` beside {source}, which says it already: {cure}")
+            raise OptionError(f"expected no option `{name}` together with {source}, which specifies it: {cure}")
 
 
 def _has_password(url: str) -> bool:
@@ -76,10 +76,10 @@ def _has_password(url: str) -> bool:
 
 
 def resolved(options: Options) -> Options:
-    """The options with what this process' environment adds, for processes that have another one, such as executors."""
+    """Adds the values of environment variables, which other processes, such as executors, may not have."""
     settings = settings_of(options)
     values = {**options.values, "url": settings.url, "password": settings.password}
-    # All that a URL says is in it now, and the password, or that there is none, is settled.
+    # The URL now includes host, port, db and ssl, and the password is final, even if there is none.
     given = (options.given - {"host", "port", *_IN_URL}) | {"password"}
     return replace(options, values=values, given=given if settings.assumed else given | {"url"})
 

@@ -164,7 +164,7 @@ def test_a_promoter_outlasts_a_redis_that_is_away(
     own_redis: OwnRedis, protocol: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And hears signals again: without one it looks after hours only."""
-    monkeypatch.setattr("spark_bull.services.promoter.SLEEP_S", HOUR_MS / 1000)
+    monkeypatch.setattr("spark_bull.services.promoter.MAX_PAUSE_S", HOUR_MS / 1000)
     monkeypatch.setattr("spark_bull.services.promoter.RECOVER_S", HOUR_MS / 1000)
     server = own_redis({"appendonly": "yes", "appendfsync": "always"})
     with BullQueue("q", url=server.url, protocol=protocol, retry_ms=300) as queue:

@@ -88,7 +88,7 @@ def test_a_verb_needs_no_more_than_is_listed(own_redis: Callable[..., EmbeddedRe
     with BullQueue("q", url=url, prefix=PREFIX, retry_ms=0) as queue:
         assert queue.protocol == protocol
         VERBS[verb](queue)
-        with pytest.raises(ConnectionLost, match="forbids the user"):
+        with pytest.raises(ConnectionLost, match="denied the user a required permission"):
             queue.handle.connection.call("GET", "elsewhere:q:id")
 
 

@@ -63,7 +63,7 @@ def test_a_redis_that_falls_back_is_told(benches: dict[str, WorkBench]) -> None:
     done = known.advance({}, None)
     keys = bench.handle.keys.results("mine")
     bench.client.delete(keys["ledger"])
-    with pytest.raises(ResultsLost, match="its results end at 0, not 3"):
+    with pytest.raises(ResultsLost, match="its results end at 0 instead of 3"):
         known.advance(done, None)
     leave(known)
 
@@ -128,13 +128,13 @@ def test_jobs_lost_with_their_events_end_a_strict_query_until_the_loss_is_accept
     bench.client.xtrim(bench.key("events"), maxlen=0, approximate=False)
     for _ in range(2):
         known = collector(bench, "mail")
-        with pytest.raises(ResultsLost, match=r"queue mail: .* about 7 finished jobs are gone .*maxLen"):
+        with pytest.raises(ResultsLost, match=r"queue mail: .* about 7 finished jobs are lost .*maxLen"):
             known.advance(done, None)
         leave(known)
 
     careless = collector(bench, "mail", failOnDataLoss="false")
     assert careless.advance(done, None) == {"mail": 5}
-    assert "about 7 finished jobs are gone" in caplog.text
+    assert "about 7 finished jobs are lost" in caplog.text
     leave(careless)
 
     known = collector(bench, "mail")
@@ -180,6 +180,6 @@ def test_a_protocol_that_is_not_the_queue_s_is_refused_and_left_out_of_a_glob(
     with pytest.raises(DialectError, match="expected queue mail to speak bull"):
         named.horizons()
     assert set(matching.horizons()) == {"mail-2"}
-    assert "left out: expected queue mail to speak bull" in caplog.text
+    assert "skipped a queue: expected queue mail to speak bull" in caplog.text
     leave(named)
     leave(matching)

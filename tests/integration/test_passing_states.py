@@ -15,7 +15,7 @@ from redis.exceptions import BusyLoadingError, ResponseError, TryAgainError
 from spark_bull import BullQueue, EmbeddedRedis, Promoter
 from spark_bull.errors import ConnectionLost, RedisUnavailable, ScriptError
 from spark_bull.store.connection import Connection
-from spark_bull.store.errors import PASSING, code_of, in_our_words
+from spark_bull.store.errors import TRANSIENT, code_of, translated
 from spark_bull.store.settings import RedisSettings
 from tests.support.passing_state import STATES, become_cluster, errors_told
 from tests.support.wait import wait_until
@@ -83,7 +83,7 @@ def test_who_may_not_wait_is_told_what_it_is(server: EmbeddedRedis, client: Redi
         STATES[code].end(client)
         assert queue.add({}) == "2"
     for error in (script, pipeline):
-        assert PASSING[code] in str(error.value)
+        assert TRANSIENT[code] in str(error.value)
 
 
 def test_a_check_for_writes_waits_for_the_end_of_a_fail_over(
@@ -106,14 +106,14 @@ def test_a_check_for_writes_waits_for_the_end_of_a_fail_over(
 
 @pytest.mark.parametrize("error", [BusyLoadingError("Redis is loading"), TryAgainError("Multiple keys request")])
 def test_states_that_a_test_can_not_keep_up_pass_too(error: ResponseError) -> None:
-    told = in_our_words(error, RedisSettings("redis://h"), "a command")
+    told = translated(error, RedisSettings("redis://h"), "a command")
     assert type(told) is RedisUnavailable
-    assert PASSING[code_of(error)] in str(told)
+    assert TRANSIENT[code_of(error)] in str(told)
 
 
 def test_a_fault_of_a_script_is_not_waited_out() -> None:
     script = "Error running script (call to f_ab): @user_script:3: user_script:3: attempt to index a nil value"
-    told = in_our_words(ResponseError(script), RedisSettings("redis://h"), "script `bullmq/add`")
+    told = translated(ResponseError(script), RedisSettings("redis://h"), "script `bullmq/add`")
     assert type(told) is ScriptError
     assert "script `bullmq/add` failed" in str(told)
 

@@ -33,7 +33,7 @@ each_dialect = pytest.mark.parametrize("protocol", DIALECTS)
 @pytest.fixture
 def only_signals(monkeypatch: pytest.MonkeyPatch) -> None:
     """A promoter that looks for due jobs again, without a signal, after hours only."""
-    monkeypatch.setattr("spark_bull.services.promoter.SLEEP_S", HOURS_S)
+    monkeypatch.setattr("spark_bull.services.promoter.MAX_PAUSE_S", HOURS_S)
     monkeypatch.setattr("spark_bull.services.promoter.RECOVER_S", HOURS_S)
 
 

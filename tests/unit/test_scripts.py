@@ -52,7 +52,7 @@ def test_a_contract_may_name_no_keys_and_no_args() -> None:
 @pytest.mark.parametrize("tag", ["keys", "args", "returns"])
 def test_a_contract_that_lacks_a_line_is_refused(tag: str) -> None:
     text = "".join(line for line in script().splitlines(keepends=True) if f"@{tag}" not in line)
-    with pytest.raises(ScriptError, match=f"script `a` lacks in its contract: {tag}"):
+    with pytest.raises(ScriptError, match=f"script `a` has an incomplete contract, missing: {tag}"):
         assemble("a", reader({"a.lua": text}))
 
 
@@ -83,7 +83,7 @@ def test_includes_that_form_a_circle_are_shown() -> None:
         "b.lua": "-- @include c",
         "c.lua": "-- @include b",
     }
-    with pytest.raises(ScriptError, match="circle: a -> b -> c -> b"):
+    with pytest.raises(ScriptError, match="without a cycle, got: a -> b -> c -> b"):
         assemble("a", reader(files))
 
 

@@ -120,7 +120,7 @@ class ResultReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         size = max(1, min(self._options["rowsPerPartition"], -(-rows // self._options["minPartitions"])))
         if rows >= self._options["maxJobsPerTrigger"]:
             # There is a backlog.
-            self._collector(reader).look_ahead(end["queues"], rows)
+            self._collector(reader).discover_ahead(end["queues"], rows)
         return [
             Results(queue, reader, position, min(position + size, stop))
             for queue, (first, stop) in spans.items()
