@@ -154,7 +154,7 @@ def test_a_script_starts_with_a_sentence(name: str) -> None:
 
 #: Includes get the whole tables `key` and `arg`, and call them otherwise where they are those of another queue.
 KEY_NAMES = ("key", "keys")
-ARG_NAMES = ("arg", "sender", "args")
+ARG_NAMES = ("arg", "sender")
 
 
 @each_script
@@ -192,9 +192,29 @@ def test_an_include_is_included_by_something(name: str) -> None:
 @pytest.mark.parametrize("file", [*SCRIPTS, *INCLUDES])
 def test_every_included_file_is_used(file: str) -> None:
     text = (LUA / f"{file}.lua").read_text()
-    for include in re.findall(r"^-- @include (\w+)$", text, re.MULTILINE):
+    for include in re.findall(r"^-- @include (\S+)$", text, re.MULTILINE):
         defined = re.findall(r"^local (?:function )?(\w+)", (LUA / f"{include}.lua").read_text(), re.MULTILINE)
         assert any(re.search(rf"\b{name}\b", code_of(text)) for name in defined), f"{include} is not used in {file}"
+
+
+#: Equal lines in a row that are a repetition.
+RUN = 6
+
+
+def lines_of(file: str) -> list[str]:
+    """The lines of a file that do something: no comments, and none that only close a block."""
+    lines = (line.strip() for line in code_of((LUA / f"{file}.lua").read_text()).splitlines())
+    return [line for line in lines if line and not re.fullmatch(r"else|(?:end|[)}\]])+[;,]?", line)]
+
+
+def test_no_run_of_lines_stands_in_two_files() -> None:
+    places: dict[tuple[str, ...], list[str]] = {}
+    for file in (*SCRIPTS, *INCLUDES):
+        lines = lines_of(file)
+        for start in range(len(lines) - RUN + 1):
+            places.setdefault(tuple(lines[start : start + RUN]), []).append(file)
+    repeated = {run: files for run, files in places.items() if len(files) > 1}
+    assert not repeated, "\n".join(f"{files}: {run[0]} …" for run, files in repeated.items())
 
 
 #: Verbs that a dialect doesn't have: Bull 1 knows no schedules.

@@ -19,7 +19,7 @@ local function advance(job)
     return 'past'
   end
   call('ZADD', key.repeats, job.next, job.key)
-  local made = add_jobs(key, arg.base, next_job(job, job.id, job.next, job.name, job.data), 1, now, arg)
+  local made = add_jobs(key, arg, next_job(job, job.id, job.next, job.name, job.data), 1, now)
   return made.added == 1 and 'next' or 'duplicated'
 end
 

@@ -1,15 +1,10 @@
--- Removes the next jobs of a state that wait for a worker or for their time.
+-- Removes the next jobs of a state that wait for a worker or are delayed.
 -- @keys receipt state priority limiter_index
 -- @args base call ttl_ms kind position size limit
--- @returns {next position, '' at the end, how many were removed}
+-- @returns {next position, '' at the end, number of removed jobs}
 -- @include bull/lib/remove_jobs
--- @include lib/once
--- @include lib/sweep
+-- @include lib/drain_once
 
-return once(key.receipt, arg.call, arg.ttl_ms, function()
-  local position, ids = sweep(key, arg, function()
-    return true
-  end)
-  remove_jobs(key, arg, ids)
-  return {position, #ids}
+return drain_once(key, arg, remove_jobs, function()
+  return true
 end)

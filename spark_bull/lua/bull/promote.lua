@@ -3,13 +3,14 @@
 -- @args base token call ttl_ms job_id
 -- @returns {'done'}, {'missing'} (its id then is not delayed any more) or {'elsewhere'} (not delayed)
 -- @include bull/lib/insert_by_priority
+-- @include bull/lib/waiting_list
 -- @include lib/priority_of
 -- @include lib/promote_once
 
 local call = redis.call
 
 return promote_once(key, arg, function()
-  local target = call('EXISTS', key.meta_paused) == 1 and key.paused or key.wait
+  local target = waiting_list(key)
   local priority = priority_of(key.job)
   if priority > 0 then
     insert_by_priority(key, target, arg.job_id, priority)

@@ -5,6 +5,4 @@
 -- @include bull1/lib/add_jobs
 -- @include lib/add_once
 
-return add_once(key.receipt, arg, function(chunk, from, now)
-  return add_jobs(key, arg.base, chunk, from, now, arg)
-end)
+return add_once(key, arg, add_jobs)

@@ -5,6 +5,4 @@
 -- @include bull1/lib/add_jobs
 -- @include lib/commit_once
 
-return commit_once(key, arg, function(chunk, from, now)
-  return add_jobs(key, arg.base, chunk, from, now, arg)
-end)
+return commit_once(key, arg, add_jobs)

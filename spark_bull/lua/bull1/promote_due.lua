@@ -1,15 +1,12 @@
--- Lets delayed jobs that are due wait for a worker, in the order in which they are due.
+-- Moves delayed jobs that are due to the waiting ones, in the order in which they are due.
 -- @keys receipt delayed wait paused meta_paused priority jobs
 -- @args base call ttl_ms limit
--- @returns {how many came, when the next one is due in ms or '', now in ms}
+-- @returns {number of promoted jobs, when the next one is due, ms, or '', now in ms}
 -- @include bull/lib/promote_due_jobs
--- @include lib/once
--- @include lib/time_ms
+-- @include lib/promote_due_once
 
-local now = time_ms()
-return once(key.receipt, arg.call, arg.ttl_ms, function()
-  local next_due, moved = promote_due_jobs(key, arg, now, tonumber(arg.limit), function(id)
+return promote_due_once(key, arg, function(now)
+  return promote_due_jobs(key, arg, now, tonumber(arg.limit), function(id)
     redis.call('PUBLISH', key.jobs, id)
   end)
-  return {moved, next_due and string.format('%.0f', next_due) or '', string.format('%.0f', now)}, moved == 0
 end)

@@ -67,7 +67,7 @@ local function add_next(job, found)
   if major <= 5 and found.data ~= '{}' then
     call('HSET', found.scheduler_key, 'data', found.data)
   end
-  add_jobs(key, arg.base, next_job(job, found.id, found.ms, found.name, found.data), 1, now, arg)
+  add_jobs(key, arg, next_job(job, found.id, found.ms, found.name, found.data), 1, now)
   local job_key = arg.base .. found.id
   call('HSET', job_key, 'rjk', found.scheduler)
   if job.deduplication_id then

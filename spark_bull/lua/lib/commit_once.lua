@@ -37,11 +37,11 @@ end
 
 -- Adds the next rows of a registered write, if it stands where the caller thinks it does
 -- (`arg.position` rows done): sent again, it changes nothing. The rows leave their stage key in
--- the same step. `add(chunk, from, now)` adds rows and returns {next, added, duplicates}.
+-- the same step. `add_jobs(key, arg, chunk, from, now)` returns {next, added, duplicates}.
 -- Returns {state, rows done}; state is 'open', 'finished', 'broken' (staged rows are gone) or
 -- 'unknown' (no such write). Before its first row also 'replacing' (the queue is to be emptied first),
 -- or {'behind', 0, id} of the write that is to be done before.
-local function commit_once(key, arg, add)
+local function commit_once(key, arg, add_jobs)
   local call = redis.call
   local write = call('HMGET', key.write, 'state', 'position', 'chunk', 'from')
   local state, position = write[1], tonumber(write[2])
@@ -71,7 +71,7 @@ local function commit_once(key, arg, add)
       return {'broken', position}
     end
     local chunk = cmsgpack.unpack(packed)
-    local result = add(chunk, from, now)
+    local result = add_jobs(key, arg, chunk, from, now)
     position = position + result.next - from
     if result.next > chunk.n then
       call('HDEL', stage, number)

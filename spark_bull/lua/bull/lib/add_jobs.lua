@@ -1,5 +1,6 @@
 -- @include bull/lib/free_id
 -- @include bull/lib/insert_by_priority
+-- @include bull/lib/waiting_list
 -- @include lib/columns
 -- @include lib/fill_opts
 -- @include lib/number_texts
@@ -9,9 +10,9 @@
 -- Adds the jobs of a chunk from row `from` on: all of them, or with priorities as many as the
 -- length of the list allows.
 -- Returns {next = first row not added, added, duplicates, ids}.
-local function add_jobs(key, base, chunk, from, now, sender)
-  local call = redis.call
-  local target = call('EXISTS', key.meta_paused) == 1 and key.paused or key.wait
+local function add_jobs(key, arg, chunk, from, now)
+  local call, base = redis.call, arg.base
+  local target = waiting_list(key)
   local last = chunk.n
   if chunk.priority then
     local share = math.max(1, math.floor(WALK_STEPS / (call('LLEN', target) + chunk.n)))
@@ -30,7 +31,7 @@ local function add_jobs(key, base, chunk, from, now, sender)
     local job_key = base .. job_id
     if custom_id and call('EXISTS', job_key) == 1 then
       duplicates = duplicates + 1
-      call('PUBLISH', base .. 'duplicated@' .. sender.token, job_id)
+      call('PUBLISH', base .. 'duplicated@' .. arg.token, job_id)
     else
       local timestamp, delay = times_of(i)
       local priority = priorities[i] or 0
@@ -51,7 +52,7 @@ local function add_jobs(key, base, chunk, from, now, sender)
         else
           gather_push(pushes, job_id, lifos[i])
         end
-        call('PUBLISH', base .. 'waiting@' .. sender.token, job_id)
+        call('PUBLISH', base .. 'waiting@' .. arg.token, job_id)
       end
     end
   end

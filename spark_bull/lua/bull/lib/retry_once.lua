@@ -1,3 +1,4 @@
+-- @include bull/lib/waiting_list
 -- @include lib/once
 -- @include lib/push_of
 
@@ -17,8 +18,7 @@ local function retry_once(key, arg, take, tell)
     if call(take, key.state, arg.job_id) == 0 then
       return {'elsewhere'}
     end
-    local target = call('EXISTS', key.meta_paused) == 1 and key.paused or key.wait
-    call(push_of(opts), target, arg.job_id)
+    call(push_of(opts), waiting_list(key), arg.job_id)
     tell()
     return {'done'}
   end)

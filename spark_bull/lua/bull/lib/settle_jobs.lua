@@ -1,10 +1,11 @@
 -- @include bull/lib/delay_job
+-- @include bull/lib/delay_jobs
 -- @include bull/lib/finished_of
 -- @include bull/lib/insert_many_by_priority
 -- @include bull/lib/json_text
+-- @include bull/lib/save_attempt
 -- @include bull/lib/undo_starts
 -- @include bull/lib/waiting_list
--- @include lib/count_up
 -- @include lib/drop_missing
 -- @include lib/metrics
 -- @include lib/outcome_columns
@@ -22,11 +23,6 @@ local function finish_bull(base, finished, job_id, field, text, keep)
     add_finished(finished, {job_id}, keep or {})
   end
   call('PUBLISH', finished.state, '{"jobId":' .. json_text(job_id) .. ',"val":' .. json_text(text) .. '}')
-end
-
-local function save_attempt(job_key, job)
-  redis.call('HSET', job_key, 'stacktrace', job.stack, 'failedReason', job.reason)
-  count_up(job_key, 'attemptsMade')
 end
 
 local function retry_jobs(key, base, retried, mine, lost, now)
@@ -91,11 +87,7 @@ local function settle_jobs(key, arg, outcomes, now)
     end
   end
   retry_jobs(key, base, outcomes.retried or {}, mine, lost, now)
-  for _, job in ipairs(outcomes.delayed or {}) do
-    if mine[job.id] then
-      delay_job(key, job.id, math.max(job['until'], now))
-    end
-  end
+  delay_jobs(key, outcomes.delayed or {}, mine, now)
   put_back(key, base, outcomes.unstarted or {}, mine)
   return_jobs(key, base, outcomes.returned or {}, mine)
   if (outcomes.limited_ms or 0) > 0 then

@@ -1,4 +1,6 @@
 -- @include bull/lib/free_id
+-- @include bull/lib/waiting_list
+-- @include bull1/lib/opts_with_id
 -- @include lib/columns
 -- @include lib/fill_opts
 -- @include lib/number_texts
@@ -8,25 +10,19 @@
 -- be there, on a channel without prefix: [who, job]. `id` is JSON: theirs is a number only for a
 -- delayed job without an id of its own.
 local function announce_added(sender, fields, id)
-  local opts = fields.opts
-  if opts == '{}' then
-    opts = '{"jobId":' .. id .. '}'
-  elseif not string.find(opts, '"jobId":', 1, true) then
-    opts = string.sub(opts, 1, -2) .. ',"jobId":' .. id .. '}'
-  end
   redis.call('PUBLISH', 'waiting@' .. sender.queue, '["' .. sender.token .. '",{"data":'
-    .. fields.data .. ',"opts":' .. opts .. ',"progress":0,"delay":' .. fields.delay
+    .. fields.data .. ',"opts":' .. opts_with_id(fields.opts, id) .. ',"progress":0,"delay":' .. fields.delay
     .. ',"timestamp":' .. fields.timestamp .. ',"attempts":' .. fields.attempts
     .. ',"attemptsMade":0,"stacktrace":[],"returnvalue":null}]')
 end
 
 -- Adds the jobs of a chunk from row `from` on; all of them in one go.
 -- Returns {next = first row not added, added, duplicates, ids}.
-local function add_jobs(key, base, chunk, from, now, sender)
-  local call = redis.call
+local function add_jobs(key, arg, chunk, from, now)
+  local call, base = redis.call, arg.base
   local n = chunk.n
   local counter = call('INCRBY', key.id, n - from + 1) - n
-  local target = call('EXISTS', key.meta_paused) == 1 and key.paused or key.wait
+  local target = waiting_list(key)
   local all_opts, custom_ids = listed(chunk, 'opts'), listed(chunk, 'jobId')
   local all_attempts, lifos = listed(chunk, 'attempts'), listed(chunk, 'lifo')
   local times_of = clock_of(chunk, now)
@@ -65,7 +61,7 @@ local function add_jobs(key, base, chunk, from, now, sender)
         call('PUBLISH', key.jobs, job_id)
       end
     end
-    announce_added(sender, fields, (custom_id or not delayed) and cjson.encode(job_id) or job_id)
+    announce_added(arg, fields, (custom_id or not delayed) and cjson.encode(job_id) or job_id)
   end
   flush_pushes(pushes, target)
   return {next = n + 1, added = n - from + 1 - duplicates, duplicates = duplicates, ids = ids}

@@ -1,4 +1,5 @@
 -- @include bull/lib/json_text
+-- @include bull1/lib/opts_with_id
 
 -- What Bull 1.1 and 2 tell the queue's other processes about a job, on a channel without prefix: [who, job, what].
 local function announce(arg, event, job_id, what)
@@ -7,12 +8,7 @@ local function announce(arg, event, job_id, what)
   if not fields[5] then
     return
   end
-  local opts = fields[2] or '{}'
-  if opts == '{}' then
-    opts = '{"jobId":' .. json_text(job_id) .. '}'
-  elseif not string.find(opts, '"jobId":', 1, true) then
-    opts = string.sub(opts, 1, -2) .. ',"jobId":' .. json_text(job_id) .. '}'
-  end
+  local opts = opts_with_id(fields[2] or '{}', json_text(job_id))
   local value = fields[9]
   redis.call('PUBLISH', event .. '@' .. arg.queue, '["' .. arg.token .. '",{"data":' .. (fields[1] or '{}')
     .. ',"opts":' .. opts .. ',"progress":' .. (fields[3] or '0') .. ',"delay":' .. (fields[4] or '0')

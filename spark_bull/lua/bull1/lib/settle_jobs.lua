@@ -1,18 +1,14 @@
 -- @include bull/lib/delay_job
+-- @include bull/lib/delay_jobs
 -- @include bull/lib/json_text
+-- @include bull/lib/save_attempt
 -- @include bull/lib/undo_starts
 -- @include bull/lib/waiting_list
 -- @include bull1/lib/announce
--- @include lib/count_up
 -- @include lib/drop_missing
 -- @include lib/outcome_columns
 -- @include lib/release_owned
 -- @include lib/settle_alone
-
-local function save_attempt(job_key, job)
-  redis.call('HSET', job_key, 'stacktrace', job.stack, 'failedReason', job.reason)
-  count_up(job_key, 'attemptsMade')
-end
 
 local function complete_jobs(key, arg, jobs, mine, lost)
   local call, done = redis.call, {}
@@ -63,11 +59,7 @@ local function settle_jobs(key, arg, outcomes, now)
       end
     end
   end
-  for _, job in ipairs(outcomes.delayed or {}) do
-    if mine[job.id] then
-      delay_job(key, job.id, math.max(job['until'], now))
-    end
-  end
+  delay_jobs(key, outcomes.delayed or {}, mine, now)
   undo_starts(base, outcomes.unstarted or {}, mine, 'lockAcquired')
   return_jobs(target, outcomes.unstarted or {}, mine)
   return_jobs(target, outcomes.returned or {}, mine)

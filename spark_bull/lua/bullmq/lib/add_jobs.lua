@@ -1,5 +1,6 @@
 -- @include bullmq/lib/delayed_score
 -- @include bullmq/lib/event_limit
+-- @include bullmq/lib/priority_score
 -- @include bullmq/lib/waiting_list
 -- @include lib/columns
 -- @include lib/fill_opts
@@ -8,11 +9,11 @@
 
 -- Adds the jobs of a chunk from row `from` on; all of them in one go.
 -- Returns {next = first row not added, added, duplicates, ids}.
-local function add_jobs(key, base, chunk, from, now, sender)
-  local call = redis.call
+local function add_jobs(key, arg, chunk, from, now)
+  local call, base = redis.call, arg.base
   local n = chunk.n
   local counter = call('INCRBY', key.id, n - from + 1) - n
-  local target, paused_or_full = waiting_list(key, sender.bullmq_version)
+  local target, paused_or_full = waiting_list(key, arg.bullmq_version)
   local max_events = event_limit(key)
   local names, datas, all_opts = listed(chunk, 'name'), chunk.data, listed(chunk, 'opts')
   local custom_ids, priorities = listed(chunk, 'jobId'), listed(chunk, 'priority')
@@ -60,7 +61,7 @@ local function add_jobs(key, base, chunk, from, now, sender)
     local order = call('INCRBY', key.pc, #prioritized) - #prioritized
     local scored = {}
     for i, job in ipairs(prioritized) do
-      scored[#scored + 1] = job[2] * 4294967296 + (order + i) % 4294967296
+      scored[#scored + 1] = priority_score(job[2], order + i)
       scored[#scored + 1] = job[1]
     end
     call('ZADD', key.prioritized, unpack(scored))

@@ -1,11 +1,11 @@
+-- @include bullmq/lib/priority_score
 -- @include bullmq/lib/waiting_list
 
 -- Makes a job ready, by its priority or at the end of the list that `push` says, and wakes a worker.
 local function enqueue_job(key, version, job_id, priority, push)
   local target, paused_or_full = waiting_list(key, version)
   if priority > 0 then
-    local order = redis.call('INCR', key.pc) % 4294967296
-    redis.call('ZADD', key.prioritized, priority * 4294967296 + order, job_id)
+    redis.call('ZADD', key.prioritized, priority_score(priority, redis.call('INCR', key.pc)), job_id)
   else
     redis.call(push, target, job_id)
   end

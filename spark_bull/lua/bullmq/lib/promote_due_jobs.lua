@@ -1,3 +1,4 @@
+-- @include bullmq/lib/priority_score
 -- @include bullmq/lib/waiting_list
 -- @include lib/next_due_of
 -- @include lib/priority_of
@@ -15,7 +16,7 @@ local function promote_due_jobs(key, arg, now, limit)
       local job_key = arg.base .. id
       local priority = priority_of(job_key)
       if priority > 0 then
-        prioritized[#prioritized + 1] = priority * 4294967296 + call('INCR', key.pc) % 4294967296
+        prioritized[#prioritized + 1] = priority_score(priority, call('INCR', key.pc))
         prioritized[#prioritized + 1] = id
       else
         plain[#plain + 1] = id

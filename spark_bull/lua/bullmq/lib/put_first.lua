@@ -1,7 +1,9 @@
+-- @include bullmq/lib/priority_score
+
 -- Puts jobs of one priority before all others of it, in this order: below the lowest score there is, else by the next
 -- numbers of the counter. (Node gives all of them one score, and Redis sorts those by the text of their ids.)
 local function put_first(key, priority, ids)
-  local call, base, scored = redis.call, priority * 4294967296, {}
+  local call, base, scored = redis.call, priority_score(priority, 0), {}
   local first = call('ZRANGEBYSCORE', key.prioritized, base - 2147483648, base + 2147483647, 'WITHSCORES', 'LIMIT', 0, 1)
   local stop = first[2] and tonumber(first[2]) or base + call('INCRBY', key.pc, #ids) + 1
   for i, id in ipairs(ids) do

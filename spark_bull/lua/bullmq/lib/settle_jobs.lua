@@ -6,6 +6,7 @@
 -- @include bullmq/lib/free_and_requeue
 -- @include bullmq/lib/json_object
 -- @include bullmq/lib/parents
+-- @include bullmq/lib/priority_score
 -- @include bullmq/lib/promote_due_jobs
 -- @include bullmq/lib/put_first
 -- @include bullmq/lib/row_to_settle
@@ -176,7 +177,7 @@ local function return_jobs(key, arg, returned, mine)
     if mine[id] then
       local priority = priority_of(arg.base .. id)
       if priority > 0 then
-        call('ZADD', key.prioritized, priority * 4294967296, id)
+        call('ZADD', key.prioritized, priority_score(priority, 0), id)
       else
         enqueue_job(key, arg.bullmq_version, id, 0, 'RPUSH')
       end
