@@ -179,7 +179,7 @@ def test_jobs_are_taken_in_the_order_in_which_they_were_added(bench: Bench) -> N
     assert bench.client.get(bench.key("id")) == b"14"
 
 
-def test_ids_come_back_in_order(make: Callable[..., Bench]) -> None:
+def test_ids_are_returned_in_the_order_of_the_jobs(make: Callable[..., Bench]) -> None:
     queue = make().queue
     jobs = [job(n, job_id=f"own-{n}" if n % 3 == 0 else None) for n in range(8)]
     added = queue.add_many(jobs)
@@ -189,7 +189,7 @@ def test_ids_come_back_in_order(make: Callable[..., Bench]) -> None:
     assert queue.add({}, delay=HOUR) == "9"
 
 
-def test_any_mix_of_ends_stands_as_if_each_job_were_pushed_alone(make: Callable[..., Bench]) -> None:
+def test_any_mix_of_lifo_jobs_has_the_order_of_single_pushes(make: Callable[..., Bench]) -> None:
     opened = iter(range(1000))
 
     @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
@@ -206,7 +206,7 @@ def test_any_mix_of_ends_stands_as_if_each_job_were_pushed_alone(make: Callable[
 
 
 @only_bull
-def test_bull_keeps_any_mix_of_priorities_and_ends_inside_wait(make: Callable[..., Bench]) -> None:
+def test_bull_orders_any_mix_of_priorities_and_lifo_jobs_in_wait(make: Callable[..., Bench]) -> None:
     opened = iter(range(1000))
     kinds = st.tuples(st.integers(0, 3), st.booleans())
 
@@ -230,7 +230,7 @@ def test_bull_keeps_any_mix_of_priorities_and_ends_inside_wait(make: Callable[..
 
 
 @only_bull
-def test_a_long_wait_makes_a_chunk_of_priorities_go_in_parts(
+def test_a_chunk_of_priorities_is_added_to_a_long_list_in_parts(
     make: Callable[..., Bench], way: str, calls: Calls
 ) -> None:
     bench = make(way, chunk_size=500)
@@ -259,7 +259,7 @@ def test_bullmq_keeps_priorities_apart(bench: Bench) -> None:
 # duplicates
 
 
-def test_an_id_that_exists_is_left_alone_and_counted(bench: Bench) -> None:
+def test_an_existing_id_is_not_added_again_and_is_counted(bench: Bench) -> None:
     jobs = [job(n, job_id=job_id) for n, job_id in enumerate("abacadbae")]
     assert bench.add(*jobs) == (5, 4)
     assert bench.taken() == list("abcde")
@@ -269,7 +269,7 @@ def test_an_id_that_exists_is_left_alone_and_counted(bench: Bench) -> None:
     assert {name: value for name, value in bench.public().items() if name not in ("id", "events")} == before
 
 
-def test_an_id_is_free_again_once_its_job_is_gone(bench: Bench) -> None:
+def test_an_id_can_be_used_again_after_its_job_is_removed(bench: Bench) -> None:
     bench.add(job(1, job_id="a"))
     bench.queue.remove("a")
     assert bench.add(job(2, job_id="a")) == (1, 0)
@@ -288,7 +288,7 @@ def test_delayed_jobs_of_one_millisecond_stay_in_order(bench: Bench) -> None:
 
 
 @only_bullmq
-def test_bullmq_has_4096_places_in_a_millisecond_and_the_last_one_is_shared(bench: Bench) -> None:
+def test_bullmq_orders_4096_delayed_jobs_per_millisecond(bench: Bench) -> None:
     due = LONG_AGO + LONG
     bench.client.zadd(bench.key("delayed"), {"before": due * 4096 + 4094})
     bench.add(*numbered(3, run_at=due, timestamp=LONG_AGO))
@@ -313,13 +313,13 @@ def test_without_a_timestamp_the_clock_is_that_of_redis(bench: Bench) -> None:
     assert int(score) // 4096 == int(bench.fields(delayed)["timestamp"]) + HOUR
 
 
-def test_a_time_that_is_past_means_now(bench: Bench) -> None:
+def test_a_run_at_in_the_past_is_not_delayed(bench: Bench) -> None:
     bench.add(job(1, run_at=LONG_AGO), job(2, run_at=LONG_AGO, timestamp=LONG_AGO + 5))
     assert bench.numbers(bench.taken()) == [1, 2]
     assert bench.due() == []
 
 
-def test_a_delay_that_is_over_is_told_apart_as_the_library_does(bench: Bench, dialect: str) -> None:
+def test_an_expired_delay_is_handled_as_by_the_library(bench: Bench, dialect: str) -> None:
     bench.add(job(1, timestamp=LONG_AGO, delay=HOUR))
     # Bull 1 looks at the clock; the others leave that to whoever promotes.
     assert len(bench.taken() if dialect == "bull-1" else bench.due()) == 1
@@ -328,7 +328,7 @@ def test_a_delay_that_is_over_is_told_apart_as_the_library_does(bench: Bench, di
 # waking workers
 
 
-def test_jobs_of_a_paused_queue_wait_where_the_library_wants_them(bench: Bench, dialect: str) -> None:
+def test_jobs_of_a_paused_queue_are_stored_as_by_the_library(bench: Bench, dialect: str) -> None:
     if dialect == "bullmq":
         bench.client.hset(bench.key("meta"), "paused", 1)
     else:
@@ -353,7 +353,7 @@ def test_jobs_of_a_paused_queue_wait_where_the_library_wants_them(bench: Bench, 
     ],
 )
 @pytest.mark.parametrize("way", ["straight", "staged"])
-def test_bullmq_5_and_6_pause_otherwise(
+def test_bullmq_5_and_6_store_jobs_of_a_paused_queue_differently(
     make: Callable[..., Bench], way: str, written: str, forced: str, store: str
 ) -> None:
     bench = make(way, bullmq_version=forced)
@@ -384,7 +384,7 @@ def test_a_marker_wakes_bullmq_workers(bench: Bench, jobs: list[NewJob], markers
 
 
 @only_bullmq
-def test_the_marker_tells_when_the_next_job_is_due(bench: Bench) -> None:
+def test_the_marker_has_the_time_of_the_next_delayed_job(bench: Bench) -> None:
     due = LONG_AGO + LONG
     bench.add(job(1, run_at=due + 5), job(2, run_at=due), job(3, run_at=due + 9))
     assert bench.scores("marker") == [("1", due)]
@@ -404,7 +404,7 @@ def test_a_marker_respects_global_concurrency(bench: Bench, active: int, woken: 
 
 
 @only_bullmq
-def test_the_stream_of_events_is_kept_at_its_length(make: Callable[..., Bench], way: str) -> None:
+def test_the_event_stream_is_trimmed_to_its_length(make: Callable[..., Bench], way: str) -> None:
     bench = make(way, chunk_size=500)
     bench.client.hset(bench.key("meta"), "opts.maxLenEvents", 100)
     bench.add(*numbered(1500))
@@ -415,12 +415,12 @@ def test_the_stream_of_events_is_kept_at_its_length(make: Callable[..., Bench], 
 # chunks
 
 
-def test_a_call_holds_no_more_jobs_than_a_chunk(make: Callable[..., Bench], calls: Calls) -> None:
+def test_a_call_sends_at_most_one_chunk_of_jobs(make: Callable[..., Bench], calls: Calls) -> None:
     make(chunk_size=4).queue.add_many(numbered(10))
     assert calls.count("add") == 3
 
 
-def test_a_call_holds_no_more_bytes_than_a_chunk_and_a_large_job_goes_alone(
+def test_a_call_sends_at_most_the_bytes_of_a_chunk_and_a_large_job_alone(
     make: Callable[..., Bench], calls: Calls
 ) -> None:
     bench = make(chunk_size=500, chunk_bytes=1024)
@@ -431,14 +431,14 @@ def test_a_call_holds_no_more_bytes_than_a_chunk_and_a_large_job_goes_alone(
     assert [size > 1200 for _, size in calls.sent] == [False, False, True, False]
 
 
-def test_no_jobs_need_no_call(make: Callable[..., Bench], calls: Calls) -> None:
+def test_adding_no_jobs_sends_no_script(make: Callable[..., Bench], calls: Calls) -> None:
     bench = make()
     assert bench.queue.add_many([]).ids == []
     assert calls.sent == []
     assert bench.public() == {}
 
 
-def test_a_name_that_is_no_text_burns_no_id(make: Callable[..., Bench]) -> None:
+def test_an_invalid_name_uses_no_id(make: Callable[..., Bench]) -> None:
     bench = make()
     with pytest.raises(
         OptionError, match=r"row 0: expected `name` to be a text, got: \{'a': 1\}; the payload comes first"
@@ -475,7 +475,7 @@ def test_a_bad_job_stops_its_batch_before_anything_is_sent(make: Callable[..., B
 
 
 @pytest.mark.parametrize(("name", "dialects"), [("a:b", ["bull-1", "bull"]), ("ü {x} *", DIALECTS), ("", [])])
-def test_a_queue_name_is_one_that_the_library_takes(
+def test_queue_names_follow_the_rules_of_the_library(
     redis_url: str, prefix: str, dialect: str, name: str, dialects: list[str]
 ) -> None:
     def add() -> str:
@@ -504,7 +504,7 @@ def test_a_queue_name_is_one_that_the_library_takes(
         ("", []),
     ],
 )
-def test_a_job_id_is_one_that_the_library_takes(bench: Bench, dialect: str, job_id: str, dialects: list[str]) -> None:
+def test_job_ids_follow_the_rules_of_the_library(bench: Bench, dialect: str, job_id: str, dialects: list[str]) -> None:
     if dialect in dialects:
         assert bench.add(job(1, job_id=job_id)) == (1, 0)
         assert bench.taken() == [job_id]
@@ -516,7 +516,7 @@ def test_a_job_id_is_one_that_the_library_takes(bench: Bench, dialect: str, job_
 
 @pytest.mark.parametrize("job_id", ["wait", "id", "meta", "spark:x", "de:x", "x:lock", "x:logs", "stalled-check"])
 @pytest.mark.parametrize("dialect", ["bull-1", "bull"], indirect=True)
-def test_a_job_id_spells_no_key_of_the_queue(bench: Bench, job_id: str) -> None:
+def test_a_job_id_that_equals_a_key_of_the_queue_is_refused(bench: Bench, job_id: str) -> None:
     with pytest.raises(OptionError, match="not to spell another key of the queue"):
         bench.add(job(1, job_id=job_id))
 
@@ -560,21 +560,23 @@ SIGNS = [
 
 
 @pytest.mark.parametrize("sign", SIGNS, ids=lambda sign: f"{sign.name}-{sign.dialect}")
-def test_auto_goes_by_what_it_finds(client: Redis, redis_url: str, prefix: str, sign: Sign) -> None:
+def test_auto_detects_the_dialect_by_the_keys(client: Redis, redis_url: str, prefix: str, sign: Sign) -> None:
     sign.make(client, f"{prefix}:q:")
     with BullQueue("q", url=redis_url, prefix=prefix) as queue:
         assert queue.protocol == sign.dialect
 
 
 @pytest.mark.parametrize("delay", [None, HOUR])
-def test_auto_knows_the_queues_that_we_made(redis_url: str, prefix: str, dialect: str, delay: int | None) -> None:
+def test_auto_detects_the_dialect_of_our_own_queues(
+    redis_url: str, prefix: str, dialect: str, delay: int | None
+) -> None:
     with BullQueue("q", url=redis_url, prefix=prefix, protocol=dialect) as queue:
         queue.add({}, delay=delay)
     with BullQueue("q", url=redis_url, prefix=prefix) as queue:
         assert queue.protocol == dialect
 
 
-def test_auto_goes_by_a_write_that_is_open_before_there_is_any_job(
+def test_auto_detects_the_dialect_of_an_open_write_without_jobs(
     make: Callable[..., Bench], redis_url: str, prefix: str, dialect: str
 ) -> None:
     bench = make()
@@ -583,7 +585,7 @@ def test_auto_goes_by_a_write_that_is_open_before_there_is_any_job(
         assert queue.protocol == dialect
 
 
-def test_a_write_is_finished_in_its_own_dialect_and_by_no_other(
+def test_a_write_is_finished_only_in_its_own_dialect(
     make: Callable[..., Bench], redis_url: str, prefix: str, dialect: str
 ) -> None:
     bench = make()
@@ -600,7 +602,7 @@ def test_a_write_is_finished_in_its_own_dialect_and_by_no_other(
 # staging
 
 
-def test_what_is_staged_is_seen_by_nobody_and_expires(make: Callable[..., Bench]) -> None:
+def test_staged_jobs_are_not_visible_and_expire(make: Callable[..., Bench]) -> None:
     bench = make()
     plan = stage_all(bench.queue.handle, "w", [numbered(7), numbered(2, 7)], 3)
     assert [(part.chunks, part.rows) for part in plan.parts] == [(3, 7), (1, 2)]
@@ -610,7 +612,7 @@ def test_what_is_staged_is_seen_by_nobody_and_expires(make: Callable[..., Bench]
     assert sum(bench.queue.counts().values()) == 0
 
 
-def test_partitions_follow_one_another(make: Callable[..., Bench]) -> None:
+def test_partitions_are_added_in_order(make: Callable[..., Bench]) -> None:
     bench = make()
     handle = bench.queue.handle
     second = stage(handle, "w.1.0", numbered(4, 5), 3)
@@ -631,7 +633,7 @@ def test_only_registered_attempts_are_added(make: Callable[..., Bench]) -> None:
     assert bench.private()["spark:stage:w.0.99"]
 
 
-def test_a_registered_write_does_not_expire_and_a_finished_one_leaves_a_record_that_does(
+def test_a_registered_write_does_not_expire_and_the_record_of_a_finished_one_does(
     make: Callable[..., Bench],
 ) -> None:
     bench = make()
@@ -661,7 +663,7 @@ def test_a_registered_write_does_not_expire_and_a_finished_one_leaves_a_record_t
     assert bench.queue.writes() == [record]
 
 
-def test_a_write_shows_how_far_it_is(make: Callable[..., Bench]) -> None:
+def test_a_write_reports_its_progress(make: Callable[..., Bench]) -> None:
     bench = make()
     handle = bench.queue.handle
     register_all(handle, "w", [numbered(4), numbered(3, 4)], 3)
@@ -678,7 +680,7 @@ def test_a_write_without_jobs_leaves_a_record(make: Callable[..., Bench]) -> Non
     assert bench.public() == {}
 
 
-def test_records_are_told_in_the_order_in_which_writes_ended_unfinished_ones_last(make: Callable[..., Bench]) -> None:
+def test_records_are_listed_in_the_order_of_finishing_with_open_writes_last(make: Callable[..., Bench]) -> None:
     bench = make()
     handle = bench.queue.handle
     for write_id in ("z", "a", "m"):
@@ -697,7 +699,9 @@ def test_records_are_told_in_the_order_in_which_writes_ended_unfinished_ones_las
 
 
 @pytest.mark.parametrize(("version", "written"), [(3, False), (4, False), (5, True)])
-def test_a_version_counts_once_and_only_upwards(make: Callable[..., Bench], version: int, written: bool) -> None:
+def test_a_version_is_written_once_and_lower_versions_are_not(
+    make: Callable[..., Bench], version: int, written: bool
+) -> None:
     bench = make()
     handle = bench.queue.handle
     assert register_all(handle, "first", [numbered(4)], 3, Identity("app", 4))
@@ -711,7 +715,7 @@ def test_a_version_counts_once_and_only_upwards(make: Callable[..., Bench], vers
     assert bench.client.get(handle.keys.watermark("app")) == str(max(4, version)).encode()
 
 
-def test_applications_do_not_know_each_other(make: Callable[..., Bench]) -> None:
+def test_versions_of_applications_are_independent(make: Callable[..., Bench]) -> None:
     bench = make()
     handle = bench.queue.handle
     for app in ("a", "b"):
@@ -759,7 +763,7 @@ def test_options_of_a_queue_are_the_defaults_of_its_jobs(make: Callable[..., Ben
     assert bench.queue.counts()["delayed"] == bench.queue.counts()["wait"] == 1
 
 
-def test_a_default_that_no_job_could_have_is_refused_at_once(redis_url: str, prefix: str, dialect: str) -> None:
+def test_an_invalid_default_is_refused_by_the_constructor(redis_url: str, prefix: str, dialect: str) -> None:
     for bad, said in [({"backoff": {"delay": 3}}, "`backoff`"), ({"opts": {"repeat": {}}}, "`repeat`")]:
         with pytest.raises(SparkBullError, match=said):
             BullQueue("q", url=redis_url, prefix=prefix, protocol=dialect, **bad)
@@ -770,9 +774,7 @@ def test_a_default_that_no_job_could_have_is_refused_at_once(redis_url: str, pre
 # a write that replaces the queue
 
 
-def test_a_write_that_replaces_the_queue_removes_what_was_there_in_portions(
-    make: Callable[..., Bench], calls: Calls
-) -> None:
+def test_a_replacing_write_removes_the_old_jobs_in_portions(make: Callable[..., Bench], calls: Calls) -> None:
     bench = make(chunk_size=500)
     handle = bench.queue.handle
     bench.queue.add_many([NewJob({}, delay=HOUR if n % 2 else None) for n in range(1_200)])
@@ -789,7 +791,7 @@ def test_a_write_that_replaces_the_queue_removes_what_was_there_in_portions(
     assert all(bench.private().values())
 
 
-def test_a_write_of_no_jobs_leaves_an_empty_queue(make: Callable[..., Bench]) -> None:
+def test_a_replacing_write_of_no_jobs_leaves_an_empty_queue(make: Callable[..., Bench]) -> None:
     bench = make()
     bench.add(*numbered(5))
     register_all(bench.queue.handle, "w", [], replace=True)
@@ -801,7 +803,7 @@ class Cut(Exception):
     pass
 
 
-def test_a_write_that_replaces_the_queue_may_be_cut_off_anywhere(
+def test_a_replacing_write_can_be_cut_off_after_any_script(
     make: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each try sends one script and dies; in the end the new jobs are there, and only they."""
@@ -834,7 +836,7 @@ def test_a_write_that_replaces_the_queue_may_be_cut_off_anywhere(
     assert sum(bench.queue.counts().values()) == 7
 
 
-def test_jobs_come_in_the_order_in_which_writes_were_registered_when_one_replaces_the_queue(
+def test_a_replacing_write_removes_earlier_writes_and_keeps_later_ones(
     make: Callable[..., Bench],
 ) -> None:
     bench = make()
@@ -848,7 +850,7 @@ def test_jobs_come_in_the_order_in_which_writes_were_registered_when_one_replace
     assert open_writes(handle) == []
 
 
-def test_a_broken_write_does_not_hold_up_one_that_replaces_the_queue(make: Callable[..., Bench]) -> None:
+def test_a_broken_write_does_not_block_a_replacing_write(make: Callable[..., Bench]) -> None:
     bench = make()
     handle = bench.queue.handle
     register_all(handle, "broken", [numbered(7)], 3)
@@ -858,7 +860,7 @@ def test_a_broken_write_does_not_hold_up_one_that_replaces_the_queue(make: Calla
     assert bench.numbers(bench.taken()) == [10, 11, 12, 13]
 
 
-def test_a_write_that_is_lost_or_was_written_before_leaves_the_old_jobs(make: Callable[..., Bench]) -> None:
+def test_a_lost_or_repeated_replacing_write_keeps_the_old_jobs(make: Callable[..., Bench]) -> None:
     bench = make()
     handle = bench.queue.handle
     bench.add(*numbered(5))
@@ -876,7 +878,7 @@ def test_a_write_that_is_lost_or_was_written_before_leaves_the_old_jobs(make: Ca
 # what goes wrong
 
 
-def test_chunks_that_are_gone_stop_a_write_before_it_starts(make: Callable[..., Bench]) -> None:
+def test_missing_chunks_stop_a_write_before_it_is_registered(make: Callable[..., Bench]) -> None:
     bench = make()
     plan = stage_all(bench.queue.handle, "w", [numbered(7)], 3)
     bench.client.hdel(plan.parts[0].stage, 1)
@@ -886,7 +888,9 @@ def test_chunks_that_are_gone_stop_a_write_before_it_starts(make: Callable[..., 
     assert all(bench.private().values())
 
 
-def test_chunks_that_are_gone_later_break_a_write_and_what_is_left_expires(make: Callable[..., Bench]) -> None:
+def test_chunks_that_are_lost_after_registration_break_the_write_and_the_rest_expires(
+    make: Callable[..., Bench],
+) -> None:
     bench = make()
     handle = bench.queue.handle
     register_all(handle, "w", [numbered(7), numbered(7, 7)], 3)
@@ -899,12 +903,12 @@ def test_chunks_that_are_gone_later_break_a_write_and_what_is_left_expires(make:
     assert all(bench.private().values()), bench.private()
 
 
-def test_a_write_that_nobody_knows_is_an_error(make: Callable[..., Bench]) -> None:
+def test_an_unknown_write_is_an_error(make: Callable[..., Bench]) -> None:
     with pytest.raises(StagedDataLost, match="expected write nothing"):
         roll_forward(make().queue.handle, "nothing")
 
 
-def test_a_late_attempt_cannot_change_what_is_registered(make: Callable[..., Bench]) -> None:
+def test_a_late_task_attempt_cannot_change_a_registered_write(make: Callable[..., Bench]) -> None:
     bench = make()
     handle = bench.queue.handle
     register_all(handle, "w", [numbered(4)], 3)
@@ -914,7 +918,7 @@ def test_a_late_attempt_cannot_change_what_is_registered(make: Callable[..., Ben
     assert bench.numbers(bench.taken()) == [0, 1, 2, 3]
 
 
-def test_a_late_attempt_behind_a_finished_write_only_leaves_what_expires(make: Callable[..., Bench]) -> None:
+def test_a_late_task_attempt_after_a_finished_write_leaves_only_expiring_keys(make: Callable[..., Bench]) -> None:
     bench = make()
     handle = bench.queue.handle
     register_all(handle, "w", [numbered(4)], 3)
@@ -924,7 +928,7 @@ def test_a_late_attempt_behind_a_finished_write_only_leaves_what_expires(make: C
     assert recover(handle) == []
 
 
-def test_what_failed_is_forgotten_and_what_is_registered_is_not(make: Callable[..., Bench]) -> None:
+def test_discard_deletes_failed_attempts_and_not_registered_ones(make: Callable[..., Bench]) -> None:
     bench = make()
     handle = bench.queue.handle
     failed = stage_all(handle, "failed", [numbered(4), numbered(4)], 3)
@@ -938,7 +942,7 @@ def test_what_failed_is_forgotten_and_what_is_registered_is_not(make: Callable[.
     assert discard(handle.connection, handle.keys, "none", []) == 0
 
 
-def test_what_a_broken_write_has_left_is_kept(make: Callable[..., Bench]) -> None:
+def test_discard_keeps_the_chunks_of_a_broken_write(make: Callable[..., Bench]) -> None:
     bench = make()
     handle = bench.queue.handle
     register_all(handle, "w", [numbered(7), numbered(7)], 3)

@@ -89,7 +89,7 @@ def check_read(queue: BullQueue, ids: list[str]) -> None:
 
 
 @each_damage
-def test_a_damaged_job_ends_alone(queue: BullQueue, damage: Damage) -> None:
+def test_a_damaged_job_does_not_affect_others(queue: BullQueue, damage: Damage) -> None:
     ids, bad = add(queue)
     damage_job(queue, damage, bad)
     check_read(queue, ids)
@@ -110,7 +110,7 @@ def test_a_damaged_job_ends_alone(queue: BullQueue, damage: Damage) -> None:
 
 
 @each_damage
-def test_a_damaged_job_passes_all_states_without_keeping_others_back(
+def test_a_damaged_job_passes_all_states_without_blocking_others(
     queue: BullQueue, damage: Damage, client: Redis
 ) -> None:
     ids, bad = add(queue, delay=1, attempts=3, backoff=1)
@@ -151,7 +151,9 @@ def test_a_damaged_job_passes_all_states_without_keeping_others_back(
 
 
 @each_damage
-def test_a_job_that_is_damaged_while_it_runs_is_settled_alone(queue: BullQueue, damage: Damage, client: Redis) -> None:
+def test_a_job_that_is_damaged_while_it_runs_does_not_affect_its_chunk(
+    queue: BullQueue, damage: Damage, client: Redis
+) -> None:
     for outcome in ("completed", "failed", "returned"):
         ids, bad = add(queue)
         claim = work(queue.handle, ClaimSettings("claim_settings"), None, JOBS)
@@ -193,7 +195,7 @@ def test_a_claiming_query_reads_damaged_jobs(queue: BullQueue, damage: Damage) -
 
 
 @each_damage
-def test_a_damaged_job_can_be_promoted_and_retried_by_hand(queue: BullQueue, damage: Damage) -> None:
+def test_a_damaged_job_can_be_promoted_and_retried_manually(queue: BullQueue, damage: Damage) -> None:
     _, bad = add(queue, delay=3_600_000)
     damage_job(queue, damage, bad)
     hash_there = queue.handle.connection.call("TYPE", queue.handle.keys.job(bad)) == b"hash"
@@ -239,7 +241,7 @@ def test_a_damaged_job_can_be_removed_with_all_others(queue: BullQueue, damage: 
 
 
 @each_damage
-def test_a_damaged_job_keeps_nobody_from_opening_its_queue(queue: BullQueue, damage: Damage) -> None:
+def test_a_queue_with_a_damaged_job_can_be_opened(queue: BullQueue, damage: Damage) -> None:
     if (queue.protocol, damage.name) == ("bull-1", "name no UTF-8"):
         return  # A job with a name is one of Bull 3.
     ids, _ = add(queue)
@@ -251,7 +253,7 @@ def test_a_damaged_job_keeps_nobody_from_opening_its_queue(queue: BullQueue, dam
 
 
 @pytest.mark.parametrize("queue", ALL, indirect=True)
-def test_nothing_is_left_of_an_obliterated_queue_with_jobs_set_aside(queue: BullQueue, client: Redis) -> None:
+def test_obliterate_removes_everything_of_a_queue_with_damaged_jobs(queue: BullQueue, client: Redis) -> None:
     keys = queue.handle.keys
     bad = add(queue)[1]
     client.delete(keys.job(bad))
@@ -267,7 +269,7 @@ def test_nothing_is_left_of_an_obliterated_queue_with_jobs_set_aside(queue: Bull
 
 @pytest.mark.parametrize("queue", ALL, indirect=True)
 @pytest.mark.parametrize("score", ["inf", "-inf", str(2**60), "-5"])
-def test_a_delayed_job_with_an_impossible_time_keeps_nobody_back(queue: BullQueue, score: str) -> None:
+def test_a_delayed_job_with_an_invalid_time_does_not_block_others(queue: BullQueue, score: str) -> None:
     add(queue, delay=1)
     queue.handle.connection.call("ZADD", queue.handle.keys["delayed"], score, queue.add({"n": 0}, delay=3_600_000))
     wait_until(lambda: promote_due(queue.handle).now and queue.counts()["wait"] >= JOBS, "the others to be promoted")
@@ -275,7 +277,7 @@ def test_a_delayed_job_with_an_impossible_time_keeps_nobody_back(queue: BullQueu
     assert promote_due(queue.handle).next_due is None
 
 
-def test_data_that_is_not_to_be_parsed_stays_a_text(redis_url: str, prefix: str) -> None:
+def test_prevent_parsing_data_keeps_the_payload_as_text(redis_url: str, prefix: str) -> None:
     with BullQueue("q", url=redis_url, prefix=prefix, protocol="bull") as queue:
         job_id = queue.add({"n": 1}, opts={"preventParsingData": True})
         queue.handle.connection.call("HSET", queue.handle.keys.job(job_id), "data", "no JSON")

@@ -133,7 +133,7 @@ TOLD = {
     [pytest.param(peer, name, id=f"{peer}-{name}") for peer in LIVED for name in TOLD if peer.dialect in TOLD[name][0]],
     indirect=["lives"],
 )
-def test_a_life_is_the_same_in_our_hands_and_in_node_s(lives: Lives, name: str) -> None:
+def test_a_known_sequence_of_steps_leaves_the_same_keys_as_with_node(lives: Lives, name: str) -> None:
     _, life = TOLD[name]
     lives.live(life)
 
@@ -163,13 +163,13 @@ def live_at_random(lives: Lives, first: int, steps: int) -> None:
 @pytest.mark.slow
 @pytest.mark.interop
 @pytest.mark.timeout(1200)
-def test_a_random_life_is_the_same_in_our_hands_and_in_node_s(lives: Lives) -> None:
+def test_random_sequences_of_steps_leave_the_same_keys_as_with_node(lives: Lives) -> None:
     live_at_random(lives, int(os.environ.get("SPARK_BULL_LIVES_SEED", SEED)), STEPS)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
-def test_many_random_lives_are_the_same_in_our_hands_and_in_node_s(lives: Lives) -> None:
+def test_many_random_sequences_of_steps_leave_the_same_keys_as_with_node(lives: Lives) -> None:
     first = randrange(10**9)
     print(f"seed {first}")
     live_at_random(lives, first, SOAK_STEPS)

@@ -179,7 +179,7 @@ def test_a_paused_queue_keeps_its_jobs_and_their_order(bench: Bench) -> None:
     assert bench.ids("paused") == []
 
 
-def test_pause_and_resume_are_told_once(bench: Bench, prefix: str) -> None:
+def test_pause_and_resume_publish_one_event_each(bench: Bench, prefix: str) -> None:
     bench.add()
     with published(bench.client, prefix, bench.queue.name) as heard:
         for verb in (bench.queue.pause, bench.queue.pause, bench.queue.resume, bench.queue.resume):
@@ -193,7 +193,9 @@ def test_pause_and_resume_are_told_once(bench: Bench, prefix: str) -> None:
 
 
 @pytest.mark.parametrize(("waiting", "paused"), [(0, 9), (9, 0), (4, 20), (20, 4), (10, 10), (0, 0)])
-def test_no_list_is_ever_overwritten(bench: Bench, waiting: int, paused: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pause_and_resume_overwrite_no_list(
+    bench: Bench, waiting: int, paused: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(manage, "MOVE_SIZE", 3)
     older, newer = bench.put("paused", paused), bench.put("wait", waiting)
     bench.queue.pause()
@@ -206,7 +208,7 @@ def test_no_list_is_ever_overwritten(bench: Bench, waiting: int, paused: int, mo
 
 
 @only_bullmq
-def test_resume_wakes_workers_for_what_there_is(bench: Bench) -> None:
+def test_resume_wakes_workers_if_jobs_wait_or_are_delayed(bench: Bench) -> None:
     def marker() -> list[tuple[str, float]]:
         return bench.public().get("marker", [])  # type: ignore[no-any-return]
 
@@ -226,7 +228,7 @@ def test_resume_wakes_workers_for_what_there_is(bench: Bench) -> None:
     assert ("0", 0) in marker()
 
 
-def test_bullmq_5_and_6_are_told_apart_by_meta(make: Callable[..., Bench], prefix: str) -> None:
+def test_bullmq_5_and_6_are_distinguished_by_meta(make: Callable[..., Bench], prefix: str) -> None:
     for version in ("5", "6"):
         bench = make(Flavour("bullmq"), f"v{version}")
         bench.client.hset(bench.key("meta"), "version", f"bullmq:{version}.1.2")
@@ -235,7 +237,7 @@ def test_bullmq_5_and_6_are_told_apart_by_meta(make: Callable[..., Bench], prefi
         assert bench.ids(Flavour("bullmq", version).paused_list) == ids
 
 
-def test_a_pause_is_seen_where_the_dialect_keeps_it(bench: Bench) -> None:
+def test_a_pause_is_read_where_the_dialect_stores_it(bench: Bench) -> None:
     seen = {}
     for name, pause in (
         ("flag", ("SET", bench.key("meta-paused"), 1)),
@@ -272,7 +274,7 @@ def test_a_failed_job_runs_again(bench: Bench, prefix: str) -> None:
             assert bench.public()["marker"] == [("0", 0)]
 
 
-def test_a_retried_job_keeps_to_its_options_and_to_a_pause(bench: Bench) -> None:
+def test_a_retried_job_respects_its_options_and_a_pause(bench: Bench) -> None:
     bench.put("wait", 2)
     (next_one,) = bench.put("failed", opts='{"lifo":true}')
     (last_one,) = bench.put("failed", opts='{"lifo":false}')
@@ -298,7 +300,7 @@ def test_a_completed_or_prioritised_job_runs_again(bench: Bench) -> None:
 
 @only_bullmq
 @pytest.mark.parametrize("state", ["failed", "completed"])
-def test_a_retried_child_is_waited_for_again(bench: Bench, state: str) -> None:
+def test_a_parent_waits_for_a_retried_child_again(bench: Bench, state: str) -> None:
     parent = bench.key("parent")
     bench.client.hset(parent, mapping={"name": "p", "data": "{}", "opts": "{}"})
     children = bench.put(state, 2, parentKey=parent)
@@ -313,7 +315,7 @@ def test_a_retried_child_is_waited_for_again(bench: Bench, state: str) -> None:
     assert bench.public()["parent:dependencies"] == [bench.key(child) for child in children]
 
 
-def test_what_can_not_be_retried(bench: Bench) -> None:
+def test_jobs_that_cannot_be_retried_are_refused(bench: Bench) -> None:
     (waiting,), (failed,) = bench.put("wait"), bench.put("failed")
     before = bench.public()
     with pytest.raises(JobMissing, match=r"expected a job nobody in queue .*, found none") as missing:
@@ -354,7 +356,7 @@ def test_a_delayed_job_runs_now(bench: Bench, prefix: str) -> None:
             assert bench.fields(job_id)["delay"] == "0"
 
 
-def test_a_promoted_job_keeps_to_a_pause(bench: Bench) -> None:
+def test_a_promoted_job_respects_a_pause(bench: Bench) -> None:
     (job_id,) = bench.add(delay=HOUR)
     bench.queue.pause()
     bench.queue.promote(job_id)
@@ -370,7 +372,7 @@ def test_a_promoted_job_keeps_its_priority(bench: Bench) -> None:
     assert bench.ids("prioritized" if bench.flavour.bullmq else "wait") == first + middle + last
 
 
-def test_what_can_not_be_promoted(bench: Bench) -> None:
+def test_jobs_that_cannot_be_promoted_are_refused(bench: Bench) -> None:
     (job_id,) = bench.put("active")
     with pytest.raises(JobMissing):
         bench.queue.promote("nobody")
@@ -394,7 +396,7 @@ def test_a_job_is_removed_from_any_state(bench: Bench) -> None:
         assert len(bench.events()) == len(bench.handle.dialect.states)
 
 
-def test_an_id_without_a_job_leaves_its_state(bench: Bench) -> None:
+def test_remove_and_promote_drop_ids_without_a_job(bench: Bench) -> None:
     for state in bench.handle.dialect.states:
         lost, *others = bench.put(state, 3)
         bench.client.delete(bench.key(lost))
@@ -409,7 +411,7 @@ def test_an_id_without_a_job_leaves_its_state(bench: Bench) -> None:
     assert lost not in bench.ids("delayed")
 
 
-def test_a_job_that_is_locked_or_not_there_is_not_removed(bench: Bench) -> None:
+def test_a_locked_or_missing_job_is_not_removed(bench: Bench) -> None:
     (job_id,) = bench.put("active")
     bench.client.set(bench.key(f"{job_id}:lock"), "worker")
     before = bench.public()
@@ -420,7 +422,7 @@ def test_a_job_that_is_locked_or_not_there_is_not_removed(bench: Bench) -> None:
     assert bench.public() == before
 
 
-def test_an_id_that_spells_another_key_is_no_job(bench: Bench) -> None:
+def test_an_id_that_equals_another_key_is_not_treated_as_a_job(bench: Bench) -> None:
     for state in bench.handle.dialect.states:
         (job_id,) = bench.put(state)
     bench.queue.add({})
@@ -437,7 +439,7 @@ def test_an_id_that_spells_another_key_is_no_job(bench: Bench) -> None:
     assert bench.public() == before
 
 
-def test_a_job_may_have_an_id_of_several_words(bench: Bench) -> None:
+def test_a_job_id_may_contain_colons(bench: Bench) -> None:
     job_id = "de:ad:lock"
     bench.client.hset(bench.key(job_id), mapping={"data": "{}", "opts": "{}", "timestamp": LONG_AGO})
     bench.client.lpush(bench.key("wait"), job_id)
@@ -446,7 +448,7 @@ def test_a_job_may_have_an_id_of_several_words(bench: Bench) -> None:
 
 
 @only_bull
-def test_what_bull_remembers_of_a_job_goes_with_it(bench: Bench) -> None:
+def test_all_keys_of_bull_about_a_job_are_removed_with_it(bench: Bench) -> None:
     def remember(job_id: str) -> None:
         bench.client.hset(bench.key(job_id), "deid", "once")
         bench.client.set(bench.key("de:once"), job_id)
@@ -496,7 +498,7 @@ def family(request: pytest.FixtureRequest, make: Callable[..., Bench], flavour: 
 
 
 @only_bullmq
-def test_a_parent_waits_for_a_removed_child_no_longer(family: Family) -> None:
+def test_a_parent_no_longer_waits_for_a_removed_child(family: Family) -> None:
     first, second = family.ids
     family.children.queue.remove(first)
     assert family.parents.ids("waiting-children") == [family.parent]
@@ -509,7 +511,7 @@ def test_a_parent_waits_for_a_removed_child_no_longer(family: Family) -> None:
 
 
 @only_bullmq
-def test_a_released_parent_keeps_to_its_priority_and_to_a_pause(family: Family) -> None:
+def test_a_released_parent_respects_its_priority_and_a_pause(family: Family) -> None:
     family.parents.client.hset(family.parents.key(family.parent), "priority", 4)
     for child in family.ids[:1]:
         family.children.queue.remove(child)
@@ -520,7 +522,7 @@ def test_a_released_parent_keeps_to_its_priority_and_to_a_pause(family: Family) 
 
 
 @only_bullmq
-def test_children_go_with_their_parent(family: Family) -> None:
+def test_children_are_removed_with_their_parent(family: Family) -> None:
     finished = {state: family.children.put(state)[0] for state in ("completed", "failed")}
     parent = family.parents.key(family.parent)
     family.parents.client.hset(f"{parent}:processed", family.children.key(finished["completed"]), "1")
@@ -538,14 +540,14 @@ def test_children_go_with_their_parent(family: Family) -> None:
 
 
 @only_bullmq
-def test_a_parent_may_go_alone(family: Family) -> None:
+def test_a_parent_can_be_removed_without_its_children(family: Family) -> None:
     family.parents.queue.remove(family.parent, with_children=False)
     assert family.parents.keys_of(family.parent) == set()
     assert family.children.ids("wait") == family.ids
 
 
 @only_bullmq
-def test_a_locked_child_holds_the_whole_family(family: Family) -> None:
+def test_a_locked_child_prevents_the_removal_of_its_parent(family: Family) -> None:
     (grandchild,) = family.children.put("active")
     owner = Family(family.children, family.children, family.ids[0], [])
     owner.adopt([grandchild])
@@ -557,7 +559,7 @@ def test_a_locked_child_holds_the_whole_family(family: Family) -> None:
 
 
 @only_bullmq
-def test_a_large_family_goes_in_parts(family: Family) -> None:
+def test_a_large_flow_is_removed_in_parts(family: Family) -> None:
     many = family.children.put("wait", 20)
     family.adopt(many)
     for child in many[:5]:
@@ -569,7 +571,7 @@ def test_a_large_family_goes_in_parts(family: Family) -> None:
 
 @only_bullmq
 @pytest.mark.parametrize("verb", ["clean", "drain"])
-def test_a_parent_of_the_same_queue_goes_with_its_last_child(family: Family, verb: str) -> None:
+def test_a_parent_in_the_same_queue_is_removed_with_its_last_child(family: Family, verb: str) -> None:
     if verb == "clean":
         family.children.queue.clean(0, state="wait")
     else:
@@ -583,7 +585,7 @@ def test_a_parent_of_the_same_queue_goes_with_its_last_child(family: Family, ver
 
 
 @only_bullmq
-def test_the_job_that_a_scheduler_needs_stays(bench: Bench) -> None:
+def test_the_next_job_of_a_scheduler_is_not_removed(bench: Bench) -> None:
     current, former = "repeat:tick:1600000000000", "repeat:tick:1500000000000"
     bench.client.zadd(bench.key("repeat"), {"tick": 1_600_000_000_000})
     for job_id in (current, former):
@@ -654,7 +656,7 @@ def test_no_more_than_the_limit_is_cleaned(bench: Bench) -> None:
         assert bench.ids(state) == []
 
 
-def test_jobs_that_a_worker_holds_are_not_cleaned(bench: Bench) -> None:
+def test_locked_jobs_are_not_cleaned(bench: Bench) -> None:
     ids = bench.put("active", 10)
     held = ids[1:3] + ids[6:9]
     for job_id in held:
@@ -664,7 +666,7 @@ def test_jobs_that_a_worker_holds_are_not_cleaned(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("state", ["wait", "delayed", "completed"])
-def test_what_stays_keeps_its_order(bench: Bench, state: str) -> None:
+def test_remaining_jobs_keep_their_order(bench: Bench, state: str) -> None:
     random, now = Random(state), bench.handle.connection.now_ms()
     stays, goes = [], []
     for n in range(120):
@@ -689,7 +691,7 @@ def test_a_large_set_is_cleaned_completely(make: Callable[..., Bench]) -> None:
     assert bench.ids("completed") == sorted(held)
 
 
-def test_cleaning_is_told(bench: Bench, prefix: str) -> None:
+def test_cleaning_publishes_events(bench: Bench, prefix: str) -> None:
     ids = bench.put("failed", 4)
     with published(bench.client, prefix, bench.queue.name) as heard:
         bench.queue.clean(0, state="failed")
@@ -704,7 +706,7 @@ def test_cleaning_is_told(bench: Bench, prefix: str) -> None:
         assert heard == []
 
 
-def test_what_can_not_be_cleaned(bench: Bench) -> None:
+def test_states_that_cannot_be_cleaned_are_refused(bench: Bench) -> None:
     for grace_ms, limit in ((-1, 0), (0, -1), (0.5, 0), (0, True)):
         with pytest.raises(OptionError, match="an integer >= 0"):
             bench.queue.clean(grace_ms, limit)  # type: ignore[arg-type]
@@ -717,7 +719,7 @@ def test_what_can_not_be_cleaned(bench: Bench) -> None:
 # drain
 
 
-def test_a_drained_queue_keeps_what_does_not_wait(bench: Bench) -> None:
+def test_drain_keeps_jobs_that_do_not_wait(bench: Bench) -> None:
     waiting = ["wait", "paused", *(["prioritized"] if bench.flavour.bullmq else [])]
     kept = {state: bench.put(state, 4) for state in bench.handle.dialect.states if state not in waiting}
     for state in waiting:
@@ -741,7 +743,7 @@ def test_a_drained_queue_stays_paused(bench: Bench) -> None:
 # obliterate
 
 
-def test_nothing_is_left_of_an_obliterated_queue(bench: Bench) -> None:
+def test_obliterate_removes_everything_of_a_queue(bench: Bench) -> None:
     bench.add(4)
     bench.add(2, delay=HOUR)
     for state in bench.handle.dialect.states:
@@ -800,7 +802,7 @@ def test_parents_in_other_queues_are_released_by_obliterate(family: Family) -> N
 # receipts
 
 
-def test_the_keys_of_these_verbs_expire(bench: Bench) -> None:
+def test_receipts_of_these_verbs_expire(bench: Bench) -> None:
     bench.put("completed", 7)
     bench.queue.clean()
     private = dump(bench.client, bench.handle.keys.prefix, bench.queue.name)

@@ -158,20 +158,20 @@ def pair(peer: Peer, node: Callable[..., NodePeer], client: Redis, redis_url: st
 @each_peer
 @pytest.mark.parametrize("staged", [False, True], ids=["added", "staged"])
 @pytest.mark.parametrize("seed", range(3))
-def test_a_random_list(pair: Pair, seed: int, staged: bool) -> None:
+def test_a_random_list_of_jobs_is_added_as_by_node(pair: Pair, seed: int, staged: bool) -> None:
     jobs = random_jobs(Random(seed), pair.peer.dialect, 150, custom_ids=pair.peer.custom_ids)
     pair.add(jobs, staged=staged)
     pair.assert_alike()
 
 
 @each_peer
-def test_more_than_one_chunk(pair: Pair) -> None:
+def test_more_than_one_chunk_is_added_as_by_node(pair: Pair) -> None:
     pair.add(random_jobs(Random(7), pair.peer.dialect, 1200, custom_ids=pair.peer.custom_ids, big=False))
     pair.assert_alike()
 
 
 @each_peer
-def test_a_queue_that_is_in_use(pair: Pair) -> None:
+def test_jobs_are_added_as_by_node_to_a_queue_in_use(pair: Pair) -> None:
     random = Random(11)
     before, after = (random_jobs(random, pair.peer.dialect, 40, custom_ids=pair.peer.custom_ids) for _ in range(2))
     pair.call_both("add", jobs=before)
@@ -181,7 +181,7 @@ def test_a_queue_that_is_in_use(pair: Pair) -> None:
 
 
 @each_peer
-def test_a_paused_queue(pair: Pair) -> None:
+def test_jobs_are_added_as_by_node_to_a_paused_queue(pair: Pair) -> None:
     jobs = random_jobs(Random(13), pair.peer.dialect, 60, custom_ids=pair.peer.custom_ids)
     pair.call_both("pause")
     pair.add(jobs)
@@ -193,7 +193,7 @@ def test_a_paused_queue(pair: Pair) -> None:
 
 @pytest.mark.parametrize("peer", [peer for peer in PEERS if peer.dialect == "bullmq"], ids=str)
 @pytest.mark.parametrize("active", [0, 1, 2])
-def test_a_queue_with_global_concurrency(pair: Pair, active: int) -> None:
+def test_jobs_are_added_as_by_node_to_a_queue_with_a_concurrency_limit(pair: Pair, active: int) -> None:
     pair.call_both("invoke", method="setGlobalConcurrency", args=[2])
     for side in ("left", "right"):
         for number in range(active):
@@ -204,7 +204,7 @@ def test_a_queue_with_global_concurrency(pair: Pair, active: int) -> None:
 
 @each_peer
 @pytest.mark.parametrize("data", [None, {}, [], "", 0, False], ids=repr)
-def test_empty_data(pair: Pair, data: object) -> None:
+def test_empty_payloads_are_stored_as_by_node(pair: Pair, data: object) -> None:
     pair.add([{"name": "empty", "data": data, "opts": {}}])
     pair.assert_alike()
 
@@ -225,7 +225,7 @@ def test_empty_data(pair: Pair, data: object) -> None:
     ],
     ids=repr,
 )
-def test_one_option_and_no_timestamp(pair: Pair, opts: dict[str, Any]) -> None:
+def test_a_single_option_is_stored_as_by_node(pair: Pair, opts: dict[str, Any]) -> None:
     pair.add([{"name": "one", "data": {}, "opts": opts}])
     pair.assert_alike()
 
@@ -240,14 +240,14 @@ def test_equal_priorities_keep_their_order(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("peer", [peer for peer in PEERS if peer.custom_ids and peer.dialect != "bullmq"], ids=str)
-def test_ids_with_colons(pair: Pair) -> None:
+def test_ids_with_colons_are_stored_as_by_node(pair: Pair) -> None:
     ids = ["user:42", "a:b:c", "0:1", "0", "repeat:d41d8cd98f00b204e9800998ecf8427e:1700000000000"]
     pair.add([{"name": "colons", "data": {}, "opts": {"jobId": job_id}} for job_id in [*ids, ids[0]]])
     pair.assert_alike()
 
 
 @pytest.mark.parametrize("dialect", ["bull-1", "bull"])
-def test_a_number_that_somebody_took_as_a_custom_id_is_passed_over(redis_url: str, prefix: str, dialect: str) -> None:
+def test_a_number_that_is_used_as_a_custom_id_is_skipped(redis_url: str, prefix: str, dialect: str) -> None:
     """Here we differ on purpose: Bull 3 and 4 overwrite the other job, Bull 1 drops the new one; we lose neither."""
     with BullQueue("met", url=redis_url, prefix=prefix, protocol=dialect) as queue:
         jobs = [NewJob({"n": n}, job_id="4" if n == 1 else None) for n in range(5)]
@@ -259,7 +259,7 @@ def test_a_number_that_somebody_took_as_a_custom_id_is_passed_over(redis_url: st
 
 
 @each_peer
-def test_any_list(pair: Pair) -> None:
+def test_any_list_of_jobs_is_added_as_by_node(pair: Pair) -> None:
     @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
     @given(jobs=job_lists(pair.peer.dialect, custom_ids=pair.peer.custom_ids), twice=st.booleans())
     def alike(jobs: list[Job], twice: bool) -> None:
@@ -280,7 +280,7 @@ def test_private_keys_expire(client: Redis, redis_url: str, prefix: str) -> None
         assert all(key.expires for key in private.values()), private
 
 
-def test_every_known_difference_names_a_package_of_ours() -> None:
+def test_every_known_difference_names_a_tested_package() -> None:
     aliases = [peer.alias for peer in PEERS]
     assert all(any(alias.startswith(known.packages) for alias in aliases) for known in KNOWN)
     assert all(silent.package in aliases for silent in SILENT)

@@ -50,7 +50,7 @@ def by_name(queue: BullQueue, state: str) -> dict[str, Any]:
 
 
 @each_dialect
-def test_each_misbehaviour_is_the_outcome_of_its_own_job(queue: BullQueue) -> None:
+def test_a_misbehaving_processor_affects_only_its_own_job(queue: BullQueue) -> None:
     ran = Counter[str]()
 
     def processor(job: RunningJob) -> Any:
@@ -71,7 +71,7 @@ def test_each_misbehaviour_is_the_outcome_of_its_own_job(queue: BullQueue) -> No
         assert len(failed[name].stacktrace) == 1, name
 
 
-def test_a_misbehaving_udf_fails_its_own_row_alone(queue: BullQueue) -> None:
+def test_a_misbehaving_udf_affects_only_its_own_row(queue: BullQueue) -> None:
     def function(name: str) -> Any:
         act, _ = MISBEHAVIOURS.get(name, (lambda: "fine", ""))
         return str(act())
@@ -119,7 +119,7 @@ def test_large_return_values_are_settled_in_parts(queue: BullQueue) -> None:
 
 
 @each_dialect
-def test_no_other_job_of_the_chunk_starts_once_a_processor_has_limited_its_queue(queue: BullQueue) -> None:
+def test_no_other_job_of_the_chunk_starts_after_a_rate_limit_error(queue: BullQueue) -> None:
     ran: list[str] = []
 
     def processor(job: RunningJob) -> None:

@@ -96,7 +96,7 @@ def test_every_state_is_read_and_counted(filled: Filled) -> None:
     assert all(job.run_at is None for job in jobs if job.state != "delayed")
 
 
-def test_an_empty_queue_and_a_state_of_another_dialect(filled: Filled) -> None:
+def test_an_empty_queue_and_a_state_of_another_dialect_have_no_jobs(filled: Filled) -> None:
     assert filled.read() == []
     assert filled.read("prioritized") == []
     assert set(filled.queue.counts().values()) == {0}
@@ -115,7 +115,7 @@ def test_jobs_that_we_add_are_read_back(filled: Filled) -> None:
     assert {job.stacktrace for job in read.values()} == {()}
 
 
-def test_the_slices_make_the_whole(filled: Filled) -> None:
+def test_the_slices_together_are_the_whole_queue(filled: Filled) -> None:
     for state in ("wait", "delayed", "completed"):
         filled.put(state, [*numbered(1, 300), *ODD_IDS] if state == "wait" else [f"{state}-{n}" for n in range(300)])
     whole = ids_of(filled.read())
@@ -127,7 +127,7 @@ def test_the_slices_make_the_whole(filled: Filled) -> None:
     assert [len(filled.read("wait", part=Slice(n, 3))) for n in range(3)] == pytest.approx([104] * 3, abs=8)
 
 
-def test_more_than_one_step_of_every_kind(filled: Filled) -> None:
+def test_states_are_read_in_several_chunks(filled: Filled) -> None:
     for state in ("wait", "failed"):
         filled.put(state, [f"{state}{n}" for n in range(1234)])
     assert len(set(ids_of(filled.read(chunk_size=100)))) == len(filled.read(chunk_size=100)) == 2468
@@ -146,7 +146,7 @@ def test_large_jobs_come_in_smaller_chunks(filled: Filled) -> None:
     assert [len(chunk.ids) for chunk in by_id] == [4, 4, 3]
 
 
-def test_what_is_left_of_a_removed_job_is_left_out(filled: Filled) -> None:
+def test_remains_of_removed_jobs_are_not_read(filled: Filled) -> None:
     filled.put("wait", ["1", "2"])
     filled.put("completed", ["3", "4"])
     filled.client.delete(filled.queue.handle.keys.job("1"), filled.queue.handle.keys.job("3"))
@@ -171,7 +171,7 @@ def test_a_job_that_moves_on_is_read_once(filled: Filled) -> None:
     assert sorted(read) == sorted(["d1", *numbered(1, 30)])
 
 
-def test_a_live_queue_loses_nobody_who_stays(filled: Filled) -> None:
+def test_reading_a_changing_queue_misses_no_job_that_stays(filled: Filled) -> None:
     """Jobs enter and leave at both ends and behind the walk, between any two steps."""
     for state in ("wait", "failed"):
         filled.put(state, [f"{state}{n}" for n in range(400)])
@@ -191,7 +191,7 @@ def test_a_live_queue_loses_nobody_who_stays(filled: Filled) -> None:
     assert {i for i in read if not i.startswith("new")} == {f"{s}{n}" for s in ("wait", "failed") for n in range(400)}
 
 
-def test_jobs_by_their_ids(filled: Filled) -> None:
+def test_jobs_are_read_by_their_ids(filled: Filled) -> None:
     for state in filled.states:
         filled.put(state, [f"{state}-{n}" for n in range(3)])
     filled.put("wait", ["orphan"])
@@ -215,7 +215,7 @@ def test_a_job_deep_in_a_long_list_is_found(filled: Filled) -> None:
     assert job.state == "wait"
 
 
-def test_a_page_counts_as_redis_does_and_comes_in_the_order_of_work(filled: Filled) -> None:
+def test_a_page_has_indexes_as_in_redis_and_the_order_of_processing(filled: Filled) -> None:
     for state in filled.states:
         filled.put(state, numbered(1, 9))
         sets = filled.queue.handle.dialect.states[state].kind == "set"
@@ -237,7 +237,7 @@ def test_a_page_counts_as_redis_does_and_comes_in_the_order_of_work(filled: Fill
         filled.queue.page("nowhere")
 
 
-def test_all_fields(filled: Filled) -> None:
+def test_all_fields_of_a_job_are_read(filled: Filled) -> None:
     fields = {
         "progress": '{"done":3}',
         "returnvalue": "[1,2]",
@@ -287,7 +287,7 @@ def test_all_fields(filled: Filled) -> None:
     assert (job.data, job.opts, job.progress, job.returnvalue) == ({"id": "1"}, {}, {"done": 3}, [1, 2])
 
 
-def test_texts_that_are_no_json_are_told_with_their_field(filled: Filled) -> None:
+def test_invalid_json_is_an_error_that_names_the_field(filled: Filled) -> None:
     filled.put("failed", ["1"], data="{no", opts="[]", progress="half", returnvalue="done")
     job = filled.read()[0]
     assert (job.progress, job.returnvalue) == ("half", "done")
@@ -315,7 +315,7 @@ def test_texts_that_are_no_json_are_told_with_their_field(filled: Filled) -> Non
         ("returnvalue", b"", "returnvalue", None),
     ],
 )
-def test_whatever_stands_in_a_hash_can_be_read(
+def test_whatever_value_a_field_has_it_can_be_read(
     filled: Filled, name: str, raw: bytes, attribute: str, value: object
 ) -> None:
     filled.put("wait", ["1"], **{name: raw})
@@ -323,7 +323,7 @@ def test_whatever_stands_in_a_hash_can_be_read(
     assert getattr(job, attribute) == value
 
 
-def test_logs(filled: Filled) -> None:
+def test_logs_are_read_by_range(filled: Filled) -> None:
     filled.client.rpush(filled.queue.handle.keys.logs("1"), *[f"line {n}" for n in range(5)])
     assert filled.queue.logs("1") == [f"line {n}" for n in range(5)]
     assert filled.queue.logs("1", -2) == ["line 3", "line 4"]
@@ -349,7 +349,7 @@ def test_queues_are_found_by_their_keys(client: Redis, redis_url: str, prefix: s
     assert find_queues(connection, prefix, "sm[!t]") == ["sms"]
 
 
-def test_a_queue_is_described(filled: Filled) -> None:
+def test_a_queue_is_described_by_version_pause_and_concurrency(filled: Filled) -> None:
     assert (describe(filled.queue.handle).paused, describe(filled.queue.handle).version) == (False, None)
     if filled.queue.protocol == "bullmq":
         settings = {"paused": "1", "version": "bullmq:6.7.0", "concurrency": "3"}
@@ -360,7 +360,7 @@ def test_a_queue_is_described(filled: Filled) -> None:
     assert describe(filled.queue.handle).paused
 
 
-def test_the_wrong_protocol_is_named(client: Redis, redis_url: str, prefix: str) -> None:
+def test_a_wrong_protocol_is_an_error_with_advice(client: Redis, redis_url: str, prefix: str) -> None:
     with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
         # Somebody else is quicker than the first job.
         client.sadd(f"{prefix}:q:completed", "1")

@@ -19,7 +19,7 @@ SOME = "not twice and not any_mix and not clean and not large and not whatever a
 @pytest.mark.slow
 @pytest.mark.timeout(1_200)
 @pytest.mark.parametrize("kind", RESTRICTED)
-def test_promises_hold_where_less_is_allowed(kind: str) -> None:
+def test_the_suite_passes_with_few_rights_and_on_a_cluster(kind: str) -> None:
     files = [str(FOLDER / name) for name in FILES]
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--redis", kind, "-k", SOME]
     run = subprocess.run([*command, *files], capture_output=True, text=True, check=False, cwd=FOLDER.parents[1])

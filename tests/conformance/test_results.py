@@ -59,7 +59,7 @@ def texts(ledger: ResultLedger, position: int, *fields: str) -> list[bytes | Non
 # finding
 
 
-def test_each_finished_job_is_found_once_at_a_growing_position(bench: Finisher) -> None:
+def test_each_finished_job_is_discovered_once_at_an_increasing_position(bench: Finisher) -> None:
     ledger = bench.ledger()
     assert look(ledger).end == 0
     first = of("completed", bench.finish(3))
@@ -70,7 +70,7 @@ def test_each_finished_job_is_found_once_at_a_growing_position(bench: Finisher) 
     assert sorted(entries(ledger, 3)) == sorted(second)
 
 
-def test_looking_again_finds_nothing_new(bench: Finisher) -> None:
+def test_repeated_discovery_finds_nothing_new(bench: Finisher) -> None:
     bench.finish(3)
     bench.finish(2, "failed")
     ledger = bench.ledger()
@@ -81,7 +81,7 @@ def test_looking_again_finds_nothing_new(bench: Finisher) -> None:
     assert (entries(ledger), private(bench)) == (found, kept)
 
 
-def test_jobs_that_do_not_end_are_not_found(bench: Finisher) -> None:
+def test_unfinished_jobs_are_not_discovered(bench: Finisher) -> None:
     bench.add(4)
     bench.claim(2)
     ledger = bench.ledger()
@@ -89,14 +89,14 @@ def test_jobs_that_do_not_end_are_not_found(bench: Finisher) -> None:
 
 
 @pytest.mark.parametrize("state", ["completed", "failed"])
-def test_one_state_alone_can_be_followed(bench: Finisher, state: str) -> None:
+def test_one_state_can_be_read_alone(bench: Finisher, state: str) -> None:
     ids = {name: bench.finish(2, name) for name in ("completed", "failed")}
     ledger = bench.ledger(states=(state,))
     look(ledger)
     assert sorted(entries(ledger)) == sorted(of(state, ids[state]))
 
 
-def test_what_is_still_to_be_found_is_counted(bench: Finisher) -> None:
+def test_undiscovered_jobs_are_counted(bench: Finisher) -> None:
     bench.finish(3)
     bench.finish(2, "failed")
     ledger = bench.ledger()
@@ -105,7 +105,7 @@ def test_what_is_still_to_be_found_is_counted(bench: Finisher) -> None:
     assert ledger.unseen() == 0
 
 
-def test_a_crowd_is_found_in_many_small_looks(bench: Finisher) -> None:
+def test_many_jobs_are_discovered_in_small_steps(bench: Finisher) -> None:
     now = bench.handle.connection.now_ms()
     old, late = bench.crowd(range(now - 300_000, now - 297_500)), bench.finish(100)
     ledger = bench.ledger()
@@ -116,7 +116,7 @@ def test_a_crowd_is_found_in_many_small_looks(bench: Finisher) -> None:
 
 
 @pytest.mark.parametrize("age_ms", [0, 300_000])
-def test_jobs_of_one_same_millisecond_are_all_found(bench: Finisher, age_ms: int) -> None:
+def test_jobs_of_one_millisecond_are_all_discovered(bench: Finisher, age_ms: int) -> None:
     ids = bench.crowd([bench.handle.connection.now_ms() - age_ms] * 3_000)
     ledger = bench.ledger()
     look(ledger)
@@ -126,7 +126,7 @@ def test_jobs_of_one_same_millisecond_are_all_found(bench: Finisher, age_ms: int
 
 @not_bull_1
 @pytest.mark.parametrize("offset_ms", [-55_000, -1_500, 1_500, 55_000, 500_000])
-def test_the_clock_of_a_worker_may_be_wrong(bench: Finisher, offset_ms: int) -> None:
+def test_clock_skew_of_a_worker_is_tolerated(bench: Finisher, offset_ms: int) -> None:
     ledger = bench.ledger()
     ids = bench.finish(2)
     look(ledger)
@@ -139,7 +139,7 @@ def test_the_clock_of_a_worker_may_be_wrong(bench: Finisher, offset_ms: int) -> 
 
 
 @not_bull_1
-def test_the_clock_of_a_worker_may_be_wrong_without_events(bench: Finisher) -> None:
+def test_clock_skew_of_a_worker_is_tolerated_without_events(bench: Finisher) -> None:
     ledger = bench.ledger()
     ids = bench.finish(1)
     look(ledger)
@@ -151,7 +151,7 @@ def test_the_clock_of_a_worker_may_be_wrong_without_events(bench: Finisher) -> N
 
 
 @not_bull_1
-def test_a_late_job_whose_slice_counts_as_before_is_found_when_the_slice_closes(bench: Finisher) -> None:
+def test_a_late_job_in_a_slice_of_unchanged_size_is_discovered_when_the_slice_closes(bench: Finisher) -> None:
     ledger = bench.ledger(lookback_ms=SHORT_MS)
     (first,) = bench.finish(1)
     look(ledger)
@@ -168,7 +168,7 @@ def test_a_late_job_whose_slice_counts_as_before_is_found_when_the_slice_closes(
 
 
 @pytest.mark.parametrize("protocol", DIALECTS)
-def test_looking_at_what_has_not_changed_walks_and_writes_nothing(
+def test_discovery_without_changes_scans_and_writes_nothing(
     own_redis: Callable[..., EmbeddedRedis], protocol: str
 ) -> None:
     server = own_redis()
@@ -191,7 +191,7 @@ def test_looking_at_what_has_not_changed_walks_and_writes_nothing(
 
 
 @not_bull_1
-def test_what_has_left_the_window_takes_no_memory(bench: Finisher) -> None:
+def test_jobs_outside_the_look_back_window_are_forgotten(bench: Finisher) -> None:
     ledger = bench.ledger(lookback_ms=SHORT_MS)
     keys = bench.handle.keys.results("reader")
     names = [keys[f"{kept}_{state}"] for kept in ("seen", "slices") for state in ("completed", "failed")]
@@ -205,7 +205,7 @@ def test_what_has_left_the_window_takes_no_memory(bench: Finisher) -> None:
 
 
 @pytest.mark.parametrize("bench", ["bull-1"], indirect=True)
-def test_jobs_that_have_left_their_set_take_no_memory(bench: Finisher) -> None:
+def test_jobs_that_were_removed_from_their_set_are_forgotten(bench: Finisher) -> None:
     ids = bench.finish(10)
     ledger = bench.ledger()
     look(ledger)
@@ -216,7 +216,7 @@ def test_jobs_that_have_left_their_set_take_no_memory(bench: Finisher) -> None:
     assert seen == {job_id.encode() for job_id in ids[7:]}
 
 
-def test_what_ends_while_a_walk_is_under_way_is_found_by_the_next(bench: Finisher) -> None:
+def test_jobs_that_finish_during_a_scan_are_discovered_by_the_next(bench: Finisher) -> None:
     ids = bench.crowd([bench.handle.connection.now_ms() - 300_000] * 2_500)
     ledger = bench.ledger()
     assert ledger.discover(most=50).more
@@ -226,7 +226,7 @@ def test_what_ends_while_a_walk_is_under_way_is_found_by_the_next(bench: Finishe
     assert sorted(entries(ledger)) == sorted(of("completed", ids))
 
 
-def test_a_query_finds_all_that_is_there_at_its_start_where_another_broke_off(bench: Finisher) -> None:
+def test_a_query_discovers_all_jobs_after_another_one_stopped_during_a_scan(bench: Finisher) -> None:
     now = bench.handle.connection.now_ms()
     ids = bench.crowd(range(now - 2_500, now))
     first = bench.ledger()
@@ -242,7 +242,7 @@ def test_a_query_finds_all_that_is_there_at_its_start_where_another_broke_off(be
 # jobs that don't stay as they were
 
 
-def test_a_job_that_fails_and_completes_after_a_retry_is_found_both_times(bench: Finisher) -> None:
+def test_a_job_that_fails_and_completes_after_a_retry_is_discovered_both_times(bench: Finisher) -> None:
     ledger = bench.ledger()
     (job_id,) = bench.finish(1, "failed", reason="no luck")
     look(ledger)
@@ -260,7 +260,7 @@ def test_a_job_that_fails_and_completes_after_a_retry_is_found_both_times(bench:
         assert texts(ledger, 1, "failedReason") == [None]
 
 
-def test_a_failure_is_read_as_it_was_while_its_job_runs_again(bench: Finisher) -> None:
+def test_a_failure_is_read_unchanged_while_its_job_runs_again(bench: Finisher) -> None:
     ledger = bench.ledger()
     (job_id,) = bench.finish(1, "failed", reason="no luck")
     look(ledger)
@@ -274,7 +274,7 @@ def test_a_failure_is_read_as_it_was_while_its_job_runs_again(bench: Finisher) -
 
 
 @not_bull_1
-def test_a_job_that_fails_twice_is_found_twice_with_both_reasons(bench: Finisher) -> None:
+def test_a_job_that_fails_twice_is_discovered_twice_with_both_reasons(bench: Finisher) -> None:
     ledger = bench.ledger()
     (job_id,) = bench.finish(1, "failed", reason="first")
     look(ledger)
@@ -286,7 +286,7 @@ def test_a_job_that_fails_twice_is_found_twice_with_both_reasons(bench: Finisher
 
 
 @only_bullmq
-def test_bullmq_tells_of_all_that_happened_between_two_looks(bench: Finisher) -> None:
+def test_bullmq_events_show_all_finishes_between_two_discoveries(bench: Finisher) -> None:
     ledger = bench.ledger()
     (job_id,) = bench.finish(1, "failed", reason="first")
     bench.queue.retry(job_id)
@@ -301,7 +301,7 @@ def test_bullmq_tells_of_all_that_happened_between_two_looks(bench: Finisher) ->
 
 
 @only_bullmq
-def test_jobs_removed_at_once_are_found_with_what_their_event_says(bench: Finisher) -> None:
+def test_jobs_removed_on_completion_are_discovered_with_the_values_of_their_event(bench: Finisher) -> None:
     ledger = bench.ledger()
     now = bench.handle.connection.now_ms()
     (done,) = bench.finish(1, value='"é"', keep=AT_ONCE)
@@ -317,7 +317,7 @@ def test_jobs_removed_at_once_are_found_with_what_their_event_says(bench: Finish
 
 
 @only_bullmq
-def test_jobs_that_stay_are_found_without_their_events_and_none_is_missing(bench: Finisher) -> None:
+def test_kept_jobs_are_discovered_without_their_events_and_none_is_missing(bench: Finisher) -> None:
     ledger = bench.ledger()
     ids = bench.finish(1)
     look(ledger)
@@ -344,7 +344,7 @@ def test_jobs_that_were_removed_with_their_events_are_counted(bench: Finisher, s
 
 
 @only_bullmq
-def test_a_strict_reader_is_told_of_missing_jobs_until_it_accepts_the_loss(bench: Finisher) -> None:
+def test_a_strict_reader_reports_missing_jobs_until_the_loss_is_accepted(bench: Finisher) -> None:
     ledger = bench.ledger()
     look(ledger)
     bench.finish(2, keep=AT_ONCE)
@@ -376,7 +376,7 @@ def test_jobs_in_other_states_than_those_read_are_not_missing(bench: Finisher) -
     [("earliest", 8, 0), ("0", 8, 0), ("latest", 0, 3)],
     ids=["earliest", "a timestamp", "latest"],
 )
-def test_a_reader_that_has_not_seen_all_jobs_yet_knows_how_many_are_missing(
+def test_missing_jobs_are_counted_before_the_first_scan_is_complete(
     bench: Finisher, starting: str, found: int, unseen: int, removed: int
 ) -> None:
     """One that starts at the latest job can't tell jobs without events from those that had ended before it."""
@@ -422,7 +422,7 @@ def test_events_can_be_read_by_themselves(bench: Finisher) -> None:
 
 
 @only_bullmq
-def test_an_event_that_is_read_after_its_job_was_found_is_no_second_result(bench: Finisher) -> None:
+def test_a_late_event_of_a_discovered_job_adds_no_second_result(bench: Finisher) -> None:
     ledger = bench.ledger()
     (first,) = bench.finish(1, "completed", 500)
     horizon = ledger.horizon()
@@ -433,7 +433,7 @@ def test_an_event_that_is_read_after_its_job_was_found_is_no_second_result(bench
 
 
 @only_bullmq
-def test_a_failure_that_was_found_before_its_event_and_retried_since_is_no_second_result(bench: Finisher) -> None:
+def test_a_late_event_of_a_discovered_and_retried_failure_adds_no_second_result(bench: Finisher) -> None:
     ledger = bench.ledger()
     bench.finish(1, "failed", 500)
     horizon = ledger.horizon()
@@ -446,7 +446,7 @@ def test_a_failure_that_was_found_before_its_event_and_retried_since_is_no_secon
 
 
 @only_bullmq
-def test_failures_of_one_job_that_are_read_in_different_calls_stay_two(bench: Finisher) -> None:
+def test_two_failures_of_one_job_in_different_calls_are_two_results(bench: Finisher) -> None:
     """The second one is later than clocks may be wrong, so its time is not taken for that of the first."""
     ledger = bench.ledger(lookback_ms=1_000)
     (job_id,) = bench.finish(1, "failed", reason="first")
@@ -459,7 +459,7 @@ def test_failures_of_one_job_that_are_read_in_different_calls_stay_two(bench: Fi
 
 
 @not_bull_1
-def test_what_was_seen_is_forgotten_in_portions(bench: Finisher) -> None:
+def test_seen_jobs_are_forgotten_in_portions(bench: Finisher) -> None:
     # They leave the window by its becoming small, so however long it takes to make so many.
     ledger = bench.ledger(lookback_ms=HOUR_MS)
     bench.crowd([bench.handle.connection.now_ms()] * 12_000)
@@ -483,7 +483,7 @@ def test_what_was_seen_is_forgotten_in_portions(bench: Finisher) -> None:
 # where to begin, and where to end
 
 
-def test_a_reader_that_starts_at_the_latest_finds_what_ends_from_now_on(bench: Finisher) -> None:
+def test_a_reader_that_starts_at_latest_discovers_jobs_that_finish_from_now_on(bench: Finisher) -> None:
     bench.finish(3)
     bench.finish(2, "failed")
     ledger = bench.ledger("latest")
@@ -494,7 +494,7 @@ def test_a_reader_that_starts_at_the_latest_finds_what_ends_from_now_on(bench: F
 
 
 @only_bullmq
-def test_with_events_latest_means_the_moment_of_the_opening(bench: Finisher) -> None:
+def test_with_events_latest_begins_when_the_ledger_is_opened(bench: Finisher) -> None:
     bench.finish(3)
     ledger = bench.ledger("latest")
     ids = bench.finish(2)
@@ -516,7 +516,7 @@ def test_a_reader_may_start_at_a_time(bench: Finisher) -> None:
 
 
 @not_bull_1
-def test_what_ends_behind_the_horizon_is_left_for_later(bench: Finisher) -> None:
+def test_jobs_that_finish_after_the_horizon_are_discovered_later(bench: Finisher) -> None:
     first = of("completed", bench.finish(3))
     ledger = bench.ledger()
     horizon = ledger.horizon()
@@ -543,7 +543,7 @@ def test_an_empty_queue_has_an_empty_horizon(bench: Finisher) -> None:
 # ownership
 
 
-def test_opening_twice_is_opening_once(bench: Finisher) -> None:
+def test_opening_twice_has_no_further_effect(bench: Finisher) -> None:
     bench.finish(3)
     ledger = bench.ledger()
     kept = private(bench)
@@ -557,7 +557,7 @@ def test_opening_twice_is_opening_once(bench: Finisher) -> None:
     assert (ledger.start(), ledger.holder()) == (1, ("me", bench.queue.protocol))
 
 
-def test_another_query_is_kept_out_until_it_names_the_owner(bench: Finisher) -> None:
+def test_another_query_cannot_open_the_ledger_unless_it_names_the_owner(bench: Finisher) -> None:
     bench.finish(1)
     mine = bench.ledger()
     other = replace(mine, owner="other")
@@ -573,7 +573,7 @@ def test_another_query_is_kept_out_until_it_names_the_owner(bench: Finisher) -> 
     assert look(other).end == 2
 
 
-def test_a_ledger_that_is_gone_is_lost_unless_it_is_made_anew(bench: Finisher) -> None:
+def test_a_missing_ledger_is_lost_unless_it_is_recreated(bench: Finisher) -> None:
     bench.finish(2)
     ledger = replace(bench.ledger(), reader="nobody")
     assert (ledger.start(), ledger.holder()) == (None, (None, None))
@@ -588,7 +588,7 @@ def test_a_ledger_that_is_gone_is_lost_unless_it_is_made_anew(bench: Finisher) -
     assert look(ledger).end == 52
 
 
-def test_a_wider_window_finds_no_job_again(bench: Finisher) -> None:
+def test_a_wider_look_back_window_discovers_no_job_again(bench: Finisher) -> None:
     bench.finish(5)
     ledger = bench.ledger()
     look(ledger)
@@ -598,7 +598,7 @@ def test_a_wider_window_finds_no_job_again(bench: Finisher) -> None:
     assert look(wider).end == 6
 
 
-def test_a_queue_that_was_deleted_is_noticed_and_can_be_forgiven(bench: Finisher) -> None:
+def test_a_recreated_queue_is_detected_and_can_be_accepted(bench: Finisher) -> None:
     bench.finish(3)
     ledger = bench.ledger()
     look(ledger)
@@ -614,7 +614,7 @@ def test_a_queue_that_was_deleted_is_noticed_and_can_be_forgiven(bench: Finisher
 # reading
 
 
-def test_rows_have_the_fields_that_were_asked_for(bench: Finisher) -> None:
+def test_rows_have_the_requested_fields(bench: Finisher) -> None:
     bench.finish(2, value="7")
     ledger = bench.ledger()
     look(ledger)
@@ -625,7 +625,7 @@ def test_rows_have_the_fields_that_were_asked_for(bench: Finisher) -> None:
     assert rows.columns["there"] == b"there"
 
 
-def test_a_job_that_was_removed_since_is_read_as_missing(bench: Finisher) -> None:
+def test_a_removed_job_is_read_as_missing(bench: Finisher) -> None:
     ids = bench.finish(3)
     ledger = bench.ledger()
     look(ledger)
@@ -635,7 +635,7 @@ def test_a_job_that_was_removed_since_is_read_as_missing(bench: Finisher) -> Non
     assert there == {job_id.encode(): b"missing" if job_id == ids[1] else b"there" for job_id in ids}
 
 
-def test_a_read_ends_at_its_bytes_and_goes_on_from_there(bench: Finisher) -> None:
+def test_a_read_ends_at_its_byte_limit_and_the_next_one_continues(bench: Finisher) -> None:
     bench.queue.add_many([NewJob("x" * (MAX_BYTES * 6 // 10)) for _ in range(3)])
     while bench.end("completed"):
         pass
@@ -647,7 +647,7 @@ def test_a_read_ends_at_its_bytes_and_goes_on_from_there(bench: Finisher) -> Non
     assert ledger.read(0, 3, [])[0] == 3
 
 
-def test_a_read_ends_before_its_stop(bench: Finisher) -> None:
+def test_a_read_excludes_its_stop_position(bench: Finisher) -> None:
     bench.finish(5)
     ledger = bench.ledger()
     look(ledger)
@@ -656,7 +656,7 @@ def test_a_read_ends_before_its_stop(bench: Finisher) -> None:
     assert ledger.read(3, 99, [])[0] == 5
 
 
-def test_reading_what_is_not_there_gives_no_rows(bench: Finisher) -> None:
+def test_reading_outside_the_ledger_gives_no_rows(bench: Finisher) -> None:
     bench.finish(5)
     ledger = bench.ledger()
     look(ledger)
@@ -668,7 +668,7 @@ def test_reading_what_is_not_there_gives_no_rows(bench: Finisher) -> None:
 # letting go
 
 
-def test_what_was_cut_off_is_gone_and_its_jobs_stay(bench: Finisher) -> None:
+def test_entries_that_are_cut_off_are_deleted_and_their_jobs_are_not(bench: Finisher) -> None:
     bench.finish(5)
     ledger = bench.ledger()
     look(ledger)
@@ -685,7 +685,7 @@ def test_what_was_cut_off_is_gone_and_its_jobs_stay(bench: Finisher) -> None:
 
 
 @pytest.mark.parametrize("state", ["completed", "failed"])
-def test_an_archived_job_leaves_nothing_behind(bench: Finisher, state: str) -> None:
+def test_archiving_a_job_deletes_all_its_keys(bench: Finisher, state: str) -> None:
     ids = bench.finish(4, state)
     for job_id in ids:
         add_log(bench.handle, job_id, "a line")
@@ -704,7 +704,7 @@ def test_an_archived_job_leaves_nothing_behind(bench: Finisher, state: str) -> N
     assert (ledger.start(), entries(ledger, 3), look(ledger).end) == (3, left, 4)
 
 
-def test_a_job_that_was_retried_since_is_not_archived(bench: Finisher) -> None:
+def test_a_retried_job_is_not_archived(bench: Finisher) -> None:
     ids = bench.finish(3, "failed")
     ledger = bench.ledger()
     look(ledger)
@@ -720,7 +720,7 @@ def test_a_job_that_was_retried_since_is_not_archived(bench: Finisher) -> None:
 
 
 @not_bull_1
-def test_a_job_that_has_failed_again_since_is_not_archived(bench: Finisher) -> None:
+def test_a_job_that_has_failed_again_is_not_archived(bench: Finisher) -> None:
     (job_id,) = bench.finish(1, "failed")
     ledger = bench.ledger()
     look(ledger)

@@ -80,7 +80,7 @@ def rounds(peer: Peer, node: StartNode, client: Redis, redis_url: str, prefix: s
     ],
     ids=str,
 )
-def test_a_schedule_goes_on_as_in_node(rounds: StartRounds, peer: Peer, name: str) -> None:
+def test_a_schedule_continues_as_in_node(rounds: StartRounds, peer: Peer, name: str) -> None:
     one = rounds(SCHEDULES[name])
     one.make()
     with one.workers():
@@ -92,7 +92,7 @@ def test_a_schedule_goes_on_as_in_node(rounds: StartRounds, peer: Peer, name: st
 
 
 @pytest.mark.parametrize("peer", [peer for peer in SCHEDULING if peer.alias.startswith("bullmq-5")], ids=str)
-def test_a_job_that_bullmq_5_repeats_goes_on_as_in_node(rounds: StartRounds, peer: Peer) -> None:
+def test_a_repeatable_job_of_bullmq_5_continues_as_in_node(rounds: StartRounds, peer: Peer) -> None:
     """Its `add` with the option `repeat` makes what its workers treat as a job scheduler."""
     one = rounds(Schedule({"every": HOUR}))
     job = {"name": "task", "data": {"$behaviour": "return:1"}, "opts": {"repeat": {"every": HOUR, "limit": 4}}}
@@ -107,7 +107,7 @@ def test_a_job_that_bullmq_5_repeats_goes_on_as_in_node(rounds: StartRounds, pee
 
 
 @each_peer
-def test_a_schedule_ends_with_its_last_day(rounds: StartRounds, peer: Peer) -> None:
+def test_a_schedule_ends_at_its_end_date(rounds: StartRounds, peer: Peer) -> None:
     end = int(time.time() * 1000) + 1500
     one = rounds(Schedule({"every": HOUR, "endDate": end}))
     one.make()
@@ -120,7 +120,7 @@ def test_a_schedule_ends_with_its_last_day(rounds: StartRounds, peer: Peer) -> N
 
 
 @each_peer
-def test_a_schedule_that_was_removed_is_over(rounds: StartRounds, peer: Peer) -> None:
+def test_a_removed_schedule_ends(rounds: StartRounds, peer: Peer) -> None:
     one = rounds(Schedule({"every": HOUR}))
     one.make()
     one.promote()
@@ -132,7 +132,7 @@ def test_a_schedule_that_was_removed_is_over(rounds: StartRounds, peer: Peer) ->
 
 
 @each_bullmq
-def test_a_changed_template_counts_from_the_next_job_on(rounds: StartRounds, peer: Peer) -> None:
+def test_a_changed_template_applies_from_the_next_job_on(rounds: StartRounds, peer: Peer) -> None:
     one = rounds(Schedule({"every": HOUR}))
     one.make()
     one.promote()
@@ -146,7 +146,7 @@ def test_a_changed_template_counts_from_the_next_job_on(rounds: StartRounds, pee
 
 
 @each_peer
-def test_a_queue_that_was_paused_goes_on(rounds: StartRounds, peer: Peer) -> None:
+def test_a_schedule_continues_after_a_pause(rounds: StartRounds, peer: Peer) -> None:
     one = rounds(Schedule({"every": HOUR}))
     one.make()
     one.invoke("pause")
@@ -161,7 +161,7 @@ def test_a_queue_that_was_paused_goes_on(rounds: StartRounds, peer: Peer) -> Non
 
 
 @each_peer
-def test_a_next_job_that_exists_is_left_alone(rounds: StartRounds, peer: Peer) -> None:
+def test_an_existing_next_job_is_not_changed(rounds: StartRounds, peer: Peer) -> None:
     """Some other job has its id."""
     one = rounds(Schedule({"pattern": "0 0 12 * * *", "tz": "UTC"}))
     one.make()
@@ -229,7 +229,7 @@ def board(peer: Peer, node: StartNode, client: Redis, redis_url: str, prefix: st
 
 
 @each_peer
-def test_a_claim_that_is_sent_again_advances_nothing_twice(board: Board, peer: Peer) -> None:
+def test_a_repeated_claim_advances_a_schedule_once(board: Board, peer: Peer) -> None:
     board.make("one", "two")
     board.let_wait()
     first = board.claim(call="the same")
@@ -258,7 +258,7 @@ def dying_after_claim(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @each_peer
-def test_a_worker_that_dies_after_its_claim_leaves_the_schedule_to_the_next(
+def test_the_next_worker_continues_the_schedule_of_a_dead_worker(
     board: Board, peer: Peer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     board.make("one")
@@ -276,7 +276,7 @@ def test_a_worker_that_dies_after_its_claim_leaves_the_schedule_to_the_next(
 
 
 @each_peer
-def test_a_claiming_query_that_dies_after_its_claim_takes_the_schedule_up(
+def test_a_restarted_claiming_query_continues_the_schedule(
     board: Board, peer: Peer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     board.make("one")
@@ -290,7 +290,7 @@ def test_a_claiming_query_that_dies_after_its_claim_takes_the_schedule_up(
 
 
 @each_peer
-def test_a_query_whose_claim_got_no_answer_takes_its_jobs_up(
+def test_a_query_whose_claim_got_no_reply_continues_the_schedule(
     board: Board, peer: Peer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     board.make("one")
@@ -306,7 +306,7 @@ def test_a_query_whose_claim_got_no_answer_takes_its_jobs_up(
 
 
 @each_peer
-def test_jobs_that_are_claimed_into_a_ledger_let_their_schedules_go_on(board: Board, peer: Peer) -> None:
+def test_a_claim_into_a_ledger_advances_schedules(board: Board, peer: Peer) -> None:
     board.make("one", "two")
     board.let_wait()
     assert board.claimer().claim(10) == 2
@@ -314,7 +314,7 @@ def test_jobs_that_are_claimed_into_a_ledger_let_their_schedules_go_on(board: Bo
 
 
 @pytest.mark.parametrize("peer", [peer for peer in SCHEDULING if peer.dialect == "bull"], ids=str)
-def test_a_repeated_job_that_comes_again_to_a_query_does_not_revive_its_schedule(board: Board, peer: Peer) -> None:
+def test_an_early_job_that_is_claimed_again_does_not_restart_an_ended_schedule(board: Board, peer: Peer) -> None:
     """Its schedule has had all its jobs; the options of an early one don't show that."""
     board.make("one", limit=2)
     board.let_wait()
@@ -328,7 +328,7 @@ def test_a_repeated_job_that_comes_again_to_a_query_does_not_revive_its_schedule
 
 
 @each_peer
-def test_hundreds_of_schedules_in_one_claim_each_go_on_once(
+def test_hundreds_of_schedules_in_one_claim_advance_once_each(
     board: Board, peer: Peer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = [f"schedule-{n:03}" for n in range(2 * ADVANCE_SIZE + 5)]
@@ -341,7 +341,9 @@ def test_hundreds_of_schedules_in_one_claim_each_go_on_once(
 
 
 @each_peer
-def test_plain_jobs_cost_no_further_script(board: Board, peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_without_a_schedule_need_no_further_script(
+    board: Board, peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     board.queue.add_many(NewJob({"n": n}) for n in range(5))
     verbs = ran_verbs(monkeypatch, board)
     assert len(board.claim().jobs) == 5
@@ -363,7 +365,7 @@ def ran_verbs(monkeypatch: pytest.MonkeyPatch, board: Board) -> list[str]:
 
 
 @each_peer
-def test_a_pattern_that_cannot_be_read_is_an_error_in_the_log_and_its_job_runs(
+def test_an_invalid_pattern_is_logged_and_its_job_runs(
     board: Board, peer: Peer, caplog: pytest.LogCaptureFixture
 ) -> None:
     board.make("fine", "broken")
@@ -385,7 +387,9 @@ def of(board: Board, job_id: str) -> Any:
 
 
 @each_bullmq
-def test_a_scheduler_of_a_wrong_type_harms_no_other(board: Board, peer: Peer, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_scheduler_key_of_a_wrong_type_does_not_affect_others(
+    board: Board, peer: Peer, caplog: pytest.LogCaptureFixture
+) -> None:
     board.make("fine", "broken")
     board.let_wait()
     key = f"{board.queue.handle.keys['repeats']}:broken"
@@ -397,14 +401,14 @@ def test_a_scheduler_of_a_wrong_type_harms_no_other(board: Board, peer: Peer, ca
 
 
 @each_peer
-def test_an_id_that_looks_like_a_schedule_s_is_no_schedule(board: Board, peer: Peer) -> None:
+def test_an_id_in_the_format_of_a_schedule_makes_no_schedule(board: Board, peer: Peer) -> None:
     board.queue.add({"n": 1}, job_id="repeat:x:1")
     assert [job.id for job in board.claim().jobs] == ["repeat:x:1"]
     assert board.ids("delayed") == []
 
 
 @each_bullmq
-def test_jobs_repeated_without_a_scheduler_are_left_alone_with_one_warning(
+def test_repeatable_jobs_without_a_scheduler_are_not_continued_with_one_warning(
     board: Board, peer: Peer, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As BullMQ 4 left them; 5 goes on with them, 6 refuses them."""

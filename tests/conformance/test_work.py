@@ -79,12 +79,12 @@ def test_a_claim_takes_the_oldest_jobs_and_locks_them(bench: WorkBench) -> None:
     assert 0 < bench.client.pttl(bench.handle.keys.lock(ids[0])) <= CLAIM_SETTINGS.lock_ms
 
 
-def test_an_empty_queue_gives_nothing(bench: WorkBench) -> None:
+def test_a_claim_of_an_empty_queue_returns_no_jobs(bench: WorkBench) -> None:
     claim = bench.claim()
     assert (claim.jobs, claim.lost, claim.more, claim.next_due) == ([], [], False, None)
 
 
-def test_a_claim_ends_at_its_bytes_but_takes_one_job_at_least(bench: WorkBench) -> None:
+def test_a_claim_ends_at_its_byte_limit_but_takes_at_least_one_job(bench: WorkBench) -> None:
     ids = bench.queue.add_many([NewJob("x" * 1000) for _ in range(5)]).ids
     assert [job.id for job in bench.claim(5, most_bytes=1).jobs] == ids[:1]
     assert [job.id for job in bench.claim(5, most_bytes=1500).jobs] == ids[1:3]
@@ -98,7 +98,7 @@ def test_nothing_is_claimed_while_the_queue_is_paused(bench: WorkBench) -> None:
     assert len(bench.claim().jobs) == 2
 
 
-def test_nothing_is_claimed_once_it_is_time_to_stop(bench: WorkBench) -> None:
+def test_nothing_is_claimed_after_the_stop_signal(bench: WorkBench) -> None:
     bench.add(2)
     claim_settings = ClaimSettings("claim_settings", control=bench.handle.keys.control("w"))
     assert not bench.claim(1, claim_settings=claim_settings).stop
@@ -108,7 +108,7 @@ def test_nothing_is_claimed_once_it_is_time_to_stop(bench: WorkBench) -> None:
     assert claim.jobs == []
 
 
-def test_a_worker_s_limiter_counts_for_the_whole_queue(bench: WorkBench) -> None:
+def test_the_limiter_of_a_worker_applies_to_the_whole_queue(bench: WorkBench) -> None:
     bench.add(10)
     seats = [ClaimSettings(name, limiter=(3, HOUR_MS)) for name in ("one", "two")]
     assert len(bench.claim(2, claim_settings=seats[0]).jobs) == 2
@@ -120,7 +120,7 @@ def test_a_worker_s_limiter_counts_for_the_whole_queue(bench: WorkBench) -> None
 
 
 @only_bullmq
-def test_limits_of_the_queue_itself_hold(bench: WorkBench) -> None:
+def test_limits_of_the_queue_are_respected(bench: WorkBench) -> None:
     bench.add(10)
     bench.client.hset(bench.key("meta"), mapping={"concurrency": 4})
     assert len(bench.claim(10).jobs) == 4
@@ -131,14 +131,14 @@ def test_limits_of_the_queue_itself_hold(bench: WorkBench) -> None:
     assert bench.claim(10).limited_ms > 0
 
 
-def test_a_slot_claims_no_more_than_start_at_once_while_its_limiter_holds(bench: WorkBench) -> None:
+def test_a_slot_with_a_limiter_claims_only_jobs_that_start_at_once(bench: WorkBench) -> None:
     bench.add(4)
     assert len(bench.claim(2, claim_settings=ClaimSettings("free", at_once=1)).jobs) == 2
     assert len(bench.claim(2, claim_settings=ClaimSettings("limited", limiter=(10, HOUR_MS), at_once=1)).jobs) == 1
 
 
 @only_bullmq
-def test_a_slot_claims_no_more_than_start_at_once_while_the_queue_limits_active_jobs(bench: WorkBench) -> None:
+def test_with_a_concurrency_limit_a_slot_claims_only_jobs_that_start_at_once(bench: WorkBench) -> None:
     bench.add(5)
     bench.client.hset(bench.key("meta"), "concurrency", 3)
     assert len(bench.claim(5, claim_settings=ClaimSettings("one by one", at_once=1)).jobs) == 1
@@ -146,7 +146,7 @@ def test_a_slot_claims_no_more_than_start_at_once_while_the_queue_limits_active_
 
 
 @only_bullmq
-def test_the_duration_of_a_worker_goes_before_that_of_the_queue(bench: WorkBench) -> None:
+def test_the_duration_of_a_worker_overrides_that_of_the_queue(bench: WorkBench) -> None:
     bench.add(2)
     bench.client.hset(bench.key("meta"), mapping={"max": 1, "duration": 2 * HOUR_MS})
     claim_settings = ClaimSettings("claim_settings", limiter=(50, HOUR_MS))
@@ -155,7 +155,7 @@ def test_the_duration_of_a_worker_goes_before_that_of_the_queue(bench: WorkBench
 
 
 @only_bullmq
-def test_the_last_job_doesn_t_drain_a_queue_that_is_paused_or_limited(bench: WorkBench) -> None:
+def test_the_last_job_of_a_paused_or_limited_queue_publishes_no_drained_event(bench: WorkBench) -> None:
     def finish_last(limiter: tuple[int, int] | None = None) -> None:
         bench.add()
         claim = bench.claim(1)
@@ -178,7 +178,7 @@ def test_prioritised_jobs_are_claimed_in_their_order(bench: WorkBench) -> None:
 
 
 @pytest.mark.parametrize("bench", ["bull-1", "bull"], indirect=True)
-def test_a_job_that_was_moved_by_hand_is_claimed_first(bench: WorkBench) -> None:
+def test_a_manually_moved_job_is_claimed_first(bench: WorkBench) -> None:
     first, second, third = bench.add(3)
     bench.client.lmove(bench.key("wait"), bench.key("active"), "RIGHT", "LEFT")
     assert [job.id for job in bench.claim(2, held=first).jobs] == [first, second]
@@ -219,7 +219,7 @@ def test_one_call_settles_a_chunk_and_claims_the_next(bench: WorkBench) -> None:
 
 
 @pytest.mark.parametrize("order", [[0, 1, 2], [2, 1, 0], [1, 0, 2]])
-def test_chunks_leave_active_in_any_order(bench: WorkBench, order: list[int]) -> None:
+def test_chunks_can_be_settled_in_any_order(bench: WorkBench, order: list[int]) -> None:
     bench.add(9)
     claims = [bench.claim(3, claim_settings=ClaimSettings(f"s{n}")) for n in range(3)]
     for n in order:
@@ -227,7 +227,7 @@ def test_chunks_leave_active_in_any_order(bench: WorkBench, order: list[int]) ->
     assert bench.counts() == {"completed": 9}
 
 
-def test_stragglers_leave_active_too(bench: WorkBench) -> None:
+def test_single_jobs_of_a_chunk_can_be_settled(bench: WorkBench) -> None:
     bench.add(9)
     claim = bench.claim(9)
     odd = Outcomes(claim.token)
@@ -272,7 +272,7 @@ def test_a_retried_job_comes_back_after_its_delay(bench: WorkBench) -> None:
     assert (job.id, job.attempts_made) == (job_id, 1)
 
 
-def test_a_processor_may_delay_its_job_without_an_attempt(bench: WorkBench) -> None:
+def test_a_processor_may_delay_its_job_without_counting_the_attempt(bench: WorkBench) -> None:
     (job_id,) = bench.add()
     claim = bench.claim()
     due = claim.now + 3_600_000
@@ -283,7 +283,7 @@ def test_a_processor_may_delay_its_job_without_an_attempt(bench: WorkBench) -> N
     assert bench.locks([job_id]) == [False]
 
 
-def test_returned_jobs_are_the_next_ones_in_their_old_order(bench: WorkBench) -> None:
+def test_returned_jobs_are_claimed_next_in_their_old_order(bench: WorkBench) -> None:
     ids = bench.add(4)
     claim = bench.claim(3)
     outcomes = Outcomes(claim.token, returned=ids[1:3])
@@ -293,7 +293,7 @@ def test_returned_jobs_are_the_next_ones_in_their_old_order(bench: WorkBench) ->
     assert [job.id for job in bench.claim().jobs] == ids[1:]
 
 
-def test_jobs_that_were_not_started_are_what_they_were(bench: WorkBench) -> None:
+def test_released_jobs_that_were_not_started_are_unchanged(bench: WorkBench) -> None:
     ids = bench.add(3)
     before = [bench.client.hgetall(bench.handle.keys.job(job_id)) for job_id in ids]
     claim = bench.claim(claim_settings=ClaimSettings("claim_settings", worker="somebody"))
@@ -303,7 +303,7 @@ def test_jobs_that_were_not_started_are_what_they_were(bench: WorkBench) -> None
 
 
 @only_bullmq
-def test_a_job_that_was_not_started_again_keeps_the_starts_before(bench: WorkBench) -> None:
+def test_a_released_job_that_was_not_started_keeps_its_earlier_starts(bench: WorkBench) -> None:
     (job_id,) = bench.add(attempts=2)
     claim = bench.claim()
     bench.work(Outcomes(claim.token, retried=[Retried(job_id, "bad", "[]", 0, False)]))
@@ -314,7 +314,7 @@ def test_a_job_that_was_not_started_again_keeps_the_starts_before(bench: WorkBen
 
 
 @not_bull_1
-def test_prioritised_jobs_that_were_not_started_keep_their_order(bench: WorkBench) -> None:
+def test_released_prioritised_jobs_keep_their_order(bench: WorkBench) -> None:
     ids = [*bench.add(12, priority=5), *bench.add(3, priority=7), *bench.add(2)]
     if bench.bullmq:  # There, jobs without a priority come first.
         ids = ids[-2:] + ids[:-2]
@@ -340,7 +340,7 @@ def test_a_processor_may_limit_its_queue(bench: WorkBench) -> None:
     assert bench.counts() == {"wait": 2}
 
 
-def test_outcomes_without_a_lock_are_not_taken_and_say_why(bench: WorkBench) -> None:
+def test_outcomes_without_a_lock_are_rejected_with_a_reason(bench: WorkBench) -> None:
     ids = bench.add(5)
     claim = bench.claim()
     keys = bench.handle.keys
@@ -378,7 +378,7 @@ def test_a_returnvalue_that_is_no_json_fails_the_attempt_and_the_others_are_left
     assert bench.counts() == {"wait": 1}
 
 
-def test_a_job_that_was_deleted_while_it_ran_does_not_come_back(bench: WorkBench) -> None:
+def test_settling_a_deleted_job_does_not_recreate_it(bench: WorkBench) -> None:
     ids = bench.add(6)
     claim = bench.claim()
     bench.client.delete(*[bench.handle.keys.job(job_id) for job_id in ids])
@@ -402,7 +402,7 @@ def test_settling_again_in_another_call_changes_nothing(bench: WorkBench) -> Non
 
 
 @pytest.mark.parametrize("state", ["completed", "failed"])
-def test_rules_say_how_many_jobs_are_kept(bench: WorkBench, state: str) -> None:
+def test_retention_rules_limit_the_number_of_kept_jobs(bench: WorkBench, state: str) -> None:
     def finish(count: int, rule: Any) -> None:
         ids = bench.add(count)
         claim = bench.claim()
@@ -462,7 +462,7 @@ def test_of_jobs_that_end_together_the_last_ones_are_kept(bench: WorkBench, stat
 
 @not_bull_1
 @pytest.mark.parametrize("state", ["completed", "failed"])
-def test_one_call_removes_no_more_than_a_thousand_jobs_by_rules(bench: WorkBench, state: str) -> None:
+def test_one_call_removes_at_most_a_thousand_jobs_by_retention_rules(bench: WorkBench, state: str) -> None:
     bench.client.zadd(bench.key(state), {f"old-{n}": n + 1 for n in range(3_000)})
     bench.add(5)
     claim = bench.claim()
@@ -485,7 +485,7 @@ def test_metrics_count_finished_jobs(bench: WorkBench) -> None:
     assert bench.client.hget(bench.key("metrics_completed"), "count") == b"3"
 
 
-def test_a_ledger_notes_what_was_claimed(bench: WorkBench) -> None:
+def test_a_ledger_records_claimed_jobs(bench: WorkBench) -> None:
     ids = bench.add(7)
     ledger = ClaimLedger(bench.handle, "reader")
     portions = ledger.claim(ClaimSettings("reader"), 5).portions
@@ -501,7 +501,7 @@ def test_a_ledger_notes_what_was_claimed(bench: WorkBench) -> None:
     assert ledger.begun() == 4
 
 
-def test_what_is_claimed_ahead_starts_later_and_so_nothing_is_while_a_limit_holds(bench: WorkBench) -> None:
+def test_nothing_is_claimed_ahead_with_a_limiter(bench: WorkBench) -> None:
     ids = bench.add(6)
     limited = Claimer(
         ClaimLedger(bench.handle, "limited"), ClaimSettings("limited", HOUR_MS, limiter=(100, HOUR_MS)), 2
@@ -528,7 +528,7 @@ def test_nothing_is_claimed_ahead_while_the_queue_limits_active_jobs(bench: Work
 # while a job runs
 
 
-def test_locks_are_extended_as_long_as_they_are_ours(bench: WorkBench) -> None:
+def test_only_own_locks_are_extended(bench: WorkBench) -> None:
     ids = bench.add(3)
     claim = bench.claim(claim_settings=ClaimSettings("claim_settings", lock_ms=60_000))
     bench.client.sadd(bench.key("stalled"), *ids)
@@ -547,7 +547,7 @@ def test_active_jobs_without_a_lock_are_locked_again(bench: WorkBench) -> None:
     assert bench.work(completed(claim)).lost == []
 
 
-def test_progress_logs_and_data_are_there_for_all(bench: WorkBench) -> None:
+def test_progress_logs_and_data_are_stored(bench: WorkBench) -> None:
     (job_id,) = bench.add()
     update_progress(bench.handle, job_id, "42")
     assert [add_log(bench.handle, job_id, f"line {n}", keep=2) for n in range(3)] == [1, 2, 2]
@@ -559,7 +559,7 @@ def test_progress_logs_and_data_are_there_for_all(bench: WorkBench) -> None:
     assert bench.queue.logs(job_id) == ["line 1", "line 2"]
 
 
-def test_a_job_that_is_gone_can_t_be_told_about(bench: WorkBench) -> None:
+def test_updating_a_missing_job_is_an_error(bench: WorkBench) -> None:
     for call in (lambda: update_progress(bench.handle, "77", "1"), lambda: update_data(bench.handle, "77", "1")):
         with pytest.raises(JobMissing, match="77"):
             call()
@@ -595,7 +595,7 @@ def test_jobs_due_in_the_same_millisecond_stay_in_order(bench: WorkBench) -> Non
     assert [job.id for job in bench.claim(300).jobs] == ids
 
 
-def test_due_jobs_of_a_paused_queue_wait_for_its_resumption(bench: WorkBench) -> None:
+def test_due_jobs_of_a_paused_queue_are_claimed_after_resume(bench: WorkBench) -> None:
     bench.queue.add({}, delay=30)
     bench.queue.pause()
     promote_when_due(bench)
@@ -605,7 +605,7 @@ def test_due_jobs_of_a_paused_queue_wait_for_its_resumption(bench: WorkBench) ->
 
 
 @not_bull_1
-def test_due_jobs_wait_by_their_priority(bench: WorkBench) -> None:
+def test_due_jobs_are_claimed_by_priority(bench: WorkBench) -> None:
     for priority in (3, 1, 2):
         bench.queue.add({}, name=str(priority), delay=30, priority=priority)
     promote_when_due(bench)
@@ -629,7 +629,7 @@ def check(bench: WorkBench, **settings: Any) -> claims.Rescued:
     return rescue(bench.handle, **settings)
 
 
-def test_jobs_of_a_dead_worker_come_back_and_those_of_a_live_one_stay(bench: WorkBench) -> None:
+def test_jobs_of_a_dead_worker_are_rescued_and_those_of_a_live_one_are_not(bench: WorkBench) -> None:
     ids = lose_worker(bench, 2)
     bench.add(1)
     bench.claim(1)
@@ -658,26 +658,26 @@ def test_a_job_that_stalls_too_often_fails(bench: WorkBench) -> None:
     assert job.failed_reason == "job stalled more than allowable limit"
 
 
-def test_one_check_in_an_interval_is_enough(bench: WorkBench) -> None:
+def test_the_stalled_check_runs_once_per_interval(bench: WorkBench) -> None:
     lose_worker(bench, 1)
     check(bench, check_ms=60_000)
     assert rescue(bench.handle, check_ms=60_000).stalled == []
 
 
-def test_a_check_goes_slice_by_slice(bench: WorkBench) -> None:
+def test_the_stalled_check_runs_in_slices(bench: WorkBench) -> None:
     ids = lose_worker(bench, 25)
     found = [check(bench, limit=4), check(bench, limit=4)]
     assert sorted(i for rescued in found for i in rescued.stalled) == sorted(ids)
     assert bench.counts() == {"wait": 25}
 
 
-def test_a_check_of_a_queue_that_does_not_exist_leaves_nothing(bench: WorkBench) -> None:
+def test_the_stalled_check_of_a_missing_queue_creates_no_keys(bench: WorkBench) -> None:
     rescue(bench.handle)
     # Receipts are for callers whose answer gets lost.
     assert [key for key in bench.client.keys(f"{bench.handle.keys.base}*") if b":receipt:" not in key] == []
 
 
-def test_a_claimed_job_is_what_its_hash_says(bench: WorkBench) -> None:
+def test_a_claimed_job_has_the_fields_of_its_hash(bench: WorkBench) -> None:
     name = None if bench.queue.protocol == "bull-1" else "send"
     (job_id,) = bench.queue.add_many([NewJob({"n": 1}, name=name, attempts=3)]).ids
     (job,) = bench.claim().jobs

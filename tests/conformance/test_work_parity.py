@@ -56,7 +56,7 @@ def pair(peer: Peer, node: StartNode, client: Redis, redis_url: str, prefix: str
     [(peer, life) for peer in PEERS for life in LIVES if life not in UNKNOWN_TO.get(peer.alias, ())],
     ids=str,
 )
-def test_a_life_in_our_hands_leaves_what_it_leaves_in_node_s(pair: Pair, peer: Peer, life: str) -> None:
+def test_processed_jobs_leave_the_same_keys_as_with_a_node_worker(pair: Pair, peer: Peer, life: str) -> None:
     pair.add(LIVES[life])
     pair.live()
     assert "\n".join(pair.differences()) == ""
@@ -96,7 +96,7 @@ FLOWS = {
 
 @each_bullmq
 @pytest.mark.parametrize("name", FLOWS)
-def test_a_flow_made_by_node_completes_in_our_hands(pair: Pair, peer: Peer, name: str) -> None:
+def test_a_flow_made_by_node_leaves_the_same_keys_as_with_a_node_worker(pair: Pair, peer: Peer, name: str) -> None:
     for side in ("left", "right"):
         pair.node.call("flow", flow=FLOWS[name](f"{side}-{pair.prefix}"))
     pair.live()

@@ -97,7 +97,7 @@ def pair(client: Redis, redis_url: str, prefix: str, dialect: str) -> Pair:
 
 @each_dialect
 @pytest.mark.parametrize("die_after", range(SMALL_CHUNKS + 1))
-def test_a_committer_dies_after_any_chunk_of_a_small_write(pair: Pair, die_after: int) -> None:
+def test_a_write_is_recovered_when_its_committer_dies_after_any_chunk(pair: Pair, die_after: int) -> None:
     reference = pair.write_undisturbed(1, SMALL, 4)
     assert pair.write_and_die(1, SMALL, 4, str(die_after)) == -signal.SIGKILL
 
@@ -114,7 +114,7 @@ def test_a_committer_dies_after_any_chunk_of_a_small_write(pair: Pair, die_after
 
 
 @each_dialect
-def test_the_command_line_finishes_what_is_open(pair: Pair, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_recovers_an_open_write(pair: Pair, capsys: pytest.CaptureFixture[str]) -> None:
     """Without being told the dialect, though there may be nothing yet by which to know it."""
     pair.write_undisturbed(2, SMALL, 4)
     assert pair.write_and_die(2, SMALL, 4, "0") == -signal.SIGKILL
@@ -126,7 +126,7 @@ def test_the_command_line_finishes_what_is_open(pair: Pair, capsys: pytest.Captu
 
 @each_dialect
 @pytest.mark.parametrize("seed", range(2))
-def test_a_committer_dies_anywhere_in_a_large_write(pair: Pair, seed: int) -> None:
+def test_a_large_write_is_recovered_when_its_committer_dies_anywhere(pair: Pair, seed: int) -> None:
     die_after = Random(seed).randrange(1, LARGE_CHUNKS)
     pair.write_undisturbed(seed, LARGE, 50)
     assert pair.write_and_die(seed, LARGE, 50, str(die_after)) == -signal.SIGKILL
@@ -137,7 +137,7 @@ def test_a_committer_dies_anywhere_in_a_large_write(pair: Pair, seed: int) -> No
 
 
 @each_dialect
-def test_a_committer_dies_again_and_again(pair: Pair) -> None:
+def test_a_write_is_recovered_when_each_recovery_is_cut_off(pair: Pair) -> None:
     """Each recovery is cut off after one chunk, and the next one goes on where it stood."""
     pair.write_undisturbed(3, 60, 4)
     assert pair.write_and_die(3, 60, 4, "1") == -signal.SIGKILL
@@ -166,7 +166,7 @@ def test_a_committer_dies_again_and_again(pair: Pair) -> None:
 
 
 @each_dialect
-def test_a_process_that_dies_before_the_write_is_registered_leaves_what_expires(pair: Pair) -> None:
+def test_a_process_that_dies_before_the_registration_leaves_only_expiring_keys(pair: Pair) -> None:
     assert pair.write_and_die(1, SMALL, 4, "staged") == -signal.SIGKILL
     with pair.open() as queue:
         assert queue.recover() == []
@@ -193,7 +193,7 @@ def test_writes_are_recovered_in_the_order_in_which_they_were_registered(pair: P
 
 
 @each_dialect
-def test_several_recoverers_at_once_do_no_harm(pair: Pair) -> None:
+def test_concurrent_recoveries_add_each_job_once(pair: Pair) -> None:
     pair.write_undisturbed(7, 300, 2)
     assert pair.write_and_die(7, 300, 2, "5") == -signal.SIGKILL
     start = threading.Barrier(3)
@@ -231,7 +231,7 @@ def durable_pair(durable: EmbeddedRedis, dialect: str) -> Pair:
 
 
 @each_dialect
-def test_redis_dies_after_every_chunk_and_the_write_goes_on(durable: EmbeddedRedis, durable_pair: Pair) -> None:
+def test_a_write_continues_when_redis_restarts_after_every_chunk(durable: EmbeddedRedis, durable_pair: Pair) -> None:
     durable_pair.write_undisturbed(8, SMALL, 4)
     deaths: list[int] = []
 
@@ -249,7 +249,7 @@ def test_redis_dies_after_every_chunk_and_the_write_goes_on(durable: EmbeddedRed
 
 
 @each_dialect
-def test_redis_dies_and_stays_away_until_the_writer_has_given_up(durable: EmbeddedRedis, durable_pair: Pair) -> None:
+def test_a_write_is_recovered_after_its_writer_has_given_up(durable: EmbeddedRedis, durable_pair: Pair) -> None:
     durable_pair.write_undisturbed(9, SMALL, 4)
     with durable_pair.open(retry_ms=100) as queue:
         register_all(queue.handle, "w", partitions_of(9, SMALL, durable_pair.dialect), 4)
@@ -265,7 +265,7 @@ def test_redis_dies_and_stays_away_until_the_writer_has_given_up(durable: Embedd
     ("chunks", "said"),
     [(0, "None of its jobs was added.*: run the write again"), (1, "after 4 of .*see which are there before you run")],
 )
-def test_a_registered_write_that_a_fail_over_has_lost_says_whether_to_run_it_again(
+def test_a_registered_write_that_was_lost_in_a_fail_over_is_an_error_with_advice(
     own_redis: Callable[..., EmbeddedRedis], dialect: str, chunks: int, said: str
 ) -> None:
     server = own_redis()
@@ -282,7 +282,7 @@ def test_a_registered_write_that_a_fail_over_has_lost_says_whether_to_run_it_aga
 
 
 @each_dialect
-def test_redis_without_memory_takes_no_write_and_goes_on_with_one_later(
+def test_a_write_that_runs_out_of_memory_is_recovered_later(
     own_redis: Callable[..., EmbeddedRedis], dialect: str
 ) -> None:
     server = own_redis({"maxmemory-policy": "noeviction"})
@@ -315,7 +315,7 @@ def test_redis_without_memory_takes_no_write_and_goes_on_with_one_later(
 
 
 @each_dialect
-def test_a_connection_that_is_cut_between_chunks_is_made_anew(
+def test_a_write_reconnects_when_its_connection_is_cut_between_chunks(
     own_redis: Callable[..., EmbeddedRedis], dialect: str
 ) -> None:
     server = own_redis()
@@ -336,9 +336,7 @@ def test_a_connection_that_is_cut_between_chunks_is_made_anew(
 
 @each_dialect
 @pytest.mark.parametrize("way", ["straight", "staged"])
-def test_a_reply_that_is_lost_makes_no_difference(
-    own_redis: Callable[..., EmbeddedRedis], dialect: str, way: str
-) -> None:
+def test_a_lost_reply_has_no_effect_on_a_write(own_redis: Callable[..., EmbeddedRedis], dialect: str, way: str) -> None:
     """The script ran, the client can't know, and sends it again: every second time."""
     server = own_redis()
     pair = Pair(Redis.from_url(server.url), server.url, "p", dialect)
@@ -384,7 +382,7 @@ frame.write.format("bull").options(**options).mode("append").save()
 
 
 @pytest.mark.spark
-def test_a_spark_driver_that_is_killed_while_it_commits_is_finished_by_the_next_write(
+def test_the_next_write_finishes_the_commit_of_a_killed_driver(
     bull: Bull, own_redis: Callable[..., EmbeddedRedis]
 ) -> None:
     """With its first chunk its jobs begin to come; the proxy holds the second one back."""
@@ -416,7 +414,7 @@ def test_a_spark_driver_that_is_killed_while_it_commits_is_finished_by_the_next_
         assert [(record.state, record.jobs) for record in queue.writes()] == [("finished", rows), ("finished", 1)]
 
 
-def test_a_write_that_can_not_be_finished_now_says_not_to_run_it_again(
+def test_an_unfinished_write_is_an_error_that_advises_against_a_rerun(
     own_redis: Callable[..., EmbeddedRedis], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would add its jobs a second time: the next write finishes the first."""
@@ -475,7 +473,7 @@ def test_an_error_names_all_queues_that_it_leaves_unfinished(
             assert queue.counts()["wait"] == 3
 
 
-def test_a_registration_without_an_answer_may_or_may_not_have_happened(
+def test_a_registration_without_a_reply_is_reported_as_unknown(
     redis_url: str, prefix: str, several: tuple[BatchWriter, list[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer, messages = several
@@ -495,7 +493,7 @@ def test_a_registration_without_an_answer_may_or_may_not_have_happened(
             assert queue.counts()["wait"] == 3
 
 
-def test_what_is_lost_of_one_queue_keeps_no_other_from_its_jobs(
+def test_lost_chunks_of_one_queue_do_not_affect_other_queues(
     client: Redis, redis_url: str, prefix: str, several: tuple[BatchWriter, list[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer, messages = several
@@ -555,7 +553,7 @@ def replaced(redis_url: str, prefix: str) -> dict[str, str]:
     return {"url": redis_url, "prefix": prefix, "queue": "q", "chunkSize": "2"}
 
 
-def test_an_overwrite_whose_staged_jobs_are_lost_leaves_the_old_ones(
+def test_an_overwrite_whose_staged_jobs_are_lost_keeps_the_old_jobs(
     client: Redis, prefix: str, replaced: dict[str, str]
 ) -> None:
     save = Overwrite(replaced)
@@ -566,7 +564,7 @@ def test_an_overwrite_whose_staged_jobs_are_lost_leaves_the_old_ones(
     assert numbers_in(client, f"{prefix}:q") == [-n for n in range(1, 10)]
 
 
-def test_an_overwrite_that_dies_on_its_way_is_finished(
+def test_an_interrupted_overwrite_is_recovered(
     client: Redis, prefix: str, replaced: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Died(BaseException):
@@ -587,7 +585,7 @@ def test_an_overwrite_that_dies_on_its_way_is_finished(
 
 
 @pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
-def test_two_overwrites_of_one_version_that_are_planned_at_once(
+def test_concurrent_overwrites_of_one_version_keep_all_its_jobs(
     client: Redis, prefix: str, replaced: dict[str, str], delivery: str
 ) -> None:
     options = {**replaced, "txnAppId": "app", "txnVersion": "1", "delivery": delivery}

@@ -43,7 +43,7 @@ def echo(job: RunningJob) -> Any:
 
 
 @pytest.mark.parametrize("protocol", DIALECTS)
-def test_no_answer_that_gets_lost_does_harm(own_redis: OwnRedis, protocol: str) -> None:
+def test_lost_replies_have_no_effect_on_a_worker(own_redis: OwnRedis, protocol: str) -> None:
     """Every second answer is lost with its connection; each job is processed once all the same."""
     server = own_redis()
     calls: list[Any] = []
@@ -64,7 +64,7 @@ def test_no_answer_that_gets_lost_does_harm(own_redis: OwnRedis, protocol: str) 
         assert (worker.stats.completed, worker.stats.lost) == (100, 0)
 
 
-def test_a_worker_outlasts_a_redis_that_is_away(own_redis: OwnRedis) -> None:
+def test_a_worker_continues_after_an_outage_of_redis(own_redis: OwnRedis) -> None:
     """For longer than a call waits."""
     server = own_redis({"appendonly": "yes", "appendfsync": "always"})
     with BullQueue("q", url=server.url, protocol="bullmq", retry_ms=RETRY_MS) as queue:
@@ -88,7 +88,7 @@ def test_a_worker_outlasts_a_redis_that_is_away(own_redis: OwnRedis) -> None:
 
 
 @pytest.mark.parametrize("protocol", DIALECTS)
-def test_a_worker_outlasts_a_redis_that_takes_no_writes(own_redis: OwnRedis, bull: Bull, protocol: str) -> None:
+def test_a_worker_continues_after_redis_has_refused_writes(own_redis: OwnRedis, bull: Bull, protocol: str) -> None:
     """As while a fail-over goes on, and longer than a call waits."""
     server = own_redis()
 
@@ -115,7 +115,7 @@ def test_a_worker_outlasts_a_redis_that_takes_no_writes(own_redis: OwnRedis, bul
 
 
 @pytest.mark.parametrize("state", ["killed", "NOREPLICAS"])
-def test_a_micro_batch_outlasts_a_redis_that_is_away(
+def test_a_micro_batch_continues_after_an_outage_of_redis(
     own_redis: OwnRedis, bull: Bull, tmp_path: Path, state: str
 ) -> None:
     """For longer than a call waits, and while a job fails: no other is taken for the cause."""
@@ -160,7 +160,7 @@ def test_a_micro_batch_outlasts_a_redis_that_is_away(
 
 
 @pytest.mark.parametrize("protocol", DIALECTS)
-def test_a_promoter_outlasts_a_redis_that_is_away(
+def test_a_promoter_continues_after_an_outage_of_redis(
     own_redis: OwnRedis, protocol: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And hears signals again: without one it looks after hours only."""
@@ -181,7 +181,7 @@ def test_a_promoter_outlasts_a_redis_that_is_away(
             assert promoter.running
 
 
-def test_a_promoter_finishes_what_a_dead_writer_left(own_redis: OwnRedis) -> None:
+def test_a_promoter_recovers_an_open_write(own_redis: OwnRedis) -> None:
     server = own_redis()
     with BullQueue("q", url=server.url, protocol="bullmq") as queue:
         register_all(queue.handle, "write", [[NewJob({"n": n}) for n in range(5)]])
@@ -191,7 +191,7 @@ def test_a_promoter_finishes_what_a_dead_writer_left(own_redis: OwnRedis) -> Non
             wait_until(lambda: promoter.done.recovered == 1, "the promoter to count it")
 
 
-def test_jobs_of_a_killed_slot_come_back(bull: Bull, client: Redis, redis_url: str, prefix: str) -> None:
+def test_jobs_of_a_killed_slot_are_rescued(bull: Bull, client: Redis, redis_url: str, prefix: str) -> None:
     """The task's Python is killed in the middle of a chunk, as when an executor dies."""
 
     def processor(job: RunningJob) -> Any:
@@ -237,7 +237,7 @@ def has_completed(queue: BullQueue, enough: int, driver: subprocess.Popen[bytes]
 
 
 @pytest.mark.spark
-def test_a_claiming_query_that_is_killed_goes_on_with_its_jobs(redis_url: str, prefix: str, tmp_path: Path) -> None:
+def test_a_killed_claiming_query_continues_with_its_jobs(redis_url: str, prefix: str, tmp_path: Path) -> None:
     with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
         queue.add_many(NewJob({"n": n}) for n in range(2_000))
         for enough in (300, 2_000):
@@ -257,7 +257,7 @@ def test_a_claiming_query_that_is_killed_goes_on_with_its_jobs(redis_url: str, p
         assert {job.attempts_started for job in finished} == {1}
 
 
-def test_a_held_job_whose_worker_died_before_its_lock_comes_back(own_redis: OwnRedis) -> None:
+def test_a_job_that_was_moved_to_active_but_not_locked_is_rescued(own_redis: OwnRedis) -> None:
     """Bull moves a job to `active` first and locks it then; in between it is nobody's."""
     server = own_redis()
     with BullQueue("q", url=server.url, protocol="bull") as queue:
@@ -300,7 +300,7 @@ def schedule_hourly(node: NodePeer, dialect: str) -> None:
 
 @pytest.mark.interop
 @pytest.mark.parametrize("peer", [peer for peer in PEERS if peer.dialect != "bull-1"], ids=str)
-def test_a_schedule_goes_on_after_its_worker_was_killed_between_claim_and_advance(
+def test_a_schedule_continues_after_its_worker_was_killed_between_claim_and_advance(
     node: Callable[..., NodePeer], redis_url: str, prefix: str, peer: Peer
 ) -> None:
     command = [sys.executable, "-c", HANGING_WORKER, redis_url, prefix, peer.dialect]

@@ -80,7 +80,9 @@ VERBS: Final[Mapping[str, Callable[[BullQueue], None]]] = {
 
 @pytest.mark.parametrize("protocol", ["bull-1", "bull", "bullmq"])
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_verb_needs_no_more_than_is_listed(own_redis: Callable[..., EmbeddedRedis], verb: str, protocol: str) -> None:
+def test_a_verb_works_with_the_documented_rights(
+    own_redis: Callable[..., EmbeddedRedis], verb: str, protocol: str
+) -> None:
     server = own_redis({"user": f"{USER} on >{PASSWORD} {rules('all', verb, prefix='test-p:*')}"})
     with BullQueue("q", url=server.url, prefix=PREFIX, protocol=protocol) as admin:
         admin.add({"n": 0})
@@ -92,6 +94,6 @@ def test_a_verb_needs_no_more_than_is_listed(own_redis: Callable[..., EmbeddedRe
             queue.handle.connection.call("GET", "elsewhere:q:id")
 
 
-def test_the_lists_are_those_of_the_code() -> None:
+def test_the_documented_rights_are_up_to_date() -> None:
     text = PAGE.read_text(encoding="utf-8")
     assert with_lists(text) == text, "run: python tools/access_table.py"

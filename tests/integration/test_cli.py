@@ -90,7 +90,7 @@ def test_a_page_fits_the_terminal(in_shell: InShell, queue: BullQueue) -> None:
     assert all(line.rstrip().endswith("…") for line in lines[1:])
 
 
-def test_a_page_in_a_pipe_is_whole(run: Run, queue: BullQueue) -> None:
+def test_a_page_in_a_pipe_is_not_cut(run: Run, queue: BullQueue) -> None:
     for n in range(5):
         queue.add({"text": "x" * 500, "n": n})
     lines = run("page", "mail", "wait").splitlines()
@@ -100,27 +100,27 @@ def test_a_page_in_a_pipe_is_whole(run: Run, queue: BullQueue) -> None:
     assert [row["id"] for row in as_data(run, "page", "mail", "wait", "1", "2")] == ["2", "3"]
 
 
-def test_a_page_has_no_columns_that_say_nothing(run: Run, queue: BullQueue) -> None:
+def test_a_page_has_no_empty_columns(run: Run, queue: BullQueue) -> None:
     queue.add({"n": 1}, name="send")
     assert run("page", "mail", "wait").splitlines()[0].split() == ["id", "name", "timestamp", "data"]
     queue.add({"n": 2}, name="send", priority=3)
     assert "priority" in run("page", "mail", "prioritized").splitlines()[0]
 
 
-def test_times_are_in_utc_and_say_how_far_away_they_are(run: Run, queue: BullQueue) -> None:
+def test_times_are_shown_in_utc_and_relative_to_now(run: Run, queue: BullQueue) -> None:
     queue.add({}, timestamp=1_700_000_000_000, delay=1, job_id="a")
     assert " 2023-11-14 22:13:20Z " in run("page", "mail", "delayed")
     assert "timestamp  2023-11-14 22:13:20Z (" in run("job", "mail", "a")
     assert " d ago)" in run("job", "mail", "a")
 
 
-def test_what_a_job_holds_does_not_steer_the_terminal(run: Run, queue: BullQueue) -> None:
+def test_control_characters_in_jobs_are_escaped(run: Run, queue: BullQueue) -> None:
     queue.add({}, name="\x1b[31mred\x9b0m")
     assert "\\x1b[31mred\\x9b0m" in run("page", "mail", "wait")
     assert "\\x1b[31mred\\x9b0m" in run("job", "mail", "1")
 
 
-def test_the_verbs_change_the_queue(run: Run, queue: BullQueue) -> None:
+def test_commands_change_the_queue(run: Run, queue: BullQueue) -> None:
     queue.add({}, job_id="a")
     queue.add({}, delay=3_600_000, job_id="b")
     run("pause", "mail")
@@ -172,7 +172,7 @@ def test_a_queue_without_jobs_exists(run: Run, queue: BullQueue) -> None:
     assert sum(row["jobs"] for row in as_data(run, "counts", "mail")) == 0
 
 
-def test_counts_of_several_queues_and_globs(run: Run, redis_url: str, prefix: str) -> None:
+def test_counts_of_several_queues_and_globs_are_shown(run: Run, redis_url: str, prefix: str) -> None:
     for name, protocol, jobs in (("mail", "bullmq", 2), ("report-a", "bull", 1), ("report-b", "bull-1", 3)):
         with BullQueue(name, url=redis_url, prefix=prefix, protocol=protocol) as queue:
             queue.add_many(NewJob({}) for _ in range(jobs))
@@ -184,7 +184,7 @@ def test_counts_of_several_queues_and_globs(run: Run, redis_url: str, prefix: st
     assert "no such queue: mial" in run("counts", "mail", "mial", code=1)
 
 
-def test_several_failed_jobs_run_again(run: Run, queue: BullQueue, client: Redis) -> None:
+def test_several_failed_jobs_are_retried(run: Run, queue: BullQueue, client: Redis) -> None:
     Finisher(queue, client, twice=False).finish(5, "failed")
     ids = [job.id for job in queue.page("failed")]
     assert as_data(run, "retry", "mail", *ids[:2]) == {"done": "retry", "queue": "mail", "jobs": 2}
@@ -241,7 +241,7 @@ def test_some_durations_are_in_seconds_without_a_unit() -> None:
 
 
 @pytest.mark.parametrize("text", ["soon", "", "-1s", "1 week", "1w", "٣s", "1e3"])
-def test_a_duration_that_is_none_is_refused(text: str) -> None:
+def test_an_invalid_duration_is_refused(text: str) -> None:
     with pytest.raises(ArgumentTypeError, match="500ms, 30s, 5m, 2h or 1d, got: "):
         milliseconds(text)
 
@@ -254,7 +254,7 @@ def test_clean_leaves_jobs_that_are_younger_than_a_day(run: Run, queue: BullQueu
     assert [job.id for job in queue.page("wait")] == ["young"]
 
 
-def test_a_delay_has_a_unit(run: Run, queue: BullQueue) -> None:
+def test_a_delay_may_have_a_unit(run: Run, queue: BullQueue) -> None:
     run("add", "mail", "{}", "--delay", "2h")
     assert queue.page("delayed")[0].opts["delay"] == 7_200_000
 
@@ -289,7 +289,7 @@ def test_a_line_that_is_no_json_is_named_and_nothing_is_added(
 
 
 @pytest.mark.parametrize("command", [["drain", "mail", "--delayed"], ["obliterate", "mail"]], ids=" ".join)
-def test_without_a_terminal_nothing_is_deleted_unasked(
+def test_without_a_terminal_deletion_requires_yes(
     run: Run, queue: BullQueue, monkeypatch: pytest.MonkeyPatch, command: list[str]
 ) -> None:
     queue.add({})
@@ -302,7 +302,7 @@ def test_without_a_terminal_nothing_is_deleted_unasked(
 
 
 @pytest.mark.parametrize(("command", "answer"), [("drain", "yes"), ("obliterate", "mail")])
-def test_in_a_terminal_a_question_comes_before_jobs_are_deleted(
+def test_in_a_terminal_deletion_asks_for_confirmation(
     in_shell: InShell, queue: BullQueue, command: str, answer: str
 ) -> None:
     queue.add({})
@@ -315,7 +315,7 @@ def test_in_a_terminal_a_question_comes_before_jobs_are_deleted(
     assert queue.counts()["wait"] == 0
 
 
-def test_an_error_is_one_line_and_holds_no_secret(run: Run, own_redis: Callable[..., EmbeddedRedis]) -> None:
+def test_an_error_is_one_line_without_secrets(run: Run, own_redis: Callable[..., EmbeddedRedis]) -> None:
     run("add", "mail", "{}")
     assert "job 7" in run("job", "mail", "7", code=1)
     assert "job 7" in run("retry", "mail", "7", code=1)
@@ -351,7 +351,7 @@ def test_bad_usage_exits_with_2(argv: list[str]) -> None:
     assert exited.value.code == 2
 
 
-def test_it_runs_without_pyspark_and_bears_a_reader_that_goes_away(
+def test_the_command_runs_without_pyspark_and_handles_a_closed_pipe(
     redis_url: str, prefix: str, queue: BullQueue
 ) -> None:
     queue.add({})
@@ -381,13 +381,13 @@ def test_programs_have_help_without_pyspark(command: str) -> None:
     assert f"usage: spark-bull {command} " in ran.stdout
 
 
-def test_no_module_of_the_command_hides_one_of_python() -> None:
+def test_no_module_of_the_command_shadows_the_standard_library() -> None:
     """spark-submit puts the folder of the file that it starts in front of the path."""
     modules = {path.stem for path in Path(spark_bull.__file__).with_name("cli").glob("*.py")}
     assert (modules - {"__init__", "__main__"}) & sys.stdlib_module_names == set()
 
 
-def test_numbers_stand_to_the_right() -> None:
+def test_numbers_are_aligned_right() -> None:
     table = as_table([{"state": "wait", "jobs": 1234567, "data": "x"}, {"state": "f", "jobs": 1, "data": "y"}])
     assert table.splitlines()[1:] == ["wait   1,234,567  x", "f              1  y"]
 
@@ -400,7 +400,7 @@ def test_durations_are_in_their_two_largest_units(ms: int, shown: str) -> None:
     assert duration(ms) == shown
 
 
-def test_a_time_that_no_calendar_has_is_shown_as_it_is() -> None:
+def test_a_time_out_of_range_is_shown_as_a_number() -> None:
     assert utc(10**18) == str(10**18)
     assert (relative(5_000, 5_500), relative(0, 90_000), relative(90_000, 0)) == ("now", "1 min ago", "in 1 min")
 
@@ -412,7 +412,7 @@ def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().out == f"spark-bull {spark_bull.__version__}\n"
 
 
-def test_a_redis_that_is_away_is_told_while_it_is_waited_for() -> None:
+def test_waiting_for_redis_is_reported() -> None:
     command = [sys.executable, "-m", "spark_bull.cli", "counts", "mail", "--url", "redis://127.0.0.1:1"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as waiting:
         assert waiting.stderr is not None

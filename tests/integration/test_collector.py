@@ -38,7 +38,7 @@ def leave(known: Collector) -> None:
     known.close()
 
 
-def test_a_queue_that_is_left_out_for_a_while_keeps_its_place(benches: dict[str, WorkBench]) -> None:
+def test_a_queue_that_is_omitted_for_a_while_keeps_its_position(benches: dict[str, WorkBench]) -> None:
     for bench in benches.values():
         finish(bench, 3)
     both = collector(benches["mail"], "mail,reports")
@@ -56,7 +56,7 @@ def test_a_queue_that_is_left_out_for_a_while_keeps_its_place(benches: dict[str,
     leave(again)
 
 
-def test_a_redis_that_falls_back_is_told(benches: dict[str, WorkBench]) -> None:
+def test_a_ledger_that_has_lost_entries_is_an_error(benches: dict[str, WorkBench]) -> None:
     bench = benches["mail"]
     finish(bench, 3)
     known = collector(bench, "mail")
@@ -78,7 +78,7 @@ def finish_and_remove(bench: WorkBench, count: int) -> None:
     bench.work(completed(claim, count=0))
 
 
-def test_events_are_read_between_batches_before_they_leave_their_stream(benches: dict[str, WorkBench]) -> None:
+def test_events_are_read_between_batches_before_they_are_trimmed(benches: dict[str, WorkBench]) -> None:
     bench = benches["mail"]
     bench.client.hset(bench.key("meta"), "opts.maxLenEvents", 1_000)
     known = collector(bench, "mail")
@@ -142,7 +142,7 @@ def test_jobs_lost_with_their_events_end_a_strict_query_until_the_loss_is_accept
     leave(known)
 
 
-def test_the_reader_of_events_leaves_them_when_too_many_results_are_unread(
+def test_events_are_not_read_while_too_many_results_are_unread(
     benches: dict[str, WorkBench], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spark_bull.services.queue_collector.MAX_UNREAD", 5)
@@ -164,13 +164,13 @@ def test_a_time_before_all_jobs_is_the_earliest(benches: dict[str, WorkBench], t
     leave(known)
 
 
-def test_what_a_batch_takes_is_dealt_out_to_the_queues() -> None:
+def test_a_batch_is_divided_among_the_queues() -> None:
     assert shares({"a": 100, "b": 1, "c": 40}, 61) == {"a": 30, "b": 1, "c": 30}
     assert shares({"a": 5, "b": 1}, 60) == {"a": 5, "b": 1}
     assert shares({}, 60) == {}
 
 
-def test_a_protocol_that_is_not_the_queue_s_is_refused_and_left_out_of_a_glob(
+def test_a_wrong_protocol_is_refused_for_a_name_and_skipped_for_a_glob(
     benches: dict[str, WorkBench], redis_url: str, prefix: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     benches["mail"].add()

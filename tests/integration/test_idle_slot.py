@@ -18,7 +18,7 @@ def _only_signals(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["bull-1", "bull", "bullmq"])
-def test_an_idle_slot_starts_a_job_and_stops_when_it_is_told(
+def test_an_idle_slot_starts_a_job_and_stops_on_signals(
     redis_url: str, client: Redis, prefix: str, protocol: str
 ) -> None:
     with BullQueue("q", url=redis_url, prefix=prefix, protocol=protocol) as queue:

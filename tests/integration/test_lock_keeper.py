@@ -108,7 +108,7 @@ def test_a_job_settled_while_its_lock_was_to_be_extended_is_not_lost(
     assert told() == []
 
 
-def test_a_job_whose_lock_is_gone_is_told_and_passed_over(
+def test_a_job_whose_lock_is_lost_is_logged_and_skipped(
     queue: BullQueue, monkeypatch: pytest.MonkeyPatch, told: Callable[[], list[str]]
 ) -> None:
     def extend_long(handle: QueueHandle, token: str, job_ids: Sequence[str], _lock_ms: int) -> list[str]:

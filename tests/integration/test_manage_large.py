@@ -74,7 +74,7 @@ def queue(request: pytest.FixtureRequest, server: Server) -> Iterator[BullQueue]
 
 
 @pytest.mark.parametrize("state", ["completed", "wait"])
-def test_cleaning_a_large_state(server: Server, queue: BullQueue, state: str) -> None:
+def test_a_large_state_is_cleaned_in_chunks(server: Server, queue: BullQueue, state: str) -> None:
     server.fill(queue, state)
     with server.in_pieces(JOBS):
         ids = queue.clean(0, state=state)
@@ -83,7 +83,7 @@ def test_cleaning_a_large_state(server: Server, queue: BullQueue, state: str) ->
     assert server.client.dbsize() <= 3
 
 
-def test_cleaning_every_second_job_of_a_large_list(server: Server, queue: BullQueue) -> None:
+def test_every_second_job_of_a_large_list_is_cleaned_in_chunks(server: Server, queue: BullQueue) -> None:
     server.fill(queue, "wait")
     now = queue.handle.connection.now_ms()
     for first in range(1, JOBS, 20_000):
@@ -98,7 +98,7 @@ def test_cleaning_every_second_job_of_a_large_list(server: Server, queue: BullQu
     assert left == [b"w%d" % number for number in range(1, JOBS, 2)]
 
 
-def test_draining_a_large_queue(server: Server, queue: BullQueue) -> None:
+def test_a_large_queue_is_drained_in_chunks(server: Server, queue: BullQueue) -> None:
     server.fill(queue, "wait", JOBS // 2)
     server.fill(queue, "delayed", JOBS // 2)
     with server.in_pieces(JOBS):
@@ -106,7 +106,7 @@ def test_draining_a_large_queue(server: Server, queue: BullQueue) -> None:
     assert server.client.dbsize() <= 3
 
 
-def test_obliterating_a_large_queue(server: Server, queue: BullQueue) -> None:
+def test_a_large_queue_is_obliterated_in_chunks(server: Server, queue: BullQueue) -> None:
     for state in ("wait", "delayed", "completed", "failed"):
         server.fill(queue, state, JOBS // 4)
     with server.in_pieces(JOBS):
@@ -115,7 +115,7 @@ def test_obliterating_a_large_queue(server: Server, queue: BullQueue) -> None:
     assert names == []
 
 
-def test_pausing_and_resuming_a_large_queue(server: Server, queue: BullQueue) -> None:
+def test_a_large_queue_is_paused_and_resumed_in_chunks(server: Server, queue: BullQueue) -> None:
     server.fill(queue, "wait")
     with server.in_pieces(0, MOVE_SIZE, ELEMENTS_PER_MOVE):
         queue.pause()

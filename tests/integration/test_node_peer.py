@@ -110,7 +110,7 @@ def test_a_peer_adds_in_bulk_and_obliterates(node: Start, client: Redis, prefix:
     assert not set(dump(client, prefix, "q")) - {"meta"}
 
 
-def test_a_refusal_carries_the_library_s_own_words(node: Start, prefix: str) -> None:
+def test_an_error_of_the_library_keeps_its_message(node: Start, prefix: str) -> None:
     library = node("bullmq-6.7.0", prefix=prefix)
     with pytest.raises(NodeError, match="Custom Id cannot be integers"):
         library.call("add", queue="q", jobs=[job({}, jobId="17")])
@@ -164,13 +164,13 @@ def test_equal_lists_leave_equal_dumps(node: Start, client: Redis, prefix: str, 
     assert any(sentence.startswith("id: only right has (string, expires)") for sentence in altered)
 
 
-def test_private_keys_are_no_difference(client: Redis, prefix: str) -> None:
+def test_private_keys_are_not_compared(client: Redis, prefix: str) -> None:
     client.set(f"{prefix}:q:spark:stage:1", "x")
     with window() as taken:
         assert normalise(dump(client, prefix, "q"), taken) == {}
 
 
-def test_wait_until_says_what_it_waited_for() -> None:
+def test_wait_until_names_the_condition() -> None:
     assert wait_until(lambda: 7, "seven") == 7
     with pytest.raises(AssertionError, match="a miracle; last seen: 0"):
         wait_until(lambda: 0, "a miracle", timeout=0.05)

@@ -49,7 +49,7 @@ def heard(caplog: pytest.LogCaptureFixture, words: str) -> bool:
     return any(words in record.getMessage() for record in caplog.records)
 
 
-def test_a_call_is_made_again_until_the_state_has_passed(
+def test_a_call_is_retried_until_the_state_has_passed(
     server: EmbeddedRedis, client: Redis, code: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     queue = BullQueue("q", url=server.url, prefix=PREFIX, protocol="bullmq", retry_ms=300_000)
@@ -71,7 +71,7 @@ def test_a_call_is_made_again_until_the_state_has_passed(
         assert queue.counts()["wait"] == 1
 
 
-def test_who_may_not_wait_is_told_what_it_is(server: EmbeddedRedis, client: Redis, code: str) -> None:
+def test_without_retries_the_error_names_the_state(server: EmbeddedRedis, client: Redis, code: str) -> None:
     with BullQueue("q", url=server.url, prefix=PREFIX, protocol="bullmq", retry_ms=0) as queue:
         queue.add({})
         STATES[code].begin(client)
@@ -105,20 +105,20 @@ def test_a_check_for_writes_waits_for_the_end_of_a_fail_over(
 
 
 @pytest.mark.parametrize("error", [BusyLoadingError("Redis is loading"), TryAgainError("Multiple keys request")])
-def test_states_that_a_test_can_not_keep_up_pass_too(error: ResponseError) -> None:
+def test_other_temporary_states_are_retried_too(error: ResponseError) -> None:
     told = translated(error, RedisSettings("redis://h"), "a command")
     assert type(told) is RedisUnavailable
     assert TRANSIENT[code_of(error)] in str(told)
 
 
-def test_a_fault_of_a_script_is_not_waited_out() -> None:
+def test_an_error_in_a_script_is_not_retried() -> None:
     script = "Error running script (call to f_ab): @user_script:3: user_script:3: attempt to index a nil value"
     told = translated(ResponseError(script), RedisSettings("redis://h"), "script `bullmq/add`")
     assert type(told) is ScriptError
     assert "script `bullmq/add` failed" in str(told)
 
 
-def test_a_blocked_command_outlasts_a_change_of_roles(own_redis: OwnRedis) -> None:
+def test_a_blocked_command_is_retried_after_a_change_of_roles(own_redis: OwnRedis) -> None:
     """Redis ends it with an error of its own, and later with READONLY."""
     server = own_redis()
     with (
@@ -139,7 +139,7 @@ def test_a_blocked_command_outlasts_a_change_of_roles(own_redis: OwnRedis) -> No
 
 @pytest.mark.parametrize("code", ["NOREPLICAS", "READONLY"], indirect=True)
 @each_dialect
-def test_a_promoter_goes_on_when_the_state_has_passed(
+def test_a_promoter_continues_after_the_state_has_passed(
     server: EmbeddedRedis, client: Redis, code: str, protocol: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, "spark_bull")
@@ -155,14 +155,14 @@ def test_a_promoter_goes_on_when_the_state_has_passed(
             assert promoter.running
 
 
-def test_an_unknown_host_is_given_up_at_once() -> None:
+def test_an_unknown_host_is_not_retried() -> None:
     """Else this would take as long as a test may."""
     connection = Connection(RedisSettings("redis://no-such-host.invalid", retry_ms=86_400_000))
     with pytest.raises(ConnectionLost, match=r"redis://no-such-host\.invalid, but its host is unknown.*`url`"):
         connection.call("PING")
 
 
-def test_a_host_that_was_known_is_waited_for(own_redis: OwnRedis, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_that_was_resolved_before_is_retried(own_redis: OwnRedis, monkeypatch: pytest.MonkeyPatch) -> None:
     """The name service of a cluster has its bad moments."""
     server = own_redis()
     connection = Connection(RedisSettings(server.url, retry_ms=300_000))
@@ -182,7 +182,7 @@ def test_a_host_that_was_known_is_waited_for(own_redis: OwnRedis, monkeypatch: p
 
 
 @pytest.mark.parametrize("login", ["redis://:wrong@{}", "redis://{}"])
-def test_a_refused_password_is_given_up_at_once(own_redis: OwnRedis, login: str) -> None:
+def test_a_refused_password_is_not_retried(own_redis: OwnRedis, login: str) -> None:
     server = own_redis({"requirepass": "right"})
     connection = Connection(RedisSettings(login.format(f"127.0.0.1:{server.port}"), retry_ms=86_400_000))
     with pytest.raises(ConnectionLost, match="refused the user or password: check `url`"):

@@ -39,9 +39,7 @@ def only_signals(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("only_signals")
 @each_dialect
-def test_a_promoter_that_sleeps_till_tomorrow_wakes_for_a_job_that_is_due_sooner(
-    redis_url: str, prefix: str, protocol: str
-) -> None:
+def test_a_sleeping_promoter_wakes_for_a_job_that_is_due_earlier(redis_url: str, prefix: str, protocol: str) -> None:
     with BullQueue("q", url=redis_url, prefix=prefix, protocol=protocol) as queue:
         queue.add({"n": 0}, delay=DAY_MS)
         with Promoter(redis_url, ["q"], prefix=prefix, protocol=protocol, rescue=False) as promoter:
@@ -53,7 +51,7 @@ def test_a_promoter_that_sleeps_till_tomorrow_wakes_for_a_job_that_is_due_sooner
 
 
 @pytest.mark.usefixtures("only_signals")
-def test_it_wakes_for_jobs_of_queues_in_several_slots_of_a_cluster(own_redis: Callable[..., EmbeddedRedis]) -> None:
+def test_a_promoter_wakes_for_queues_in_several_slots_of_a_cluster(own_redis: Callable[..., EmbeddedRedis]) -> None:
     url = own_redis({"cluster-enabled": "yes"}).url
     with Redis.from_url(url) as client:
         become_cluster(client)
@@ -67,7 +65,7 @@ def test_it_wakes_for_jobs_of_queues_in_several_slots_of_a_cluster(own_redis: Ca
                 wait_until(lambda: queue.counts()["wait"] == n, "the job to wait")  # noqa: B023 - waits here
 
 
-def test_it_looks_after_queues_that_come_later_and_match_its_glob(
+def test_a_promoter_finds_new_queues_that_match_its_glob(
     redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spark_bull.services.queue_set.GLOB_S", 0.05)
@@ -88,7 +86,7 @@ def test_it_looks_after_queues_that_come_later_and_match_its_glob(
 
 
 @each_dialect
-def test_many_at_once_promote_each_job_once(redis_url: str, prefix: str, protocol: str) -> None:
+def test_several_promoters_promote_each_job_once(redis_url: str, prefix: str, protocol: str) -> None:
     with BullQueue("q", url=redis_url, prefix=prefix, protocol=protocol) as queue:
         ids = queue.add_many(NewJob({"n": n}, delay=100 + n % 50) for n in range(2_000)).ids
         promoters = [Promoter(redis_url, ["q"], prefix=prefix, protocol=protocol).start() for _ in range(3)]
@@ -99,7 +97,7 @@ def test_many_at_once_promote_each_job_once(redis_url: str, prefix: str, protoco
         assert sorted(job.id for job in queue.page("wait")) == sorted(ids)
 
 
-def test_a_rescuer_brings_jobs_back(redis_url: str, prefix: str) -> None:
+def test_a_rescuer_rescues_stalled_jobs(redis_url: str, prefix: str) -> None:
     with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
         queue.add({})
         keys = queue.handle.keys
@@ -108,7 +106,7 @@ def test_a_rescuer_brings_jobs_back(redis_url: str, prefix: str) -> None:
             wait_until(lambda: queue.counts()["wait"] == 1, "the job to come back")
 
 
-def test_bad_arguments_are_said_at_once(redis_url: str) -> None:
+def test_wrong_arguments_are_refused_by_the_constructor(redis_url: str) -> None:
     with pytest.raises(OptionError, match="`check_ms`"):
         Promoter(redis_url, check_ms=0)
     with pytest.raises(OptionError, match="prefix"):
@@ -118,7 +116,7 @@ def test_bad_arguments_are_said_at_once(redis_url: str) -> None:
 
 
 @pytest.mark.parametrize("queues", ["mail", "m*", ["mail"]])
-def test_one_name_of_a_queue_need_not_be_a_list(queues: str | list[str], redis_url: str, prefix: str) -> None:
+def test_queues_may_be_one_name(queues: str | list[str], redis_url: str, prefix: str) -> None:
     with BullQueue("mail", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
         queue.add({}, delay=1)
         promoter = Promoter(redis_url, queues, prefix=prefix)
@@ -126,7 +124,9 @@ def test_one_name_of_a_queue_need_not_be_a_list(queues: str | list[str], redis_u
         assert queue.counts()["wait"] == 1
 
 
-def test_the_command_promotes_what_is_due_once(redis_url: str, prefix: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_with_once_promotes_due_jobs_and_ends(
+    redis_url: str, prefix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
         queue.add_many([NewJob({}, delay=1), NewJob({}, delay=DAY_MS)])
         now = queue.handle.connection.now_ms()
@@ -139,7 +139,7 @@ def test_the_command_promotes_what_is_due_once(redis_url: str, prefix: str, caps
 
 
 @pytest.mark.parametrize("command", [["-m", "spark_bull.cli", "promote"], ["jobs/promote.py"]])
-def test_the_command_runs_until_it_is_told_to_stop(redis_url: str, prefix: str, command: list[str]) -> None:
+def test_the_command_runs_until_sigterm(redis_url: str, prefix: str, command: list[str]) -> None:
     with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
         queue.add({}, delay=1)
         arguments = ["q", "--url", redis_url, "--prefix", prefix]
@@ -157,7 +157,7 @@ def test_the_command_runs_until_it_is_told_to_stop(redis_url: str, prefix: str, 
 
 
 @each_dialect
-def test_many_jobs_due_at_once_are_promoted_in_pieces(own_redis: Callable[..., EmbeddedRedis], protocol: str) -> None:
+def test_many_jobs_due_at_once_are_promoted_in_chunks(own_redis: Callable[..., EmbeddedRedis], protocol: str) -> None:
     """No script does more than its chunk asks for. How long it takes is measured by benchmarks/process.py."""
     server = own_redis()
     jobs = 20_000
@@ -179,6 +179,6 @@ def test_many_jobs_due_at_once_are_promoted_in_pieces(own_redis: Callable[..., E
         assert queue.counts()["wait"] == jobs
 
 
-def test_it_is_not_in_the_way_of_a_program_that_ends(redis_url: str, prefix: str) -> None:
+def test_a_running_promoter_does_not_keep_the_program_alive(redis_url: str, prefix: str) -> None:
     code = f"from spark_bull import Promoter; Promoter({redis_url!r}, ['q'], prefix={prefix!r}).start()"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE_S)

@@ -66,7 +66,7 @@ def test_scripts_are_read_from_the_zip(package_zip: Path, foreign_python: Path, 
     assert b"redis.call" in run(foreign_python, tmp_path, "-c", program, str(package_zip))
 
 
-def test_a_process_that_has_no_such_package_gets_the_data_source(
+def test_a_process_without_the_package_can_load_the_data_source(
     package_zip: Path, foreign_python: Path, tmp_path: Path
 ) -> None:
     sent = run(foreign_python, tmp_path, "-c", SENDER, str(package_zip), "Queue=mail")
@@ -75,7 +75,7 @@ def test_a_process_that_has_no_such_package_gets_the_data_source(
 
 
 @pytest.mark.parametrize("mode", ["collect", "claim"])
-def test_the_process_of_a_streaming_source_makes_its_reader(
+def test_the_process_of_a_streaming_source_creates_its_reader(
     package_zip: Path, foreign_python: Path, redis_url: str, prefix: str, tmp_path: Path, mode: str
 ) -> None:
     options = [f"url={redis_url}", f"prefix={prefix}", "queue=mail", *(["mode=claim"] if mode == "claim" else [])]

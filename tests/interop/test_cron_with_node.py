@@ -70,13 +70,13 @@ def _node() -> None:
 
 
 @each_parser
-def test_what_can_be_written_means_the_same(alias: str) -> None:
+def test_patterns_have_the_same_meaning_as_in_node(alias: str) -> None:
     random = Random(1)
     check(alias, [question for pattern in SYNTAX for question in around_changes(random, pattern)])
 
 
 @each_parser
-def test_what_node_refuses_is_refused(alias: str) -> None:
+def test_patterns_that_node_refuses_are_refused(alias: str) -> None:
     questions: list[Question] = [(pattern, "UTC", 1_790_000_000_000) for pattern in REFUSED]
     answers = zip(questions, next_times(alias, questions), strict=True)
     refused = [question for question, answer in answers if isinstance(answer, dict)]
@@ -85,18 +85,18 @@ def test_what_node_refuses_is_refused(alias: str) -> None:
 
 
 @each_parser
-def test_random_patterns_are_due_when_node_says(alias: str) -> None:
+def test_random_patterns_have_the_same_next_time_as_in_node(alias: str) -> None:
     check(alias, asked(seed=7, patterns=60))
 
 
 @pytest.mark.soak
 @each_parser
-def test_thousands_of_random_patterns_are_due_when_node_says(alias: str) -> None:
+def test_thousands_of_random_patterns_have_the_same_next_time_as_in_node(alias: str) -> None:
     check(alias, asked(seed=11, patterns=2000))
 
 
 @each_parser
-def test_a_schedule_goes_through_a_change_of_the_clocks_as_in_node(alias: str) -> None:
+def test_next_times_across_clock_changes_are_as_in_node(alias: str) -> None:
     """From one time to the next."""
     patterns = ("30 2 * * *", "*/20 1-3 * * *", "0 * * * *", "15 0 * * *")
     questions = [question for pattern in patterns for question in around_changes(Random(3), pattern)]

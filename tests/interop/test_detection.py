@@ -39,7 +39,7 @@ def job(**opts: object) -> dict[str, object]:
 
 @each_peer
 @pytest.mark.parametrize("opts", [{}, {"delay": HOUR}, {"lifo": True, "attempts": 3}], ids=str)
-def test_a_queue_with_one_job(
+def test_a_queue_with_one_job_is_detected(
     library: NodePeer, peer: Peer, detected: Callable[[], str], opts: dict[str, object]
 ) -> None:
     library.call("add", queue="q", jobs=[job(**opts)])
@@ -47,14 +47,14 @@ def test_a_queue_with_one_job(
 
 
 @each_peer
-def test_a_paused_queue(library: NodePeer, peer: Peer, detected: Callable[[], str]) -> None:
+def test_a_paused_queue_is_detected(library: NodePeer, peer: Peer, detected: Callable[[], str]) -> None:
     library.call("pause", queue="q")
     library.call("add", queue="q", jobs=[job()])
     assert detected() == peer.dialect
 
 
 @each_peer
-def test_a_queue_whose_jobs_are_done(library: NodePeer, peer: Peer, detected: Callable[[], str]) -> None:
+def test_a_queue_with_finished_jobs_is_detected(library: NodePeer, peer: Peer, detected: Callable[[], str]) -> None:
     library.call("process", queue="q")
     library.call("add", queue="q", jobs=[job(), {**job(), "data": {"$behaviour": "fail"}}])
     library.wait_for_events("completed", 1)
@@ -64,13 +64,13 @@ def test_a_queue_whose_jobs_are_done(library: NodePeer, peer: Peer, detected: Ca
 
 
 @pytest.mark.parametrize("peer", [peer for peer in PEERS if peer.dialect != "bull-1"], ids=str)
-def test_a_queue_with_a_prioritised_job(library: NodePeer, peer: Peer, detected: Callable[[], str]) -> None:
+def test_a_queue_with_a_prioritised_job_is_detected(library: NodePeer, peer: Peer, detected: Callable[[], str]) -> None:
     library.call("add", queue="q", jobs=[job(priority=2)])
     assert detected() == peer.dialect
 
 
 @each_peer
-def test_a_node_worker_takes_what_was_added_to_a_detected_queue(
+def test_a_node_worker_processes_jobs_added_to_a_detected_queue(
     library: NodePeer, peer: Peer, redis_url: str, prefix: str
 ) -> None:
     library.call("add", queue="q", jobs=[job()])
@@ -102,7 +102,7 @@ def others(peer: Peer) -> list[str]:
 
 @each_peer
 @pytest.mark.parametrize("opts", [{}, {"delay": HOUR}], ids=str)
-def test_a_queue_with_a_job_takes_no_other_protocol(
+def test_a_queue_with_a_job_refuses_other_protocols(
     library: NodePeer, peer: Peer, redis_url: str, prefix: str, opts: dict[str, object]
 ) -> None:
     library.call("add", queue="q", jobs=[job(**opts)])
@@ -110,7 +110,7 @@ def test_a_queue_with_a_job_takes_no_other_protocol(
 
 
 @each_peer
-def test_a_queue_with_finished_jobs_alone_takes_no_other_protocol(
+def test_a_queue_with_only_finished_jobs_refuses_other_protocols(
     library: NodePeer, peer: Peer, redis_url: str, prefix: str
 ) -> None:
     library.call("process", queue="q")
@@ -121,9 +121,7 @@ def test_a_queue_with_finished_jobs_alone_takes_no_other_protocol(
 
 
 @pytest.mark.parametrize("protocol", DIALECTS)
-def test_a_queue_that_does_not_exist_yet_or_has_a_counter_alone_takes_any_protocol(
-    client: Redis, redis_url: str, prefix: str, protocol: str
-) -> None:
+def test_a_queue_without_jobs_accepts_any_protocol(client: Redis, redis_url: str, prefix: str, protocol: str) -> None:
     for _ in range(2):
         with BullQueue("q", url=redis_url, prefix=prefix, protocol=protocol) as queue:
             assert queue.protocol == protocol
@@ -131,7 +129,7 @@ def test_a_queue_that_does_not_exist_yet_or_has_a_counter_alone_takes_any_protoc
 
 
 @each_peer
-def test_every_verb_refuses_a_protocol_that_is_not_the_queue_s(
+def test_every_verb_refuses_a_wrong_protocol(
     library: NodePeer, peer: Peer, redis_url: str, prefix: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     library.call("add", queue="q", jobs=[job()])

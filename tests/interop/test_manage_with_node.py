@@ -135,7 +135,7 @@ def pair(peer: Peer, node: Callable[..., NodePeer], client: Redis, redis_url: st
 
 
 @each_peer
-def test_pause_and_resume(pair: Pair) -> None:
+def test_pause_and_resume_leave_the_same_keys_as_node(pair: Pair) -> None:
     pair.both("add", jobs=[job(n) for n in range(4)])
     pair.manage("pause", BullQueue.pause)
     pair.assert_alike()
@@ -147,7 +147,7 @@ def test_pause_and_resume(pair: Pair) -> None:
 
 
 @each_peer
-def test_retry(pair: Pair) -> None:
+def test_retry_leaves_the_same_keys_as_node(pair: Pair) -> None:
     # Bull 1.1 pushes every job to the end that the first one asked for.
     lifo = {} if pair.peer.alias == "bull-1.1.3" else {"lifo": True}
     pair.work([job(0), job(1, "fail", **lifo), job(2, "fail")], failures=2)
@@ -158,7 +158,7 @@ def test_retry(pair: Pair) -> None:
 
 
 @peers("bull", "bullmq")
-def test_retry_in_a_paused_queue(pair: Pair) -> None:
+def test_retry_in_a_paused_queue_leaves_the_same_keys_as_node(pair: Pair) -> None:
     pair.work([job(0, "fail")], failures=1)
     pair.both("pause")
     pair.manage("retry", lambda queue: queue.retry("1"), jobId="1")
@@ -167,7 +167,7 @@ def test_retry_in_a_paused_queue(pair: Pair) -> None:
 
 
 @peers("bullmq")
-def test_retry_of_completed_and_prioritised_jobs(pair: Pair) -> None:
+def test_retry_of_completed_and_prioritised_jobs_leaves_the_same_keys_as_node(pair: Pair) -> None:
     pair.work([job(0), job(1, "fail", priority=3)], failures=1)
     arguments = {"method": "retry", "args": ["completed"]}
     pair.manage("invoke", lambda queue: queue.retry("1", state="completed"), jobId="1", **arguments)
@@ -177,7 +177,7 @@ def test_retry_of_completed_and_prioritised_jobs(pair: Pair) -> None:
 
 
 @each_peer
-def test_promote(pair: Pair) -> None:
+def test_promote_leaves_the_same_keys_as_node(pair: Pair) -> None:
     priorities = [{}] if pair.peer.dialect == "bull-1" else [{}, {"priority": 3}, {"priority": 1}, {"priority": 2}]
     pair.both("add", jobs=[job(n, **opts) for n, opts in enumerate(priorities * 2)])
     pair.both("add", jobs=[later(n, **opts) for n, opts in enumerate(priorities)])
@@ -188,7 +188,7 @@ def test_promote(pair: Pair) -> None:
 
 
 @each_peer
-def test_remove(pair: Pair) -> None:
+def test_remove_leaves_the_same_keys_as_node(pair: Pair) -> None:
     log = "" if pair.peer.dialect == "bull-1" else "log:a row;"
     pair.work([job(0, f"{log}return:1"), job(1, f"{log}fail")], failures=1)
     pair.both("add", jobs=[job(2), later(3), job(4)])
@@ -201,7 +201,7 @@ def test_remove(pair: Pair) -> None:
 
 @each_peer
 @pytest.mark.parametrize("state", ["completed", "failed", "wait", "delayed"])
-def test_clean(pair: Pair, state: str) -> None:
+def test_clean_leaves_the_same_keys_as_node(pair: Pair, state: str) -> None:
     pair.work([job(0), job(1, "fail"), job(2)], failures=1)
     pair.both("add", jobs=[job(3), later(4), job(5)])
     left, right = pair.manage("clean", lambda queue: queue.clean(0, state=state), state=state)
@@ -211,7 +211,7 @@ def test_clean(pair: Pair, state: str) -> None:
 
 
 @each_peer
-def test_clean_with_grace_and_limit(pair: Pair) -> None:
+def test_clean_with_grace_and_limit_removes_the_same_jobs_as_node(pair: Pair) -> None:
     pair.work([job(n) for n in range(4)])
     left, right = pair.manage("clean", lambda queue: queue.clean(HOUR), grace=HOUR)
     assert left == right == []
@@ -224,7 +224,7 @@ def test_clean_with_grace_and_limit(pair: Pair) -> None:
 
 @peers("bullmq")
 @pytest.mark.parametrize("delayed", [False, True])
-def test_drain(pair: Pair, delayed: bool) -> None:
+def test_drain_leaves_the_same_keys_as_node(pair: Pair, delayed: bool) -> None:
     pair.work([job(0), job(1, "fail")], failures=1)
     pair.both("add", jobs=[job(2), later(3), job(4, priority=3), job(5)])
     pair.manage("empty", lambda queue: queue.drain(delayed=delayed), delayed=delayed)
@@ -232,7 +232,7 @@ def test_drain(pair: Pair, delayed: bool) -> None:
 
 
 @peers("bull-1", "bull")
-def test_drain_where_it_is_called_empty(pair: Pair) -> None:
+def test_drain_leaves_the_same_keys_as_empty_of_bull(pair: Pair) -> None:
     pair.work([job(0), job(1, "fail")], failures=1)
     pair.both("add", jobs=[job(2), later(3), job(5)])
     pair.manage("empty", lambda queue: queue.drain(delayed=True))
@@ -241,7 +241,7 @@ def test_drain_where_it_is_called_empty(pair: Pair) -> None:
 
 
 @peers("bull", "bullmq")
-def test_obliterate(pair: Pair) -> None:
+def test_obliterate_leaves_the_same_keys_as_node(pair: Pair) -> None:
     pair.work([job(0), job(1, "fail")], failures=1)
     pair.both("add", jobs=[job(2), later(3), job(4, priority=3), job(5)])
     pair.manage("obliterate", BullQueue.obliterate)
@@ -273,7 +273,7 @@ def add_flow(pair: Pair, *children: dict[str, Any], queue: str = "q", **opts: An
 
 @peers("bullmq")
 @pytest.mark.parametrize("queue", ["q", "children"])
-def test_a_child_is_removed(pair: Pair, queue: str) -> None:
+def test_removing_children_leaves_the_same_keys_as_node(pair: Pair, queue: str) -> None:
     add_flow(pair, {}, {}, queue=queue)
     for child in ("c0", "c1"):
         with pair.ours(queue) as ours:
@@ -285,7 +285,7 @@ def test_a_child_is_removed(pair: Pair, queue: str) -> None:
 
 
 @peers("bullmq")
-def test_a_parent_is_removed(pair: Pair) -> None:
+def test_removing_a_parent_leaves_the_same_keys_as_node(pair: Pair) -> None:
     add_flow(pair, {}, {"data": {"n": 1}})
     pair.manage("remove", lambda queue: queue.remove("p"), jobId="p")
     # Node starts the parent for the blink of an eye, when its last child has gone. Which child goes first is chance.
@@ -295,7 +295,7 @@ def test_a_parent_is_removed(pair: Pair) -> None:
 
 @peers("bullmq")
 @pytest.mark.parametrize("behaviour", ["fail", "return:1"])
-def test_a_child_is_retried(pair: Pair, behaviour: str) -> None:
+def test_retrying_a_child_leaves_the_same_keys_as_node(pair: Pair, behaviour: str) -> None:
     opts = {"jobId": "c0", "ignoreDependencyOnFailure": True}
     add_flow(
         pair,
@@ -316,7 +316,7 @@ def test_a_child_is_retried(pair: Pair, behaviour: str) -> None:
 @peers("bullmq")
 @pytest.mark.parametrize("queue", ["q", "children"])
 @pytest.mark.parametrize("verb", ["clean", "empty", "obliterate"])
-def test_all_children_go(pair: Pair, verb: str, queue: str) -> None:
+def test_removing_all_children_leaves_the_same_keys_as_node(pair: Pair, verb: str, queue: str) -> None:
     add_flow(pair, {}, {}, queue=queue)
     arguments = {"state": "wait"} if verb == "clean" else {}
     pair.node.call(verb, queue=pair.name("left", queue), **arguments)
@@ -337,7 +337,7 @@ def test_all_children_go(pair: Pair, verb: str, queue: str) -> None:
 
 
 @each_peer
-def test_a_worker_stops_for_our_pause_and_goes_on_after_our_resume(pair: Pair) -> None:
+def test_a_node_worker_respects_our_pause_and_resume(pair: Pair) -> None:
     queue = pair.name("right")
     pair.node.call("process", queue=queue)
     pair.node.call("add", queue=queue, jobs=[job(0)])
@@ -357,7 +357,7 @@ def test_a_worker_stops_for_our_pause_and_goes_on_after_our_resume(pair: Pair) -
 
 
 @each_peer
-def test_an_idle_worker_wakes_for_what_we_retry_and_promote(pair: Pair) -> None:
+def test_an_idle_node_worker_wakes_for_jobs_that_we_retry_or_promote(pair: Pair) -> None:
     queue = pair.name("right")
     pair.node.call("process", queue=queue)
     delayed = later(1)

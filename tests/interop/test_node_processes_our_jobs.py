@@ -26,7 +26,7 @@ pytestmark = pytest.mark.interop
 
 
 @each_peer
-def test_node_works_off_what_spark_dispatched(bull: Bull, node: StartNode, prefix: str, peer: Peer) -> None:
+def test_node_processes_jobs_dispatched_by_spark(bull: Bull, node: StartNode, prefix: str, peer: Peer) -> None:
     rows: list[tuple[Any, ...]] = [((n, "return:true"), None, None, None) for n in range(40)]
     rows += [((n, "return:true"), 400, None, None) for n in range(40, 50)]
     rows += [((50, "fail:2"), None, 3, 10), ((51, "fail"), None, 2, None), ((52, "fail:1"), 100, 2, None)]
@@ -47,7 +47,7 @@ def test_node_works_off_what_spark_dispatched(bull: Bull, node: StartNode, prefi
 
 
 @with_priorities
-def test_node_takes_spark_s_jobs_in_the_order_of_priority(bull: Bull, node: StartNode, prefix: str, peer: Peer) -> None:
+def test_node_processes_jobs_of_spark_by_priority(bull: Bull, node: StartNode, prefix: str, peer: Peer) -> None:
     priorities = [5, None, 1, 3, None, 1, 2]
     rows = [({"n": n}, priority) for n, priority in enumerate(priorities)]
     frame = bull.spark.createDataFrame(rows, "data STRUCT<n: INT>, priority INT").coalesce(1)
@@ -71,7 +71,7 @@ def test_node_takes_spark_s_jobs_in_the_order_of_priority(bull: Bull, node: Star
 
 @each_peer
 @pytest.mark.parametrize("delay", [0, 300])
-def test_an_idle_worker_wakes_up(
+def test_an_idle_node_worker_wakes_for_our_jobs(
     bull: Bull, client: Redis, node: StartNode, prefix: str, peer: Peer, delay: int
 ) -> None:
     """By our signal: left alone, these workers would look for jobs after an hour. (Bull 1 looks every five seconds.)"""

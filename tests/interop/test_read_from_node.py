@@ -76,7 +76,7 @@ def as_node_sees_it(library: NodePeer, job: Job) -> None:
 
 
 @each_peer
-def test_jobs_that_wait(library: NodePeer, peer: Peer, read: Callable[[], dict[str, Job]]) -> None:
+def test_waiting_jobs_are_read_as_by_node(library: NodePeer, peer: Peer, read: Callable[[], dict[str, Job]]) -> None:
     jobs = [job({"n": 1, "ü": "日本"}), job([1, 2.5, None]), job({}, delay=HOUR), behaving("x", attempts=3, backoff=10)]
     if peer.dialect != "bull-1":
         jobs.append(job({"p": 1}, priority=5))
@@ -95,7 +95,7 @@ def test_jobs_that_wait(library: NodePeer, peer: Peer, read: Callable[[], dict[s
 
 
 @each_peer
-def test_jobs_that_were_worked_on(library: NodePeer, peer: Peer, read: Callable[[], dict[str, Job]]) -> None:
+def test_processed_jobs_are_read_as_by_node(library: NodePeer, peer: Peer, read: Callable[[], dict[str, Job]]) -> None:
     jobs = [
         job({"n": 1}),
         behaving('progress:30;return:{"sum":[1,"ü"]}'),
@@ -132,7 +132,9 @@ def test_jobs_that_were_worked_on(library: NodePeer, peer: Peer, read: Callable[
 
 
 @each_peer
-def test_a_paused_queue(library: NodePeer, peer: Peer, read: Callable[[], dict[str, Job]], redis_url: str) -> None:
+def test_jobs_of_a_paused_queue_are_read_as_by_node(
+    library: NodePeer, peer: Peer, read: Callable[[], dict[str, Job]], redis_url: str
+) -> None:
     library.call("add", queue="q", jobs=[job({"n": n}) for n in range(3)])
     library.call("pause", queue="q")
     library.call("add", queue="q", jobs=[job({"n": 3})])
@@ -142,7 +144,7 @@ def test_a_paused_queue(library: NodePeer, peer: Peer, read: Callable[[], dict[s
 
 
 @each_peer
-def test_a_job_that_is_active(library: NodePeer, read: Callable[[], dict[str, Job]]) -> None:
+def test_an_active_job_is_read_as_by_node(library: NodePeer, read: Callable[[], dict[str, Job]]) -> None:
     library.call("add", queue="q", jobs=[behaving("hang")])
     library.call("process", queue="q")
     library.wait_for_events("active", 1)
@@ -175,7 +177,7 @@ def test_a_page_is_in_node_s_order(library: NodePeer, peer: Peer, redis_url: str
 
 
 @pytest.mark.parametrize("peer", [peer for peer in PEERS if peer.dialect != "bull-1"], ids=str)
-def test_logs_and_workers(library: NodePeer, peer: Peer, redis_url: str, prefix: str) -> None:
+def test_logs_and_workers_of_node_are_read(library: NodePeer, peer: Peer, redis_url: str, prefix: str) -> None:
     library.call("add", queue="q", jobs=[behaving("log:one;log:two ü")])
     library.call("process", queue="q")
     library.wait_for_events("completed", 1)
@@ -190,7 +192,7 @@ def test_logs_and_workers(library: NodePeer, peer: Peer, redis_url: str, prefix:
 
 
 @pytest.mark.parametrize("peer", [peer for peer in PEERS if peer.dialect == "bullmq"], ids=str)
-def test_a_flow(library: NodePeer, read: Callable[[], dict[str, Job]], prefix: str) -> None:
+def test_jobs_of_a_flow_are_read(library: NodePeer, read: Callable[[], dict[str, Job]], prefix: str) -> None:
     flow = {
         "name": "parent",
         "queueName": "q",

@@ -50,7 +50,7 @@ def impatient(peer: Peer) -> dict[str, Any]:
 
 
 @each_peer
-def test_a_queue_is_shared_and_each_job_processed_once(
+def test_node_and_our_worker_share_a_queue_and_process_each_job_once(
     node: StartNode, redis_url: str, prefix: str, peer: Peer
 ) -> None:
     jobs = 300
@@ -86,7 +86,7 @@ def test_a_queue_is_shared_and_each_job_processed_once(
 
 
 @with_stalled_set
-def test_node_leaves_jobs_alone_that_we_hold(node: StartNode, redis_url: str, prefix: str, peer: Peer) -> None:
+def test_node_does_not_rescue_jobs_that_we_process(node: StartNode, redis_url: str, prefix: str, peer: Peer) -> None:
     seen = Event()
     with BullQueue("q", url=redis_url, prefix=prefix, protocol=peer.dialect) as queue:
 
@@ -110,7 +110,7 @@ def test_node_leaves_jobs_alone_that_we_hold(node: StartNode, redis_url: str, pr
 
 
 @each_peer
-def test_we_leave_jobs_alone_that_node_holds(node: StartNode, redis_url: str, prefix: str, peer: Peer) -> None:
+def test_we_do_not_rescue_jobs_that_node_processes(node: StartNode, redis_url: str, prefix: str, peer: Peer) -> None:
     with BullQueue("q", url=redis_url, prefix=prefix, protocol=peer.dialect) as queue:
         worker = node(peer.alias, prefix=prefix)
         worker.call("process", queue="q", concurrency=1)
@@ -123,7 +123,7 @@ def test_we_leave_jobs_alone_that_node_holds(node: StartNode, redis_url: str, pr
 
 
 @with_stalled_set
-def test_node_takes_over_what_our_dead_worker_held(node: StartNode, redis_url: str, prefix: str, peer: Peer) -> None:
+def test_node_rescues_jobs_of_our_dead_worker(node: StartNode, redis_url: str, prefix: str, peer: Peer) -> None:
     with BullQueue("q", url=redis_url, prefix=prefix, protocol=peer.dialect) as queue:
         job_id = queue.add({"$behaviour": 'return:"theirs"'})
         keys = queue.handle.keys
@@ -136,7 +136,9 @@ def test_node_takes_over_what_our_dead_worker_held(node: StartNode, redis_url: s
 
 
 @latest
-def test_node_s_getters_read_our_work(node: StartNode, redis_url: str, prefix: str, peer: Peer) -> None:
+def test_node_s_getters_show_the_results_of_our_worker(
+    node: StartNode, redis_url: str, prefix: str, peer: Peer
+) -> None:
     reader = node(peer.alias, prefix=prefix)
     with BullQueue("q", url=redis_url, prefix=prefix, protocol=peer.dialect) as queue:
 
@@ -165,7 +167,7 @@ def test_node_s_getters_read_our_work(node: StartNode, redis_url: str, prefix: s
 
 
 @each_bullmq
-def test_a_job_that_falls_due_in_a_paused_queue_outlives_node_s_resume(
+def test_a_job_that_becomes_due_in_a_paused_queue_survives_node_s_resume(
     node: StartNode, redis_url: str, prefix: str, peer: Peer
 ) -> None:
     theirs = node(peer.alias, prefix=prefix)
@@ -209,7 +211,7 @@ def test_node_takes_delayed_jobs_that_are_due_before_a_job_that_we_retry_at_once
 
 
 @each_bullmq
-def test_a_slot_leaves_places_of_the_queue_that_it_can_t_use_to_node(
+def test_a_slot_leaves_unused_concurrency_of_the_queue_to_node(
     node: StartNode, redis_url: str, prefix: str, peer: Peer
 ) -> None:
     theirs, done = node(peer.alias, prefix=prefix), Event()
@@ -225,7 +227,7 @@ def test_a_slot_leaves_places_of_the_queue_that_it_can_t_use_to_node(
 
 
 @each_bullmq
-def test_a_rate_limit_set_by_hand_counts_for_workers_with_a_limiter(
+def test_a_manual_rate_limit_applies_to_workers_with_a_limiter(
     node: StartNode, redis_url: str, prefix: str, peer: Peer
 ) -> None:
     theirs = node(peer.alias, prefix=prefix)
@@ -286,7 +288,7 @@ def add_child(theirs: NodePeer, prefix: str, parent_id: str, **opts: Any) -> str
 
 @each_bullmq
 @pytest.mark.parametrize("take", TAKERS)
-def test_a_job_tells_the_parent_that_it_got_while_it_was_active(
+def test_a_job_that_gets_a_parent_while_active_reports_its_result_to_it(
     node: StartNode, redis_url: str, prefix: str, peer: Peer, take: Take
 ) -> None:
     theirs = node(peer.alias, prefix=prefix)
@@ -304,7 +306,7 @@ def test_a_job_tells_the_parent_that_it_got_while_it_was_active(
 
 @each_bullmq
 @pytest.mark.parametrize("take", TAKERS)
-def test_a_job_that_got_a_child_while_it_ran_has_failed_this_attempt(
+def test_a_job_that_gets_a_child_while_active_fails_this_attempt(
     node: StartNode, redis_url: str, prefix: str, peer: Peer, take: Take
 ) -> None:
     theirs = node(peer.alias, prefix=prefix)
@@ -321,7 +323,7 @@ def test_a_job_that_got_a_child_while_it_ran_has_failed_this_attempt(
 
 @each_bullmq
 @pytest.mark.parametrize("take", TAKERS)
-def test_a_job_with_a_failed_child_fails_whatever_attempts_are_left(
+def test_a_job_with_a_failed_child_fails_even_with_attempts_left(
     node: StartNode, redis_url: str, prefix: str, peer: Peer, take: Take
 ) -> None:
     theirs = node(peer.alias, prefix=prefix)
@@ -340,7 +342,7 @@ def test_a_job_with_a_failed_child_fails_whatever_attempts_are_left(
 
 
 @pytest.mark.parametrize("peer", [p for p in PEERS if p.dialect != "bull-1"], ids=str)
-def test_a_schedule_goes_on_with_whoever_takes_its_jobs(
+def test_a_schedule_continues_with_node_and_with_our_worker(
     node: StartNode, redis_url: str, prefix: str, peer: Peer
 ) -> None:
     jobs = 12

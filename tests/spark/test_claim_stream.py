@@ -66,7 +66,7 @@ def values(queue: BullQueue) -> dict[int, Any]:
 
 
 @each_dialect
-def test_what_is_claimed_is_answered_and_available_now_ends(queue: BullQueue, stream: Stream) -> None:
+def test_claimed_jobs_are_settled_and_available_now_ends(queue: BullQueue, stream: Stream) -> None:
     queue.add_many(NewJob({"n": n}) for n in range(25))
     stream.run(maxJobsPerTrigger=10)
     assert values(queue) == {n: 10 * n for n in range(25)}
@@ -74,7 +74,7 @@ def test_what_is_claimed_is_answered_and_available_now_ends(queue: BullQueue, st
 
 
 @pytest.mark.parametrize(("given", "shown"), [({}, "spark-reader"), ({"workerName": "prices"}, "prices")])
-def test_claimed_jobs_show_who_processes_them(
+def test_claimed_jobs_show_the_name_of_the_worker(
     queue: BullQueue, redis_url: str, prefix: str, given: dict[str, str], shown: str
 ) -> None:
     options = {"url": redis_url, "prefix": prefix, "queue": "q", "protocol": "bullmq", "readerId": "reader"}
@@ -86,7 +86,7 @@ def test_claimed_jobs_show_who_processes_them(
     assert job.processed_by == shown
 
 
-def test_a_restarted_query_goes_on_where_it_was(queue: BullQueue, stream: Stream) -> None:
+def test_a_restarted_query_continues_from_its_checkpoint(queue: BullQueue, stream: Stream) -> None:
     queue.add_many(NewJob({"n": n}) for n in range(10))
     stream.run()
     queue.add_many(NewJob({"n": n}) for n in range(10, 20))
@@ -106,7 +106,7 @@ def test_two_queries_share_a_queue(queue: BullQueue, stream: Stream) -> None:
     assert all(job.attempts_started == 1 for job in queue.page("completed"))
 
 
-def test_a_batch_that_failed_comes_again_with_the_same_jobs(queue: BullQueue, stream: Stream, tmp_path: Path) -> None:
+def test_a_failed_batch_is_repeated_with_the_same_jobs(queue: BullQueue, stream: Stream, tmp_path: Path) -> None:
     flag = tmp_path / "mended"
 
     def fragile(n: int) -> int:
@@ -126,7 +126,7 @@ def test_a_batch_that_failed_comes_again_with_the_same_jobs(queue: BullQueue, st
     assert all(job.attempts_started == 1 for job in queue.page("completed"))
 
 
-def test_locks_are_kept_while_a_batch_takes_long(queue: BullQueue, stream: Stream, client: Redis) -> None:
+def test_locks_are_extended_during_a_long_batch(queue: BullQueue, stream: Stream, client: Redis) -> None:
     def slow(n: int) -> int:
         import time
 
@@ -143,7 +143,7 @@ def test_locks_are_kept_while_a_batch_takes_long(queue: BullQueue, stream: Strea
     assert values(queue) == {1: 1}
 
 
-def test_errors_follow_the_rules_of_the_job(queue: BullQueue, stream: Stream) -> None:
+def test_errors_follow_the_attempts_of_the_job(queue: BullQueue, stream: Stream) -> None:
     queue.add_many([NewJob({"n": 1}, attempts=2), NewJob({"n": 2}), NewJob({"n": 3}, attempts=2)])
     n = f.get_json_object("data", "$.n").cast("int")
     answer = stream.claimed().select(
@@ -155,7 +155,7 @@ def test_errors_follow_the_rules_of_the_job(queue: BullQueue, stream: Stream) ->
     assert queue.page("wait")[0].attempts_made == 1
 
 
-def test_settling_twice_changes_nothing_and_lost_locks_are_told(
+def test_settling_again_has_no_effect_and_lost_locks_are_counted(
     queue: BullQueue, stream: Stream, spark: SparkSession, client: Redis
 ) -> None:
     queue.add_many(NewJob({"n": n}) for n in range(3))
@@ -199,13 +199,13 @@ def settle(stream: Stream, frame: DataFrame) -> None:
 
 
 @pytest.mark.parametrize("number", range(len(WRONG)))
-def test_what_is_wrong_is_said_before_any_task(stream: Stream, number: int) -> None:
+def test_wrong_options_and_columns_are_errors_before_any_task(stream: Stream, number: int) -> None:
     call, words = WRONG[number]
     with pytest.raises((AnalysisException, StreamingQueryException), match=words):
         call(stream)
 
 
-def test_claim_and_settle_have_what_a_worker_has(queue: BullQueue, stream: Stream, client: Redis) -> None:
+def test_claim_and_settle_support_the_options_of_a_worker(queue: BullQueue, stream: Stream, client: Redis) -> None:
     queue.add_many([*(NewJob({"n": n}) for n in range(10)), NewJob({"n": 10}, remove_on_complete=False)])
     stream.options |= {"workerName": "sparky", "limiter": '{"max": 100, "duration": 600000}', "chunkSize": "4"}
     claimed = stream.claimed()

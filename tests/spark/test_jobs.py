@@ -90,7 +90,7 @@ def test_the_command_runs_under_spark_submit(redis_url: str, prefix: str) -> Non
     assert "|people|wait |1   |" in reported.stdout
 
 
-def test_a_wrong_option_ends_dispatch_with_one_clear_line(redis_url: str, tmp_path: Path) -> None:
+def test_a_wrong_option_ends_dispatch_with_a_one_line_error(redis_url: str, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"a": 1}')
     reading = ["--input", str(tmp_path / "a.json"), "--format", "json", "--queue", "q", "--url", redis_url]
     ran = submit(str(ROOT / "jobs/dispatch.py"), *reading, "--option", "chunkSizes=3")
@@ -129,7 +129,7 @@ def test_options_of_work_are_parsed_by_their_types(redis_url: str, prefix: str, 
         assert "work: expected `lock_ms` to be an integer >= 300, got: 'soon'" in ran.stdout + ran.stderr
 
 
-def test_a_processor_that_isn_t_there_ends_work_with_one_clear_line(redis_url: str) -> None:
+def test_a_missing_processor_ends_work_with_a_one_line_error(redis_url: str) -> None:
     ran = submit(str(ROOT / "jobs/work.py"), "--queue", "q", "--processor", "nowhere:f", "--url", redis_url)
     assert ran.returncode != 0
     assert "work: expected --processor to be importable, got 'nowhere:f'" in ran.stdout + ran.stderr
@@ -151,7 +151,7 @@ def test_collect_writes_finished_jobs_once(client: Redis, redis_url: str, prefix
             assert sorted(ids, key=int) == [str(n) for n in range(1, 10 * round_of_ten + 1)]
 
 
-def test_a_wrong_option_ends_collect_with_one_clear_line(redis_url: str, tmp_path: Path) -> None:
+def test_a_wrong_option_ends_collect_with_a_one_line_error(redis_url: str, tmp_path: Path) -> None:
     arguments = ["--queue", "q", "--output", str(tmp_path / "lake"), "--url", redis_url]
     ran = submit(str(ROOT / "jobs/collect.py"), *arguments, "--once", "--option", "startingOffsets=latest")
     assert ran.returncode != 0

@@ -53,7 +53,7 @@ spark.stop()
 
 
 @pytest.mark.spark
-def test_slots_work_on_several_executors_with_the_package_sent_along(
+def test_slots_run_on_several_executors_with_the_package_in_py_files(
     redis_url: str, prefix: str, tmp_path: Path
 ) -> None:
     """spark-submit --py-files, as on a cluster where only the dependencies are installed; one executor is killed."""

@@ -45,18 +45,18 @@ PRINTED = {
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 
-def test_every_notebook_says_what_it_prints() -> None:
+def test_every_notebook_has_an_expected_output() -> None:
     assert [path.stem for path in NOTEBOOKS] == sorted(PRINTED)
 
 
 @each_notebook
-def test_it_is_committed_without_output(path: Path) -> None:
+def test_a_notebook_is_committed_without_output(path: Path) -> None:
     notebook = nbformat.read(path, as_version=4)
     assert not any(cell.get("outputs") or cell.get("execution_count") for cell in notebook.cells)
 
 
 @each_notebook
-def test_every_cell_runs_and_prints_what_it_is_to_show(path: Path) -> None:
+def test_every_cell_runs_and_prints_the_expected_output(path: Path) -> None:
     need((NODE_DIRECTORY / "node_modules").is_dir(), "needs the Node packages: run `npm ci` in tests/node")
     notebook = nbformat.read(path, as_version=4)
     NotebookClient(notebook, timeout=int(PATIENCE_S), resources={"metadata": {"path": str(path.parent)}}).execute()

@@ -36,7 +36,9 @@ print("starts:", starts)
 """
 
 
-def test_it_is_warned_of_and_no_query_is_started_again(redis_url: str, prefix: str, tmp_path: Path) -> None:
+def test_a_python_without_packages_is_reported_and_no_query_is_restarted(
+    redis_url: str, prefix: str, tmp_path: Path
+) -> None:
     venv.EnvBuilder(with_pip=False, symlinks=True).create(tmp_path / "empty")
     environment = {**os.environ, "PATH": f"{tmp_path}/empty/bin:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
     del environment["PYSPARK_PYTHON"]

@@ -61,7 +61,7 @@ VERBS: dict[str, Verb] = {
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_protocol_that_is_not_the_queue_s_is_refused(bull: Bull, client: Redis, verb: str, tmp_path: Path) -> None:
+def test_a_wrong_protocol_is_refused(bull: Bull, client: Redis, verb: str, tmp_path: Path) -> None:
     with BullQueue("q", **bull.options, protocol="bullmq") as queue:
         queue.add({"n": 1})
     before = dump(client, bull.options["prefix"], "q")

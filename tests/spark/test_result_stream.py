@@ -89,7 +89,7 @@ def fails(collection: Collection, match: str, **more: Any) -> None:
 
 
 @each_dialect
-def test_finished_jobs_arrive_once_with_all_they_hold(bench: WorkBench, collection: Collection) -> None:
+def test_finished_jobs_are_delivered_once_with_all_fields(bench: WorkBench, collection: Collection) -> None:
     ids = finish(bench, 5, '{"a":1}')
     bench.queue.add({"n": 9}, name="bad", attempts=1)
     claim = bench.claim(1)
@@ -105,14 +105,16 @@ def test_finished_jobs_arrive_once_with_all_they_hold(bench: WorkBench, collecti
     assert collection.ids() == sorted([*ids, failed, *more], key=int)
 
 
-def test_columns_are_those_of_a_read_or_fewer(bench: WorkBench, collection: Collection, spark: SparkSession) -> None:
+def test_a_stream_has_the_columns_of_a_read_or_of_a_narrower_schema(
+    bench: WorkBench, collection: Collection, spark: SparkSession
+) -> None:
     (job_id,) = finish(bench, 1, '"x"')
     table = spark.read.format("bull").options(**collection.options).load()
     assert collection.stream().schema == table.schema
     assert collection.run(schema="returnvalue STRING, id STRING") == [Row(returnvalue='"x"', id=job_id)]
 
 
-def test_states_may_be_chosen(bench: WorkBench, collection: Collection) -> None:
+def test_the_option_states_selects_finished_jobs(bench: WorkBench, collection: Collection) -> None:
     finish(bench, 2)
     bench.add(1)
     bench.work(failed_for(bench.claim(1), "bad"))
@@ -120,7 +122,9 @@ def test_states_may_be_chosen(bench: WorkBench, collection: Collection) -> None:
     assert {row.state for row in collection.run("both")} == {"completed", "failed"}
 
 
-def test_limits_hold_and_available_now_ends_with_what_there_was(bench: WorkBench, collection: Collection) -> None:
+def test_limits_hold_and_available_now_ends_with_the_jobs_at_its_start(
+    bench: WorkBench, collection: Collection
+) -> None:
     finish(bench, 25)
     query = collection.start(collection.stream(maxJobsPerTrigger=10, rowsPerPartition=3), availableNow=True)
     wait_until(lambda: query.recentProgress or not query.isActive, "the first batch")
@@ -131,7 +135,9 @@ def test_limits_hold_and_available_now_ends_with_what_there_was(bench: WorkBench
     assert set(late) <= set(collection.ids())
 
 
-def test_partitions_are_as_many_as_asked_for(bench: WorkBench, collection: Collection, spark: SparkSession) -> None:
+def test_min_partitions_sets_the_number_of_partitions(
+    bench: WorkBench, collection: Collection, spark: SparkSession
+) -> None:
     finish(bench, 20)
     seen: list[int] = []
     writer = collection.stream(minPartitions=4).writeStream.trigger(availableNow=True)
@@ -140,7 +146,9 @@ def test_partitions_are_as_many_as_asked_for(bench: WorkBench, collection: Colle
     assert seen == [4]
 
 
-def test_several_queues_and_globs(bench: WorkBench, collection: Collection, redis_url: str, prefix: str) -> None:
+def test_several_queues_and_globs_are_read(
+    bench: WorkBench, collection: Collection, redis_url: str, prefix: str
+) -> None:
     finish(bench, 3)
     with BullQueue("other-1", url=redis_url, prefix=prefix, protocol="bull") as other:
         finish(WorkBench(other, bench.client, twice=False), 4)
@@ -158,7 +166,7 @@ def test_queries_read_one_queue_independently(bench: WorkBench, collection: Coll
 
 
 @each_dialect
-def test_latest_begins_with_what_finishes_from_now_on(bench: WorkBench, collection: Collection) -> None:
+def test_latest_begins_with_jobs_that_finish_from_now_on(bench: WorkBench, collection: Collection) -> None:
     finish(bench, 4)
     new = {"startingOffsets": "latest", "readerId": "mine"}
     frame = (
@@ -169,7 +177,7 @@ def test_latest_begins_with_what_finishes_from_now_on(bench: WorkBench, collecti
     assert collection.ids(**new) == ids
 
 
-def test_a_time_to_start_from(bench: WorkBench, collection: Collection) -> None:
+def test_starting_timestamp_begins_at_a_time(bench: WorkBench, collection: Collection) -> None:
     finish(bench, 2)
     before = bench.handle.connection.now_ms()
     wait_until(lambda: bench.handle.connection.now_ms() > before + 2, "the clock to go on")
@@ -185,7 +193,7 @@ def test_progress_shows_the_lag(bench: WorkBench, collection: Collection) -> Non
     assert json.loads(first["latestOffset"])["queues"] == {"q": 30}
 
 
-def test_a_job_that_is_retried_by_hand_arrives_twice(bench: WorkBench, collection: Collection) -> None:
+def test_a_manually_retried_job_is_delivered_twice(bench: WorkBench, collection: Collection) -> None:
     bench.add(1)
     bench.work(failed_for(bench.claim(1), "bad"))
     (job_id,) = [row.id for row in collection.run()]
@@ -194,7 +202,9 @@ def test_a_job_that_is_retried_by_hand_arrives_twice(bench: WorkBench, collectio
     assert sorted((row.id, row.state) for row in collection.run()) == [(job_id, "completed"), (job_id, "failed")]
 
 
-def test_jobs_removed_on_completion_arrive_with_their_values(bench: WorkBench, collection: Collection) -> None:
+def test_jobs_removed_on_completion_are_delivered_with_their_return_values(
+    bench: WorkBench, collection: Collection
+) -> None:
     ids = bench.add(3)
     bench.work(completed(bench.claim(3), '"gone"', count=0))
     assert bench.counts() == {}
@@ -202,7 +212,7 @@ def test_jobs_removed_on_completion_arrive_with_their_values(bench: WorkBench, c
 
 
 @each_dialect
-def test_archived_jobs_leave_redis_after_their_batch(bench: WorkBench, collection: Collection) -> None:
+def test_remove_on_read_deletes_jobs_after_their_batch(bench: WorkBench, collection: Collection) -> None:
     ids = finish(bench, 7)
     bench.client.rpush(bench.handle.keys.logs(ids[0]), "a line")
     assert collection.ids(removeOnRead=True) == ids
@@ -211,7 +221,7 @@ def test_archived_jobs_leave_redis_after_their_batch(bench: WorkBench, collectio
     assert not {key for job_id in ids for key in left if key.startswith(bench.handle.keys.job(job_id))}
 
 
-def test_a_batch_that_failed_keeps_its_jobs(bench: WorkBench, collection: Collection) -> None:
+def test_a_failed_batch_deletes_no_jobs(bench: WorkBench, collection: Collection) -> None:
     ids = finish(bench, 3)
     broken = collection.stream(removeOnRead=True).writeStream.option("checkpointLocation", str(collection.folder / "c"))
 
@@ -245,27 +255,29 @@ def test_a_batch_that_failed_keeps_its_jobs(bench: WorkBench, collection: Collec
         ({"mode": "settle"}, "mode=settle doesn't go here"),
     ],
 )
-def test_wrong_options(bench: WorkBench, collection: Collection, options: dict[str, str], message: str) -> None:
+def test_wrong_options_are_refused(
+    bench: WorkBench, collection: Collection, options: dict[str, str], message: str
+) -> None:
     fails(collection, message, **options)
 
 
-def test_a_missing_queue_option_is_told(spark: SparkSession, redis_url: str) -> None:
+def test_a_missing_queue_option_is_an_error(spark: SparkSession, redis_url: str) -> None:
     with pytest.raises(AnalysisException, match="expected the option `queue`"):
         spark.readStream.format("bull").option("url", redis_url).load()
 
 
-def test_a_stream_option_on_a_read_is_told(collection: Collection, spark: SparkSession) -> None:
+def test_an_option_of_streams_is_refused_by_a_read(collection: Collection, spark: SparkSession) -> None:
     with pytest.raises(AnalysisException, match="option `removeOnRead` is for streaming reads, not for reads"):
         spark.read.format("bull").options(**collection.options, removeOnRead="true").load().count()
 
 
 @pytest.mark.parametrize("bench", ["bull-1"], indirect=True)
-def test_bull_1_has_no_times_to_start_from(bench: WorkBench, collection: Collection) -> None:
+def test_bull_1_does_not_support_starting_timestamp(bench: WorkBench, collection: Collection) -> None:
     finish(bench, 1)
     fails(collection, "got queue q of dialect bull-1", startingTimestamp="2026-01-01")
 
 
-def test_a_ledger_that_expired_is_told(bench: WorkBench, collection: Collection) -> None:
+def test_an_expired_ledger_ends_the_query(bench: WorkBench, collection: Collection) -> None:
     ids = finish(bench, 4)
     collection.run(readerId="mine")
     bench.client.unlink(*bench.handle.keys.results("mine").values())
@@ -290,7 +302,7 @@ def test_jobs_removed_with_their_events_between_two_runs_end_the_query(
     assert collection.ids() == ids
 
 
-def test_a_flushed_redis_is_told(own_redis: OwnRedis, collection: Collection) -> None:
+def test_a_flushed_redis_ends_the_query(own_redis: OwnRedis, collection: Collection) -> None:
     server = own_redis()
     collection.options["url"] = server.url
     with BullQueue("q", url=server.url, prefix=collection.options["prefix"], protocol="bullmq") as queue:
@@ -305,7 +317,7 @@ def test_a_flushed_redis_is_told(own_redis: OwnRedis, collection: Collection) ->
 
 
 @each_dialect
-def test_a_queue_that_was_made_anew_is_told(bench: WorkBench, collection: Collection) -> None:
+def test_a_recreated_queue_ends_the_query(bench: WorkBench, collection: Collection) -> None:
     finish(bench, 5)
     collection.run()
     bench.queue.obliterate(force=True)
@@ -316,7 +328,7 @@ def test_a_queue_that_was_made_anew_is_told(bench: WorkBench, collection: Collec
     assert {row.id for row in rows} >= set(ids)
 
 
-def test_a_reader_id_is_for_one_query_at_a_time(bench: WorkBench, collection: Collection) -> None:
+def test_two_queries_cannot_use_one_reader_id(bench: WorkBench, collection: Collection) -> None:
     finish(bench, 2)
     first = collection.start(collection.stream(readerId="mine"), "first", processingTime="200 milliseconds")
     try:
@@ -329,7 +341,7 @@ def test_a_reader_id_is_for_one_query_at_a_time(bench: WorkBench, collection: Co
     assert collection.run(readerId="mine") is not None
 
 
-def test_a_reader_that_was_taken_over_ends(bench: WorkBench, collection: Collection) -> None:
+def test_a_query_whose_ledger_was_taken_over_ends(bench: WorkBench, collection: Collection) -> None:
     finish(bench, 1)
     query = collection.start(collection.stream(readerId="mine"), processingTime="200 milliseconds")
     wait_until(lambda: query.recentProgress, "the first batch")
@@ -339,7 +351,9 @@ def test_a_reader_that_was_taken_over_ends(bench: WorkBench, collection: Collect
         query.awaitTermination(PATIENCE_S)
 
 
-def test_a_dialect_that_changed_is_told(bench: WorkBench, collection: Collection, redis_url: str, prefix: str) -> None:
+def test_a_changed_dialect_ends_the_query(
+    bench: WorkBench, collection: Collection, redis_url: str, prefix: str
+) -> None:
     finish(bench, 2)
     collection.run(readerId="mine")
     bench.queue.obliterate(force=True)
@@ -349,7 +363,7 @@ def test_a_dialect_that_changed_is_told(bench: WorkBench, collection: Collection
 
 
 @pytest.mark.parametrize("bench", ["bull", "bullmq"], indirect=True)
-def test_a_job_that_went_before_it_was_read(bench: WorkBench, collection: Collection) -> None:
+def test_a_job_that_was_removed_before_it_was_read_ends_the_query(bench: WorkBench, collection: Collection) -> None:
     ids = finish(bench, 3, '"v"')
     ledger = ResultLedger(bench.handle, "mine", owner="finder")
     ledger.open("earliest", create=True)
@@ -364,7 +378,7 @@ def test_a_job_that_went_before_it_was_read(bench: WorkBench, collection: Collec
     assert gone.returnvalue == ('"v"' if bench.bullmq else None)
 
 
-def test_a_checkpoint_that_is_ahead_of_redis_is_told(bench: WorkBench, collection: Collection) -> None:
+def test_a_checkpoint_ahead_of_the_ledger_ends_the_query(bench: WorkBench, collection: Collection) -> None:
     finish(bench, 3)
     collection.run(readerId="mine")
     bench.client.hset(bench.handle.keys.results("mine")["track"], "base", 0)
@@ -372,7 +386,7 @@ def test_a_checkpoint_that_is_ahead_of_redis_is_told(bench: WorkBench, collectio
     fails(collection, "the query is at position 3 of its results, but Redis has 0 to 0", readerId="mine")
 
 
-def test_what_was_committed_by_another_checkpoint_is_told(bench: WorkBench, collection: Collection) -> None:
+def test_a_new_checkpoint_continues_where_the_reader_stopped(bench: WorkBench, collection: Collection) -> None:
     finish(bench, 3)
     ids = collection.ids("one", readerId="mine")
     assert ids
@@ -381,7 +395,7 @@ def test_what_was_committed_by_another_checkpoint_is_told(bench: WorkBench, coll
     assert collection.ids("two", readerId="mine") == more
 
 
-def test_redis_may_be_away_for_a_while(own_redis: OwnRedis, collection: Collection) -> None:
+def test_a_query_continues_after_an_outage_of_redis(own_redis: OwnRedis, collection: Collection) -> None:
     server = own_redis({"appendonly": "yes", "appendfsync": "always"})
     collection.options |= {"url": server.url, "retryMs": "500"}
     with (
@@ -405,7 +419,9 @@ def test_redis_may_be_away_for_a_while(own_redis: OwnRedis, collection: Collecti
 
 
 @pytest.mark.parametrize("state", ["READONLY", "NOREPLICAS"])
-def test_redis_may_take_no_writes_for_a_while(own_redis: OwnRedis, collection: Collection, state: str) -> None:
+def test_a_query_continues_after_redis_has_refused_writes(
+    own_redis: OwnRedis, collection: Collection, state: str
+) -> None:
     """Finding finished jobs writes to the ledger."""
     server = own_redis()
     collection.options |= {"url": server.url, "retryMs": "200"}
@@ -430,7 +446,7 @@ def test_redis_may_take_no_writes_for_a_while(own_redis: OwnRedis, collection: C
     assert sorted(row.id for row in collection.rows()) == sorted(ids)
 
 
-def test_a_redis_that_is_away_is_not_the_end_of_what_is_available(own_redis: OwnRedis) -> None:
+def test_an_outage_of_redis_does_not_end_available_now(own_redis: OwnRedis) -> None:
     server = own_redis()
     with BullQueue("q", url=server.url, protocol="bullmq") as queue, Redis.from_url(server.url) as client:
         finish(WorkBench(queue, client, twice=False), 3)

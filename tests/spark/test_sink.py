@@ -65,7 +65,7 @@ def test_the_order_of_the_rows_is_the_order_of_the_queue(bull: Bull, queue: Any)
     assert numbers(queue().page("wait")) == list(range(3_000))
 
 
-def test_columns_say_how_a_row_becomes_a_job(bull: Bull, queue: Any) -> None:
+def test_columns_set_the_properties_of_jobs(bull: Bull, queue: Any) -> None:
     frame = bull.spark.sql("""
         SELECT named_struct('n', 1) AS data, 'send' AS name, 'job-a' AS jobId, 5000L AS delay, 7 AS priority,
                4 AS attempts, true AS lifo,
@@ -92,7 +92,7 @@ def test_columns_say_how_a_row_becomes_a_job(bull: Bull, queue: Any) -> None:
     }
 
 
-def test_options_are_defaults_for_rows_that_say_nothing(bull: Bull, queue: Any) -> None:
+def test_options_are_defaults_for_rows_without_a_value(bull: Bull, queue: Any) -> None:
     rows = [({"n": 0}, None, None), ({"n": 1}, "mine", 9)]
     frame = bull.spark.createDataFrame(rows, "data STRUCT<n: INT>, name STRING, attempts INT").coalesce(1)
     bull.write(frame, name="given", attempts=3, backoff='{"type": "fixed", "delay": 50}', removeOnComplete="true")
@@ -113,7 +113,7 @@ def test_run_at_is_kept_to_the_millisecond(bull: Bull, queue: Any, protocol: str
     assert job.parsed("opts")["delay"] == job.delay
 
 
-def test_a_run_at_that_is_over_does_not_wait(bull: Bull, queue: Any) -> None:
+def test_a_job_whose_run_at_is_past_is_not_delayed(bull: Bull, queue: Any) -> None:
     bull.write(bull.spark.sql("SELECT '{}' AS data, timestamp'2020-01-01' AS runAt"))
     assert queue().counts()["wait"] == 1
 
@@ -133,13 +133,13 @@ def test_a_run_at_that_is_over_does_not_wait(bull: Bull, queue: Any) -> None:
          '{"n":12345678901234567890.12,"x":"AP8=","nan":null}'),
     ],
 )  # fmt: skip
-def test_data_of_every_type(bull: Bull, queue: Any, column: str, data: str) -> None:
+def test_payloads_of_every_type_become_json(bull: Bull, queue: Any, column: str, data: str) -> None:
     bull.write(bull.spark.sql(f"SELECT {column} AS data"))
     (job,) = queue().page("wait")
     assert job.data_text == data
 
 
-def test_null_fields_stay_when_asked_for(bull: Bull, queue: Any) -> None:
+def test_null_fields_are_kept_if_ignore_null_fields_is_false(bull: Bull, queue: Any) -> None:
     bull.write(bull.spark.sql("SELECT named_struct('a', CAST(NULL AS INT)) AS data"), ignoreNullFields="false")
     assert queue().page("wait")[0].data_text == '{"a":null}'
 
@@ -159,7 +159,7 @@ def test_without_a_data_column_the_whole_row_is_the_payload(
 
 @each_dialect
 @each_delivery
-def test_columns_that_job_columns_names_are_settings(bull: Bull, queue: Any, protocol: str, delivery: str) -> None:
+def test_columns_in_job_columns_are_settings(bull: Bull, queue: Any, protocol: str, delivery: str) -> None:
     row = "'ada@example.org' AS email, 'Ada' AS name, 60000 AS Delay, 'a' AS jobId, 2 AS attempts"
     bull.write(
         bull.spark.sql(f"SELECT {row}"), protocol=protocol, delivery=delivery, jobColumns="delay, jobid,ATTEMPTS"
@@ -170,7 +170,7 @@ def test_columns_that_job_columns_names_are_settings(bull: Bull, queue: Any, pro
         bull.write(bull.spark.sql(f"SELECT {row}"), protocol=protocol, delivery=delivery, jobColumns="runAt")
 
 
-def test_each_row_goes_to_the_queue_that_it_names(bull: Bull, queue: Any) -> None:
+def test_each_row_is_added_to_the_queue_of_its_column(bull: Bull, queue: Any) -> None:
     frame = bull.spark.range(0, 900, 1, 3).selectExpr("named_struct('n', id) AS data", "concat('q', id % 3) AS queue")
     bull.write(frame, None)
     for n in range(3):
@@ -181,7 +181,7 @@ def test_each_row_goes_to_the_queue_that_it_names(bull: Bull, queue: Any) -> Non
 
 
 @each_dialect
-def test_a_job_id_that_is_there_already_counts_as_duplicate(bull: Bull, queue: Any, protocol: str) -> None:
+def test_an_existing_job_id_counts_as_duplicate(bull: Bull, queue: Any, protocol: str) -> None:
     frame = bull.spark.range(0, 100, 1, 2).selectExpr("named_struct('n', id) AS data", "concat('k', id % 60) AS jobId")
     bull.write(frame, protocol=protocol)
     bull.write(frame, protocol=protocol)
@@ -200,7 +200,7 @@ def test_the_same_version_of_an_application_is_written_once(bull: Bull, queue: A
 
 
 @each_delivery
-def test_the_same_version_is_written_once_to_each_queue_that_rows_name(bull: Bull, queue: Any, delivery: str) -> None:
+def test_a_version_is_written_once_to_each_queue_of_a_queue_column(bull: Bull, queue: Any, delivery: str) -> None:
     frame = bull.spark.range(0, 30, 1, 2).selectExpr("named_struct('n', id) AS data", "concat('q', id % 2) AS queue")
     for version, jobs in [(3, 15), (3, 15), (2, 15), (4, 30)]:
         bull.write(frame, None, txnAppId="nightly", txnVersion=version, delivery=delivery)
@@ -210,7 +210,7 @@ def test_the_same_version_is_written_once_to_each_queue_that_rows_name(bull: Bul
     assert [queue(f"q{n}").counts()["wait"] for n in range(3)] == [30, 30, 30]
 
 
-def test_a_row_that_fails_upstream_leaves_nothing_visible(bull: Bull, client: Redis) -> None:
+def test_an_error_in_the_query_leaves_no_job_visible(bull: Bull, client: Redis) -> None:
     frame = bull.spark.range(0, 50_000, 1, 2).selectExpr(
         "named_struct('n', IF(id = 49000, raise_error('upstream'), id)) AS data"
     )
@@ -229,7 +229,7 @@ def test_overwrite_replaces_the_queue(bull: Bull, queue: Any, delivery: str) -> 
     assert sorted(numbers(queue().page("wait"))) == list(range(7))
 
 
-def test_a_temporary_view_takes_inserts_and_a_catalog_table_says_why_it_can_not(bull: Bull, queue: Any) -> None:
+def test_a_temporary_view_accepts_inserts_and_a_catalog_table_is_an_error_with_advice(bull: Bull, queue: Any) -> None:
     options = ", ".join(f"{name} '{value}'" for name, value in {**bull.options, "queue": "q"}.items())
     bull.spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW outbox (n INT) USING bull OPTIONS ({options})")
     bull.spark.sql("INSERT INTO outbox SELECT 1 UNION ALL SELECT 2")
@@ -267,7 +267,7 @@ numbers = spark.range(0, 6000, 1, 2).mapInArrow(fail_late, "id LONG")
 
 
 @each_delivery
-def test_a_task_that_dies_and_is_tried_again(bull: Bull, queue: Any, delivery: str) -> None:
+def test_a_task_that_dies_is_retried_without_loss(bull: Bull, queue: Any, delivery: str) -> None:
     program = [sys.executable, "-c", RETRIED, bull.options["url"], bull.options["prefix"], delivery]
     ran = subprocess.run(program, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert ran.returncode == 0, ran.stderr[-3000:]
@@ -332,9 +332,7 @@ def test_a_stream_without_a_data_column_sends_whole_rows(bull: Bull, queue: Any,
     assert (job.parsed("data"), job.parsed("opts")["attempts"]) == ({"n": 1, "name": "Ada"}, 3)
 
 
-def test_a_batch_that_spark_forgot_to_note_adds_nothing_when_it_comes_again(
-    bull: Bull, queue: Any, tmp_path: Path
-) -> None:
+def test_a_repeated_batch_adds_nothing(bull: Bull, queue: Any, tmp_path: Path) -> None:
     put(tmp_path / "in", 0, range(100))
     put(tmp_path / "in", 1, range(100, 200))
     stream(bull, tmp_path / "in", tmp_path / "checkpoint")
@@ -369,7 +367,7 @@ def test_a_new_checkpoint_is_a_new_query(bull: Bull, queue: Any, tmp_path: Path)
     assert queue().counts()["wait"] == 100
 
 
-def test_for_each_batch_with_the_batch_id_as_version(bull: Bull, queue: Any, tmp_path: Path) -> None:
+def test_for_each_batch_is_idempotent_with_the_batch_id_as_version(bull: Bull, queue: Any, tmp_path: Path) -> None:
     put(tmp_path / "in", 0, range(50))
 
     def twice(rows: DataFrame, batch_id: int) -> None:
@@ -383,7 +381,7 @@ def test_for_each_batch_with_the_batch_id_as_version(bull: Bull, queue: Any, tmp
     assert sorted(numbers(queue().page("wait"))) == list(range(50))
 
 
-def test_a_stream_does_not_replace_a_queue_nor_take_a_transaction(bull: Bull, tmp_path: Path) -> None:
+def test_a_stream_refuses_overwrite_and_transaction_options(bull: Bull, tmp_path: Path) -> None:
     put(tmp_path / "in", 0, range(5))
     with pytest.raises(PySparkException, match="`txnAppId` is for batch writes"):
         stream(bull, tmp_path / "in", tmp_path / "one", txnAppId="a", txnVersion=1)

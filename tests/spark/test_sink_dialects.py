@@ -128,9 +128,7 @@ def test_every_column_becomes_the_property_of_its_name(
 
 
 @each_dialect
-def test_columns_may_be_numbers_where_that_says_the_same(
-    bull: Bull, assert_alike: Callable[..., None], dialect: str
-) -> None:
+def test_columns_may_be_numbers(bull: Bull, assert_alike: Callable[..., None], dialect: str) -> None:
     # BullMQ takes no integers for ids.
     job_id, id_type = (None, "STRING") if dialect == "bullmq" else (70_000, "INT")
     schema = f"data STRING, jobId {id_type}, backoff INT, removeOnComplete INT, timestamp LONG, opts MAP<STRING, INT>"
@@ -182,7 +180,7 @@ def test_an_option_is_the_default_of_all_rows(bull: Bull, assert_alike: Callable
 
 @each_dialect
 @pytest.mark.parametrize("option", [("delay", HOUR), ("runAt", LATER)], ids=str)
-def test_a_time_may_be_an_option(
+def test_delay_and_run_at_may_be_options(
     bull: Bull, assert_alike: Callable[..., None], dialect: str, option: tuple[str, int]
 ) -> None:
     bull.write(numbers(bull.spark, 2), protocol=dialect, timestamp=LONG_AGO, **dict([option]))
@@ -197,7 +195,7 @@ def test_each_row_may_name_its_queue(bull: Bull, queues: Queues, dialect: str) -
     assert [queues.numbers(f"queue-{m}") for m in range(3)] == [[0, 3, 6], [1, 4, 7], [2, 5, 8]]
 
 
-def test_auto_goes_on_in_the_dialect_of_the_queue(bull: Bull, queues: Queues, python: Callable[..., BullQueue]) -> None:
+def test_auto_uses_the_dialect_of_the_queue(bull: Bull, queues: Queues, python: Callable[..., BullQueue]) -> None:
     with python(protocol="bull") as queue:
         queue.add({"n": -1})
     bull.write(numbers(bull.spark, 3))
@@ -205,14 +203,14 @@ def test_auto_goes_on_in_the_dialect_of_the_queue(bull: Bull, queues: Queues, py
     assert "events" not in queues.public()
 
 
-def test_no_rows_make_no_queue(bull: Bull, queues: Queues, python: Callable[..., BullQueue]) -> None:
+def test_an_empty_write_creates_no_queue(bull: Bull, queues: Queues, python: Callable[..., BullQueue]) -> None:
     bull.write(numbers(bull.spark, 0))
     assert queues.public() == set()
     with python() as queue:
         assert [(record.jobs, record.state) for record in queue.writes()] == [(0, "finished")]
 
 
-def test_a_row_that_fails_in_a_udf_leaves_nothing_visible(bull: Bull, queues: Queues) -> None:
+def test_an_error_in_a_udf_leaves_no_job_visible(bull: Bull, queues: Queues) -> None:
     @F.udf("long")
     def fail_late(n):
         if n == 900:
@@ -225,14 +223,14 @@ def test_a_row_that_fails_in_a_udf_leaves_nothing_visible(bull: Bull, queues: Qu
     assert queues.expiring()
 
 
-def test_a_batch_write_to_queues_by_row_that_runs_again_adds_nothing(bull: Bull, queues: Queues) -> None:
+def test_a_repeated_write_to_several_queues_adds_nothing(bull: Bull, queues: Queues) -> None:
     frame = numbers(bull.spark, 4).selectExpr("n", "concat('queue-', n % 2) AS queue")
     for _ in range(2):
         bull.write(frame, queue=None, txnAppId="etl", txnVersion=1, jobColumns="queue")
     assert [queues.numbers(f"queue-{m}") for m in range(2)] == [[0, 2], [1, 3]]
 
 
-def test_an_overwrite_that_runs_again_does_not_delete(bull: Bull, queues: Queues) -> None:
+def test_a_repeated_overwrite_deletes_nothing(bull: Bull, queues: Queues) -> None:
     options = {**bull.options, "queue": "q", "confirmObliterate": "true", "txnAppId": "etl", "txnVersion": "1"}
     for _ in range(2):
         numbers(bull.spark, 3).write.format("bull").options(**options).mode("overwrite").save()
@@ -283,7 +281,7 @@ def source(bull: Bull, tmp_path: Path) -> Source:
     return Source(bull, tmp_path)
 
 
-def test_a_batch_for_queues_by_row_that_comes_again_adds_nothing(source: Source, queues: Queues) -> None:
+def test_a_repeated_batch_for_several_queues_adds_nothing(source: Source, queues: Queues) -> None:
     source.put(0, 1, 2, 3)
     source.put(4, 6)
     by_row = "concat('queue-', n % 2) AS queue"
@@ -294,7 +292,7 @@ def test_a_batch_for_queues_by_row_that_comes_again_adds_nothing(source: Source,
     assert [sorted(queues.numbers(f"queue-{m}")) for m in range(2)] == [[0, 2, 4, 6], [1, 3]]
 
 
-def test_two_streams_to_one_queue_do_not_know_each_other(bull: Bull, queues: Queues, tmp_path: Path) -> None:
+def test_two_streams_to_one_queue_are_independent(bull: Bull, queues: Queues, tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         source = Source(bull, tmp_path / name)
@@ -304,7 +302,7 @@ def test_two_streams_to_one_queue_do_not_know_each_other(bull: Bull, queues: Que
 
 
 @pytest.mark.parametrize("named", ["CAST(NULL AS STRING)", "''"])
-def test_a_row_that_names_no_queue_is_an_error_of_its_row(bull: Bull, client: Redis, named: str) -> None:
+def test_a_row_without_a_queue_is_an_error_with_its_number(bull: Bull, client: Redis, named: str) -> None:
     frame = numbers(bull.spark, 3).selectExpr("n", f"IF(n = 2, {named}, 'q') AS queue")
     with pytest.raises(PySparkException, match="partition 0, row 2: expected `queue` to name a queue"):
         bull.write(frame, queue=None, jobColumns="queue")

@@ -38,13 +38,13 @@ def keys(client: Redis, bull: Bull) -> list[bytes]:
     return list(client.scan_iter(match=f"{bull.options['prefix']}:*"))
 
 
-def test_no_redis(bull: Bull) -> None:
+def test_an_unreachable_redis_is_an_error_without_its_password(bull: Bull) -> None:
     message = refusal(at(bull, f"redis://:{SECRET}@127.0.0.1:1"), one_row(bull), retryMs=100)
     assert "expected Redis at redis://127.0.0.1:1, got none within 0.1 s" in message
     assert SECRET not in message
 
 
-def test_a_wrong_password(bull: Bull, own_redis: OwnRedis) -> None:
+def test_a_wrong_password_is_an_error_that_does_not_show_it(bull: Bull, own_redis: OwnRedis) -> None:
     server = own_redis({"requirepass": SECRET})
     message = refusal(at(bull, f"redis://:wrong-one@127.0.0.1:{server.port}"), one_row(bull))
     assert "refused the user or password: check `url`, `username` and `password`" in message
@@ -53,7 +53,7 @@ def test_a_wrong_password(bull: Bull, own_redis: OwnRedis) -> None:
     bull_with_password.write(one_row(bull), password=SECRET)
 
 
-def test_a_cluster_without_a_hash_tag(bull: Bull, own_redis: OwnRedis) -> None:
+def test_a_cluster_requires_a_hash_tag(bull: Bull, own_redis: OwnRedis) -> None:
     server = own_redis({"cluster-enabled": "yes"})
     with Redis.from_url(server.url) as client:
         client.execute_command("CLUSTER", "ADDSLOTS", *range(16384))
@@ -72,7 +72,7 @@ def _cluster_info(client: Redis) -> bytes:
     return bytes(client.execute_command("CLUSTER", "INFO", NEVER_DECODE=True))
 
 
-def test_a_replica_that_takes_no_writes(bull: Bull, own_redis: OwnRedis) -> None:
+def test_a_read_only_replica_is_refused(bull: Bull, own_redis: OwnRedis) -> None:
     primary = own_redis()
     replica = own_redis({"replicaof": f"127.0.0.1 {primary.port}"})
     with Redis.from_url(replica.url) as client:
@@ -82,9 +82,7 @@ def test_a_replica_that_takes_no_writes(bull: Bull, own_redis: OwnRedis) -> None
     assert "give the address of its primary" in message
 
 
-def test_a_redis_that_is_full_half_way_shows_nothing_and_forgets_what_was_staged(
-    bull: Bull, own_redis: OwnRedis
-) -> None:
+def test_a_redis_out_of_memory_leaves_no_job_visible_and_staged_jobs_expire(bull: Bull, own_redis: OwnRedis) -> None:
     server = own_redis({"maxmemory": "12mb", "maxmemory-policy": "noeviction"})
     rows = bull.spark.range(100_000, numPartitions=4).selectExpr(
         "named_struct('id', id, 'x', repeat('x', 400)) AS data"
@@ -99,13 +97,13 @@ def test_a_redis_that_is_full_half_way_shows_nothing_and_forgets_what_was_staged
         assert all(0 < client.pttl(key) <= TTL_MS for key in staged)
 
 
-def test_no_queue(bull: Bull) -> None:
+def test_a_missing_queue_is_an_error(bull: Bull) -> None:
     message = refusal(bull, one_row(bull), None)
     assert "expected an option `queue`, or a column `queue`, got neither" in message
     assert "CREATE TEMPORARY VIEW" in message
 
 
-def test_an_unknown_option_but_not_one_of_spark(bull: Bull) -> None:
+def test_an_unknown_option_is_refused_but_options_of_spark_are_not(bull: Bull) -> None:
     assert "unknown option `chunksizes` (did you mean `chunkSize`?)" in refusal(bull, one_row(bull), chunkSizes=1)
     bull.write(one_row(bull), path="x", checkpointLocation="y", queryName="z")
 
@@ -120,12 +118,12 @@ def test_an_unknown_option_but_not_one_of_spark(bull: Bull) -> None:
         ("'{}' AS data, 1 AS prioritty", "unknown column `prioritty` (did you mean `priority`?)"),
     ],
 )
-def test_a_wrong_column(bull: Bull, client: Redis, columns: str, said: str) -> None:
+def test_a_wrong_column_is_refused(bull: Bull, client: Redis, columns: str, said: str) -> None:
     assert said in refusal(bull, one_row(bull, columns))
     assert not keys(client, bull)
 
 
-def test_text_that_is_not_json_shows_the_row_and_no_secret(bull: Bull, client: Redis) -> None:
+def test_an_error_about_invalid_json_names_the_row(bull: Bull, client: Redis) -> None:
     rows = [('{"n": 1}',), ('{"n": 2',), ("{}",)]
     frame = bull.spark.createDataFrame(rows, "data STRING").coalesce(1)
     message = refusal(bull, frame)
@@ -147,7 +145,7 @@ def test_text_that_is_not_json_shows_the_row_and_no_secret(bull: Bull, client: R
         ("'{}' AS data, '{\"repeat\": {}}' AS opts", "can't be dispatched yet"),
     ],
 )
-def test_a_bad_row_is_named_and_nothing_is_visible(bull: Bull, client: Redis, columns: str, said: str) -> None:
+def test_a_bad_row_is_named_and_no_job_is_visible(bull: Bull, client: Redis, columns: str, said: str) -> None:
     message = refusal(bull, one_row(bull, columns), protocol="bullmq")
     assert said in message
     assert "row 0: " in message
@@ -163,13 +161,13 @@ def test_a_column_of_integer_ids_is_refused_for_bullmq_before_any_task(bull: Bul
     bull.write(one_row(bull, "'{}' AS data, 17 AS jobId"), protocol="bull")
 
 
-def test_a_priority_for_bull_1(bull: Bull) -> None:
+def test_bull_1_refuses_a_priority(bull: Bull) -> None:
     said = "expected no `priority` (the dialect bull-1 has none), got: 3"
     assert said in refusal(bull, one_row(bull, "'{}' AS data, 3 AS priority"), protocol="bull-1")
     assert said in refusal(bull, one_row(bull), protocol="bull-1", priority=3)
 
 
-def test_a_queue_name_that_the_dialect_refuses(bull: Bull, client: Redis) -> None:
+def test_a_queue_name_that_the_dialect_does_not_allow_is_refused(bull: Bull, client: Redis) -> None:
     said = "expected `queue` without ':' (BullMQ refuses it), got: 'a:b'"
     assert said in refusal(bull, one_row(bull), "a:b")
     assert said in refusal(bull, one_row(bull, "'{}' AS data, 'a:b' AS queue"), None)
@@ -178,14 +176,14 @@ def test_a_queue_name_that_the_dialect_refuses(bull: Bull, client: Redis) -> Non
 
 
 @pytest.mark.parametrize("mode", ["errorifexists", "ignore"])
-def test_save_modes_that_spark_refuses(bull: Bull, client: Redis, mode: str) -> None:
+def test_other_save_modes_are_refused_by_spark(bull: Bull, client: Redis, mode: str) -> None:
     writer = one_row(bull).write.format("bull").options(**bull.options, queue="q").mode(mode)
     with pytest.raises(PySparkException, match="UNSUPPORTED_DATA_SOURCE_SAVE_MODE"):
         writer.save()
     assert not keys(client, bull)
 
 
-def test_overwrite_wants_to_be_confirmed(bull: Bull) -> None:
+def test_overwrite_requires_confirmation(bull: Bull) -> None:
     with BullQueue("q", url=bull.options["url"], prefix=bull.options["prefix"], protocol="bullmq") as queue:
         queue.add({"old": True})
         writer = one_row(bull).write.format("bull").options(**bull.options, queue="q").mode("overwrite")
@@ -204,6 +202,6 @@ def test_overwrite_wants_to_be_confirmed(bull: Bull) -> None:
             )
 
 
-def test_transaction_options_go_together(bull: Bull) -> None:
+def test_transaction_options_require_each_other(bull: Bull) -> None:
     said = "`txnAppId` and `txnVersion` go together: `txnVersion` is missing"
     assert said in refusal(bull, one_row(bull), txnAppId="nightly")

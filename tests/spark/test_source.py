@@ -107,12 +107,12 @@ def test_a_narrower_schema_reads_only_its_fields(bull: Bull, queue: OpenQueue, c
         ("delay INT", "expected column `delay` of view `jobs` to be BIGINT, got: INT"),
     ],
 )
-def test_a_schema_that_does_not_fit(bull: Bull, schema: str, message: str) -> None:
+def test_a_schema_with_unknown_columns_or_wrong_types_is_refused(bull: Bull, schema: str, message: str) -> None:
     with pytest.raises(PySparkException, match=message):
         bull.read(schema=schema).collect()
 
 
-def test_states_and_job_ids(bull: Bull, queue: OpenQueue) -> None:
+def test_states_and_job_ids_select_jobs(bull: Bull, queue: OpenQueue) -> None:
     mine = queue()
     mine.add_many([NewJob(n, delay=60_000 if n % 2 else None, priority=1 if n == 4 else None) for n in range(6)])
     assert ids(bull.read(states="delayed")) == ["2", "4", "6"]
@@ -123,7 +123,7 @@ def test_states_and_job_ids(bull: Bull, queue: OpenQueue) -> None:
     assert ids(bull.read(jobIds="1,2,3,4", numPartitions=3)) == ["1", "2", "3", "4"]
 
 
-def test_several_queues_and_globs(bull: Bull, queue: OpenQueue) -> None:
+def test_several_queues_and_globs_are_read(bull: Bull, queue: OpenQueue) -> None:
     for name, protocol in (("mail-eu", "bull"), ("mail-us", "bullmq"), ("sms", "bull-1")):
         queue(name, protocol).add(name)
 
@@ -139,7 +139,7 @@ def test_several_queues_and_globs(bull: Bull, queue: OpenQueue) -> None:
     assert queues(both) == ["late", "mail-eu", "mail-us", "sms"]
 
 
-def test_a_reused_frame_shows_what_is_there_now(bull: Bull, queue: OpenQueue, client: Redis) -> None:
+def test_a_reused_frame_reads_the_queue_again(bull: Bull, queue: OpenQueue, client: Redis) -> None:
     frame = bull.read(numPartitions=4)
     assert frame.rdd.getNumPartitions() == 4
     assert frame.count() == 0
@@ -152,7 +152,7 @@ def test_a_reused_frame_shows_what_is_there_now(bull: Bull, queue: OpenQueue, cl
     assert ids(frame) == sorted(str(n) for n in range(1, 201) if n != 7)
 
 
-def test_sql_over_a_temporary_view(bull: Bull, queue: OpenQueue) -> None:
+def test_a_temporary_view_can_be_queried_with_sql(bull: Bull, queue: OpenQueue) -> None:
     queue().add_many([NewJob({"amount": n}) for n in range(5)])
     options = ", ".join(f"{name} '{value}'" for name, value in {**bull.options, "queue": "q"}.items())
     bull.spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW jobs USING bull OPTIONS ({options})")
@@ -162,7 +162,7 @@ def test_sql_over_a_temporary_view(bull: Bull, queue: OpenQueue) -> None:
     assert tuple(row) == ("wait", 0 + 1 + 2 + 3)
 
 
-def test_view_counts(bull: Bull, queue: OpenQueue) -> None:
+def test_the_view_counts_has_a_row_per_queue_and_state(bull: Bull, queue: OpenQueue) -> None:
     queue("a", "bull-1").add_many([NewJob(1), NewJob(2, delay=60_000)])
     queue("b").add_many([NewJob(1)])
     rows = {(row["queue"], row["state"]): row["jobs"] for row in bull.read("a,b", view="counts").collect()}
@@ -177,7 +177,7 @@ def test_view_counts(bull: Bull, queue: OpenQueue) -> None:
     assert [tuple(row) for row in frame.collect()] == [(1,)]
 
 
-def test_view_queues(bull: Bull, queue: OpenQueue, client: Redis) -> None:
+def test_the_view_queues_has_a_row_per_queue(bull: Bull, queue: OpenQueue, client: Redis) -> None:
     queue("a", "bull").add(1)
     queue("b").add(1)
     client.hset(queue("b").handle.keys["meta"], mapping={"version": "bullmq:6.7.0", "paused": 1, "concurrency": 4})
@@ -185,7 +185,7 @@ def test_view_queues(bull: Bull, queue: OpenQueue, client: Redis) -> None:
     assert rows == [("a", "bull", None, False, None, 1), ("b", "bullmq", "bullmq:6.7.0", True, 4, 1)]
 
 
-def test_view_writes(bull: Bull) -> None:
+def test_the_view_writes_has_a_row_per_write(bull: Bull) -> None:
     bull.write(bull.spark.range(10).selectExpr("CAST(id AS STRING) AS data"), txnAppId="nightly", txnVersion=7)
     (row,) = bull.read(view="writes").collect()
     assert (row["queue"], row["state"], row["jobs"], row["added"], row["duplicates"]) == ("q", "finished", 10, 10, 0)
@@ -194,7 +194,7 @@ def test_view_writes(bull: Bull) -> None:
     assert row["durationMs"] >= 0
 
 
-def test_view_logs(bull: Bull, queue: OpenQueue, client: Redis) -> None:
+def test_the_view_logs_has_a_row_per_line(bull: Bull, queue: OpenQueue, client: Redis) -> None:
     mine = queue()
     mine.add_many([NewJob(1), NewJob(2), NewJob(3)])
     client.rpush(mine.handle.keys.logs("1"), *[f"line {n}" for n in range(2500)])
@@ -207,7 +207,7 @@ def test_view_logs(bull: Bull, queue: OpenQueue, client: Redis) -> None:
     assert [row["line"] for row in bull.read(view="logs", jobIds="1").orderBy("line").collect()] == list(range(2500))
 
 
-def test_view_workers(bull: Bull, queue: OpenQueue, redis_url: str) -> None:
+def test_the_view_workers_has_a_row_per_connected_worker(bull: Bull, queue: OpenQueue, redis_url: str) -> None:
     name = queue().handle.keys.client_name
     others = [name, f"{name}:w:press-1", f"{name}:qe", f"{queue('other').handle.keys.client_name}:w:x", "nobody"]
     clients = [Redis.from_url(redis_url, client_name=client_name) for client_name in others]
@@ -220,7 +220,7 @@ def test_view_workers(bull: Bull, queue: OpenQueue, redis_url: str) -> None:
         client.close()
 
 
-def test_odd_values_do_not_end_a_read(bull: Bull, queue: OpenQueue, client: Redis) -> None:
+def test_invalid_values_do_not_fail_a_read(bull: Bull, queue: OpenQueue, client: Redis) -> None:
     mine = queue()
     mine.add_many([NewJob(n) for n in range(3)])
     odd = {
@@ -260,14 +260,14 @@ def test_errors_come_before_any_task(bull: Bull, options: dict[str, object], mes
     assert "Job aborted" not in str(caught.value)
 
 
-def test_a_table_of_the_catalog_says_what_to_do(bull: Bull) -> None:
+def test_a_catalog_table_is_an_error_with_advice(bull: Bull) -> None:
     bull.spark.sql("CREATE TABLE lost_options USING bull OPTIONS (queue 'q')")
     with pytest.raises(PySparkException, match="CREATE TEMPORARY VIEW"):
         bull.spark.table("lost_options").collect()
     bull.spark.sql("DROP TABLE lost_options")
 
 
-def test_a_wrong_password_is_told_without_showing_it(
+def test_a_wrong_password_is_an_error_that_does_not_show_it(
     bull: Bull, own_redis: Callable[..., EmbeddedRedis], spark: SparkSession
 ) -> None:
     server = own_redis({"requirepass": "right"})
@@ -277,7 +277,7 @@ def test_a_wrong_password_is_told_without_showing_it(
     assert "wr0ng" not in str(caught.value)
 
 
-def test_a_large_queue_is_read_whole_and_in_flat_memory(bull: Bull, queue: OpenQueue) -> None:
+def test_a_large_queue_is_read_completely_in_constant_memory(bull: Bull, queue: OpenQueue) -> None:
     count, padding = 150_000, "x" * 400
     mine = queue()
     mine.add_many(NewJob(RawJson(f'{{"n":{n},"padding":"{padding}"}}')) for n in range(count))

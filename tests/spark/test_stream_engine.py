@@ -26,7 +26,7 @@ def queue(redis_url: str, prefix: str) -> Iterator[BullQueue]:
 
 
 @pytest.mark.parametrize("raises", [False, True])
-def test_a_job_that_was_claimed_again_is_left_to_its_new_claim(
+def test_a_job_that_was_claimed_again_is_settled_only_by_its_new_claim(
     queue: BullQueue, spark: SparkSession, redis_url: str, prefix: str, raises: bool
 ) -> None:
     """Jobs are claimed ahead while a batch goes on, and one whose attempt failed may run again at once."""

@@ -88,7 +88,7 @@ def test_a_function_processes_jobs_of_every_dialect(queue: BullQueue, start: Sta
 
 
 @each_dialect
-def test_failed_attempts_are_made_again(queue: BullQueue, start: Start) -> None:
+def test_failed_attempts_are_retried(queue: BullQueue, start: Start) -> None:
     def processor(job: Any) -> Any:
         if job.attempts_made < job.data["n"]:
             raise RuntimeError(f"attempt {job.attempts_made + 1}")
@@ -101,7 +101,7 @@ def test_failed_attempts_are_made_again(queue: BullQueue, start: Start) -> None:
     assert len(by_n(queue, "failed")[3].stacktrace) == 3
 
 
-def test_a_processor_can_say_more_than_that_it_failed(queue: BullQueue, start: Start, redis_url: str) -> None:
+def test_a_processor_can_control_how_its_job_ends(queue: BullQueue, start: Start, redis_url: str) -> None:
     def processor(job: Any) -> Any:
         if job.data["n"] == "hopeless":
             raise UnrecoverableError("never")
@@ -128,7 +128,7 @@ def test_a_processor_can_say_more_than_that_it_failed(queue: BullQueue, start: S
         assert (job.attempts_made, job.parsed("returnvalue")) == (1, 2)
 
 
-def test_a_processor_tells_about_its_job(queue: BullQueue, start: Start) -> None:
+def test_a_processor_reports_progress_logs_and_data(queue: BullQueue, start: Start) -> None:
     def processor(job: Any) -> Any:
         job.update_progress({"step": 1})
         assert job.log("one") == 1
@@ -171,7 +171,7 @@ def test_a_job_that_takes_too_long_fails(queue: BullQueue, start: Start) -> None
     assert "at most (its timeout)" in str(by_n(queue, "failed")[10_000].failed_reason)
 
 
-def test_locks_are_kept_for_jobs_that_take_longer(queue: BullQueue, start: Start) -> None:
+def test_locks_of_long_jobs_are_extended(queue: BullQueue, start: Start) -> None:
     def processor(job: Any) -> Any:
         time.sleep(1.5 * lock_ms / 1000)
         return "done"
@@ -184,7 +184,7 @@ def test_locks_are_kept_for_jobs_that_take_longer(queue: BullQueue, start: Start
     assert queue.page("completed")[0].stalled_counter == 0
 
 
-def test_a_lost_lock_is_reported(queue: BullQueue, start: Start, client: Redis, tmp_path: Path) -> None:
+def test_a_lost_lock_is_counted(queue: BullQueue, start: Start, client: Redis, tmp_path: Path) -> None:
     lost = tmp_path / "lost"
 
     def processor(job: Any) -> Any:
@@ -202,7 +202,7 @@ def test_a_lost_lock_is_reported(queue: BullQueue, start: Start, client: Redis, 
     assert queue.counts()["completed"] == 0
 
 
-def test_a_job_that_kills_its_process_takes_no_other_down(queue: BullQueue, start: Start) -> None:
+def test_a_job_that_kills_its_process_fails_alone(queue: BullQueue, start: Start) -> None:
     def processor(job: Any) -> Any:
         if job.data["n"] == 13:
             import os
@@ -233,7 +233,7 @@ def test_a_stopped_worker_finishes_what_it_has_claimed(queue: BullQueue, start: 
     assert worker.status().completed == counts["completed"]
 
 
-def test_an_idle_slot_sends_next_to_nothing(own_redis: Callable[..., Any], spark: SparkSession) -> None:
+def test_an_idle_slot_sends_few_commands(own_redis: Callable[..., Any], spark: SparkSession) -> None:
     server = own_redis()
     idle = Worker(spark, "q", lambda job: None, url=server.url, slots=1, promoter=False, progress=False)
     with Redis.from_url(server.url) as client, idle as worker:
@@ -267,7 +267,7 @@ def test_status_and_context_manager(queue: BullQueue, spark: SparkSession, redis
         worker.start()
 
 
-def test_a_worker_shows_itself_to_node(queue: BullQueue, start: Start, client: Redis) -> None:
+def test_a_worker_is_visible_to_node(queue: BullQueue, start: Start, client: Redis) -> None:
     start(lambda job: None, name="sparky")
     queue.add({"n": 1})
     work_off(queue)
@@ -276,7 +276,7 @@ def test_a_worker_shows_itself_to_node(queue: BullQueue, start: Start, client: R
     assert f"{queue.handle.keys.client_name}:w:sparky" in names
 
 
-def test_rules_of_the_worker_hold_for_jobs_that_say_nothing(queue: BullQueue, start: Start) -> None:
+def test_retention_rules_of_the_worker_apply_to_jobs_without_their_own(queue: BullQueue, start: Start) -> None:
     queue.add_many([NewJob({"n": 1}), NewJob({"n": 2}, remove_on_complete=False)])
     start(lambda job: None, remove_on_complete=True)
     assert work_off(queue) == {"completed": 1}
@@ -285,7 +285,7 @@ def test_rules_of_the_worker_hold_for_jobs_that_say_nothing(queue: BullQueue, st
 # UDFs
 
 
-def test_poison_rows_fail_alone(queue: BullQueue, start: Start) -> None:
+def test_failing_rows_of_a_udf_fail_alone(queue: BullQueue, start: Start) -> None:
     poison = {17, 4_242, 9_999}
 
     @f.pandas_udf("long")  # type: ignore[call-overload, untyped-decorator, unused-ignore]
@@ -342,7 +342,7 @@ def udfs() -> dict[str, tuple[Any, str, Any]]:
     "kind",
     ["udf over columns", "udf over rows", "pandas over columns", "pandas over a frame", "pandas iterator"],
 )
-def test_udfs_of_every_kind(queue: BullQueue, start: Start, kind: str) -> None:
+def test_udfs_of_every_kind_process_jobs(queue: BullQueue, start: Start, kind: str) -> None:
     udf, schema, made = udfs()[kind]
     queue.add_many(NewJob({"name": "ada", "age": 36, "more": 1}) for _ in range(3))
     start(udf, payload_schema=schema)
@@ -350,7 +350,7 @@ def test_udfs_of_every_kind(queue: BullQueue, start: Start, kind: str) -> None:
     assert [job.parsed("returnvalue") for job in queue.page("completed")] == [made] * 3
 
 
-def test_payloads_that_don_t_fit_fail_alone(queue: BullQueue, start: Start) -> None:
+def test_payloads_that_do_not_fit_the_schema_fail_alone(queue: BullQueue, start: Start) -> None:
     udf, schema, _ = udfs()["pandas over columns"]
     payloads = ['{"name":"ada","age":36}', '{"name":"bob","age":"old"}', "{broken", '{"name":"eve","age":1}']
     ids = queue.add_many(NewJob(RawJson(payload)) for payload in payloads).ids
@@ -364,7 +364,7 @@ def test_payloads_that_don_t_fit_fail_alone(queue: BullQueue, start: Start) -> N
 # what can't work is said before anything starts
 
 
-def test_what_is_wrong_is_said_at_once(spark: SparkSession, redis_url: str, prefix: str) -> None:
+def test_wrong_arguments_are_refused_before_the_start(spark: SparkSession, redis_url: str, prefix: str) -> None:
     async def coroutine(job: Any) -> None:
         await asyncio.sleep(0)
 
@@ -390,12 +390,14 @@ def test_what_is_wrong_is_said_at_once(spark: SparkSession, redis_url: str, pref
             Worker(spark, "q", **{"url": redis_url, "prefix": prefix, "promoter": False, **arguments}).start()
 
 
-def test_a_redis_that_isn_t_there_is_said_at_once(spark: SparkSession) -> None:
+def test_an_unreachable_redis_is_an_error_before_the_start(spark: SparkSession) -> None:
     with pytest.raises(ConnectionLost, match=r"127\.0\.0\.1:1"):
         Worker(spark, "q", print, url="redis://127.0.0.1:1", retry_ms=0, protocol="bullmq", progress=False)
 
 
-def test_slots_that_can_t_start_are_given_up(queue: BullQueue, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_fails_if_its_slots_cannot_start(
+    queue: BullQueue, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Unloadable:
         def __reduce__(self) -> Any:
             return json.loads, ("{no",)
@@ -410,7 +412,7 @@ def test_slots_that_can_t_start_are_given_up(queue: BullQueue, start: Start, mon
 # transformations
 
 
-def test_a_transformation_answers_jobs(queue: BullQueue, start: Start) -> None:
+def test_a_transformation_settles_jobs(queue: BullQueue, start: Start) -> None:
     def transform(jobs: DataFrame) -> DataFrame:
         answer = f.when(f.col("data.n") < 3, f.col("data.n") * 10)
         error = f.when(f.col("data.n") == 3, f.lit("three"))
@@ -472,7 +474,7 @@ def check_what_was_said(queue: BullQueue) -> None:
 
 
 @pytest.mark.parametrize("engine", ["loop", "stream"])
-def test_a_udf_can_say_more_than_that_it_failed(queue: BullQueue, start: Start, redis_url: str, engine: str) -> None:
+def test_a_udf_can_control_how_its_job_ends(queue: BullQueue, start: Start, redis_url: str, engine: str) -> None:
     seen = queue.handle.keys.job("seen")
 
     @f.pandas_udf("string")  # type: ignore[call-overload, untyped-decorator, unused-ignore]
@@ -492,7 +494,7 @@ def test_a_udf_can_say_more_than_that_it_failed(queue: BullQueue, start: Start, 
     check_what_was_said(queue)
 
 
-def test_a_udf_within_a_transformation_can_say_it_too(queue: BullQueue, start: Start) -> None:
+def test_a_udf_within_a_transformation_can_control_how_its_job_ends(queue: BullQueue, start: Start) -> None:
     @f.udf("int")
     def say(n: str, started: int) -> int:
         errors = {"hopeless": UnrecoverableError("never"), "later": DelayedError(50), "limited": RateLimitError(60)}
@@ -509,7 +511,7 @@ def test_a_udf_within_a_transformation_can_say_it_too(queue: BullQueue, start: S
     wait_until(lambda: worker.status().returned == 2, "the totals to tell of the two postponed jobs")
 
 
-def test_the_worker_s_rule_leaves_alone_a_job_with_one_of_its_own(queue: BullQueue, start: Start) -> None:
+def test_the_retention_rule_of_a_job_overrides_that_of_the_worker(queue: BullQueue, start: Start) -> None:
     def transform(jobs: DataFrame) -> DataFrame:
         return jobs.select("id", "token", f.lit(1).alias("returnvalue"))
 
@@ -519,7 +521,7 @@ def test_the_worker_s_rule_leaves_alone_a_job_with_one_of_its_own(queue: BullQue
     assert list(by_n(queue, "completed")) == [2]
 
 
-def test_a_stopped_stream_gives_back_what_it_has_not_settled(queue: BullQueue, start: Start) -> None:
+def test_a_stopped_stream_releases_unsettled_jobs(queue: BullQueue, start: Start) -> None:
     slow = f.udf(lambda n: time.sleep(0.2) or n, "int")
 
     def transform(jobs: DataFrame) -> DataFrame:
@@ -533,7 +535,7 @@ def test_a_stopped_stream_gives_back_what_it_has_not_settled(queue: BullQueue, s
     assert sum(queue.counts().values()) == 60
 
 
-def test_a_worker_with_a_checkpoint_goes_on_where_it_was(queue: BullQueue, start: Start, tmp_path: Path) -> None:
+def test_a_restarted_worker_continues_from_its_checkpoint(queue: BullQueue, start: Start, tmp_path: Path) -> None:
     def transform(jobs: DataFrame) -> DataFrame:
         return jobs.select("id", "token", f.col("data.n").alias("returnvalue"))
 
@@ -545,7 +547,7 @@ def test_a_worker_with_a_checkpoint_goes_on_where_it_was(queue: BullQueue, start
         worker.stop(PATIENCE_S)
 
 
-def test_whatever_a_udf_raises_in_the_stream_engine_fails_its_own_row(queue: BullQueue, start: Start) -> None:
+def test_any_exception_of_a_udf_in_the_stream_engine_fails_its_own_row(queue: BullQueue, start: Start) -> None:
     @f.udf("string")
     def misbehaving(n: int) -> str:
         if n == 3:
@@ -566,7 +568,7 @@ def test_whatever_a_udf_raises_in_the_stream_engine_fails_its_own_row(queue: Bul
     }
 
 
-def test_whatever_a_transformation_raises_fails_the_jobs_of_its_batch(queue: BullQueue, start: Start) -> None:
+def test_any_exception_of_a_transformation_fails_the_jobs_of_its_batch(queue: BullQueue, start: Start) -> None:
     def transform(jobs: DataFrame) -> DataFrame:
         raise asyncio.CancelledError("half \ud83d a sign")
 
@@ -577,7 +579,7 @@ def test_whatever_a_transformation_raises_fails_the_jobs_of_its_batch(queue: Bul
     assert worker.status().state == "running"
 
 
-def test_a_function_of_a_transformation_that_ends_its_python_fails_its_own_job(queue: BullQueue, start: Start) -> None:
+def test_a_function_of_a_transformation_that_exits_fails_its_own_job(queue: BullQueue, start: Start) -> None:
     @f.udf("string")
     def misbehaving(n: int) -> str:
         if n == 1:
@@ -593,7 +595,7 @@ def test_a_function_of_a_transformation_that_ends_its_python_fails_its_own_job(q
     assert set(by_n(queue, "failed")) == {1}
 
 
-def test_whatever_the_function_of_a_transformation_raises_fails_its_own_job(queue: BullQueue, start: Start) -> None:
+def test_any_exception_of_a_function_of_a_transformation_fails_its_own_job(queue: BullQueue, start: Start) -> None:
     """Spark can't send texts that are no valid Unicode, and ends the Python process of most others."""
 
     @f.udf("long")

@@ -189,7 +189,7 @@ EFFECTS: dict[str, Callable[[Life], bool]] = {
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("argument", ARGUMENTS)
-def test_an_argument_counts_or_is_refused(
+def test_an_argument_has_an_effect_or_is_refused(
     spark: SparkSession, redis_url: str, lives: Callable[[str], Life], argument: str, engine: str
 ) -> None:
     if engine == "loop" and argument in STREAM_ONLY:

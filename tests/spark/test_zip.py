@@ -75,13 +75,13 @@ def queue(redis_url: str, prefix: str) -> BullQueue:
     return BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq")
 
 
-def test_every_script_is_submitted_here() -> None:
+def test_every_script_is_tested_here() -> None:
     text = Path(__file__).read_text()
     scripts = {path.stem for path in (ROOT / "jobs").glob("*.py")} - NOT_SUBMITTED
     assert [script for script in scripts if f'submit("{script}"' not in text] == []
 
 
-def test_dispatch_and_report(submit: Submit, queue: BullQueue, tmp_path: Path) -> None:
+def test_dispatch_and_report_run_from_a_zip(submit: Submit, queue: BullQueue, tmp_path: Path) -> None:
     (tmp_path / "in.json").write_text("".join(f'{{"n": {n}}}\n' for n in range(20)))
     assert "20 jobs added to queue q" in submit("dispatch", "--input", "in.json", "--format", "json", "--queue", "q")
     assert queue.counts()["wait"] == 20
@@ -93,14 +93,14 @@ def test_dispatch_and_report(submit: Submit, queue: BullQueue, tmp_path: Path) -
     [["my_jobs:double"], ["my_jobs:double_all", "--engine", "stream", "--payload-schema", "n INT"]],
     ids=["loop", "stream"],
 )
-def test_work(submit: Submit, queue: BullQueue, arguments: list[str]) -> None:
+def test_work_runs_from_a_zip(submit: Submit, queue: BullQueue, arguments: list[str]) -> None:
     queue.add_many(NewJob({"n": n}) for n in range(40))
     assert "40 completed, 0 failed" in submit("work", "--queue", "q", "--until-idle", "5", "--processor", *arguments)
     assert {job.parsed("returnvalue") for job in queue.page("completed")} == {2 * n for n in range(40)}
 
 
 @pytest.mark.parametrize("master", [CLUSTER, "local[2]"])
-def test_collect(submit: Submit, queue: BullQueue, client: Redis, tmp_path: Path, master: str) -> None:
+def test_collect_runs_from_a_zip(submit: Submit, queue: BullQueue, client: Redis, tmp_path: Path, master: str) -> None:
     Finisher(queue, client, twice=False).finish(10)
     said = submit("collect", "--queue", "q", "--output", "lake", "--once", master=master)
     assert "10 finished jobs of q written to" in said
@@ -109,7 +109,7 @@ def test_collect(submit: Submit, queue: BullQueue, client: Redis, tmp_path: Path
     assert sorted(ids, key=int) == [str(n) for n in range(1, 11)]
 
 
-def test_promote(submit: Submit, queue: BullQueue) -> None:
+def test_promote_runs_from_a_zip(submit: Submit, queue: BullQueue) -> None:
     queue.add({"n": 1}, delay=1)
     due = queue.handle.connection.now_ms() + 1
     wait_until(lambda: queue.handle.connection.now_ms() > due, "the job to be due")

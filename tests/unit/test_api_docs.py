@@ -71,7 +71,7 @@ def test_a_docstring_lists_exactly_the_parameters(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CALLABLES)
-def test_a_public_signature_completes(name: str) -> None:
+def test_every_public_parameter_is_named_and_typed(name: str) -> None:
     for parameter in parameters_of(CALLABLES[name]):
         assert parameter.annotation is not inspect.Parameter.empty, f"{parameter.name} has no type"
         assert parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL), f"{parameter} says no names"
@@ -88,7 +88,7 @@ def test_a_parameter_has_its_unit_in_its_name(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PROPERTIES)
-def test_a_property_says_what_it_is(name: str) -> None:
+def test_every_public_property_has_a_docstring(name: str) -> None:
     assert inspect.getdoc(PROPERTIES[name])
 
 
@@ -101,13 +101,13 @@ def test_a_property_says_what_it_is(name: str) -> None:
         (spark_bull.Worker, WORK, {"spark", "queue", "processor", "payload_schema", "backoff_strategy", "redis"}),
     ],
 )
-def test_arguments_are_those_of_the_table_of_options(kind: type, scope: str, others: set[str]) -> None:
+def test_arguments_match_the_table_of_options(kind: type, scope: str, others: set[str]) -> None:
     arguments = {parameter.name for parameter in parameters_of(kind)}
     assert arguments - others == {spelled(row.name, scope) for row in TABLE if scope in row.scopes}
 
 
 @pytest.mark.parametrize("given", ["jobId", "removeOnComplete", "run_At"])
-def test_a_property_in_another_spelling_is_refused_with_the_right_one(given: str) -> None:
+def test_a_misspelt_property_is_refused_with_the_right_spelling(given: str) -> None:
     queue = spark_bull.BullQueue.__new__(spark_bull.BullQueue)
     with pytest.raises(spark_bull.OptionError, match=r"unknown property .* \(did you mean `[a-z_]+`\?\)"):
         queue.add({}, **{given: 1})
@@ -128,7 +128,7 @@ def test_a_name_that_does_not_exist_is_an_error() -> None:
         _ = spark_bull.BullQue  # type: ignore[attr-defined]
 
 
-def test_a_name_is_loaded_when_it_is_used() -> None:
+def test_public_names_are_imported_lazily() -> None:
     """Neither the package nor its errors load PySpark or redis; BullQueue does not load PySpark."""
     code = """
 import sys, spark_bull

@@ -57,35 +57,35 @@ def broken(results: dict[str, Measured]) -> list[str]:
     return [verdict.what for verdict in verdicts(results, JOBS, yard_ms=10.0) if not verdict.kept]
 
 
-def test_the_median_of_runs_is_taken_number_by_number() -> None:
+def test_medians_of_runs_are_taken_field_by_field() -> None:
     runs = [Measured(1.0, 1.0, 9.0, 9.0, 2.0, 5.0), Measured(3.0, 2.0, 7.0, 9.0, 2.0, 6.0)]
     assert median_of([*runs, Measured(2.0, 3.0, 8.0, 9.0, 2.0, 7.0)]) == Measured(2.0, 2.0, 8.0, 9.0, 2.0, 6.0)
 
 
-def test_all_promises_are_kept_at_four_times_the_better_peer() -> None:
+def test_four_times_the_rate_of_the_faster_peer_passes_all_checks() -> None:
     assert broken(found(ours=4 * 120)) == []
 
 
-def test_the_better_peer_counts() -> None:
+def test_rates_are_compared_with_the_faster_peer() -> None:
     assert broken(found(ours=4 * 100)) == ["at-least-once, string, x addBulk"]
 
 
-def test_a_ping_slower_than_under_one_peer_is_told() -> None:
+def test_a_ping_slower_than_beside_a_peer_is_reported() -> None:
     late = broken(found(ours=500, ping_p99=3.0))
     assert len(late) == 3
     assert all(what.endswith("1 process") for what in late)
 
 
-def test_a_script_that_blocks_too_long_is_told() -> None:
+def test_a_script_that_blocks_redis_too_long_is_reported() -> None:
     assert broken(found(ours=500, script=11.0)) == ["script, median, x yardstick"]
 
 
 @pytest.mark.parametrize(("jobs", "processes", "expected"), [(10, 1, [10]), (10, 2, [5, 5]), (11, 2, [5, 6])])
-def test_processes_share_all_jobs(jobs: int, processes: int, expected: list[int]) -> None:
+def test_jobs_are_divided_among_processes(jobs: int, processes: int, expected: list[int]) -> None:
     assert shares(jobs, processes) == expected
 
 
-def test_the_prober_notices_a_server_that_is_busy() -> None:
+def test_pings_are_slow_while_the_server_is_busy() -> None:
     with EmbeddedRedis() as server, Redis.from_url(server.url) as client, pinged(server.port) as pings:
         client.execute_command("DEBUG", "SLEEP", "3")
     assert pings.count > 0
@@ -94,7 +94,7 @@ def test_the_prober_notices_a_server_that_is_busy() -> None:
     assert pings.longest >= 200
 
 
-def test_memory_counts_the_python_processes_below() -> None:
+def test_memory_includes_python_child_processes() -> None:
     """Of a process of its own, as whoever runs the tests may have a JVM below."""
     holds = "held = bytearray(60 << 20); input()"
     start_child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {holds!r}], check=True)"
@@ -119,7 +119,7 @@ def not_kept(told: list[Verdict]) -> list[str]:
     return [verdict.what for verdict in told if not verdict.kept]
 
 
-def test_medians_are_taken_by_side_and_number() -> None:
+def test_medians_are_taken_by_side_and_field() -> None:
     runs = {"a": [waited(1, 9), waited(3, 5), waited(2, 7)], "b": [waited(4, 8)]}
     assert medians(runs) == {"a": Waited(2, 7, 7), "b": Waited(4, 8, 8)}
 
@@ -129,7 +129,7 @@ def test_a_percentile_is_one_of_the_values(percent: float, expected: int) -> Non
     assert percentile([*range(100, 0, -1)], percent) == expected
 
 
-def test_rates_are_held_against_the_best_bullmq_and_no_other() -> None:
+def test_rates_are_compared_with_the_fastest_bullmq_only() -> None:
     rates = {"BullMQ, 1 x 10": 100.0, "BullMQ, 2 x 50": 200.0, "Bull, 1 x 50": 900.0, "Python bullmq, 2 x 50": 900.0}
     ours = {"loop, function": 500.0, "loop, pandas UDF": 499.0, "stream": 300.0}
     assert not_kept(throughput_verdicts(rates | ours)) == ["loop, pandas UDF, x best BullMQ"]
@@ -142,13 +142,13 @@ def test_idle_latency_may_be_twice_that_of_bullmq() -> None:
     assert len(not_kept(late)) == 2
 
 
-def test_lateness_is_to_be_half_of_the_best_bullmq() -> None:
+def test_lateness_must_be_at_most_half_of_the_best_bullmq() -> None:
     theirs = {"BullMQ, 1 x 1": waited(1, 90), "BullMQ, 1 x 50": waited(50, 80)}
     assert not_kept(lateness_verdicts(theirs | {"spark_bull": waited(9, 40)})) == []
     assert len(not_kept(lateness_verdicts(theirs | {"spark_bull": waited(9, 41)}))) == 1
 
 
-def test_promotion_is_held_against_the_yardstick_of_the_same_run() -> None:
+def test_promotion_is_compared_with_the_yardstick_of_the_same_run() -> None:
     yard = Processed(0.5, 1.5, 9, 20)
     assert not_kept(promotion_verdicts(Processed(3, 22.5, 5, 20), yard)) == []
     assert len(not_kept(promotion_verdicts(Processed(3, 22.6, 5, 20.1), yard))) == 2
@@ -178,14 +178,14 @@ def test_throughput_is_that_of_all_jobs() -> None:
 @pytest.mark.interop
 @pytest.mark.usefixtures("node")
 @pytest.mark.parametrize(("program", "protocol"), [("bullmq_process.js", "bullmq"), ("bull_process.js", "bull")])
-def test_peers_meet_the_same_queue(program: str, protocol: str) -> None:
+def test_node_peers_are_measured_on_the_same_queue(program: str, protocol: str) -> None:
     assert throughput(peers(program, 2, 10), 300, protocol, warm_up=100).seconds > 0
 
 
 @pytest.mark.interop
 @pytest.mark.usefixtures("node")
 @pytest.mark.parametrize("working", [clock, peers("bullmq_process.js", 1, 1, "clock")], ids=["ours", "bullmq"])
-def test_idle_latency_is_from_one_process_clock_to_that_of_another(working: Working) -> None:
+def test_idle_latency_is_measured_between_two_processes(working: Working) -> None:
     found = idle_latency(working, 10)
     assert 0 < found.p50 <= found.p99 == found.longest
 
@@ -202,7 +202,7 @@ def test_promotion_is_done_when_all_jobs_wait_in_their_order() -> None:
     assert promotion(5_000).seconds > 0
 
 
-def test_the_yardstick_is_a_script_that_redis_notes() -> None:
+def test_the_yardstick_script_is_measured_by_redis() -> None:
     run = yardstick()
     assert 0 < run.script_p50_ms <= run.script_longest_ms
     assert run.server_us_per_job > 0
@@ -220,7 +220,7 @@ def test_the_yardstick_is_a_script_that_redis_notes() -> None:
         (("LPUSH", f"{BASE}wait", "7"), "no wait job"),
     ],
 )
-def test_the_end_is_checked(break_it: tuple[str, ...], said: str) -> None:
+def test_the_final_state_of_a_run_is_checked(break_it: tuple[str, ...], said: str) -> None:
     with fresh_server() as server:
         with no_op(server.url):
             server.queue.add_many(NewJob({"n": n}) for n in range(10))
@@ -234,7 +234,7 @@ def test_the_end_is_checked(break_it: tuple[str, ...], said: str) -> None:
 # manage
 
 
-def test_verbs_over_whole_queues_are_held_against_the_yardstick() -> None:
+def test_whole_queue_operations_are_compared_with_the_yardstick() -> None:
     found = {
         "spark_bull": Managed(9, 10, 99, 8, 99),
         "BullMQ": Managed(1, 1, 1, 1, 1),
@@ -253,6 +253,6 @@ def test_both_sides_leave_the_same_jobs(verb: str) -> None:
     assert measure(partial(bullmq, verb, 200), 200, KEPT[verb]).seconds > 0
 
 
-def test_the_yardstick_leaves_the_jobs_alone() -> None:
+def test_the_yardstick_changes_no_jobs() -> None:
     run = measure(scripts, 200, ("wait", "delayed"))
     assert 0 < run.script_p50 <= run.script_longest

@@ -11,7 +11,7 @@ from spark_bull.worker.bisection import run_bisected
 
 
 @given(st.integers(0, 300), st.sets(st.integers(0, 299), max_size=6))
-def test_exactly_the_bad_ones_fail_each_with_its_own_error(count: int, bad: set[int]) -> None:
+def test_only_bad_items_fail_each_with_its_own_error(count: int, bad: set[int]) -> None:
     calls = 0
 
     def run(items: Sequence[int]) -> Sequence[int]:

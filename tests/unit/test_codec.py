@@ -60,7 +60,7 @@ def test_a_plain_job_has_the_options_that_the_library_gives_it(dialect: Dialect,
     ],
     ids=DIALECTS,
 )
-def test_values_that_differ_from_job_to_job_are_marks(dialect: Dialect, text: str) -> None:
+def test_values_that_differ_per_job_become_marks(dialect: Dialect, text: str) -> None:
     assert opts_of(dialect, delay=1, timestamp=2, jobId="3") == text
 
 
@@ -103,7 +103,7 @@ def test_options_without_a_value_are_left_out(dialect: Dialect) -> None:
     assert opts_of(dialect, removeOnFail=None, tenant=None) == opts_of(dialect)
 
 
-def test_what_the_script_has_to_know_stands_beside_the_text() -> None:
+def test_options_that_the_script_needs_are_separate_fields() -> None:
     prepared = BULLMQ.prepare({"priority": 7, "lifo": True, "attempts": 3, "sizeLimit": 100})
     assert (prepared.priority, prepared.lifo, prepared.attempts, prepared.size_limit) == (7, True, 3, 100)
     plain = BULLMQ.prepare({"attempts": 0})
@@ -141,21 +141,21 @@ def test_bull_1_has_no_priorities() -> None:
         BULL1.prepare({"priority": 1})
 
 
-def test_bullmq_has_a_highest_priority_and_bull_has_not() -> None:
+def test_bullmq_limits_priorities_and_bull_does_not() -> None:
     assert BULLMQ.prepare({"priority": 2_097_151}).priority == 2_097_151
     with pytest.raises(OptionError, match="an integer from 0 to 2,097,151"):
         BULLMQ.prepare({"priority": 2_097_152})
     assert BULL.prepare({"priority": 2_097_152}).priority == 2_097_152
 
 
-def test_bullmq_lets_a_job_do_one_thing_to_its_parent() -> None:
+def test_bullmq_refuses_conflicting_rules_for_the_parent() -> None:
     with pytest.raises(OptionError, match="they exclude each other"):
         BULLMQ.prepare({"failParentOnFailure": True, "removeDependencyOnFailure": True})
 
 
 @each_dialect
 @pytest.mark.parametrize("name", UNSUPPORTED_OPTIONS)
-def test_options_that_make_more_than_a_plain_job_are_refused(dialect: Dialect, name: str) -> None:
+def test_unsupported_options_are_refused(dialect: Dialect, name: str) -> None:
     with pytest.raises(DialectError, match=f"`{name}` in `opts`"):
         dialect.prepare({name: {"id": "x"}})
 
@@ -174,7 +174,7 @@ JSON_OPTS = st.dictionaries(
 @each_dialect
 @settings(max_examples=100, deadline=None)
 @given(JSON_OPTS, st.booleans(), st.booleans(), st.booleans())
-def test_any_options_come_out_as_they_went_in(
+def test_any_options_survive_encoding_and_decoding(
     dialect: Dialect, more: dict[str, Any], delay: bool, timestamp: bool, job_id: bool
 ) -> None:
     marked = {"delay": delay, "timestamp": timestamp, "jobId": job_id}
@@ -196,7 +196,7 @@ def test_any_options_come_out_as_they_went_in(
 
 
 @each_dialect
-def test_rows_that_say_the_same_are_one_value(dialect: Dialect) -> None:
+def test_equal_values_of_all_rows_become_one_value(dialect: Dialect) -> None:
     columns = encoded(dialect, attempts=[3, 3], name=["a", "a"])
     assert columns["n"] == 2
     assert columns["name"] == "a"
@@ -205,7 +205,7 @@ def test_rows_that_say_the_same_are_one_value(dialect: Dialect) -> None:
     assert not {"delay", "runAt", "jobId", "priority", "lifo"} & columns.keys()
 
 
-def test_rows_that_differ_are_lists() -> None:
+def test_different_values_become_lists() -> None:
     columns = encoded(
         BULLMQ,
         attempts=[3, None],
@@ -226,18 +226,18 @@ def test_rows_that_differ_are_lists() -> None:
     ]
 
 
-def test_a_default_counts_where_a_row_says_nothing() -> None:
+def test_a_default_applies_to_rows_without_a_value() -> None:
     columns = encoded(BULLMQ, {"priority": 5, "name": "n"}, priority=[None, 1, 0], name=[None, "a", ""])
     assert columns["priority"] == [5, 1, None]
     assert columns["name"] == ["n", "a", ""]
 
 
-def test_a_default_without_any_column_counts_for_all() -> None:
+def test_a_default_without_a_column_applies_to_all_rows() -> None:
     columns = encode(BULLMQ, {"data": ["1", "2"]}, {"priority": 5, "opts": {"tenant": "t"}}, range(2))
     assert (columns["priority"], columns["opts"]) == (5, '{"attempts":0,"priority":5,"tenant":"t"}')
 
 
-def test_decimals_are_numbers_as_sql_means_them() -> None:
+def test_sql_decimals_become_json_numbers() -> None:
     backoff = {"type": "exponential", "delay": Decimal("100.00"), "jitter": Decimal("0.5")}
     columns = encoded(BULLMQ, backoff=[backoff], removeOnFail=[{"age": Decimal(60)}])
     assert json.loads(columns["opts"]) == {
@@ -272,7 +272,7 @@ def test_a_job_id_in_opts_is_checked_as_one_in_its_column() -> None:
 
 
 @pytest.mark.parametrize("column", ["delay", "runAt"])
-def test_a_row_says_when_whatever_the_default_says(column: str) -> None:
+def test_the_time_of_a_row_overrides_the_default(column: str) -> None:
     soon = epoch_ms() + 60_000
     other = {"delay": "runAt", "runAt": "delay"}[column]
     columns = encoded(BULLMQ, {other: soon if other == "runAt" else 1}, **{column: [soon if column == "runAt" else 1]})
@@ -280,7 +280,7 @@ def test_a_row_says_when_whatever_the_default_says(column: str) -> None:
     assert other not in columns
 
 
-def test_delay_and_run_at_of_one_row_contradict_each_other() -> None:
+def test_delay_and_run_at_in_one_row_are_refused() -> None:
     with pytest.raises(OptionError, match="row 1: `delay` and `runAt` say the same thing twice"):
         encoded(BULLMQ, delay=[1, 1], runAt=[None, 5])
 
@@ -314,14 +314,14 @@ def test_a_bad_row_is_refused_with_its_number(dialect: Dialect, row: dict[str, A
 
 
 @pytest.mark.parametrize("data", ["null", "0", "false", '""'])
-def test_bull_replaces_what_javascript_calls_false(data: str) -> None:
+def test_bull_replaces_falsy_payloads_by_an_empty_object(data: str) -> None:
     rows = {"data": [data, "1"]}
     assert encode(BULL, rows, {}, range(2))["data"] == ["{}", "1"]
     assert encode(BULL1, rows, {}, range(2))["data"] == ["{}", "1"]
     assert encode(BULLMQ, rows, {}, range(2))["data"] == [data, "1"]
 
 
-def test_a_payload_over_its_limit_is_refused_in_bytes() -> None:
+def test_the_size_limit_of_a_payload_is_in_bytes() -> None:
     rows = {"data": ['"ab"', '"éé"']}
     assert encode(BULLMQ, rows, {"opts": {"sizeLimit": 6}}, range(2))["n"] == 2
     with pytest.raises(OptionError, match="row 1: expected `data` within `sizeLimit` of 5 bytes, got 6"):
@@ -329,24 +329,24 @@ def test_a_payload_over_its_limit_is_refused_in_bytes() -> None:
 
 
 @each_dialect
-def test_half_a_character_in_opts_is_escaped(dialect: Dialect) -> None:
+def test_an_unpaired_surrogate_in_opts_is_escaped(dialect: Dialect) -> None:
     assert '"note":"\\ud800"' in encoded(dialect, opts=['{"note": "\\ud800"}'])["opts"]
 
 
 @pytest.mark.parametrize("row", [{"name": ["\ud800"]}, {"jobId": ["\ud800"]}, {"data": ["\ud800"]}], ids=ascii)
-def test_half_a_character_elsewhere_is_refused(row: dict[str, Any]) -> None:
+def test_an_unpaired_surrogate_elsewhere_is_refused(row: dict[str, Any]) -> None:
     with pytest.raises(OptionError, match="texts that UTF-8 can hold"):
         pack(encoded(BULLMQ, **row))
 
 
-def test_a_job_that_is_not_delayed_may_be_of_any_time() -> None:
+def test_a_job_without_delay_may_have_any_timestamp() -> None:
     assert encoded(BULLMQ, timestamp=[LAST_ETA_MS + 1], delay=[0])["timestamp"] == LAST_ETA_MS + 1
 
 
 # jobs of plain Python
 
 
-def test_only_what_some_job_gives_is_a_column() -> None:
+def test_only_properties_that_some_job_sets_become_columns() -> None:
     assert rows_of([NewJob({}), NewJob({}, lifo=True)]).keys() == {"data", "lifo"}
 
 
@@ -418,20 +418,20 @@ def test_chunks_hold_all_rows_in_order_and_keep_their_limits(parts: list[Columns
 
 
 @given(st.lists(batches().filter(lambda part: part["n"]), min_size=1, max_size=4))
-def test_joined_parts_hold_the_rows_of_all_and_fill_marks_if_any_has_some(parts: list[Columns]) -> None:
+def test_joined_parts_hold_all_rows_and_are_marked_if_any_part_is(parts: list[Columns]) -> None:
     whole = joined(parts)
     assert rows_in(whole) == [row for part in parts for row in rows_in(part)]
     assert whole["marked"] == any(part["marked"] for part in parts)
 
 
 @given(batches(), st.integers(0, 8), st.integers(0, 8))
-def test_a_slice_holds_the_rows_in_between(columns: Columns, start: int, more: int) -> None:
+def test_a_slice_holds_the_rows_of_its_range(columns: Columns, start: int, more: int) -> None:
     stop = min(start + more, columns["n"])
     start = min(start, stop)
     assert rows_in(sliced(columns, start, stop)) == rows_in(columns)[start:stop]
 
 
-def test_texts_are_packed_without_the_types_that_redis_does_not_know() -> None:
+def test_texts_are_packed_in_types_that_redis_can_unpack() -> None:
     packed = pack({"n": 1, "data": ["x" * 40]})
     # 0xd9 is str 8, as new to msgpack as 0xc4, the binary type; old raw texts go from 31 bytes straight to 0xda.
     assert b"\xd9" not in packed

@@ -35,7 +35,7 @@ def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPARK_BULL_PASSWORD", raising=False)
 
 
-def test_without_options_redis_is_on_this_machine() -> None:
+def test_without_options_the_address_is_localhost() -> None:
     assert settings().url == "redis://localhost:6379/0"
 
 
@@ -44,20 +44,20 @@ def test_host_port_and_database_make_a_url() -> None:
     assert settings(host="h", ssl="true").url == "rediss://h:6379/0"
 
 
-def test_the_variable_is_taken_when_no_option_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_variable_is_used_without_address_options(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_BULL_URL", "redis://elsewhere:1/2")
     assert settings().url == "redis://elsewhere:1/2"
     assert settings(url="redis://here").url == "redis://here"
     assert settings(host="here").url == "redis://here:6379/0"
 
 
-def test_the_password_may_come_from_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_password_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_BULL_PASSWORD", SECRET)
     assert settings().password == SECRET
     assert settings(password="other").password == "other"
 
 
-def test_the_password_of_the_variable_counts_only_when_nothing_else_says_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_password_of_the_environment_has_the_lowest_precedence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_BULL_PASSWORD", SECRET)
     for url in ("redis://:own@h", "redis://me:own@h", "unix:///run/redis.sock?password=own"):
         assert settings(url=url).password is None
@@ -65,7 +65,7 @@ def test_the_password_of_the_variable_counts_only_when_nothing_else_says_one(mon
 
 
 @pytest.mark.parametrize("name", ["db", "ssl"])
-def test_what_would_not_count_beside_a_url_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_without_effect_beside_a_url_are_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     value = {"db": "2", "ssl": "true"}[name]
     with pytest.raises(OptionError, match=rf"no option `{name}` together with `url`.*: .*the URL"):
         settings(**{"url": "redis://h", name: value})
@@ -75,7 +75,7 @@ def test_what_would_not_count_beside_a_url_is_refused(name: str, monkeypatch: py
     assert settings(**{"host": "h", name: value}).url in ("redis://h:6379/2", "rediss://h:6379/0")
 
 
-def test_resolved_options_say_the_same_in_another_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resolved_options_are_independent_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     given = [
         parse_options(options, WRITE)
         for options in ({"host": "h", "db": "2", "ssl": "true"}, {"url": "redis://h"}, {}, {"password": "mine"})
@@ -87,7 +87,7 @@ def test_resolved_options_say_the_same_in_another_environment(monkeypatch: pytes
         assert settings_of(pickle.loads(pickle.dumps(sent))) == here
 
 
-def test_the_options_win_over_user_and_password_in_the_url(own_redis: Callable[..., EmbeddedRedis]) -> None:
+def test_options_override_user_and_password_of_the_url(own_redis: Callable[..., EmbeddedRedis]) -> None:
     server = own_redis({"user": f"ada on ~* +@all >{SECRET}"})
     where = f"127.0.0.1:{server.port}"
     for url in (f"redis://nobody:wrong@{where}", f"redis://{where}?username=nobody&password=wrong"):
@@ -98,7 +98,7 @@ def test_the_options_win_over_user_and_password_in_the_url(own_redis: Callable[.
     assert Connection(settings(url=f"redis://nobody:{SECRET}@{where}", username="ada")).call("PING")
 
 
-def test_a_bad_url_in_the_variable_is_refused_without_its_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bad_url_in_the_environment_is_refused_without_its_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_BULL_URL", f"amqp://me:{SECRET}@h")
     with pytest.raises(OptionError, match="redis://, rediss:// or unix://, got: 'amqp://\\*\\*\\*@h'") as error:
         settings()
@@ -124,7 +124,7 @@ def test_a_bad_url_is_shown_as_typed_without_its_secrets(url: str, shown: str) -
     assert SECRET not in str(error.value)
 
 
-def test_who_said_nothing_of_a_redis_is_told_how() -> None:
+def test_a_failed_connection_without_an_address_explains_how_to_give_one() -> None:
     hint = r"no address was given: set the option `url` or \$SPARK_BULL_URL, or .*EmbeddedRedis"
     unsaid = replace(settings(retryMs="0"), url="redis://127.0.0.1:1/0")
     with pytest.raises(ConnectionLost, match=hint):
@@ -144,11 +144,11 @@ def test_who_said_nothing_of_a_redis_is_told_how() -> None:
         (f"redis://me:{SECRET}%40x@[::1]:1", "redis://[::1]:1"),
     ],
 )
-def test_the_place_is_shown_without_its_secrets(url: str, where: str) -> None:
+def test_the_address_is_shown_without_its_secrets(url: str, where: str) -> None:
     assert RedisSettings(url).where == where
 
 
-def test_settings_can_be_shown_and_sent() -> None:
+def test_settings_can_be_pickled_and_never_show_secrets() -> None:
     given = settings(url=f"redis://me:{SECRET}@h", username=SECRET, password=SECRET, **{"redis.ssl_password": SECRET})
     again = pickle.loads(pickle.dumps(given))
     assert again == given
@@ -157,7 +157,7 @@ def test_settings_can_be_shown_and_sent() -> None:
     assert "redis://h" in repr(given)
 
 
-def test_timeouts_and_settings_of_redis_py_come_along() -> None:
+def test_timeouts_and_settings_of_redis_py_are_passed_on() -> None:
     given = settings(callTimeoutMs="1000", retryMs="50", **{"redis.client_name": "me"})
     assert (given.timeout_ms, given.retry_ms, given.extra) == (1000, 50, (("client_name", "me"),))
 
@@ -168,7 +168,7 @@ def test_a_setting_that_redis_py_does_not_know_is_refused() -> None:
         connection.call("PING")
 
 
-def test_no_redis_is_told_with_its_place_and_without_its_secret() -> None:
+def test_an_unreachable_redis_is_an_error_with_its_address_and_no_secret() -> None:
     connection = Connection(settings(url=f"redis://me:{SECRET}@127.0.0.1:1/0", retryMs="60"))
     with pytest.raises(
         ConnectionLost, match=r"expected Redis at redis://127.0.0.1:1/0, got none within 0.06 s"
@@ -200,7 +200,7 @@ def silent_server() -> Iterator[tuple[int, list[socket.socket]]]:
 
 
 @pytest.mark.parametrize(("retry_ms", "tries"), [(0, 1), (100, 2), (800, 2)])
-def test_the_time_of_calls_that_hang_counts(retry_ms: int, tries: int) -> None:
+def test_the_time_of_hanging_calls_counts_towards_the_retry_limit(retry_ms: int, tries: int) -> None:
     """Else each of the five tries whose pauses fill 800 ms would take its 500 ms besides."""
     with silent_server() as (port, taken):
         connection = Connection(settings(url=f"redis://127.0.0.1:{port}", callTimeoutMs="500", retryMs=str(retry_ms)))
@@ -209,7 +209,7 @@ def test_the_time_of_calls_that_hang_counts(retry_ms: int, tries: int) -> None:
     assert len(taken) == tries
 
 
-def test_a_server_that_dies_between_two_calls_is_waited_for_no_longer(
+def test_the_retry_limit_holds_when_the_server_dies_between_two_calls(
     own_redis: Callable[..., EmbeddedRedis], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """redis-py connects, with all its tries, within each try of a command."""
@@ -233,7 +233,7 @@ def test_a_server_that_dies_between_two_calls_is_waited_for_no_longer(
     assert connection.call("PING")
 
 
-def test_closing_cuts_off_no_call_of_another_thread(own_redis: Callable[..., EmbeddedRedis]) -> None:
+def test_closing_a_connection_does_not_interrupt_other_threads(own_redis: Callable[..., EmbeddedRedis]) -> None:
     """All threads of a process share the client of one Redis: a queue that is closed may stand beside a worker."""
     server = own_redis()
     connection, other = (Connection(settings(url=server.url, callTimeoutMs=ms)) for ms in ("30000", "30001"))
@@ -249,7 +249,7 @@ def test_closing_cuts_off_no_call_of_another_thread(own_redis: Callable[..., Emb
     assert other.call("INFO")["total_connections_received"] == connections
 
 
-def test_out_of_memory_says_what_to_do_and_not_what_to_run(own_redis: Callable[..., EmbeddedRedis]) -> None:
+def test_an_out_of_memory_error_does_not_advise_to_repeat_the_write(own_redis: Callable[..., EmbeddedRedis]) -> None:
     """Whoever asked knows whether it may be run again."""
     server = own_redis({"maxmemory": "1", "maxmemory-policy": "noeviction"})
     connection = Connection(settings(url=server.url))
@@ -262,7 +262,7 @@ def test_out_of_memory_says_what_to_do_and_not_what_to_run(own_redis: Callable[.
         assert "again" not in str(error.value)
 
 
-def test_one_node_of_several_is_told_as_such(own_redis: Callable[..., EmbeddedRedis]) -> None:
+def test_a_key_on_another_cluster_node_is_an_error_that_names_the_node(own_redis: Callable[..., EmbeddedRedis]) -> None:
     servers = [own_redis({"cluster-enabled": "yes", "cluster-require-full-coverage": "no"}) for _ in range(2)]
     here, other = (Connection(settings(url=server.url, retryMs="0")) for server in servers)
     half = 16384 // 2
@@ -295,7 +295,7 @@ def test_one_node_of_several_is_told_as_such(own_redis: Callable[..., EmbeddedRe
         here.call("GET", f"{ours}:k")
 
 
-def test_keys_without_a_hash_tag_are_told_whoever_asks(
+def test_keys_without_a_hash_tag_are_an_error_in_python_and_in_the_command(
     own_redis: Callable[..., EmbeddedRedis], capsys: pytest.CaptureFixture[str]
 ) -> None:
     server = own_redis({"cluster-enabled": "yes"})

@@ -27,11 +27,11 @@ def own_zone(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 @pytest.mark.parametrize(
     ("zone", "offset"), [("UTC", 0), ("Europe/Berlin", 2), ("Asia/Kolkata", 5.5), ("UTC+3", 3), ("utc-03:30", -3.5)]
 )
-def test_a_pattern_is_of_its_zone(zone: str, offset: float) -> None:
+def test_a_pattern_is_evaluated_in_its_time_zone(zone: str, offset: float) -> None:
     assert next_time("0 18 * * *", NOON, zone) == NOON + (6 - offset) * HOUR
 
 
-def test_a_pattern_without_a_zone_is_of_this_machine_s(own_zone: pytest.MonkeyPatch) -> None:
+def test_a_pattern_without_a_zone_uses_the_zone_of_this_machine(own_zone: pytest.MonkeyPatch) -> None:
     own_zone.setenv("TZ", "Europe/Berlin")
     assert next_time("0 18 * * *", NOON) == NOON + 4 * HOUR
     own_zone.delenv("TZ")
@@ -44,12 +44,12 @@ def test_an_unknown_zone_is_an_error_that_names_it(zone: str) -> None:
         next_time("* * * * *", NOON, zone)
 
 
-def test_milliseconds_do_not_hide_the_next_second() -> None:
+def test_the_next_second_is_found_from_any_millisecond() -> None:
     assert next_time("* * * * * *", NOON + 1, "UTC") == NOON + 1000
     assert next_time("* * * * * *", NOON, "UTC") == NOON + 1000
 
 
-def test_a_date_that_never_comes_has_no_time() -> None:
+def test_a_pattern_that_never_matches_has_no_next_time() -> None:
     assert next_time("0 0 30 2 *", NOON, "UTC") is None
 
 
@@ -62,14 +62,14 @@ def test_a_date_that_never_comes_has_no_time() -> None:
         ("H/15 12 * * *", 0, 14, 60_000),
     ],
 )
-def test_a_hashed_field_is_some_time_of_its_range(pattern: str, low: int, high: int, unit: int) -> None:
+def test_a_hashed_field_is_a_random_value_in_its_range(pattern: str, low: int, high: int, unit: int) -> None:
     after = NOON - 1
     times = {(next_time(pattern, after, "UTC") or 0) - NOON for _ in range(40)}
     assert len(times) > 1
     assert all(low * unit <= time <= high * unit for time in times)
 
 
-def test_a_machine_without_croniter_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_croniter_is_an_error_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "croniter", None)
     with pytest.raises(PatternError, match="croniter"):
         next_time("* * * * *", NOON, "UTC")
@@ -90,14 +90,14 @@ def test_a_machine_without_croniter_says_so(monkeypatch: pytest.MonkeyPatch) -> 
         ("", None),
     ],
 )
-def test_a_date_is_a_number_or_a_text(value: Any, ms: int | None) -> None:
+def test_a_date_may_be_a_number_or_a_text(value: Any, ms: int | None) -> None:
     assert time_of({"endDate": value}, "endDate") == ms
 
 
 @pytest.mark.parametrize(
     "repeat", [{"endDate": "next spring"}, {"limit": "3"}, {"limit": 1, "count": []}, {"endDate": {}, "limit": True}]
 )
-def test_what_is_no_number_or_date_is_an_error(repeat: dict[str, Any]) -> None:
+def test_an_invalid_limit_or_date_is_an_error(repeat: dict[str, Any]) -> None:
     with pytest.raises(PatternError):
         is_over(repeat, NOON)
 
@@ -108,14 +108,14 @@ def test_a_schedule_is_over_after_its_last_job_or_day() -> None:
     assert not is_over({}, NOON)
 
 
-def test_a_pattern_starts_with_its_first_day_and_ends_with_its_last() -> None:
+def test_start_and_end_dates_limit_the_next_time() -> None:
     start = {"startDate": NOON + 30 * HOUR, "tz": "UTC"}
     assert next_of_pattern(start, "0 12 * * *", NOON, classic=False) == NOON + 48 * HOUR
     assert next_of_pattern({"endDate": NOON + HOUR, "tz": "UTC"}, "0 12 * * *", NOON, classic=False) is None
 
 
 @pytest.mark.parametrize(("pattern", "zone"), [(5, "UTC"), ("* * * * *", 5), (["*"], None)])
-def test_a_pattern_and_a_zone_are_texts(pattern: Any, zone: Any) -> None:
+def test_a_pattern_or_zone_that_is_not_a_text_is_an_error(pattern: Any, zone: Any) -> None:
     with pytest.raises(PatternError, match="texts"):
         next_of_pattern({"tz": zone}, pattern, NOON, classic=True)
 

@@ -29,20 +29,20 @@ def section(text: str, title: str) -> str:
 
 
 @pytest.mark.parametrize(("title", "schema"), [*SCHEMAS.items(), ("claimed jobs", CLAIM_SCHEMA)])
-def test_the_schemas_have_the_columns_of_the_code_in_order(title: str, schema: StructType) -> None:
+def test_documented_schemas_have_the_columns_of_the_code_in_order(title: str, schema: StructType) -> None:
     listed = re.findall(
         r"^\| `(\w+)` \| `?([\w<>]+)`? \|", section(text_of("reference/schemas.md"), title), re.MULTILINE
     )
     assert listed == [(field.name, field.dataType.simpleString().upper()) for field in schema]
 
 
-def test_every_error_is_explained() -> None:
+def test_every_error_is_documented() -> None:
     page = text_of("reference/errors.md")
     ours = [name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)]
     assert [name for name in ours if not re.search(rf"^\| `{name}\b", page, re.MULTILINE)] == []
 
 
-def test_messages_that_are_explained_exist() -> None:
+def test_messages_in_troubleshooting_exist_in_the_code() -> None:
     there = "\n".join(message.replace("\n", " ") for message in messages())
     quoted = re.findall(r"^### (`+) ?(.+?) ?\1$", text_of("troubleshooting.md"), re.MULTILINE)
     explained = [message for _, message in quoted if not message.startswith(OF_SPARK)]
@@ -67,7 +67,7 @@ def pattern_of(message: str) -> str:
     return ".*".join(re.escape(part) for part in message.split("…"))
 
 
-def test_the_readme_is_short_and_its_links_lead_somewhere() -> None:
+def test_the_readme_is_short_and_its_links_exist() -> None:
     text = (ROOT / "README.md").read_text("utf-8")
     assert len(text.splitlines()) <= 150
     links = [link.partition("#")[0] for link in re.findall(r"\]\((?!http)([^)]+)\)", text)]

@@ -28,7 +28,7 @@ CLASSES = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if is
 
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
-def test_every_error_is_in_the_tree_and_in_its_picture(kind: type[Exception]) -> None:
+def test_every_error_is_in_the_class_tree_and_its_documentation(kind: type[Exception]) -> None:
     assert issubclass(kind, SparkBullError)
     assert kind.__doc__
     assert kind.__name__ in (errors.__doc__ or "")
@@ -46,7 +46,7 @@ def test_a_job_error_names_queue_and_job() -> None:
 
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
-def test_errors_travel_between_processes(kind: type[SparkBullError]) -> None:
+def test_errors_can_be_pickled(kind: type[SparkBullError]) -> None:
     """Spark's executors send theirs to the driver."""
     more = {"queue": "mail", "job_id": "7"} if issubclass(kind, JobError) else {}
     more |= {"queue": "mail", "active": 3} if issubclass(kind, QueueBusy) else {}
@@ -56,7 +56,7 @@ def test_errors_travel_between_processes(kind: type[SparkBullError]) -> None:
     assert (str(again), vars(again)) == (str(error), vars(error))
 
 
-def test_a_bad_option_is_told_with_what_was_expected_and_what_came() -> None:
+def test_an_error_about_an_option_names_the_expected_and_the_actual_value() -> None:
     assert str(expected("port", "a number", "x")) == "expected `port` to be a number, got: 'x'"
 
 
@@ -69,14 +69,14 @@ def test_a_bad_option_is_told_with_what_was_expected_and_what_came() -> None:
         ("", ""),
     ],
 )
-def test_the_nearest_name_is_offered_if_there_is_one(name: str, hint: str) -> None:
+def test_the_nearest_name_is_suggested_if_there_is_one(name: str, hint: str) -> None:
     assert did_you_mean(name, ["jobId", "priority"]) == hint
 
 
 @pytest.mark.parametrize(
     "error", [UnrecoverableError("never again"), DelayedError(50), DelayedError(until=2**40), RateLimitError(60)]
 )
-def test_what_a_processor_said_is_read_from_its_trace(error: SparkBullError) -> None:
+def test_a_control_error_is_parsed_from_a_trace(error: SparkBullError) -> None:
     try:
         raise error
     except SparkBullError:
@@ -88,5 +88,5 @@ def test_what_a_processor_said_is_read_from_its_trace(error: SparkBullError) -> 
 @pytest.mark.parametrize(
     "trace", ["", "ValueError: spark_bull", "  spark_bull.errors.DelayedError: to run again in 5 ms"]
 )
-def test_no_other_trace_is_taken_for_it(trace: str) -> None:
+def test_other_traces_are_not_parsed_as_control_errors(trace: str) -> None:
     assert control_error(trace) is None

@@ -23,7 +23,7 @@ def imported(step: str, ours: str) -> set[str]:
     return set(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split())
 
 
-def test_asking_for_the_schema_takes_neither_redis_nor_arrow_s_functions() -> None:
+def test_reading_the_schema_imports_neither_redis_nor_arrow_functions() -> None:
     modules = imported(SCHEMA, "spark_bull.spark.provider")
     assert "spark_bull.spark.schemas" in modules
     assert modules & COSTLY == set()

@@ -163,7 +163,7 @@ def alike(found: Any, wanted: Any) -> bool:
     column=(struct_of(["a"], [TEXT]), [{"a": None}, {"a": "x"}, {"a": None}]), ignore_nulls=True, before=0, after=0
 )
 @example(column=(SCALARS[5], [1e300, 1e-7, 5e-324, -0.0]), ignore_nulls=True, before=0, after=0)
-def test_a_column_becomes_what_python_would_write(
+def test_a_column_becomes_the_json_that_python_would_write(
     column: tuple[Kind, list[Any]], ignore_nulls: bool, before: int, after: int
 ) -> None:
     kind, values = column
@@ -207,7 +207,7 @@ JSON_VALUES = st.recursive(
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(JSON_VALUES, min_size=1, max_size=3), st.booleans())
-def test_variants_become_what_they_hold(values: list[Any], nested: bool) -> None:
+def test_variants_become_their_json(values: list[Any], nested: bool) -> None:
     variants = [VariantVal.parseJson(json.dumps(value)) for value in values]
     members = [None, *({"value": bytes(v.value), "metadata": bytes(v.metadata)} for v in variants)]
     array, field, wanted = pa.array(members, VARIANT.type), VARIANT, [None, *values]
@@ -236,7 +236,7 @@ def test_variants_become_what_they_hold(values: list[Any], nested: bool) -> None
     ],
     ids=str,
 )
-def test_what_json_cannot_hold_is_told_beforehand(kind: pa.DataType) -> None:
+def test_types_that_json_cannot_represent_are_detected_before_encoding(kind: pa.DataType) -> None:
     assert not is_encodable(pa.field("data", kind))
 
 
@@ -307,7 +307,7 @@ def is_json(text: str | None) -> bool:
 @example(['{"a":{}', '"b":1}'], 0)
 @example([""], 0)
 @example(["[" * 100_000], 0)
-def test_json_passes_and_the_first_text_that_is_none_is_named(texts: list[str | None], before: int) -> None:
+def test_the_first_text_that_is_not_json_is_named(texts: list[str | None], before: int) -> None:
     array = pa.array(["nonsense"] * before + texts, pa.string()).slice(before)
     bad = next((n for n, text in enumerate(texts) if not is_json(text)), None)
     if bad is None:
@@ -318,14 +318,14 @@ def test_json_passes_and_the_first_text_that_is_none_is_named(texts: list[str | 
 
 
 @pytest.mark.parametrize("text", ["{'a': 1}", '{"a": 1', "NaN", '{"a": Infinity}', "", "hello", '{"a": 1} x'])
-def test_text_that_is_not_json_is_shown(text: str) -> None:
+def test_an_error_shows_the_text_that_is_not_json(text: str) -> None:
     with pytest.raises(OptionError) as error:
         check_json(pa.array([None, "{}", text]), "data", 7)
     assert f"row 9: expected `data` to be JSON, got: {text!r}" in str(error.value)
     assert "to_json()" in str(error.value)
 
 
-def test_a_long_text_is_shown_in_part() -> None:
+def test_a_long_text_is_cut_in_the_error() -> None:
     text = "x" * 10_000
     with pytest.raises(OptionError, match=f"'{'x' * SHOWN_CHARACTERS}…'") as error:
         check_json(pa.array([text]), "data", 0)

@@ -39,13 +39,13 @@ def test_keys_of_a_job() -> None:
     assert (KEYS.job("7"), KEYS.logs("7"), KEYS.lock("7")) == ("bull:mail:7", "bull:mail:7:logs", "bull:mail:7:lock")
 
 
-def test_a_key_that_nobody_knows_is_an_error() -> None:
+def test_an_unknown_key_name_is_an_error() -> None:
     with pytest.raises(KeyError):
         KEYS["nonsense"]
 
 
 @pytest.mark.parametrize("key", OWN)
-def test_own_keys_have_several_segments_behind_the_queue(key: str) -> None:
+def test_own_keys_have_several_segments_after_the_queue(key: str) -> None:
     """BullMQ's removeOrphanedJobs deletes unknown keys of a single segment."""
     assert key.startswith("bull:mail:spark:")
     assert key.removeprefix(KEYS.base).count(":") >= 1
@@ -61,7 +61,7 @@ def test_no_two_names_give_the_same_key() -> None:
     queue=st.text(min_size=1),
     sign=st.sampled_from(sorted(QUEUE_SIGNS)),
 )
-def test_the_queue_is_found_again_in_its_keys(prefix: str, queue: str, sign: str) -> None:
+def test_the_queue_name_is_parsed_from_its_keys(prefix: str, queue: str, sign: str) -> None:
     assert queue_of(f"{prefix}:{queue}:{sign}", prefix) == queue
 
 
@@ -86,5 +86,5 @@ def test_other_keys_belong_to_no_queue(key: str) -> None:
         ("a{b", "c}d", True),
     ],
 )
-def test_a_hash_tag_is_what_redis_cluster_takes_for_one(prefix: str, queue: str, tagged: bool) -> None:
+def test_hash_tags_are_recognised_as_by_redis_cluster(prefix: str, queue: str, tagged: bool) -> None:
     assert has_hash_tag(prefix, queue) is tagged

@@ -70,7 +70,7 @@ def own_imports(module: str) -> set[str]:
 
 
 @every_module
-def test_every_module_has_its_place(module: str) -> None:
+def test_every_module_belongs_to_a_layer(module: str) -> None:
     assert part_of_house(module) in HEIGHT, f"{module} is not in LAYERS: say there which layer it belongs to"
 
 
@@ -84,7 +84,7 @@ def test_imports_go_down_only(module: str) -> None:
 
 @every_module
 @pytest.mark.parametrize("library", MAY_IMPORT)
-def test_only_their_own_modules_know_redis_and_spark(library: str, module: str) -> None:
+def test_only_listed_modules_import_redis_and_pyspark(library: str, module: str) -> None:
     if part_of_house(module) not in MAY_IMPORT[library]:
         assert library not in {name.split(".")[0] for name in imports_in(TREES[module], module)}
 
@@ -98,7 +98,7 @@ def test_own_modules_are_imported_at_the_top(module: str) -> None:
 
 
 @every_module
-def test_only_dialects_and_the_option_know_the_names_of_dialects(module: str) -> None:
+def test_names_of_dialects_appear_only_in_dialects_and_options(module: str) -> None:
     """Whatever differs between dialects is asked of the dialect; `bull` is also the prefix and the data source."""
     if part_of_house(module) in ("dialects", "options"):
         return
@@ -116,7 +116,7 @@ def test_no_dialect_is_compared_by_its_name(module: str) -> None:
             assert "bull" not in constants, f"{module}:{node.lineno}: {ast.unparse(node)}"
 
 
-def test_a_constant_has_one_home() -> None:
+def test_a_constant_is_defined_in_one_module() -> None:
     """Two that are called alike may differ on purpose; with the same value they are one."""
     homes: dict[tuple[str, str], list[str]] = defaultdict(list)
     for module, tree in TREES.items():
@@ -127,6 +127,6 @@ def test_a_constant_has_one_home() -> None:
     assert not twice, f"defined in several modules, import it from one: {twice}"
 
 
-def test_no_modules_import_one_another_in_a_circle() -> None:
+def test_there_are_no_import_cycles() -> None:
     # prepare() raises CycleError, which shows the circle.
     TopologicalSorter({module: own_imports(module) - {module} for module in MODULES}).prepare()

@@ -90,7 +90,7 @@ def test_a_bad_value_is_refused_with_what_was_expected_and_what_came(name: str, 
 
 
 @given(st.text(min_size=1).filter(lambda text: text.lower() not in ("true", "1", "yes", "false", "0", "no")))
-def test_no_other_text_is_a_flag(text: str) -> None:
+def test_other_texts_are_not_accepted_as_flags(text: str) -> None:
     try:
         parse_options({"lifo": text}, WRITE)
     except OptionError:
@@ -98,7 +98,7 @@ def test_no_other_text_is_a_flag(text: str) -> None:
     assert text.strip().lower() in ("true", "1", "yes", "false", "0", "no")
 
 
-def test_lists_of_names_are_cut_at_commas() -> None:
+def test_lists_of_names_are_split_at_commas() -> None:
     options = parse_options({"jobIds": " a, b,,c ", "states": "wait,failed"}, READ)
     assert options["jobIds"] == ("a", "b", "c")
     assert options["states"] == ("wait", "failed")
@@ -129,7 +129,7 @@ def test_an_unknown_option_is_refused_with_the_nearest_one(name: str, near: str)
         parse_options({name: "x"}, WRITE)
 
 
-def test_an_option_like_no_other_is_refused_without_a_guess() -> None:
+def test_an_option_without_a_similar_name_is_refused_without_a_suggestion() -> None:
     with pytest.raises(OptionError, match=r"^unknown option `zzz`$"):
         parse_options({"zzz": "x"}, WRITE)
 
@@ -163,14 +163,14 @@ def test_an_option_of_another_scope_is_refused(name: str, scope: str, message: s
         ('{"age": 60}', {"age": 60}),
     ],
 )
-def test_a_rule_how_many_jobs_to_keep_may_be_a_value_or_its_text(value: Any, rule: Any) -> None:
+def test_a_retention_rule_may_be_a_value_or_a_text(value: Any, rule: Any) -> None:
     for name in ("remove_on_complete", "remove_on_fail"):
         parsed = parse_options(as_texts({name: value}), WORK)[name]
         assert (parsed, type(parsed)) == (rule, type(rule))
 
 
 @pytest.mark.parametrize("value", ["no", "", "null", -2, "7 days", [], {}, {"ages": 5}, {"age": "5"}, {"count": True}])
-def test_what_is_no_rule_how_many_jobs_to_keep_is_refused(value: Any) -> None:
+def test_an_invalid_retention_rule_is_refused(value: Any) -> None:
     with pytest.raises(OptionError, match="expected `remove_on_fail` to be true, false, a count, or an object"):
         parse_options(as_texts({"remove_on_fail": value}), WORK)
 
@@ -181,19 +181,19 @@ def test_numbers_and_flags_may_be_texts() -> None:
 
 
 @pytest.mark.parametrize("value", [True, 1.5, "soon", 299, "299"])
-def test_what_is_no_number_is_refused(value: Any) -> None:
+def test_an_invalid_number_is_refused(value: Any) -> None:
     with pytest.raises(OptionError, match="expected `lock_ms` to be an integer >= 300, got: "):
         parse_options(as_texts({"lock_ms": value}), WORK)
 
 
 @pytest.mark.parametrize("value", [{"max": 3}, {"max": 3, "duration": 0}, {"max": True, "duration": 1}, "3/s", 3])
-def test_what_is_no_limiter_is_refused(value: Any) -> None:
+def test_an_invalid_limiter_is_refused(value: Any) -> None:
     with pytest.raises(OptionError, match="expected `limiter` to be an object such as"):
         parse_options(as_texts({"limiter": value}), WORK)
 
 
 @pytest.mark.parametrize(("name", "near"), [("chunkSize", "chunk_size"), ("removeOnComplete", "remove_on_complete")])
-def test_python_spells_an_option_in_one_way(name: str, near: str) -> None:
+def test_python_accepts_only_the_snake_case_name_of_an_option(name: str, near: str) -> None:
     with pytest.raises(OptionError, match=rf"^unknown option `{name}` \(did you mean `{near}`\?\)$"):
         parse_arguments({}, None, QUEUE, {name: 1})
     with pytest.raises(OptionError, match=f"expected `{near}` to be "):
@@ -223,7 +223,7 @@ def test_the_nearest_option_is_one_of_the_same_scope() -> None:
 
 @pytest.mark.parametrize("name", [*sorted(SPARK_OPTIONS), "checkpointLocation", "option.queue"])
 @pytest.mark.parametrize("scope", [WRITE, READ])
-def test_keys_that_spark_adds_are_passed_over(name: str, scope: str) -> None:
+def test_options_that_spark_adds_are_ignored(name: str, scope: str) -> None:
     options = parse_options({name: "x", "queue": "q"}, scope)
     assert options.given == {"queue"}
 
@@ -257,7 +257,7 @@ def test_a_setting_with_an_option_of_its_own_does_not_pass_through(name: str) ->
 
 
 @pytest.mark.parametrize("scope", [WRITE, READ])
-def test_defaults_are_there_for_what_nobody_gave(scope: str) -> None:
+def test_missing_options_have_their_defaults(scope: str) -> None:
     options = parse_options({}, scope)
     for row in TABLE:
         if scope in row.scopes:
@@ -285,12 +285,12 @@ def test_no_error_shows_a_secret(raw: dict[str, str]) -> None:
     assert SECRET not in str(error.value)
 
 
-def test_a_password_that_breaks_the_url_is_refused_with_the_cure() -> None:
+def test_a_password_that_breaks_the_url_is_refused_with_advice() -> None:
     with pytest.raises(OptionError, match="percent-encode"):
         parse_options({"url": "redis://:one/two@localhost:6379"}, WRITE)
 
 
-def test_what_is_shown_of_options_holds_no_secret() -> None:
+def test_the_repr_of_options_contains_no_secret() -> None:
     raw = {"url": f"redis://me:{SECRET}@h", "password": SECRET, "queue": "mail", "redis.ssl_password": SECRET}
     options = parse_options(raw, WRITE)
     assert repr(options) == "Options({'queue': 'mail'})"

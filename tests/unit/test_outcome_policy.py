@@ -39,13 +39,13 @@ def job(opts: dict[str, Any] | str = "{}", **fields: Any) -> ClaimedJob:
 @pytest.mark.parametrize(
     ("made", "bull", "bullmq"), [(1, 1_000, 1_000), (2, 3_000, 2_000), (3, 7_000, 4_000), (4, 15_000, 8_000)]
 )
-def test_backoff_grows_by_each_library_s_own_formula(made: int, bull: int, bullmq: int) -> None:
+def test_exponential_backoff_uses_the_formula_of_each_library(made: int, bull: int, bullmq: int) -> None:
     assert bull_exponential_ms(1_000, made) == bull
     assert bullmq_exponential_ms(1_000, made) == bullmq
 
 
 @given(st.integers(0, 10**7), st.floats(0, 1), st.integers(1, 10))
-def test_jitter_takes_a_part_of_the_delay_away(delay: int, jitter: float, made: int) -> None:
+def test_jitter_reduces_the_delay(delay: int, jitter: float, made: int) -> None:
     assert delay * (1 - jitter) - 1 <= fixed_ms(delay, jitter) <= delay
     whole = bullmq_exponential_ms(delay, made)
     assert whole * (1 - jitter) - 1 <= bullmq_exponential_ms(delay, made, jitter) <= whole
@@ -66,7 +66,7 @@ def test_jitter_takes_a_part_of_the_delay_away(delay: int, jitter: float, made: 
         (BULLMQ, "{broken", {}, "failed"),
     ],
 )
-def test_a_failed_attempt_is_made_again_as_often_as_it_may(
+def test_a_failed_job_is_retried_up_to_its_attempts(
     dialect: Dialect, opts: Any, fields: dict[str, Any], expected: Any
 ) -> None:
     decided = failure(dialect, job(opts, **fields), ValueError("bad"), stack="trace")
@@ -78,7 +78,7 @@ def test_a_failed_attempt_is_made_again_as_often_as_it_may(
     assert (decided.reason, json.loads(decided.stack)) == ("bad", ["trace"])
 
 
-def test_a_strategy_of_one_s_own_decides_for_unknown_types() -> None:
+def test_a_custom_strategy_decides_for_unknown_backoff_types() -> None:
     claimed = job({"attempts": 3, "backoff": {"type": "mine"}})
     assert failure(BULLMQ, claimed, ValueError("bad"), strategy=lambda *_: 5).delay == 5  # type: ignore[union-attr]
     assert isinstance(failure(BULLMQ, claimed, ValueError("bad"), strategy=lambda *_: -1), Failed)
@@ -115,16 +115,16 @@ def test_traces_are_kept_up_to_the_limit(dialect: Dialect, limit: int, kept: lis
         ("7", None),
     ],
 )
-def test_rules_how_many_to_keep(given_rule: Any, rule: Any) -> None:
+def test_retention_rules_are_normalised(given_rule: Any, rule: Any) -> None:
     assert keep_rule(given_rule) == rule
 
 
-def test_a_rule_of_a_type_that_no_library_takes_counts_as_not_given() -> None:
+def test_a_retention_rule_of_an_invalid_type_counts_as_missing() -> None:
     for text in ('"false"', '"7"', "[]"):
         assert keep_of(BULLMQ, f'{{"removeOnComplete":{text}}}', "removeOnComplete", {"count": 7}) == {"count": 7}
 
 
-def test_the_job_s_own_rule_goes_before_the_worker_s() -> None:
+def test_the_retention_rule_of_the_job_overrides_that_of_the_worker() -> None:
     assert keep_of(BULLMQ, "{}", "removeOnComplete", {"count": 7}) == {"count": 7}
     assert keep_of(BULLMQ, '{"removeOnComplete":false}', "removeOnComplete", {"count": 7}) is None
     assert keep_of(BULL_1, '{"removeOnComplete":3}', "removeOnComplete") == {"count": 0}
@@ -138,17 +138,17 @@ def test_return_values_are_json(value: Any, text: str) -> None:
     assert returnvalue_text(BULLMQ, value) == text
 
 
-def test_bull_1_writes_nothing_for_what_javascript_takes_for_false() -> None:
+def test_bull_1_stores_no_falsy_return_value() -> None:
     assert [returnvalue_text(BULL_1, value) for value in (None, 0, False, "", 1)] == ["", "", "", "", "1"]
 
 
 @pytest.mark.parametrize("value", [{1, 2}, object(), float("nan"), b"bytes"])
-def test_what_json_can_t_hold_is_said(value: Any) -> None:
+def test_a_return_value_that_is_not_json_is_an_error(value: Any) -> None:
     with pytest.raises(NoReturnValue, match=type(value).__name__):
         returnvalue_text(BULLMQ, value)
 
 
-def test_outcomes_say_once_what_is_the_same_for_all() -> None:
+def test_outcomes_pack_equal_values_once() -> None:
     outcomes = Outcomes("token")
     for n in range(3):
         outcomes.complete(str(n), "null", {"count": 5})

@@ -63,12 +63,12 @@ def test_the_command_is_declared(wheel: Path) -> None:
     assert "spark-bull = spark_bull.cli:main" in read(wheel, "entry_points.txt")
 
 
-def test_the_licence_travels_along(wheel: Path, names: set[str]) -> None:
+def test_the_licence_is_shipped(wheel: Path, names: set[str]) -> None:
     assert any(name.endswith("LICENSE") for name in names)
     assert "Apache-2.0" in read(wheel, "METADATA")
 
 
-def test_it_can_be_imported_from_the_archive(wheel: Path) -> None:
+def test_the_package_can_be_imported_from_the_wheel(wheel: Path) -> None:
     program = "import spark_bull.errors; print(spark_bull.errors.__file__)"
     done = subprocess.run(
         [sys.executable, "-c", program],

@@ -27,11 +27,11 @@ def test_an_old_version_is_refused_with_both_versions(version: str) -> None:
 
 
 @pytest.mark.parametrize("version", ["4.2.0", "4.3.0.dev1", "4.10.0", "5.0.0", "unknown"])
-def test_a_new_version_is_taken(version: str) -> None:
+def test_a_new_version_is_accepted(version: str) -> None:
     check_pyspark(version)
 
 
-def test_what_is_installed_with_the_package_is_new_enough() -> None:
+def test_the_declared_requirement_is_the_minimum_version() -> None:
     declared = ConfigParser()
     declared.read(ROOT / "setup.cfg")
     assert f"pyspark>={'.'.join(map(str, MIN_PYSPARK))}" in declared["options"]["install_requires"].split()
@@ -43,11 +43,11 @@ def test_public_names_that_need_spark_refuse_an_old_one(name: str) -> None:
     assert "SparkBullError: expected PySpark 4.2 or newer, got: 4.1.2" in done.stderr
 
 
-def test_spark_s_search_for_data_sources_goes_on_with_a_warning() -> None:
+def test_discovery_of_data_sources_continues_with_a_warning() -> None:
     done = run("import pyspark_bull; assert not hasattr(pyspark_bull, 'DefaultSource')")
     assert done.returncode == 0, done.stderr
     assert "is not available: SparkBullError: expected PySpark 4.2 or newer, got: 4.1.2" in done.stderr
 
 
-def test_what_needs_no_spark_works_beside_an_old_one() -> None:
+def test_names_that_need_no_spark_work_with_an_old_version() -> None:
     assert run("from spark_bull import BullQueue, Promoter").returncode == 0

@@ -52,7 +52,7 @@ def has_context(monkeypatch: pytest.MonkeyPatch, context: Context | None) -> Non
     monkeypatch.setattr(SparkContext, "_active_spark_context", context)
 
 
-def test_a_python_without_packages_is_warned_of_once(
+def test_a_python_without_packages_is_reported_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, empty_python: str
 ) -> None:
     has_context(monkeypatch, Context(empty_python))
@@ -62,16 +62,14 @@ def test_a_python_without_packages_is_warned_of_once(
     assert f"PYSPARK_PYTHON={sys.executable}" in warning
 
 
-def test_a_python_that_is_not_there_is_warned_of(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_missing_python_is_reported(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     has_context(monkeypatch, Context("/nowhere/python3"))
     assert not check_python()
     [warning] = warnings_of(caplog)
     assert "Spark starts /nowhere/python3 for its Python processes, which isn't there" in warning
 
 
-def test_another_python_with_all_packages_is_no_reason_for_a_warning(
+def test_another_python_with_all_packages_causes_no_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, foreign_python: Path
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
@@ -80,7 +78,7 @@ def test_another_python_with_all_packages_is_no_reason_for_a_warning(
     assert warnings_of(caplog) == []
 
 
-def test_the_running_python_is_not_started_to_be_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_running_python_is_not_started_for_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("a process was started"))
     has_context(monkeypatch, Context(sys.executable))
     assert check_python()
@@ -89,12 +87,12 @@ def test_the_running_python_is_not_started_to_be_looked_at(monkeypatch: pytest.M
 @pytest.mark.parametrize(
     "context", [None, Context("/nowhere/python3", "spark://host:7077")], ids=["connect", "cluster"]
 )
-def test_what_runs_elsewhere_is_not_looked_at(monkeypatch: pytest.MonkeyPatch, context: Context | None) -> None:
+def test_a_python_on_other_machines_is_not_checked(monkeypatch: pytest.MonkeyPatch, context: Context | None) -> None:
     has_context(monkeypatch, context)
     assert check_python()
 
 
-def test_a_query_is_not_started_again_when_its_python_lacks_packages(
+def test_a_query_is_not_restarted_when_its_python_lacks_packages(
     monkeypatch: pytest.MonkeyPatch, empty_python: str
 ) -> None:
     has_context(monkeypatch, Context(empty_python))

@@ -40,7 +40,7 @@ def test_a_query_has_started_when_its_sources_run() -> None:
     assert query.status == {"message": "Waiting"}
 
 
-def test_a_query_whose_source_was_late_is_started_again() -> None:
+def test_a_query_whose_source_connected_too_late_is_restarted() -> None:
     queries: list[Any] = [Query(f"[UNKNOWN] {LATE}."), Query(f"{LATE}.", [INITIALIZING, *[STOPPED] * 3])]
     queries += [Query(f"[{UNANSWERED}] timed out"), Query()]
     left = iter(queries)
@@ -48,7 +48,7 @@ def test_a_query_whose_source_was_late_is_started_again() -> None:
 
 
 @pytest.mark.parametrize(("error", "starts"), [("no such column", 1), (LATE, TRIES)])
-def test_a_query_that_keeps_ending_is_given_back_as_it_is(error: str, starts: int) -> None:
+def test_a_query_that_keeps_failing_is_returned(error: str, starts: int) -> None:
     started: list[Any] = []
 
     def start() -> Any:

@@ -8,7 +8,7 @@ from tools.reference_pages import PAGES, of, shared, with_tables
 
 
 @pytest.mark.parametrize("name", ["options.md", "command.md"])
-def test_the_tables_of_the_reference_are_those_of_the_code(name: str) -> None:
+def test_the_generated_tables_are_up_to_date(name: str) -> None:
     text = (PAGES / name).read_text("utf-8")
     assert with_tables(text) == text, "run: python tools/reference_pages.py"
 
@@ -21,7 +21,7 @@ def test_every_option_is_listed_and_those_of_all_verbs_once() -> None:
 
 
 @pytest.mark.parametrize("scope", [WRITE, READ, CLAIM, SETTLE, COLLECT, WORK])
-def test_an_options_table_has_a_row_for_each_option_of_its_scope_that_not_all_verbs_have(scope: str) -> None:
+def test_a_table_lists_the_options_of_its_scope_that_are_not_common(scope: str) -> None:
     head, rule, *rows = of(scope).splitlines()
     assert (head, rule) == ("| option | default | meaning |", "|---|---|---|")
     for_all = [row.split("`")[1] for row in shared().splitlines()[2:]]
@@ -31,7 +31,7 @@ def test_an_options_table_has_a_row_for_each_option_of_its_scope_that_not_all_ve
     assert all(row.count("|") == 4 for row in rows)
 
 
-def test_defaults_are_printed_as_one_types_them() -> None:
+def test_defaults_are_shown_as_users_write_them() -> None:
     lines = [*shared().splitlines()[2:], *of(WRITE).splitlines()[2:], *of(COLLECT).splitlines()[2:]]
     rows = {row.split("`")[1]: row.split(" | ")[1] for row in lines}
     assert rows["chunkSize"] == "`500`"

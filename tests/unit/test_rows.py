@@ -136,13 +136,13 @@ def test_every_property_can_be_a_column() -> None:
     ],
     ids=lambda value: value.simpleString() if isinstance(value, StructType) else "",
 )
-def test_columns_that_make_no_job_are_refused(schema: StructType, message: str) -> None:
+def test_invalid_columns_are_refused(schema: StructType, message: str) -> None:
     with pytest.raises(OptionError) as error:
         plan(schema)
     assert message in str(error.value)
 
 
-def test_a_missing_queue_is_told_with_the_limit_of_catalog_tables() -> None:
+def test_the_error_about_a_missing_queue_mentions_catalog_tables() -> None:
     with pytest.raises(OptionError, match=r"expected an option `queue`, or a column `queue`.*TEMPORARY VIEW"):
         plan_rows(struct(data=STRING), parse_options({}, WRITE))
 
@@ -171,7 +171,7 @@ def test_job_columns_that_can_not_be_settings_are_refused(schema: StructType, na
     assert message in str(error.value)
 
 
-def test_a_column_queue_names_the_queue_when_job_columns_names_it() -> None:
+def test_a_column_queue_is_used_if_job_columns_lists_it() -> None:
     schema = struct(n=INT, queue=STRING)
     with pytest.raises(OptionError, match=r"without a column `data` the column `queue` is a part of the payload"):
         plan_rows(schema, parse_options({}, WRITE))
@@ -185,7 +185,7 @@ def test_a_column_queue_names_the_queue_when_job_columns_names_it() -> None:
 # what is read
 
 
-def test_the_option_queue_counts_over_the_column() -> None:
+def test_the_option_queue_overrides_the_column() -> None:
     schema = struct(data=STRING, queue=STRING)
     assert "queue" not in plan(schema).columns
     assert "queue" in plan_rows(schema, parse_options({}, WRITE)).columns
@@ -209,7 +209,7 @@ def test_without_data_the_whole_row_is_the_payload() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "data"])
-def test_each_setting_is_payload_until_job_columns_names_it(name: str) -> None:
+def test_a_column_is_payload_unless_job_columns_lists_it(name: str) -> None:
     kinds = {"runAt": TIMESTAMP, "timestamp": LONG, "lifo": BOOLEAN, "opts": STRING, "name": STRING}
     schema = struct(**{"n": INT, name: kinds.get(name, INT)})
     assert plan(schema).columns == {}
@@ -219,13 +219,13 @@ def test_each_setting_is_payload_until_job_columns_names_it(name: str) -> None:
     assert named.payload == (0,)
 
 
-def test_columns_that_the_option_names_are_settings_and_not_payload() -> None:
+def test_columns_in_job_columns_are_settings_and_not_payload() -> None:
     schema = struct(name=STRING, Priority=INT, delay=INT, note=STRING)
     rows = read(schema, [("Ada", 5, 10, "x"), (None, None, None, None)], jobColumns=" priority, DELAY,delay")
     assert rows == {"priority": [5, None], "delay": [10, None], "data": ['{"name":"Ada","note":"x"}', "{}"]}
 
 
-def test_payload_columns_named_like_settings_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_payload_columns_named_like_settings_are_reported_once(caplog: pytest.LogCaptureFixture) -> None:
     rows_module._tell_payload.cache_clear()
     schema = struct(Name=STRING, note=STRING, delay=INT)
     for _ in range(3):
@@ -246,12 +246,12 @@ def test_null_fields_are_left_out_or_kept() -> None:
     assert read(struct(data=both), [({"a": 1},)], ignoreNullFields="false")["data"] == ['{"a":1,"b":null}']
 
 
-def test_text_is_sent_as_it_is() -> None:
+def test_json_text_is_sent_unchanged() -> None:
     assert read(struct(data=STRING), [(' {"a":  1.50} ',), (None,)])["data"] == [' {"a":  1.50} ', None]
 
 
 @pytest.mark.parametrize("name", ["data", "opts"])
-def test_text_that_is_not_json_is_an_error_of_its_row(name: str) -> None:
+def test_text_that_is_not_json_is_an_error_with_its_row(name: str) -> None:
     bad = ("{'", "{}") if name == "data" else ("{}", "{'")
     with pytest.raises(OptionError, match=f"row 1: expected `{name}` to be JSON, got: "):
         read(struct(data=STRING, opts=STRING), [("{}", "{}"), bad])
@@ -272,7 +272,7 @@ def test_times_become_whole_milliseconds(moment: datetime, ms: int) -> None:
     assert type(rows["runAt"][0]) is int
 
 
-def test_options_as_structs_lose_their_nulls() -> None:
+def test_null_fields_of_option_structs_are_dropped() -> None:
     backoff, keep = struct(type=STRING, delay=INT, jitter=DOUBLE), struct(age=INT, count=INT)
     schema = struct(data=STRING, backoff=backoff, removeOnFail=keep)
     rows = read(schema, [("{}", {"type": "fixed", "delay": 5}, {"count": 3}), ("{}", None, None)])

@@ -61,7 +61,7 @@ def test_a_script_that_is_missing_is_an_error() -> None:
         load("nowhere/nothing")
 
 
-def test_includes_stand_before_what_includes_them_and_each_once() -> None:
+def test_includes_are_inserted_once_before_their_users() -> None:
     files = {
         "a.lua": script("-- @include b\n-- @include c\nbody()"),
         "b.lua": "-- @include d\nb()",
@@ -77,7 +77,7 @@ def test_an_include_that_is_missing_is_an_error() -> None:
         assemble("a", reader({"a.lua": script("-- @include b")}))
 
 
-def test_includes_that_form_a_circle_are_shown() -> None:
+def test_an_include_cycle_is_an_error_that_shows_it() -> None:
     files = {
         "a.lua": script("-- @include b"),
         "b.lua": "-- @include c",
@@ -87,7 +87,7 @@ def test_includes_that_form_a_circle_are_shown() -> None:
         assemble("a", reader(files))
 
 
-def test_other_text_gives_another_sha() -> None:
+def test_a_different_text_has_a_different_sha() -> None:
     shas = {assemble("a", reader({"a.lua": script(f"return {n}")})).sha for n in (1, 2)}
     assert len(shas) == 2
 
@@ -108,7 +108,7 @@ def test_a_key_or_argument_that_is_missing_is_an_error(
         made.bind_args(args) if keys else made.bind_keys(keys)
 
 
-def test_a_key_that_is_absent_is_sent_as_the_first_one() -> None:
+def test_an_absent_optional_key_is_sent_as_the_first_key() -> None:
     """That one is allowed by any ACL, and in the same slot of a cluster."""
     made = assemble("a", reader({"a.lua": script(keys="wait ledger? stages...")}))
     assert made.bind_keys({"wait": "w", "ledger": "l", "stages": []}) == ["w", "l"]
@@ -178,19 +178,19 @@ def test_a_script_declares_the_arguments_that_it_uses(name: str) -> None:
 
 
 @pytest.mark.parametrize("file", [*SCRIPTS, *INCLUDES])
-def test_no_file_counts_positions_itself(file: str) -> None:
+def test_no_file_uses_keys_or_argv_by_position(file: str) -> None:
     code = code_of((LUA / f"{file}.lua").read_text())
     assert not re.search(r"\b(KEYS|ARGV)\b", code), "read `key.name` and `arg.name`"
 
 
 @pytest.mark.parametrize("name", INCLUDES)
-def test_an_include_is_included_by_something(name: str) -> None:
+def test_every_include_is_included_somewhere(name: str) -> None:
     texts = [path.read_text() for path in LUA.rglob("*.lua")]
     assert any(re.search(rf"^-- @include {name}$", text, re.MULTILINE) for text in texts)
 
 
 @pytest.mark.parametrize("file", [*SCRIPTS, *INCLUDES])
-def test_every_included_file_is_used(file: str) -> None:
+def test_a_file_uses_everything_that_it_includes(file: str) -> None:
     text = (LUA / f"{file}.lua").read_text()
     for include in re.findall(r"^-- @include (\S+)$", text, re.MULTILINE):
         defined = re.findall(r"^local (?:function )?(\w+)", (LUA / f"{include}.lua").read_text(), re.MULTILINE)

@@ -34,7 +34,7 @@ Caused by: java.io.IOException: no
         "pyspark.errors.exceptions.base.PySparkRuntimeError: [CANNOT_OPEN_SOCKET] Can not open socket: timed out",
     ],
 )
-def test_it_is_what_the_python_process_raised(raised: str) -> None:
+def test_the_first_line_is_the_error_of_the_python_process(raised: str) -> None:
     assert first_line(RuntimeError(TRACE.format(raised=raised))) == raised
 
 
@@ -50,7 +50,7 @@ def test_it_is_what_the_python_process_raised(raised: str) -> None:
         ("", "RuntimeError"),
     ],
 )
-def test_without_a_trace_it_is_the_first_line_or_that_of_an_error(text: str, line: str) -> None:
+def test_without_a_trace_the_first_line_or_the_line_of_an_error_is_used(text: str, line: str) -> None:
     assert first_line(RuntimeError(text)) == line
 
 
@@ -59,7 +59,7 @@ def test_a_trace_between_very_long_texts_is_found() -> None:
     assert first_line(RuntimeError(text)) == "ValueError: too late"
 
 
-def test_the_error_of_a_source_without_a_reader_is_the_one_before_spark_s_own() -> None:
+def test_the_original_error_is_used_when_spark_fails_while_handling_it() -> None:
     own = "UnboundLocalError: cannot access local variable 'reader' where it is not associated with a value"
     again = f"During handling of the above exception, another exception occurred:\n\n{TRACE.format(raised=own)}"
     text = TRACE.format(raised="spark_bull.errors.OptionError: expected `a`").partition("Some text")[0] + again

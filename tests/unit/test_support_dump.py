@@ -27,16 +27,16 @@ def differences(left: Dump, right: Dump) -> list[str]:
     return difference(normalise(left, window), normalise(right, window))
 
 
-def test_the_time_of_the_test_is_no_difference() -> None:
+def test_times_of_the_test_run_are_not_compared() -> None:
     assert differences(queue(NOW), queue(NOW + 50)) == []
 
 
-def test_a_time_that_was_given_is() -> None:
+def test_times_given_by_the_test_are_compared() -> None:
     found = differences(queue(NOW - 10_000), queue(NOW - 20_000))
     assert [sentence.partition(":")[0] for sentence in found][:2] == ["1.opts.timestamp", "1.timestamp"]
 
 
-def test_the_order_within_a_millisecond_counts() -> None:
+def test_the_order_within_a_millisecond_is_compared() -> None:
     def numbered(now: int, number: int) -> Dump:
         return queue(now) | {"delayed": Key("zset", False, [("1", (now + 5000) * 4096.0 + number)])}
 
@@ -54,7 +54,7 @@ def test_payloads_are_compared_byte_by_byte_and_options_by_meaning() -> None:
     ]
 
 
-def test_true_is_not_one() -> None:
+def test_true_differs_from_1() -> None:
     assert difference({"a": True}, {"a": 1}) == ["a: True left, 1 right"]
 
 
@@ -65,18 +65,18 @@ def test_one_more_item_is_one_difference() -> None:
     ]
 
 
-def test_types_and_expiry_count() -> None:
+def test_types_and_expiry_are_compared() -> None:
     assert difference({"k": Key("set", False, [])}, {"k": Key("zset", True, [])}) == [
         "k: only left has (set) []",
         "k: only right has (zset, expires) []",
     ]
 
 
-def test_a_known_place_is_left_out() -> None:
+def test_known_differences_are_ignored() -> None:
     assert difference({"meta": {"version": "6"}}, {"meta": {}}, known={"meta.version"}) == []
 
 
-def test_tokens_and_time_in_messages() -> None:
+def test_tokens_and_times_in_messages_are_normalised() -> None:
     def normal(now: int, token: str) -> list[tuple[str, Any]]:
         said = [
             (f"p:q:waiting@{token}", "1"),

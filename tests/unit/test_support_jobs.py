@@ -15,14 +15,14 @@ DIALECTS = ("bull-1", "bull", "bullmq")
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_a_seed_is_a_list(dialect: str) -> None:
+def test_the_same_seed_gives_the_same_jobs(dialect: str) -> None:
     now = time.time_ns() // 1_000_000
     assert random_jobs(Random(1), dialect, now=now) == random_jobs(Random(1), dialect, now=now)
     assert random_jobs(Random(1), dialect, now=now) != random_jobs(Random(2), dialect, now=now)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_a_list_covers_every_option(dialect: str) -> None:
+def test_the_generated_jobs_cover_every_option(dialect: str) -> None:
     jobs = random_jobs(Random(1), dialect, 400)
     opts: list[dict[str, Any]] = [job["opts"] for job in jobs]
     seen = {name for options in opts for name in options}
@@ -39,14 +39,14 @@ def test_a_list_covers_every_option(dialect: str) -> None:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_nothing_is_due_soon(dialect: str) -> None:
+def test_no_job_is_due_within_an_hour(dialect: str) -> None:
     now = time.time_ns() // 1_000_000
     for opts in (job["opts"] for job in random_jobs(Random(3), dialect, 400, now=now)):
         due = opts.get("timestamp", now) + opts.get("delay", 0)
         assert due <= now or now + HOUR <= due <= now + 20 * DAY
 
 
-def test_bullmq_takes_the_ids() -> None:
+def test_generated_ids_are_valid_for_bullmq() -> None:
     for opts in (job["opts"] for job in random_jobs(Random(3), "bullmq", 400)):
         job_id = opts.get("jobId", "x")
         assert not job_id.isdigit()
@@ -54,7 +54,7 @@ def test_bullmq_takes_the_ids() -> None:
         assert not job_id.startswith("0:")
 
 
-def test_arguments_of_a_new_job() -> None:
+def test_options_become_arguments_of_a_new_job() -> None:
     job = {"name": "send", "data": 1, "opts": {"jobId": "a", "removeOnFail": 3, "delay": 5, "timeout": 9}}
     assert new_job_arguments(job) == {
         "data": 1,

@@ -38,7 +38,7 @@ def bash(code: str) -> subprocess.CompletedProcess[str]:
         ("Python 3.14.0rc2", "3.14.0"),
     ],
 )
-def test_the_version_is_taken_out_of_what_a_tool_says(text: str, version: str) -> None:
+def test_the_version_is_parsed_from_the_output_of_a_tool(text: str, version: str) -> None:
     assert bash(f"parse_version '{text}'").stdout.strip() == version
 
 
@@ -64,7 +64,7 @@ def test_a_complete_machine_is_left_alone() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_only_the_named_tools_are_looked_at() -> None:
+def test_only_the_named_tools_are_checked() -> None:
     assert bash(BARE_MACHINE + "main python").returncode == 0
 
 
@@ -90,7 +90,7 @@ def test_packages_that_are_too_old_are_an_error() -> None:
     assert "install a newer node by hand" in done.stderr
 
 
-def test_others_are_told_the_one_command_to_run() -> None:
+def test_without_root_the_command_to_run_is_printed() -> None:
     done = bash(BARE_MACHINE + "is_root() { false; }\nmain")
     assert (done.returncode, done.stdout) == (1, "")
     assert "expected java 17 or newer, got: none that works" in done.stderr

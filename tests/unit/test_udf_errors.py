@@ -27,7 +27,7 @@ def caused() -> Exception:
         (caused(), "ValueError: the message"),
     ],
 )
-def test_it_has_the_name_of_the_error_and_what_can_be_sent_of_its_text(error: BaseException, last_line: str) -> None:
+def test_invalid_unicode_in_an_error_is_replaced(error: BaseException, last_line: str) -> None:
     def function() -> None:
         raise error
 
@@ -39,7 +39,7 @@ def test_it_has_the_name_of_the_error_and_what_can_be_sent_of_its_text(error: Ba
     assert isinstance(control_error(trace), UnrecoverableError) == isinstance(error, UnrecoverableError)
 
 
-def test_other_errors_and_values_are_left_as_they_are() -> None:
+def test_other_errors_and_values_are_unchanged() -> None:
     error = KeyboardInterrupt("plain")
 
     def function(n: int, of: str = "b") -> str:
@@ -56,7 +56,7 @@ def test_other_errors_and_values_are_left_as_they_are() -> None:
     assert raising_sendable(divmod)(7, 2) == (3, 1)
 
 
-def test_what_an_iterator_raises_counts_too() -> None:
+def test_invalid_unicode_in_an_error_of_an_iterator_is_replaced() -> None:
     def function(parts: Iterator[int]) -> Iterator[int]:
         for part in parts:
             if part == 2:

@@ -77,7 +77,7 @@ def test_an_argument_that_does_not_exist_is_refused(name: str, message: str) -> 
         worker_options({}, of_a_job, unknown={name: 1})
 
 
-def test_an_argument_that_the_dialect_has_nothing_for_is_refused() -> None:
+def test_an_argument_that_the_dialect_does_not_support_is_refused() -> None:
     options = worker_options({"metrics_minutes": 5}, of_a_job)
     DIALECTS["bull"].check_options(options)
     with pytest.raises(DialectError, match="`metrics_minutes` has no effect: bull-1 has no such thing"):
