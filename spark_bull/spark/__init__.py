@@ -1,4 +1,4 @@
-"""The data source: dispatch, inspect, collect and process in Spark."""
+"""The Spark data source `bull`, and the Worker."""
 
 import pyspark
 

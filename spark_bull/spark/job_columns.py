@@ -1,7 +1,7 @@
-"""Raw values of jobs' hashes -> Arrow columns, a whole column at a time.
+"""Converts raw values of job hashes to Arrow columns, one column at a time.
 
-The fast way takes what the Node libraries write. What it can't take goes the slow way of dialects.fields, one by one:
-nothing that stands in a hash ends a read.
+Vectorized conversion handles what the Node libraries write. Other values are converted one by one with dialects.fields,
+so that no content of a hash fails a read.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import pyarrow.compute as pc
 from spark_bull.dialects.fields import FIELDS, NO_VALUE, NUMBERS, Raw, integer_of, text_of, traces_of
 from spark_bull.queue.read import Chunk
 
-#: The last ms of the year 9999, beyond which neither Spark nor Python prints a time.
+#: The last ms of the year 9999, the maximum of Spark's and Python's timestamps.
 LAST_MS: Final = 253_402_300_799_999
 
 
 def batch_of(chunks: Sequence[tuple[str, Chunk]], columns: Sequence[str], schema: pa.Schema) -> pa.RecordBatch:
-    """The jobs of some chunks, each with the name of its queue, as one batch of exactly this schema."""
+    """Combines chunks of jobs, each with the name of its queue, into one batch of this schema."""
     arrays = [_column(name, chunks, field.type) for name, field in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
@@ -39,7 +39,7 @@ def _column(name: str, chunks: Sequence[tuple[str, Chunk]], kind: pa.DataType) -
 
 
 def column_of(name: str, raws: Sequence[Raw], kind: pa.DataType) -> pa.Array:
-    """Raw values of one of FIELDS as a column of this type."""
+    """Converts raw values of one of FIELDS to a column of this type."""
     field = FIELDS[name]
     if field.kind == "traces":
         return pa.array([traces_of(raw) for raw in raws], kind)
@@ -53,7 +53,7 @@ def column_of(name: str, raws: Sequence[Raw], kind: pa.DataType) -> pa.Array:
 
 
 def texts(raws: Sequence[Raw], kind: pa.DataType) -> pa.Array:
-    """Raw texts as a column; what is not UTF-8 gets replacement characters."""
+    """Converts raw strings to a column; invalid UTF-8 gets replacement characters."""
     try:
         return pa.array(raws, kind)
     except pa.ArrowInvalid:
@@ -70,9 +70,9 @@ def _integers(raws: Sequence[Raw], kind: pa.DataType, default: int | None) -> pa
 
 
 def _times(numbers: pa.Array, kind: pa.DataType) -> pa.Array:
-    """ms since 1970 as times; those beyond the year 9999 as null."""
-    sane = pc.less_equal(pc.abs(numbers), LAST_MS)
-    micros = pc.multiply(pc.if_else(sane, numbers, pa.scalar(None, pa.int64())), 1000)
+    """Converts ms since 1970 to timestamps; values after the year 9999 become null."""
+    in_range = pc.less_equal(pc.abs(numbers), LAST_MS)
+    micros = pc.multiply(pc.if_else(in_range, numbers, pa.scalar(None, pa.int64())), 1000)
     return micros.view(kind)
 
 

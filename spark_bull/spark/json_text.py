@@ -1,7 +1,7 @@
-"""Arrow columns -> JSON text, a whole column at a time, and checks of text that should be JSON.
+"""Converts Arrow columns to JSON text, one column at a time, and validates JSON text.
 
-What JSON has no word for follows Spark's `to_json` and JavaScript's `JSON.stringify`: times are
-ISO 8601 in UTC with milliseconds, binary is base64, NaN and infinities are null.
+Types that JSON lacks are converted as by Spark's `to_json` and JavaScript's `JSON.stringify`: times become ISO 8601 in
+UTC with milliseconds, binary becomes base64, NaN and infinities become null.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from pyspark.sql.types import VariantVal
 
 from spark_bull.errors import OptionError
 
-#: How much of a bad text an error shows.
-SHOWN_CHARACTERS: Final = 200
+#: Maximum characters of invalid text in an error.
+MAX_SHOWN: Final = 200
 
 _CONTROL_CHARACTERS: Final = r"[\x00-\x1f]"
 
 
 def to_json(array: pa.Array, field: pa.Field, *, ignore_nulls: bool) -> pa.Array:
-    """The JSON text of each value, null where the value is null.
+    """Converts each value to JSON text; null values stay null.
 
-    array: any type that `is_encodable` accepts. ignore_nulls: leave null fields of structs out.
+    array: of any type that `is_encodable` accepts. ignore_nulls: whether to omit null fields of structs.
     """
     kind = array.type
     if _is_variant(field):
@@ -41,7 +41,7 @@ def to_json(array: pa.Array, field: pa.Field, *, ignore_nulls: bool) -> pa.Array
 
 
 def is_encodable(field: pa.Field) -> bool:
-    """Whether `to_json` knows the type, all through."""
+    """Whether `to_json` supports the type, including nested types."""
     kind = field.type
     if _is_variant(field):
         return True
@@ -50,7 +50,7 @@ def is_encodable(field: pa.Field) -> bool:
     if pa.types.is_map(kind):
         return _is_scalar(kind.key_type) and is_encodable(kind.item_field) and not _has_void(kind.item_type)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        # An `array()` is fine. Deeper down, Arrow loses count of values that have no type.
+        # An empty `array()` is supported; Arrow miscounts VOID values in nested types.
         value = kind.value_type
         return is_encodable(kind.value_field) and (pa.types.is_null(value) or not _has_void(value))
     return _is_scalar(kind)
@@ -126,7 +126,7 @@ def _struct(array: pa.StructArray, *, ignore_nulls: bool) -> pa.Array:
         if not ignore_nulls:
             text = pc.fill_null(text, "null")
         members.append(_join(json.dumps(field.name, ensure_ascii=False) + ":", text))
-    # With the empty text in front, since Arrow drops a row that has nothing but nulls to skip; then without its comma.
+    # Arrow returns null for a row of nulls only, so an empty string is put first and its comma is removed.
     body = pc.utf8_slice_codeunits(pc.binary_join_element_wise("", *members, ",", null_handling="skip"), 1)
     return _where_valid(array, _join("{", body, "}"))
 
@@ -150,7 +150,7 @@ def _map(array: pa.MapArray, *, ignore_nulls: bool) -> pa.Array:
 
 
 def _joined_lists(array: pa.Array, flat_text: pa.Array) -> pa.Array:
-    """The texts of each list's values, with commas between."""
+    """Joins the texts of each list's values with commas."""
     lengths = pc.fill_null(pc.list_value_length(array), 0)
     ends = pc.cumulative_sum(pc.cast(lengths, pa.int64()))
     offsets = pa.concat_arrays([pa.array([0], pa.int64()), ends])
@@ -180,7 +180,7 @@ _decode: Final = json.JSONDecoder(parse_constant=_refuse_constant).decode
 
 
 def is_json(text: str) -> bool:
-    """Whether a text is JSON, strictly."""
+    """Whether a text is valid JSON; NaN and Infinity are not."""
     try:
         _decode(text)
     except (ValueError, RecursionError):
@@ -189,7 +189,7 @@ def is_json(text: str) -> bool:
 
 
 def check_json(array: pa.Array, column: str, first_row: int) -> None:
-    """Raises OptionError for the first text that is not JSON, naming its row and showing it."""
+    """Raises OptionError for the first text that is not JSON, with its row number and the text."""
     if _are_objects(array):
         return
     checked = 0
@@ -201,18 +201,19 @@ def check_json(array: pa.Array, column: str, first_row: int) -> None:
                 _decode(text)
             checked += 1
     except (ValueError, RecursionError) as error:
-        shown = bad[:SHOWN_CHARACTERS] + ("…" if len(bad) > SHOWN_CHARACTERS else "")
+        shown = bad[:MAX_SHOWN] + ("…" if len(bad) > MAX_SHOWN else "")
         raise OptionError(
             f"row {first_row + checked}: expected `{column}` to be JSON, got: {shown!r} ({error}); "
-            "use to_json(), or give a STRUCT, MAP, ARRAY or VARIANT"
+            "use to_json(), or a STRUCT, MAP, ARRAY or VARIANT"
         ) from None
 
 
 def _are_objects(array: pa.Array) -> bool:
-    """Whether all texts surely are JSON objects, found by Arrow's parser: five times as fast as Python's.
+    """Whether all texts are JSON objects according to Arrow's parser, which is five times as fast as Python's.
 
-    As many lines as objects, each in braces, means one object a line: an unfinished one can't go on with the brace of
-    the next line. False says nothing: Arrow's parser also takes NaN and infinities, and refuses what Python knows.
+    The texts are parsed as lines. As many objects as lines, each in braces, means one object per line: an incomplete
+    object cannot continue with the brace of the next line. False is inconclusive: NaN and infinities, which Arrow
+    accepts, are excluded, and Arrow rejects some texts that Python accepts.
     """
     if array.null_count or not len(array) or not pa.types.is_string(array.type):
         return False

@@ -1,7 +1,7 @@
-"""`format("bull")`: the entry that Spark looks up.
+"""The data source `bull`, which Spark looks up for `format("bull")`.
 
-Spark starts a Python process for each step of a query: one finds the schema, others plan, read, write or follow a
-stream. So what a verb needs is imported where that verb begins: most steps need neither Redis nor Arrow's functions.
+Spark starts a Python process for each step of a query: schema inference, planning, reading, writing, streaming. Modules
+are therefore imported in the method that needs them: most steps need neither redis-py nor Arrow's functions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from spark_bull.spark.sent_along import sent_along
 
 
 class BullDataSource(DataSource):
-    """Queues of Bull and BullMQ as a data source; docs/reference lists its options and columns.
+    """Data source for queues of Bull and BullMQ; docs/reference lists its options and columns.
 
     Examples
     --------
@@ -43,19 +43,21 @@ class BullDataSource(DataSource):
         return CLAIM_SCHEMA if mode_of(self.options) == "claim" else schema_of(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        self._refuse_mode("claim", "readStream takes jobs to be processed; a read shows them")
+        self._refuse_mode("claim", "it requires readStream; leave the option out to inspect jobs")
         from spark_bull.spark.inspect.source import batch_reader
 
         return batch_reader(self.options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         if mode_of(self.options) != "claim":
-            self._refuse_mode("settle", "it is for writes")
+            self._refuse_mode("settle", "it requires write or writeStream")
             from spark_bull.spark.collect.stream import result_reader
 
             return result_reader(self.options, schema)
         if schema != CLAIM_SCHEMA:
-            raise OptionError("the columns of mode=claim are fixed: give no schema, and select what you need")
+            raise OptionError(
+                "expected no schema with mode=claim, whose columns are fixed: leave it out and select columns later"
+            )
         from spark_bull.spark.process.claim_stream import claim_reader
 
         return claim_reader(self.options)
@@ -65,7 +67,7 @@ class BullDataSource(DataSource):
             from spark_bull.spark.process.settle import BatchSettler, plan_settle
 
             return BatchSettler(plan_settle(self.options, schema))
-        self._refuse_mode("claim", "it is for readStream")
+        self._refuse_mode("claim", "it requires readStream")
         from spark_bull.spark.dispatch.sink import batch_writer
 
         return batch_writer(self.options, schema, overwrite)
@@ -75,20 +77,20 @@ class BullDataSource(DataSource):
             from spark_bull.spark.process.settle import StreamSettler, plan_settle
 
             return StreamSettler(plan_settle(self.options, schema))
-        self._refuse_mode("claim", "it is for readStream")
+        self._refuse_mode("claim", "it requires readStream")
         from spark_bull.spark.dispatch.sink import stream_writer
 
         return stream_writer(self.options, schema, overwrite)
 
     def _refuse_mode(self, mode: str, why: str) -> None:
         if mode_of(self.options) == mode:
-            raise OptionError(f"mode={mode} doesn't go here: {why}")
+            raise OptionError(f"mode={mode} is not supported here: {why}")
 
 
 def register(spark: SparkSession) -> None:
-    """Makes format("bull") known to a session, where Spark doesn't find the package by itself.
+    """Registers format("bull") in a session that does not find the package by itself.
 
-    A warning is logged when the Python of Spark's local processes lacks what they need.
+    Logs a warning if the Python interpreter of Spark's local processes lacks required packages.
 
     Parameters:
       spark: the session.

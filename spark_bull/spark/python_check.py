@@ -1,4 +1,4 @@
-"""Whether the Python that Spark starts for sources and tasks has what they need; it may be another than runs here."""
+"""Checks that the Python interpreter which Spark starts for sources and tasks has the required packages."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ from pyspark import SparkContext
 
 log = logging.getLogger("spark_bull")
 
-#: Modules that are installed, not sent along.
-NEEDED: Final = ("msgpack", "pandas", "pyarrow", "redis")
-#: Prints which of the modules named by its arguments can't be found.
-_LOOK: Final = "import sys; from importlib.util import find_spec; print(*[m for m in sys.argv[1:] if not find_spec(m)])"
-_LOOK_S: Final = 60.0
+#: Packages that cannot be sent with --py-files.
+REQUIRED: Final = ("msgpack", "pandas", "pyarrow", "redis")
+#: Prints those of the modules in its arguments that are not found.
+_SCRIPT: Final = (
+    "import sys; from importlib.util import find_spec; print(*[m for m in sys.argv[1:] if not find_spec(m)])"
+)
+_TIMEOUT_S: Final = 60.0
 
 
 def check_python() -> bool:
-    """Whether Spark's Python has all packages, as far as can be told from here; if not, the log says so once.
+    """Returns whether Spark's Python interpreter has all required packages; logs a warning once if not.
 
-    It is looked at only on a local master, and only when it is not the Python that runs here; never with Spark Connect,
-    where this process has no context.
+    Checked only with a local master, and only for another interpreter than the running one. Not checked with Spark
+    Connect, where this process has no SparkContext.
     """
     context = SparkContext._active_spark_context
     if context is None or not (context.master or "").startswith("local"):
@@ -38,7 +40,7 @@ def check_python() -> bool:
 def _has_all(python: str) -> bool:
     path = shutil.which(python)
     if path is None:
-        _warn(python, "isn't there")
+        _warn(python, "does not exist")
         return False
     if _is_running(path):
         return True
@@ -51,7 +53,7 @@ def _has_all(python: str) -> bool:
 def _warn(python: str, why: str) -> None:
     log.warning(
         "Spark starts %s for its Python processes, which %s: set the environment variable PYSPARK_PYTHON=%s before the "
-        'session is made, and format("bull") works there, too',
+        "session is created",
         python,
         why,
         sys.executable,
@@ -59,18 +61,18 @@ def _warn(python: str, why: str) -> None:
 
 
 def _is_running(path: str) -> bool:
-    """Whether it is the Python that runs here. Environments share one program, so its folder counts as well."""
+    """Whether this is the running interpreter. Environments may share an executable, so its folder is compared, too."""
     same_folder = os.path.abspath(os.path.dirname(path)) == os.path.abspath(os.path.dirname(sys.executable))
     return same_folder and os.path.samefile(path, sys.executable)
 
 
 def _missing(path: str) -> list[str]:
-    """The modules that a Python can't find; none when that can't be told."""
-    # A package that came with --py-files is in an archive, and Spark gives it to its processes.
+    """Returns the modules that an interpreter does not find; empty if it cannot be run."""
+    # A package from --py-files is in an archive, which Spark passes to its processes.
     installed = ("spark_bull",) if Path(__file__).is_file() else ()
     try:
-        command = [path, "-c", _LOOK, *NEEDED, *installed]
-        looked = subprocess.run(command, capture_output=True, text=True, timeout=_LOOK_S, check=True)
+        command = [path, "-c", _SCRIPT, *REQUIRED, *installed]
+        completed = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=True)
     except (OSError, subprocess.SubprocessError):
         return []
-    return looked.stdout.split()
+    return completed.stdout.split()

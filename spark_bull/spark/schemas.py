@@ -1,7 +1,7 @@
-"""The tables that `spark.read.format("bull")` shows: one fixed schema per `view`.
+"""The fixed schemas of reads: one per `view`, and that of claimed jobs.
 
-Names of jobs' columns are Bull's own; payloads are JSON text, times TIMESTAMP. Every column may be null as far as Spark
-is concerned, so that a user may give any part of a schema, in any order.
+Columns of jobs have Bull's own names; payloads are JSON text, times are TIMESTAMP. All columns are nullable, so that
+users may specify any subset of a schema, in any order.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from spark_bull.options import (
 
 QUEUE_REQUIRED: Final = (
     "expected the option `queue` (names, comma separated, or globs), got none. If this is a table of the catalog: "
-    "Spark keeps its OPTIONS from Python data sources; use CREATE TEMPORARY VIEW … USING bull OPTIONS (queue '…')"
+    "Spark does not pass its OPTIONS to Python data sources; use CREATE TEMPORARY VIEW … USING bull OPTIONS (queue '…')"
 )
 
 
@@ -64,7 +64,7 @@ def _job_columns() -> Iterator[tuple[str, DataType]]:
     for name, field in FIELDS.items():
         yield name, _TYPES[field.kind]
         if name == "delay":
-            # Of a delayed job: its score, not a field of its hash.
+            # Of a delayed job: derived from its score, not a field of its hash.
             yield "runAt", TIME
 
 
@@ -101,7 +101,7 @@ SCHEMAS: Final[dict[str, StructType]] = {
     "workers": _table({"queue": TEXT, "name": TEXT, "address": TEXT, "age": LongType(), "idle": LongType()}),
 }
 
-#: The fields of a job that its claim shows.
+#: The job fields in CLAIM_SCHEMA.
 CLAIM_FIELDS: Final = (
     "name",
     "data",
@@ -115,14 +115,14 @@ CLAIM_FIELDS: Final = (
     "parentKey",
     "deferredFailure",
 )
-#: The columns of claimed jobs. The settling sink needs `token` and the job's `id`.
+#: The columns of claimed jobs. mode=settle requires `id` and `token`.
 CLAIM_SCHEMA: Final = _table(
     {"queue": TEXT, "id": TEXT, "token": TEXT} | {name: _TYPES[CLAIMED_FIELDS[name].kind] for name in CLAIM_FIELDS}
 )
 
 
 def read_options(raw: Mapping[str, str]) -> Options:
-    """The options of a read. Raises OptionError for a bad one, and when `queue` is missing."""
+    """Parses the options of a read. Raises OptionError for an invalid option, and if `queue` is missing."""
     options = parse_options(raw, READ)
     if not options["queue"] and options["view"] != "queues":
         raise OptionError(QUEUE_REQUIRED)
@@ -130,8 +130,8 @@ def read_options(raw: Mapping[str, str]) -> Options:
 
 
 def schema_of(raw: Mapping[str, str]) -> StructType:
-    """The schema of the view that the options ask for, or of a stream. Raises OptionError as `read_options` does."""
-    # Spark asks before it says whether it is for a stream, which has further options, and checks them later.
+    """Returns the schema of the view in the options, or of a stream. Raises OptionError as `read_options` does."""
+    # Spark requests the schema before it is known whether this is a stream, whose options are checked later.
     for name in raw:
         lowered = name.lower()
         if scopes := scopes_of(name):
@@ -143,15 +143,15 @@ def schema_of(raw: Mapping[str, str]) -> StructType:
 
 
 def mode_of(raw: Mapping[str, str]) -> str | None:
-    """The option `mode`: claim, settle, or None. Raises OptionError for another one."""
+    """Parses the option `mode`: claim, settle, or None if not given. Raises OptionError for another value."""
     given = next((value for name, value in raw.items() if name.lower() == "mode"), None)
     return None if given is None else str(choose_mode("mode", given))
 
 
 def columns_of(schema: StructType, view: str) -> list[str]:
-    """The view's own names of the columns in a schema that the user gave, in the user's order.
+    """Returns the view's column names for a schema specified by the user, in the user's order.
 
-    Raises OptionError for an unknown column and for another type than the view's.
+    Raises OptionError for an unknown column, or a type other than that of the view.
     """
     known = {field.name.lower(): field for field in SCHEMAS[view]}
     names = []

@@ -1,8 +1,8 @@
-"""Objects for a process that Spark does not give the files of `--py-files`.
+"""Pickles objects for a process that cannot import the files of `--py-files`.
 
-The process of a streaming source looks for those files in a folder that isn't there (`streaming_job`, below the one
-that holds them), so it can't import the class of what it gets. Therefore `load` travels along, by value, with the
-module path of the process that made the object: that one has the files, on the same machine.
+Spark's process of a streaming source searches them in a folder that does not exist (`streaming_job`, inside the right
+one), so it cannot import the class of the object that it receives. `load` is therefore pickled by value, together with
+the module search path of the pickling process, which runs on the same machine and can import the files.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pyspark import cloudpickle
 
 
 def load(path: Sequence[str], pickled: bytes) -> Any:
-    """Makes the object; where a module that it needs is not found, `path` is searched as well."""
+    """Unpickles and creates the object. If a module is not found, `path` is added to the search path."""
     try:
         make, arguments = pickle.loads(pickled)
     except ModuleNotFoundError:
@@ -28,9 +28,9 @@ def load(path: Sequence[str], pickled: bytes) -> Any:
 
 
 def sent_along(make: Callable[..., Any], *arguments: Any) -> tuple[Any, ...]:
-    """What `__reduce__` returns for an object that `make` makes."""
+    """Returns the result of `__reduce__` for an object created by `make(*arguments)`."""
     return load, (tuple(sys.path), cloudpickle.dumps((make, arguments)))
 
 
-# Else `load` would travel by its name, to be imported from the package that it is to find.
+# By default `load` would be pickled by reference, and imported from the package that cannot be imported.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])

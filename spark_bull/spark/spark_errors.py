@@ -1,4 +1,4 @@
-"""What matters in the long messages of Spark's errors."""
+"""Extracts the relevant line, and the Python trace, from the long messages of Spark's errors."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Final
 
 from spark_bull.worker.error_text import message_of
 
-#: How the last line of a Python trace begins, whatever the class of the error is called.
+#: Start of the last line of a Python trace: the class of the error.
 _RAISED: Final = re.compile(r"(\w+\.)*[A-Z]\w*[a-z]\w*(: |$)")
 _JVM: Final = ("at ", "org.", "java.", "scala.", "py4j")
 _TRACE: Final = "Traceback (most recent call last)"
 
 
 def first_line(error: BaseException) -> str:
-    """The line of an error that says most: what was raised by a Python trace within it, else the first one."""
+    """Returns the most relevant line of an error: the last one of a Python trace in it, else the first one."""
     text = message_of(error)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     raised = _raised(text)
@@ -23,19 +23,19 @@ def first_line(error: BaseException) -> str:
 
 
 def _raised(text: str) -> list[str]:
-    """What stands below the last Python trace; of Spark's process of a source that could make no reader, the error why.
+    """Returns the lines after the last Python trace.
 
-    That process stops the reader that it has not made, and so raises another error on top.
+    If a source's process fails to create its reader, it also fails to stop it: that second error is skipped.
     """
     before, trace, after = text.rpartition(_TRACE)
-    # The lines of a trace itself are indented; below it Spark adds lines of its own.
+    # The lines of a trace are indented. Spark appends lines of its own.
     raised = [line for line in after.splitlines() if _RAISED.match(line) and not line.startswith(_JVM)] if trace else []
     no_reader = raised and raised[0].startswith("UnboundLocalError: ") and "'reader'" in raised[0]
     return _raised(before) if no_reader else raised
 
 
 def python_trace(error: BaseException) -> str | None:
-    """The Python trace within an error's message, None when there is none."""
+    """Returns the Python trace in an error's message; None if there is none."""
     text = message_of(error)
     start = text.find(_TRACE)
     return text[start:].split("\n\tat ")[0].rstrip() if start >= 0 else None

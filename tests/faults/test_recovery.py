@@ -461,7 +461,7 @@ def test_an_error_names_all_queues_that_it_leaves_unfinished(
 
     with monkeypatch.context() as patch:
         patch.setattr(commit, "roll_forward", lose)
-        said = "don't run this write again.*queue b, c, or `spark-bull recover` for each, .* happened: the plug is out"
+        said = "don't run this write again.*queue b, c, or `spark-bull recover` for each, .* Cause: the plug is out"
         with pytest.raises(ConnectionLost, match=said):
             writer.commit(messages)
     # Spark does so then.
@@ -484,7 +484,7 @@ def test_a_registration_without_a_reply_is_reported_as_unknown(
 
     with monkeypatch.context() as patch:
         patch.setattr(commit, "register", lose)
-        with pytest.raises(ConnectionLost, match=r"not known.*`spark-bull writes a`.*happened: the plug is out"):
+        with pytest.raises(ConnectionLost, match=r"not known.*`spark-bull writes a`.*Cause: the plug is out"):
             writer.commit(messages)
     writer.abort(messages)
     for name in "abc":
@@ -507,7 +507,7 @@ def test_lost_chunks_of_one_queue_do_not_affect_other_queues(
     with monkeypatch.context() as patch:
         patch.setattr(commit, "register", lose)
         with pytest.raises(
-            StagedDataLost, match=r"queue a: chunks were gone.*the jobs for the other 2 queues are there"
+            StagedDataLost, match=r"queue a: chunks were gone.*the jobs of the other 2 queues were added"
         ):
             writer.commit(messages)
     writer.abort(messages)

@@ -179,8 +179,11 @@ def test_settling_again_has_no_effect_and_lost_locks_are_counted(
 
 
 WRONG: list[tuple[Callable[[Stream], Any], str]] = [
-    (lambda s: run(s, s.spark.readStream.format("bull").options(**s.options, mode="settle").load()), "doesn't go here"),
-    (lambda s: s.spark.read.format("bull").options(**s.options, mode="claim").load().count(), "doesn't go here"),
+    (
+        lambda s: run(s, s.spark.readStream.format("bull").options(**s.options, mode="settle").load()),
+        "is not supported here",
+    ),
+    (lambda s: s.spark.read.format("bull").options(**s.options, mode="claim").load().count(), "is not supported here"),
     (lambda s: run(s, s.claimed(maxJobsPerTriger=1)), "maxJobsPerTrigger"),
     (lambda s: settle(s, s.spark.range(1)), "`id`"),
     (lambda s: settle(s, s.spark.sql("SELECT '1' id, 't' token")), "`returnvalue` or `error`"),

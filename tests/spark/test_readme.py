@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 import spark_bull
 from spark_bull import Worker
 from spark_bull.local import EmbeddedRedis
-from spark_bull.spark.query_start import TRIES, is_late, start_query
+from spark_bull.spark.query_start import MAX_ATTEMPTS, is_late, start_query
 from tests.support.readme import BLOCKS, CASES, SHOWN_FOLDER, SHOWN_URL, case_of, is_done, missing_in, of, prepare
 from tests.support.snippets import Block
 from tests.support.wait import wait_until
@@ -66,7 +66,7 @@ def test_a_block_of_python_or_sql_runs_alone(
 
     if endless := "await_termination()" in text:
         monkeypatch.setattr(Worker, "await_termination", until_interrupted(done))
-    for _ in range(TRIES):
+    for _ in range(MAX_ATTEMPTS):
         prepare(case, server.url)
         with pytest.raises(KeyboardInterrupt) if endless else nullcontext():
             if run(program, session, done):

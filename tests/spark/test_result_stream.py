@@ -245,14 +245,14 @@ def test_a_failed_batch_deletes_no_jobs(bench: WorkBench, collection: Collection
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"startingOffsets": "latest"}, "startingOffsets=latest needs the option `readerId`"),
+        ({"startingOffsets": "latest"}, "startingOffsets=latest requires the option `readerId`"),
         ({"startingOffsets": "newest"}, "expected `startingOffsets` to be one of earliest, latest, got: 'newest'"),
         ({"startingOffsets": "latest", "startingTimestamp": "2026-01-01"}, "say the same thing twice"),
-        ({"states": "completed,wait"}, "expected `states` of a stream to be out of completed, failed, got: 'wait'"),
+        ({"states": "completed,wait"}, "expected `states` of a stream to be some of completed, failed, got: 'wait'"),
         ({"startingOffset": "earliest"}, "did you mean `startingOffsets`"),
         ({"lookbackMs": "1"}, "expected `lookbackMs` to be an integer from 1,000 to 86,400,000, got: '1'"),
         ({"jobIds": "1"}, "option `jobIds` is for reads"),
-        ({"mode": "settle"}, "mode=settle doesn't go here"),
+        ({"mode": "settle"}, "mode=settle is not supported here"),
     ],
 )
 def test_wrong_options_are_refused(
@@ -369,7 +369,7 @@ def test_a_job_that_was_removed_before_it_was_read_ends_the_query(bench: WorkBen
     ledger.open("earliest", create=True)
     ledger.discover()
     bench.queue.remove(ids[1])
-    fails(collection, f"1 finished jobs were removed before they were read, job {ids[1]} first", readerId="mine")
+    fails(collection, f"1 finished jobs were removed before they were read, the first is job {ids[1]}", readerId="mine")
     rows = sorted(collection.run(readerId="mine", failOnDataLoss=False), key=lambda row: int(row.id))
     assert [row.id for row in rows] == ids
     gone = rows[1]

@@ -19,7 +19,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType, VariantType, VariantVal
 
 from spark_bull.errors import OptionError
-from spark_bull.spark.json_text import SHOWN_CHARACTERS, check_json, is_encodable, to_json
+from spark_bull.spark.json_text import MAX_SHOWN, check_json, is_encodable, to_json
 
 VARIANT = to_arrow_schema(StructType([StructField("v", VariantType())]), timezone="UTC").field("v")
 
@@ -327,6 +327,6 @@ def test_an_error_shows_the_text_that_is_not_json(text: str) -> None:
 
 def test_a_long_text_is_cut_in_the_error() -> None:
     text = "x" * 10_000
-    with pytest.raises(OptionError, match=f"'{'x' * SHOWN_CHARACTERS}…'") as error:
+    with pytest.raises(OptionError, match=f"'{'x' * MAX_SHOWN}…'") as error:
         check_json(pa.array([text]), "data", 0)
-    assert len(str(error.value)) < SHOWN_CHARACTERS + 300
+    assert len(str(error.value)) < MAX_SHOWN + 300

@@ -66,7 +66,7 @@ def test_a_missing_python_is_reported(monkeypatch: pytest.MonkeyPatch, caplog: p
     has_context(monkeypatch, Context("/nowhere/python3"))
     assert not check_python()
     [warning] = warnings_of(caplog)
-    assert "Spark starts /nowhere/python3 for its Python processes, which isn't there" in warning
+    assert "Spark starts /nowhere/python3 for its Python processes, which does not exist" in warning
 
 
 def test_another_python_with_all_packages_causes_no_warning(

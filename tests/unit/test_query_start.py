@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from spark_bull.spark.query_start import LATE, TRIES, UNANSWERED, start_query
+from spark_bull.spark.query_start import LATE, MAX_ATTEMPTS, UNANSWERED, start_query
 
 INITIALIZING = {"message": "Initializing sources"}
 #: It shows this for a moment before it counts as ended.
@@ -47,7 +47,7 @@ def test_a_query_whose_source_connected_too_late_is_restarted() -> None:
     assert start_query(lambda: next(left)) is queries[-1]
 
 
-@pytest.mark.parametrize(("error", "starts"), [("no such column", 1), (LATE, TRIES)])
+@pytest.mark.parametrize(("error", "starts"), [("no such column", 1), (LATE, MAX_ATTEMPTS)])
 def test_a_query_that_keeps_failing_is_returned(error: str, starts: int) -> None:
     started: list[Any] = []
 

@@ -123,16 +123,16 @@ def test_every_property_can_be_a_column() -> None:
     ("schema", "message"),
     [
         (struct(data=STRING, prio=INT), "unknown column `prio` (did you mean `priority`?)"),
-        (struct(data=STRING, customer=STRING), "unknown column `customer`: beside `data`, columns are settings"),
+        (struct(data=STRING, customer=STRING), "unknown column `customer`: next to `data`, columns are settings"),
         (struct(data=STRING, DATA=STRING), "expected one column `data`, got two"),
         (struct(data=STRING, delay=INT, Delay=INT), "expected one column `delay`, got two"),
         (struct(data=INTERVAL), "expected column `data` to be STRUCT, MAP, ARRAY, VARIANT, or STRING holding JSON"),
         (struct(data=struct(a=INTERVAL)), "expected column `data` to be of types that JSON can hold"),
         (struct(pause=INTERVAL), "expected column `pause` to be of types that JSON can hold"),
-        (StructType(), "expected a column `data`, or columns that together become the payload, got only: none"),
+        (StructType(), "expected a column `data`, or columns that form the payload, got only: none"),
         (struct(data=ArrayType(NullType(), containsNull=False)), "cast VOID to a type"),
         (struct(data=MapType(STRING, NullType())), "cast intervals to a number or a string, and VOID to a type"),
-        (struct(data=ArrayType(CalendarIntervalType())), "types that Spark can send"),
+        (struct(data=ArrayType(CalendarIntervalType())), "types that Arrow supports"),
     ],
     ids=lambda value: value.simpleString() if isinstance(value, StructType) else "",
 )
@@ -151,7 +151,7 @@ def test_the_error_about_a_missing_queue_mentions_catalog_tables() -> None:
     ("schema", "named", "message"),
     [
         (struct(to=STRING, delay=INT), "dely", "got: 'dely' (did you mean `delay`?)"),
-        (struct(to=STRING, delay=INT), "to", "expected `jobColumns` to list settings out of name, jobId, "),
+        (struct(to=STRING, delay=INT), "to", "expected `jobColumns` to list some of the settings name, jobId, "),
         (struct(to=STRING), "data", "got: 'data'"),
         (struct(to=STRING, delay=INT), "runAt, delay", "got no column `runAt`, only: `to`, `delay`"),
         (struct(to=STRING, delay=INT, Delay=INT), "delay", "expected one column `delay`, got two"),
@@ -161,7 +161,7 @@ def test_the_error_about_a_missing_queue_mentions_catalog_tables() -> None:
             "expected column `delay` to be an integer (ms), got: STRING; cast it",
         ),
         (struct(name=STRING, priority=INT), "name,priority", "got only: `name`, `priority`"),
-        (struct(data=STRING, delay=INT), "delay", "`jobColumns` is for a frame without a column `data`"),
+        (struct(data=STRING, delay=INT), "delay", "`jobColumns` is for a DataFrame without a column `data`"),
     ],
     ids=lambda value: value.simpleString() if isinstance(value, StructType) else "",
 )
@@ -173,7 +173,7 @@ def test_job_columns_that_can_not_be_settings_are_refused(schema: StructType, na
 
 def test_a_column_queue_is_used_if_job_columns_lists_it() -> None:
     schema = struct(n=INT, queue=STRING)
-    with pytest.raises(OptionError, match=r"without a column `data` the column `queue` is a part of the payload"):
+    with pytest.raises(OptionError, match=r"without a column `data` the column `queue` is part of the payload"):
         plan_rows(schema, parse_options({}, WRITE))
     named = plan_rows(schema, parse_options({"jobColumns": "queue"}, WRITE))
     assert (named.columns, named.payload) == ({"queue": 1}, (0,))
@@ -226,7 +226,7 @@ def test_columns_in_job_columns_are_settings_and_not_payload() -> None:
 
 
 def test_payload_columns_named_like_settings_are_reported_once(caplog: pytest.LogCaptureFixture) -> None:
-    rows_module._tell_payload.cache_clear()
+    rows_module._warn_of_settings.cache_clear()
     schema = struct(Name=STRING, note=STRING, delay=INT)
     for _ in range(3):
         plan(schema)
@@ -235,7 +235,7 @@ def test_payload_columns_named_like_settings_are_reported_once(caplog: pytest.Lo
         plan(schema, jobColumns="")
         plan(struct(data=STRING, delay=INT))
     (said,) = caplog.messages
-    assert "also the columns `Name`, `delay`: name those that are settings" in said
+    assert "including the columns `Name`, `delay`: list those that are settings" in said
 
 
 def test_null_fields_are_left_out_or_kept() -> None:

@@ -1,4 +1,4 @@
-"""Finished jobs as Arrow batches, column by column: what all jobs of a chunk have in common is written once."""
+"""Converts chunks of results to Arrow batches, column by column; a value shared by all jobs is converted once."""
 
 from __future__ import annotations
 
@@ -19,39 +19,41 @@ log = logging.getLogger("spark_bull")
 
 
 def fields_of(columns: Sequence[str]) -> list[str]:
-    """The fields of jobs' hashes that these columns are made of."""
+    """Returns the fields of job hashes that these columns need."""
     return [name for column in columns if column in FIELDS for name in FIELDS[column].names]
 
 
 def result_batch(
     queue: str, chunk: ResultChunk, columns: Sequence[str], schema: pa.Schema, *, strict: bool
 ) -> pa.RecordBatch:
-    """Results as a batch of exactly this schema.
+    """Converts a chunk of results to a batch of this schema.
 
-    `strict`: raises ResultsLost for a job that was there when it was found, and is gone; else its row shows what is
-    known.
+    strict: whether to raise ResultsLost for jobs that were removed since they were discovered. Otherwise their rows
+    have the fields that are in the ledger.
     """
-    _check_there(queue, chunk, strict=strict)
+    _check_missing(queue, chunk, strict=strict)
     arrays = [_column(queue, chunk, name, field.type) for name, field in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _check_there(queue: str, chunk: ResultChunk, *, strict: bool) -> None:
-    there = listed(chunk.columns["there"], chunk.rows)
-    if b"missing" not in there:
+def _check_missing(queue: str, chunk: ResultChunk, *, strict: bool) -> None:
+    presence = listed(chunk.columns["there"], chunk.rows)
+    if b"missing" not in presence:
         return
     missing = [
         job_id.decode("utf-8", "replace")
-        for job_id, what in zip(listed(chunk.columns["id"], chunk.rows), there, strict=True)
-        if what == b"missing"
+        for job_id, state in zip(listed(chunk.columns["id"], chunk.rows), presence, strict=True)
+        if state == b"missing"
     ]
-    what = f"queue {queue}: {len(missing)} finished jobs were removed before they were read, job {missing[0]} first"
+    what = (
+        f"queue {queue}: {len(missing)} finished jobs were removed before they were read, the first is job {missing[0]}"
+    )
     if strict:
         raise ResultsLost(
-            f"{what}: keep them for longer, trigger more often, or set failOnDataLoss=false"
-            " to get rows with what is known: id, state, time, and in most cases returnvalue or failedReason"
+            f"{what}: keep finished jobs longer, trigger more often, or set failOnDataLoss=false"
+            " to get rows with the known fields: id, state, time, and in most cases returnvalue or failedReason"
         )
-    log.warning("%s; their rows hold what is known", what)
+    log.warning("%s; their rows have the known fields only", what)
 
 
 def _column(queue: str, chunk: ResultChunk, name: str, kind: pa.DataType) -> pa.Array:
@@ -60,13 +62,13 @@ def _column(queue: str, chunk: ResultChunk, name: str, kind: pa.DataType) -> pa.
     if name == "runAt":
         return pa.nulls(chunk.rows, kind)
     raws = _raws(chunk, [name] if name in ("id", "state") else FIELDS[name].names)
-    same = len(raws) != chunk.rows
+    is_shared = len(raws) != chunk.rows
     column = texts(raws, kind) if name in ("id", "state") else column_of(name, raws, kind)
-    return column.take(np.zeros(chunk.rows, np.int64)) if same else column
+    return column.take(np.zeros(chunk.rows, np.int64)) if is_shared else column
 
 
 def _raws(chunk: ResultChunk, names: Sequence[str]) -> list[Any]:
-    """The raw values of a column, of the first of these fields that a job has; only one if all jobs have the same."""
+    """Returns the raw values of a column: the first of these fields that a job has; one value if all jobs share it."""
     first, *others = (chunk.columns[name] for name in names)
     for other in others:
         if isinstance(first, list):

@@ -1,8 +1,8 @@
-"""Results as a stream: jobs that have completed or failed, whoever worked on them, arrive as micro-batches.
+"""Streaming reads of results: completed and failed jobs of any worker, as micro-batches.
 
-latestOffset() runs in one process as long as the query does; it finds finished jobs and numbers them, in a ledger in
-Redis. An offset says how many of each queue have been taken, so a batch that comes again, after a restart too, is the
-same jobs. read() runs in tasks and fetches what the jobs hold.
+latestOffset() runs in one process that lives as long as the query. It discovers finished jobs and numbers them in a
+ledger in Redis. An offset is the number of results taken per queue, so a repeated batch has the same jobs, also after a
+restart. read() runs in tasks and reads the jobs.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from spark_bull.store.settings import resolved, settings_of
 
 log = logging.getLogger("spark_bull")
 
-#: Rows of one batch for Spark, about.
+#: Approximate number of rows per Arrow batch.
 BATCH_ROWS: Final = 4_000
 
 
 class Results(InputPartition):
-    """Positions start..stop of a queue's ledger, the last one excluded."""
+    """Positions start to stop (exclusive) of a queue's ledger."""
 
     def __init__(self, queue: str, reader: str, start: int, stop: int) -> None:
         super().__init__((queue, reader, start, stop))
@@ -46,26 +46,26 @@ class Results(InputPartition):
 
 
 def collect_options(raw: Mapping[str, str]) -> Options:
-    """The options of a collecting read. Raises OptionError for a bad one, and when `queue` is missing."""
+    """Parses the options of a collecting read. Raises OptionError for an invalid option, and if `queue` is missing."""
     options = parse_options(raw, COLLECT)
     if not options["queue"]:
         raise OptionError(QUEUE_REQUIRED)
     for state in options["states"]:
         if state not in STATES:
             raise OptionError(
-                f"expected `states` of a stream to be out of {', '.join(STATES)}, got: {state!r}; a stream delivers "
-                'finished jobs, spark.read.format("bull") shows those in other states'
+                f"expected `states` of a stream to be some of {', '.join(STATES)}, got: {state!r}; use "
+                'spark.read.format("bull") for jobs in other states'
             )
     if options["startingOffsets"] == "latest" and not options["readerId"]:
         raise OptionError(
-            "startingOffsets=latest needs the option `readerId`, a name of your own for this query: Redis keeps under "
-            "it what had finished before, as Spark asks for the start more than once"
+            "startingOffsets=latest requires the option `readerId`, a unique name of this query: the start position "
+            "is stored under it, because Spark requests the initial offset more than once"
         )
     return options
 
 
 def result_reader(raw: Mapping[str, str], schema: StructType) -> ResultReader:
-    """The reader of `readStream.format("bull")`. Raises OptionError, DialectError or ConnectionLost."""
+    """Creates the reader of `readStream.format("bull")`. Raises OptionError, DialectError or ConnectionLost."""
     options = resolved(collect_options(raw))
     columns = columns_of(schema, "jobs")
     named = [part.strip() for part in options["queue"].split(",") if not is_glob(part)]
@@ -74,7 +74,7 @@ def result_reader(raw: Mapping[str, str], schema: StructType) -> ResultReader:
 
 
 class ResultReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Offsets are {"queues": {queue: how many of its results have been taken}, "reader": name of the ledgers}."""
+    """Offsets are {"queues": {queue: number of results taken}, "reader": name of the ledgers}."""
 
     def __init__(self, options: Options, schema: StructType, columns: tuple[str, ...]) -> None:
         self._options = options
@@ -82,13 +82,13 @@ class ResultReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._columns = columns
         self._reader: str = options["readerId"] or uuid4().hex[:16]
         self._horizons: dict[str, Horizon] | None = None
-        self._known: Collector | None = None
+        self._current: Collector | None = None
 
     def _collector(self, reader: str) -> Collector:
-        # After a restart the reader is that of the checkpoint.
-        if self._known is None or self._reader != reader:
-            self._known, self._reader = Collector(self._options, reader, self._horizons), reader
-        return self._known
+        # After a restart, offsets have the reader of the checkpoint.
+        if self._current is None or self._reader != reader:
+            self._current, self._reader = Collector(self._options, reader, self._horizons), reader
+        return self._current
 
     def initialOffset(self) -> dict[str, Any]:
         return _offset(self._collector(self._reader).first_positions(), self._reader)
@@ -97,29 +97,29 @@ class ResultReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self._options["maxJobsPerTrigger"])
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._horizons, self._known = self._collector(self._reader).horizons(), None
+        self._horizons, self._current = self._collector(self._reader).horizons(), None
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Finds finished jobs. All before `start` is committed, as Spark asks for no further batch before."""
-        most = None if isinstance(limit, ReadAllAvailable) else getattr(limit, "max_rows", None)
+        """Discovers finished jobs. Everything before `start` is committed: Spark plans one batch at a time."""
+        max_jobs = None if isinstance(limit, ReadAllAvailable) else getattr(limit, "max_rows", None)
         try:
-            return _offset(self._collector(start["reader"]).advance(start["queues"], most), start["reader"])
+            return _offset(self._collector(start["reader"]).advance(start["queues"], max_jobs), start["reader"])
         except ConnectionLost as error:
             if self._horizons is not None:
-                raise  # AvailableNow would take it for the end.
-            log.warning("queue %s: no results are looked for, trying again: %s", self._options["queue"], error)
+                raise  # AvailableNow would end the query.
+            log.warning("queue %s: could not discover finished jobs, retrying: %s", self._options["queue"], error)
             return start
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        # The reader of batch 0's start is another one after a restart, see initialOffset; that of its end is logged.
+        # After a restart, initialOffset() of batch 0 has a new reader; its end offset is in the checkpoint.
         reader, begun = end["reader"], start["queues"]
-        # What isn't committed isn't cut off: a queue that is new begins where its ledger does.
+        # Uncommitted entries are kept, so the first batch of a queue starts at the beginning of its ledger.
         firsts = self._collector(reader).first_positions() if end["queues"].keys() - begun.keys() else {}
         spans = {queue: (begun.get(queue, firsts.get(queue, 0)), stop) for queue, stop in end["queues"].items()}
         rows = sum(stop - first for first, stop in spans.values())
         size = max(1, min(self._options["rowsPerPartition"], -(-rows // self._options["minPartitions"])))
         if rows >= self._options["maxJobsPerTrigger"]:
-            # There is a backlog.
+            # The batch is full, so there is a backlog.
             self._collector(reader).discover_ahead(end["queues"], rows)
         return [
             Results(queue, reader, position, min(position + size, stop))
@@ -141,7 +141,7 @@ class ResultReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _chunks(self, partition: Results, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         strict, size = self._options["failOnDataLoss"], self._options["chunkSize"]
         ledger = ResultLedger(open_handle(self._options, partition.queue), partition.reader)
-        # Tasks need it, and with it Arrow's functions; the process that finds results does without.
+        # Imports Arrow's functions, which only tasks need.
         from spark_bull.spark.collect.batch import fields_of, result_batch
 
         fields, position = fields_of(self._columns), partition.start
@@ -158,10 +158,14 @@ class ResultReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         try:
             self._collector(end["reader"]).release(end["queues"])
         except ConnectionLost as error:
-            log.info("queue %s: what is committed is let go of later: %s", self._options["queue"], error)
+            log.info(
+                "queue %s: could not release committed results, retrying with the next batch: %s",
+                self._options["queue"],
+                error,
+            )
 
     def reportLatestOffset(self) -> dict[str, Any]:
-        """What the progress of the query shows as the newest: what was found, and about what is still to be found."""
+        """Returns the latest offset for the query's progress, including an estimate of undiscovered jobs."""
         collector = self._collector(self._reader)
         try:
             return _offset(collector.newest(), self._reader)
@@ -169,7 +173,7 @@ class ResultReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return _offset(collector.found(), self._reader)
 
     def stop(self) -> None:
-        """Spark doesn't call it; connections end with their process."""
+        """Not called by Spark; connections are closed when the process exits."""
 
 
 def _offset(positions: Mapping[str, int], reader: str) -> dict[str, Any]:
@@ -183,10 +187,10 @@ def _as_one(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _entries_lost(partition: Results, start: int, stop: int, *, strict: bool) -> None:
     reader = f"reader `{partition.reader}`"
-    what = f"queue {partition.queue}: results {start:,} to {stop - 1:,} of {reader} are not there any more"
+    what = f"queue {partition.queue}: results {start:,} to {stop - 1:,} of {reader} are missing"
     if strict:
         raise ResultsLost(
-            f"{what}: the ledger expired (after a week without the query), Redis was flushed, or they were committed "
-            "by another checkpoint; with failOnDataLoss=false the query goes on without them"
+            f"{what}: the ledger expired (after a week without the query), Redis was flushed, or another checkpoint "
+            "committed them; with failOnDataLoss=false the query continues without them"
         )
-    log.warning("%s; going on without them", what)
+    log.warning("%s; continuing without them", what)

@@ -1,4 +1,4 @@
-"""The end of a write on the driver: register and add what the tasks staged, or forget it."""
+"""The commit of a write on the driver: registers and adds the staged jobs, or discards them."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Final
 from spark_bull.errors import ConnectionLost, SparkBullError, StagedDataLost
 from spark_bull.keys import QueueKeys
 from spark_bull.queue.writes import Identity, QueuePlan, StagedPart, discard, recover, register, roll_forward
-from spark_bull.spark.dispatch.plan import Part, Plan, Written
+from spark_bull.spark.dispatch.plan import TaskPart, WritePlan, Written
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import settings_of
 
 log = logging.getLogger("spark_bull")
 
-#: Queues that a message names; a write may have thousands.
+#: Maximum number of queues named in a message.
 _MAX_SHOWN: Final = 5
 
 
-def commit_write(plan: Plan, written: list[Written], identity: Identity | None) -> None:
-    """Registers what the tasks staged, then adds the jobs, partition after partition.
+def commit_write(plan: WritePlan, written: list[Written], identity: Identity | None) -> None:
+    """Registers the staged chunks, then adds their jobs, partition by partition.
 
-    Raises StagedDataLost when staged chunks are gone, after the jobs of all queues that lack none are added; any other
-    SparkBullError says which queues are left for others to finish.
+    Raises StagedDataLost if staged chunks are missing, after adding the jobs of all other queues. Any other
+    SparkBullError names the queues that remain to be recovered.
     """
     plans = _queue_plans(plan, written)
     if plan.handle is None:
@@ -33,10 +33,10 @@ def commit_write(plan: Plan, written: list[Written], identity: Identity | None) 
     if _registered(plan, write_id, plans, identity):
         _finish(write_id, plans)
     else:
-        log.info("write %s was done before (%s): nothing added", write_id, identity)
+        log.info("write %s: nothing added, because it was committed before (%s)", write_id, identity)
 
 
-def _registered(plan: Plan, write_id: str, plans: list[QueuePlan], identity: Identity | None) -> bool:
+def _registered(plan: WritePlan, write_id: str, plans: list[QueuePlan], identity: Identity | None) -> bool:
     try:
         return register(write_id, plans, identity)
     except ConnectionLost as error:
@@ -44,8 +44,8 @@ def _registered(plan: Plan, write_id: str, plans: list[QueuePlan], identity: Ide
             raise
         raise ConnectionLost(
             f"it is not known whether this write is registered: if `spark-bull writes {plans[0].handle.keys.queue}` "
-            f"lists {write_id}, don't run it again, since the next write, or `spark-bull recover` for each queue, adds "
-            f"its jobs; else nothing was added. What happened: {error}"
+            f"lists {write_id}, don't run it again, because the next write, or `spark-bull recover` for each queue, "
+            f"adds its jobs; otherwise nothing was added. Cause: {error}"
         ) from error
 
 
@@ -55,14 +55,14 @@ def _finish(write_id: str, plans: list[QueuePlan]) -> None:
         try:
             record = roll_forward(queue_plan.handle, write_id, _log_progress)
         except StagedDataLost as error:
-            # Nobody can finish this queue's part; the others can be.
+            # The other queues can still be completed.
             lost.append(error)
             continue
         except SparkBullError as error:
             unfinished = _names([left.handle.keys.queue for left in plans[number:]])
             raise type(error)(
                 f"don't run this write again: it is registered as {write_id}, and the next write to queue "
-                f"{unfinished}, or `spark-bull recover` for each, adds what is left of it. What happened: {error}"
+                f"{unfinished}, or `spark-bull recover` for each, adds its remaining jobs. Cause: {error}"
             ) from error
         log.info(
             "write %s: %d jobs added to queue %s, %d duplicates, %s ms",
@@ -73,29 +73,29 @@ def _finish(write_id: str, plans: list[QueuePlan]) -> None:
             record.duration_ms,
         )
     if lost:
-        others = f"; the jobs for the other {len(plans) - len(lost)} queues are there" if len(plans) > len(lost) else ""
+        others = f"; the jobs of the other {len(plans) - len(lost)} queues were added" if len(plans) > len(lost) else ""
         raise StagedDataLost("; ".join(str(error) for error in lost[:_MAX_SHOWN]) + others) from lost[0]
 
 
 def _names(queues: list[str]) -> str:
-    """Some queues in a sentence."""
+    """Lists the first queues by name."""
     more = f" and {len(queues) - _MAX_SHOWN} more" if len(queues) > _MAX_SHOWN else ""
     return ", ".join(queues[:_MAX_SHOWN]) + more
 
 
-def _queue_plans(plan: Plan, written: list[Written]) -> list[QueuePlan]:
-    by_queue: dict[str, list[Part]] = defaultdict(list)
+def _queue_plans(plan: WritePlan, written: list[Written]) -> list[QueuePlan]:
+    by_queue: dict[str, list[TaskPart]] = defaultdict(list)
     if plan.handle is not None:
         by_queue[plan.handle.keys.queue] = []
     for message in written:
         for part in message.parts:
             by_queue[part.queue].append(part)
-    # Each batch of a stream is planned twice: for its tasks, and for its commit.
+    # Spark plans each batch of a stream twice, for its tasks and for its commit.
     started_on = min([plan.started_on, *(message.started_on for message in written)])
     return [_queue_plan(plan, queue, parts, started_on) for queue, parts in by_queue.items()]
 
 
-def _queue_plan(plan: Plan, queue: str, parts: list[Part], started_on: int) -> QueuePlan:
+def _queue_plan(plan: WritePlan, queue: str, parts: list[TaskPart], started_on: int) -> QueuePlan:
     handle = plan.handle_of(queue, parts[0].dialect if parts else None)
     staged = [StagedPart(part.stage, part.chunks, part.rows) for part in parts if part.stage]
     fields: dict[str, str | int] = {
@@ -116,8 +116,8 @@ def _log_progress(done: int, total: int) -> None:
     log.debug("%d of %d jobs added", done, total)
 
 
-def abort_write(plan: Plan, written: list[Written]) -> None:
-    """Forgets what the tasks of a failed write staged; their TTL would do so anyway."""
+def abort_write(plan: WritePlan, written: list[Written]) -> None:
+    """Discards the staged chunks of a failed write. Otherwise they expire (`stageTtlMs`)."""
     connection = Connection(settings_of(plan.options))
     stages: dict[tuple[str, str], list[str]] = defaultdict(list)
     for message in written:
@@ -128,4 +128,4 @@ def abort_write(plan: Plan, written: list[Written]) -> None:
         for (queue, write_id), staged in stages.items():
             discard(connection, QueueKeys(queue, plan.options["prefix"]), write_id, staged)
     except SparkBullError as error:
-        log.warning("staged chunks of a failed write stay until their TTL ends: %s", error)
+        log.warning("could not discard the staged chunks of a failed write, they expire later: %s", error)

@@ -1,4 +1,4 @@
-"""One write: what is settled on the driver before any task starts, and what tasks tell the driver afterwards."""
+"""The plan of a write, created on the driver before any task starts, and the messages of its tasks."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from spark_bull.store.settings import resolved, settings_of
 
 
 @dataclass(frozen=True)
-class Part:
-    """One task's share of one queue. `stage` is empty when the jobs were added at once."""
+class TaskPart:
+    """The rows that a task wrote to one queue. `stage` is empty if they were added directly."""
 
     queue: str
     dialect: str
@@ -35,19 +35,20 @@ class Part:
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """What one task tells the driver: what it staged or added, by queue, and when it started (ms, Redis' clock)."""
+    """The commit message of a task: what it wrote to each queue, and when it started (time of Redis, ms since 1970)."""
 
     write_id: str
-    parts: tuple[Part, ...]
+    parts: tuple[TaskPart, ...]
     started_on: int
     identity: Identity | None = None
 
 
 @dataclass(frozen=True)
-class Plan:
-    """Everything about one write that its tasks need; made on the driver, picklable.
+class WritePlan:
+    """The plan of a write, created on the driver for its tasks. Picklable.
 
-    `replayed`: a write of this identity is done. `replaces`: the queue's old jobs go, mode("overwrite").
+    replayed: whether a write with this identity was committed before. replaces: whether the write replaces the queue,
+    mode("overwrite").
     """
 
     options: Options
@@ -63,22 +64,22 @@ class Plan:
         return bool(self.options["delivery"] == "exactly-once")
 
     def handle_of(self, queue: str, dialect: str | None = None) -> QueueHandle:
-        """The handle of a queue that a row or a message names."""
+        """Opens a queue that a row or a message names. Raises DialectError if its dialect is not `dialect`."""
         if self.handle is not None and self.handle.keys.queue == queue:
             return self.handle
         handle = open_handle(self.options, queue)
         if dialect is not None and handle.dialect.name != dialect:
             raise DialectError(
-                f"queue {queue} spoke {dialect} when rows were written and now speaks "
-                f"{handle.dialect.name}: give the option `protocol`"
+                f"expected queue {queue} to have dialect {dialect}, as when its rows were written, got "
+                f"{handle.dialect.name}: set the option `protocol`"
             )
         return handle
 
 
-def plan_write(raw: Mapping[str, str], schema: StructType) -> Plan:
-    """Checks options, columns and Redis; finishes what an earlier write left open.
+def plan_write(raw: Mapping[str, str], schema: StructType) -> WritePlan:
+    """Checks the options, columns and Redis, and recovers interrupted writes.
 
-    Raises OptionError, DialectError or ConnectionLost before any task has started.
+    Raises OptionError, DialectError or ConnectionLost before any task starts.
     """
     options = resolved(parse_options(raw, WRITE))
     rows = plan_rows(schema, options)
@@ -89,18 +90,18 @@ def plan_write(raw: Mapping[str, str], schema: StructType) -> Plan:
     if queue is None:
         if options["protocol"] in DIALECTS:
             rows.check_dialect(DIALECTS[options["protocol"]])
-        return Plan(options, rows, write_id, started_on)
+        return WritePlan(options, rows, write_id, started_on)
     handle = open_handle(options, queue)
     rows.check_dialect(handle.dialect)
     check_defaults(handle.dialect, defaults_of(options))
     recover(handle)
     identity = identity_of(options)
     replayed = identity is not None and is_written(handle, identity)
-    return Plan(options, rows, write_id, started_on, handle, replayed)
+    return WritePlan(options, rows, write_id, started_on, handle, replayed)
 
 
 def identity_of(options: Options) -> Identity | None:
-    """The identity that a batch write's options give it, if any."""
+    """Returns the identity of a batch write by its options `txnAppId` and `txnVersion`; None if not set."""
     if options["txnAppId"] is None:
         return None
     return Identity(options["txnAppId"], options["txnVersion"])

@@ -1,4 +1,4 @@
-"""How far a long write is, shown while it runs: first the tasks that stage, then the jobs that are added."""
+"""Shows the progress of a write while it runs: first the tasks that stage chunks, then the jobs added."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.writes import open_writes, read_record
 
 _WIDTH: Final = 30
-#: How often a terminal's line is drawn anew, and how often a log gets one.
+#: Update interval on a terminal, and interval of the lines elsewhere, s.
 _TERMINAL_S: Final = 0.2
 _LOG_S: Final = 5.0
 
 
 @dataclass(frozen=True)
 class Step:
-    """What is being done, and how much of it is."""
+    """A step of a write: its name, and how much of it is done."""
 
     what: str
     done: int
@@ -35,10 +35,10 @@ class Step:
         return f"{self.what:8} [{bar:{_WIDTH}}] {share:4.0%}  {self.done:,} of {self.total:,}"
 
 
-class Progress:
-    """Shows a queue's write while the block runs; on a terminal one moving line, in a log one every few seconds.
+class WriteProgress:
+    """Shows the progress of a write in this block: one updated line on a terminal, else a line every few seconds.
 
-    with Progress(spark, queue.handle):
+    with WriteProgress(spark, queue.handle):
         df.write.format("bull")...
     """
 
@@ -46,23 +46,23 @@ class Progress:
         self._spark = spark
         self._handle = handle
         self._stream = stream or sys.stderr
-        self._over = Event()
+        self._stopped = Event()
         self._thread = Thread(target=self._show, name="spark-bull-progress", daemon=True)
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> WriteProgress:
         self._thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._over.set()
+        self._stopped.set()
         self._thread.join()
         if self._stream.isatty():
             self._stream.write("\r\033[K")
 
     def step(self) -> Step | None:
-        """Where the write stands now, or None when nothing is known of it."""
+        """Returns the current step of the write; None if it is unknown."""
         for write_id in open_writes(self._handle):
             record = read_record(self._handle, write_id)
             if record is not None:
@@ -79,14 +79,14 @@ class Progress:
     def _show(self) -> None:
         terminal = self._stream.isatty()
         last_line = monotonic_s()
-        while not self._over.wait(_TERMINAL_S):
+        while not self._stopped.wait(_TERMINAL_S):
             if not terminal and monotonic_s() - last_line < _LOG_S:
                 continue
             last_line = monotonic_s()
             try:
                 step = self.step()
             except SparkBullError:
-                # The write itself reports what is wrong with Redis.
+                # The write itself fails with the same error.
                 continue
             if step is not None:
                 self._stream.write(f"\r\033[K{step}" if terminal else f"{step}\n")

@@ -1,4 +1,4 @@
-"""A DataFrame's columns as payload and settings of jobs: checked against the schema, read from Arrow."""
+"""Maps the columns of a DataFrame to the payload and settings of jobs: checks the schema and converts Arrow batches."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from spark_bull.spark.json_text import check_json, is_encodable, to_json
 
 log = logging.getLogger("spark_bull")
 
-#: A batch larger than this is handled in slices, so that memory stays flat.
+#: Larger batches are processed in slices, to limit memory.
 SLICE_BYTES: Final = 32 << 20
 
 DATA: Final = "data"
@@ -42,14 +42,14 @@ _NESTED: Final = (StructType, MapType, ArrayType, VariantType)
 
 @dataclass(frozen=True)
 class _Rule:
-    """The types that a column may have, in words and as a check."""
+    """The types that a column may have: a description and a check."""
 
-    words: str
+    expected: str
     accepts: Callable[[DataType], bool]
 
 
-def _one_of(words: str, *types: type[DataType]) -> _Rule:
-    return _Rule(words, lambda kind: isinstance(kind, types))
+def _one_of(expected: str, *types: type[DataType]) -> _Rule:
+    return _Rule(expected, lambda kind: isinstance(kind, types))
 
 
 _RULES: Final[dict[str, _Rule]] = {
@@ -73,31 +73,31 @@ _BY_LOWER: Final = {name.lower(): name for name in (*NAMES, QUEUE)}
 
 @dataclass(frozen=True)
 class RowPlan:
-    """Which column is which setting, or the data; `payload` are the columns that together become the data."""
+    """Indexes of the columns that are settings or `data`; `payload`: those of the columns that form the payload."""
 
     columns: Mapping[str, int]
     payload: tuple[int, ...]
     json_properties: frozenset[str]
     ignore_nulls: bool
-    #: Name of the column of ids, if they are integers.
+    #: Name of the column `jobId` if it has integers.
     integer_ids: str | None = None
 
     def check_dialect(self, dialect: Dialect) -> None:
-        """Raises OptionError for columns whose type this dialect refuses."""
+        """Raises OptionError for a column type that the dialect does not accept."""
         if self.integer_ids is not None and not dialect.takes_integer_ids:
             raise OptionError(
                 f"expected column `{self.integer_ids}` to be STRING (a custom id of {dialect.name} may not be an "
-                f"integer), got integers: put a letter in front, as in concat('id-', {self.integer_ids})"
+                f"integer), got integers: add a prefix, for example concat('id-', {self.integer_ids})"
             )
 
     def slices(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The batch in slices of at most SLICE_BYTES or one row."""
+        """Splits a batch into slices of at most SLICE_BYTES, or one row."""
         rows = max(1, min(batch.num_rows, batch.num_rows * SLICE_BYTES // max(1, batch.nbytes)))
         for start in range(0, batch.num_rows, rows):
             yield batch.slice(start, rows)
 
     def rows(self, batch: pa.RecordBatch, first_row: int) -> dict[str, list[Any]]:
-        """The properties of a batch's jobs, as `codec.encode` takes them, and maybe `queue`."""
+        """Returns the properties of a batch's jobs for `codec.encode`, and `queue` if it is a column."""
         rows = {
             name: self._property(name, batch.column(index), batch.schema.field(index), first_row)
             for name, index in self.columns.items()
@@ -129,13 +129,13 @@ def _without_nulls(value: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 def plan_rows(schema: StructType, options: Options) -> RowPlan:
-    """Matches a frame's columns with the settings of jobs, without regard to case.
+    """Maps the columns of a DataFrame to settings of jobs, case-insensitively.
 
-    With a column `data`, all other columns are settings. Without one the whole row is the payload, but for the columns
-    that the option `jobColumns` names.
+    With a column `data`, all other columns are settings. Otherwise the whole row is the payload, except for the columns
+    in the option `jobColumns`.
 
-    Raises OptionError for a setting of the wrong type or that stands twice, a column that nobody would read, a named
-    column that is not there, a frame without a payload, and when there is no queue.
+    Raises OptionError for a setting of a wrong type, a duplicate or unknown column, a column of `jobColumns` that does
+    not exist, and if there is no payload or no queue.
     """
     columns, payload = _beside_data(schema, options) if _has_data(schema) else _whole_row(schema, options)
     if options["queue"] is not None:
@@ -167,26 +167,26 @@ def _has_data(schema: StructType) -> bool:
 
 
 def _beside_data(schema: StructType, options: Options) -> tuple[dict[str, int], tuple[int, ...]]:
-    """Every column is the data or a setting."""
+    """Maps every column to `data` or a setting."""
     if options["jobColumns"]:
         raise OptionError(
-            "option `jobColumns` is for a frame without a column `data`: beside `data`, all columns are settings; "
-            "leave the option out, or rename `data` if it is a part of the payload"
+            "option `jobColumns` is for a DataFrame without a column `data`: next to `data`, all columns are settings; "
+            "leave the option out, or rename `data` if it is part of the payload"
         )
     columns: dict[str, int] = {}
     for index, field in enumerate(schema.fields):
         name = _BY_LOWER.get(field.name.lower())
         if name is None:
             raise OptionError(
-                f"unknown column `{field.name}`{did_you_mean(field.name, _BY_LOWER.values())}: beside `data`, "
-                "columns are settings of the job; put it into `data` or drop it"
+                f"unknown column `{field.name}`{did_you_mean(field.name, _BY_LOWER.values())}: next to `data`, "
+                "columns are settings of the job; move it into `data` or drop it"
             )
         _add(columns, name, index, field)
     return columns, ()
 
 
 def _whole_row(schema: StructType, options: Options) -> tuple[dict[str, int], tuple[int, ...]]:
-    """The columns that `jobColumns` names are settings, all others together are the payload."""
+    """Maps the columns in `jobColumns` to settings, and all others to the payload."""
     settings = {_setting_of(named).lower() for named in options["jobColumns"]}
     columns: dict[str, int] = {}
     payload: list[int] = []
@@ -197,59 +197,59 @@ def _whole_row(schema: StructType, options: Options) -> tuple[dict[str, int], tu
             payload.append(index)
     for missing in sorted(settings - {name.lower() for name in columns}):
         raise OptionError(
-            f"expected the columns that `jobColumns` names in the frame, got no column `{_BY_LOWER[missing]}`, "
+            f"expected the DataFrame to have the columns in `jobColumns`, got no column `{_BY_LOWER[missing]}`, "
             f"only: {_listed(schema.names)}"
         )
     if not payload:
         raise OptionError(
-            f"expected a column `data`, or columns that together become the payload, got only: {_listed(schema.names)}"
+            f"expected a column `data`, or columns that form the payload, got only: {_listed(schema.names)}"
         )
     if "jobColumns" not in options.given:
-        _tell_payload(tuple(name for name in schema.names if name.lower() in _BY_LOWER))
+        _warn_of_settings(tuple(name for name in schema.names if name.lower() in _BY_LOWER))
     return columns, tuple(payload)
 
 
 def _setting_of(named: str) -> str:
-    """The setting that a name in `jobColumns` stands for."""
+    """Returns the setting of a name in `jobColumns`."""
     setting = _BY_LOWER.get(named.lower())
     if setting in (None, DATA):
         settings = [name for name in _BY_LOWER.values() if name != DATA]
         raise OptionError(
-            f"expected `jobColumns` to list settings out of {', '.join(settings)}, got: {named!r}"
+            f"expected `jobColumns` to list some of the settings {', '.join(settings)}, got: {named!r}"
             f"{did_you_mean(named, settings)}"
         )
     return setting
 
 
 def _add(columns: dict[str, int], name: str, index: int, field: StructField) -> None:
-    """Takes a column as the setting (or the data) of this name."""
+    """Maps a column to the setting of this name, or to `data`."""
     if name in columns:
         raise OptionError(f"expected one column `{name}`, got two: drop or rename one")
     rule = _RULES[name]
     if not rule.accepts(field.dataType):
         kind = field.dataType.simpleString().upper()
-        raise OptionError(f"expected column `{field.name}` to be {rule.words}, got: {kind}; cast it")
+        raise OptionError(f"expected column `{field.name}` to be {rule.expected}, got: {kind}; cast it")
     columns[name] = index
 
 
 def _no_queue(schema: StructType, payload: tuple[int, ...]) -> OptionError:
     if any(schema.fields[index].name.lower() == QUEUE for index in payload):
         return OptionError(
-            "expected an option `queue`, got none: without a column `data` the column `queue` is a part of the "
-            "payload, unless the option `jobColumns` names it"
+            "expected an option `queue`, got none: without a column `data` the column `queue` is part of the payload "
+            "unless the option `jobColumns` has it"
         )
     return OptionError(
-        "expected an option `queue`, or a column `queue`, got neither. (A table made with "
-        "CREATE TABLE … USING bull loses its OPTIONS in this Spark: use CREATE TEMPORARY VIEW)"
+        "expected an option `queue`, or a column `queue`, got neither. If this is a table of the catalog: Spark does "
+        "not pass its OPTIONS to Python data sources; use CREATE TEMPORARY VIEW … USING bull OPTIONS (queue '…')"
     )
 
 
 @cache
-def _tell_payload(names: tuple[str, ...]) -> None:
-    """Says once a process that columns named like settings are none."""
+def _warn_of_settings(names: tuple[str, ...]) -> None:
+    """Logs once per process that columns named like settings are part of the payload."""
     if names:
         log.warning(
-            "without a column `data` the whole row is the payload, also the columns %s: name those that are "
+            "without a column `data` the whole row is the payload, including the columns %s: list those that are "
             "settings of the job in the option `jobColumns` (it may be empty)",
             _listed(names),
         )
@@ -264,8 +264,8 @@ def _check_encodable(schema: StructType, plan: RowPlan) -> None:
     try:
         arrow = to_arrow_schema(StructType([schema.fields[i] for i in indexes]), timezone="UTC")
     except (TypeError, ValueError) as error:
-        # Such as array(), which Arrow can't have: a VOID that is never null.
-        raise OptionError(f"expected columns of types that Spark can send: {error}; cast VOID to a type") from None
+        # For example array(), a non-nullable VOID that Arrow does not support.
+        raise OptionError(f"expected columns of types that Arrow supports: {error}; cast VOID to a type") from None
     for field, index in zip(arrow, indexes, strict=True):
         if not is_encodable(field):
             kind = schema.fields[index].dataType.simpleString().upper()

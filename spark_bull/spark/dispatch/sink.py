@@ -1,9 +1,9 @@
-"""The sink: rows become jobs, exactly once or chunk by chunk.
+"""The sink: adds rows as jobs, exactly once or at least once.
 
-`writer()` runs on the driver before any task and checks everything. `write()` runs in a task and
-stages chunks that no worker sees; a failed, speculative or zombie attempt has stage keys of its
-own, which nobody commits. `commit()` runs on the driver, registers the winners and adds the jobs.
-With `delivery=at-least-once`, `write()` adds each chunk itself.
+`batch_writer()` and `stream_writer()` run on the driver before any task, and check everything. `write()` runs in a task
+and stages chunks that workers do not see; a failed, speculative or zombie attempt has its own stage keys, which are not
+committed. `commit()` runs on the driver, registers the stages of the successful attempts, and adds their jobs. With
+`delivery=at-least-once`, `write()` adds each chunk directly.
 """
 
 from __future__ import annotations
@@ -21,52 +21,50 @@ from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.manage import check_obliterate, obliterate
 from spark_bull.queue.writes import Identity
 from spark_bull.spark.dispatch.commit import abort_write, commit_write
-from spark_bull.spark.dispatch.plan import Plan, Written, identity_of, plan_write
+from spark_bull.spark.dispatch.plan import WritePlan, Written, identity_of, plan_write
 from spark_bull.spark.dispatch.task import write_task
 
 
 def batch_writer(raw: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
-    """The writer of `df.write.format("bull")`; for errors see `plan_write`."""
+    """Creates the writer of `df.write.format("bull")`. Raises the errors of `plan_write`."""
     plan = plan_write(raw, schema)
     if not overwrite:
         return BatchWriter(plan)
-    queue = _to_be_replaced(plan)
+    queue = _replaceable_queue(plan)
     if not plan.replayed and not plan.exactly_once:
-        # Jobs flow while tasks run: the old ones have to go before.
+        # Tasks add jobs directly, so the old ones must be removed before.
         obliterate(queue, force=True)
     return BatchWriter(replace(plan, replaces=True))
 
 
-def _to_be_replaced(plan: Plan) -> QueueHandle:
-    """The queue that mode("overwrite") may empty. Raises OptionError, or QueueBusy while its jobs are worked on."""
+def _replaceable_queue(plan: WritePlan) -> QueueHandle:
+    """Returns the queue that mode("overwrite") replaces. Raises OptionError, or QueueBusy if it has active jobs."""
     if not plan.options["confirmObliterate"]:
         raise OptionError(
             'mode("overwrite") deletes the queue with all its jobs: expected the option '
             '`confirmObliterate` to be true, got false; use mode("append") to add jobs'
         )
     if plan.handle is None:
-        raise OptionError('mode("overwrite") expects the option `queue`, got a `queue` column')
+        raise OptionError('mode("overwrite") expects the option `queue`, got a column `queue`')
     if not plan.replayed:
         check_obliterate(plan.handle)
     return plan.handle
 
 
 def stream_writer(raw: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
-    """The writer of `df.writeStream.format("bull")`; for errors see `plan_write`."""
+    """Creates the writer of `df.writeStream.format("bull")`. Raises the errors of `plan_write`."""
     if overwrite:
-        raise OptionError(
-            'a stream in outputMode("complete") would replace the queue with every batch: use outputMode("append")'
-        )
+        raise OptionError('outputMode("complete") would replace the queue with every batch: use outputMode("append")')
     plan = plan_write(raw, schema)
     if plan.options["txnAppId"] is not None:
-        raise OptionError("`txnAppId` is for batch writes: a stream is known by its checkpoint; leave it out")
+        raise OptionError("`txnAppId` is for batch writes: a stream is identified by its checkpoint; leave it out")
     return StreamWriter(plan)
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """One `save()`."""
+    """The writer of one `save()`."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: WritePlan) -> None:
         self._plan = plan
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
@@ -80,9 +78,9 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """One micro-batch; a query and its batch are recognised when they come again."""
+    """The writer of one micro-batch, whose identity is the query and the batch number."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: WritePlan) -> None:
         self._plan = plan
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
@@ -102,7 +100,7 @@ def _written(messages: Iterable[WriterCommitMessage | None]) -> list[Written]:
 
 
 def _identity_of_batch() -> Identity | None:
-    """Query and batch, which Spark tells its tasks only."""
+    """Returns query id and batch id, which Spark passes to tasks only."""
     context = TaskContext.get()
     if context is None:
         return None

@@ -1,4 +1,4 @@
-"""One task attempt of a write: rows -> chunks -> stage, or straight into the queue."""
+"""A task attempt of a write: cuts rows into chunks, and stages them or adds them directly."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from spark_bull.errors import OptionError, SparkBullError
 from spark_bull.queue.add import add_chunk
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.writes import Identity, is_written, stage_chunk
-from spark_bull.spark.dispatch.plan import Part, Plan, Written
+from spark_bull.spark.dispatch.plan import TaskPart, WritePlan, Written
 from spark_bull.spark.dispatch.rows import QUEUE
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import settings_of
 
-#: Payload gathered for chunks that aren't full yet, over all queues of a task.
+#: Maximum payload of incomplete chunks, over all queues of a task.
 _MAX_GATHERED_BYTES: Final = 32 << 20
 
 
-def write_task(plan: Plan, batches: Iterator[pa.RecordBatch], identity: Identity | None) -> Written:
-    """Stages or adds the rows of one task attempt."""
+def write_task(plan: WritePlan, batches: Iterator[pa.RecordBatch], identity: Identity | None) -> Written:
+    """Stages or adds the rows of a task attempt."""
     context = TaskContext.get()
     partition = context.partitionId() if context else 0
     attempt = f"{plan.write_id}.{partition}.{context.taskAttemptId() if context else 0}"
@@ -43,16 +43,16 @@ def write_task(plan: Plan, batches: Iterator[pa.RecordBatch], identity: Identity
         raise type(error)(f"partition {partition}, {error}") from error
 
 
-def _is_known(plan: Plan, handle: QueueHandle, identity: Identity | None) -> bool:
-    """Whether another run of this write has reached the queue before."""
-    # An overwrite at least once has removed what the other run has added.
+def _is_known(plan: WritePlan, handle: QueueHandle, identity: Identity | None) -> bool:
+    """Whether an earlier run of this write was committed to the queue."""
+    # An overwrite with at-least-once delivery has removed the jobs of the earlier run.
     replaced = plan.replaces and not plan.exactly_once
     return identity is not None and not replaced and is_written(handle, identity)
 
 
 @dataclass
-class _QueueShare:
-    """What a task has for one queue: rows that fill a chunk, and what went out. `known`: nothing is to go out."""
+class _QueueWriter:
+    """Rows of a task for one queue, and counters of what was sent. known: the queue has them, nothing is sent."""
 
     handle: QueueHandle
     builder: ChunkBuilder
@@ -68,11 +68,11 @@ class _QueueShare:
 class _Task:
     """Cuts a task's rows into chunks and sends them."""
 
-    plan: Plan
+    plan: WritePlan
     attempt: str
     identity: Identity | None
     seen: int = 0
-    shares: dict[str, _QueueShare] = field(default_factory=dict)
+    writers: dict[str, _QueueWriter] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.defaults = defaults_of(self.plan.options)
@@ -83,7 +83,7 @@ class _Task:
             for queue, chosen, numbers in self._by_queue(rows, part.num_rows):
                 self._take(queue, chosen, numbers)
             self.seen += part.num_rows
-        if sum(share.builder.gathered for share in self.shares.values()) > _MAX_GATHERED_BYTES:
+        if sum(writer.builder.gathered for writer in self.writers.values()) > _MAX_GATHERED_BYTES:
             self._flush()
 
     def _by_queue(
@@ -104,51 +104,51 @@ class _Task:
             yield queue, chosen, [numbers[i] for i in positions]
 
     def _take(self, queue: str, rows: dict[str, list[Any]], numbers: Sequence[int]) -> None:
-        share = self._share(queue)
-        if share.known:
+        writer = self._writer(queue)
+        if writer.known:
             return
-        columns = encode(share.handle.dialect, rows, self.defaults, numbers)
-        for count, packed in share.builder.add(columns):
-            self._send(share, count, packed)
+        columns = encode(writer.handle.dialect, rows, self.defaults, numbers)
+        for count, packed in writer.builder.add(columns):
+            self._send(writer, count, packed)
 
-    def _share(self, queue: str) -> _QueueShare:
-        if queue not in self.shares:
+    def _writer(self, queue: str) -> _QueueWriter:
+        if queue not in self.writers:
             handle = self.plan.handle_of(queue)
             options = self.plan.options
             builder = ChunkBuilder(options["chunkSize"], options["chunkBytes"])
-            # Exactly once, the commit looks at all queues of the write together.
+            # With exactly-once delivery, the commit checks all queues together.
             known = not self.plan.exactly_once and _is_known(self.plan, handle, self.identity)
-            self.shares[queue] = _QueueShare(handle, builder, handle.keys.stage(self.attempt), known)
-        return self.shares[queue]
+            self.writers[queue] = _QueueWriter(handle, builder, handle.keys.stage(self.attempt), known)
+        return self.writers[queue]
 
-    def _send(self, share: _QueueShare, rows: int, packed: bytes) -> None:
+    def _send(self, writer: _QueueWriter, rows: int, packed: bytes) -> None:
         if self.plan.exactly_once:
             ttl_ms = self.plan.options["stageTtlMs"]
-            stage_chunk(share.handle, share.stage, share.chunks, packed, ttl_ms)
+            stage_chunk(writer.handle, writer.stage, writer.chunks, packed, ttl_ms)
         else:
-            sent = add_chunk(share.handle, self.attempt, share.chunks, rows, packed, want_ids=False)
-            share.added += sent.added
-            share.duplicates += sent.duplicates
-        share.chunks += 1
-        share.rows += rows
+            sent = add_chunk(writer.handle, self.attempt, writer.chunks, rows, packed, want_ids=False)
+            writer.added += sent.added
+            writer.duplicates += sent.duplicates
+        writer.chunks += 1
+        writer.rows += rows
 
     def _flush(self) -> None:
-        for share in self.shares.values():
-            for count, packed in share.builder.flush():
-                self._send(share, count, packed)
+        for writer in self.writers.values():
+            for count, packed in writer.builder.flush():
+                self._send(writer, count, packed)
 
-    def finish(self) -> tuple[Part, ...]:
+    def finish(self) -> tuple[TaskPart, ...]:
         self._flush()
         return tuple(
-            Part(
+            TaskPart(
                 queue,
-                share.handle.dialect.name,
-                share.stage if self.plan.exactly_once else "",
-                share.chunks,
-                share.rows,
-                share.added,
-                share.duplicates,
+                writer.handle.dialect.name,
+                writer.stage if self.plan.exactly_once else "",
+                writer.chunks,
+                writer.rows,
+                writer.added,
+                writer.duplicates,
             )
-            for queue, share in self.shares.items()
-            if share.chunks
+            for queue, writer in self.writers.items()
+            if writer.chunks
         )

@@ -1,7 +1,7 @@
-"""Reading queues as a DataFrame.
+"""Batch reads of queues.
 
-Spark asks for partitions once per `load()` and uses them for every action on that DataFrame. So a partition is an open
-slice, a part of whatever is there when it is read: a reused DataFrame shows new jobs, and doesn't miss removed ones.
+Spark plans the partitions once per `load()` and reuses them for every action on that DataFrame. A partition is
+therefore a relative slice of the queue, resolved when it is read: a reused DataFrame shows the current jobs.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from spark_bull.options import Options
 from spark_bull.queue.find import find_queues, is_glob
 from spark_bull.queue.handle import QueueHandle, open_handle
 from spark_bull.queue.read import Chunk, Slice, counts, read_ids, read_jobs
-from spark_bull.spark.inspect.views import ROWS, Row, Share
+from spark_bull.spark.inspect.views import ROWS, QueueSlice, Row
 from spark_bull.spark.job_columns import batch_of
 from spark_bull.spark.schemas import columns_of, read_options
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import resolved, settings_of
 
-#: Views that are read in slices; the others are small.
+#: Views that are read in parallel slices; the others are small.
 SLICED: Final = ("jobs", "logs")
 JOBS_PER_PARTITION: Final = 100_000
 MAX_PARTITIONS: Final = 16
-#: Rows of the largest batch for Spark. The first is one chunk and each is twice the last: `show()` reads little.
+#: Maximum number of rows per Arrow batch. The first batch is one chunk, and sizes double: `show()` reads little.
 BATCH_ROWS: Final = 8_000
-#: Chunks, each limited in bytes, that one batch is made of at most.
+#: Maximum number of chunks per Arrow batch; chunks are limited in bytes.
 BATCH_CHUNKS: Final = 16
 
 
 @dataclass(frozen=True)
-class Plan:
-    """Everything about one read that its tasks need; made on the driver, picklable.
+class ReadPlan:
+    """The plan of a read, created on the driver for its tasks. Picklable.
 
-    `queues` are those of the option, and those that its globs matched when the plan was made.
+    queues: the named queues, and those that matched the globs when the plan was created.
     """
 
     options: Options
@@ -50,27 +50,27 @@ class Plan:
     globs: tuple[str, ...]
 
     def handles(self, *, new_ones: bool = False) -> Iterator[QueueHandle]:
-        """The planned queues as they are now; or those that the globs match now and that weren't planned."""
+        """Opens the planned queues; with `new_ones`, the queues that match the globs but were not planned."""
         queues = self.queues
         if new_ones:
-            found = _matching(self.options, self.globs)
-            queues = tuple(queue for queue in found if queue not in self.queues)
+            matching = _matching(self.options, self.globs)
+            queues = tuple(queue for queue in matching if queue not in self.queues)
         for queue in queues:
             yield open_handle(self.options, queue)
 
 
 class OpenSlice(InputPartition):
-    """A part of all queues, resolved when it is read."""
+    """A relative slice of all queues, resolved when it is read."""
 
     def __init__(self, number: int, of: int) -> None:
         super().__init__(number)
         self.part = Slice(number, of)
 
 
-def plan_read(raw: Mapping[str, str], schema: StructType) -> Plan:
-    """Checks options, columns and Redis, and finds the queues.
+def plan_read(raw: Mapping[str, str], schema: StructType) -> ReadPlan:
+    """Checks the options, columns and Redis, and finds the queues.
 
-    Raises OptionError, DialectError or ConnectionLost before any task has started.
+    Raises OptionError, DialectError or ConnectionLost before any task starts.
     """
     options = resolved(read_options(raw))
     columns = tuple(columns_of(schema, options["view"]))
@@ -78,7 +78,7 @@ def plan_read(raw: Mapping[str, str], schema: StructType) -> Plan:
     named, globs = [q for q in given if not is_glob(q)], tuple(q for q in given if is_glob(q))
     Connection(settings_of(options)).check(options["prefix"], named, write=False)
     queues = tuple(dict.fromkeys([*named, *_matching(options, globs)]))
-    return Plan(options, schema, columns, queues, globs)
+    return ReadPlan(options, schema, columns, queues, globs)
 
 
 def _matching(options: Options, globs: tuple[str, ...]) -> list[str]:
@@ -87,14 +87,14 @@ def _matching(options: Options, globs: tuple[str, ...]) -> list[str]:
 
 
 def batch_reader(raw: Mapping[str, str], schema: StructType) -> DataSourceReader:
-    """The reader of `spark.read.format("bull")`; for errors see `plan_read`."""
+    """Creates the reader of `spark.read.format("bull")`. Raises the errors of `plan_read`."""
     return BatchReader(plan_read(raw, schema))
 
 
 class BatchReader(DataSourceReader):
-    """One `load()`."""
+    """The reader of one `load()`."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: ReadPlan) -> None:
         self._plan = plan
 
     def partitions(self) -> list[InputPartition]:
@@ -105,18 +105,18 @@ class BatchReader(DataSourceReader):
         assert isinstance(partition, OpenSlice)
         plan = self._plan
         schema = to_arrow_schema(plan.schema, timezone="UTC")
-        shares = _shares(plan, partition.part)
+        queue_slices = _queue_slices(plan, partition.part)
         if plan.options["view"] == "jobs":
-            for gathered in _gathered(chunk for share in shares for chunk in _chunks(share, plan)):
+            for gathered in _gathered(chunk for each in queue_slices for chunk in _chunks(each, plan)):
                 yield batch_of(gathered, plan.columns, schema)
         else:
-            rows = (row for share in shares for row in ROWS[plan.options["view"]](share))
-            for some in _some(rows):
-                yield _batch_of_rows(some, plan.columns, schema)
+            rows = (row for each in queue_slices for row in ROWS[plan.options["view"]](each))
+            for gathered_rows in _gathered_rows(rows):
+                yield _batch_of_rows(gathered_rows, plan.columns, schema)
 
 
-def _partition_count(plan: Plan) -> int:
-    """As many as asked for, else by the number of jobs there are now."""
+def _partition_count(plan: ReadPlan) -> int:
+    """Returns `numPartitions`, or a number that depends on the current number of jobs."""
     options = plan.options
     handles = list(plan.handles())
     if options["view"] not in SLICED:
@@ -130,29 +130,29 @@ def _partition_count(plan: Plan) -> int:
     return max(1, min(MAX_PARTITIONS, -(-jobs // JOBS_PER_PARTITION)))
 
 
-def _shares(plan: Plan, part: Slice) -> Iterator[Share]:
+def _queue_slices(plan: ReadPlan, part: Slice) -> Iterator[QueueSlice]:
     for handle in plan.handles():
-        yield Share(handle, plan.options, part)
+        yield QueueSlice(handle, plan.options, part)
     if plan.globs and part.number == 0:
-        # One task alone looks for queues that have come since, and reads them whole.
+        # One task reads the queues that were created after planning, completely.
         for handle in plan.handles(new_ones=True):
-            yield Share(handle, plan.options, Slice())
+            yield QueueSlice(handle, plan.options, Slice())
 
 
-def _chunks(share: Share, plan: Plan) -> Iterator[tuple[str, Chunk]]:
-    options, part = share.options, share.part
+def _chunks(queue_slice: QueueSlice, plan: ReadPlan) -> Iterator[tuple[str, Chunk]]:
+    options, part = queue_slice.options, queue_slice.part
     columns = [name for name in plan.columns if name in FIELDS]
     if options["jobIds"]:
         ids = options["jobIds"][part.number :: part.of]
-        chunks = read_ids(share.handle, ids, options["states"], columns, options["chunkSize"])
+        chunks = read_ids(queue_slice.handle, ids, options["states"], columns, options["chunkSize"])
     else:
-        chunks = read_jobs(share.handle, options["states"], columns, part, options["chunkSize"])
+        chunks = read_jobs(queue_slice.handle, options["states"], columns, part, options["chunkSize"])
     for chunk in chunks:
-        yield share.handle.keys.queue, chunk
+        yield queue_slice.handle.keys.queue, chunk
 
 
 def _gathered(chunks: Iterator[tuple[str, Chunk]]) -> Iterator[list[tuple[str, Chunk]]]:
-    """Chunks gathered to what makes a batch."""
+    """Groups chunks into batches."""
     gathered: list[tuple[str, Chunk]] = []
     rows = target = 0
     for queue, chunk in chunks:
@@ -166,15 +166,15 @@ def _gathered(chunks: Iterator[tuple[str, Chunk]]) -> Iterator[list[tuple[str, C
         yield gathered
 
 
-def _some(rows: Iterator[Row]) -> Iterator[list[Row]]:
-    some: list[Row] = []
+def _gathered_rows(rows: Iterator[Row]) -> Iterator[list[Row]]:
+    gathered: list[Row] = []
     for row in rows:
-        some.append(row)
-        if len(some) == BATCH_ROWS:
-            yield some
-            some = []
-    if some:
-        yield some
+        gathered.append(row)
+        if len(gathered) == BATCH_ROWS:
+            yield gathered
+            gathered = []
+    if gathered:
+        yield gathered
 
 
 def _batch_of_rows(rows: list[Row], columns: tuple[str, ...], schema: pa.Schema) -> pa.RecordBatch:
@@ -186,5 +186,5 @@ def _batch_of_rows(rows: list[Row], columns: tuple[str, ...], schema: pa.Schema)
 
 
 def _arrow_value(value: Any, kind: pa.DataType) -> Any:
-    """Times come in ms and go as what Arrow counts in, microseconds."""
+    """Converts times from ms to microseconds, the unit of the Arrow schema."""
     return value * 1000 if value is not None and pa.types.is_timestamp(kind) else value

@@ -1,4 +1,4 @@
-"""The rows of the views that don't show jobs, as mappings by column name; times in ms."""
+"""The rows of all views except `jobs`, as mappings by column name. Times are ms since 1970."""
 
 from __future__ import annotations
 
@@ -14,40 +14,40 @@ from spark_bull.queue.writes import records
 
 Row = Mapping[str, Any]
 
-#: Log lines that one call reads of one job.
+#: Log lines read per job and call.
 LINES: Final = 1_000
 
 
 @dataclass(frozen=True)
-class Share:
-    """What one task reads of one queue."""
+class QueueSlice:
+    """The slice of a queue that a task reads."""
 
     handle: QueueHandle
     options: Options
     part: Slice
 
 
-def count_rows(share: Share) -> Iterator[Row]:
-    wanted = share.options["states"]
-    for state, jobs in counts(share.handle).items():
-        if not wanted or state in wanted:
-            yield {"queue": share.handle.keys.queue, "state": state, "jobs": jobs}
+def count_rows(queue_slice: QueueSlice) -> Iterator[Row]:
+    states = queue_slice.options["states"]
+    for state, jobs in counts(queue_slice.handle).items():
+        if not states or state in states:
+            yield {"queue": queue_slice.handle.keys.queue, "state": state, "jobs": jobs}
 
 
-def queue_rows(share: Share) -> Iterator[Row]:
-    found = describe(share.handle)
+def queue_rows(queue_slice: QueueSlice) -> Iterator[Row]:
+    found = describe(queue_slice.handle)
     yield {
-        "queue": share.handle.keys.queue,
-        "protocol": share.handle.dialect.name,
+        "queue": queue_slice.handle.keys.queue,
+        "protocol": queue_slice.handle.dialect.name,
         "version": found.version,
         "paused": found.paused,
         "concurrency": found.concurrency,
-        "jobs": sum(counts(share.handle).values()),
+        "jobs": sum(counts(queue_slice.handle).values()),
     }
 
 
-def write_rows(share: Share) -> Iterator[Row]:
-    for record in records(share.handle):
+def write_rows(queue_slice: QueueSlice) -> Iterator[Row]:
+    for record in records(queue_slice.handle):
         yield {
             "queue": record.queue,
             "id": record.id,
@@ -64,13 +64,13 @@ def write_rows(share: Share) -> Iterator[Row]:
         }
 
 
-def log_rows(share: Share) -> Iterator[Row]:
-    options, handle = share.options, share.handle
+def log_rows(queue_slice: QueueSlice) -> Iterator[Row]:
+    options, handle = queue_slice.options, queue_slice.handle
     if options["jobIds"]:
-        ids = options["jobIds"][share.part.number :: share.part.of]
+        ids = options["jobIds"][queue_slice.part.number :: queue_slice.part.of]
         chunks = read_ids(handle, ids, options["states"], (), options["chunkSize"])
     else:
-        chunks = read_jobs(handle, options["states"], (), share.part, options["chunkSize"])
+        chunks = read_jobs(handle, options["states"], (), queue_slice.part, options["chunkSize"])
     for chunk in chunks:
         yield from _lines(handle, [job_id.decode("utf-8", "replace") for job_id in chunk.ids])
 
@@ -89,10 +89,10 @@ def _lines(handle: QueueHandle, ids: list[str]) -> Iterator[Row]:
         first += LINES
 
 
-def worker_rows(share: Share) -> Iterator[Row]:
-    for worker in workers(share.handle.connection, share.handle.keys):
+def worker_rows(queue_slice: QueueSlice) -> Iterator[Row]:
+    for worker in workers(queue_slice.handle.connection, queue_slice.handle.keys):
         yield {
-            "queue": share.handle.keys.queue,
+            "queue": queue_slice.handle.keys.queue,
             "name": worker.name,
             "address": worker.address,
             "age": worker.age,
@@ -100,7 +100,7 @@ def worker_rows(share: Share) -> Iterator[Row]:
         }
 
 
-ROWS: Final[dict[str, Callable[[Share], Iterator[Row]]]] = {
+ROWS: Final[dict[str, Callable[[QueueSlice], Iterator[Row]]]] = {
     "counts": count_rows,
     "queues": queue_rows,
     "writes": write_rows,

@@ -7,15 +7,14 @@ import json
 from collections.abc import Callable, Sequence
 from datetime import date, datetime, timezone
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 
 from spark_bull.errors import SparkBullError
+from spark_bull.spark.json_text import MAX_SHOWN
 
 Convert = Callable[[Any], Any]
-#: Maximum characters of a payload in an error message.
-MAX_SHOWN: Final = 200
 
 
 class WrongPayload(SparkBullError):

@@ -22,8 +22,8 @@ from spark_bull.outcomes import Outcomes
 from spark_bull.queue.claim import ClaimSettings, extend, work
 from spark_bull.queue.claim_ledger import ClaimLedger
 from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle
+from spark_bull.spark.json_text import MAX_SHOWN
 from spark_bull.spark.process.error_columns import ERROR_SCHEMA, error_columns
-from spark_bull.spark.process.payload import MAX_SHOWN
 from spark_bull.spark.process.settle import COUNTS, OUTCOMES, SETTLED_COLUMNS, Settling, plan_settle
 from spark_bull.spark.process.settle_tokens import read_settle_token
 from spark_bull.spark.process.udf_errors import sendable_errors

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from spark_bull.options import WRITE, parse_options
 from spark_bull.queue.handle import open_handle
 from spark_bull.queue.writes import records
-from spark_bull.spark.dispatch.progress import Progress
+from spark_bull.spark.dispatch.progress import WriteProgress
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def dispatch(spark: SparkSession, source: Source, queue: str, options: Mapping[s
         jobs = spark.sql(source.query)
     handle = open_handle(parse_options(options, WRITE), queue)
     started = time.monotonic()
-    with Progress(spark, handle):
+    with WriteProgress(spark, handle):
         jobs.write.format("bull").options(**options).option("queue", queue).mode("append").save()
     seconds = time.monotonic() - started
     record = records(handle)[-1]
