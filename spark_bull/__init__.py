@@ -1,4 +1,4 @@
-"""Bull and BullMQ queues in Spark: dispatch, inspect, process and collect jobs.
+"""Bull and BullMQ queues in Apache Spark: dispatch, inspect, process and collect jobs.
 
     import spark_bull
     spark_bull.register(spark)
@@ -6,8 +6,7 @@
     with spark_bull.Worker(spark, queue="mail", processor=send) as worker:
         worker.await_termination()
 
-The public names below are loaded when first used, so that `spark_bull.BullQueue` and the command
-line don't pay for importing PySpark.
+The public names are imported lazily, so that `spark_bull.BullQueue` and the command line do not import PySpark.
 """
 
 from __future__ import annotations

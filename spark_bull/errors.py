@@ -1,28 +1,28 @@
-"""Everything spark_bull raises, in one tree.
+"""The exceptions of spark_bull.
 
 SparkBullError
-├── OptionError        an option, a column or an argument is wrong; nothing was sent
-├── DialectError       the queue speaks another dialect, or the dialect has no such thing
-├── ConnectionLost     Redis can't be reached, or refuses us
-│   └── RedisUnavailable   … for now: the same call may succeed later
-├── ScriptError        a Lua script failed, or its contract is broken
-├── PatternError       a schedule's pattern or time zone can't be read
+├── OptionError        an option, a column or an argument is invalid; nothing was sent
+├── DialectError       the queue has another dialect, or the dialect lacks the feature
+├── ConnectionLost     Redis cannot be reached, or denies access
+│   └── RedisUnavailable   the same call may succeed later
+├── ScriptError        a Lua script failed, or its contract is violated
+├── PatternError       a schedule's pattern or time zone is invalid
 ├── ResultsLost        finished jobs were lost, and `failOnDataLoss` is true
-├── ReaderInUse        another query reads results under the same `readerId`
-├── StagedDataLost     staged chunks were gone when the write was to be committed
-├── WorkerFailed       the slots of a worker could not be started
-├── QueueBusy          workers hold jobs of a queue that is to be deleted
-├── JobTimeout         a job took longer than it may
-├── JobDamaged         a field of a job isn't what it should be
-├── UnrecoverableError raised by a processor: its job has failed for good
-├── DelayedError       raised by a processor: its job is to run later
-├── RateLimitError     raised by a processor: its queue is rate limited
-└── JobError           one job can't do what was asked
-    ├── JobMissing     there is no such job
-    ├── JobLocked      a worker holds the job
+├── ReaderInUse        another query reads results with the same `readerId`
+├── StagedDataLost     staged chunks were missing at the commit of a write
+├── WorkerFailed       the slots of a worker could not be started, or its query failed
+├── QueueBusy          a queue to be deleted has active jobs
+├── JobTimeout         a job exceeded its timeout
+├── JobDamaged         a field of a job is invalid
+├── UnrecoverableError raised by a processor: the job fails without a further attempt
+├── DelayedError       raised by a processor: the job runs again later
+├── RateLimitError     raised by a processor: the queue is rate limited
+└── JobError           an operation on a job failed
+    ├── JobMissing     the job does not exist
+    ├── JobLocked      a worker has locked the job
     └── WrongState     the job is in another state
 
-A message says what was expected, what came and what to do; it never holds a secret.
+A message says what was expected, what came and what to do. It never contains a secret.
 """
 
 from __future__ import annotations
@@ -37,38 +37,38 @@ from spark_bull.clock import LAST_ETA_MS
 
 
 class SparkBullError(Exception):
-    """The root of every error of this package. All of them travel between processes."""
+    """Base class of all errors of this package. All of them can be pickled."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return __newobj__, (type(self), *self.args), vars(self)
 
 
 class OptionError(SparkBullError, ValueError):
-    """An option, a column or an argument is wrong; nothing was sent to Redis."""
+    """An option, a column or an argument is invalid; nothing was sent to Redis."""
 
 
 class DialectError(SparkBullError):
-    """The queue speaks another dialect than asked for, or the dialect lacks the feature."""
+    """The queue has another dialect than requested, or the dialect lacks the feature."""
 
 
 class ConnectionLost(SparkBullError, ConnectionError):
-    """Redis can't be reached, or refuses what we ask of it."""
+    """Redis cannot be reached, or denies access."""
 
 
 class RedisUnavailable(ConnectionLost):
-    """Redis can't be reached or can't serve now, in a state that passes: the same call may succeed later."""
+    """Redis is temporarily unavailable: the same call may succeed later."""
 
 
 class ScriptError(SparkBullError):
-    """A Lua script failed, or its contract is broken."""
+    """A Lua script failed, or its contract is violated."""
 
 
 class PatternError(SparkBullError, ValueError):
-    """A schedule's cron pattern, or its time zone, can't be read."""
+    """The cron pattern or time zone of a schedule is invalid."""
 
 
 class StagedDataLost(SparkBullError):
-    """Staged chunks were gone (expired, evicted, flushed) when the write was to be committed."""
+    """Staged chunks were missing (expired, evicted or flushed) at the commit of a write."""
 
 
 class ResultsLost(SparkBullError):
@@ -76,20 +76,20 @@ class ResultsLost(SparkBullError):
 
 
 class ReaderInUse(SparkBullError):
-    """Another query reads results under the same `readerId`."""
+    """Another query reads results with the same `readerId`."""
 
 
 class WorkerFailed(SparkBullError):
-    """The slots of a worker could not be started, or Spark gave them up."""
+    """The slots of a worker could not be started, or its streaming query failed."""
 
 
 class QueueBusy(SparkBullError):
-    """Workers hold jobs of a queue that is to be deleted.
+    """A queue that is to be deleted has active jobs.
 
     Parameters:
-      message: what is wrong, and what to do.
+      message: the message.
       queue: name of the queue.
-      active: how many of its jobs are active.
+      active: number of active jobs.
     """
 
     def __init__(self, message: str, *, queue: str, active: int) -> None:
@@ -99,10 +99,10 @@ class QueueBusy(SparkBullError):
 
 
 class JobError(SparkBullError):
-    """One job can't do what was asked.
+    """An operation on a job failed.
 
     Parameters:
-      message: what is wrong, and what to do.
+      message: the message.
       queue: name of the queue.
       job_id: id of the job.
     """
@@ -114,50 +114,52 @@ class JobError(SparkBullError):
 
 
 class JobMissing(JobError):
-    """There is no such job."""
+    """The job does not exist."""
 
 
 class JobLocked(JobError):
-    """A worker holds the job's lock."""
+    """A worker has locked the job."""
 
 
 class WrongState(JobError):
-    """The job is in another state than the call needs."""
+    """The job is not in the state that the call requires."""
 
 
 class UnrecoverableError(SparkBullError):
-    """Raised by a processor: the job has failed for good, whatever attempts are left."""
+    """Raised by a processor: the job fails without a further attempt."""
 
 
 _AT: Final = "to run again at "
 
 
 class DelayedError(SparkBullError):
-    """Raised by a processor: the job runs again later, and no attempt counts. One of the parameters is required.
+    """Raised by a processor: the job runs again later without using an attempt. Exactly one parameter is required.
 
     Parameters:
-      delay: ms until the job runs again.
-      until: when it runs again, ms since 1970.
+      delay: time until the job runs again, ms.
+      until: time at which the job runs again, ms since 1970.
     """
 
     def __init__(self, delay: int | None = None, *, until: int | None = None) -> None:
         if (delay is None) == (until is None):
-            raise OptionError("expected DelayedError with one of `delay` (ms) and `until` (ms since 1970)")
+            raise OptionError(
+                "expected DelayedError with one of `delay` (ms) and `until` (ms since 1970), got both or neither"
+            )
         super().__init__(f"to run again in {delay} ms" if until is None else f"{_AT}{until}")
         self.delay = None if delay is None else _milliseconds("delay", delay)
         self.until = None if until is None else _milliseconds("until", until)
 
     def due(self, now: int) -> int:
-        """Tells when the job is to run again.
+        """Returns the time at which the job runs again.
 
         Parameters:
-          now: the time, ms since 1970.
+          now: the current time, ms since 1970.
 
         Returns:
-          When the job is due, ms since 1970.
+          The time at which the job is due, ms since 1970.
 
         Raises:
-          OptionError: when an attribute was changed to what is no time.
+          OptionError: if an attribute was changed to an invalid value.
         """
         if self.until is not None:
             return _milliseconds("until", self.until)
@@ -165,10 +167,10 @@ class DelayedError(SparkBullError):
 
 
 class RateLimitError(SparkBullError):
-    """Raised by a processor: the job goes back to the queue, of which no job starts for a time.
+    """Raised by a processor: the job returns to the queue, and no job of the queue starts for a time.
 
     Parameters:
-      duration: that time, ms.
+      duration: duration of the rate limit, ms.
     """
 
     def __init__(self, duration: int) -> None:
@@ -176,23 +178,23 @@ class RateLimitError(SparkBullError):
         self.duration = _milliseconds("duration", duration)
 
     def rest(self) -> int:
-        """Tells for how long no job of the queue starts.
+        """Returns the duration of the rate limit.
 
         Returns:
-          That time, ms.
+          The duration, ms.
 
         Raises:
-          OptionError: when the attribute was changed to what is no time.
+          OptionError: if the attribute was changed to an invalid value.
         """
         return _milliseconds("duration", self.duration)
 
 
 class JobTimeout(SparkBullError):
-    """A job ran longer than its `timeout` allows."""
+    """A job exceeded its timeout."""
 
 
 class JobDamaged(SparkBullError, ValueError):
-    """A field of a job's hash is not what it should be, whatever attempts are left."""
+    """A field of a job's hash is invalid: the job fails without a further attempt."""
 
 
 def _milliseconds(name: str, value: object) -> int:
@@ -203,15 +205,15 @@ def _milliseconds(name: str, value: object) -> int:
 
 
 def control_error(trace: str) -> SparkBullError | None:
-    """The UnrecoverableError, DelayedError or RateLimitError that a Python trace ends with, for where only its text
-    arrives; None for any other.
+    """Recreates the UnrecoverableError, DelayedError or RateLimitError at the end of a Python trace, of which Spark
+    passes on the text only; None for any other error.
     """
-    said = re.findall(
+    raised = re.findall(
         rf"^{__name__}\.(UnrecoverableError|DelayedError|RateLimitError)(?:: (.*))?$", trace, re.MULTILINE
     )
-    if not said:
+    if not raised:
         return None
-    kind, message = said[-1]
+    kind, message = raised[-1]
     number = re.search(r"\d+", message)
     if kind == "UnrecoverableError":
         return UnrecoverableError(message)
@@ -223,12 +225,12 @@ def control_error(trace: str) -> SparkBullError | None:
 
 
 def expected(name: str, what: str, got: object) -> OptionError:
-    """The usual message of a bad option: what was expected of `name`, and what came."""
+    """Creates an OptionError that says what was expected of `name`, and what came."""
     return OptionError(f"expected `{name}` to be {what}, got: {got!r}")
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """' (did you mean `x`?)' for the nearest of the known names, or an empty string."""
+    """Returns ' (did you mean `x`?)' with the nearest known name, or ''."""
     by_lower = {k.lower(): k for k in known}
     near = get_close_matches(name.lower(), list(by_lower), n=1, cutoff=0.6)
     return f" (did you mean `{by_lower[near[0]]}`?)" if near else ""

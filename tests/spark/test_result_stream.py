@@ -247,7 +247,7 @@ def test_a_failed_batch_deletes_no_jobs(bench: WorkBench, collection: Collection
     [
         ({"startingOffsets": "latest"}, "startingOffsets=latest requires the option `readerId`"),
         ({"startingOffsets": "newest"}, "expected `startingOffsets` to be one of earliest, latest, got: 'newest'"),
-        ({"startingOffsets": "latest", "startingTimestamp": "2026-01-01"}, "say the same thing twice"),
+        ({"startingOffsets": "latest", "startingTimestamp": "2026-01-01"}, "got both: leave one out"),
         ({"states": "completed,wait"}, "expected `states` of a stream to be some of completed, failed, got: 'wait'"),
         ({"startingOffset": "earliest"}, "did you mean `startingOffsets`"),
         ({"lookbackMs": "1"}, "expected `lookbackMs` to be an integer from 1,000 to 86,400,000, got: '1'"),

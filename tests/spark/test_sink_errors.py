@@ -203,5 +203,5 @@ def test_overwrite_requires_confirmation(bull: Bull) -> None:
 
 
 def test_transaction_options_require_each_other(bull: Bull) -> None:
-    said = "`txnAppId` and `txnVersion` go together: `txnVersion` is missing"
+    said = "expected `txnAppId` and `txnVersion` together, got no `txnVersion`"
     assert said in refusal(bull, one_row(bull), txnAppId="nightly")

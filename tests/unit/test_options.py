@@ -231,11 +231,11 @@ def test_options_that_spark_adds_are_ignored(name: str, scope: str) -> None:
 @pytest.mark.parametrize(
     ("raw", "message"),
     [
-        ({"txnAppId": "a"}, "`txnVersion` is missing"),
-        ({"txnVersion": "1"}, "`txnAppId` is missing"),
-        ({"delay": "1", "runAt": "1"}, "`delay` and `runAt` say the same thing twice"),
-        ({"url": "redis://a", "host": "b"}, "`url` and `host`/`port` say the same thing twice"),
-        ({"url": "redis://a", "port": "1"}, "`url` and `host`/`port` say the same thing twice"),
+        ({"txnAppId": "a"}, "got no `txnVersion`"),
+        ({"txnVersion": "1"}, "got no `txnAppId`"),
+        ({"delay": "1", "runAt": "1"}, "expected one of `delay` and `runAt`, got both"),
+        ({"url": "redis://a", "host": "b"}, "expected one of `url` and `host`/`port`, got both"),
+        ({"url": "redis://a", "port": "1"}, "expected one of `url` and `host`/`port`, got both"),
         ({"url": "http://a"}, r"redis://, rediss:// or unix://, got: 'http://a'"),
         ({"url": "localhost"}, r"redis://, rediss:// or unix://, got: 'localhost'"),
     ],
@@ -252,7 +252,7 @@ def test_settings_of_redis_py_pass_through() -> None:
 
 @pytest.mark.parametrize("name", ["redis.password", "redis.host", "redis.decode_responses"])
 def test_a_setting_with_an_option_of_its_own_does_not_pass_through(name: str) -> None:
-    with pytest.raises(OptionError, match=f"`{name}` can't be passed through"):
+    with pytest.raises(OptionError, match=f"`{name}` cannot be passed to redis-py"):
         parse_options({name: SECRET}, WRITE)
 
 
