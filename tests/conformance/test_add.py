@@ -1,7 +1,7 @@
-"""Adding jobs, straight and staged: the same promises in every dialect.
+"""Adding jobs, directly and staged, in every dialect.
 
-Each test runs twice: with every script sent once, and with every script sent again after its reply, as if that had been
-lost. The second reply must be the first one's, and nothing may have changed.
+Each test runs twice: with every script sent once, and with every script sent again after its reply, as if the reply had
+been lost. The second reply must equal the first one, and the second call must have no effect.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ only_bull = pytest.mark.parametrize("dialect", ["bull"], indirect=True)
 
 @dataclass
 class Calls:
-    """The scripts that were sent, repetitions aside: name, chunk's size."""
+    """The scripts that were sent, without repetitions: name and size of the chunk."""
 
     sent: list[tuple[str, int]] = field(default_factory=list)
 
@@ -82,7 +82,7 @@ def dialect(request: pytest.FixtureRequest) -> str:
 
 @dataclass
 class Bench:
-    """One queue, a way to add jobs, and a look at what Redis has then."""
+    """One queue, a way to add jobs, and access to its keys in Redis."""
 
     client: Redis
     queue: BullQueue
@@ -90,7 +90,7 @@ class Bench:
     chunk_size: int = 3
 
     def add(self, *jobs: NewJob) -> tuple[int, int]:
-        """Adds jobs the way this bench does; returns how many were added, and how many were there before."""
+        """Adds jobs; returns the numbers of added jobs and of duplicates."""
         if self.way == "straight":
             straight = self.queue.add_many(jobs)
             return straight.added, straight.duplicates
@@ -105,7 +105,7 @@ class Bench:
         return self.queue.handle.keys.base + name
 
     def taken(self, name: str = "wait") -> list[str]:
-        """Ids of a list, those to be taken next first."""
+        """Ids of a list, in the order of processing."""
         return [job_id.decode() for job_id in self.client.lrange(self.key(name), 0, -1)][::-1]
 
     def scores(self, name: str) -> list[tuple[str, float]]:
@@ -117,7 +117,7 @@ class Bench:
         return [job_id for job_id, _ in self.scores(name)]
 
     def numbers(self, ids: Sequence[str]) -> list[int]:
-        """The payloads, which the tests number."""
+        """The numbers in the payloads of these jobs."""
         return [json.loads(self.client.hget(self.key(job_id), "data") or b"{}").get("n") for job_id in ids]
 
     def fields(self, job_id: str) -> dict[str, str]:
@@ -128,7 +128,7 @@ class Bench:
         return {name: key.value for name, key in whole.items() if not name.startswith(PRIVATE)}
 
     def private(self) -> dict[str, bool]:
-        """Names of our own keys, and whether they expire."""
+        """Names of private keys, and whether they expire."""
         whole = dump(self.client, self.queue.handle.keys.prefix, self.queue.name)
         return {name: key.expires for name, key in whole.items() if name.startswith(PRIVATE)}
 
@@ -139,7 +139,7 @@ def make(client: Redis, redis_url: str, prefix: str, dialect: str, calls: Calls)
 
     def open_bench(way: str = "straight", name: str = "q", **options: Any) -> Bench:
         options = {"protocol": dialect, "chunk_size": 3, **options}
-        # Bull 1 publishes outside the prefix, so the queue's own name has to be unique.
+        # Bull 1 publishes outside the prefix, so the name of the queue must be unique.
         opened.append(BullQueue(f"{name}-{prefix}", url=redis_url, prefix=prefix, **options))
         return Bench(client, opened[-1], way, options["chunk_size"])
 
@@ -155,7 +155,7 @@ def way(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def bench(make: Callable[..., Bench], way: str) -> Bench:
-    """A queue to which jobs come three at a time, straight or staged."""
+    """A queue to which three jobs are added per call, directly or staged."""
     return make(way)
 
 
@@ -215,7 +215,7 @@ def test_bull_orders_any_mix_of_priorities_and_lifo_jobs_in_wait(make: Callable[
     def holds(jobs: list[tuple[int, bool]], chunk_size: int, way: str) -> None:
         bench = make(way, name=f"q{next(opened)}", chunk_size=chunk_size)
         bench.add(*[job(n, priority=priority, lifo=lifo) for n, (priority, lifo) in enumerate(jobs)])
-        # Bull's own rule: walk past as many jobs as there are prioritised ones that go first, whatever stands there.
+        # Bull's rule: skip as many jobs as there are prioritised jobs that go first, whatever jobs these are.
         taken: list[int] = []
         counted: list[int] = []
         for n, (priority, lifo) in enumerate(jobs):
@@ -241,7 +241,7 @@ def test_a_chunk_of_priorities_is_added_to_a_long_list_in_parts(
     in_order = sorted(range(12), key=lambda n: priorities[n])
     assert bench.numbers(ids) == in_order
     assert bench.client.llen(bench.key("wait")) == 60_012
-    # Four steps at most fit into one call here.
+    # One call inserts at most four of these jobs.
     assert calls.count("add") + calls.count("commit") >= 3
 
 
@@ -321,7 +321,7 @@ def test_a_run_at_in_the_past_is_not_delayed(bench: Bench) -> None:
 
 def test_an_expired_delay_is_handled_as_by_the_library(bench: Bench, dialect: str) -> None:
     bench.add(job(1, timestamp=LONG_AGO, delay=HOUR))
-    # Bull 1 looks at the clock; the others leave that to whoever promotes.
+    # Bull 1 compares with the clock; the others leave such jobs to the promoter.
     assert len(bench.taken() if dialect == "bull-1" else bench.due()) == 1
 
 
@@ -361,7 +361,7 @@ def test_bullmq_5_and_6_store_jobs_of_a_paused_queue_differently(
     bench.add(*numbered(4), job(4, priority=1), job(5, delay=HOUR))
     assert bench.numbers(bench.taken(store)) == [0, 1, 2, 3]
     assert bench.taken({"wait": "paused", "paused": "wait"}[store]) == []
-    # Nobody is woken for what may not be taken, but for what is due.
+    # Workers are not woken for jobs of a paused queue, only for the delayed job.
     assert [member for member, _ in bench.scores("marker")] == ["1"]
     if written:
         assert bench.client.hget(bench.key("meta"), "version") == written.encode()
@@ -731,7 +731,7 @@ def test_two_queues_are_registered_together_or_not_at_all(make: Callable[..., Be
         register("w", plans, Identity("app", 1))
     assert open_writes(one.queue.handle) == []
     assert not is_written(one.queue.handle, Identity("app", 1))
-    # The rest still expires, and may be forgotten at once.
+    # The rest still expires.
     assert one.private() == {"spark:stage:w.0.0": True}
 
     plans[1] = stage_all(other.queue.handle, "w", [numbered(4)], 3)
@@ -780,7 +780,7 @@ def test_a_replacing_write_removes_the_old_jobs_in_portions(make: Callable[..., 
     bench.queue.add_many([NewJob({}, delay=HOUR if n % 2 else None) for n in range(1_200)])
     bench.queue.pause()
     assert register_all(handle, "w", [numbered(4), numbered(3, 4)], 3, replace=True)
-    # The old jobs are there for as long as nobody commits.
+    # The old jobs stay until the commit.
     assert sum(bench.queue.counts().values()) == 1_200
     record = roll_forward(handle, "w")
     assert calls.count("empty") >= 3
@@ -806,10 +806,10 @@ class Cut(Exception):
 def test_a_replacing_write_can_be_cut_off_after_any_script(
     make: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each try sends one script and dies; in the end the new jobs are there, and only they."""
+    """Each recovery is cut off after one script; in the end only the new jobs exist."""
     bench = make()
     handle = bench.queue.handle
-    # More than one script removes.
+    # So many that several scripts remove them.
     bench.queue.add_many([NewJob({}) for _ in range(700)])
     register_all(handle, "w", [numbered(4), numbered(3, 4)], 3, replace=True)
     send, cuts = Connection.script, 0

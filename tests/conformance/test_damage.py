@@ -1,6 +1,6 @@
-"""A damaged job fails alone, with a reason that names its field, or runs where the field does not matter.
+"""A damaged job fails with a reason that names the field, or runs if the field does not matter.
 
-No chunk-mate suffers, whatever part of its life the damaged job is in, and none of it keeps a queue from being read.
+Other jobs of its chunk are not affected, whatever state the damaged job is in, and the queue can still be read.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def queue(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterat
 
 
 def add(queue: BullQueue, **properties: Any) -> tuple[list[str], str]:
-    """Ids of jobs, and which of them is to be damaged."""
+    """Ids of new jobs, and the id of the one to damage."""
     ids = queue.add_many(NewJob({"n": n}, **properties) for n in range(JOBS)).ids
     return ids, ids[BAD]
 
@@ -58,7 +58,7 @@ def is_empty(queue: BullQueue) -> bool:
 
 
 def end_of(queue: BullQueue, job_id: str) -> tuple[str | None, str | None]:
-    """The state of a job, and why it failed; None for one that is gone, "aside" for one noted as damaged."""
+    """The state and the failed reason of a job: None if it is missing, "aside" if it is recorded as damaged."""
     handle = queue.handle
     if handle.connection.call("HEXISTS", handle.keys["damaged"], job_id):
         return "aside", None
@@ -79,7 +79,7 @@ def check_end(queue: BullQueue, damage: Damage, job_id: str) -> None:
 
 
 def check_read(queue: BullQueue, ids: list[str]) -> None:
-    """All ways of reading give all jobs but those that are gone."""
+    """All ways of reading return all jobs that exist."""
     names = [field.name for field in SCHEMAS["jobs"]]
     schema = to_arrow_schema(SCHEMAS["jobs"], timezone="UTC")
     for chunks in (list(read_jobs(queue.handle)), list(read_ids(queue.handle, ids))):
@@ -125,7 +125,7 @@ def test_a_damaged_job_passes_all_states_without_blocking_others(
         rescue(queue.handle, check_ms=1, max_stalled=9)
         return queue.counts()["active"] == 0
 
-    wait_until(all_rescued, "stalled jobs to come back")
+    wait_until(all_rescued, "stalled jobs to be rescued")
     failed_once = Counter[str]()
 
     def processor(job: RunningJob) -> None:
@@ -156,7 +156,7 @@ def test_a_job_that_is_damaged_while_it_runs_does_not_affect_its_chunk(
 ) -> None:
     for outcome in ("completed", "failed", "returned"):
         ids, bad = add(queue)
-        claim = work(queue.handle, ClaimSettings("claim_settings"), None, JOBS)
+        claim = work(queue.handle, ClaimSettings("slot"), None, JOBS)
         damage_job(queue, damage, bad)
         outcomes = Outcomes(claim.token)
         for job in claim.jobs:
@@ -166,7 +166,7 @@ def test_a_job_that_is_damaged_while_it_runs_does_not_affect_its_chunk(
                 outcomes.failed.append(failure(queue.handle.dialect, job, "bad", stack="trace"))  # type: ignore[arg-type]
             else:
                 outcomes.returned.append(job.id)
-        lost = work(queue.handle, ClaimSettings("claim_settings"), outcomes, 0).lost
+        lost = work(queue.handle, ClaimSettings("slot"), outcomes, 0).lost
         assert {one.id for one in lost} <= {bad}
         state = "wait" if outcome == "returned" else outcome
         assert {job.id for job in queue.page(state)} >= {job_id for job_id in ids if job_id != bad}
@@ -258,7 +258,7 @@ def test_obliterate_removes_everything_of_a_queue_with_damaged_jobs(queue: BullQ
     bad = add(queue)[1]
     client.delete(keys.job(bad))
     client.set(keys.job(bad), "no hash")
-    claim_settings = ClaimSettings("claim_settings")
+    claim_settings = ClaimSettings("slot")
     claim = work(queue.handle, claim_settings, None, 20)
     work(queue.handle, claim_settings, Outcomes(claim.token, returned=[claim.jobs[0].id], limited_ms=3_600_000), 0)
     assert client.hkeys(keys["damaged"]) == [bad.encode()]
@@ -273,7 +273,7 @@ def test_a_delayed_job_with_an_invalid_time_does_not_block_others(queue: BullQue
     add(queue, delay=1)
     queue.handle.connection.call("ZADD", queue.handle.keys["delayed"], score, queue.add({"n": 0}, delay=3_600_000))
     wait_until(lambda: promote_due(queue.handle).now and queue.counts()["wait"] >= JOBS, "the others to be promoted")
-    assert len(work(queue.handle, ClaimSettings("claim_settings"), None, 20).jobs) >= JOBS
+    assert len(work(queue.handle, ClaimSettings("slot"), None, 20).jobs) >= JOBS
     assert promote_due(queue.handle).next_due is None
 
 

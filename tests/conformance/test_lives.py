@@ -1,6 +1,6 @@
-"""Random lives of a queue, lived by Node and by us, step by step: after each step both queues are the same.
+"""Random sequences of steps, done by Node in one queue and by us in another: both are compared after each step.
 
-A failure prints the shortest life that shows it, and what is not alike. `make soak` lives many more.
+A failure prints the shortest sequence that shows it, and the differences. `make soak` runs many more sequences.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.support.peers import PEERS, Peer
 #: Steps of one run, and of `make soak`.
 STEPS = 1_000
 SOAK_STEPS = 50_000
-#: The lives that every run lives; a failure of another seed is seen again with SPARK_BULL_LIVES_SEED=<seed>.
+#: The seed of ordinary runs; SPARK_BULL_LIVES_SEED=<seed> repeats a failure of another seed.
 SEED = 9
 
 LIVED = [peer for peer in PEERS if peer.alias in ("bull-4.16.5", "bullmq-5.81.5", "bullmq-6.7.0")]
@@ -57,7 +57,7 @@ def lives(request: pytest.FixtureRequest, node_packages: None) -> Iterator[Lives
         yield stack.enter_context(closing(Lives(peer, (left, right), stack.enter_context(Redis.from_url(url)), url)))
 
 
-#: Short lives that once went apart, and the dialects that have all of their steps.
+#: Short sequences that once differed, and the dialects that support all of their steps.
 TOLD = {
     "the counter of priorities goes with the last prioritised job": (
         ["bullmq"],
@@ -139,7 +139,7 @@ def test_a_known_sequence_of_steps_leaves_the_same_keys_as_with_node(lives: Live
 
 
 def some_lives(dialect: str, first: int) -> list[list[Step]]:
-    """Ten lives, the same for the same seed."""
+    """Ten sequences, the same for the same seed."""
     lives: list[list[Step]] = []
     few = settings(max_examples=10, deadline=None, database=None, phases=[Phase.generate])
     seed(first)(few(given(lives_of(dialect))(lambda life: lives.append(life))))()
@@ -147,7 +147,7 @@ def some_lives(dialect: str, first: int) -> list[list[Step]]:
 
 
 def live_at_random(lives: Lives, first: int, steps: int) -> None:
-    """Lives until so many steps were taken. A life that goes apart is made shorter: our own way is the quicker one."""
+    """Runs sequences until so many steps were done; shortens a failing one, faster than Hypothesis would."""
     lives.steps = 0
     for number in count(first):
         for life in some_lives(lives.peer.dialect, number):

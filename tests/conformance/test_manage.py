@@ -1,7 +1,7 @@
-"""Pause, resume, retry, promote, remove, clean, drain, obliterate: the same promises in every dialect.
+"""Pause, resume, retry, promote, remove, clean, drain and obliterate in every dialect.
 
-Each test runs twice: with every script sent once, and with every script sent again after its reply, as if that had
-been lost. It must not make a difference.
+Each test runs twice: with every script sent once, and with every script sent again after its reply, as if the reply had
+been lost. The second call must have no effect.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LONG_AGO = 1_600_000_000_000
 
 @dataclass(frozen=True)
 class Flavour:
-    """A dialect, and for BullMQ the major version whose habits count."""
+    """A dialect, and for BullMQ the major version."""
 
     dialect: str
     version: str = "auto"
@@ -58,7 +58,7 @@ only_bull = pytest.mark.parametrize("flavour", [FLAVOURS[1]], ids=str, indirect=
 
 @dataclass
 class Bench:
-    """One queue, and ways to bring its jobs into any state without a worker."""
+    """One queue, and methods that put jobs into any state without a worker."""
 
     flavour: Flavour
     client: Redis
@@ -77,7 +77,7 @@ class Bench:
         return added.ids
 
     def put(self, state: str, count: int = 1, *, at: int = LONG_AGO, **fields: Any) -> list[str]:
-        """New jobs in a state; `at` is when they were added, started and ended."""
+        """Creates jobs in a state; `at` is when they were added, started and finished."""
         ids = [f"j{self.made + n:04}" for n in range(count)]
         self.made += count
         store = self.handle.dialect.state_key(state)
@@ -99,7 +99,7 @@ class Bench:
         return ids
 
     def ids(self, state: str) -> list[str]:
-        """Ids of a state; of a list those to be taken next first."""
+        """Ids of a state; those of a list in the order of processing."""
         store = self.handle.dialect.state_key(state)
         match store.kind:
             case "list":
@@ -114,7 +114,7 @@ class Bench:
         return {name.decode(): value.decode() for name, value in self.client.hgetall(self.key(job_id)).items()}
 
     def keys_of(self, job_id: str) -> set[str]:
-        """What is left of a job, its place in states included."""
+        """All keys of a job, and the states that contain its id."""
         left = {name for name in self.public() if name == job_id or name.startswith(f"{job_id}:")}
         return left | {state for state in self.handle.dialect.states if job_id in self.ids(state)}
 
@@ -146,7 +146,7 @@ def make(client: Redis, redis_url: str, prefix: str, sending: None) -> Iterator[
 
     def open_bench(flavour: Flavour, name: str = "q", **options: Any) -> Bench:
         options = {"protocol": flavour.dialect, "bullmq_version": flavour.version, **options}
-        # Bull 1 publishes outside the prefix, so the queue's own name has to be unique.
+        # Bull 1 publishes outside the prefix, so the name of the queue must be unique.
         opened.append(BullQueue(f"{name}-{prefix}", url=redis_url, prefix=prefix, **options))
         return Bench(flavour, client, opened[-1])
 
@@ -157,7 +157,7 @@ def make(client: Redis, redis_url: str, prefix: str, sending: None) -> Iterator[
 
 @pytest.fixture
 def bench(make: Callable[..., Bench], flavour: Flavour) -> Bench:
-    """A queue whose verbs go three jobs at a time."""
+    """A queue whose operations handle three jobs per script."""
     return make(flavour, chunk_size=3)
 
 
@@ -292,7 +292,7 @@ def test_a_completed_or_prioritised_job_runs_again(bench: Bench) -> None:
     bench.queue.retry(completed, state="completed")
     bench.queue.retry(failed)
     assert "returnvalue" not in bench.fields(completed)
-    if bench.flavour.version == "5":  # It forgets priorities here.
+    if bench.flavour.version == "5":  # BullMQ 5 ignores priorities here.
         assert sorted(bench.ids("wait")) == sorted([failed, completed])
     else:
         assert bench.public()["prioritized"] == [(failed, 2 * 2**32 + 2), (completed, 3 * 2**32 + 1)]
@@ -469,7 +469,7 @@ def test_all_keys_of_bull_about_a_job_are_removed_with_it(bench: Bench) -> None:
 
 @dataclass
 class Family:
-    """A parent in waiting-children, and children that wait, in a queue of their own or the parent's."""
+    """A parent in waiting-children, and its waiting children, in the same queue or in another one."""
 
     parents: Bench
     children: Bench
@@ -747,7 +747,7 @@ def test_obliterate_removes_everything_of_a_queue(bench: Bench) -> None:
     bench.add(4)
     bench.add(2, delay=HOUR)
     for state in bench.handle.dialect.states:
-        # A parent may wait for jobs of another queue, and stays then.
+        # A parent may wait for jobs of another queue, and is then not deleted.
         if state not in ("active", "waiting-children"):
             bench.put(state, 7)
     for name in ("stalled", "metrics:completed:data"):

@@ -1,7 +1,7 @@
-"""The same jobs, added once by the Node package and once by us, leave the same keys and publish the same messages.
+"""The same jobs, added by the Node package and by us, leave the same keys and publish the same messages.
 
 Every key of both queues is compared: type, members, order, scores, hash fields, whether it expires, stream entries. So
-are the published messages. Left is Node, right is us. What may differ stands in KNOWN, with its reason.
+are the published messages. Left is Node, right is ours. KNOWN lists the intended differences with their reasons.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ each_peer = pytest.mark.parametrize("peer", PEERS, ids=str)
 
 @dataclass(frozen=True)
 class Known:
-    """A difference that is meant: where (the start of its sentence), for which packages, and why."""
+    """An intended difference: the start of its sentence, the packages, and the reason."""
 
     packages: str
     sentence: str
@@ -47,14 +47,14 @@ KNOWN = [
     Known(
         "bullmq-",
         "meta.version: only left has",
-        "the signature of a Node Queue object, by which others tell its major version: never ours to write",
+        "the version of a Node Queue object, which only Node writes",
     ),
 ]
 
 
 @dataclass(frozen=True)
 class Silent:
-    """Messages that we publish and this package does not: its successors of the same dialect do."""
+    """Messages that we publish and this package does not, but later versions of the same dialect do."""
 
     package: str
     channel: str
@@ -62,14 +62,16 @@ class Silent:
 
 
 SILENT = [
-    Silent("bull-1.0.0", "waiting@<queue>", "Bull 1.1 and 2 tell other processes of a new job, 1.0 does not listen"),
-    Silent("bull-3.29.3", "duplicated@<token>", "Bull 4 tells of a duplicate, 3 does not listen"),
+    Silent(
+        "bull-1.0.0", "waiting@<queue>", "Bull 1.1 and 2 publish new jobs to other processes, 1.0 does not subscribe"
+    ),
+    Silent("bull-3.29.3", "duplicated@<token>", "Bull 4 publishes duplicates, 3 does not subscribe"),
 ]
 
 
 @dataclass
 class Pair:
-    """Two queues, one for Node and one for us, and all that was published about each."""
+    """Two queues, one for Node and one for us, and the messages published for each."""
 
     peer: Peer
     node: NodePeer
@@ -82,13 +84,13 @@ class Pair:
     suffix: str = ""
 
     def renew(self) -> None:
-        """Two other, empty queues."""
+        """Continues with two new, empty queues."""
         self.suffix = f"-{next(self.numbers)}"
         self.messages = {"left": [], "right": []}
         self.window = Window()
 
     def queue(self, side: str) -> str:
-        # Bull 1 publishes outside the prefix, so the queue's own name has to be unique.
+        # Bull 1 publishes outside the prefix, so the name of the queue must be unique.
         return f"{side}-{self.prefix}{self.suffix}"
 
     def add(self, jobs: list[Job], *, staged: bool = False) -> None:
@@ -102,7 +104,7 @@ class Pair:
                 ours.add_many(new_jobs)
 
     def call_both(self, cmd: str, **arguments: Any) -> None:
-        """Let Node do the same to both queues."""
+        """Runs a command of Node on both queues."""
         for side in ("left", "right"):
             self.node.call(cmd, queue=self.queue(side), **arguments)
 
@@ -112,7 +114,7 @@ class Pair:
             pytest.fail("\n".join(found[:SHOWN]) + more, pytrace=False)
 
     def differences(self) -> list[str]:
-        """What is neither alike nor known."""
+        """The differences that are not known."""
         left, right = (self._dump(side) for side in ("left", "right"))
         found = difference(normalise(left, self.window), normalise(right, self.window))
         said = [self._messages("left", left), self._messages("right", right)]
@@ -143,7 +145,7 @@ class Pair:
 
 
 def add_staged(queue: BullQueue, jobs: list[NewJob]) -> None:
-    """Adds jobs the way Spark's exactly-once write does: two tasks stage chunks, the driver commits them."""
+    """Adds jobs as an exactly-once write of Spark does: two tasks stage chunks, the driver commits them."""
     handle, half = queue.handle, len(jobs) // 2
     assert register_all(handle, "w", [jobs[:half], jobs[half:]], chunk_size=40)
     record = roll_forward(handle, "w")
@@ -175,7 +177,7 @@ def test_jobs_are_added_as_by_node_to_a_queue_in_use(pair: Pair) -> None:
     random = Random(11)
     before, after = (random_jobs(random, pair.peer.dialect, 40, custom_ids=pair.peer.custom_ids) for _ in range(2))
     pair.call_both("add", jobs=before)
-    # Ids that are taken already, by jobs of Node's.
+    # Ids that jobs of Node use already.
     pair.add([*after, *[job for job in before if "jobId" in job["opts"]]])
     pair.assert_alike()
 
@@ -248,7 +250,7 @@ def test_ids_with_colons_are_stored_as_by_node(pair: Pair) -> None:
 
 @pytest.mark.parametrize("dialect", ["bull-1", "bull"])
 def test_a_number_that_is_used_as_a_custom_id_is_skipped(redis_url: str, prefix: str, dialect: str) -> None:
-    """Here we differ on purpose: Bull 3 and 4 overwrite the other job, Bull 1 drops the new one; we lose neither."""
+    """An intended difference: Bull 3 and 4 overwrite the other job, Bull 1 drops the new one; we keep both."""
     with BullQueue("met", url=redis_url, prefix=prefix, protocol=dialect) as queue:
         jobs = [NewJob({"n": n}, job_id="4" if n == 1 else None) for n in range(5)]
         added = queue.add_many(jobs)

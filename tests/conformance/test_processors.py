@@ -1,4 +1,4 @@
-"""Whatever a processor does but killing its process is the outcome of its own job, in every dialect."""
+"""Whatever a processor does, except killing its process, affects only its own job, in every dialect."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_no_other_job_of_the_chunk_starts_after_a_rate_limit_error(queue: BullQu
 
     ids = queue.add_many(NewJob({"name": str(n)}) for n in range(4)).ids
     with OurWorker(queue.handle, processor, chunk_size=4):
-        wait_until(lambda: ran and queue.counts()["wait"] == 4, "all jobs to be given back")
+        wait_until(lambda: ran and queue.counts()["wait"] == 4, "all jobs to be released")
     assert ran == ids[:1]
     if queue.protocol == "bullmq":
         jobs = [queue.get_job(job_id) for job_id in ids]

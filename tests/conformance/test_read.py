@@ -1,4 +1,4 @@
-"""Reading jobs, the same in every dialect: all states, slices, live queues, and whatever may stand in a hash."""
+"""Reading jobs in every dialect: all states, slices, changing queues, and any values of fields."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ODD_IDS = ["nan", "inf", "-inf", "1e300", "0x1F", "1.5", "-7", " 8", "9007199254
 
 @dataclass
 class Filled:
-    """A queue whose structures the test fills itself, as a Node library of that dialect might."""
+    """A queue whose keys the test fills itself, as a Node library of that dialect would."""
 
     queue: BullQueue
     client: Redis
@@ -36,7 +36,7 @@ class Filled:
         return self.queue.handle.keys[self.queue.handle.dialect.states[state].key]
 
     def put(self, state: str, ids: list[str], **fields: str | bytes | int) -> None:
-        """Jobs that enter a state one after the other."""
+        """Adds jobs to a state one after the other."""
         hashes = self.client.pipeline(transaction=False)
         for job_id in ids:
             given = {"name": "n", "data": json.dumps({"id": job_id}), "opts": "{}", "timestamp": NOW, **fields}
@@ -172,7 +172,7 @@ def test_a_job_that_moves_on_is_read_once(filled: Filled) -> None:
 
 
 def test_reading_a_changing_queue_misses_no_job_that_stays(filled: Filled) -> None:
-    """Jobs enter and leave at both ends and behind the walk, between any two steps."""
+    """Between any two chunks, jobs are added at both ends, and jobs that were read are moved."""
     for state in ("wait", "failed"):
         filled.put(state, [f"{state}{n}" for n in range(400)])
     moved: set[str] = set()
@@ -362,7 +362,7 @@ def test_a_queue_is_described_by_version_pause_and_concurrency(filled: Filled) -
 
 def test_a_wrong_protocol_is_an_error_with_advice(client: Redis, redis_url: str, prefix: str) -> None:
     with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        # Somebody else is quicker than the first job.
+        # Another client creates keys of another dialect first.
         client.sadd(f"{prefix}:q:completed", "1")
         with pytest.raises(DialectError, match="give the option `protocol`"):
             queue.counts()

@@ -1,4 +1,4 @@
-"""The promises hold for a user with few rights, and on a Redis Cluster of one node: parts of the suite once more."""
+"""Parts of the suite run again as a user with few rights, and on a Redis Cluster of one node."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.access import RESTRICTED
 
 FOLDER = Path(__file__).parent
 FILES = ("test_add.py", "test_work.py", "test_manage.py", "test_read.py", "test_results.py")
-#: Every verb once: without what repeats calls, needs many jobs, or reads what no verb would write.
+#: Every verb once: without tests that repeat calls, need many jobs, or write invalid values.
 SOME = "not twice and not any_mix and not clean and not large and not whatever and not cut_off"
 
 

@@ -1,4 +1,4 @@
-"""Ledgers of results: each finish of a job is found once, in every dialect, whatever clocks, hands and trims do."""
+"""Ledgers of results: each finish of a job is discovered once, despite clock skew and trimmed events."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tests.support.finisher import AT_ONCE, Finisher, column, entries, look, of
 from tests.support.wait import wait_until
 
 DIALECTS = ("bull-1", "bull", "bullmq")
-#: A look-back window that a test can wait for, ms.
+#: A short look-back window that a test can wait for, ms.
 SHORT_MS = 1_000
-#: A worker's clock that is so far ahead stamps jobs of another slice of time, where it is 60 s by default.
+#: A worker whose clock is so far ahead stamps jobs in another time slice, with the default window of 60 s.
 ANOTHER_SLICE_MS = 5_000
 HOUR_MS = 3_600_000
 
@@ -39,7 +39,7 @@ not_bull_1 = pytest.mark.parametrize("bench", DIALECTS[1:], indirect=True)
 
 
 def private(bench: Finisher) -> dict[str, object]:
-    """What the ledger has in Redis, but for how far the window has come."""
+    """The keys of the ledger in Redis, without the floor of the window."""
     kept: dict[str, object] = {}
     for name, key in dump(bench.client, bench.queue.handle.keys.prefix, "q").items():
         if name.startswith("spark:results:"):
@@ -51,12 +51,12 @@ def private(bench: Finisher) -> dict[str, object]:
 
 
 def texts(ledger: ResultLedger, position: int, *fields: str) -> list[bytes | None]:
-    """These fields of one entry's job; None for those that are missing."""
+    """These fields of the job at a position; None for missing ones."""
     _, rows = ledger.read(position, position + 1, fields)
     return [column(rows, name)[0] or None for name in fields]
 
 
-# finding
+# discovery
 
 
 def test_each_finished_job_is_discovered_once_at_an_increasing_position(bench: Finisher) -> None:
@@ -239,7 +239,7 @@ def test_a_query_discovers_all_jobs_after_another_one_stopped_during_a_scan(benc
     assert sorted(entries(ledger)) == sorted(of("completed", ids))
 
 
-# jobs that don't stay as they were
+# jobs that are retried or removed
 
 
 def test_a_job_that_fails_and_completes_after_a_retry_is_discovered_both_times(bench: Finisher) -> None:
@@ -292,7 +292,7 @@ def test_bullmq_events_show_all_finishes_between_two_discoveries(bench: Finisher
     bench.queue.retry(job_id)
     bench.end("failed", reason="second")
     bench.queue.retry(job_id)
-    # At another time than that of the failures, by which they are told apart.
+    # At another time than the failures, to distinguish them.
     bench.end("completed", ANOTHER_SLICE_MS, value="3")
     look(ledger)
     assert entries(ledger) == [*of("failed", [job_id] * 2), (job_id, "completed")]
@@ -379,7 +379,7 @@ def test_jobs_in_other_states_than_those_read_are_not_missing(bench: Finisher) -
 def test_missing_jobs_are_counted_before_the_first_scan_is_complete(
     bench: Finisher, starting: str, found: int, unseen: int, removed: int
 ) -> None:
-    """One that starts at the latest job can't tell jobs without events from those that had ended before it."""
+    """A reader that starts at latest cannot distinguish jobs without events from earlier jobs."""
     bench.finish(5)
     bench.finish(4, keep=AT_ONCE)
     bench.forget_events()
@@ -397,7 +397,7 @@ def test_missing_jobs_are_counted_from_one_horizon_to_the_next(bench: Finisher) 
     ledger = bench.ledger()
     bench.finish(2)
     horizon = ledger.horizon()
-    # Found at the first horizon, by their clock, though they end after it.
+    # By their clock they are before the first horizon, although they finish after it.
     bench.finish(3, offset_ms=-2_000)
     assert look(ledger, horizon, strict=True).missed == 0
     bench.finish(4)
@@ -447,7 +447,7 @@ def test_a_late_event_of_a_discovered_and_retried_failure_adds_no_second_result(
 
 @only_bullmq
 def test_two_failures_of_one_job_in_different_calls_are_two_results(bench: Finisher) -> None:
-    """The second one is later than clocks may be wrong, so its time is not taken for that of the first."""
+    """The second one is later than the tolerated clock skew, so it is not mistaken for the first."""
     ledger = bench.ledger(lookback_ms=1_000)
     (job_id,) = bench.finish(1, "failed", reason="first")
     bench.queue.retry(job_id)
@@ -460,7 +460,7 @@ def test_two_failures_of_one_job_in_different_calls_are_two_results(bench: Finis
 
 @not_bull_1
 def test_seen_jobs_are_forgotten_in_portions(bench: Finisher) -> None:
-    # They leave the window by its becoming small, so however long it takes to make so many.
+    # They leave the window when it is made smaller, so the time to create them does not matter.
     ledger = bench.ledger(lookback_ms=HOUR_MS)
     bench.crowd([bench.handle.connection.now_ms()] * 12_000)
     look(ledger)
@@ -480,7 +480,7 @@ def test_seen_jobs_are_forgotten_in_portions(bench: Finisher) -> None:
     assert max(before - after for before, after in pairwise(sizes)) <= 10_000
 
 
-# where to begin, and where to end
+# start and horizon
 
 
 def test_a_reader_that_starts_at_latest_discovers_jobs_that_finish_from_now_on(bench: Finisher) -> None:
@@ -574,7 +574,7 @@ def test_another_query_cannot_open_the_ledger_unless_it_names_the_owner(bench: F
 
 
 def test_a_missing_ledger_is_lost_unless_it_is_recreated(bench: Finisher) -> None:
-    bench.finish(2)
+    ids = bench.finish(2)
     ledger = replace(bench.ledger(), reader="nobody")
     assert (ledger.start(), ledger.holder()) == (None, (None, None))
     assert ledger.open("earliest", create=False).state == "lost"
@@ -583,7 +583,7 @@ def test_a_missing_ledger_is_lost_unless_it_is_recreated(bench: Finisher) -> Non
     ledger.archive(5)
     assert ledger.open("earliest", create=True, recreate=True, base=40) == ("ok", 40, 40, "")
     assert look(ledger).end == 42
-    assert sorted(entries(ledger, 40)) == sorted(entries(ledger, 40))
+    assert sorted(entries(ledger, 40)) == sorted(of("completed", ids))
     assert ledger.open("earliest", create=True, recreate=True, base=50) == ("ok", 50, 50, "")
     assert look(ledger).end == 52
 
@@ -665,7 +665,7 @@ def test_reading_outside_the_ledger_gives_no_rows(bench: Finisher) -> None:
     assert ledger.read(5, 9, []) == (5, ResultChunk(0, {}))
 
 
-# letting go
+# cutting and archiving
 
 
 def test_entries_that_are_cut_off_are_deleted_and_their_jobs_are_not(bench: Finisher) -> None:

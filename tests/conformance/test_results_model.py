@@ -1,4 +1,4 @@
-"""Ledgers of results against a model: whatever happens to jobs between looks, each finish is delivered once."""
+"""Ledgers of results against a model: whatever happens to jobs between discoveries, each finish is delivered once."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from spark_bull.queue.result_ledger import EVERYTHING, STATES, Horizon, ResultLe
 from tests.support.finisher import AT_ONCE, Entry, Finisher, entries, look
 from tests.support.wait import wait_until
 
-#: The window passes while a test runs, so that jobs are found within it, as it closes, and behind it.
+#: So short that jobs are discovered inside the window, at its end, and after it.
 LOOKBACK_MS = 100
 
-#: Not quite as late as may be: see `_stamp_anew`.
+#: A little less than the tolerated delay: see `_stamp_uniquely`.
 OFFSETS = st.integers(20 - LOOKBACK_MS, LOOKBACK_MS)
 OPERATIONS = st.one_of(
     st.tuples(st.just("finish"), st.sampled_from(STATES), OFFSETS),
@@ -41,9 +41,9 @@ OPERATIONS = st.one_of(
 
 @dataclass
 class Model:
-    """A queue, its reader, and what the reader owes: at least `least`, at most `ended` of each job and state.
+    """A queue, its reader, and the expected deliveries: at least `least`, at most `ended` of each job and state.
 
-    `there`: jobs that are in their state still; `left`: states that a job has left; `stamps`: when jobs have ended.
+    `there`: jobs that are still in their state; `left`: states that a job has left; `stamps`: when jobs have finished.
     """
 
     bench: Finisher
@@ -57,26 +57,26 @@ class Model:
     left: set[str] = field(default_factory=set)
 
     def put_crowd(self, count: int) -> None:
-        """Jobs that are there before the reader comes, from before the window to its far end."""
+        """Adds jobs before the reader starts, from before the window to its end."""
         start = self.bench.handle.connection.now_ms() - 3 * LOOKBACK_MS
         for job_id in self.bench.crowd([start + 4 * LOOKBACK_MS * n // count for n in range(count)]):
             self._owe((job_id, "completed"), there=True)
 
     def finish(self, state: str, offset_ms: int = 0, keep: Keep = None) -> None:
-        """Ends the job that waits longest, a new one if none does."""
+        """Finishes the job that waits longest, or a new one if none waits."""
         if not self.bench.counts().get("wait"):
             self.bench.add()
         (job_id,) = self.bench.end(state, offset_ms, limit=1, keep=keep)
         there = bool(self.bench.client.exists(self.bench.handle.keys.job(job_id)))
         if there:
-            self._stamp_anew(state, job_id)
+            self._stamp_uniquely(state, job_id)
         self._owe((job_id, state), there=there)
 
     def finish_and_go(self, state: str) -> None:
         self.finish(state, keep=AT_ONCE)
 
-    def _stamp_anew(self, state: str, job_id: str) -> None:
-        """A job doesn't end twice at the same time, whoever's clock it is; by the offsets of this test it might."""
+    def _stamp_uniquely(self, state: str, job_id: str) -> None:
+        """A job never finishes twice at the same time; with the offsets of this test it could."""
         if self.bench.handle.dialect.name == "bull-1":
             return
         score = self.bench.score(state, job_id)
@@ -97,7 +97,7 @@ class Model:
         return self.bench.bullmq and not entry[0].startswith("crowd")
 
     def _leaves(self, entry: Entry) -> None:
-        """A job that has left its state is owed only if an event tells of it, or if it was delivered."""
+        """A job that has left its state must be delivered only if it has an event, or was delivered."""
         self.there.remove(entry)
         self.left.add(entry[1])
         if not self._has_event(entry):
@@ -111,7 +111,7 @@ class Model:
             self.bench.queue.retry(entry[0])
             self._leaves(entry)
             if self.bench.handle.dialect.name == "bull-1":
-                # A SET can't tell a job that came back between two looks.
+                # A SET does not show a job that left and returned between two discoveries.
                 self.look()
 
     def remove(self, which: int) -> None:
@@ -125,9 +125,9 @@ class Model:
         self.collect()
 
     def look(self) -> None:
-        """A whole look misses nothing that is there, unless a job that has left makes a slice look as before."""
+        """A complete discovery misses no job, unless a removed job makes the size of a slice unchanged."""
         for _ in range(2):
-            # A walk through a SET that was under way may have passed by what has ended since.
+            # A scan of a SET that was already running may have missed jobs that finished since.
             look(self.ledger, most=50)
         self.collect()
         found = Counter(self.delivered)
@@ -154,9 +154,9 @@ class Model:
         return not self.least - Counter(self.delivered)
 
     def check(self) -> None:
-        """Looks until the window has passed; all is delivered by then, and nothing twice."""
+        """Discovers until the window has passed; by then every finish is delivered once."""
         now = self.bench.handle.connection.now_ms
-        wait_until(self.all_delivered, "all that is owed")
+        wait_until(self.all_delivered, "all expected deliveries")
         passed = now() + 2 * LOOKBACK_MS + 20
         wait_until(lambda: now() > passed, "the window to pass")
         self.look()

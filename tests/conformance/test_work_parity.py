@@ -1,6 +1,6 @@
-"""The same scripted lives, lived once in Node's worker and once in ours, leave the same keys.
+"""The same scripted jobs, processed by a Node worker and by ours, leave the same keys.
 
-Every key of both queues is compared, times and ids aside. What may differ stands in `_reported`, with its reason.
+Every key of both queues is compared, without times and ids. tests/support/pair.py lists the intended differences.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ StartNode = Callable[..., NodePeer]
 each_peer = pytest.mark.parametrize("peer", PEERS, ids=str)
 each_bullmq = pytest.mark.parametrize("peer", [p for p in PEERS if p.dialect == "bullmq"], ids=str)
 
-#: Lives that a package can't live.
+#: Cases that a package does not support.
 UNKNOWN_TO = {
     "bull-1.0.0": ("discarded", "removed on completion", "some kept"),
     "bull-1.1.3": ("discarded",),
@@ -70,7 +70,7 @@ def test_prioritised_jobs_are_taken_in_their_order(pair: Pair, peer: Peer) -> No
 
 
 def flow(child: dict[str, Any], opts: dict[str, Any] | None = None) -> Callable[[str], dict[str, Any]]:
-    """A parent whose one child behaves as given, both in one queue."""
+    """A parent with two children in one queue, one of which behaves as given."""
     return lambda queue: {
         "name": "parent",
         "queueName": queue,
@@ -105,7 +105,7 @@ def test_a_flow_made_by_node_leaves_the_same_keys_as_with_a_node_worker(pair: Pa
 
 @pytest.mark.parametrize("peer", [p for p in PEERS if p.dialect != "bull-1"], ids=str)
 def test_a_job_that_stalls_twice_ends_as_in_node(pair: Pair, peer: Peer) -> None:
-    """Its worker died: it is active without a lock. Node's checker looks after one queue, ours after the other."""
+    """Its worker died: it is active without a lock. Node checks one queue for stalled jobs, we check the other."""
     pair.add([job("return:1")])
     handles = {side: pair.queue(side).handle for side in ("left", "right")}
     settings = {"stalledInterval": 150, "maxStalledCount": 1}

@@ -1,4 +1,4 @@
-"""Everything here kills or cuts off something. The Spark session is that of tests/spark."""
+"""Tests that kill processes or cut connections. The Spark session is that of tests/spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queries of results that are killed again and again: each finished job is in the table once, and none is missing."""
+"""Queries of results that are killed repeatedly: each finished job is in the table once, and none is missing."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 
 KILLS = 10
-#: A driver starts a JVM and its queries, one after the other, before anything happens.
+#: Time limit for a driver, which starts a JVM and its queries one after the other.
 DRIVER_S = 600
-#: The look-back window, and how far the clocks of Node's workers are wrong; the rest is for the way to Redis. ms.
+#: The look-back window, and the clock skew of the Node workers; the rest is for delays. ms.
 LOOKBACK_MS = 30_000
 WRONG_MS = 4_000
-#: Jobs that wait whenever they are counted; workers never run out of them.
+#: Minimum number of waiting jobs, so that workers always have jobs.
 ENOUGH = 100
 #: One job out of so many fails at first.
 FAILS_EACH = 20
@@ -44,7 +44,7 @@ Result = tuple[str, str, int | None]
 
 
 def new_job(n: int) -> NewJob:
-    """It takes a little while, so that workers leave Spark its share of the machine."""
+    """A job takes some ms, so that the workers do not use all of the CPU."""
     return NewJob({"n": n, "$behaviour": "sleep:20" if n % FAILS_EACH else "log:once;fail:1"})
 
 
@@ -54,7 +54,7 @@ def newest_batch(log: Path) -> int:
 
 
 class Fed:
-    """A queue that is fed as long as it is collected, and the truth about its jobs."""
+    """A queue to which jobs are added while it is collected, and its expected results."""
 
     def __init__(self, queue: BullQueue, folder: Path) -> None:
         self.queue = queue
@@ -72,7 +72,7 @@ class Fed:
             self.ids += ids
 
     def retry(self) -> None:
-        """Retries failed jobs that the query has found; it need not have delivered them."""
+        """Retries failed jobs that the query has discovered; it may not have delivered them yet."""
         for job_id in self._found_failed():
             (failed_at,) = self._finished_on([job_id])
             with suppress(JobLocked, JobMissing):
@@ -105,7 +105,7 @@ class Fed:
         return newest_batch(self._checkpoint / "offsets"), newest_batch(self.table / "_spark_metadata")
 
     def under_way(self) -> bool:
-        """Whether a batch was started that isn't committed."""
+        """Whether a batch was started that is not committed."""
         return newest_batch(self._checkpoint / "offsets") > newest_batch(self._checkpoint / "commits")
 
     def idle(self) -> bool:
@@ -122,7 +122,7 @@ class Fed:
         return Counter([*last, *((job_id, "failed", time) for job_id, time in self.retried.items())])
 
     def collected(self, spark: SparkSession) -> Counter[Result]:
-        """What is in the table, as far as it is committed."""
+        """The committed rows of the table."""
         if newest_batch(self.table / "_spark_metadata") < 0:
             return Counter()
         rows = spark.read.parquet(str(self.table)).select("id", "state", f.unix_millis("finishedOn"))
@@ -144,7 +144,7 @@ def feed_all(queues: Sequence[Fed], over: Event) -> None:
 
 
 def start_node_workers(stack: ExitStack, start: StartNode, url: str, prefix: str, queues: Mapping[str, Fed]) -> None:
-    """Bull 1 keeps no times; of each other library, one process has a slow clock, and one a fast one."""
+    """Bull 1 stores no times; of each other library, one process has a slow clock and one a fast clock."""
     peers = [(start("bull-1.1.3", prefix=prefix), ["bull-1"])]
     for clock_ms in (-WRONG_MS, WRONG_MS):
         for alias, kinds in (("bull-4.16.5", ["bull"]), ("bullmq-6.7.0", ["bullmq", "archive"])):
@@ -196,12 +196,12 @@ def test_a_peer_can_have_a_wrong_clock(node: StartNode, redis_url: str, prefix: 
 def test_ten_kills_of_the_driver_lose_no_result_and_repeat_none(
     node: StartNode, spark: SparkSession, client: Redis, redis_url: str, prefix: str, tmp_path: Path
 ) -> None:
-    """A queue of each dialect, and one that is archived, while Node's workers and ours go on."""
+    """With a queue of each dialect and one with removeOnRead, while Node workers and ours process jobs."""
     chance, over, hit = Random(17), Event(), 0
     options = {"url": redis_url, "prefix": prefix, "lookbackMs": str(LOOKBACK_MS)}
 
     def driver(collected: Sequence[Fed], trigger: Mapping[str, object], **more: str) -> CollectingDriver:
-        """Its queries start in another order each time."""
+        """A driver whose queries start in random order."""
         plan = {
             fed.queue.name: options | more | {"removeOnRead": str(fed is archive)}
             for fed in chance.sample(collected, len(collected))

@@ -1,6 +1,6 @@
-"""Whatever dies during an exactly-once write, and wherever: each job is there once, in order, and nothing is left over.
+"""Crashes during an exactly-once write: each job is added once, in order, and no staged data is left.
 
-The measure is always the same write to another queue, undisturbed: both queues must be alike, key by key.
+The result is compared, key by key, with the same write to another queue without a crash.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ each_dialect = pytest.mark.parametrize("dialect", DIALECTS)
 
 @dataclass
 class Pair:
-    """A queue that is disturbed while jobs are written to it, and one that is not."""
+    """Two queues with the same writes, one of which is disturbed by crashes."""
 
     client: Redis
     url: str
@@ -60,7 +60,7 @@ class Pair:
 
     def open(self, name: str = "disturbed", **options: object) -> BullQueue:
         options = {"url": self.url, "prefix": self.prefix, "protocol": self.dialect, **options}
-        # Bull 1 publishes outside the prefix, so the queue's own name has to be unique.
+        # Bull 1 publishes outside the prefix, so the name of the queue must be unique.
         return BullQueue(self.name(name), **options)  # type: ignore[arg-type]
 
     def name(self, name: str) -> str:
@@ -81,7 +81,7 @@ class Pair:
         assert sides[0], "nothing to compare with"
         found = difference(*(normalise(side, self.window) for side in sides))
         assert not found, "\n".join(found[:20])
-        # No staged chunk and no manifest is left, and what is left of ours expires.
+        # No staged chunk and no manifest is left, and all other private keys expire.
         kept = {name: key.expires for name, key in sides[1].items() if name.startswith(PRIVATE)}
         assert not [name for name in kept if "stage" in name or "manifest" in name or "open" in name]
         assert all(kept.values()), kept
@@ -115,7 +115,7 @@ def test_a_write_is_recovered_when_its_committer_dies_after_any_chunk(pair: Pair
 
 @each_dialect
 def test_the_command_recovers_an_open_write(pair: Pair, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without being told the dialect, though there may be nothing yet by which to know it."""
+    """Without `protocol`, although the queue may have no other keys that show its dialect."""
     pair.write_undisturbed(2, SMALL, 4)
     assert pair.write_and_die(2, SMALL, 4, "0") == -signal.SIGKILL
     assert main(["--url", pair.url, "--prefix", pair.prefix, "recover", pair.name("disturbed"), "--json"]) == 0
@@ -138,7 +138,7 @@ def test_a_large_write_is_recovered_when_its_committer_dies_anywhere(pair: Pair,
 
 @each_dialect
 def test_a_write_is_recovered_when_each_recovery_is_cut_off(pair: Pair) -> None:
-    """Each recovery is cut off after one chunk, and the next one goes on where it stood."""
+    """Each recovery is cut off after one chunk, and the next one continues."""
     pair.write_undisturbed(3, 60, 4)
     assert pair.write_and_die(3, 60, 4, "1") == -signal.SIGKILL
 
@@ -146,7 +146,7 @@ def test_a_write_is_recovered_when_each_recovery_is_cut_off(pair: Pair) -> None:
         pass
 
     def cut_after(chunks: int) -> Callable[[int, int], None]:
-        # The first call finds out where the write stands.
+        # The first call reads the progress of the write.
         calls = iter(range(chunks))
 
         def cut(done: int, total: int) -> None:
@@ -200,7 +200,7 @@ def test_concurrent_recoveries_add_each_job_once(pair: Pair) -> None:
     results: list[list[WriteRecord]] = []
 
     def work(timeout_ms: int) -> None:
-        # Other settings make a client of one's own.
+        # Different settings give each thread its own client.
         with pair.open(call_timeout_ms=timeout_ms) as queue:
             start.wait()
             results.append(queue.recover())
@@ -221,7 +221,7 @@ def test_concurrent_recoveries_add_each_job_once(pair: Pair) -> None:
 
 @pytest.fixture
 def durable(own_redis: Callable[..., EmbeddedRedis]) -> EmbeddedRedis:
-    """A server that has written down what it says it has done."""
+    """A server that persists every change before it replies."""
     return own_redis({"appendonly": "yes", "appendfsync": "always"})
 
 
@@ -294,7 +294,7 @@ def test_a_write_that_runs_out_of_memory_is_recovered_later(
         pair.client.config_set("maxmemory", 1)
         with pytest.raises(ConnectionLost, match=no_memory):
             register("w", [plan], Identity("app", 1))
-        # Nothing has happened: what is staged still expires, and may be written again.
+        # The write was not registered: staged chunks still expire.
         left = dump(pair.client, pair.prefix, pair.name("disturbed"))
         assert set(left) == {f"spark:stage:w.{n}.0" for n in (0, 2)}
         assert all(key.expires for key in left.values())
@@ -337,7 +337,7 @@ def test_a_write_reconnects_when_its_connection_is_cut_between_chunks(
 @each_dialect
 @pytest.mark.parametrize("way", ["straight", "staged"])
 def test_a_lost_reply_has_no_effect_on_a_write(own_redis: Callable[..., EmbeddedRedis], dialect: str, way: str) -> None:
-    """The script ran, the client can't know, and sends it again: every second time."""
+    """Every second reply of a script is lost, so the client sends the script again."""
     server = own_redis()
     pair = Pair(Redis.from_url(server.url), server.url, "p", dialect)
     jobs = partitions_of(11, 60, dialect)
@@ -385,7 +385,7 @@ frame.write.format("bull").options(**options).mode("append").save()
 def test_the_next_write_finishes_the_commit_of_a_killed_driver(
     bull: Bull, own_redis: Callable[..., EmbeddedRedis]
 ) -> None:
-    """With its first chunk its jobs begin to come; the proxy holds the second one back."""
+    """The proxy holds back the second chunk of the commit."""
     rows, server = 2_000, own_redis()
     client, wait = Redis.from_url(server.url), "p:q:wait"
     with losing_proxy(server.port, each=0, held=lambda: bool(client.llen(wait))) as proxy:
@@ -417,7 +417,7 @@ def test_the_next_write_finishes_the_commit_of_a_killed_driver(
 def test_an_unfinished_write_is_an_error_that_advises_against_a_rerun(
     own_redis: Callable[..., EmbeddedRedis], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would add its jobs a second time: the next write finishes the first."""
+    """A rerun would add its jobs a second time; the next write finishes it."""
     server = own_redis()
     client = Redis.from_url(server.url)
     schema = StructType().add("n", IntegerType())
@@ -441,7 +441,7 @@ def test_an_unfinished_write_is_an_error_that_advises_against_a_rerun(
 
 @pytest.fixture
 def several(redis_url: str, prefix: str) -> tuple[BatchWriter, list[Any]]:
-    """A writer whose tasks have staged jobs for three queues, and what they tell it."""
+    """A writer whose tasks have staged jobs for three queues, and their commit messages."""
     schema = StructType().add("n", IntegerType()).add("queue", StringType())
     options = {"url": redis_url, "prefix": prefix, "chunkSize": "2", "jobColumns": "queue"}
     writer = batch_writer(options, schema, overwrite=False)
@@ -464,7 +464,7 @@ def test_an_error_names_all_queues_that_it_leaves_unfinished(
         said = "don't run this write again.*queue b, c, or `spark-bull recover` for each, .* Cause: the plug is out"
         with pytest.raises(ConnectionLost, match=said):
             writer.commit(messages)
-    # Spark does so then.
+    # Spark calls abort() after a failed commit.
     writer.abort(messages)
     for name, states in (("a", ["finished"]), ("b", ["open"]), ("c", ["open"])):
         with BullQueue(name, url=redis_url, prefix=prefix) as queue:
@@ -511,7 +511,7 @@ def test_lost_chunks_of_one_queue_do_not_affect_other_queues(
         ):
             writer.commit(messages)
     writer.abort(messages)
-    # For whoever looks into it.
+    # The other chunk is kept for an investigation.
     assert client.hkeys(left) == [b"1"]
     for name in "bc":
         with BullQueue(name, url=redis_url, prefix=prefix) as queue:
@@ -523,7 +523,7 @@ def test_lost_chunks_of_one_queue_do_not_affect_other_queues(
 
 @dataclass
 class Overwrite:
-    """A save with mode("overwrite") in this process, step by step as Spark takes its steps."""
+    """A save with mode("overwrite"), with the steps of Spark in this process."""
 
     options: dict[str, str]
 
@@ -596,7 +596,7 @@ def test_concurrent_overwrites_of_one_version_keep_all_its_jobs(
         first.commit()
         second.write(3)
     else:
-        # The second has looked whether it is the first, and removes what that one has added since.
+        # The second has already checked the watermark, and removes the jobs that the first has added since.
         first = Overwrite(options)
         first.write(1, 2, 3)
         second = Overwrite(options)

@@ -1,4 +1,4 @@
-"""docs/access.md lists what each verb needs; with no more than that it works."""
+"""Each verb works with the rights that docs/access.md lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line does what BullQueue does, and shows it to people and to programs."""
+"""The command `spark-bull`: its operations, tables and JSON."""
 
 from __future__ import annotations
 
@@ -260,7 +260,7 @@ def test_a_delay_may_have_a_unit(run: Run, queue: BullQueue) -> None:
 
 
 def feed(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    """Makes a text the standard input, which is no terminal then."""
+    """Makes a text the standard input, which is then not a terminal."""
     monkeypatch.setattr(sys, "stdin", io.StringIO(text))
 
 
@@ -382,7 +382,7 @@ def test_programs_have_help_without_pyspark(command: str) -> None:
 
 
 def test_no_module_of_the_command_shadows_the_standard_library() -> None:
-    """spark-submit puts the folder of the file that it starts in front of the path."""
+    """spark-submit puts the folder of the started file at the front of sys.path."""
     modules = {path.stem for path in Path(spark_bull.__file__).with_name("cli").glob("*.py")}
     assert (modules - {"__init__", "__main__"}) & sys.stdlib_module_names == set()
 

@@ -1,4 +1,4 @@
-"""The collector of a query: several queues, and their places when one is not there, or Redis falls back."""
+"""The collector of a query: positions of several queues, also when a queue is omitted or Redis has lost data."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def collector(bench: WorkBench, queue: str, **more: Any) -> Collector:
 
 
 def leave(known: Collector) -> None:
-    """As if the query had been killed: its connection goes."""
+    """As if the query had been killed: closes its connection."""
     known.close()
 
 

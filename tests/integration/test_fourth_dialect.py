@@ -1,4 +1,4 @@
-"""A further dialect takes a class and a line in dialects/, a folder of Lua, and a line in the options; nothing else."""
+"""A further dialect needs a class and a line in dialects/, a folder of Lua scripts, and a name in the options."""
 
 from __future__ import annotations
 

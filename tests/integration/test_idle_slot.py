@@ -1,4 +1,4 @@
-"""A slot without jobs waits for signals: it starts a job, and ends, as soon as it is told, and not by looking."""
+"""A slot without jobs waits for signals: it starts a job, and stops, on a signal and not by polling."""
 
 from __future__ import annotations
 

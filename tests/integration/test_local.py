@@ -1,4 +1,4 @@
-"""EmbeddedRedis: starts, answers, stops, and leaves nothing behind."""
+"""EmbeddedRedis: start, stop, crash and cleanup."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def client_of(server: EmbeddedRedis) -> redis.Redis:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs; one that has ended and that nobody has asked about doesn't."""
+    """Whether a process runs; a zombie process does not."""
     state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout
     return bool(state.strip()) and not state.startswith("Z")
 
@@ -172,7 +172,7 @@ from spark_bull.local import EmbeddedRedis
 server = EmbeddedRedis().start()
 forked = os.fork()
 if not forked:
-    # It lives on when the owner is gone.
+    # It continues after its parent is killed.
     signal.pause()
 print(server.pid, forked, server._folder, flush=True)
 signal.pause()
@@ -203,7 +203,7 @@ def test_a_fork_that_ends_leaves_the_server_running() -> None:
 
 
 def use_in_a_fork() -> None:
-    """In a program of its own: pytest is not to be forked."""
+    """Runs in a separate program, since pytest must not be forked."""
     with EmbeddedRedis() as server, client_of(server) as client:
         if not (forked := os.fork()):
             with client_of(server) as other:

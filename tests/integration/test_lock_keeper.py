@@ -1,4 +1,4 @@
-"""Locks are kept while jobs are worked on; one that is gone is told, unless its job has just been settled."""
+"""Locks are extended while jobs run; a lost lock is logged, unless its job has just been settled."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
 
 LOCK_MS = 3_600_000
-#: As if so short locks had to be extended, so that it is done again and again.
+#: So short that locks are extended repeatedly during a test.
 SHORT_MS = 30
-#: Larger than what a chunk may hold before it is settled in parts.
+#: So large that a chunk is settled in parts.
 LARGE = "x" * 2_000_000
 
 
@@ -35,7 +35,7 @@ def queue(redis_url: str, prefix: str) -> Iterator[BullQueue]:
 
 @pytest.fixture
 def told(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
-    """What was logged about lost locks."""
+    """The log messages about lost locks."""
     return lambda: [text for record in caplog.records if "lost its lock" in (text := record.getMessage())]
 
 
@@ -45,8 +45,8 @@ def waits_for(event: Event, what: str) -> None:
 
 @dataclass
 class LateAnswers:
-    """The first job's lock is asked to be extended once it is settled; the answer comes `first` or after that of the
-    call that settles it."""
+    """The lock of the first job is extended after the job was settled; the reply comes before (`first`) or after that
+    of the settling call."""
 
     first: bool
     calls: int = 0
@@ -86,7 +86,7 @@ class LateAnswers:
 
 
 def keep_often(worker: OurWorker) -> None:
-    """Lets the keeper of this worker act every few ms."""
+    """Lets the lock keeper of this worker extend locks every few ms."""
     loop: WorkerLoop = worker.loop
     loop._keeper = lock_keeper.LockKeeper(loop._handle, SHORT_MS)
 
@@ -120,7 +120,7 @@ def test_a_job_whose_lock_is_lost_is_logged_and_skipped(
         ran.append(job.data["n"])
         if job.data["n"] == 0:
             queue.handle.connection.call("SET", queue.handle.keys.lock(others[0]), "of somebody else")
-            wait_until(told, "the lost lock to be told")
+            wait_until(told, "the lost lock to be logged")
 
     monkeypatch.setattr(lock_keeper, "extend", extend_long)
     _, *others = queue.add_many(NewJob({"n": n}) for n in range(3)).ids

@@ -1,6 +1,6 @@
-"""Whole-queue verbs on large queues: Redis answers others all the while, as Node's workers live on the same server.
+"""Operations on large queues do not block Redis for other clients.
 
-How long a script takes depends on the machine; how much it does must not depend on the size of the queue.
+The time of a script depends on the machine, so the tests check that its work does not depend on the size of the queue.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from spark_bull.queue.handle import CHUNK_SIZE, MOVE_SIZE
 from tests.support.script_work import script_work
 
 JOBS = 20_000
-#: For each job of a chunk, a script names or looks at so many elements at most: keys, fields, ids.
+#: Maximum number of elements (keys, fields, ids) that a script names or reads per job of a chunk.
 ELEMENTS_PER_JOB = 30
-#: One script that moves ids alone, from list to list, may take more of them; it reads and writes each.
+#: The same for a script that only moves ids between lists, which handles larger chunks.
 ELEMENTS_PER_MOVE = 3
 
 FILL = """
@@ -39,7 +39,7 @@ end
 
 
 class Server:
-    """A server of the test's own."""
+    """A separate server for one test."""
 
     def __init__(self, url: str) -> None:
         self.client = Redis.from_url(url)
@@ -54,7 +54,7 @@ class Server:
 
     @contextmanager
     def in_pieces(self, jobs: int, piece: int = CHUNK_SIZE, each: int = ELEMENTS_PER_JOB) -> Iterator[None]:
-        """Fails unless the block handles so many jobs by scripts that each do the work of one piece at most."""
+        """Fails unless the block handles so many jobs with scripts that each do the work of at most one chunk."""
         with script_work(self.client) as scripts:
             yield
         assert len(scripts) >= jobs // piece
@@ -120,7 +120,7 @@ def test_a_large_queue_is_paused_and_resumed_in_chunks(server: Server, queue: Bu
     with server.in_pieces(0, MOVE_SIZE, ELEMENTS_PER_MOVE):
         queue.pause()
         queue.resume()
-    # Both lists have jobs, after two versions of BullMQ paused the queue, or an overwriting resume was avoided.
+    # Both lists have jobs, as after two versions of BullMQ have paused the queue.
     server.client.rename(queue.handle.keys["wait"], queue.handle.keys["paused"])
     server.fill(queue, "wait", JOBS // 2)
     with server.in_pieces(JOBS // 2, MOVE_SIZE, ELEMENTS_PER_MOVE):

@@ -1,4 +1,4 @@
-"""The harness itself: every Node library can be driven, and dumps tell queues apart."""
+"""The test harness: every Node library can be driven, and dumps show differences of queues."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_peer_controls_a_queue(node: Start, prefix: str, peer: Peer) -> None:
     library.call("remove", queue="q", jobId="2")
     library.call("pause", queue="q")
     library.call("process", queue="q")
-    # Were it not paused, its jobs would be done before those of a queue that is processed later.
+    # If it were not paused, its jobs would complete before those of a queue that is processed later.
     library.call("process", queue="other")
     library.call("add", queue="other", jobs=[job({})])
     library.wait_for_events("completed", 1, queue="other")

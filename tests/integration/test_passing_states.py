@@ -1,4 +1,4 @@
-"""A Redis that refuses for a while is waited for, as one that is away is."""
+"""Calls are retried while Redis refuses them temporarily, as while it is unreachable."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.passing_state import STATES, become_cluster, errors_told
 from tests.support.wait import wait_until
 
 OwnRedis = Callable[..., EmbeddedRedis]
-#: All keys in one slot, for the one that is a cluster.
+#: A hash tag, for the state in which the server is a cluster.
 PREFIX = "{p}"
 
 each_dialect = pytest.mark.parametrize("protocol", ["bull-1", "bull", "bullmq"])
@@ -119,7 +119,7 @@ def test_an_error_in_a_script_is_not_retried() -> None:
 
 
 def test_a_blocked_command_is_retried_after_a_change_of_roles(own_redis: OwnRedis) -> None:
-    """Redis ends it with an error of its own, and later with READONLY."""
+    """Redis ends it with UNBLOCKED, and later with READONLY."""
     server = own_redis()
     with (
         Redis.from_url(server.url) as client,
@@ -156,14 +156,14 @@ def test_a_promoter_continues_after_the_state_has_passed(
 
 
 def test_an_unknown_host_is_not_retried() -> None:
-    """Else this would take as long as a test may."""
+    """With retries this test would time out."""
     connection = Connection(RedisSettings("redis://no-such-host.invalid", retry_ms=86_400_000))
     with pytest.raises(ConnectionLost, match=r"redis://no-such-host\.invalid, but its host is unknown.*`url`"):
         connection.call("PING")
 
 
 def test_a_host_that_was_resolved_before_is_retried(own_redis: OwnRedis, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The name service of a cluster has its bad moments."""
+    """Name services of clusters fail temporarily."""
     server = own_redis()
     connection = Connection(RedisSettings(server.url, retry_ms=300_000))
     connection.call("PING")

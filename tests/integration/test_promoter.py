@@ -1,4 +1,4 @@
-"""Promoter and Rescuer as services, on the command line, and at size."""
+"""Promoter and Rescuer: as services, as a command, and with many jobs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 DIALECTS = ("bull-1", "bull", "bullmq")
 DAY_MS = 86_400_000
 HOURS_S = 10_000.0
-#: For each job, a script that promotes names or looks at so many elements at most: keys, fields, ids.
+#: Maximum number of elements (keys, fields, ids) that a promoting script names or reads per job.
 ELEMENTS_PER_JOB = 25
 
 each_dialect = pytest.mark.parametrize("protocol", DIALECTS)
@@ -32,7 +32,7 @@ each_dialect = pytest.mark.parametrize("protocol", DIALECTS)
 
 @pytest.fixture
 def only_signals(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A promoter that looks for due jobs again, without a signal, after hours only."""
+    """Without a signal, a promoter checks for due jobs only after hours."""
     monkeypatch.setattr("spark_bull.services.promoter.MAX_PAUSE_S", HOURS_S)
     monkeypatch.setattr("spark_bull.services.promoter.RECOVER_S", HOURS_S)
 
@@ -81,7 +81,7 @@ def test_a_promoter_finds_new_queues_that_match_its_glob(
             for n in (1, 2):
                 wait_until(lambda: now() > due, "the other queue's job to be due")
                 second.add({}, delay=10)
-                wait_until(lambda n=n: second.counts()["wait"] == n, "the queue to be looked after")  # type: ignore[misc]
+                wait_until(lambda n=n: second.counts()["wait"] == n, "the job of the new queue to be promoted")  # type: ignore[misc]
         assert other.counts()["delayed"] == 1
 
 
@@ -103,7 +103,7 @@ def test_a_rescuer_rescues_stalled_jobs(redis_url: str, prefix: str) -> None:
         keys = queue.handle.keys
         queue.handle.connection.call("LMOVE", keys["wait"], keys["active"], "RIGHT", "LEFT")
         with Rescuer(redis_url, ["q"], prefix=prefix, check_ms=100):
-            wait_until(lambda: queue.counts()["wait"] == 1, "the job to come back")
+            wait_until(lambda: queue.counts()["wait"] == 1, "the job to be rescued")
 
 
 def test_wrong_arguments_are_refused_by_the_constructor(redis_url: str) -> None:
@@ -158,7 +158,7 @@ def test_the_command_runs_until_sigterm(redis_url: str, prefix: str, command: li
 
 @each_dialect
 def test_many_jobs_due_at_once_are_promoted_in_chunks(own_redis: Callable[..., EmbeddedRedis], protocol: str) -> None:
-    """No script does more than its chunk asks for. How long it takes is measured by benchmarks/process.py."""
+    """No script does more than the work of one chunk. benchmarks/process.py measures the time."""
     server = own_redis()
     jobs = 20_000
     with (
@@ -167,7 +167,7 @@ def test_many_jobs_due_at_once_are_promoted_in_chunks(own_redis: Callable[..., E
     ):
         queue.add_many(NewJob({"n": n}, delay=DAY_MS) for n in range(jobs))
         connection, delayed = queue.handle.connection, queue.handle.keys["delayed"]
-        # Half of today is long ago: all are due now.
+        # Half of the current time is in the past: all jobs are due.
         connection.call("ZUNIONSTORE", delayed, 1, delayed, "WEIGHTS", "0.5")
         moved = []
         with script_work(client) as scripts:

@@ -1,4 +1,4 @@
-"""The package as a zip for --py-files: what it holds, and that a process without those files gets its objects."""
+"""The package as a zip for --py-files: its contents, and that processes without the package can load its objects."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_the_process_of_a_streaming_source_creates_its_reader(
     options = [f"url={redis_url}", f"prefix={prefix}", "queue=mail", *(["mode=claim"] if mode == "claim" else [])]
     sent = run(foreign_python, tmp_path, "-c", SENDER, str(package_zip), *options)
     told = BytesIO()
-    # As Spark tells it: the folder of the files has a `streaming_job` too many, so the zip isn't found in it.
+    # As Spark sends it: with a wrong folder `streaming_job`, so the zip is not found in it.
     for text in ("{}.{}".format(*sys.version_info), str(package_zip.parent / "streaming_job")):
         write_with_length(text.encode(), told)
     write_int(1, told)
@@ -91,7 +91,7 @@ def test_the_process_of_a_streaming_source_creates_its_reader(
     for number in (10_000, CHECK_SUPPORTED_FEATURES_ID):
         write_int(number, told)
     command = [str(foreign_python), "-c", SOURCE_PROCESS]
-    # It ends with an error, as nobody asks for more.
+    # It ends with an error at the end of its input.
     ran = subprocess.run(
         command, input=told.getvalue(), cwd=tmp_path, env=bare_environment(foreign_python), stdout=PIPE
     )

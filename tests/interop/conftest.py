@@ -1,4 +1,4 @@
-"""The Spark session of tests/spark, for what Spark and Node do together."""
+"""The Spark session of tests/spark, for tests with Spark and Node."""
 
 from tests.spark.conftest import bull, spark
 

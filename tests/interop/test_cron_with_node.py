@@ -1,4 +1,4 @@
-"""Cron patterns mean to us what they mean to the parsers of the Node libraries, around changes of the clocks, too."""
+"""Cron patterns have the same next times as in the parsers of the Node libraries, also around clock changes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.next_times import Question, around_changes, next_times, rando
 PARSERS = {"bull-4.16.5": True, "bullmq-6.7.0": False}
 each_parser = pytest.mark.parametrize("alias", PARSERS)
 
-#: What few people write.
+#: Unusual patterns.
 SYNTAX = [
     *("@yearly", "@monthly", "@weekly", "@daily", "@hourly", "* * * *", "15", "  5   4 * * * "),
     *("*/60 * * * *", "*/100 * * * *", "0 0 31 * *", "0 0 29 2 *", "0 0 L * *", "0 0 L 2 *", "0 0 1,L * *"),
@@ -42,7 +42,7 @@ REFUSED += [
 
 
 def check(alias: str, questions: list[Question]) -> list[Any]:
-    """All answers that Node has are ours, too; returns these."""
+    """Checks that all valid answers of Node are also ours, and returns them."""
     answers = list(zip(questions, next_times(alias, questions), strict=True))
     known = [(question, answer) for question, answer in answers if not isinstance(answer, dict)]
     assert len(known) > len(questions) / 2
@@ -97,7 +97,7 @@ def test_thousands_of_random_patterns_have_the_same_next_time_as_in_node(alias: 
 
 @each_parser
 def test_next_times_across_clock_changes_are_as_in_node(alias: str) -> None:
-    """From one time to the next."""
+    """Each next time is the start of the next question."""
     patterns = ("30 2 * * *", "*/20 1-3 * * *", "0 * * * *", "15 0 * * *")
     questions = [question for pattern in patterns for question in around_changes(Random(3), pattern)]
     for _ in range(6):

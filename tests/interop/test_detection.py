@@ -1,4 +1,4 @@
-"""`protocol=auto` knows a queue that a real Node library made, whatever state its jobs are in; another is refused."""
+"""`protocol=auto` detects the dialect of queues made by the Node libraries; a wrong protocol is refused."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ DIALECTS = ("bull-1", "bull", "bullmq")
 
 
 def refused(redis_url: str, prefix: str) -> list[str]:
-    """The dialects that queue `q` is not taken for."""
+    """The protocols that queue `q` refuses."""
     refused = []
     for protocol in DIALECTS:
         try:
@@ -137,7 +137,7 @@ def test_every_verb_refuses_a_wrong_protocol(
         for service in (Promoter, Rescuer):
             with pytest.raises(DialectError, match=f"expected queue q to speak {protocol}"):
                 service(redis_url, ["q"], prefix=prefix, protocol=protocol).start().await_termination(60)
-        # A glob finds it, too, and leaves it out.
+        # A glob matches the queue and skips it.
         Promoter(redis_url, ["*"], prefix=prefix, protocol=protocol).once()
         where = ["--url", redis_url, "--prefix", prefix, "--protocol", protocol]
         for command in (["add", "q", "{}"], ["counts", "q"], ["promote", "q", "--once"]):

@@ -1,7 +1,6 @@
-"""Node manages its queue, we manage ours: afterwards both queues are alike, and Node's workers go on with either.
+"""Node manages one queue, we manage another: afterwards both have the same keys, and Node workers continue with both.
 
-Both queues are filled (and worked on) by Node, so that they are alike before. Left is Node, right is us; what may
-differ stands in KNOWN, with its reason.
+Node fills and processes both queues, so that they are equal before. Left is Node, right is ours.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ def later(n: int, **opts: Any) -> dict[str, Any]:
 
 @dataclass
 class Pair:
-    """Two queues that Node has done the same to, and what was published while a verb ran on each."""
+    """Two queues that Node has filled alike, and the messages published during an operation on each."""
 
     peer: Peer
     node: NodePeer
@@ -58,7 +57,7 @@ class Pair:
     heard: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
 
     def name(self, side: str, queue: str = "q") -> str:
-        # Bull 1 publishes outside the prefix, so the queue's own name has to be unique.
+        # Bull 1 publishes outside the prefix, so the name of the queue must be unique.
         return f"{side}-{queue}-{self.prefix}"
 
     def both(self, cmd: str, **arguments: Any) -> None:
@@ -66,7 +65,7 @@ class Pair:
             self.node.call(cmd, queue=self.name(side), **arguments)
 
     def work(self, jobs: list[dict[str, Any]], *, failures: int = 0) -> None:
-        """Let Node's worker settle these jobs, one after the other."""
+        """Lets a Node worker process these jobs one after the other."""
         self.both("add", jobs=jobs)
         for side in ("left", "right"):
             queue = self.name(side)
@@ -77,11 +76,11 @@ class Pair:
 
     def stop(self, side: str) -> None:
         self.node.call("stop", queue=self.name(side))
-        # How often a worker looked for its next job before it stopped is chance.
+        # How often a worker claimed before it stopped is random.
         self.client.delete(f"{self.prefix}:{self.name(side)}:marker")
 
     def manage(self, theirs: str, ours: Callable[[BullQueue], Any], **arguments: Any) -> tuple[Any, Any]:
-        """Node's command on the left queue, our verb on the right one; what each returned."""
+        """Runs Node's command on the left queue and our operation on the right one; returns both results."""
         with published(self.client, self.prefix, self.name("left")) as heard:
             left = self.node.call(theirs, queue=self.name("left"), **arguments)
         self.heard["left"] = heard
@@ -96,7 +95,7 @@ class Pair:
 
     def dump(self, side: str, queue: str = "q") -> Dump:
         raw = dump(self.client, self.prefix, self.name(side, queue))
-        # The time of a worker's last look for stalled jobs.
+        # The time of a worker's last check for stalled jobs.
         raw.pop("stalled-check", None)
         return raw
 
@@ -115,7 +114,7 @@ class Pair:
 
 
 def as_left(value: Any) -> Any:
-    """Names of right queues, which stand in flows, as those of left ones."""
+    """Replaces names of right queues, which are part of flows, by those of left ones."""
     match value:
         case str():
             return value.replace(":right-", ":left-")
@@ -206,7 +205,7 @@ def test_clean_leaves_the_same_keys_as_node(pair: Pair, state: str) -> None:
     pair.both("add", jobs=[job(3), later(4), job(5)])
     left, right = pair.manage("clean", lambda queue: queue.clean(0, state=state), state=state)
     assert sorted(map(str, left)) == sorted(right) != []
-    # Bull 1.0 tells nobody, 1.1 names the newest first.
+    # Bull 1.0 publishes nothing, 1.1 lists the newest id first.
     pair.assert_alike(("published",) if pair.peer.dialect == "bull-1" else ())
 
 
@@ -236,7 +235,7 @@ def test_drain_leaves_the_same_keys_as_empty_of_bull(pair: Pair) -> None:
     pair.work([job(0), job(1, "fail")], failures=1)
     pair.both("add", jobs=[job(2), later(3), job(5)])
     pair.manage("empty", lambda queue: queue.drain(delayed=True))
-    # Bull forgets that the delayed job is there, but leaves its hash.
+    # Bull removes the id of the delayed job, but not its hash.
     pair.assert_alike(("4: only left has",))
 
 
@@ -288,7 +287,7 @@ def test_removing_children_leaves_the_same_keys_as_node(pair: Pair, queue: str) 
 def test_removing_a_parent_leaves_the_same_keys_as_node(pair: Pair) -> None:
     add_flow(pair, {}, {"data": {"n": 1}})
     pair.manage("remove", lambda queue: queue.remove("p"), jobId="p")
-    # Node starts the parent for the blink of an eye, when its last child has gone. Which child goes first is chance.
+    # Node moves the parent to wait for a moment when its last child is removed. The order of children is random.
     pair.assert_alike(("events", "marker"))
     assert not {"p", "c0", "c1"} & pair.dump("right").keys()
 
@@ -333,7 +332,7 @@ def test_removing_all_children_leaves_the_same_keys_as_node(pair: Pair, verb: st
     assert ("p" in pair.dump("right")) == (queue != "q")
 
 
-# Node's workers, while we manage
+# Node workers while we manage
 
 
 @each_peer
@@ -346,7 +345,7 @@ def test_a_node_worker_respects_our_pause_and_resume(pair: Pair) -> None:
         ours.pause()
         pair.node.call("add", queue=queue, jobs=[job(1)])
         ours.add({"n": 2})
-        # Had it not stopped, the worker would have been quicker with these jobs than with that of a new queue.
+        # If it had not stopped, these jobs would complete before that of a new queue.
         pair.node.call("process", queue=pair.name("other"))
         pair.node.call("add", queue=pair.name("other"), jobs=[job(3)])
         pair.node.wait_for_events("completed", 1, source="worker", queue=pair.name("other"))

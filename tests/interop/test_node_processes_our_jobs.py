@@ -1,4 +1,4 @@
-"""Workers of all six Node packages process what Spark dispatched, and wake up for it."""
+"""Workers of all six Node packages process jobs dispatched by Spark, and wake up for them."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_node_processes_jobs_of_spark_by_priority(bull: Bull, node: StartNode, p
     prioritised = sorted((n for n in started if priorities[n]), key=lambda n: (priorities[n], n))
     # BullMQ starts with jobs that have no priority, Bull 3 and 4 end with them.
     wanted = [*plain, *prioritised] if peer.dialect == "bullmq" else [*prioritised, *plain]
-    # Jobs that start within one millisecond can't be told apart, so the times need only never fall.
+    # Jobs may start in the same millisecond, so the times must only not decrease.
     assert len(wanted) == len(rows)
     assert [started[n] for n in wanted] == sorted(started.values())
 
@@ -74,7 +74,7 @@ def test_node_processes_jobs_of_spark_by_priority(bull: Bull, node: StartNode, p
 def test_an_idle_node_worker_wakes_for_our_jobs(
     bull: Bull, client: Redis, node: StartNode, prefix: str, peer: Peer, delay: int
 ) -> None:
-    """By our signal: left alone, these workers would look for jobs after an hour. (Bull 1 looks every five seconds.)"""
+    """By our signal: without it, these workers would check for jobs after an hour (Bull 1: every five seconds)."""
     worker = node(peer.alias, prefix=prefix)
     worker.call("process", queue="q", concurrency=1, opts=sound_sleep(peer))
     wait_until(lambda: _blocked(client) >= 1, "the worker to wait for jobs")
@@ -85,7 +85,7 @@ def test_an_idle_node_worker_wakes_for_our_jobs(
 
 
 def sound_sleep(peer: Peer) -> dict[str, Any]:
-    """Options of a worker that doesn't look for jobs until it is told of some."""
+    """Options of a worker that does not check for jobs without a signal."""
     if peer.dialect == "bull-1":
         return {}
     settings = {"drainDelay": HOUR_MS // 1000, "stalledInterval": HOUR_MS}

@@ -1,4 +1,4 @@
-"""Jobs that Node added and processed are read as Node itself sees them: state, fields, order, logs, workers."""
+"""Jobs that Node added and processed are read as by Node: state, fields, order, logs, workers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def library(peer: Peer, node: Callable[..., NodePeer], prefix: str) -> NodePeer:
 
 @pytest.fixture
 def read(redis_url: str, prefix: str) -> Callable[[], dict[str, Job]]:
-    """All jobs by their ids, through a queue whose dialect is found each time."""
+    """Reads all jobs by their ids, with the dialect detected each time."""
 
     def read_all() -> dict[str, Job]:
         with BullQueue("q", url=redis_url, prefix=prefix) as queue:
@@ -48,7 +48,7 @@ def read(redis_url: str, prefix: str) -> Callable[[], dict[str, Job]]:
 
 
 def as_node_sees_it(library: NodePeer, job: Job) -> None:
-    """Every field that Node shows of the job is the same with us."""
+    """Every field of the job that Node shows has the same value with us."""
     seen: dict[str, Any] = library.call("getJob", queue="q", jobId=job.id)
     ours: dict[str, Any] = {
         "id": job.id,

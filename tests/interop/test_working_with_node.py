@@ -1,4 +1,4 @@
-"""Node's workers and ours on one queue: each job is processed once, each side reads and respects the other's work."""
+"""Node workers and ours on one queue: each job is processed once, and both respect locks and results of the other."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ latest = pytest.mark.parametrize("peer", [p for p in PEERS if p.alias in ("bull-
 
 pytestmark = pytest.mark.interop
 
-#: Node's worker looks for stalled jobs this often.
+#: Interval of Node's check for stalled jobs.
 OFTEN_MS = 100
-#: For how long our own lock holds, unless it is kept; a machine may be slow to keep it.
+#: Duration of our lock; long enough to be extended in time by a busy machine.
 LOCK_MS = 4_000
 HOUR_MS = 3_600_000
 
 
 def impatient(peer: Peer) -> dict[str, Any]:
-    """Options of a Node worker that soon takes a job without a lock for stalled."""
+    """Options of a Node worker that checks for stalled jobs often."""
     settings = {"stalledInterval": OFTEN_MS, "lockDuration": 30_000}
     return settings if peer.dialect == "bullmq" else {"settings": {**settings, "guardInterval": OFTEN_MS}}
 
@@ -77,7 +77,7 @@ def test_node_and_our_worker_share_a_queue_and_process_each_job_once(
             worker.wait_for_events("completed", 1, source="worker")
             both.set()
             wait_until(lambda: queue.counts()["completed"] == jobs, "all jobs to complete")
-        # Node says so a moment after the job has completed in Redis.
+        # Node emits the event a moment after the job has completed in Redis.
         events = worker.wait_for_events("completed", jobs - len(ours), source="worker")
         theirs = [str(event["jobId"]) for event in events]
         assert sorted(ours + theirs, key=int) == [str(n + 1) for n in range(jobs)]
@@ -101,7 +101,7 @@ def test_node_does_not_rescue_jobs_that_we_process(node: StartNode, redis_url: s
             node(peer.alias, prefix=prefix).call("process", queue="q", concurrency=1, opts=impatient(peer))
             now = queue.handle.connection.now_ms
             expired = now() + LOCK_MS + 5 * OFTEN_MS
-            wait_until(lambda: now() > expired, "the time at which a lock that nobody keeps has expired")
+            wait_until(lambda: now() > expired, "the time at which a lock that is not extended has expired")
             seen.set()
             wait_until(lambda: queue.counts()["completed"] == 1, "the job to complete")
         job = queue.get_job(job_id)
@@ -177,12 +177,12 @@ def test_a_job_that_becomes_due_in_a_paused_queue_survives_node_s_resume(
     with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
 
         def is_promoted() -> bool:
-            assert work(queue.handle, ClaimSettings("claim_settings"), None, 10).jobs == []
+            assert work(queue.handle, ClaimSettings("slot"), None, 10).jobs == []
             return queue.counts()["delayed"] == 0
 
         wait_until(is_promoted, "a claim to promote the delayed job")
         theirs.call("resume", queue="q")
-        assert {job.id for job in work(queue.handle, ClaimSettings("claim_settings"), None, 10).jobs} == {
+        assert {job.id for job in work(queue.handle, ClaimSettings("slot"), None, 10).jobs} == {
             waiting,
             delayed,
         }
@@ -194,13 +194,13 @@ def test_node_takes_delayed_jobs_that_are_due_before_a_job_that_we_retry_at_once
 ) -> None:
     with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
         retried = queue.add({"$behaviour": "return:1"})
-        claim = work(queue.handle, ClaimSettings("claim_settings"), None, 1)
+        claim = work(queue.handle, ClaimSettings("slot"), None, 1)
         due = claim.now + 50
         delayed = queue.add({"$behaviour": "return:2"}, run_at=due)
         wait_until(lambda: queue.handle.connection.now_ms() > due, "the delayed job to be due")
         work(
             queue.handle,
-            ClaimSettings("claim_settings"),
+            ClaimSettings("slot"),
             Outcomes(claim.token, retried=[Retried(retried, "bad", "[]", 0, False)]),
             0,
         )
@@ -234,17 +234,17 @@ def test_a_manual_rate_limit_applies_to_workers_with_a_limiter(
     with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
         queue.add({})
         theirs.call("invoke", queue="q", method="rateLimit", args=[HOUR_MS])
-        limited = work(queue.handle, ClaimSettings("claim_settings", limiter=(100, 1_000)), None, 1)
+        limited = work(queue.handle, ClaimSettings("slot", limiter=(100, 1_000)), None, 1)
         assert limited.jobs == []
         assert limited.limited_ms > 0
-        assert len(work(queue.handle, ClaimSettings("claim_settings"), None, 1).jobs) == 1
+        assert len(work(queue.handle, ClaimSettings("slot"), None, 1).jobs) == 1
 
 
 Take = Callable[[BullQueue, str], Callable[[str], None]]
 
 
 def take_as_a_slot(queue: BullQueue, _: str) -> Callable[[str], None]:
-    """Starts a worker on the one job that waits; returns how to let it complete."""
+    """Starts a worker on the one waiting job; returns a function that completes it."""
     started, values = Event(), SimpleQueue[str]()
 
     def processor(_: RunningJob) -> Any:
@@ -263,7 +263,7 @@ def take_as_a_slot(queue: BullQueue, _: str) -> Callable[[str], None]:
 
 
 def take_as_a_stream(queue: BullQueue, url: str) -> Callable[[str], None]:
-    """Claims the one job that waits as a streaming query does; returns how to settle it as one."""
+    """Claims the one waiting job as a streaming query does; returns a function that settles it."""
     ledger = ClaimLedger(queue.handle, "reader")
     (portion,) = ledger.claim(ClaimSettings("reader"), 1).portions
     claimed = claim_batch(queue.handle, "reader", portion.start, unpack_claimed(portion.packed)).to_pydict()
@@ -281,7 +281,7 @@ TAKERS = (take_as_a_slot, take_as_a_stream)
 
 
 def add_child(theirs: NodePeer, prefix: str, parent_id: str, **opts: Any) -> str:
-    """Adds a child to a job of the queue `q`, whatever state that is in."""
+    """Adds a child to a job of the queue `q`, which may be in any state."""
     child = {"name": "child", "data": {}, "opts": {"parent": {"id": parent_id, "queue": f"{prefix}:q"}, **opts}}
     return str(theirs.call("add", queue="q", jobs=[child])[0])
 
@@ -299,7 +299,7 @@ def test_a_job_that_gets_a_parent_while_active_reports_its_result_to_it(
         theirs.call("flow", flow={"name": "tue", "queueName": "q", "opts": {"jobId": "tue"}, "children": [child]})
         assert queue.counts()["waiting-children"] == 1
         complete('"done"')
-        assert [job.id for job in work(queue.handle, ClaimSettings("claim_settings"), None, 1).jobs] == ["tue"]
+        assert [job.id for job in work(queue.handle, ClaimSettings("slot"), None, 1).jobs] == ["tue"]
         values = theirs.call("invoke", queue="q", jobId="tue", method="getChildrenValues")
         assert values == {f"{prefix}:q:mon": "done"}
 

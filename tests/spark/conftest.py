@@ -1,4 +1,4 @@
-"""One Spark session for all tests of this folder: it takes some seconds to start."""
+"""One Spark session for all tests of this folder, since it takes seconds to start."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """A session with two cores, one attempt a task, and no UI."""
+    """A session with two cores, one attempt per task, and no UI."""
     os.environ["SPARK_CONF_DIR"] = str(ROOT / "conf")
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.driver.host": "127.0.0.1",
-        # Wherever the tests run, times look alike.
+        # Times are shown alike on every machine.
         "spark.sql.session.timeZone": "UTC",
     }
     builder = SparkSession.builder.master("local[2]").appName("tests")
@@ -42,7 +42,7 @@ def spark() -> Iterator[SparkSession]:
 
 
 class Bull:
-    """`format("bull")` with this test's Redis and prefix filled in."""
+    """`format("bull")` with the Redis and the prefix of the test."""
 
     def __init__(self, spark: SparkSession, url: str, prefix: str) -> None:
         self.spark = spark

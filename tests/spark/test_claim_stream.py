@@ -1,4 +1,4 @@
-"""mode=claim and mode=settle by themselves: jobs as a stream, settled by a sink."""
+"""mode=claim and mode=settle without a Worker: a stream of claimed jobs, settled by a sink."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ each_dialect = pytest.mark.parametrize("queue", DIALECTS, indirect=True)
 
 
 class Stream:
-    """Claims from the queue, answers each job with ten times its `n`, settles."""
+    """Queries that claim jobs of the queue, compute ten times `n`, and settle."""
 
     def __init__(self, spark: SparkSession, options: dict[str, str], folder: Path) -> None:
         self.spark, self.options, self.folder = spark, options, folder
@@ -221,7 +221,7 @@ def test_claim_and_settle_support_the_options_of_a_worker(queue: BullQueue, stre
     keys = queue.handle.keys
     kept = queue.page("completed")
     assert {job.processed_by for job in kept} == {"sparky"}
-    # The last three of those that say nothing themselves, and the one that is to stay and ended after them.
+    # The last three jobs without a rule of their own, and the job with the rule to keep it.
     assert sorted(job.parsed()["n"] for job in kept) == [7, 8, 9, 10]
     assert client.get(keys["limiter"]) == b"11"
     assert client.hget(keys["metrics_completed"], "count") == b"11"

@@ -1,4 +1,4 @@
-"""The scripts of jobs/, started by spark-submit as a user starts them."""
+"""The scripts of jobs/ and their commands, under spark-submit and alone."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_the_command_dispatches_and_reports_with_a_session_of_its_own(
 
 
 def test_the_command_runs_under_spark_submit(redis_url: str, prefix: str) -> None:
-    """As where only the wheel is installed."""
+    """The file that `--submit-file` prints is part of the wheel."""
     file = run("--submit-file").stdout.strip()
     with BullQueue("people", url=redis_url, prefix=prefix) as queue:
         queue.add({})

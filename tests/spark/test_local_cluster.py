@@ -1,4 +1,4 @@
-"""Several executors in processes of their own: slots are spread over them, and the death of one loses nothing."""
+"""Several executor processes: slots run on all of them, and killing one loses no job."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ spark.stop()
 def test_slots_run_on_several_executors_with_the_package_in_py_files(
     redis_url: str, prefix: str, tmp_path: Path
 ) -> None:
-    """spark-submit --py-files, as on a cluster where only the dependencies are installed; one executor is killed."""
+    """As on a cluster where only the dependencies are installed; one executor is killed."""
     package = build(tmp_path / "spark_bull.zip")
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)

@@ -1,4 +1,4 @@
-"""Every notebook runs from top to bottom in a kernel of its own and prints what it shows; no output is committed."""
+"""Every notebook runs in a new kernel and prints the expected output; no output is committed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.peers import NODE_DIRECTORY
 from tests.support.wait import PATIENCE_S
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
-#: What each prints, spaces left out, in this order.
+#: The texts that each notebook prints, in this order and without spaces.
 PRINTED = {
     "01_dispatch_and_read": (
         "|mail|wait|900|",
@@ -70,6 +70,6 @@ def test_every_cell_runs_and_prints_the_expected_output(path: Path) -> None:
 
 
 def printed_by(cell: NotebookNode) -> str:
-    """What a cell printed or showed, without spaces."""
+    """The output of a cell without spaces."""
     outputs = [output.get("text") or output.get("data", {}).get("text/plain", "") for output in cell.outputs]
     return "".join(outputs).replace(" ", "")

@@ -1,4 +1,4 @@
-"""A Python of Spark's that lacks the packages, as when a script runs in an environment that isn't activated."""
+"""Spark starts a Python without the packages, as when a virtual environment is not activated."""
 
 from __future__ import annotations
 

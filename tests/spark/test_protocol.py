@@ -1,4 +1,4 @@
-"""An explicit `protocol` that the queue doesn't speak: every verb of Spark refuses it, and leaves the queue alone."""
+"""A `protocol` that is not that of the queue: every verb refuses it and does not change the queue."""
 
 from __future__ import annotations
 

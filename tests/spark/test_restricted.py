@@ -1,4 +1,4 @@
-"""Spark's own processes too need no more than docs/access.md gives, and work with a cluster of one node."""
+"""The processes of Spark need only the rights of docs/access.md, and work with a cluster of one node."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Urls = Mapping[str, str]
 
 @pytest.fixture(params=["acl", "cluster"])
 def urls(request: pytest.FixtureRequest, own_redis: Callable[..., EmbeddedRedis]) -> Iterator[Urls]:
-    """How each verb reaches the server: as a user of its own, or as anybody when it is a cluster."""
+    """The URL of each verb: with a user of its own, or without one for the cluster."""
     if request.param == "cluster":
         server = own_redis({"cluster-enabled": "yes"})
         with Redis.from_url(server.url) as client:

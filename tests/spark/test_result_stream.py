@@ -1,4 +1,4 @@
-"""readStream without a mode: finished jobs as micro-batches, and what users get to see when something is wrong."""
+"""readStream without a mode: finished jobs as micro-batches, and the errors that users see."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def finish(bench: WorkBench, count: int, value: str = "1") -> list[str]:
 
 
 class Collection:
-    """A query that appends results to a table of its own, run by run."""
+    """Queries that append results to tables."""
 
     def __init__(self, spark: SparkSession, options: dict[str, str], folder: Path) -> None:
         self.spark, self.options, self.folder = spark, options, folder
@@ -62,7 +62,7 @@ class Collection:
         return start_query(lambda: writer.start(str(self.folder / name)))
 
     def run(self, name: str = "results", schema: str | None = None, **more: Any) -> list[Row]:
-        """Reads what there is, and returns all rows of the table."""
+        """Runs a query with availableNow, and returns all rows of the table."""
         query = self.start(self.stream(schema, **more), name, availableNow=True)
         assert query.awaitTermination(PATIENCE_S)
         self.batches = [batch for batch in query.recentProgress if batch["numInputRows"]]
@@ -85,7 +85,7 @@ def fails(collection: Collection, match: str, **more: Any) -> None:
         collection.run(**more)
 
 
-# what arrives
+# delivery
 
 
 @each_dialect
@@ -239,7 +239,7 @@ def test_a_failed_batch_deletes_no_jobs(bench: WorkBench, collection: Collection
     assert bench.counts() == {}
 
 
-# what is wrong, and says so
+# errors and data loss
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,7 @@ def test_an_expired_ledger_ends_the_query(bench: WorkBench, collection: Collecti
     bench.client.unlink(*bench.handle.keys.results("mine").values())
     fails(collection, "the ledger of reader `mine` is missing, last position 4", readerId="mine")
     more = finish(bench, 1)
-    # Going on takes up all that is there.
+    # The query continues with all finished jobs in Redis.
     assert collection.ids(readerId="mine", failOnDataLoss=False) == sorted([*ids, *ids, *more], key=int)
 
 
@@ -374,7 +374,7 @@ def test_a_job_that_was_removed_before_it_was_read_ends_the_query(bench: WorkBen
     assert [row.id for row in rows] == ids
     gone = rows[1]
     assert (gone.state, gone.data, gone.finishedOn is not None) == ("completed", None, True)
-    # BullMQ's events tell the value; in Bull it is gone with the job.
+    # BullMQ's events contain the value; in Bull it is removed with the job.
     assert gone.returnvalue == ('"v"' if bench.bullmq else None)
 
 
@@ -391,7 +391,7 @@ def test_a_new_checkpoint_continues_where_the_reader_stopped(bench: WorkBench, c
     ids = collection.ids("one", readerId="mine")
     assert ids
     more = finish(bench, 2)
-    # A new checkpoint begins where the reader is.
+    # A new checkpoint begins at the position of the reader.
     assert collection.ids("two", readerId="mine") == more
 
 
@@ -408,7 +408,7 @@ def test_a_query_continues_after_an_outage_of_redis(own_redis: OwnRedis, collect
         try:
             wait_until(lambda: query.recentProgress, "the first batch")
             server.kill()
-            wait_until(lambda: query.recentProgress[-1]["durationMs"].get("latestOffset", 0) > 500, "a miss")
+            wait_until(lambda: query.recentProgress[-1]["durationMs"].get("latestOffset", 0) > 500, "a failed batch")
             server.restart()
             ids += finish(bench, 2)
             wait_until(lambda: len(collection.rows()) == 4, "the query to go on")
@@ -422,7 +422,7 @@ def test_a_query_continues_after_an_outage_of_redis(own_redis: OwnRedis, collect
 def test_a_query_continues_after_redis_has_refused_writes(
     own_redis: OwnRedis, collection: Collection, state: str
 ) -> None:
-    """Finding finished jobs writes to the ledger."""
+    """Discovering finished jobs writes to the ledger."""
     server = own_redis()
     collection.options |= {"url": server.url, "retryMs": "200"}
     with (

@@ -1,4 +1,4 @@
-"""Schedules made by Node go on in Spark's workers of every kind as they do in Node's."""
+"""Schedules made by Node continue with both engines and with mode=claim as they do with a Node worker."""
 
 from __future__ import annotations
 

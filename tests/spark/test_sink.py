@@ -1,4 +1,4 @@
-"""Rows become jobs: every column, every option, each guarantee, batch and stream."""
+"""Rows become jobs: columns, options and guarantees of batch writes and streams."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def test_a_version_is_written_once_to_each_queue_of_a_queue_column(bull: Bull, q
     for version, jobs in [(3, 15), (3, 15), (2, 15), (4, 30)]:
         bull.write(frame, None, txnAppId="nightly", txnVersion=version, delivery=delivery)
         assert [queue(f"q{n}").counts()["wait"] for n in range(2)] == [jobs, jobs]
-    # Each queue knows for itself what was written to it.
+    # Each queue has its own watermark.
     bull.write(frame.withColumn("queue", f.lit("q2")), None, txnAppId="nightly", txnVersion=4, delivery=delivery)
     assert [queue(f"q{n}").counts()["wait"] for n in range(3)] == [30, 30, 30]
 
@@ -289,7 +289,7 @@ def stream(
     columns: Sequence[str] = DATA,
     **options: object,
 ) -> StreamingQuery:
-    """Runs what is there through the sink, and ends."""
+    """Writes all rows of the source with availableNow."""
     rows = bull.spark.readStream.schema("n LONG").option("maxFilesPerTrigger", 1).json(str(source))
     writer = rows.selectExpr(*columns).writeStream.format("bull").options(**bull.options)
     for name, value in options.items():
@@ -345,7 +345,7 @@ def test_a_repeated_batch_adds_nothing(bull: Bull, queue: Any, tmp_path: Path) -
 
 
 def test_the_record_of_a_batch_starts_with_its_tasks(bull: Bull, queue: Any) -> None:
-    """Spark makes one writer for the tasks of a batch, and another one for its commit."""
+    """Spark creates one writer for the tasks of a batch, and another one for its commit."""
     schema = StructType().add("n", "long")
     options = {**bull.options, "queue": "q"}
     written = stream_writer(options, schema, overwrite=False).write(
@@ -353,7 +353,7 @@ def test_the_record_of_a_batch_starts_with_its_tasks(bull: Bull, queue: Any) -> 
     )
     clock = queue().handle.connection
     after_tasks = clock.now_ms()
-    wait_until(lambda: clock.now_ms() > after_tasks, "time to go on")
+    wait_until(lambda: clock.now_ms() > after_tasks, "the next millisecond")
     stream_writer(options, schema, overwrite=False).commit([written], 0)
     (record,) = queue().writes()
     assert record.started_on <= after_tasks < record.finished_on

@@ -1,4 +1,4 @@
-"""What Spark writes is what plain Python writes, in every dialect; and writes to several queues keep their promises."""
+"""Spark writes the same keys as BullQueue in every dialect, and writes to several queues are idempotent."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ each_dialect = pytest.mark.parametrize("dialect", ["bull-1", "bull", "bullmq"])
 
 
 class Queues:
-    """What stands in Redis under this test's prefix."""
+    """The keys in Redis under the prefix of the test."""
 
     def __init__(self, client: Redis, prefix: str) -> None:
         self.client = client
         self.prefix = prefix
 
     def data(self, queue: str = "q", state: str = "wait") -> list[Any]:
-        """Payloads of a list, those to be taken next first."""
+        """Payloads of a list, in the order of processing."""
         ids = self.client.lrange(f"{self.prefix}:{queue}:{state}", 0, -1)[::-1]
         return [json.loads(self.client.hget(f"{self.prefix}:{queue}:{i.decode()}", "data") or b"") for i in ids]
 
@@ -49,7 +49,7 @@ class Queues:
         return {name for name in self.dump(queue) if not name.startswith(PRIVATE)}
 
     def expiring(self, queue: str = "q") -> bool:
-        """Whether all that is ours will go by itself."""
+        """Whether all private keys expire."""
         return all(key.expires for name, key in self.dump(queue).items() if name.startswith(PRIVATE))
 
 
@@ -60,13 +60,13 @@ def queues(client: Redis, prefix: str) -> Queues:
 
 @pytest.fixture
 def python(redis_url: str, prefix: str) -> Callable[..., BullQueue]:
-    """A queue of this test from plain Python."""
+    """Opens a queue of this test with BullQueue."""
     return lambda queue="q", **options: BullQueue(queue, url=redis_url, prefix=prefix, **options)
 
 
 @pytest.fixture
 def assert_alike(queues: Queues, python: Callable[..., BullQueue]) -> Callable[..., None]:
-    """The queue that Spark wrote is the one that plain Python writes, key by key."""
+    """Compares the queue that Spark wrote with one that BullQueue writes, key by key."""
 
     def check(dialect: str, jobs: list[NewJob]) -> None:
         with python("reference", protocol=dialect) as queue:
@@ -240,7 +240,7 @@ def test_a_repeated_overwrite_deletes_nothing(bull: Bull, queues: Queues) -> Non
 
 
 class Source:
-    """A folder of JSON files as a stream, a file a batch."""
+    """A folder of JSON files as a stream with one file per batch."""
 
     def __init__(self, bull: Bull, folder: Path) -> None:
         self.bull = bull
@@ -259,14 +259,14 @@ class Source:
         return reader.json(str(self.files))
 
     def run(self, frame: DataFrame | None = None, **options: str) -> StreamingQuery:
-        """Writes all there is, and stops."""
+        """Writes all files with availableNow."""
         writer = (frame or self.frame).writeStream.format("bull").options(**self.bull.options, **options)
         query = writer.option("checkpointLocation", str(self.checkpoint)).trigger(availableNow=True).start()
         query.awaitTermination()
         return query
 
     def forget_last_commit(self) -> None:
-        """As if Spark had died between our commit and its own: the last batch will come again."""
+        """As if Spark had died after our commit and before its own: it repeats the last batch."""
         last = max((path for path in (self.checkpoint / "commits").iterdir() if path.name.isdigit()), key=_number)
         last.unlink()
         (last.parent / f".{last.name}.crc").unlink(missing_ok=True)
@@ -288,7 +288,7 @@ def test_a_repeated_batch_for_several_queues_adds_nothing(source: Source, queues
     source.run(source.frame.selectExpr("n", by_row), jobColumns="queue")
     source.forget_last_commit()
     source.run(source.frame.selectExpr("n", by_row), jobColumns="queue")
-    # Spark picks files in whichever order.
+    # Spark reads the files in any order.
     assert [sorted(queues.numbers(f"queue-{m}")) for m in range(2)] == [[0, 2, 4, 6], [1, 3]]
 
 

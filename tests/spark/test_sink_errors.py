@@ -1,4 +1,4 @@
-"""Whatever is wrong with a write is said clearly, before harm or instead of it."""
+"""Errors of writes: their messages, and that no job becomes visible."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SECRET = "open-sesame"
 
 
 def refusal(bull: Bull, frame: DataFrame, queue: str | None = "q", **options: object) -> str:
-    """The message of a write that has to fail."""
+    """The message of a write that must fail."""
     with pytest.raises(PySparkException) as raised:
         bull.write(frame, queue, **options)
     return str(raised.value)
@@ -61,7 +61,7 @@ def test_a_cluster_requires_a_hash_tag(bull: Bull, own_redis: OwnRedis) -> None:
         message = refusal(at(bull, server.url), one_row(bull))
         assert "all keys of a queue must share a hash tag" in message
         assert f"prefix={{{bull.options['prefix']}}}" in message
-        # Rows may name any queue, so the tag has to be in what all have.
+        # Rows may name any queue, so the hash tag must be in the prefix.
         message = refusal(at(bull, server.url), one_row(bull, "'{}' AS data, '{q}' AS queue"), None)
         assert "expected one in `prefix`, such as prefix=" in message
         at(bull, server.url).write(one_row(bull), "{q}")

@@ -1,4 +1,4 @@
-"""`spark.read.format("bull")`: the jobs, the other views, and errors that come before any task."""
+"""`spark.read.format("bull")`: the jobs, the other views, and errors before any task."""
 
 from __future__ import annotations
 
@@ -288,7 +288,7 @@ def test_a_large_queue_is_read_completely_in_constant_memory(bull: Bull, queue: 
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert rows == count
-    # The payloads alone weigh 60 MB; what is held is a batch or two, and the ids that were seen.
+    # The payloads alone take 60 MB; the reader keeps one or two batches and the ids that it has seen.
     assert most < 40 << 20
 
     frame = bull.read(schema="id STRING, data STRING")

@@ -1,4 +1,4 @@
-"""The engine `stream` by itself, over a batch that a test has made."""
+"""The engine `stream` without a query, with a batch made by the test."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def queue(redis_url: str, prefix: str) -> Iterator[BullQueue]:
 def test_a_job_that_was_claimed_again_is_settled_only_by_its_new_claim(
     queue: BullQueue, spark: SparkSession, redis_url: str, prefix: str, raises: bool
 ) -> None:
-    """Jobs are claimed ahead while a batch goes on, and one whose attempt failed may run again at once."""
+    """Jobs are claimed ahead during a batch, and a job whose attempt failed may be claimed again at once."""
     again, other = queue.add_many([NewJob({"n": 1}, attempts=3), NewJob({"n": 2})]).ids
     ledger, claim_settings = ClaimLedger(queue.handle, "reader"), ClaimSettings("reader", HOUR_MS)
     (portion,) = ledger.claim(claim_settings, 2).portions

@@ -37,7 +37,7 @@ each_dialect = pytest.mark.parametrize("queue", ["bull-1", "bull", "bullmq"], in
 
 @pytest.fixture
 def start(spark: SparkSession, queue: BullQueue, redis_url: str, prefix: str) -> Iterator[Start]:
-    """Starts a worker of the queue with one slot, to be stopped when the test is over."""
+    """Starts a worker of the queue with one slot, which is stopped after the test."""
     started: list[Worker] = []
 
     def start(processor: Any, **options: Any) -> Worker:
@@ -52,7 +52,7 @@ def start(spark: SparkSession, queue: BullQueue, redis_url: str, prefix: str) ->
 
 
 def work_off(queue: BullQueue) -> dict[str, int]:
-    """Waits until all jobs have ended; returns how many are in which state."""
+    """Waits until all jobs are completed or failed; returns the counts by state."""
 
     def ended() -> bool:
         counts = queue.counts()
@@ -198,7 +198,7 @@ def test_a_lost_lock_is_counted(queue: BullQueue, start: Start, client: Redis, t
     wait_until(lambda: (job := queue.get_job(job_id)) and job.progress, "the job to run")
     client.set(queue.handle.keys.lock(job_id), "another")
     lost.touch()
-    wait_until(lambda: worker.status().lost == 1, "the lost outcome to be told")
+    wait_until(lambda: worker.status().lost == 1, "the lost outcome to be counted")
     assert queue.counts()["completed"] == 0
 
 
@@ -242,7 +242,7 @@ def test_an_idle_slot_sends_few_commands(own_redis: Callable[..., Any], spark: S
         before, began = commands(client), uptime_s(client)
         threading.Event().wait(5.5)
         idle_s = uptime_s(client) + 1 - began
-        # It waits, and then says that it is there; the questions of this test count, too.
+        # It waits, and then reports; the commands of this test count, too.
         assert commands(client) - before <= 3 + 2 * (1 + idle_s / IDLE_S)
 
 
@@ -258,7 +258,7 @@ def test_status_and_context_manager(queue: BullQueue, spark: SparkSession, redis
     queue.add_many(NewJob({"n": n}) for n in range(50))
     with Worker(spark, "q", lambda job: 1, slots=1, url=redis_url, prefix=prefix, progress=False) as worker:
         work_off(queue)
-        status = wait_until(lambda: (s := worker.status()).completed == 50 and s, "the slot to tell")
+        status = wait_until(lambda: (s := worker.status()).completed == 50 and s, "the slot to report")
         assert (status.claimed, status.failed, status.lag, status.slots, status.state) == (50, 0, 0, 1, "running")
         assert "50 completed" in str(status)
         assert worker.await_termination(0.1) is False
@@ -306,7 +306,7 @@ def test_failing_rows_of_a_udf_fail_alone(queue: BullQueue, start: Start) -> Non
 
 
 def udfs() -> dict[str, tuple[Any, str, Any]]:
-    """UDFs of every kind, over {"name": "ada", "age": 36}: the schema, and what they make of it."""
+    """UDFs of every kind for {"name": "ada", "age": 36}: with the schema and the expected result."""
 
     @f.udf("string")
     def by_column(name: str, age: int) -> str:
@@ -361,7 +361,7 @@ def test_payloads_that_do_not_fit_the_schema_fail_alone(queue: BullQueue, start:
     assert "to be JSON" in reasons[1]
 
 
-# what can't work is said before anything starts
+# errors before the start
 
 
 def test_wrong_arguments_are_refused_before_the_start(spark: SparkSession, redis_url: str, prefix: str) -> None:
@@ -464,8 +464,8 @@ def test_a_udf_runs_in_the_stream_engine_too(queue: BullQueue, start: Start) -> 
     assert by_n(queue, "failed")[77].failed_reason == "poison 77"
 
 
-def check_what_was_said(queue: BullQueue) -> None:
-    """Of the jobs hopeless, later, limited and plain: what each said when it ran first is what happened to it."""
+def check_requested_outcomes(queue: BullQueue) -> None:
+    """The jobs hopeless, later, limited and plain have ended as their first run requested."""
     assert work_off(queue) == {"completed": 3, "failed": 1}
     failed = by_n(queue, "failed")["hopeless"]
     assert (failed.failed_reason, failed.attempts_made) == ("never", 1)
@@ -482,7 +482,7 @@ def test_a_udf_can_control_how_its_job_ends(queue: BullQueue, start: Start, redi
         errors = {"hopeless": UnrecoverableError("never"), "later": DelayedError(50), "limited": RateLimitError(60)}
         with Redis.from_url(redis_url) as redis:
             for one in n:
-                # A call with several jobs is made again with fewer of them: the job has had its say when it is alone.
+                # A failing call is repeated with fewer jobs: the error counts once the job is alone.
                 if one in errors and not redis.sismember(seen, one):
                     if len(n) == 1:
                         redis.sadd(seen, one)
@@ -491,7 +491,7 @@ def test_a_udf_can_control_how_its_job_ends(queue: BullQueue, start: Start, redi
 
     queue.add_many(NewJob({"n": n}, attempts=5) for n in ("plain", "hopeless", "later", "limited"))
     start(say, payload_schema="n STRING", engine=engine)
-    check_what_was_said(queue)
+    check_requested_outcomes(queue)
 
 
 def test_a_udf_within_a_transformation_can_control_how_its_job_ends(queue: BullQueue, start: Start) -> None:
@@ -507,8 +507,8 @@ def test_a_udf_within_a_transformation_can_control_how_its_job_ends(queue: BullQ
 
     queue.add_many(NewJob({"n": n}, attempts=5) for n in ("plain", "hopeless", "later", "limited"))
     worker = start(transform, payload_schema="n STRING")
-    check_what_was_said(queue)
-    wait_until(lambda: worker.status().returned == 2, "the totals to tell of the two postponed jobs")
+    check_requested_outcomes(queue)
+    wait_until(lambda: worker.status().returned == 2, "the totals to count the two delayed jobs")
 
 
 def test_the_retention_rule_of_a_job_overrides_that_of_the_worker(queue: BullQueue, start: Start) -> None:
@@ -531,7 +531,7 @@ def test_a_stopped_stream_releases_unsettled_jobs(queue: BullQueue, start: Start
     worker = start(transform, payload_schema="n INT", max_jobs_per_trigger=20)
     wait_until(lambda: queue.counts()["completed"] >= 20, "a batch to be settled")
     worker.stop(PATIENCE_S)
-    wait_until(lambda: queue.counts()["active"] == 0, "the rest to go back")
+    wait_until(lambda: queue.counts()["active"] == 0, "the rest to be released")
     assert sum(queue.counts().values()) == 60
 
 
@@ -596,7 +596,7 @@ def test_a_function_of_a_transformation_that_exits_fails_its_own_job(queue: Bull
 
 
 def test_any_exception_of_a_function_of_a_transformation_fails_its_own_job(queue: BullQueue, start: Start) -> None:
-    """Spark can't send texts that are no valid Unicode, and ends the Python process of most others."""
+    """Spark cannot send invalid Unicode, and most other exceptions end its Python process."""
 
     @f.udf("long")
     def by_row(n: int) -> int:
@@ -630,7 +630,7 @@ def test_any_exception_of_a_function_of_a_transformation_fails_its_own_job(queue
         made = jobs.select("id", "token", by_iterator(by_row("data.n")).alias("n")).mapInPandas(by_frame, schema)
         return made.groupBy("n").applyInPandas(by_group, schema).withColumnRenamed("n", "returnvalue")
 
-    by_row(f.lit(0))  # Spark keeps what it makes of a UDF when it is called first.
+    by_row(f.lit(0))  # Spark caches the result of the first call of a UDF.
     queue.add_many(NewJob({"n": n}) for n in range(8))
     worker = start(transform, engine="stream", payload_schema="n LONG")
     assert work_off(queue) == {"completed": 3, "failed": 5}

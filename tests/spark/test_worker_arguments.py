@@ -1,4 +1,4 @@
-"""Every argument of a Worker counts in both engines, or is refused by name."""
+"""Every argument of a Worker has an effect with both engines, or is refused by name."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from tests.support.wait import wait_until
 from tests.support.work_bench import WorkBench
 
 ENGINES = ("loop", "stream")
-#: Arguments that have no row in the table of options, as they are no plain values.
+#: Arguments that are Python objects, and have no row in the table of options.
 OBJECTS = ("payload_schema", "backoff_strategy")
 ARGUMENTS = [*(row.name for row in TABLE if WORK in row.scopes and row.scopes != EVERYWHERE), *OBJECTS]
 
-#: What a worker is started with, and that its engine has something for.
+#: Arguments that both engines support, and their values.
 GIVEN: dict[str, Any] = {
     "slots": 2,
     "chunk_size": 5,
@@ -53,7 +53,7 @@ STREAM_ONLY = ("checkpoint", "max_jobs_per_trigger")
 
 @dataclass
 class Life:
-    """What is left of a worker that had all these arguments: in Redis, and on the terminal."""
+    """The effects of a worker with all these arguments, in Redis and on the terminal."""
 
     engine: str
     queue: BullQueue
@@ -81,7 +81,7 @@ def ended(queue: BullQueue, job_id: str) -> Job | None:
 def lives(
     spark: SparkSession, client: Redis, redis_url: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[[str], Life]]:
-    """The life of a worker with one of the engines, lived when it is first asked for."""
+    """Runs a worker with an engine when its result is first requested, and caches the result."""
     known: dict[str, Life | Exception] = {}
     prefix = f"test-{uuid4().hex[:12]}"
 
@@ -91,7 +91,7 @@ def lives(
             try:
                 known[engine] = live(spark, client, redis_url, prefix, engine, checkpoint)
             except Exception as error:
-                # It would be the same for all tests that ask, after minutes.
+                # Cached, so that the other tests do not repeat a failure that takes minutes.
                 known[engine] = error
         lived = known[engine]
         if isinstance(lived, Exception):
@@ -161,7 +161,7 @@ def fails_once_stalled(life: Life) -> bool:
 
 
 def uses_the_strategy(life: Life) -> bool:
-    # Without one, a type that nobody knows allows no second attempt.
+    # Without the strategy, an unknown type allows no second attempt.
     return [(job.failed_reason, job.attempts_made) for job in life.queue.page("failed")] == [("bad", 3)]
 
 

@@ -1,6 +1,6 @@
-"""All scripts of jobs/ on executors in processes of their own, from a foreign folder, with nothing of ours installed.
+"""All scripts of jobs/ on separate executor processes, with a Python that has only the dependencies.
 
-The package comes with --py-files, as the one file that `make zip` makes, to a Python that has the dependencies only.
+The package is sent with --py-files, as the file that `make zip` builds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.support.wait import PATIENCE_S, wait_until
 
 ROOT = Path(__file__).parents[2]
 CLUSTER = "local-cluster[2,1,1024]"
-#: Of the folder, but no program to submit: the tour, which starts all it needs by itself.
+#: The demo starts its own Spark and Redis and is not submitted.
 NOT_SUBMITTED = {"demo"}
 
 MY_JOBS = """
@@ -44,7 +44,7 @@ pytestmark = pytest.mark.timeout(1800)
 
 @pytest.fixture
 def submit(package_zip: Path, foreign_python: Path, redis_url: str, prefix: str, tmp_path: Path) -> Submit:
-    """Runs a script of jobs/ to its end, and returns what it said."""
+    """Runs a script of jobs/ and returns its output."""
     modules = tmp_path / "my_jobs.py"
     modules.write_text(MY_JOBS)
     environment = bare_environment(foreign_python)

@@ -45,7 +45,7 @@ LOCK_MS = 600_000
 #: Lives that are lived at most to make one shorter.
 TRIES = 300
 PREFIXES = ("left", "ours")
-CLAIM_SETTINGS = ClaimSettings("claim_settings", lock_ms=LOCK_MS)
+CLAIM_SETTINGS = ClaimSettings("slot", lock_ms=LOCK_MS)
 
 
 class Step(NamedTuple):

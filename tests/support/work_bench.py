@@ -15,7 +15,7 @@ from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.claim import ClaimSettings
 from spark_bull.queue.handle import QueueHandle
 
-CLAIM_SETTINGS = ClaimSettings("claim_settings", lock_ms=3_600_000)
+CLAIM_SETTINGS = ClaimSettings("slot", lock_ms=3_600_000)
 
 
 @dataclass

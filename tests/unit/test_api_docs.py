@@ -1,4 +1,4 @@
-"""The public names: all that people need is exported, typed, and documented parameter by parameter."""
+"""The public names: everything users need is exported, typed, and documented parameter by parameter."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PUBLIC = {name: getattr(spark_bull, name) for name in spark_bull.__all__ if name
 
 
 def members(kind: type) -> Iterator[tuple[str, Any]]:
-    """The public methods and properties of a class, but for those that a base of another package documents."""
+    """The public methods and properties of a class, except those of base classes from other packages."""
     others = [base for base in kind.__mro__ if not base.__module__.startswith("spark_bull")]
     for name, member in inspect.getmembers(kind):
         is_ours = not name.startswith("_") and not any(hasattr(base, name) for base in others)
@@ -28,11 +28,11 @@ def members(kind: type) -> Iterator[tuple[str, Any]]:
 
 
 def makes_own(kind: type) -> bool:
-    """Whether a class has an __init__ of its own, or fields."""
+    """Whether a class defines its own __init__, or has fields."""
     return "__init__" in vars(kind)
 
 
-#: Whatever people call, by its full name.
+#: All public callables by their full names.
 CALLABLES: dict[str, Callable[..., Any]] = {
     **{name: found for name, found in PUBLIC.items() if not inspect.isclass(found) or makes_own(found)},
     **{
@@ -53,7 +53,7 @@ PROPERTIES = {
 
 
 def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """What can be given: `**unknown: NoReturn` only refuses what is no parameter."""
+    """The parameters that accept a value; `**unknown: NoReturn` only refuses unknown names."""
     found = inspect.signature(function).parameters.values()
     return [parameter for parameter in found if parameter.name != "self" and parameter.annotation != "NoReturn"]
 
@@ -79,7 +79,7 @@ def test_every_public_parameter_is_named_and_typed(name: str) -> None:
 
 @pytest.mark.parametrize("name", CALLABLES)
 def test_a_parameter_has_its_unit_in_its_name(name: str) -> None:
-    """Those that Bull itself has keep their names."""
+    """Parameters that Bull has, too, keep their names."""
     named_by_bull = {"delay", "timestamp", "until", "duration"}
     for parameter in parameters_of(CALLABLES[name]):
         assert parameter.name in named_by_bull or not re.search(

@@ -1,4 +1,4 @@
-"""What the benchmarks compute, and what their probes see; they themselves are run by `make bench`."""
+"""The computations and probes of the benchmarks; `make bench` runs the benchmarks themselves."""
 
 from __future__ import annotations
 
@@ -90,12 +90,12 @@ def test_pings_are_slow_while_the_server_is_busy() -> None:
         client.execute_command("DEBUG", "SLEEP", "3")
     assert pings.count > 0
     assert pings.p50 <= pings.p99 <= pings.longest
-    # On a busy machine the prober may begin to wait late.
+    # On a busy machine the first PING may be sent late.
     assert pings.longest >= 200
 
 
 def test_memory_includes_python_child_processes() -> None:
-    """Of a process of its own, as whoever runs the tests may have a JVM below."""
+    """Measured in a separate process, since the test process may have a JVM as its child."""
     holds = "held = bytearray(60 << 20); input()"
     start_child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {holds!r}], check=True)"
     with (
@@ -156,7 +156,7 @@ def test_promotion_is_compared_with_the_yardstick_of_the_same_run() -> None:
 
 @contextmanager
 def without_spark(url: str, processor: Callable[[Any], Any]) -> Iterator[None]:
-    """A slot of ours in a thread."""
+    """One of our slots in a thread."""
     with BullQueue(QUEUE, url=url, protocol="bullmq") as queue, OurWorker(queue.handle, processor, chunk_size=100):
         yield
 

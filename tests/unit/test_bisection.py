@@ -1,4 +1,4 @@
-"""Bisection: the bad ones fail alone, at the cost of few further calls."""
+"""Bisection: only bad items fail, with few additional calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs become chunks: options text with marks, defaults under rows, errors by row, chunks cut to size."""
+"""Encoding jobs as chunks: options with marks, defaults, errors with row numbers, limits of chunks."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_any_options_survive_encoding_and_decoding(
     marked = {"delay": delay, "timestamp": timestamp, "jobId": job_id}
     given_opts = more | {name: 1 for name, chosen in marked.items() if chosen}
     text = opts_of(dialect, **given_opts)
-    # What the script does: one pass over the bare marks.
+    # The script replaces the marks in one pass.
     for mark, value in ((TIMESTAMP_MARK, "11"), (DELAY_MARK, "12"), (JOB_ID_MARK, '"13"')):
         text = text.replace(mark, value)
     opts = json.loads(text)
@@ -188,7 +188,7 @@ def test_any_options_survive_encoding_and_decoding(
     for name, value in (("timestamp", 11), ("delay", 12), ("jobId", "13")):
         if marked[name]:
             assert opts[name] == value
-    # It must go to Redis.
+    # It must be valid UTF-8 to be sent to Redis.
     assert text.encode()
 
 
@@ -409,7 +409,7 @@ def test_chunks_hold_all_rows_in_order_and_keep_their_limits(parts: list[Columns
         weight = sum(len(text.encode()) for text in chunk["data"])
         assert weight <= most_bytes or chunk["n"] == 1
     for chunk, after in pairwise(chunks):
-        # No chunk is cut before it is full.
+        # A chunk ends only when it is full.
         weight = sum(len(text.encode()) for text in [*chunk["data"], after["data"][0]])
         assert chunk["n"] == size or weight > most_bytes
     assert gathered <= most_bytes or not chunks or chunks[-1]["n"] == 1

@@ -1,4 +1,4 @@
-"""Settings of a connection: where they come from, and that nothing shows their secrets."""
+"""Settings of a connection: their sources, and that secrets are never shown."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_options_override_user_and_password_of_the_url(own_redis: Callable[..., 
     for url in (f"redis://nobody:wrong@{where}", f"redis://{where}?username=nobody&password=wrong"):
         connection = Connection(settings(url=url, username="ada", password=SECRET))
         assert connection.call("ACL", "WHOAMI") == b"ada"
-    # Each for itself.
+    # Each option alone.
     assert Connection(settings(url=f"redis://ada:wrong@{where}", password=SECRET)).call("ACL", "WHOAMI") == b"ada"
     assert Connection(settings(url=f"redis://nobody:{SECRET}@{where}", username="ada")).call("PING")
 
@@ -179,7 +179,7 @@ def test_an_unreachable_redis_is_an_error_with_its_address_and_no_secret() -> No
 
 @contextmanager
 def silent_server() -> Iterator[tuple[int, list[socket.socket]]]:
-    """Takes connections and never answers; yields its port and the connections so far."""
+    """Accepts connections and never answers; yields its port and the connections so far."""
     taken: list[socket.socket] = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
@@ -201,7 +201,7 @@ def silent_server() -> Iterator[tuple[int, list[socket.socket]]]:
 
 @pytest.mark.parametrize(("retry_ms", "tries"), [(0, 1), (100, 2), (800, 2)])
 def test_the_time_of_hanging_calls_counts_towards_the_retry_limit(retry_ms: int, tries: int) -> None:
-    """Else each of the five tries whose pauses fill 800 ms would take its 500 ms besides."""
+    """If only pauses counted, 800 ms would allow five tries of 500 ms each."""
     with silent_server() as (port, taken):
         connection = Connection(settings(url=f"redis://127.0.0.1:{port}", callTimeoutMs="500", retryMs=str(retry_ms)))
         with pytest.raises(ConnectionLost, match="got none within"):
@@ -212,7 +212,7 @@ def test_the_time_of_hanging_calls_counts_towards_the_retry_limit(retry_ms: int,
 def test_the_retry_limit_holds_when_the_server_dies_between_two_calls(
     own_redis: Callable[..., EmbeddedRedis], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """redis-py connects, with all its tries, within each try of a command."""
+    """Within each try of a command, redis-py connects with all its own retries."""
     server = own_redis()
     connection = Connection(settings(url=server.url, retryMs="500"))
     connection.call("PING")
@@ -234,7 +234,7 @@ def test_the_retry_limit_holds_when_the_server_dies_between_two_calls(
 
 
 def test_closing_a_connection_does_not_interrupt_other_threads(own_redis: Callable[..., EmbeddedRedis]) -> None:
-    """All threads of a process share the client of one Redis: a queue that is closed may stand beside a worker."""
+    """All threads of a process share the client of one Redis, such as a queue that is closed and a running worker."""
     server = own_redis()
     connection, other = (Connection(settings(url=server.url, callTimeoutMs=ms)) for ms in ("30000", "30001"))
     taken: list[object] = []
@@ -250,7 +250,7 @@ def test_closing_a_connection_does_not_interrupt_other_threads(own_redis: Callab
 
 
 def test_an_out_of_memory_error_does_not_advise_to_repeat_the_write(own_redis: Callable[..., EmbeddedRedis]) -> None:
-    """Whoever asked knows whether it may be run again."""
+    """Only the caller knows whether the operation may be repeated."""
     server = own_redis({"maxmemory": "1", "maxmemory-policy": "noeviction"})
     connection = Connection(settings(url=server.url))
     for ask in (

@@ -1,4 +1,4 @@
-"""Cron patterns without Node: zones, chance, and what can't be read. What patterns mean is tests/interop's part."""
+"""Cron patterns without Node: time zones, hashed fields, invalid patterns. tests/interop compares with Node."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HOUR = 3_600_000
 
 @pytest.fixture
 def own_zone(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """Lets a test say which zone this machine is in."""
+    """Lets a test set the time zone of this machine."""
     monkeypatch.setattr(cron, "_own_zone", cron._own_zone.__wrapped__)
     return monkeypatch
 

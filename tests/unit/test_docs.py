@@ -1,4 +1,4 @@
-"""What docs/ and README say of the code is what the code has; test_readme.py runs their blocks."""
+"""docs/ and README agree with the code; tests/spark/test_readme.py runs their code blocks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spark_bull.spark.schemas import CLAIM_SCHEMA, SCHEMAS
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-#: Messages of Spark that docs/troubleshooting.md explains, too.
+#: The beginnings of Spark's messages in docs/troubleshooting.md.
 OF_SPARK = ("[", "Python worker failed to connect back")
 
 
@@ -51,7 +51,7 @@ def test_messages_in_troubleshooting_exist_in_the_code() -> None:
 
 
 def messages() -> Iterator[str]:
-    """The texts in the package's sources, with … for what is filled in, and its Lua scripts."""
+    """The texts in the package's sources, with … for placeholders, and the lines of its Lua scripts."""
     for path in sorted((ROOT / "spark_bull").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.JoinedStr):

@@ -1,4 +1,4 @@
-"""Errors: one tree, messages that help."""
+"""The class tree of errors and their messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the processes import that Spark starts for a query: each of them makes the query wait, and takes memory."""
+"""Imports of the processes that Spark starts for a query: they delay the query and take memory."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-#: What Spark itself imports for a step of a query, before it gets to our data source.
+#: The modules that Spark itself imports for a step of a query, before it loads the data source.
 SCHEMA = "pyspark.sql.worker.create_data_source"
 STREAM = "pyspark.sql.streaming.python_streaming_source_runner"
-#: These take longest to import.
+#: Modules that take long to import.
 COSTLY = {"pandas", "pyarrow.compute", "pyarrow.json", "pyspark.pandas", "pyspark.ml", "redis", "msgpack", "asyncio"}
 
 
 def imported(step: str, ours: str) -> set[str]:
-    """What is imported beyond what Spark has imported by then."""
+    """The modules imported in addition to those of Spark."""
     program = f"import sys, {step}; theirs = set(sys.modules); import {ours}; print(*(set(sys.modules) - theirs))"
     command = [sys.executable, "-c", program]
     return set(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split())
@@ -31,7 +31,7 @@ def test_reading_the_schema_imports_neither_redis_nor_arrow_functions() -> None:
 
 @pytest.mark.parametrize("stream", ["collect.stream", "process.claim_stream"])
 def test_a_streaming_source_imports_redis_and_nothing_for_batches(stream: str) -> None:
-    """redis-py imports its asyncio half by itself."""
+    """redis-py always imports its asyncio modules."""
     modules = imported(STREAM, f"spark_bull.spark.provider, spark_bull.spark.{stream}")
     assert "redis.client" in modules
     assert modules & COSTLY == {"redis", "msgpack", "asyncio"}

@@ -1,4 +1,4 @@
-"""Arrow columns become the JSON text that Python would write, and only JSON text passes for JSON."""
+"""Arrow columns become the JSON text that Python would write, and only valid JSON text is accepted."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ VARIANT = to_arrow_schema(StructType([StructField("v", VariantType())]), timezon
 
 @dataclass(frozen=True)
 class Kind:
-    """An Arrow type, values of it, and what JSON they should become (`ignore_nulls` is the second argument)."""
+    """An Arrow type, its values, and their expected JSON (`ignore_nulls` is the second argument)."""
 
     type: pa.DataType
     values: st.SearchStrategy[Any]
@@ -43,7 +43,7 @@ def number(value: float, _ignore_nulls: bool) -> Decimal | float | None:
 
 
 def moment(value: datetime, _ignore_nulls: bool) -> str:
-    # Whole milliseconds, the fraction cut off as Spark does, before 1970 too.
+    # Whole milliseconds, rounded down as Spark does, also before 1970.
     text = value.replace(tzinfo=None).isoformat(timespec="milliseconds")
     return text + ("Z" if value.tzinfo else "")
 
@@ -145,7 +145,7 @@ def alike(found: Any, wanted: Any) -> bool:
     if isinstance(wanted, list):
         return isinstance(found, list) and len(found) == len(wanted) and all(map(alike, found, wanted))
     if isinstance(wanted, float):
-        # Arrow writes a 32-bit float with the digits that tell it from others, not with those of its 64-bit value.
+        # Arrow writes a 32-bit float with its shortest digits, not with those of its 64-bit value.
         return not isinstance(found, bool) and math.isclose(float(found), wanted, rel_tol=1e-6, abs_tol=1e-44)
     return type(found) in (type(wanted), Decimal if isinstance(wanted, int) else type(wanted), int) and found == wanted
 

@@ -1,4 +1,4 @@
-"""Redis keys: as the Node libraries spell them, ours among them, one slot for a queue."""
+"""Redis keys: the names of the Node libraries, our private keys, and hash tags."""
 
 from __future__ import annotations
 

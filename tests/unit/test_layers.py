@@ -1,4 +1,4 @@
-"""The picture of the house, held: imports go down only, and few may know Redis or Spark."""
+"""The layers of the package: imports go down only, and few modules may import redis or pyspark."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGE = "spark_bull"
 
-# From the ground up. A name is a module or a sub-package of spark_bull; what shares a line may import one another.
+# From the bottom up. A name is a module or a sub-package of spark_bull; names on one line may import one another.
 LAYERS = (
     ("errors", "model", "columns", "job_json", "outcomes", "clock", "guard", "version"),
     ("options", "keys", "local"),
@@ -26,9 +26,8 @@ LAYERS = (
     ("cli",),
     ("__init__",),
 )
-HEIGHT = {name: height for height, layer in enumerate(LAYERS) for name in layer}
-#: Where processes that Spark starts for one step of a query part, and commands that need Spark from those that do not:
-#: each imports what it needs.
+LEVEL = {name: height for height, layer in enumerate(LAYERS) for name in layer}
+#: Modules that import inside functions, so that each process of Spark, and each command, imports only what it needs.
 LATE = ("spark_bull.spark.provider", "spark_bull.spark.collect.stream", "spark_bull.cli.programs")
 MAY_IMPORT = {
     "redis": ("store",),
@@ -47,8 +46,8 @@ TREES = {module: ast.parse(path.read_text()) for module, path in MODULES.items()
 every_module = pytest.mark.parametrize("module", MODULES)
 
 
-def part_of_house(module: str) -> str:
-    """The name by which a module stands in LAYERS."""
+def layer_name(module: str) -> str:
+    """The name of a module in LAYERS."""
     return (module.partition(".")[2] or "__init__").split(".")[0]
 
 
@@ -71,21 +70,21 @@ def own_imports(module: str) -> set[str]:
 
 @every_module
 def test_every_module_belongs_to_a_layer(module: str) -> None:
-    assert part_of_house(module) in HEIGHT, f"{module} is not in LAYERS: say there which layer it belongs to"
+    assert layer_name(module) in LEVEL, f"{module} is not in LAYERS: say there which layer it belongs to"
 
 
 @every_module
 def test_imports_go_down_only(module: str) -> None:
-    height = HEIGHT[part_of_house(module)]
-    # What has no place yet counts as above everything.
-    upward = {name for name in own_imports(module) if HEIGHT.get(part_of_house(name), len(LAYERS)) > height}
+    height = LEVEL[layer_name(module)]
+    # A module that is not in LAYERS counts as the highest layer.
+    upward = {name for name in own_imports(module) if LEVEL.get(layer_name(name), len(LAYERS)) > height}
     assert not upward, f"{module} imports from a layer above its own: {sorted(upward)}"
 
 
 @every_module
 @pytest.mark.parametrize("library", MAY_IMPORT)
 def test_only_listed_modules_import_redis_and_pyspark(library: str, module: str) -> None:
-    if part_of_house(module) not in MAY_IMPORT[library]:
+    if layer_name(module) not in MAY_IMPORT[library]:
         assert library not in {name.split(".")[0] for name in imports_in(TREES[module], module)}
 
 
@@ -99,8 +98,8 @@ def test_own_modules_are_imported_at_the_top(module: str) -> None:
 
 @every_module
 def test_names_of_dialects_appear_only_in_dialects_and_options(module: str) -> None:
-    """Whatever differs between dialects is asked of the dialect; `bull` is also the prefix and the data source."""
-    if part_of_house(module) in ("dialects", "options"):
+    """Differences between dialects belong to the class Dialect. `bull` is also the prefix and the data source."""
+    if layer_name(module) in ("dialects", "options"):
         return
     texts = {node.value for node in ast.walk(TREES[module]) if isinstance(node, ast.Constant)}
     assert not texts & {"bull-1", "bullmq"}
@@ -108,7 +107,7 @@ def test_names_of_dialects_appear_only_in_dialects_and_options(module: str) -> N
 
 @every_module
 def test_no_dialect_is_compared_by_its_name(module: str) -> None:
-    if part_of_house(module) in ("dialects", "options"):
+    if layer_name(module) in ("dialects", "options"):
         return
     for node in ast.walk(TREES[module]):
         if isinstance(node, ast.Compare):
@@ -117,7 +116,7 @@ def test_no_dialect_is_compared_by_its_name(module: str) -> None:
 
 
 def test_a_constant_is_defined_in_one_module() -> None:
-    """Two that are called alike may differ on purpose; with the same value they are one."""
+    """Constants with the same name may have different values; with the same value they must be one constant."""
     homes: dict[tuple[str, str], list[str]] = defaultdict(list)
     for module, tree in TREES.items():
         for node in tree.body:
@@ -128,5 +127,5 @@ def test_a_constant_is_defined_in_one_module() -> None:
 
 
 def test_there_are_no_import_cycles() -> None:
-    # prepare() raises CycleError, which shows the circle.
+    # prepare() raises CycleError, which shows the cycle.
     TopologicalSorter({module: own_imports(module) - {module} for module in MODULES}).prepare()

@@ -1,4 +1,4 @@
-"""The table of options: names, values, what goes together, and that no secret is shown."""
+"""The table of options: names, values, combinations, and that no secret is shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of a job that ran: the rules of each dialect, without Redis."""
+"""The outcome of a job: the rules of each dialect, without Redis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the wheel holds: a package that lacks its Lua or its types looks fine until someone installs it."""
+"""The contents of the wheel: missing Lua files or type markers would show only after an installation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    # From a copy: setuptools leaves build/ behind, and takes files out of an old one.
+    # From a copy: setuptools leaves build/ behind, and reuses files of an old one.
     source = tmp_path_factory.mktemp("source")
     for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE", "spark_bull", "pyspark_bull"):
         copy_tree(ROOT / name, source / name)

@@ -1,4 +1,4 @@
-"""A PySpark that is too old is an error that says so."""
+"""A PySpark that is too old is an error that names both versions."""
 
 from __future__ import annotations
 

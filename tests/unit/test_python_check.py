@@ -1,4 +1,4 @@
-"""The Python that Spark starts is compared with the one that runs here, and a warning says what it lacks."""
+"""If Spark starts another Python than the one that runs here, a warning names the packages that it lacks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.unit.test_query_start import Query
 
 @dataclass(frozen=True)
 class Context:
-    """As far as `check_python` looks at one."""
+    """The attributes of a SparkContext that `check_python` reads."""
 
     pythonExec: str
     master: str = "local[2]"
@@ -30,7 +30,7 @@ class Context:
 
 @pytest.fixture(autouse=True)
 def forget() -> Iterator[None]:
-    """The answers for each Python are kept in a process."""
+    """Clears the results that are cached per Python."""
     python_check._has_all.cache_clear()
     yield
     python_check._has_all.cache_clear()
@@ -38,7 +38,7 @@ def forget() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def empty_python(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A Python with no packages, in an environment of the same program that runs here."""
+    """A virtual environment of this Python without packages."""
     folder = tmp_path_factory.mktemp("empty")
     venv.EnvBuilder(with_pip=False, symlinks=True).create(folder)
     return str(folder / "bin" / "python")

@@ -1,4 +1,4 @@
-"""Queries whose source connects too late are started again; other ends are left to whoever waits for the query."""
+"""Queries whose source connects too late are restarted; other errors are left to the caller."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 from spark_bull.spark.query_start import LATE, MAX_ATTEMPTS, UNANSWERED, start_query
 
 INITIALIZING = {"message": "Initializing sources"}
-#: It shows this for a moment before it counts as ended.
+#: A query shows this for a moment before it counts as ended.
 STOPPED = {"message": "Stopped"}
 
 
 @dataclass
 class Query:
-    """As far as `start_query` looks at one: it shows these states, the last one for ever, and ends with `error`."""
+    """The attributes of a query that `start_query` reads: it shows `states` in turn, and ends with `error`."""
 
     error: str | None = None
     states: list[dict[str, Any]] = field(default_factory=lambda: [INITIALIZING, INITIALIZING, {"message": "Waiting"}])

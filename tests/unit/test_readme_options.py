@@ -1,3 +1,5 @@
+"""The generated tables of docs/reference: options and commands."""
+
 from collections import Counter
 
 import pytest
@@ -27,7 +29,7 @@ def test_a_table_lists_the_options_of_its_scope_that_are_not_common(scope: str) 
     for_all = [row.split("`")[1] for row in shared().splitlines()[2:]]
     listed = [row.split("`")[1] for row in rows]
     assert listed == [option.name for option in TABLE if scope in option.scopes and option.name not in for_all]
-    # A cell may hold no bar, or the row falls apart.
+    # A bar in a cell would break the row.
     assert all(row.count("|") == 4 for row in rows)
 
 

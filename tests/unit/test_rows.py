@@ -1,4 +1,4 @@
-"""A frame's columns become properties of jobs: by name and type, or an error that says which and why."""
+"""The columns of a DataFrame become properties of jobs by name and type; wrong columns are errors."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_a_column_queue_is_used_if_job_columns_lists_it() -> None:
         plan_rows(schema, parse_options({}, WRITE))
     named = plan_rows(schema, parse_options({"jobColumns": "queue"}, WRITE))
     assert (named.columns, named.payload) == ({"queue": 1}, (0,))
-    # The option wins over the column.
+    # The option overrides the column.
     overruled = plan(schema, jobColumns="queue")
     assert (overruled.columns, overruled.payload) == ({}, (0,))
 

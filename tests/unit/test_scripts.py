@@ -1,4 +1,4 @@
-"""The loader of Lua scripts, and the rules that every packaged script keeps."""
+"""The loader of Lua scripts, and rules for all packaged scripts."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_key_or_argument_that_is_missing_is_an_error(
 
 
 def test_an_absent_optional_key_is_sent_as_the_first_key() -> None:
-    """That one is allowed by any ACL, and in the same slot of a cluster."""
+    """The first key is allowed by the ACL, and in the same slot of a cluster."""
     made = assemble("a", reader({"a.lua": script(keys="wait ledger? stages...")}))
     assert made.bind_keys({"wait": "w", "ledger": "l", "stages": []}) == ["w", "l"]
     assert made.bind_keys({"wait": "w", "ledger": None, "stages": ["x"]}) == ["w", "w", "x"]
@@ -152,7 +152,7 @@ def test_a_script_starts_with_a_sentence(name: str) -> None:
     assert all(line.startswith("--") for line in head.splitlines())
 
 
-#: Includes get the whole tables `key` and `arg`, and call them otherwise where they are those of another queue.
+#: Names of the tables `key` and `arg` in includes, which use other names for the tables of another queue.
 KEY_NAMES = ("key", "keys")
 ARG_NAMES = ("arg", "sender")
 
@@ -163,7 +163,7 @@ def test_a_script_declares_the_keys_that_it_uses(name: str) -> None:
     used = set(re.findall(rf"\b(?:{'|'.join(KEY_NAMES)})\.(\w+)", code))
     declared = {key.removesuffix("...").removesuffix("?") for key in load(name).keys}
     if re.search(rf"\b(?:{'|'.join(KEY_NAMES)})\[\w+\]", code):
-        # Names of keys that are looked up by a variable stand in tables.
+        # Keys that are looked up by a variable are listed in tables.
         used |= declared & set(re.findall(r"'(\w+)'", "".join(re.findall(r"\{[^{}]*\}", code))))
     assert used == declared, f"used only: {used - declared}; declared only: {declared - used}"
 

@@ -1,4 +1,4 @@
-"""Of the long messages of Spark's errors, the line that says what went wrong."""
+"""The line with the cause, out of the long messages of Spark's errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What counts as a difference between two dumps, and what does not."""
+"""Which differences between two dumps are reported."""
 
 from __future__ import annotations
 

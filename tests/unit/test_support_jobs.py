@@ -1,4 +1,4 @@
-"""The generated lists hold what the parity test promises to cover, and nothing that a library refuses."""
+"""The generated jobs cover all options of the parity tests, and contain nothing that a library refuses."""
 
 from __future__ import annotations
 

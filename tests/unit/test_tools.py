@@ -1,4 +1,4 @@
-"""tools/ensure-tools.sh: sourced, so that its pieces can be called, with the machine around it replaced."""
+"""tools/ensure-tools.sh: its functions, sourced, with functions that describe the machine replaced."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 SCRIPT = Path(__file__).parents[2] / "tools" / "ensure-tools.sh"
 
-# A machine with apt that lacks Java and Node, where installing is only said.
+# A machine with apt but without Java and Node; installing only prints.
 BARE_MACHINE = """
 version_of_python() { echo 3.11.2; }
 version_of_java() { :; }

@@ -1,4 +1,4 @@
-"""Errors of UDFs: what Spark can't send as UTF-8 is raised as something that it can."""
+"""Errors of UDFs: text that cannot be encoded as UTF-8 is replaced, since Spark cannot send it."""
 
 from __future__ import annotations
 

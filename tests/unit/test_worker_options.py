@@ -1,4 +1,4 @@
-"""Arguments of a Worker: each has an effect, or is refused."""
+"""Arguments of a Worker: each has an effect or is refused."""
 
 from __future__ import annotations
 
