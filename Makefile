@@ -1,4 +1,4 @@
-# Everything that is done in this house. `make` alone lists it.
+# All development tasks; `make` without a target lists them.
 
 VENV := .venv
 PYTHON ?= python3
@@ -7,24 +7,24 @@ NODE_PEERS := tests/node/node_modules
 PYTHON_STAMP := $(VENV)/.installed
 NODE_STAMP := $(NODE_PEERS)/.installed
 
-# Spark starts its Python workers by this name; without it they run on whichever python3 comes first.
+# The Python interpreter of Spark's workers; by default Spark starts the first python3 on PATH.
 export PYSPARK_PYTHON := $(CURDIR)/$(VENV)/bin/python
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test soak lint docs format bench zip clean
 
-help: ## Show this list
+help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(PYTHON_STAMP) $(NODE_STAMP) ## Install all that is needed: .venv, the Node libraries, missing tools
+setup: $(PYTHON_STAMP) $(NODE_STAMP) ## Install .venv, the Node libraries, and missing tools
 
-demo: setup ## The tour: 336,776 flights are dispatched, inspected, processed and collected
+demo: setup ## Dispatch, inspect, process and collect 336,776 flights
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) jobs/demo.py
 
-test: setup ## Run the tests; PYTEST_ARGS="-k claim" picks some
+test: setup ## Run the tests; PYTEST_ARGS="-k claim" selects some
 	$(RUN) -m pytest -q -n 2 --dist worksteal $(PYTEST_ARGS)
 
-soak: setup ## Live random lives of queues beside Node for half an hour, other ones each time
+soak: setup ## Compare random histories of queues with Node for half an hour
 	$(RUN) -m pytest -q -m soak -n 2 $(PYTEST_ARGS)
 
 lint: $(PYTHON_STAMP) docs ## Check style, format, types and documentation
@@ -32,24 +32,24 @@ lint: $(PYTHON_STAMP) docs ## Check style, format, types and documentation
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
 
-docs: $(PYTHON_STAMP) ## Build the documentation in site/; a dead link is an error
+docs: $(PYTHON_STAMP) ## Build the documentation in site/; dead links are errors
 	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict
 
-format: $(PYTHON_STAMP) ## Sort the imports and lay out the code
+format: $(PYTHON_STAMP) ## Sort imports and format the code
 	$(RUN) -m ruff check --fix --quiet .
 	$(RUN) -m ruff format .
 
-bench: setup ## Measure this project and its peers side by side
+bench: setup ## Run the benchmarks of this project and its peers
 	$(RUN) -m pip install --quiet --editable '.[bench]'
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.dispatch
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.process
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.collect
 	$(RUN) -m benchmarks.manage
 
-zip: ## Make dist/spark_bull.zip, for spark-submit --py-files
+zip: ## Build dist/spark_bull.zip for spark-submit --py-files
 	$(PYTHON) tools/build_zip.py
 
-clean: ## Remove what builds, tests and Spark left behind; .venv and node_modules stay
+clean: ## Remove files left by builds, tests and Spark; keep .venv and node_modules
 	rm -rf build dist site *.egg-info artifacts spark-warehouse metastore_db derby.log
 	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . \( -name $(VENV) -o -name node_modules \) -prune -o -name __pycache__ -exec rm -rf {} +

@@ -1,4 +1,4 @@
-"""Finished jobs of queues go into a table of files, once each: `spark-bull collect`, for spark-submit.
+"""Writes finished jobs of queues to a table of files exactly once: `spark-bull collect` for spark-submit.
 
 spark-submit jobs/collect.py --queue 'mail,report-*' --output /lake/results --once
 """

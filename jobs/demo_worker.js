@@ -1,4 +1,4 @@
-// The other worker of the tour: what BullMQ users run today. demo_worker.js REDIS_URL QUEUE AIRPORTS_JSON
+// A BullMQ worker that processes jobs of the demo: demo_worker.js REDIS_URL QUEUE AIRPORTS_JSON
 'use strict';
 
 const fs = require('node:fs');

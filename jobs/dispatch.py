@@ -1,4 +1,4 @@
-"""Rows of files become jobs of a queue: `spark-bull dispatch`, for spark-submit.
+"""Adds rows of files as jobs of a queue: `spark-bull dispatch` for spark-submit.
 
 spark-submit jobs/dispatch.py --input customers.parquet --queue mail --url redis://localhost:6379
 """

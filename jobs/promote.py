@@ -1,4 +1,4 @@
-"""Delayed jobs run when they are due, jobs of dead workers come back: `spark-bull promote`, for spark-submit.
+"""Promotes delayed jobs when they are due and rescues stalled jobs: `spark-bull promote` for spark-submit.
 
 spark-submit jobs/promote.py mail --once
 """

@@ -1,4 +1,4 @@
-"""Queues in figures, and any SQL over their jobs: `spark-bull report`, for spark-submit.
+"""Runs SQL over the jobs of queues, or counts them: `spark-bull report` for spark-submit.
 
 spark-submit jobs/report.py --queue 'mail,invoice-*'
 """

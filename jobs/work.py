@@ -1,4 +1,4 @@
-"""Jobs of a queue are processed on the executors, by any function: `spark-bull work`, for spark-submit.
+"""Processes jobs of a queue on the executors with a Python function: `spark-bull work` for spark-submit.
 
 spark-submit jobs/work.py --queue mail --processor my_jobs:send --url redis://localhost:6379
 """

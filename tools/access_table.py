@@ -1,6 +1,6 @@
-"""Writes the lists of docs/access.md anew: what a Redis user has to be allowed for each verb.
+"""Writes the lists of docs/access.md: the commands that the ACL of a Redis user must allow for each verb.
 
-Commands stand as texts in the scripts and in a few modules; who needs which of those is said here.
+Commands are extracted from the scripts and modules of each verb, which are listed here.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from spark_bull.store.scripts import load
 ROOT: Final = Path(__file__).parent.parent
 PACKAGE: Final = ROOT / "spark_bull"
 PAGE: Final = ROOT / "docs" / "access.md"
-#: redis-py sends some of these when it connects; CLIENT SETINFO may be refused.
+#: Commands that redis-py sends when it connects; CLIENT SETINFO may be denied.
 CONNECTING: Final = {"PING", "INFO", "HELLO", "CLIENT|SETNAME", "CLIENT|ID", "EVAL", "EVALSHA"}
-#: Words of scripts that are in capitals, and arguments of a command or part of an error.
+#: Words in capitals in scripts that are arguments of a command or part of an error.
 ARGUMENTS: Final = frozenset(
     ("BEFORE", "BLOCK", "COUNT", "LEFT", "LIMIT", "MATCH", "MAXLEN", "RANK", "RIGHT", "STREAM", "STREAMS", "WRONGTYPE")
 ) | {"WITHSCORES"}
@@ -51,8 +51,8 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         ("pause", "resume", "promote", "remove", "retry", "clean", "drain", "obliterate"),
     ),
 }
-#: What methods of redis-py send: for a subscription, and for the list of connections.
-ELSEWHERE: Final = {
+#: Commands sent by methods of redis-py: for subscriptions, and for the list of connections.
+BY_METHODS: Final = {
     "inspect": {"CLIENT|LIST"},
     "process": {"SUBSCRIBE", "UNSUBSCRIBE"},
     "collect": {"CLIENT|LIST"},
@@ -61,11 +61,11 @@ _BLOCK: Final = re.compile(r"(<!-- access -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def commands_of(verb: str) -> list[str]:
-    """What has to be allowed for a verb, without what is for all."""
+    """Returns the commands to allow for a verb, without those for all verbs."""
     modules, scripts = VERBS[verb]
     found = {command for name in scripts for source in _sources(name) for command in _in_script(source)}
     found |= {command for name in modules for command in _in_module((PACKAGE / f"{name}.py").read_text("utf-8"))}
-    found |= ELSEWHERE.get(verb, set())
+    found |= BY_METHODS.get(verb, set())
     if verb == "all":
         found |= CONNECTING
     else:
@@ -78,10 +78,10 @@ def _upper(allowed: Iterable[str]) -> list[str]:
 
 
 def _sources(name: str) -> list[str]:
-    """A script without comments; a verb of the dialects has one in each."""
+    """Returns the source of a script without comments; for a verb of the dialects, of all its scripts."""
     names = [name] if "/" in name else [f"{dialect}/{name}" for dialect in ("bull1", "bull", "bullmq")]
-    there = [name for name in names if (PACKAGE / "lua" / f"{name}.lua").exists()]
-    return [re.sub(r"--.*", "", load(name).source) for name in there]
+    existing = [name for name in names if (PACKAGE / "lua" / f"{name}.lua").exists()]
+    return [re.sub(r"--.*", "", load(name).source) for name in existing]
 
 
 def _in_script(source: str) -> set[str]:
@@ -89,7 +89,7 @@ def _in_script(source: str) -> set[str]:
 
 
 def _in_module(source: str) -> set[str]:
-    """Commands stand first: behind `call(`, in a tuple of a pipeline, or in a choice of several."""
+    """Finds commands by their position: after `call(`, in a tuple of a pipeline, or in a conditional expression."""
     found = re.findall(r'(?:\(|= |: |else |Command = \(|call\(\n\s*)"([A-Z]{3,})"(?:, "([A-Z]+)")?', source)
     return {f"{name}|{second}" if name == "CLIENT" else name for name, second in found} - ARGUMENTS
 

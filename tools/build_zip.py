@@ -1,4 +1,4 @@
-"""Makes dist/spark_bull.zip: the package for `spark-submit --py-files`, where it can't be installed."""
+"""Builds dist/spark_bull.zip, the package for `spark-submit --py-files` on clusters where it is not installed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SUFFIXES = (".py", ".lua", ".typed")
 
 
 def build(target: Path) -> Path:
-    """Writes the archive; anew, so that no file of an older one stays."""
+    """Writes the archive and replaces an existing one."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with ZipFile(target, "w", ZIP_DEFLATED) as archive:
         for package in PACKAGES:

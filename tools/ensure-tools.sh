@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Sees to it that this machine has what the project runs on: ensure-tools.sh [python] [java] [node]
+# Checks, and installs if possible, the tools that the project needs: ensure-tools.sh [python] [java] [node]
 #
 #   python  3.10 or newer, with venv and ensurepip   (PYTHON names another interpreter than python3)
 #   java    17 or newer, for Spark                   (JAVA_HOME is respected)
-#   node    18 or newer, with npm, for the real Bull and BullMQ that the tests run against
+#   node    18 or newer, with npm, for the Bull and BullMQ packages that the tests use
 #
-# As root on Debian or Ubuntu it installs what is missing; elsewhere it prints the one command to run, and fails.
+# As root on Debian or Ubuntu it installs missing tools; otherwise it prints the command to run and fails.
 set -euo pipefail
 
 readonly PYTHON_WANTED=3.10 JAVA_WANTED=17 NODE_WANTED=18
@@ -21,7 +21,7 @@ version_at_least() {
   [[ $(printf '%s\n%s\n' "$want" "$have" | sort -V | head -n 1) == "$want" ]]
 }
 
-# Each version_of_* prints what is there, or nothing.
+# Each version_of_* prints the installed version, or nothing.
 version_of_python() {
   local python=${PYTHON:-python3}
   "$python" -c 'import venv, ensurepip' 2>/dev/null || return 0
@@ -47,7 +47,7 @@ wanted_of() {
   esac
 }
 
-is_there() {
+is_installed() {
   local have
   have=$("version_of_$1")
   [[ -n $have ]] && version_at_least "$have" "$(wanted_of "$1")"
@@ -57,7 +57,7 @@ package_exists() {
   apt-cache show --no-all-versions "$1" >/dev/null 2>&1
 }
 
-# Distributions carry one or two Java versions each; Spark takes any of these.
+# Distributions have one or two Java versions each; Spark supports all of these.
 java_package() {
   local package
   for package in openjdk-17-jre-headless openjdk-21-jre-headless; do
@@ -88,10 +88,10 @@ install_packages() {
   DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@" </dev/null
 }
 
-say_missing() {
+report_missing() {
   local have
   have=$("version_of_$1")
-  echo "expected $1 $(wanted_of "$1") or newer, got: ${have:-none that works}" >&2
+  echo "expected $1 $(wanted_of "$1") or newer, got: ${have:-none}" >&2
 }
 
 main() {
@@ -99,11 +99,11 @@ main() {
   local -a missing=() packages=()
   (($#)) || set -- python java node
   for tool in "$@"; do
-    wanted_of "$tool" >/dev/null || { echo "expected a tool out of python, java, node, got: $tool" >&2; return 2; }
-    is_there "$tool" || missing+=("$tool")
+    wanted_of "$tool" >/dev/null || { echo "expected a tool of python, java, node, got: $tool" >&2; return 2; }
+    is_installed "$tool" || missing+=("$tool")
   done
   ((${#missing[@]})) || return 0
-  for tool in "${missing[@]}"; do say_missing "$tool"; done
+  for tool in "${missing[@]}"; do report_missing "$tool"; done
 
   if ! has_apt; then
     echo "Install it with your package manager, then run make again." >&2
@@ -113,7 +113,7 @@ main() {
     update_package_lists
   fi
   for tool in "${missing[@]}"; do
-    # shellcheck disable=SC2207  # package names hold no spaces
+    # shellcheck disable=SC2207  # package names have no spaces
     packages+=($(packages_for "$tool"))
   done
   if ! is_root; then
@@ -122,8 +122,8 @@ main() {
   fi
   install_packages "${packages[@]}"
   for tool in "${missing[@]}"; do
-    is_there "$tool" && continue
-    say_missing "$tool"
+    is_installed "$tool" && continue
+    report_missing "$tool"
     echo "The packages of this system are too old: install a newer $tool by hand, then run make again" \
       "(make PYTHON=... names another python)." >&2
     return 1

@@ -19,18 +19,18 @@ _BLOCK: Final = re.compile(r"(<!-- (options: \w+|commands) -->\n).*?(<!-- end --
 
 
 def shared() -> str:
-    """The options of all verbs."""
+    """Returns the table of the options that all verbs have."""
     return _options([(option, _default(option)) for option in TABLE if VERBS.issubset(option.scopes)])
 
 
 def of(scope: str) -> str:
-    """The options of one verb that not all verbs have."""
-    chosen = [option for option in TABLE if scope in option.scopes and not VERBS.issubset(option.scopes)]
-    return _options([(option, _default(option, scope)) for option in chosen])
+    """Returns the table of the other options of a verb."""
+    options = [option for option in TABLE if scope in option.scopes and not VERBS.issubset(option.scopes)]
+    return _options([(option, _default(option, scope)) for option in options])
 
 
 def commands() -> str:
-    """What the command `spark-bull` can do."""
+    """Returns the table of the commands of `spark-bull`."""
     rows = [f"| `{command.name}` | {command.help} | `spark-bull {command.example}` |" for command in COMMANDS]
     return "\n".join(["| command | what it does | example |", "|---|---|---|", *rows])
 
@@ -43,7 +43,7 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
 
 
 def with_tables(text: str) -> str:
-    """The text with each marked block filled."""
+    """Replaces the content of each marked block."""
     return _BLOCK.sub(lambda block: f"{block[1]}{TABLES[block[2]]()}\n{block[3]}", text)
 
 
@@ -53,7 +53,7 @@ def _options(rows: list[tuple[Option, str]]) -> str:
 
 
 def _default(option: Option, scope: str | None = None) -> str:
-    """A default as Markdown; that of a scope has priority over how the option shows its own."""
+    """Formats a default as Markdown; that of a scope takes precedence over `shown`."""
     if scope in option.scope_defaults:
         return _text(option.scope_defaults[scope])
     return option.shown or _text(option.default)

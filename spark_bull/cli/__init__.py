@@ -1,4 +1,4 @@
-"""The command `spark-bull`: what BullQueue does, from a shell."""
+"""The command line `spark-bull`."""
 
 from spark_bull.cli.main import main
 

@@ -1,4 +1,4 @@
-"""python -m spark_bull.cli, and spark-submit "$(spark-bull --submit-file)"."""
+"""Runs the command line: python -m spark_bull.cli, or spark-submit "$(spark-bull --submit-file)"."""
 
 import sys
 

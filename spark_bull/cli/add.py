@@ -1,4 +1,4 @@
-"""`spark-bull add`: one job of the command line, or a job for each line of standard input."""
+"""`spark-bull add`: adds one job, or a job for each line of standard input."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable
 from typing import Final
 
-from spark_bull.cli.command import Command, Found, open_queue
+from spark_bull.cli.command import Command, Output, open_queue
 from spark_bull.cli.times import milliseconds
 from spark_bull.errors import OptionError
 from spark_bull.model import NewJob, RawJson
 from spark_bull.options import json_object
 
 
-def _add(args: Namespace) -> Found:
+def _add(args: Namespace) -> Output:
     if args.data == "-":
         return _add_lines(args, sys.stdin)
     added = open_queue(args).add_many([_job(args, _json(args.data, "data"))])
     return {"id": added.ids[0], "added": added.added, "duplicates": added.duplicates}
 
 
-def _add_lines(args: Namespace, lines: Iterable[str]) -> Found:
-    """All lines are checked before the first job is added."""
+def _add_lines(args: Namespace, lines: Iterable[str]) -> Output:
+    """Adds a job per line. All lines are validated before the first job is added."""
     if args.job_id is not None:
-        raise OptionError("expected --job-id with the data of one job, got it with lines of standard input")
+        raise OptionError("expected --job-id only with a single job, got it with standard input: leave it out")
     payloads = [_json(line, f"line {number}") for number, line in enumerate(lines, 1) if line.strip()]
     added = open_queue(args).add_many(_job(args, payload) for payload in payloads)
     ids = {"ids": added.ids} if args.json else {}
@@ -53,18 +53,20 @@ def _json(text: str, what: str) -> RawJson:
 
 
 def _refuse_constant(name: str) -> None:
-    """Python reads NaN and Infinity, which JSON doesn't have."""
-    raise ValueError(f"{name} is no JSON")
+    """Rejects NaN and Infinity, which Python accepts but JSON does not."""
+    raise ValueError(f"{name} is not JSON")
 
 
 def _takes_job(parser: ArgumentParser) -> None:
-    parser.add_argument("data", help="payload as JSON; - reads payloads from standard input, one in a line")
+    parser.add_argument("data", help="payload as JSON; - reads one payload per line from standard input")
     parser.add_argument("--name", help="name of the job")
-    parser.add_argument("--job-id", help="id of your own")
-    parser.add_argument("--delay", type=milliseconds, metavar="TIME", help="run it so much later: 500ms, 30s, 5m, 1d")
-    parser.add_argument("--priority", type=int)
-    parser.add_argument("--attempts", type=int)
-    parser.add_argument("--opts", metavar="JSON", help="further options of the Node library")
+    parser.add_argument("--job-id", help="custom id of the job")
+    parser.add_argument(
+        "--delay", type=milliseconds, metavar="TIME", help="time until the job runs: 500ms, 30s, 5m, 1d"
+    )
+    parser.add_argument("--priority", type=int, help="priority; 1 is the highest, 0 none")
+    parser.add_argument("--attempts", type=int, help="maximum number of attempts")
+    parser.add_argument("--opts", metavar="JSON", help="further job options of the Node library")
 
 
 ADD: Final = Command(

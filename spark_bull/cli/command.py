@@ -1,4 +1,4 @@
-"""What a command is, and the queues that its arguments name."""
+"""The type of a command, and functions that open the queues in its arguments."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ from spark_bull.queue.handle import QueueHandle
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import settings_of
 
-#: What a command has found: rows, the properties of one thing, or lines.
-Found = Any
+#: The output of a command: rows, the properties of one object, or lines.
+Output = Any
 
 
 @dataclass(frozen=True)
 class Command:
-    """One verb of the command line. `run` gets the arguments; `of_queue` says that a queue is the first of them."""
+    """A command. run: called with the parsed arguments; of_queue: whether the first argument is a queue."""
 
     name: str
     help: str
     example: str
-    run: Callable[[Namespace], Found]
+    run: Callable[[Namespace], Output]
     arguments: Callable[[ArgumentParser], None] = lambda parser: None
     of_queue: bool = True
 
 
 def open_queue(args: Namespace, queue: str | None = None) -> BullQueue:
-    """The queue of the arguments, which need not exist."""
+    """Opens the queue in the arguments, which may not exist."""
     return BullQueue(queue or args.queue, url=args.url, prefix=args.prefix, protocol=args.protocol)
 
 
 def existing_queue(args: Namespace, queue: str | None = None) -> BullQueue:
-    """The queue of the arguments. Raises SparkBullError when it does not exist."""
+    """Opens the queue in the arguments. Raises SparkBullError if it does not exist."""
     opened = open_queue(args, queue)
     check_exists(opened.handle)
     return opened
 
 
 def check_exists(handle: QueueHandle) -> None:
-    """Raises SparkBullError when there is no such queue."""
+    """Raises SparkBullError if the queue does not exist."""
     if not exists(handle):
         keys, where = handle.keys, handle.connection.settings.where
         raise SparkBullError(
@@ -54,14 +54,14 @@ def check_exists(handle: QueueHandle) -> None:
 
 
 def queues_of(args: Namespace, names: Sequence[str]) -> list[str]:
-    """The queues that names and globs stand for, each once. Raises SparkBullError when a glob matches none."""
+    """Resolves names and globs to queue names without duplicates. Raises SparkBullError if a glob matches none."""
     options = options_of(args)
-    there: list[str] = []
+    existing: list[str] = []
     if any(map(is_glob, names)):
-        there = find_queues(Connection(settings_of(options)), options["prefix"])
+        existing = find_queues(Connection(settings_of(options)), options["prefix"])
     found: dict[str, None] = {}
     for name in names:
-        matching = [queue for queue in there if fnmatchcase(queue, name)] if is_glob(name) else [name]
+        matching = [queue for queue in existing if fnmatchcase(queue, name)] if is_glob(name) else [name]
         if not matching:
             raise SparkBullError(f"no such queue: none matches {name} (prefix {options['prefix']})")
         found |= dict.fromkeys(matching)
@@ -69,6 +69,6 @@ def queues_of(args: Namespace, names: Sequence[str]) -> list[str]:
 
 
 def options_of(args: Namespace) -> Options:
-    """How Redis is reached, as options of the data source."""
+    """Returns the connection arguments as options of the data source."""
     given = {"url": args.url, "prefix": args.prefix, "protocol": args.protocol, "queue": "*"}
     return parse_options(as_texts(given), READ)

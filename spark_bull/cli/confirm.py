@@ -1,4 +1,4 @@
-"""The question before jobs are deleted."""
+"""Asks for confirmation before jobs are deleted."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from spark_bull.errors import OptionError
 
 
 def takes_yes(parser: ArgumentParser) -> None:
-    parser.add_argument("--yes", action="store_true", help="don't ask")
+    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
 
 
 def confirm(args: Namespace, consequence: str, answer: str) -> None:
-    """Asks the user to type `answer`, unless `--yes` was given.
+    """Asks the user to type `answer`, unless `--yes` is set.
 
-    Raises OptionError when there is no terminal, or when something else is typed.
+    Raises OptionError without a terminal, or if the user types something else.
     """
     if args.yes:
         return
     if not sys.stdin.isatty():
-        raise OptionError(f"{consequence}, and there is no terminal to ask: say --yes if you mean it")
-    # Standard output may go to a file or program.
-    print(f"{consequence}. Type {answer} to go on: ", file=sys.stderr, end="", flush=True)
+        raise OptionError(f"{consequence}: expected a terminal to ask for confirmation, got none; use --yes to confirm")
+    # Standard output may be redirected.
+    print(f"{consequence}. Type {answer} to continue: ", file=sys.stderr, end="", flush=True)
     if sys.stdin.readline().strip() != answer:
-        raise OptionError("nothing deleted")
+        raise OptionError("not confirmed, nothing was deleted")

@@ -1,4 +1,4 @@
-"""Being told to stop."""
+"""Signal handling."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import signal
 from types import FrameType
 
 
-def sigterm_is_ctrl_c() -> None:
-    """From now on SIGTERM ends the program as Ctrl-C does."""
+def sigterm_as_sigint() -> None:
+    """Makes SIGTERM raise KeyboardInterrupt, as SIGINT does."""
 
     def interrupt(_signal: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""Arguments in, a table or JSON out, and errors in one line."""
+"""Parses the arguments, runs the command, and prints its output or error."""
 
 from __future__ import annotations
 
@@ -16,51 +16,51 @@ from spark_bull.errors import SparkBullError
 from spark_bull.options import PROTOCOLS
 from spark_bull.version import VERSION
 
-#: As shells say it: ended by Ctrl-C, and by a reader that went away.
+#: Exit codes as in shells: after SIGINT, and after a broken pipe.
 INTERRUPTED, PIPE_BROKEN = 130, 141
-#: spark-submit wants a file, and not the command.
+#: The file for spark-submit, which takes no console script.
 _SUBMIT_FILE: Final = Path(__file__).with_name("__main__.py")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command; returns 0, or 1 with one line on standard error. Bad usage exits with 2."""
+    """Runs a command; returns the exit code: 0, or 1 with one line on standard error. Invalid usage exits with 2."""
     args = parser().parse_args(argv)
     try:
-        found = args.run(args)
-        if found is not None:
-            print(as_json(found) if args.json else as_text(found), flush=True)
+        output = args.run(args)
+        if output is not None:
+            print(as_json(output) if args.json else as_text(output), flush=True)
     except SparkBullError as error:
         print(f"spark-bull {args.command}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # Python would complain once more when it flushes standard output at exit.
+        # Otherwise Python reports the broken pipe again when it flushes standard output at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PIPE_BROKEN
     return 0
 
 
 def parser() -> ArgumentParser:
-    """The arguments of all commands."""
-    whole = ArgumentParser(
+    """Creates the argument parser of all commands."""
+    root = ArgumentParser(
         prog="spark-bull",
-        description="Queues of Bull and BullMQ, from a shell.",
-        epilog="Redis is the one of --url, else of $SPARK_BULL_URL, else the one on this machine.",
+        description="Manages and processes queues of Bull and BullMQ.",
+        epilog="Redis: --url, else $SPARK_BULL_URL, else redis://localhost:6379/0.",
     )
-    _add_common(whole, {"url": None, "prefix": None, "protocol": None, "json": False})
-    whole.add_argument("--version", action="version", version=f"spark-bull {VERSION}")
-    whole.add_argument(
-        "--submit-file", action="version", version=str(_SUBMIT_FILE), help="print what spark-submit takes"
+    _add_common(root, {"url": None, "prefix": None, "protocol": None, "json": False})
+    root.add_argument("--version", action="version", version=f"spark-bull {VERSION}")
+    root.add_argument(
+        "--submit-file", action="version", version=str(_SUBMIT_FILE), help="print the path of the file for spark-submit"
     )
-    verbs = whole.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands = root.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for command in COMMANDS:
-        _add_command(verbs, command)
-    return whole
+        _add_command(commands, command)
+    return root
 
 
-def _add_command(verbs: Any, command: Command) -> None:
-    parser: ArgumentParser = verbs.add_parser(
+def _add_command(commands: Any, command: Command) -> None:
+    parser: ArgumentParser = commands.add_parser(
         command.name,
         help=command.help,
         description=command.help[0].upper() + command.help[1:] + ".",
@@ -70,13 +70,15 @@ def _add_command(verbs: Any, command: Command) -> None:
     if command.of_queue:
         parser.add_argument("queue", help="name of the queue")
     command.arguments(parser)
-    # Also behind the verb; what isn't said there leaves alone what was said in front of it.
+    # Also accepted after the command; SUPPRESS keeps values given before it.
     _add_common(parser, dict.fromkeys(("url", "prefix", "protocol", "json"), SUPPRESS))
     parser.set_defaults(run=command.run)
 
 
 def _add_common(parser: ArgumentParser, defaults: dict[str, Any]) -> None:
-    parser.add_argument("--url", default=defaults["url"], help="redis://, rediss:// or unix://")
-    parser.add_argument("--prefix", default=defaults["prefix"], help="first part of every key (bull)")
-    parser.add_argument("--protocol", choices=PROTOCOLS, default=defaults["protocol"], help="dialect (auto)")
-    parser.add_argument("--json", action="store_true", default=defaults["json"], help="JSON, for programs")
+    parser.add_argument("--url", default=defaults["url"], help="URL of Redis: redis://, rediss:// or unix://")
+    parser.add_argument("--prefix", default=defaults["prefix"], help="prefix of all keys (default: bull)")
+    parser.add_argument(
+        "--protocol", choices=PROTOCOLS, default=defaults["protocol"], help="dialect of the queue (default: auto)"
+    )
+    parser.add_argument("--json", action="store_true", default=defaults["json"], help="print JSON")

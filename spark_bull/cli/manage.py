@@ -1,4 +1,4 @@
-"""Commands that change queues and jobs."""
+"""Commands that modify queues and jobs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from spark_bull.cli.command import Command, Found, existing_queue, open_queue
+from spark_bull.cli.command import Command, Output, existing_queue, open_queue
 from spark_bull.cli.confirm import confirm, takes_yes
 from spark_bull.cli.show import records_of
 from spark_bull.cli.times import milliseconds
@@ -16,17 +16,17 @@ from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.read import read_jobs
 
 
-def _done(what: Callable[[BullQueue], None]) -> Callable[[Namespace], Found]:
-    def run(args: Namespace) -> Found:
-        what(existing_queue(args))
+def _run(action: Callable[[BullQueue], None]) -> Callable[[Namespace], Output]:
+    def run(args: Namespace) -> Output:
+        action(existing_queue(args))
         return {"done": args.command, "queue": args.queue}
 
     return run
 
 
-def _retry(args: Namespace) -> Found:
+def _retry(args: Namespace) -> Output:
     if bool(args.ids) == args.all:
-        raise OptionError("expected ids of jobs, or --all, and not both")
+        raise OptionError("expected either ids of jobs or --all, got both or neither")
     queue = existing_queue(args)
     if args.all:
         return _retry_all(queue, args.state)
@@ -34,8 +34,8 @@ def _retry(args: Namespace) -> Found:
     return {"done": "retry", "queue": args.queue, "jobs": len(args.ids)}
 
 
-def _retry_all(queue: BullQueue, state: str) -> Found:
-    """Retries those that are there now; jobs that leave the state meanwhile, or are locked, are skipped."""
+def _retry_all(queue: BullQueue, state: str) -> Output:
+    """Retries all jobs of a state. Skips jobs that leave the state meanwhile or are locked."""
     retried, skipped = 0, 0
     for job_id in list(_ids(queue, state)):
         try:
@@ -51,46 +51,48 @@ def _ids(queue: BullQueue, state: str) -> Iterator[str]:
         yield from (job_id.decode() for job_id in chunk.ids)
 
 
-def _remove(args: Namespace) -> Found:
+def _remove(args: Namespace) -> Output:
     _each(args.ids, existing_queue(args).remove)
     return {"done": "remove", "queue": args.queue, "jobs": len(args.ids)}
 
 
-def _each(ids: Sequence[str], what: Callable[[str], None]) -> None:
-    """Does it for every job. Raises the error of a single one, else SparkBullError with those of all that failed."""
+def _each(ids: Sequence[str], action: Callable[[str], None]) -> None:
+    """Calls `action` for each job. Raises the error of a single job, else SparkBullError with all errors."""
     errors: list[JobError] = []
     for job_id in ids:
         try:
-            what(job_id)
+            action(job_id)
         except JobError as error:
             errors.append(error)
     if len(ids) == 1 and errors:
         raise errors[0]
     if errors:
         reasons = "; ".join(map(str, errors))
-        raise SparkBullError(f"done for {len(ids) - len(errors)} of {len(ids)} jobs, not for the others: {reasons}")
+        raise SparkBullError(
+            f"succeeded for {len(ids) - len(errors)} of {len(ids)} jobs, failed for the others: {reasons}"
+        )
 
 
-def _clean(args: Namespace) -> Found:
+def _clean(args: Namespace) -> Output:
     removed = existing_queue(args).clean(args.grace, args.limit, args.state)
     return {"removed": len(removed), "state": args.state}
 
 
-def _drain(args: Namespace) -> Found:
+def _drain(args: Namespace) -> Output:
     queue = existing_queue(args)
-    which = "all jobs that wait, delayed ones included," if args.delayed else "all jobs that wait"
-    confirm(args, f"drain removes {which} in queue {args.queue}", "yes")
+    which = "all waiting and delayed jobs" if args.delayed else "all waiting jobs"
+    confirm(args, f"drain removes {which} of queue {args.queue}", "yes")
     return {"removed": queue.drain(delayed=args.delayed)}
 
 
-def _obliterate(args: Namespace) -> Found:
+def _obliterate(args: Namespace) -> Output:
     queue = existing_queue(args)
     confirm(args, f"obliterate deletes queue {args.queue} with all its jobs", args.queue)
     queue.obliterate(force=args.force)
     return {"done": "obliterate", "queue": args.queue}
 
 
-def _recover(args: Namespace) -> Found:
+def _recover(args: Namespace) -> Output:
     queue = open_queue(args)
     return records_of(queue, queue.recover())
 
@@ -102,34 +104,40 @@ def _takes_ids(parser: ArgumentParser, nargs: str = "+") -> None:
 def _takes_retry(parser: ArgumentParser) -> None:
     _takes_ids(parser, "*")
     parser.add_argument("--all", action="store_true", help="all jobs of the state")
-    parser.add_argument("--state", choices=("failed", "completed"), default="failed", help="where they are (failed)")
+    parser.add_argument(
+        "--state", choices=("failed", "completed"), default="failed", help="state of the jobs (default: failed)"
+    )
 
 
 def _takes_clean(parser: ArgumentParser) -> None:
-    parser.add_argument("--state", choices=STATES, default="completed", help="which jobs (completed)")
+    parser.add_argument("--state", choices=STATES, default="completed", help="state of the jobs (default: completed)")
     parser.add_argument(
-        "--grace", type=milliseconds, default=0, metavar="TIME", help="only jobs older than that: 30s, 5m, 2h, 1d (0)"
+        "--grace",
+        type=milliseconds,
+        default=0,
+        metavar="TIME",
+        help="minimum age of the jobs: 30s, 5m, 2h, 1d (default: 0)",
     )
-    parser.add_argument("--limit", type=int, default=0, help="at most so many (0: all)")
+    parser.add_argument("--limit", type=int, default=0, help="maximum number of jobs (default: 0, all)")
 
 
 def _takes_drain(parser: ArgumentParser) -> None:
-    parser.add_argument("--delayed", action="store_true", help="delayed jobs, too")
+    parser.add_argument("--delayed", action="store_true", help="also remove delayed jobs")
     takes_yes(parser)
 
 
 def _takes_obliterate(parser: ArgumentParser) -> None:
-    parser.add_argument("--force", action="store_true", help="even while jobs are active")
+    parser.add_argument("--force", action="store_true", help="even if jobs are active")
     takes_yes(parser)
 
 
 MANAGE: Final = (
-    Command("pause", "stop workers from taking jobs", "pause mail", _done(BullQueue.pause)),
-    Command("resume", "let workers take jobs again", "resume mail", _done(BullQueue.resume)),
-    Command("retry", "let jobs that have ended run again", "retry mail --all", _retry, _takes_retry),
+    Command("pause", "pause a queue: workers claim no jobs", "pause mail", _run(BullQueue.pause)),
+    Command("resume", "resume a paused queue", "resume mail", _run(BullQueue.resume)),
+    Command("retry", "retry failed or completed jobs", "retry mail --all", _retry, _takes_retry),
     Command("remove", "remove jobs", "remove mail 42 43", _remove, _takes_ids),
     Command("clean", "remove old jobs of a state", "clean mail --grace 1d", _clean, _takes_clean),
-    Command("drain", "remove all jobs that wait", "drain mail --delayed", _drain, _takes_drain),
+    Command("drain", "remove all waiting jobs", "drain mail --delayed", _drain, _takes_drain),
     Command("obliterate", "delete a queue with all its jobs", "obliterate mail", _obliterate, _takes_obliterate),
-    Command("recover", "finish writes whose committing process died", "recover mail", _recover),
+    Command("recover", "complete writes that were interrupted in their commit", "recover mail", _recover),
 )

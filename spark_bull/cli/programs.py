@@ -1,6 +1,6 @@
-"""Commands that run in Spark: alone, with a session of their own, or under spark-submit.
+"""Commands that run in Spark, in their own session or under spark-submit.
 
-What imports PySpark is imported when such a command runs: the others start fast, and need none.
+Modules that import PySpark are imported when such a command runs, so that the others start fast and do not need it.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from spark_bull.cli.command import Command, Found
-from spark_bull.cli.interrupt import sigterm_is_ctrl_c
+from spark_bull.cli.command import Command, Output
+from spark_bull.cli.interrupt import sigterm_as_sigint
 from spark_bull.cli.times import milliseconds, seconds
 
 if TYPE_CHECKING:
@@ -23,43 +23,43 @@ if TYPE_CHECKING:
 def _session(args: Namespace) -> Iterator[SparkSession]:
     from spark_bull.spark.programs.session import errors_in_one_line, session
 
-    sigterm_is_ctrl_c()
+    sigterm_as_sigint()
     name = f"{args.command} {args.queue}"
     with errors_in_one_line(), session(name, args.master, dict(args.conf)) as spark:
         yield spark
 
 
-def _dispatch(args: Namespace) -> Found:
+def _dispatch(args: Namespace) -> Output:
     from spark_bull.spark.programs.dispatch import Source, dispatch
 
     source = Source(args.input, args.format, dict(args.read), args.query)
     with _session(args) as spark:
-        return _found(dispatch(spark, source, args.queue, _options(args)), args)
+        return _output(dispatch(spark, source, args.queue, _options(args)), args)
 
 
-def _work(args: Namespace) -> Found:
+def _work(args: Namespace) -> Output:
     from spark_bull.spark.programs.work import work
 
     given = {name: getattr(args, name) for name in ("payload_schema", "engine", "slots", "timeout_ms")}
     options = _options(args) | {name: value for name, value in given.items() if value is not None}
     with _session(args) as spark:
         done = work(spark, args.queue, args.processor, options, grace_s=args.grace, until_idle_s=args.until_idle)
-        return _found(done, args)
+        return _output(done, args)
 
 
-def _collect(args: Namespace) -> Found:
+def _collect(args: Namespace) -> Output:
     from spark_bull.spark.programs.collect import Table, collect
 
     table, every = Table(args.output, args.format, args.checkpoint), None if args.once else args.trigger
     with _session(args) as spark:
         try:
-            return _found(collect(spark, args.queue, table, _options(args), every), args)
+            return _output(collect(spark, args.queue, table, _options(args), every), args)
         except KeyboardInterrupt:
-            # The usual way to stop it.
+            # The regular way to stop it.
             return None
 
 
-def _report(args: Namespace) -> Found:
+def _report(args: Namespace) -> Output:
     from spark_bull.spark.programs.report import report
 
     with _session(args) as spark:
@@ -71,12 +71,12 @@ def _report(args: Namespace) -> Found:
                 frame.show(1_000, truncate=False)
 
 
-def _found(done: Any, args: Namespace) -> Found:
+def _output(done: Any, args: Namespace) -> Output:
     return asdict(done) if args.json else str(done)
 
 
 def _options(args: Namespace) -> dict[str, Any]:
-    """Options by --option, and those that all commands have."""
+    """Returns the options given by --option, and the connection arguments."""
     common = {"url": args.url, "prefix": args.prefix, "protocol": args.protocol}
     return dict(args.option) | {name: value for name, value in common.items() if value is not None}
 
@@ -95,57 +95,61 @@ def _takes_settings(parser: ArgumentParser, name: str, help: str) -> None:
 def _takes_common(parser: ArgumentParser, queue: str, option: str) -> None:
     parser.add_argument("--queue", required=True, help=queue)
     _takes_settings(parser, "--option", option)
-    parser.add_argument("--master", help="where Spark runs, if not under spark-submit")
-    _takes_settings(parser, "--conf", "setting of Spark")
+    parser.add_argument("--master", help="Spark master, if not run by spark-submit")
+    _takes_settings(parser, "--conf", "Spark configuration property")
 
 
 def _takes_dispatch(parser: ArgumentParser) -> None:
-    parser.add_argument("--input", required=True, help="file or folder that Spark can read")
+    parser.add_argument("--input", required=True, help="file or folder to read")
     parser.add_argument("--format", default="parquet", help="parquet (default), csv, json, orc, …")
-    _takes_settings(parser, "--read", "option of that format")
+    _takes_settings(parser, "--read", "option of the input format")
     parser.add_argument(
-        "--query", help="SQL that makes the jobs' columns out of the table `input`; default: each row is a payload"
+        "--query", help="SQL over the view `input` that returns the columns of the jobs; default: each row is a payload"
     )
-    _takes_common(parser, "queue that gets the jobs", "option of the write")
+    _takes_common(parser, "queue to add the jobs to", "option of the write")
 
 
 def _takes_work(parser: ArgumentParser) -> None:
     parser.add_argument("--processor", required=True, metavar="MODULE:NAME", help="function of a job, or a UDF")
-    parser.add_argument("--payload-schema", metavar="DDL", help="for UDFs: schema of the payloads")
-    parser.add_argument("--engine", choices=("auto", "loop", "stream"), help="how jobs get there (auto)")
-    parser.add_argument("--slots", type=int, help="Spark tasks at work (all cores but one)")
+    parser.add_argument("--payload-schema", metavar="DDL", help="schema of the payloads, required for UDFs")
+    parser.add_argument("--engine", choices=("auto", "loop", "stream"), help="engine of the worker (default: auto)")
+    parser.add_argument("--slots", type=int, help="number of parallel Spark tasks (default: all cores but one)")
     parser.add_argument(
         "--timeout", dest="timeout_ms", type=milliseconds, metavar="TIME", help="maximum duration of a job: 30s, 5m"
     )
     parser.add_argument(
-        "--grace", type=seconds, default=30, metavar="TIME", help="time to finish in when stopped: 5m (30s)"
+        "--grace",
+        type=seconds,
+        default=30,
+        metavar="TIME",
+        help="maximum time for jobs to finish after a stop: 5m (default: 30s)",
     )
-    parser.add_argument(
-        "--until-idle", type=seconds, metavar="TIME", help="end when nothing was to be done for so long"
-    )
-    _takes_common(parser, "queue whose jobs are processed", "argument of the worker")
+    parser.add_argument("--until-idle", type=seconds, metavar="TIME", help="exit after this time without jobs")
+    _takes_common(parser, "queue to process", "argument of the worker")
 
 
 def _takes_collect(parser: ArgumentParser) -> None:
-    parser.add_argument("--output", required=True, metavar="PATH", help="folder of the table")
-    parser.add_argument("--checkpoint", metavar="PATH", help="what is done (OUTPUT/_checkpoint)")
+    parser.add_argument("--output", required=True, metavar="PATH", help="output folder of the table")
+    parser.add_argument("--checkpoint", metavar="PATH", help="checkpoint folder (default: OUTPUT/_checkpoint)")
     parser.add_argument(
-        "--format", default="parquet", help="any that Spark streams into: parquet, orc, json, … (parquet)"
+        "--format", default="parquet", help="format of a streaming sink of Spark: parquet (default), orc, json, …"
     )
-    parser.add_argument("--trigger", default="10 seconds", metavar="TIME", help="how often to look (10 seconds)")
-    parser.add_argument("--once", action="store_true", help="write what has finished by now, and end")
-    _takes_common(parser, "queues: names, comma separated, or globs", "option of the stream")
+    parser.add_argument(
+        "--trigger", default="10 seconds", metavar="TIME", help="trigger interval (default: 10 seconds)"
+    )
+    parser.add_argument("--once", action="store_true", help="write the jobs that have finished so far, then exit")
+    _takes_common(parser, "queues: names, comma separated, or globs", "option of the streaming read")
 
 
 def _takes_report(parser: ArgumentParser) -> None:
-    parser.add_argument("--query", action="append", default=[], help="SQL over the view `jobs`; may be given again")
+    parser.add_argument("--query", action="append", default=[], help="SQL over the view `jobs`; may be repeated")
     _takes_common(parser, "queues: names, comma separated, or globs", "option of the read")
 
 
 PROGRAMS: Final = (
     Command(
         "dispatch",
-        "in Spark: turn rows of files into jobs",
+        "in Spark: add rows of files as jobs",
         "dispatch --input customers.parquet --queue mail",
         _dispatch,
         _takes_dispatch,
@@ -153,7 +157,7 @@ PROGRAMS: Final = (
     ),
     Command(
         "work",
-        "in Spark: process jobs until Ctrl-C, with any Python function",
+        "in Spark: process jobs with a Python function until Ctrl-C",
         "work --queue mail --processor my_jobs:send",
         _work,
         _takes_work,
@@ -161,7 +165,7 @@ PROGRAMS: Final = (
     ),
     Command(
         "collect",
-        "in Spark: write finished jobs into a table of files, once each",
+        "in Spark: write finished jobs to a table of files, exactly once",
         "collect --queue 'mail,report-*' --output results --once",
         _collect,
         _takes_collect,

@@ -1,4 +1,4 @@
-"""`spark-bull promote`: one delayed job now, or all of them when they are due, for as long as it runs."""
+"""`spark-bull promote`: promotes one delayed job, or runs a Promoter."""
 
 from __future__ import annotations
 
@@ -7,27 +7,33 @@ from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
 from typing import Final
 
-from spark_bull.cli.command import Command, Found, existing_queue
-from spark_bull.cli.interrupt import sigterm_is_ctrl_c
+from spark_bull.cli.command import Command, Output, existing_queue
+from spark_bull.cli.interrupt import sigterm_as_sigint
 from spark_bull.cli.times import milliseconds
 from spark_bull.services.promoter import Promoter, PromoterStats
 
-#: How often the command says what it has done, if that is anything new.
+#: Interval at which changed counters are printed.
 _REPORT_INTERVAL_S: Final = 5.0
 
 
 def _takes_promote(parser: ArgumentParser) -> None:
-    parser.add_argument("queue", nargs="?", default="*", help="name or glob (all queues)")
-    parser.add_argument("id", nargs="?", help="let this delayed job run now, and end")
-    parser.add_argument("--once", action="store_true", help="do what is due now, and end")
-    parser.add_argument("--no-rescue", action="store_true", help="leave jobs alone whose worker is gone")
+    parser.add_argument("queue", nargs="?", default="*", help="name or glob of queues (default: all)")
+    parser.add_argument("id", nargs="?", help="id of a delayed job to promote now")
+    parser.add_argument("--once", action="store_true", help="promote and rescue what is due, then exit")
+    parser.add_argument("--no-rescue", action="store_true", help="do not rescue stalled jobs")
     parser.add_argument(
-        "--check", type=milliseconds, default=30_000, metavar="TIME", help="how often to look for those (30s)"
+        "--check",
+        type=milliseconds,
+        default=30_000,
+        metavar="TIME",
+        help="interval of the check for stalled jobs (default: 30s)",
     )
-    parser.add_argument("--max-stalled", type=int, default=1, help="how often a job may lose its worker (1)")
+    parser.add_argument(
+        "--max-stalled", type=int, default=1, help="how often a job may stall before it fails (default: 1)"
+    )
 
 
-def _promote(args: Namespace) -> Found:
+def _promote(args: Namespace) -> Output:
     if args.id is not None:
         existing_queue(args).promote(args.id)
         return {"done": "promote", "queue": args.queue}
@@ -44,8 +50,8 @@ def _promote(args: Namespace) -> Found:
 
 
 def _until_interrupted(promoter: Promoter) -> PromoterStats:
-    """Runs until Ctrl-C or SIGTERM, and says now and then what it has done."""
-    sigterm_is_ctrl_c()
+    """Runs until SIGINT or SIGTERM, and prints the counters when they change."""
+    sigterm_as_sigint()
     reported = promoter.done
     with promoter:
         try:
@@ -60,7 +66,7 @@ def _until_interrupted(promoter: Promoter) -> PromoterStats:
 
 PROMOTE: Final = Command(
     "promote",
-    "let delayed jobs run when they are due, for as long as this runs; or one job (ID) now",
+    "promote delayed jobs when they are due and rescue stalled ones, until Ctrl-C; or promote one job (ID) now",
     "promote mail",
     _promote,
     _takes_promote,

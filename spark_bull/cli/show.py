@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
 from typing import Any, Final
 
-from spark_bull.cli.command import Command, Found, check_exists, existing_queue, open_queue, options_of, queues_of
+from spark_bull.cli.command import Command, Output, check_exists, existing_queue, open_queue, options_of, queues_of
 from spark_bull.errors import JobMissing
 from spark_bull.job_json import json_or_text
 from spark_bull.model import STATES, Job, WriteRecord
@@ -18,7 +18,7 @@ from spark_bull.store.connection import Connection
 from spark_bull.store.settings import settings_of
 
 
-def _queues(args: Namespace) -> Found:
+def _queues(args: Namespace) -> Output:
     options = options_of(args)
     rows = []
     for queue in find_queues(Connection(settings_of(options)), options["prefix"], args.glob):
@@ -28,8 +28,8 @@ def _queues(args: Namespace) -> Found:
     return rows
 
 
-def _counts(args: Namespace) -> Found:
-    """Of one queue a row for each state, of several a row for each queue."""
+def _counts(args: Namespace) -> Output:
+    """Returns a row per state for one queue, a row per queue for several."""
     if len(args.queues) == 1 and not is_glob(args.queues[0]):
         found = existing_queue(args, args.queues[0]).counts()
         return [{"state": state, "jobs": jobs} for state, jobs in found.items()]
@@ -38,7 +38,7 @@ def _counts(args: Namespace) -> Found:
     return [{"queue": queue, **{state: counts.get(state) for state in states}} for queue, counts in by_queue.items()]
 
 
-def _page(args: Namespace) -> Found:
+def _page(args: Namespace) -> Output:
     return [_short(job) for job in existing_queue(args).page(args.state, args.start, args.stop)]
 
 
@@ -49,25 +49,25 @@ def _short(job: Job) -> dict[str, Any]:
 
 
 def _whole(job: Job) -> dict[str, Any]:
-    """All fields, the JSON ones parsed; what is no JSON stays a text."""
+    """Returns all fields; those with JSON are parsed."""
     fields = asdict(job)
     texts = {name: fields.pop(name) for name in list(fields) if name.endswith("_text")}
     return fields | {name.removesuffix("_text"): json_or_text(text) for name, text in texts.items()}
 
 
-def _job(args: Namespace) -> Found:
+def _job(args: Namespace) -> Output:
     job = existing_queue(args).get_job(args.id)
     if job is None:
         raise JobMissing(f"expected job {args.id} in queue {args.queue}, found none", queue=args.queue, job_id=args.id)
     return _whole(job)
 
 
-def _logs(args: Namespace) -> Found:
+def _logs(args: Namespace) -> Output:
     return existing_queue(args).logs(args.id)
 
 
-def _workers(args: Namespace) -> Found:
-    """Those of a queue that has no jobs yet may wait for the first one."""
+def _workers(args: Namespace) -> Output:
+    """Lists workers, also of a queue without jobs, which does not exist yet."""
     handle = open_queue(args).handle
     found = [asdict(worker) for worker in workers(handle.connection, handle.keys)]
     if not found:
@@ -75,20 +75,20 @@ def _workers(args: Namespace) -> Found:
     return found
 
 
-def _writes(args: Namespace) -> Found:
+def _writes(args: Namespace) -> Output:
     queue = open_queue(args)
     return records_of(queue, queue.writes())
 
 
-def records_of(queue: BullQueue, records: list[WriteRecord]) -> Found:
-    """Rows of a queue's writes, which may have outlived it. Raises SparkBullError when there is neither."""
+def records_of(queue: BullQueue, records: list[WriteRecord]) -> Output:
+    """Returns the rows of a queue's writes. Raises SparkBullError if there are none and the queue does not exist."""
     if not records:
         check_exists(queue.handle)
     return [{**asdict(record), "duration_ms": record.duration_ms} for record in records]
 
 
 def _takes_glob(parser: ArgumentParser) -> None:
-    parser.add_argument("glob", nargs="?", default="*", help="which queues (all)")
+    parser.add_argument("glob", nargs="?", default="*", help="glob of queues (default: all)")
 
 
 def _takes_queues(parser: ArgumentParser) -> None:
@@ -101,8 +101,10 @@ def takes_id(parser: ArgumentParser) -> None:
 
 def _takes_page(parser: ArgumentParser) -> None:
     parser.add_argument("state", choices=STATES)
-    parser.add_argument("start", type=int, nargs="?", default=0, help="first position (0)")
-    parser.add_argument("stop", type=int, nargs="?", default=19, help="last position, included (19); -1 is the end")
+    parser.add_argument("start", type=int, nargs="?", default=0, help="first position (default: 0)")
+    parser.add_argument(
+        "stop", type=int, nargs="?", default=19, help="last position, inclusive (default: 19); -1 is the last job"
+    )
 
 
 SHOW: Final = (
@@ -110,7 +112,7 @@ SHOW: Final = (
     Command("counts", "count the jobs of queues by state", "counts mail 'report-*'", _counts, _takes_queues, False),
     Command("page", "list jobs of a state", "page mail failed 0 49", _page, _takes_page),
     Command("job", "show one job", "job mail 42 --json", _job, takes_id),
-    Command("logs", "show what workers logged about a job", "logs mail 42", _logs, takes_id),
+    Command("logs", "show the log of a job", "logs mail 42", _logs, takes_id),
     Command("workers", "list the connected workers of a queue", "workers mail", _workers),
     Command("writes", "list Spark's writes of the last 30 days", "writes mail", _writes),
 )

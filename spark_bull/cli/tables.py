@@ -1,4 +1,4 @@
-"""What a command has found: as a table or list for people, made by rich, or as JSON for programs."""
+"""Formats the output of a command as a table or list, rendered by rich, or as JSON."""
 
 from __future__ import annotations
 
@@ -16,45 +16,45 @@ from spark_bull.cli.times import duration, relative, utc
 
 Row = Mapping[str, Any]
 
-#: Columns that hold ms since 1970; of those in a table, one that is about the future says how far away it is.
+#: Columns with ms since 1970. In tables, the one in the future also has a relative time.
 _TIMES: Final = frozenset({"timestamp", "processed_on", "finished_on", "started_on", "run_at"})
 _FUTURE: Final = "run_at"
-#: Columns that hold durations, and the ms of their unit.
+#: Columns with durations, and their unit in ms.
 _DURATIONS: Final = {"delay": 1, "duration_ms": 1, "age": 1_000, "idle": 1_000}
-#: Columns in which 0 is as good as nothing.
-_ZERO_IS_NOTHING: Final = frozenset({"attempts_made", "delay", "priority", "stalled_counter"})
-#: Wider than any table: where it does not go to a terminal, nothing is cut.
+#: Columns in which 0 counts as empty.
+_ZERO_IS_EMPTY: Final = frozenset({"attempts_made", "delay", "priority", "stalled_counter"})
+#: Width of tables that are not printed to a terminal: nothing is truncated.
 _UNLIMITED: Final = 1 << 40
-#: Characters that terminals obey, as \x1b and the like.
+#: Control characters, such as \x1b, and their escaped form.
 _CONTROLS: Final = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
 
 
-def as_json(found: Any) -> str:
-    """One JSON document."""
-    return json.dumps(found, ensure_ascii=False, indent=2)
+def as_json(output: Any) -> str:
+    """Formats output as one JSON document."""
+    return json.dumps(output, ensure_ascii=False, indent=2)
 
 
-def as_text(found: Any) -> str:
-    """A table of rows, a list of one thing's properties, or text as it is."""
-    if isinstance(found, str):
-        return found
-    if isinstance(found, Mapping):
-        return as_list(found)
-    if found and isinstance(found[0], str):
-        return "\n".join(_printable(line) for line in found)
-    return as_table(found)
+def as_text(output: Any) -> str:
+    """Formats rows as a table and the properties of one object as a list; strings are returned unchanged."""
+    if isinstance(output, str):
+        return output
+    if isinstance(output, Mapping):
+        return as_list(output)
+    if output and isinstance(output[0], str):
+        return "\n".join(_printable(line) for line in output)
+    return as_table(output)
 
 
 def as_table(rows: Sequence[Row]) -> str:
-    """A row in a line, numbers to the right, without columns that say nothing.
+    """Formats rows as a table, without empty columns; numbers are right-aligned.
 
-    In a terminal the widest texts are cut until the table fits; elsewhere nothing is.
+    On a terminal the widest texts are truncated to fit its width.
     """
     if not rows:
         return "nothing"
     now_ms = int(time.time() * 1000)
     table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold")
-    names = [name for name in rows[0] if not all(_is_nothing(name, row[name]) for row in rows)] or list(rows[0])
+    names = [name for name in rows[0] if not all(_is_empty(name, row[name]) for row in rows)] or list(rows[0])
     for name in names:
         values = [row[name] for row in rows if row[name] is not None]
         is_number = all(isinstance(value, int) for value in values)
@@ -66,15 +66,15 @@ def as_table(rows: Sequence[Row]) -> str:
 
 
 def as_list(row: Row) -> str:
-    """One thing, a property in a line, uncut."""
+    """Formats the properties of one object, one per line, without truncation."""
     now_ms = int(time.time() * 1000)
-    names = [name for name in row if not _is_nothing(name, row[name])]
+    names = [name for name in row if not _is_empty(name, row[name])]
     longest = max(map(len, names), default=0)
     return "\n".join(f"{name:{longest}}  {_in_list(name, row[name], now_ms)}" for name in names)
 
 
-def _is_nothing(name: str, value: Any) -> bool:
-    return value is None or (not value and (name in _ZERO_IS_NOTHING or isinstance(value, (str, tuple, list, dict))))
+def _is_empty(name: str, value: Any) -> bool:
+    return value is None or (not value and (name in _ZERO_IS_EMPTY or isinstance(value, (str, tuple, list, dict))))
 
 
 def _in_cell(name: str, value: Any, now_ms: int) -> str:
@@ -90,7 +90,7 @@ def _in_list(name: str, value: Any, now_ms: int) -> str:
 
 
 def _texts(name: str, value: Any) -> list[str]:
-    """A value that is no time in words; one of several texts is a tuple."""
+    """Formats a value that is not a time; a tuple has several texts."""
     if value is None:
         return []
     if isinstance(value, tuple):

@@ -1,4 +1,4 @@
-"""Times and durations as people read and write them."""
+"""Parses and formats durations, and formats times."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from argparse import ArgumentTypeError
 from datetime import datetime, timezone
 from typing import Final
 
-#: Unit -> ms, the largest first: as written on the command line, and as shown.
+#: Units on the command line in ms, and their names in output, the largest first.
 _UNITS: Final = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 _SHOWN: Final = {"d": "d", "h": "h", "m": "min", "s": "s", "ms": "ms"}
 _DURATION: Final = re.compile(rf"([0-9]+(?:\.[0-9]+)?)({'|'.join(_UNITS)})?")
 _NOW_MS: Final = 1_000
 
 
-def milliseconds(text: str, bare: str = "ms") -> int:
-    """`1d`, `2h`, `5m`, `30s` or `500ms` in ms; `bare`: the unit of a number that has none. A type for argparse."""
+def milliseconds(text: str, default_unit: str = "ms") -> int:
+    """Parses `1d`, `2h`, `5m`, `30s` or `500ms` for argparse; returns ms. default_unit: that of a bare number."""
     match = _DURATION.fullmatch(text.strip())
     if match is None:
         raise ArgumentTypeError(f"expected a duration such as 500ms, 30s, 5m, 2h or 1d, got: {text!r}")
-    return round(float(match[1]) * _UNITS[match[2] or bare])
+    return round(float(match[1]) * _UNITS[match[2] or default_unit])
 
 
 def seconds(text: str) -> float:
-    """The same in s, of which a bare number is one, too."""
+    """Parses a duration for argparse; returns s, which is also the unit of a bare number."""
     return milliseconds(text, "s") / 1_000
 
 
 def utc(ms: int) -> str:
-    """A time as `2026-01-31 08:00:00Z`; the number itself when no calendar has it."""
+    """Formats ms since 1970 as `2026-01-31 08:00:00Z`; returns the number if it is out of range."""
     try:
         time = datetime.fromtimestamp(ms / 1000, timezone.utc)
     except (OverflowError, OSError, ValueError):
@@ -37,7 +37,7 @@ def utc(ms: int) -> str:
 
 
 def relative(ms: int, now_ms: int) -> str:
-    """`5 min ago` or `in 5 min`."""
+    """Formats a time relative to now: `5 min ago` or `in 5 min`."""
     distance = abs(ms - now_ms)
     if distance < _NOW_MS:
         return "now"
@@ -45,7 +45,7 @@ def relative(ms: int, now_ms: int) -> str:
 
 
 def duration(ms: int, parts: int = 2) -> str:
-    """`2 h 5 min`: the largest units of a duration, at most so many."""
+    """Formats a duration with its `parts` largest units: `2 h 5 min`."""
     shown, left = [], ms
     for unit, size in _UNITS.items():
         count, left = divmod(left, size)

@@ -189,7 +189,7 @@ def test_several_failed_jobs_are_retried(run: Run, queue: BullQueue, client: Red
     ids = [job.id for job in queue.page("failed")]
     assert as_data(run, "retry", "mail", *ids[:2]) == {"done": "retry", "queue": "mail", "jobs": 2}
     said = run("retry", "mail", ids[0], ids[2], "none", code=1)
-    assert said.startswith("spark-bull retry: done for 1 of 3 jobs, not for the others: expected job ")
+    assert said.startswith("spark-bull retry: succeeded for 1 of 3 jobs, failed for the others: expected job ")
     assert "expected a job none in queue mail" in said
     assert said.count("\n") == 1
     assert queue.counts()["wait"] == 3
@@ -202,7 +202,7 @@ def test_several_failed_jobs_are_retried(run: Run, queue: BullQueue, client: Red
 @pytest.mark.parametrize("arguments", [[], ["1", "--all"]], ids=str)
 def test_retry_takes_ids_or_all(run: Run, queue: BullQueue, arguments: list[str]) -> None:
     queue.add({})
-    assert "expected ids of jobs, or --all, and not both" in run("retry", "mail", *arguments, code=1)
+    assert "expected either ids of jobs or --all, got both or neither" in run("retry", "mail", *arguments, code=1)
 
 
 def test_the_workers_of_a_queue_are_listed(run: Run, queue: BullQueue, redis_url: str) -> None:
@@ -295,7 +295,7 @@ def test_without_a_terminal_deletion_requires_yes(
     queue.add({})
     feed(monkeypatch, "yes\n")
     assert "queue mail" in (said := run(*command, code=1))
-    assert "there is no terminal to ask: say --yes if you mean it" in said
+    assert "expected a terminal to ask for confirmation, got none; use --yes to confirm" in said
     assert queue.counts()["wait"] == 1
     run(*command, "--yes")
     assert queue.counts()["wait"] == 0
@@ -308,8 +308,8 @@ def test_in_a_terminal_deletion_asks_for_confirmation(
     queue.add({})
     refused = in_shell(command, "mail", typed="no\n")
     assert refused.code == 1
-    assert f". Type {answer} to go on: " in refused.text
-    assert "nothing deleted" in refused.text
+    assert f". Type {answer} to continue: " in refused.text
+    assert "nothing was deleted" in refused.text
     assert queue.counts()["wait"] == 1
     assert in_shell(command, "mail", typed=f"{answer}\n").code == 0
     assert queue.counts()["wait"] == 0

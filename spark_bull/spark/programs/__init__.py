@@ -1,1 +1,1 @@
-"""Whole programs in Spark, for the command line: dispatch, work, collect, report."""
+"""The Spark programs of the command line: dispatch, work, collect, report."""

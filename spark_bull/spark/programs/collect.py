@@ -1,4 +1,4 @@
-"""Finished jobs of queues go into a table of files, once each, partitioned by queue and day."""
+"""Writes finished jobs of queues to a table of files exactly once, partitioned by queue and day."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spark_bull.spark.query_start import start_query
 
 @dataclass(frozen=True)
 class Table:
-    """A table of files. `checkpoint`: the folder that says what is done, by default one within the table's."""
+    """A table of files. checkpoint: checkpoint folder; default: `_checkpoint` in the table's folder."""
 
     path: str
     format: str = "parquet"
@@ -24,7 +24,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Collected:
-    """How many finished jobs were written, and where."""
+    """The number of finished jobs written, and the output."""
 
     queue: str
     jobs: int
@@ -35,13 +35,13 @@ class Collected:
 
 
 def results(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
-    """Finished jobs, with the day on which they finished (Bull 1 keeps no time: on which they were collected)."""
+    """Reads finished jobs with the day on which they finished, or were collected (Bull 1 stores no finish time)."""
     jobs = spark.readStream.format("bull").options(**options).load()
     return jobs.withColumn("day", f.to_date(f.coalesce("finishedOn", f.current_timestamp())))
 
 
 def start(jobs: DataFrame, table: Table, every: str | None = None) -> StreamingQuery:
-    """Begins to append them to the table; `every`: how often to look. Without it, once."""
+    """Starts a query that appends jobs to the table. every: trigger interval; None: all available jobs, once."""
     trigger: dict[str, Any] = {"processingTime": every} if every else {"availableNow": True}
     writer = jobs.writeStream.format(table.format).partitionBy("queue", "day").trigger(**trigger)
     writer = writer.option("checkpointLocation", table.checkpoint or f"{table.path.rstrip('/')}/_checkpoint")
@@ -51,8 +51,8 @@ def start(jobs: DataFrame, table: Table, every: str | None = None) -> StreamingQ
 def collect(
     spark: SparkSession, queue: str, table: Table, options: Mapping[str, str], every: str | None = None
 ) -> Collected:
-    """Writes finished jobs until all are written, or with `every` until the program is stopped."""
-    # What a run has written is added up from the reports on its batches, of which Spark keeps 100 otherwise.
+    """Writes all finished jobs; with `every`, until the program is stopped."""
+    # The number of jobs is summed from the progress of all batches, of which Spark keeps 100 by default.
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", 100_000)
     query = start(results(spark, {**options, "queue": queue}), table, every)
     query.awaitTermination()

@@ -1,4 +1,4 @@
-"""Rows of files become jobs of a queue."""
+"""Adds rows of files as jobs of a queue."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spark_bull.spark.dispatch.progress import WriteProgress
 
 @dataclass(frozen=True)
 class Source:
-    """Files that Spark can read, options of their format, and SQL that makes jobs' columns out of the table `input`."""
+    """Files to read, options of their format, and SQL over the view `input` that returns the columns of the jobs."""
 
     path: str
     format: str
@@ -27,7 +27,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Dispatched:
-    """What became of the rows."""
+    """The result of a dispatch."""
 
     queue: str
     protocol: str
@@ -43,7 +43,7 @@ class Dispatched:
 
 
 def dispatch(spark: SparkSession, source: Source, queue: str, options: Mapping[str, Any]) -> Dispatched:
-    """Writes the rows to the queue; `options` are those of the write."""
+    """Writes the rows to the queue. options: those of the write."""
     jobs = spark.read.format(source.format).options(**source.options).load(source.path)
     if source.query:
         jobs.createOrReplaceTempView("input")

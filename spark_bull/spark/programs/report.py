@@ -1,4 +1,4 @@
-"""Queues in figures, and any SQL over their jobs."""
+"""Runs SQL over the jobs of queues, or counts them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 
 def report(spark: SparkSession, queue: str, options: Mapping[str, str], queries: Sequence[str]) -> Iterator[DataFrame]:
-    """The answers to queries over the view `jobs`; without any, the counts of all states."""
+    """Yields the results of queries over the view `jobs`; without queries, the counts by state."""
     bull = spark.read.format("bull").options(**options).option("queue", queue)
     if not queries:
         yield bull.option("view", "counts").load().where("jobs > 0").orderBy("queue", "state")

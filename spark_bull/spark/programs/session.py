@@ -1,4 +1,4 @@
-"""What the programs share: a Spark session, and errors of Spark that a user can mend."""
+"""The Spark session of the programs, and the translation of Spark's errors."""
 
 from __future__ import annotations
 
@@ -21,12 +21,11 @@ _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 @contextmanager
 def session(name: str, master: str | None = None, settings: Mapping[str, str] = _NONE) -> Iterator[SparkSession]:
-    """A session in which format("bull") is known, also when the package came with --py-files, until the block is left.
+    """Opens a session with format("bull"), also if the package came with --py-files, and stops it after the block.
 
-    One that is not stopped loses its executors only as its JVM shuts down, and a local cluster then starts new ones in
-    vain, again and again.
+    Without stop(), executors are lost when the JVM shuts down, and a local cluster keeps starting new ones.
     """
-    # Spark starts its Python workers as `python3`, which need not be the Python that has the packages.
+    # By default Spark starts `python3`, which may be another interpreter without the packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name).config("spark.ui.showConsoleProgress", "false")
     for setting, value in settings.items():
@@ -41,11 +40,11 @@ def session(name: str, master: str | None = None, settings: Mapping[str, str] = 
 
 @contextmanager
 def errors_in_one_line() -> Iterator[None]:
-    """Raises what a user can mend in a query as SparkBullError, with the line that says most."""
+    """Translates errors of a query to SparkBullError with the most relevant line."""
     try:
         yield
     except (AnalysisException, StreamingQueryException) as error:
         line = first_line(error)
-        # What a Python process of Spark raised, without its class if it is one of ours.
+        # The line of an error of this package starts with its class.
         reason = line.partition(": ")[2] if line.startswith("spark_bull.errors.") else line
         raise SparkBullError(reason) from error

@@ -1,4 +1,4 @@
-"""Jobs of a queue are processed on the executors, by any function."""
+"""Processes jobs of a queue on the executors with a Python function."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from spark_bull.worker.status import WorkerStatus
 
 
 def processor_of(name: str) -> Any:
-    """The object that MODULE:NAME stands for; a module may lie in the current folder. Raises OptionError."""
+    """Imports the object MODULE:NAME, also from the current folder. Raises OptionError."""
     module, separator, attribute = name.partition(":")
     if not separator:
         raise OptionError(f"expected --processor MODULE:NAME, got: {name!r}")
@@ -38,14 +38,14 @@ def work(
     grace_s: float,
     until_idle_s: float | None = None,
 ) -> WorkerStatus:
-    """Runs a worker until the program is stopped or, with `until_idle_s`, has nothing to do; what it has done."""
-    # The session is there by now: @udf and @pandas_udf may need one.
+    """Runs a worker until the program is stopped, or idle for `until_idle_s`; returns its status."""
+    # Imported after the session is created, which @udf and @pandas_udf may need.
     worker = Worker(spark, queue, processor_of(processor), **_arguments(options))
     try:
         worker.start()
         _wait(worker, until_idle_s)
     except KeyboardInterrupt:
-        # The usual way to stop it.
+        # The regular way to stop it.
         pass
     finally:
         status = worker.status()
@@ -54,14 +54,14 @@ def work(
 
 
 def _arguments(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options as arguments of a worker, which takes settings `redis.…` in one."""
+    """Converts options to arguments of a Worker; options `redis.…` become its argument `redis`."""
     of_redis = {name: value for name, value in options.items() if name.startswith(REDIS_PREFIX)}
     others = {name: value for name, value in options.items() if name not in of_redis}
     return {**others, "redis": {name.removeprefix(REDIS_PREFIX): value for name, value in of_redis.items()}}
 
 
 def _wait(worker: Worker, until_idle_s: float | None) -> None:
-    """Until the worker ends, or has had nothing to do for `until_idle_s`."""
+    """Waits until the worker ends, or is idle for `until_idle_s`."""
     idle_since, finished = time.monotonic(), 0
     while not worker.await_termination(1.0):
         status = worker.status()
