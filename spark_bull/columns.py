@@ -1,4 +1,4 @@
-"""Columns as the scripts take and give them: a list of values, or one value for all rows."""
+"""Columns of values, as scripts exchange them: a list, or a single value that all rows have."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 
 def listed(column: Any, count: int) -> list[Any]:
-    """The values of all `count` rows."""
+    """The column as a list of `count` values."""
     return column if isinstance(column, list) else [column] * count
 
 
 def converted(column: Any, convert: Callable[[Any], Any]) -> Any:
-    """The column with each value converted; one value for all stays one."""
+    """The column with `convert` applied; a single value stays a single value."""
     return [convert(value) for value in column] if isinstance(column, list) else convert(column)

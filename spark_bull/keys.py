@@ -1,8 +1,8 @@
 """The only file that spells a Redis key.
 
 A queue's keys start with `<prefix>:<queue>:` (called `base`). Names are those of the Node
-libraries, with `-` as `_`; private keys of ours are `<base>spark:<kind>[:<id>]`, several
-segments, because BullMQ's `removeOrphanedJobs` deletes unknown single-segment ones.
+libraries, with `_` for `-`. Private keys are `<base>spark:<kind>[:<id>]`: they have several
+segments because BullMQ's `removeOrphanedJobs` deletes unknown keys of a single segment.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SEGMENTS = {
     # channels
     "jobs": "jobs",
     "resumed": "resumed",
-    # ours
+    # private keys
     "open_writes": "spark:writes:open",
     "finished_writes": "spark:writes:finished",
     "rescue_check": "spark:rescue:check",
@@ -70,7 +70,7 @@ class QueueKeys:
 
     @property
     def client_name(self) -> str:
-        """What a Node worker calls its connection; `:w:` and its own name may follow."""
+        """Client name of a Node worker's connection; `:w:` and the worker's name may follow."""
         return f"{self.prefix}:{base64.b64encode(self.queue.encode()).decode()}"
 
     def job(self, job_id: str) -> str:
@@ -82,7 +82,7 @@ class QueueKeys:
         return f"{self.base}{job_id}:logs"
 
     def lock(self, job_id: str) -> str:
-        """STRING with the token of the worker that holds the job."""
+        """STRING with the lock token of the worker that processes the job."""
         return f"{self.base}{job_id}:lock"
 
     def stage(self, attempt: str) -> str:
@@ -90,11 +90,11 @@ class QueueKeys:
         return f"{self.base}spark:stage:{attempt}"
 
     def write(self, write_id: str) -> str:
-        """HASH: progress of one registered write, and its record once finished."""
+        """HASH: progress of one registered write; its record after it has finished."""
         return f"{self.base}spark:write:{write_id}"
 
     def manifest(self, write_id: str) -> str:
-        """LIST of the stage keys of one registered write that are still to be committed."""
+        """LIST of the stage keys of one registered write that are not committed yet."""
         return f"{self.base}spark:manifest:{write_id}"
 
     def watermark(self, app_id: str) -> str:
@@ -102,52 +102,53 @@ class QueueKeys:
         return f"{self.base}spark:watermark:{app_id}"
 
     def receipt(self, sender: str) -> str:
-        """HASH chunk number -> packed answer, so that a chunk sent twice is added once."""
+        """STRING: packed reply to a sender's last call, which a repeated call gets without changing anything."""
         return f"{self.base}spark:receipt:{sender}"
 
     def control(self, worker: str) -> str:
-        """STRING that exists when the slots of a worker are to stop."""
+        """STRING that exists when the slots of a worker have to stop."""
         return f"{self.base}spark:control:{worker}"
 
     def idle(self, worker: str) -> str:
-        """LIST that is never filled: slots block on it until a rate limit has passed, or they are unblocked to stop."""
+        """LIST that stays empty: slots block on it while a rate limit lasts, and can be unblocked to stop."""
         return f"{self.base}spark:idle:{worker}"
 
     def slots(self, worker: str) -> str:
-        """HASH slot -> what it has done so far, as JSON."""
+        """HASH slot -> its counters, as JSON."""
         return f"{self.base}spark:slots:{worker}"
 
     def claims(self, reader: str) -> str:
-        """LIST of the ids that a claiming query has taken, oldest first; those of committed batches are cut off."""
+        """LIST of the ids that a claiming query has claimed, oldest first, without those of committed batches."""
         return f"{self.base}spark:claims:{reader}"
 
     def claims_base(self, reader: str) -> str:
-        """STRING: how many ids have been cut off that LIST."""
+        """STRING: number of ids removed from the head of that LIST."""
         return f"{self.base}spark:claims:{reader}:base"
 
     def claims_begun(self, reader: str) -> str:
-        """STRING: how many of the jobs that it has taken were dealt out to tasks."""
+        """STRING: number of claimed jobs that were assigned to tasks."""
         return f"{self.base}spark:claims:{reader}:begun"
 
     def results(self, reader: str) -> dict[str, str]:
-        """What a reader of results has, by the names that scripts call it.
+        """The keys of a reader of results, by their names in scripts.
 
-        `ledger`: LIST of finished jobs, oldest first, those of committed batches cut off; `track`: HASH, how far the
-        reader is; `seen_<state>`: ZSET (bull-1: SET) of jobs that could be found again; `slices_<state>`: HASH slice of
-        time -> how many jobs it had; `told`: HASH of jobs that were found, and whose events (BullMQ) may still be read.
+        `ledger`: LIST of finished jobs, oldest first, without those of committed batches; `track`: HASH with the
+        reader's positions; `seen_<state>`: ZSET (bull-1: SET) of jobs that a later scan can meet again;
+        `slices_<state>`: HASH time slice -> its number of jobs at the last scan; `delivered_early`: HASH of jobs found
+        by a scan before their events (BullMQ) were read.
         """
         base = f"{self.base}spark:results:{reader}"
-        own = {"ledger": base, "track": f"{base}:track", "told": f"{base}:told"}
+        own = {"ledger": base, "track": f"{base}:track", "delivered_early": f"{base}:early"}
         for state in ("completed", "failed"):
             own |= {f"seen_{state}": f"{base}:{state}:seen", f"slices_{state}": f"{base}:{state}:slices"}
         return own
 
     def settled(self, reader: str) -> str:
-        """HASH: how many jobs of a claiming query have completed, failed, …"""
+        """HASH: numbers of jobs of a claiming query that have completed, failed, …"""
         return f"{self.base}spark:settled:{reader}"
 
 
-#: Last segments that every queue has at least one of, whatever its dialect, and the types that such keys have. (A
+#: Last segment -> type of keys that show that a queue exists: in every dialect, each queue has at least one of them. (A
 #: BullMQ job's `<id>:failed` and the metrics are HASHes.)
 QUEUE_SIGNS = {
     "id": "string",
@@ -162,7 +163,7 @@ QUEUE_SIGNS = {
 }
 
 
-#: How the ids of jobs start that a schedule has made: `repeat:<scheduler>:<ms since 1970>`.
+#: First part of the ids of jobs that a schedule has made: `repeat:<scheduler>:<ms since 1970>`.
 SCHEDULED: Final = "repeat:"
 
 
@@ -177,7 +178,7 @@ def scheduler_of(job_id: str) -> str:
 
 
 def queue_of(key: str, prefix: str) -> str | None:
-    """The queue that a key such as `bull:mail:id` belongs to, or None when it is not one, or a private one of ours."""
+    """The queue that a key such as `bull:mail:id` belongs to; None for another key, and for a private key."""
     head, _, last = key.rpartition(":")
     if last not in QUEUE_SIGNS or not head.startswith(prefix + ":") or ":spark:" in head:
         return None
@@ -185,12 +186,12 @@ def queue_of(key: str, prefix: str) -> str | None:
 
 
 def pattern_of(prefix: str) -> str:
-    """The pattern for SCAN that all keys with this prefix match."""
+    """The SCAN pattern of all keys with this prefix."""
     return re.sub(r"([*?\[\]\\])", r"\\\1", prefix) + ":*"
 
 
 def has_hash_tag(prefix: str, queue: str) -> bool:
-    """Whether all keys of the queue fall into one slot of a Redis Cluster."""
+    """Whether all keys of the queue are in one slot of a Redis Cluster."""
     base = f"{prefix}:{queue}"
     start = base.find("{")
     return start >= 0 and base.find("}", start) > start + 1

@@ -1,4 +1,4 @@
-"""The nouns: a job to be added, a job as read, the states, a write's record."""
+"""Public data types: a job to add, a job as read, the states of a job, the record of a write."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STATES = (
 )
 
 
-#: Pause before the next attempt: ms, or a mapping with `type`, `delay` (ms) and, in BullMQ, `jitter` (0 to 1).
+#: Delay before the next attempt: ms, or a mapping with `type`, `delay` (ms) and, in BullMQ, `jitter` (0 to 1).
 Backoff = int | Mapping[str, Any]
 #: How many finished jobs to keep: True none, False all, a number so many, or {"age": seconds, "count": jobs}.
 KeepRule = bool | int | Mapping[str, int]
@@ -28,7 +28,7 @@ KeepRule = bool | int | Mapping[str, int]
 
 @dataclass(frozen=True)
 class RawJson:
-    """Text that already is JSON and is sent as it is.
+    """JSON text, stored unchanged.
 
     Parameters:
       text: the JSON text.
@@ -39,23 +39,23 @@ class RawJson:
 
 @dataclass(frozen=True)
 class NewJob:
-    """A job to be added by BullQueue.add_many. What is None has the queue's default, if there is one.
+    """A job to add with BullQueue.add_many. A field that is None gets the queue's default, if it has one.
 
     Parameters:
       data: the payload: anything JSON can hold, or RawJson.
       name: the job's name, as in the Node library; default: `__default__`. BullMQ and Bull 3 and 4 only.
-      job_id: the job's id; a job whose id is in the queue already is not added again. Default: the queue's next number.
+      job_id: the job's id; a job whose id exists in the queue is not added. Default: the queue's next number.
       delay: ms to wait before the job may run.
       run_at: when the job may run, ms since 1970; instead of `delay`.
       priority: 1 is the highest; 0 is none.
-      attempts: how often the job may be attempted in all.
-      backoff: the pause before a further attempt: ms, or a mapping with `type` (fixed, exponential, or one of the
-        workers' own), `delay` (ms) and, in BullMQ, `jitter` (0 to 1).
-      lifo: True puts the job in front of those that wait.
+      attempts: maximum number of attempts, the first one included.
+      backoff: the delay before the next attempt: ms, or a mapping with `type` (fixed, exponential, or a custom
+        type of the workers), `delay` (ms) and, in BullMQ, `jitter` (0 to 1).
+      lifo: True makes the job the next one of those that wait.
       remove_on_complete: True removes the job once it has completed, False keeps it; a number keeps so many completed
         jobs of the queue; {"age": seconds, "count": jobs} limits both.
       remove_on_fail: the same for a job that has failed.
-      timestamp: when the job was made, ms since 1970; default: now, by the clock of Redis.
+      timestamp: creation time of the job, ms since 1970; default: the current time of Redis.
       opts: further options of the Node library, by its own names; they take precedence over the others.
     """
 
@@ -78,32 +78,32 @@ class NewJob:
 class Job:
     """A job as read from Redis. Times are ms since 1970.
 
-    The properties `data`, `opts`, `progress` and `returnvalue` are parsed JSON, as in a processor. What the hash lacks
-    is None, or what the Node libraries take it for: no attempts made, no delay, no priority.
+    The properties `data`, `opts`, `progress` and `returnvalue` are parsed JSON, as in a processor. A field that the
+    hash lacks is None, or the default of the Node libraries: 0 for attempts, delay and priority.
 
     Parameters:
       queue: name of the queue.
       id: id of the job.
       state: one of spark_bull.model.STATES; None for a job that is in no state's list.
       name: name of the job.
-      data_text: the payload, JSON text as it stands in Redis.
+      data_text: the payload, JSON text as stored in Redis.
       opts_text: the options, JSON text.
-      progress_text: the progress that was reported last, JSON text.
-      returnvalue_text: what the processor returned, JSON text.
-      failed_reason: message of the error that the last failed attempt ended with.
+      progress_text: the progress last reported, JSON text.
+      returnvalue_text: return value of the processor, JSON text.
+      failed_reason: error message of the last failed attempt.
       stacktrace: traces of failed attempts, oldest first.
       attempts_made: attempts that have ended.
       attempts_started: attempts that have started; BullMQ only.
-      stalled_counter: how often the job lost its worker.
+      stalled_counter: how often the job has stalled.
       timestamp: when the job was added.
       processed_on: when its last attempt started.
       finished_on: when it completed or failed.
-      delay: ms that it was to wait.
+      delay: ms that the job waits before it may run.
       run_at: when a delayed job is due.
       priority: 1 is the highest, 0 is none.
       processed_by: name of the worker; BullMQ only.
       parent_key: Redis key of the parent job; BullMQ only.
-      deduplication_id: id by which the job was deduplicated; BullMQ only.
+      deduplication_id: deduplication id of the job; BullMQ only.
       repeat_job_key: key of the schedule that made the job.
     """
 
@@ -133,26 +133,26 @@ class Job:
 
     @property
     def data(self) -> Any:
-        """The payload. Raises JobDamaged, a ValueError, when it is no JSON."""
+        """The payload. Raises JobDamaged, a ValueError, when it is not JSON."""
         return payload_of(self.id, self.data_text, self.opts_text)
 
     @property
     def opts(self) -> dict[str, Any]:
-        """The options, as the Node library stores them. Raises JobDamaged when they are no JSON object."""
+        """The options, as the Node library stores them. Raises JobDamaged when they are not a JSON object."""
         return opts_of(self.id, self.opts_text)
 
     @property
     def progress(self) -> Any:
-        """What was reported last, None for nothing; the text when it is no JSON."""
+        """The progress last reported, or None; the text itself when it is not JSON."""
         return json_or_text(self.progress_text)
 
     @property
     def returnvalue(self) -> Any:
-        """What the processor returned, None for nothing; the text when it is no JSON."""
+        """The return value of the processor, or None; the text itself when it is not JSON."""
         return json_or_text(self.returnvalue_text)
 
     def parsed(self, name: str = "data") -> Any:
-        """The attribute of that name, for `data`, `opts`, `progress` and `returnvalue`.
+        """Returns the attribute `data`, `opts`, `progress` or `returnvalue`.
 
         Parameters:
           name: name of the attribute.
@@ -168,12 +168,12 @@ class Job:
 
 @dataclass(frozen=True)
 class Added:
-    """What became of the jobs of one call.
+    """The result of adding jobs.
 
     Parameters:
       ids: ids of the jobs, in the order given.
-      added: how many were added.
-      duplicates: how many were not, as a job of their id was there.
+      added: number of jobs that were added.
+      duplicates: number of jobs that were not added because their id existed.
     """
 
     ids: list[str]
@@ -183,17 +183,17 @@ class Added:
 
 @dataclass(frozen=True)
 class WriteRecord:
-    """One write of Spark: the jobs it was to add, and how many of them are done. Times are ms since 1970.
+    """The record of one write of Spark. Times are ms since 1970.
 
     Parameters:
       id: id of the write.
       queue: name of the queue.
-      state: open, finished or broken (staged jobs were lost).
+      state: open, finished, or broken (staged jobs were lost).
       delivery: exactly-once or at-least-once.
-      jobs: how many jobs the write has.
-      done: how many of them are added, or are duplicates.
-      added: how many were added.
-      duplicates: how many were not, as a job of their id was there.
+      jobs: number of jobs of the write.
+      done: number of jobs processed so far: added ones and duplicates.
+      added: number of jobs that were added.
+      duplicates: number of jobs that were not added because their id existed.
       started_on: when the write was registered.
       finished_on: when its last job was added.
       app_id: the option `txnAppId`, or the id of the streaming query.
@@ -215,7 +215,7 @@ class WriteRecord:
 
     @property
     def duration_ms(self) -> int | None:
-        """How long the write took, ms; None while it is unfinished."""
+        """Duration of the write, ms; None while it is unfinished."""
         if self.started_on is None or self.finished_on is None:
             return None
         return self.finished_on - self.started_on

@@ -643,7 +643,7 @@ def _as_text(name: str, value: Any) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        raise OptionError(f"expected `{name}` to be what JSON can hold: {error}") from None
+        raise OptionError(f"expected `{name}` to be a value that JSON can hold: {error}") from None
 
 
 def _check_together(given: Mapping[str, Any], scope: str) -> None:

@@ -1,4 +1,4 @@
-"""What a worker holds and what becomes of it: claimed jobs in, outcomes out. Plain data, as it goes to Redis."""
+"""Claimed jobs and their outcomes, as plain data that is sent to Redis."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-#: How many finished jobs to keep: None keeps all, {"count": 0} none, else {"count": n, "age": s, "limit": n}.
+#: Which finished jobs to keep: None keeps all, {"count": 0} none, else {"count": jobs, "age": s, "limit": removals}.
 Keep = Mapping[str, int] | None
 
 
@@ -35,7 +35,7 @@ class ClaimedJob(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """A job that failed for good. `stack`: the JSON list of traces that its hash gets; `attempts`: most allowed."""
+    """A job without further attempts. `stack`: JSON list of traces for its hash; `attempts`: the number allowed."""
 
     id: str
     reason: str
@@ -45,7 +45,7 @@ class Failed(NamedTuple):
 
 
 class Retried(NamedTuple):
-    """A job whose attempt failed and that runs again after `delay` ms; 0: at once, `lifo`: as the next one."""
+    """A job whose attempt failed and that runs again after `delay` ms. `lifo`: without a delay, it is the next one."""
 
     id: str
     reason: str
@@ -55,7 +55,7 @@ class Retried(NamedTuple):
 
 
 class Delayed(NamedTuple):
-    """A job that asked to run again at `until`, ms since 1970. No attempt is counted."""
+    """A job whose processor delayed it until `until`, ms since 1970. The attempt doesn't count."""
 
     id: str
     until: int
@@ -63,11 +63,11 @@ class Delayed(NamedTuple):
 
 @dataclass
 class Outcomes:
-    """What became of the jobs that were claimed under one token; a job may be in one place only.
+    """The outcomes of jobs claimed under one lock token; a job has one outcome.
 
-    Completed jobs have a return value (JSON text) and a rule how many to keep. `returned` ones go back to where they
-    came from, as their processors asked; with `limited_ms` > 0 the queue is rate limited for so long. `unstarted` ones
-    go back in their old order, as if never claimed. `size`: characters of texts in them.
+    Completed jobs have a return value (JSON text) and a rule for how many completed jobs to keep. `returned`: jobs that
+    their processors gave back; with `limited_ms` > 0 the queue is rate limited for that time. `unstarted`: jobs that go
+    back in their order, as if they had not been claimed. `size`: number of characters of the texts.
     """
 
     token: str
@@ -106,7 +106,7 @@ class Outcomes:
             self.retried.append(job)
 
     def packable(self) -> dict[str, Any]:
-        """What the scripts unpack: texts, numbers, lists and maps only; what says nothing is left out."""
+        """The outcomes as the scripts unpack them: texts, numbers, lists and maps; empty parts are left out."""
         same_keep = all(keep == self.keeps[0] for keep in self.keeps)
         parts = {
             "ids": self.completed_ids,
@@ -120,42 +120,41 @@ class Outcomes:
             "unstarted": self.unstarted,
             "limited_ms": self.limited_ms,
         }
-        said = {name: part for name, part in parts.items() if part or (name == "values" and self.completed_ids)}
-        return {"token": self.token} | said
+        given = {name: part for name, part in parts.items() if part or (name == "values" and self.completed_ids)}
+        return {"token": self.token} | given
 
 
 class Lost(NamedTuple):
-    """An outcome that Redis didn't take. `why` is one of LOST."""
+    """An outcome that was rejected. `why` is one of LOST."""
 
     id: str
     why: str
 
     @property
     def is_blocked(self) -> bool:
-        """Whether the job is still ours and can't complete because of its children."""
+        """Whether the job is still claimed, and can't complete because of its children."""
         return self.why in ("children", "failed_children")
 
 
-#: Why an outcome was not taken.
+#: Why an outcome was rejected.
 LOST: Final[Mapping[str, str]] = {
     "missing": "the job has been removed",
     "unlocked": "its lock has expired, and another worker may have it",
     "owner": "another worker has it",
-    "inactive": "it isn't active any more",
-    "children": "it has children that are not done",
-    "failed_children": "a child of it has failed",
-    "damaged": "its key is no hash any more",
+    "inactive": "it is no longer active",
+    "children": "it has unfinished children",
+    "failed_children": "one of its children has failed",
+    "damaged": "its key is no longer a hash",
 }
 
 
 @dataclass(frozen=True)
 class Claim:
-    """The answer to a call of `work`: jobs to be run, outcomes that were not taken, and when to look again.
+    """The result of a call of `work`: jobs to run, rejected outcomes, and when to claim again.
 
-    `claimed`: how many jobs are claimed, whether or not they are in `jobs`. `stop`: the control key exists.
-    `limited_ms`: no job may start for so long (rate limit), 0: none holds. `next_due`: when the next delayed job is due
-    (ms since 1970), None when there is none. `more`: jobs are waiting that could be claimed now. `now`: Redis' clock,
-    ms since 1970.
+    `claimed`: number of claimed jobs, whether or not they are in `jobs`. `stop`: the control key exists. `limited_ms`:
+    remaining time of a rate limit, 0: none. `next_due`: when the next delayed job is due (ms since 1970), None when
+    there is none. `more`: further jobs can be claimed now. `now`: time of Redis, ms since 1970.
     """
 
     token: str

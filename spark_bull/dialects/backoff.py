@@ -1,4 +1,4 @@
-"""How long a failed attempt waits before the next one: the formulas of the three dialects."""
+"""Backoff formulas of the three dialects: the delay between a failed attempt and the next one."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from random import random
 
 
 def fixed_ms(delay: float, jitter: float = 0) -> int:
-    """The same delay each time; with `jitter` (0..1) a random part of it is taken away."""
+    """A constant delay, reduced by a random part of up to `jitter` (0 to 1)."""
     return _jittered(delay, jitter)
 
 
 def bull_exponential_ms(delay: float, attempts_made: int) -> int:
-    """(2^n - 1) * delay after the n-th attempt, rounded half up as JavaScript does: Bull 1 to 4."""
+    """(2^n - 1) * delay after the n-th attempt, rounded half up as in JavaScript: Bull 1 to 4."""
     return round_half_up((2**attempts_made - 1) * delay)
 
 
 def bullmq_exponential_ms(delay: float, attempts_made: int, jitter: float = 0) -> int:
-    """2^(n-1) * delay after the n-th attempt, rounded half up as JavaScript does: BullMQ."""
+    """2^(n-1) * delay after the n-th attempt, rounded half up as in JavaScript: BullMQ."""
     return _jittered(round_half_up(2 ** (attempts_made - 1) * delay), jitter)
 
 

@@ -1,4 +1,4 @@
-"""What a dialect is: where its states live, what its options look like, what it refuses."""
+"""The base of a dialect: keys of its states, form of its options, checks of its limits."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from spark_bull.options import Options, check_keep
 from spark_bull.outcomes import ClaimedJob
 from spark_bull.store.connection import Command
 
-#: Marks in a job's options text that a script fills in; JSON text never holds control characters.
+#: Marks in a job's options text that a script replaces; JSON text can't contain control characters.
 MARKS: Final = {"jobId": "\x03", "delay": "\x02", "timestamp": "\x01"}
 
 DEFAULT_NAME: Final = "__default__"
 
-#: Options of the Node libraries that need more keys than a plain job; not dispatched yet.
+#: Options of the Node libraries that need more keys than a plain job; they can't be dispatched yet.
 UNSUPPORTED_OPTIONS: Final = ("parent", "deduplication", "debounce", "repeat", "repeatJobKey", "rateLimiterKey")
 
 #: Verbs that are the same in all dialects; their scripts are in lua/job.
@@ -33,7 +33,7 @@ Kind = Literal["list", "zset", "set"]
 
 @dataclass(frozen=True)
 class StateKey:
-    """Where the ids of a state's jobs are: a key's contract name, and the type of that key."""
+    """Where the ids of a state's jobs are: name of the key in contracts, and its type."""
 
     key: str
     kind: Kind
@@ -41,7 +41,7 @@ class StateKey:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What jobs with the same options share: the options text, with marks, and its structure."""
+    """Checked options, which jobs can share: their text, with marks, and the values that scripts need."""
 
     opts: str
     priority: int
@@ -56,25 +56,25 @@ class Dialect(ABC):
     name: ClassVar[str]
     folder: ClassVar[str]
     states: ClassVar[Mapping[str, StateKey]]
-    #: Payloads that this library replaces by {} because JavaScript calls them false.
+    #: Payloads that the Node library replaces by {}, as they are false in JavaScript.
     replaced_data: ClassVar[frozenset[str]] = frozenset()
     #: Whether custom ids may be integers.
     takes_integer_ids: ClassVar[bool] = True
-    #: Options, and arguments of a Worker, that this dialect has nothing for.
+    #: Options, and arguments of a Worker, that have no effect in this dialect.
     lacks: ClassVar[frozenset[str]] = frozenset()
     #: Field of a job's hash, by attribute of ClaimedJob: what a claim reads.
     claim_fields: ClassVar[Mapping[str, str]] = {field.claimed: field.names[0] for field in CLAIMED_FIELDS.values()}
-    #: Whether all that happens to jobs is kept for a while in a Redis stream.
+    #: Whether events of jobs are kept in a Redis stream.
     has_event_stream: ClassVar[bool] = False
-    #: Whether jobs keep the time at which they finished.
+    #: Whether jobs have a finish time.
     has_finish_times: ClassVar[bool] = True
-    #: Whether `removeOnComplete` and `removeOnFail` may say how many jobs to keep, and for how long.
+    #: Whether `removeOnComplete` and `removeOnFail` may limit the number and age of jobs.
     has_keep_rules: ClassVar[bool] = True
-    #: Results, as JSON, of which the hash of the job gets none.
+    #: Results, as JSON, that are not written to the job's hash.
     unwritten_results: ClassVar[frozenset[str]] = frozenset()
     #: Whether `backoff` may have a jitter.
     has_jitter: ClassVar[bool] = False
-    #: The states from which a job that has ended can be retried by hand.
+    #: The states from which a finished job can be retried.
     retryable_states: ClassVar[tuple[str, ...]] = ("failed",)
 
     def script(self, verb: str) -> str:
@@ -82,7 +82,7 @@ class Dialect(ABC):
         return f"{'job' if verb in SHARED_VERBS else self.folder}/{verb}"
 
     def state_key(self, state: str) -> StateKey:
-        """Raises DialectError for a state that this dialect doesn't have."""
+        """Raises DialectError for a state that this dialect lacks."""
         try:
             return self.states[state]
         except KeyError:
@@ -97,18 +97,18 @@ class Dialect(ABC):
         """Raises DialectError for an option that has no effect in this dialect."""
         for name in sorted(self.lacks & options.given):
             if options[name]:
-                raise DialectError(f"`{name}` has no effect: {self.name} has no such thing; leave it out")
+                raise DialectError(f"expected no `{name}`: it has no effect in {self.name}; leave it out")
 
     def check_job_id(self, job_id: str) -> None:
-        """Raises OptionError for a custom job id that the Node library refuses, or that spells another key."""
-        # The Node libraries take such an id, and it destroys the queue.
+        """Raises OptionError for a custom job id that the Node library refuses, or that is the name of another key."""
+        # The Node libraries accept such an id, and the job overwrites the key.
         if not job_id:
             raise expected("jobId", "a text that is not empty", job_id)
         first, *others = job_id.split(":")
         if job_id in _RESERVED or first in _RESERVED_FIRST or (others and others[-1] in _RESERVED_LAST):
             raise OptionError(
-                f"expected `jobId` not to spell another key of the queue, got: {job_id!r}; "
-                "put a word in front or use '-'"
+                f"expected `jobId` not to be the name of another key of the queue, got: {job_id!r}; "
+                "put a prefix in front, or use '-' in place of ':'"
             )
 
     def exponential_ms(self, delay: float, attempts_made: int, jitter: float) -> int:
@@ -116,19 +116,19 @@ class Dialect(ABC):
         return bull_exponential_ms(delay, attempts_made)
 
     def stack_limit(self, given: int | None) -> int | None:
-        """How many traces a job keeps whose option `stackTraceLimit` is `given`; None: all."""
+        """How many stack traces a job keeps. given: its option `stackTraceLimit`. None: all."""
         return given or None
 
     def paused_checks(self, keys: QueueKeys) -> list[Command]:
-        """Commands of which one answers with more than 0 when the queue is paused."""
+        """Commands, one of which returns more than 0 if the queue is paused."""
         return [("EXISTS", keys["meta_paused"])]
 
     def worker_client_name(self, keys: QueueKeys, worker: str) -> str:
-        """How the library calls the connection on which a worker waits for jobs."""
+        """Client name of the connection on which a Node worker waits for jobs."""
         return keys.client_name
 
     def wait_command(self, keys: QueueKeys, timeout_s: float) -> Command:
-        """What a worker waits with: it answers with the id of a job that it has moved to `active`."""
+        """The blocking command of an idle worker: it returns the id of a job that it has moved to `active`."""
         return ("BLMOVE", keys["wait"], keys["active"], "RIGHT", "LEFT", timeout_s)
 
     def moved_job(self, answer: object) -> str:
@@ -146,23 +146,23 @@ class Dialect(ABC):
         return priority
 
     def next_job(self, job: ClaimedJob, now: int, version: str) -> Mapping[str, Any] | None:
-        """What the script `advance` needs to add the next job of the schedule that a claimed job may belong to.
+        """The argument of the script `advance` for the next job of the schedule that a claimed job may belong to.
 
-        None when the schedule is over, or there is none. version: what the queue's `meta` says of the library.
-        Raises PatternError for a schedule that can't be read.
+        None when the schedule has ended, or there is none. version: that of the library in the queue's `meta`. Raises
+        PatternError for a schedule that can't be read.
         """
         return None
 
     def prepare(self, given: Mapping[str, Any]) -> Prepared:
-        """Checks a job's options and writes them as text.
+        """Checks a job's options and formats them as text.
 
-        `given` has the Node library's names; `timestamp`, `delay` and `jobId` are there when the
-        job has one, their values don't count. Raises OptionError or DialectError.
+        `given` has the Node library's names. It has `timestamp`, `delay` and `jobId` if the job has them, with any
+        value. Raises OptionError or DialectError.
         """
         for name in UNSUPPORTED_OPTIONS:
             if name in given:
                 raise DialectError(
-                    f"`{name}` in `opts` makes more than a plain job, which can't be dispatched yet: leave it out"
+                    f"expected no `{name}` in `opts`: jobs with it can't be dispatched yet; leave it out"
                 )
         opts = dict(given)
         priority = self.check_priority(opts.get("priority", 0))
@@ -181,7 +181,7 @@ class Dialect(ABC):
 
 
 def with_bare_marks(name: str, opts: Mapping[str, Any]) -> str:
-    """Options as JSON text, in which marks stand without quotes."""
+    """Options as JSON text, with marks without quotes."""
     members = [
         f"{json_text(name, key)}:{value if value == MARKS.get(key) else json_text(name, value)}"
         for key, value in opts.items()
@@ -190,19 +190,19 @@ def with_bare_marks(name: str, opts: Mapping[str, Any]) -> str:
 
 
 def json_text(name: str, value: Any) -> str:
-    """The value as compact JSON, as JavaScript would write it. Raises OptionError for what JSON can't hold."""
+    """The value as compact JSON, formatted as by JavaScript. Raises OptionError for a value that JSON can't hold."""
     try:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
         if not text.isascii():
             text.encode()
         return text
     except UnicodeEncodeError:
-        # Half a character, as JavaScript allows it, can only be sent escaped.
+        # An unpaired surrogate, which JavaScript allows, can only be sent escaped.
         return json.dumps(value, separators=(",", ":"), allow_nan=False)
     except RecursionError:
-        raise OptionError(f"expected `{name}` to be nested less deeply: Python can't write it as JSON") from None
+        raise OptionError(f"expected `{name}` to be nested less deeply: Python can't format it as JSON") from None
     except (TypeError, ValueError) as error:
-        raise OptionError(f"expected `{name}` to be what JSON can hold: {error}") from None
+        raise OptionError(f"expected `{name}` to be a value that JSON can hold: {error}") from None
 
 
 def normal_backoff(opts: Mapping[str, Any]) -> dict[str, Any]:
@@ -218,7 +218,7 @@ def without_nulls(opts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_eta(run_at: int | None, delay: int | None, timestamp: int | None) -> None:
-    """Raises OptionError for a negative delay or a time that no score can hold."""
+    """Raises OptionError for a negative delay, or a time beyond the largest score."""
     if delay is not None and delay < 0:
         raise expected("delay", "ms >= 0", delay)
     eta = run_at if run_at is not None else (epoch_ms() if timestamp is None else timestamp) + (delay or 0)
@@ -244,12 +244,12 @@ def _check_backoff(backoff: object) -> None:
         raise expected("backoff.jitter", "a number from 0 to 1", jitter)
 
 
-#: Names of keys that aren't jobs; first and last segments of further ones.
+#: Names of keys that are not jobs; first and last segments of further ones.
 _RESERVED = frozenset(SEGMENTS.values())
 _RESERVED_FIRST = frozenset({"spark", "de", "metrics"})
 _RESERVED_LAST = frozenset({"lock", "logs"})
 
 
-def may_spell_other_key(job_id: str) -> bool:
-    """Whether a job that is there already, whoever made it, has to be told from another key of the queue."""
+def may_be_other_key(job_id: str) -> bool:
+    """Whether a key with this id as its name can be another key of the queue than a job."""
     return job_id in _RESERVED or ":" in job_id

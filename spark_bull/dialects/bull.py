@@ -25,7 +25,7 @@ FALSE_IN_JAVASCRIPT = frozenset({"null", "false", "0", '""', "-0", "0.0"})
 
 
 class Bull(Dialect):
-    """Prioritised jobs stand inside `wait`, events are pub/sub messages."""
+    """Prioritized jobs are in `wait`, events are pub/sub messages."""
 
     name = "bull"
     folder = "bull"
@@ -41,7 +41,7 @@ class Bull(Dialect):
     }
 
     def paused_checks(self, keys: QueueKeys) -> list[Command]:
-        # Bull 4 reads both, so that its queues can move on to BullMQ, which knows the field only.
+        # Bull 4 reads both, so that its queues can be migrated to BullMQ, which has only the field.
         return [*super().paused_checks(keys), ("HEXISTS", keys["meta"], "paused")]
 
     def _opts(self, given: dict[str, Any]) -> dict[str, Any]:
@@ -89,10 +89,10 @@ def _next_of(repeat: Mapping[str, Any], now: int) -> int | None:
 
 
 def _key_of(name: str, own_id: str, repeat: Mapping[str, Any]) -> str:
-    """What a schedule is called in the ZSET of schedules."""
+    """The member of a schedule in the ZSET of schedules."""
     pattern = repeat.get("cron")
-    rhythm = f"{repeat.get('tz') or ''}:{pattern}" if pattern else str(repeat.get("every"))
-    return f"{name}:{own_id}{time_of(repeat, 'endDate') or ''}:{rhythm}"
+    timing = f"{repeat.get('tz') or ''}:{pattern}" if pattern else str(repeat.get("every"))
+    return f"{name}:{own_id}{time_of(repeat, 'endDate') or ''}:{timing}"
 
 
 def _md5(text: str) -> str:

@@ -10,7 +10,7 @@ from spark_bull.errors import DialectError
 
 
 class Bull1(Dialect):
-    """Finished jobs are SETs without order or time; jobs have no names and no priorities."""
+    """Finished states are SETs without order and times; jobs have no names and no priorities."""
 
     name = "bull-1"
     folder = "bull1"
@@ -32,7 +32,7 @@ class Bull1(Dialect):
         if checked:
             raise DialectError(
                 f"expected no `priority` (the dialect bull-1 has none), got: {checked}; leave it "
-                "out, or use a queue of Bull 3 or newer"
+                "out, or use a queue of Bull 3 or later"
             )
         return checked
 

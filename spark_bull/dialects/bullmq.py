@@ -25,20 +25,20 @@ SHORT_NAMES: Final = {
     "removeDependencyOnFailure": "rdof",
 }
 HIGHEST_PRIORITY: Final = 2**21 - 1
-#: What a job does to its parent when it fails; one of them at most.
+#: What happens to the parent when a job fails; a job has at most one of them.
 ON_FAILURE: Final = (
     "failParentOnFailure",
     "continueParentOnFailure",
     "ignoreDependencyOnFailure",
     "removeDependencyOnFailure",
 )
-#: Until this version BullMQ read cron patterns with the older parser.
+#: Versions of BullMQ that read cron patterns with cron-parser before its version 5.
 _CLASSIC: Final = re.compile(r"(bullmq:)?[1-5](\.|$)")
 _INTEGER: Final = re.compile(r"-?(0|[1-9][0-9]*)")
 
 
 class BullMQ(Dialect):
-    """Prioritised jobs have a ZSET of their own, events are a stream, workers wait on a marker."""
+    """Prioritized jobs have their own ZSET, events are a stream, workers block on a marker."""
 
     name = "bullmq"
     folder = "bullmq"
@@ -95,7 +95,7 @@ class BullMQ(Dialect):
         return f"{keys.client_name}:w:{worker}"
 
     def wait_command(self, keys: QueueKeys, timeout_s: float) -> Command:
-        """It takes the marker: the jobs stay where they are until they are claimed."""
+        """Pops the marker; no job is moved until it is claimed."""
         return ("BZPOPMIN", keys["marker"], timeout_s)
 
     def moved_job(self, answer: object) -> str:
@@ -105,7 +105,7 @@ class BullMQ(Dialect):
         chosen = [name for name in ON_FAILURE if given.get(name)]
         if len(chosen) > 1:
             raise OptionError(
-                f"expected one of {', '.join(chosen)} in `opts`, got {len(chosen)}: they exclude each other"
+                f"expected at most one of {', '.join(chosen)} in `opts`, got {len(chosen)}: they exclude each other"
             )
         opts: dict[str, Any] = {"attempts": 0} | given | normal_backoff(given)
         telemetry = opts.pop("telemetry", None)

@@ -1,7 +1,7 @@
-"""Jobs -> chunks: columns of checked values, cut to size, packed with msgpack.
+"""Encodes jobs as chunks: columns of checked values, split by size, packed with msgpack.
 
-A chunk is a map with `n` and a column per property: one value for all jobs, or a list. Strings
-are packed raw, since the msgpack of Redis knows no binary type.
+A chunk is a map with `n` and a column per property: one value for all jobs, or a list. Strings are packed raw, as the
+msgpack of Redis has no binary type.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from spark_bull.errors import OptionError, SparkBullError, expected
 from spark_bull.model import NewJob, RawJson
 from spark_bull.options import Options
 
-#: Properties that become options of the job, by the name that columns and Node share.
+#: Properties that become options of the job, by their names in columns and in Node.
 OPTION_NAMES: Final = (
     "priority",
     "attempts",
@@ -30,22 +30,22 @@ OPTION_NAMES: Final = (
     "removeOnFail",
     "opts",
 )
-#: Properties whose value differs from job to job, and that the options text has a mark for.
+#: Properties that differ from job to job; the options text has marks for them.
 ROW_NAMES: Final = ("jobId", "delay", "runAt", "timestamp")
 NAMES: Final = ("data", "name", *ROW_NAMES, *OPTION_NAMES)
-#: Properties that an option of the same name gives to all jobs.
+#: Properties that an option of the same name sets for all jobs.
 DEFAULT_NAMES: Final = tuple(name for name in NAMES if name not in ("data", "jobId"))
 
 Columns = dict[str, Any]
 
 
 def defaults_of(options: Options) -> dict[str, Any]:
-    """What options say of all jobs, as `encode` takes it."""
+    """The defaults of all jobs that options set, as `encode` expects them."""
     return {name: options[name] for name in DEFAULT_NAMES if options[name] is not None}
 
 
 def check_defaults(dialect: Dialect, defaults: Mapping[str, Any]) -> None:
-    """Raises OptionError or DialectError for defaults that no job could have."""
+    """Raises OptionError or DialectError for defaults that a job can't have."""
     _Row(dialect, {}).encode(defaults)
 
 
@@ -55,11 +55,11 @@ def encode(
     defaults: Mapping[str, Any],
     numbers: Sequence[int],
 ) -> Columns:
-    """Checks the rows of a batch and turns them into the columns of a chunk.
+    """Checks the rows of a batch and encodes them as the columns of a chunk.
 
-    rows: lists of equal length by the names of NAMES; `data` is JSON text; None means not given.
-    defaults: values for properties that a row doesn't give. numbers: the rows' numbers, for
-    errors. Raises OptionError or DialectError, naming row and property.
+    rows: lists of equal length by the names of NAMES; `data` is JSON text; None means not given. defaults: values of
+    properties that a row does not give. numbers: the rows' numbers, for errors. Raises OptionError or DialectError
+    with the row and the property.
     """
     data = _data(dialect, rows["data"], numbers)
     columns: Columns = {"n": len(data), "data": data}
@@ -92,7 +92,7 @@ class _EncodedRow:
 
 
 class _Row:
-    """Encodes rows one by one; rows with the same options share one options text."""
+    """Encodes rows one by one. Rows with the same options share one options text."""
 
     def __init__(self, dialect: Dialect, defaults: Mapping[str, Any]) -> None:
         self._dialect = dialect
@@ -127,7 +127,7 @@ class _Row:
                 merged.update(_object("opts", opts))
         merged.pop("opts", None)
         if merged.get("delay") is not None and merged.get("runAt") is not None:
-            raise OptionError("`delay` and `runAt` say the same thing twice: give one of them")
+            raise OptionError("expected one of `delay` and `runAt`, got both: leave one out")
         return merged
 
     def _shared(self, merged: dict[str, Any]) -> Prepared:
@@ -144,7 +144,7 @@ class _Row:
 
 
 def _plain(value: Any) -> Any:
-    """The value, its DECIMALs (as which SQL reads 0.5) made numbers that JSON holds."""
+    """The value, with numbers that JSON can hold for DECIMALs (which 0.5 is in SQL)."""
     if isinstance(value, Mapping):
         return {name: _plain(member) for name, member in value.items()}
     if isinstance(value, Decimal):
@@ -153,7 +153,7 @@ def _plain(value: Any) -> Any:
 
 
 def _as_columns(encoded: list[_EncodedRow]) -> Columns:
-    """The columns of encoded rows; those that say nothing are left out."""
+    """The columns of encoded rows, without empty ones."""
     opts = _collapsed([row.prepared.opts for row in encoded])
     columns: Columns = {
         "opts": opts,
@@ -180,7 +180,7 @@ def _has_mark(opts: str) -> bool:
 
 
 def _collapsed(values: list[Any]) -> Any:
-    """One value when all are equal, else the list."""
+    """The value if all are equal, else the list."""
     first = values[0] if values else None
     return first if all(value == first for value in values) else values
 
@@ -199,7 +199,7 @@ def _data(dialect: Dialect, texts: Sequence[Any], numbers: Sequence[int]) -> lis
 
 
 def _check_size(data: list[str], encoded: list[_EncodedRow], numbers: Sequence[int]) -> None:
-    """Raises OptionError for a payload over its job's `sizeLimit`; one row may stand for all."""
+    """Raises OptionError for a payload over its job's `sizeLimit`. `encoded` may have one row for all jobs."""
     if not any(row.prepared.size_limit for row in encoded):
         return
     for position, text in enumerate(data):
@@ -228,9 +228,9 @@ def _object(name: str, value: Any) -> Mapping[str, Any]:
 
 
 def rows_of(jobs: Sequence[NewJob], first_row: int = 0) -> dict[str, list[Any]]:
-    """Jobs -> the rows that `encode` takes; columns that no job gives are left out.
+    """The jobs as rows for `encode`, without columns that no job gives.
 
-    first_row: the first job's number, for errors. Raises OptionError for a name or an id of a wrong type.
+    first_row: number of the first job, for errors. Raises OptionError for a name or an id of a wrong type.
     """
     for number, job in enumerate(jobs, first_row):
         _check_texts(number, job)
@@ -255,7 +255,7 @@ def rows_of(jobs: Sequence[NewJob], first_row: int = 0) -> dict[str, list[Any]]:
 def _check_texts(number: int, job: NewJob) -> None:
     if job.name is not None and not isinstance(job.name, str):
         raise OptionError(
-            f"row {number}: expected `name` to be a text, got: {job.name!r}; the payload comes first, as in "
+            f"row {number}: expected `name` to be a text, got: {job.name!r}; the payload is the first argument, as in "
             'NewJob({"to": "ada"}, "mail")'
         )
     job_id: object = job.job_id
@@ -269,7 +269,7 @@ def _data_text(data: Any) -> str:
 
 @dataclass
 class ChunkBuilder:
-    """Gathers columns of batches and cuts them into packed chunks of limited size."""
+    """Collects columns of batches and splits them into packed chunks of limited size."""
 
     chunk_size: int
     chunk_bytes: int
@@ -279,11 +279,11 @@ class ChunkBuilder:
 
     @property
     def gathered(self) -> int:
-        """Bytes of payload not cut yet."""
+        """Bytes of payload that are not in a chunk yet."""
         return self._bytes
 
     def add(self, columns: Columns) -> Iterator[tuple[int, bytes]]:
-        """Takes a batch; yields (rows, packed) for each chunk that is full."""
+        """Adds a batch; yields (rows, packed) for each chunk that is full."""
         data = columns["data"]
         start = 0
         for position, text in enumerate(data):
@@ -297,7 +297,7 @@ class ChunkBuilder:
         self._take(columns, start, len(data))
 
     def flush(self) -> Iterator[tuple[int, bytes]]:
-        """Yields what is left."""
+        """Yields the remaining rows as a chunk, if there are any."""
         if self._rows:
             yield self._cut()
 
@@ -321,7 +321,7 @@ def sliced(columns: Columns, start: int, stop: int) -> Columns:
 
 
 def joined(parts: list[Columns]) -> Columns:
-    """One chunk out of parts of batches."""
+    """Parts of batches as one chunk."""
     if len(parts) == 1:
         return parts[0]
     whole: Columns = {"n": sum(part["n"] for part in parts)}
@@ -339,9 +339,9 @@ def joined(parts: list[Columns]) -> Columns:
 
 
 def pack(chunk: Columns) -> bytes:
-    """A chunk as the scripts unpack it. Raises OptionError for a text that UTF-8 can't hold."""
+    """A chunk, packed for the scripts. Raises OptionError for a text that UTF-8 can't encode."""
     try:
         packed: bytes = msgpack.packb(chunk, use_bin_type=False)
     except UnicodeEncodeError as error:
-        raise OptionError(f"expected texts that UTF-8 can hold, got: {error.object[:200]!r}") from None
+        raise OptionError(f"expected texts that UTF-8 can encode, got: {error.object[:200]!r}") from None
     return packed

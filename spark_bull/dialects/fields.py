@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 Raw = bytes | None
-#: text, JSON text, a number of the size of an INT, one of the size of a BIGINT, ms since 1970, a JSON list of texts.
+#: Text, JSON text, an INT, a BIGINT, ms since 1970, a JSON list of texts.
 Kind = Literal["text", "json", "count", "number", "time", "traces"]
 NUMBERS: Final = frozenset({"count", "number", "time"})
 

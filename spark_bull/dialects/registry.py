@@ -1,4 +1,4 @@
-"""Which dialect a queue speaks."""
+"""The dialects, and how the dialect of a queue is detected."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ log = logging.getLogger("spark_bull")
 DIALECTS: Final[dict[str, Dialect]] = {d.name: d for d in (Bull1(), Bull(), BullMQ())}
 FALLBACK: Final = "bullmq"
 
-#: Keys that only BullMQ has, and their types; a job of another dialect may be called so, but is a HASH.
+#: Keys that only BullMQ has, and their types; a job of another dialect can have such an id, but is a HASH.
 _BULLMQ_KEYS: Final = {"events": b"stream", "marker": b"zset", "prioritized": b"zset", "pc": b"string"}
 
 
 def dialect_of(connection: Connection, keys: QueueKeys, protocol: str) -> Dialect:
-    """The dialect called `protocol`, or for `auto` the one that the queue speaks.
+    """The dialect `protocol`, or for `auto` the detected one.
 
-    A queue that does not exist yet takes any; for `auto` it gets bullmq, which is logged. Raises DialectError when the
-    queue's keys can't be of the dialect asked for.
+    For a queue that does not exist yet, `auto` is bullmq, which is logged. Raises DialectError when the queue's keys
+    can't belong to the given dialect.
     """
     return found_dialect(connection, keys, protocol) or _fallback(keys)
 
@@ -39,12 +39,12 @@ def found_dialect(connection: Connection, keys: QueueKeys, protocol: str) -> Dia
 
 
 def _fallback(keys: QueueKeys) -> Dialect:
-    log.info("queue %s does not exist yet: taking protocol %s (option `protocol`)", keys.queue, FALLBACK)
+    log.info("queue %s does not exist yet: using protocol %s (option `protocol`)", keys.queue, FALLBACK)
     return DIALECTS[FALLBACK]
 
 
 def detect(connection: Connection, keys: QueueKeys) -> Dialect | None:
-    """The dialect that a queue's keys show, or None when there is no such queue."""
+    """The dialect that a queue's keys belong to, or None when the queue does not exist."""
     signs = _look(connection, keys)
     possible = frozenset(DIALECTS)
     for shown in _evidence(connection, keys, signs):
@@ -57,20 +57,20 @@ def detect(connection: Connection, keys: QueueKeys) -> Dialect | None:
 
 
 def checked_dialect(connection: Connection, keys: QueueKeys, protocol: str) -> Dialect:
-    """The dialect of this name. Raises DialectError when a queue's keys can't be of it."""
+    """The dialect of this name. Raises DialectError when the queue's keys can't belong to it."""
     for shown in _evidence(connection, keys, _look(connection, keys)):
         if protocol not in shown.by:
-            spoken = " or ".join(sorted(shown.by))
+            found = " or ".join(sorted(shown.by))
             raise DialectError(
-                f"expected queue {keys.queue} to speak {protocol} (option `protocol`), but it speaks {spoken}: "
-                f"{shown.what}; leave `protocol` out, or take another queue or prefix"
+                f"expected queue {keys.queue} to speak {protocol} (option `protocol`), but it speaks {found}: "
+                f"{shown.what}; leave `protocol` out, or use another queue or prefix"
             )
     return DIALECTS[protocol]
 
 
 @dataclass(frozen=True)
 class _Evidence:
-    """Something that only queues of some dialects have."""
+    """A property that only queues of some dialects have."""
 
     by: frozenset[str]
     what: str
@@ -78,7 +78,7 @@ class _Evidence:
 
 @dataclass(frozen=True)
 class _Signs:
-    """What tells dialects apart, as it stands in Redis. `samples`: ids of some jobs that wait or run."""
+    """Values in Redis by which dialects differ. `samples`: ids of some waiting and active jobs."""
 
     open_write: bytes | None
     meta: tuple[bytes | None, ...]
@@ -115,7 +115,7 @@ def _look(connection: Connection, keys: QueueKeys) -> _Signs:
 
 
 def _evidence(connection: Connection, keys: QueueKeys, signs: _Signs) -> Iterator[_Evidence]:
-    """The strongest first; jobs are looked at only if it comes to that."""
+    """The evidence, the strongest first; jobs are read only if the keys are not sufficient."""
     if signs.open_write is not None:
         written: Any = connection.call("HGET", keys.write(signs.open_write.decode()), "dialect")
         if written:
@@ -143,7 +143,7 @@ def _evidence(connection: Connection, keys: QueueKeys, signs: _Signs) -> Iterato
     for sample in signs.samples:
         try:
             name, attempts = connection.call("HMGET", keys.job(sample.decode()), "name", "attempts")
-        except DialectError:  # The key of a damaged job is no hash.
+        except DialectError:  # The key of a damaged job is not a hash.
             continue
         if name is not None:
             yield _Evidence(frozenset({"bull"}), "its jobs have names")

@@ -1,4 +1,4 @@
-"""What the schedules of Bull and BullMQ have in common: when they end, and when a cron pattern is due next."""
+"""Options that schedules of Bull and BullMQ share: limits, dates, and the next time of a cron pattern."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def iteration_of(repeat: Repeat) -> int:
 
 
 def is_over(repeat: Repeat, now: int) -> bool:
-    """Whether a schedule has had as many jobs as it may, or its last day is over. Raises PatternError."""
+    """Whether a schedule has reached its limit of jobs, or its end date. Raises PatternError."""
     limit, end = number_of(repeat, "limit"), time_of(repeat, "endDate")
     return (limit is not None and iteration_of(repeat) > limit) or (end is not None and now > end)
 
 
 def time_of(repeat: Repeat, name: str) -> int | None:
-    """A date of a schedule in ms since 1970: JSON holds these, or the text of a date. Raises PatternError."""
+    """A date of a schedule in ms since 1970: JSON has ms, or the text of a date. Raises PatternError."""
     value = repeat.get(name)
     if not value:
         return None
@@ -68,7 +68,7 @@ def time_of(repeat: Repeat, name: str) -> int | None:
 
 
 def next_of_pattern(repeat: Repeat, pattern: object, now: int, *, classic: bool) -> int | None:
-    """When a cron pattern is due next; None: not before the schedule ends. Raises PatternError."""
+    """The next time of a cron pattern; None: none before the schedule ends. Raises PatternError."""
     start, end = time_of(repeat, "startDate"), time_of(repeat, "endDate")
     zone = "UTC" if classic and repeat.get("utc") else repeat.get("tz")
     if not isinstance(zone, (str, NoneType)) or not isinstance(pattern, str):

@@ -1,9 +1,8 @@
-"""Jobs straight into a queue, chunk by chunk; each call has the same effect when sent twice."""
+"""Adds jobs to a queue, chunk by chunk. Every call is idempotent."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from spark_bull.model import Added
 from spark_bull.queue.handle import RECEIPT_TTL_MS, QueueHandle
@@ -12,11 +11,14 @@ from spark_bull.queue.handle import RECEIPT_TTL_MS, QueueHandle
 def add_chunk(
     handle: QueueHandle, sender: str, number: int | str, rows: int, packed: bytes, *, want_ids: bool
 ) -> Added:
-    """Adds one packed chunk of `rows` jobs. `sender` and `number` identify the call."""
+    """Adds one packed chunk of `rows` jobs, in as many calls as the script needs.
+
+    `sender` and `number` identify the calls.
+    """
     first, added, duplicates = 1, 0, 0
     ids: list[str] = []
     while first <= rows:
-        reply: list[Any] = handle.run(
+        first, new, known, new_ids = handle.run(
             "add",
             {
                 "number": number,
@@ -27,10 +29,9 @@ def add_chunk(
             },
             receipt=handle.keys.receipt(sender),
         )
-        first = int(reply[0])
-        added += int(reply[1])
-        duplicates += int(reply[2])
-        ids.extend(_text(job_id) for job_id in reply[3])
+        added += new
+        duplicates += known
+        ids.extend(_text(job_id) for job_id in new_ids)
     return Added(ids, added, duplicates)
 
 
@@ -39,6 +40,7 @@ def _text(value: bytes | int) -> str:
 
 
 def sum_of(parts: Iterable[Added]) -> Added:
+    """The results of several calls as one."""
     ids: list[str] = []
     added = duplicates = 0
     for part in parts:

@@ -41,10 +41,10 @@ class BullQueue:
       retry_ms: for how long a call is retried, ms, with growing pauses; default: 20,000.
       redis: further settings of redis-py, such as {"client_name": "reports"}.
       prefix: first part of every key, as in the Node library; default: bull.
-      protocol: dialect of the queue: bull-1 (Bull 1, 2), bull (3, 4), bullmq (5, 6), or auto: what is found in Redis.
-      bullmq_version: "5" or "6": where jobs of a paused BullMQ queue go; auto: by what is found in Redis.
+      protocol: dialect of the queue: bull-1 (Bull 1, 2), bull (3, 4), bullmq (5, 6), or auto: detected from Redis.
+      bullmq_version: "5" or "6": where jobs of a paused BullMQ queue are kept; auto: detected from Redis.
       chunk_size: maximum number of jobs per script call; default: 500.
-      chunk_bytes: maximum payload of one script call, bytes; a larger job goes alone. Default: 1 MiB.
+      chunk_bytes: maximum payload of one script call, bytes; a larger job is sent alone. Default: 1 MiB.
       name: default for the `name` of jobs added here; this and the following are as in NewJob.
       delay: default for the `delay` of jobs added here, ms.
       run_at: default for their `run_at`, ms since 1970.
@@ -59,7 +59,7 @@ class BullQueue:
 
     Raises:
       OptionError: for an argument that is wrong, unknown, or does not go with another one.
-      DialectError: when the queue in Redis is of another dialect than `protocol` says.
+      DialectError: when the queue in Redis has another dialect than `protocol`.
       ConnectionLost: when Redis can't be reached.
     """
 
@@ -171,22 +171,22 @@ class BullQueue:
         opts: Mapping[str, Any] | None = None,
         **unknown: NoReturn,
     ) -> str:
-        """Adds one job. What is None has the queue's default, if there is one.
+        """Adds one job. An argument that is None has the queue's default, if there is one.
 
         Parameters:
           data: the payload: anything JSON can hold, or RawJson.
           name: the job's name, as in the Node library.
-          job_id: the job's id; a job whose id is in the queue already is not added again.
+          job_id: the job's id; a job whose id exists in the queue is not added.
           delay: ms to wait before the job may run.
           run_at: when the job may run, ms since 1970; instead of `delay`.
           priority: 1 is the highest; 0 is none.
-          attempts: how often the job may be attempted in all.
-          backoff: the pause before a further attempt: ms, or a mapping with `type`, `delay` (ms) and `jitter` (0 to 1).
-          lifo: True puts the job in front of those that wait.
+          attempts: maximum number of attempts, the first one included.
+          backoff: the delay before the next attempt: ms, or a mapping with `type`, `delay` (ms) and `jitter` (0 to 1).
+          lifo: True makes the job the next one of those that wait.
           remove_on_complete: True removes the job once it has completed, False keeps it; a number keeps so many
             completed jobs of the queue; {"age": seconds, "count": jobs} limits both.
           remove_on_fail: the same for a job that has failed.
-          timestamp: when the job was made, ms since 1970; default: now, by the clock of Redis.
+          timestamp: creation time of the job, ms since 1970; default: the current time of Redis.
           opts: further options of the Node library, by its own names; they take precedence over the others.
 
         Returns:
@@ -219,10 +219,10 @@ class BullQueue:
         """Adds jobs in their order, in chunks of `chunk_size`.
 
         Parameters:
-          jobs: the jobs; any number, of which at most 10,000 are in memory at once.
+          jobs: any number of jobs; at most 10,000 are in memory at once.
 
         Returns:
-          Their ids, and how many were added.
+          Their ids, and how many of them were added.
 
         Raises:
           OptionError: for a job that is wrong; jobs before it may have been added.
@@ -296,45 +296,45 @@ class BullQueue:
     # manage
 
     def pause(self) -> None:
-        """Stops workers from taking further jobs; those that are active go on."""
+        """Keeps workers from claiming further jobs; active jobs continue."""
         manage.pause(self.handle)
 
     def resume(self) -> None:
-        """Lets workers take jobs again."""
+        """Lets workers claim jobs again."""
         manage.resume(self.handle)
 
     def is_paused(self) -> bool:
-        """Tells whether the queue is paused for all workers.
+        """Returns whether the queue is paused for all workers.
 
         Returns:
-          True when it is.
+          True if it is paused.
         """
         return manage.is_paused(self.handle)
 
     def retry(self, job_id: str, state: str = "failed") -> None:
-        """Lets a job that has ended run again.
+        """Moves a finished job back to the waiting ones.
 
         Parameters:
           job_id: id of the job.
-          state: the state that it is in: failed, or (BullMQ) completed.
+          state: the state of the job: failed, or (BullMQ) completed.
 
         Raises:
           JobMissing: when there is no such job.
-          JobLocked: when a worker holds it.
+          JobLocked: when it is locked by a worker.
           WrongState: when it is in another state.
-          DialectError: for a state that jobs of the dialect can't be retried from.
+          DialectError: for a state from which the dialect has no retry.
         """
         manage.retry(self.handle, job_id, state)
 
     def promote(self, job_id: str) -> None:
-        """Lets a delayed job run now.
+        """Moves a delayed job to the waiting ones.
 
         Parameters:
           job_id: id of the job.
 
         Raises:
           JobMissing: when there is no such job.
-          WrongState: when it isn't delayed.
+          WrongState: when it is not delayed.
         """
         manage.promote(self.handle, job_id)
 
@@ -343,11 +343,11 @@ class BullQueue:
 
         Parameters:
           job_id: id of the job.
-          with_children: whether its children (BullMQ) go, too.
+          with_children: whether to remove its children (BullMQ), too.
 
         Raises:
           JobMissing: when there is no such job.
-          JobLocked: when a worker holds it, or one of its children.
+          JobLocked: when it or one of its children is locked by a worker.
           WrongState: when it is the next job of a job scheduler.
         """
         manage.remove(self.handle, job_id, with_children=with_children, chunk_size=self._options["chunkSize"])
@@ -355,8 +355,8 @@ class BullQueue:
     def clean(self, grace_ms: int = 0, limit: int = 0, state: str = "completed") -> list[str]:
         """Removes old jobs of a state.
 
-        Age counts from when a job ended, else started, else was added; in bull-1, and for prioritised jobs of BullMQ,
-        always from when it was added. Jobs that a worker holds and the next ones of job schedulers stay.
+        Age counts from when a job ended, else started, else was added; in bull-1, and for prioritized jobs of BullMQ,
+        always from when it was added. Locked jobs and the next jobs of job schedulers stay.
 
         Parameters:
           grace_ms: minimum age of the jobs, ms.
@@ -376,7 +376,7 @@ class BullQueue:
         """Removes all jobs that wait for a worker; a paused queue stays paused.
 
         Parameters:
-          delayed: whether delayed jobs go, too.
+          delayed: whether to remove delayed jobs, too.
 
         Returns:
           How many jobs were removed.
@@ -387,7 +387,7 @@ class BullQueue:
         """Deletes the queue with all its jobs.
 
         Parameters:
-          force: whether jobs that a worker holds are deleted, too.
+          force: whether to delete active jobs, too.
 
         Raises:
           QueueBusy: when jobs are active, unless `force` is True.
@@ -397,7 +397,7 @@ class BullQueue:
     # writes of Spark
 
     def recover(self) -> list[WriteRecord]:
-        """Finishes writes of Spark whose committing process died, oldest first.
+        """Finishes registered writes of Spark whose driver died, oldest first.
 
         Returns:
           Records of the finished writes.
@@ -411,6 +411,6 @@ class BullQueue:
         """Reads the records of the writes of the last 30 days.
 
         Returns:
-          The records, unfinished ones last, each kind oldest first.
+          The records, the oldest first, unfinished ones last.
         """
         return records(self.handle)

@@ -1,7 +1,7 @@
-"""What workers and their helpers do with a queue: claim and settle, extend, promote, rescue.
+"""The verbs of workers and services: claim and settle, extend, promote, rescue.
 
-A chunk in a call. `work`, `promote_due` and `rescue` keep their last answer for a while (a receipt), so that a call
-sent again after a lost reply gets that answer and changes nothing; the others change nothing when sent again.
+Each call handles a chunk. `work`, `promote_due` and `rescue` store their last reply for a while (a receipt): a call
+repeated after a lost reply gets that reply and changes nothing. The other calls are idempotent.
 """
 
 from __future__ import annotations
@@ -21,21 +21,20 @@ from spark_bull.queue.schedules import advance, may_be_scheduled
 
 log = logging.getLogger("spark_bull")
 
-#: Each is looked for in the list of active jobs.
+#: Jobs of one call; each is searched for in the list of active jobs.
 RELOCK_SIZE: Final = 50
-#: Payload, in bytes, after which a call claims no further job.
+#: Size of payloads, bytes, after which a call claims no further job.
 MOST_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True)
 class ClaimSettings:
-    """Who claims, and on what terms. One per slot: `sender` names the receipt.
+    """Settings of a slot's claims. `sender` names its receipt.
 
-    lock_ms: how long jobs stay ours without `extend`. worker: name that BullMQ shows as processedBy, or empty.
-    limiter: at most (max, duration in ms) jobs start in the whole queue, where its own meta says nothing else.
-    max_metrics: minutes of metrics that are kept, 0: none are written. control: key that exists once it is to stop.
-    at_once: how many claimed jobs start at once; no more are claimed while the queue limits how many are active, or how
-    many start in a time. None: all.
+    lock_ms: lifetime of locks without `extend`. worker: name that BullMQ shows as processedBy, or empty. limiter: at
+    most `max` jobs of the queue start per `duration` ms, unless the queue's meta has other values. max_metrics: minutes
+    of metrics to keep, 0: none are written. control: key that exists when the slot has to stop. at_once: how many
+    claimed jobs start at once; while the queue has a concurrency or rate limit, no more are claimed. None: all.
     """
 
     sender: str
@@ -48,7 +47,7 @@ class ClaimSettings:
 
 
 def default_worker(worker_id: str) -> str:
-    """What BullMQ shows as processedBy when the user gave no name."""
+    """The name that BullMQ shows as processedBy when the user gave none."""
     return f"spark-{worker_id}"
 
 
@@ -67,11 +66,10 @@ def work(
 ) -> Claim:
     """Settles a chunk and claims the next one, in one round trip.
 
-    limit: most jobs to claim, 0 settles only. most_bytes: payload after which no further job is claimed. held: id of a
-    job that a blocking command has moved to `active` already, claimed first. ledger: key of a LIST that the ids of
-    claimed jobs join. with_jobs: False answers with their number only. call: a unique name
-    that this call had already, when it is made again because the answer never came. token: what the locks are to hold;
-    default: one of this call's own.
+    limit: maximum number of jobs to claim, 0: settle only. most_bytes: payload after which no further job is claimed.
+    held: id of a job that a blocking command has moved to `active`; it is claimed first. ledger: key of a LIST to which
+    the ids of claimed jobs are added. with_jobs: False returns their number only. call: the unique name of a call that
+    is repeated because its reply was lost. token: token of the locks; default: a new one.
     """
     call = call or uuid4().hex
     token = token or f"{claim_settings.sender}:{call}"
@@ -97,7 +95,7 @@ def work(
 def claim_packed(
     handle: QueueHandle, claim_settings: ClaimSettings, limit: int, *, ledger: str, token: str
 ) -> tuple[Claim, bytes]:
-    """Claims up to `limit` jobs into a ledger; their fields stay packed, for `unpack_claimed` in another process."""
+    """Claims up to `limit` jobs into a ledger; returns their fields packed, for `unpack_claimed` in another process."""
     call = uuid4().hex
     reply = _work(handle, claim_settings, limit, call=call, token=token, ledger=ledger)
     answer = _unpacked(reply)
@@ -108,7 +106,7 @@ def claim_packed(
 
 
 def unpack_claimed(reply: bytes) -> ClaimedChunk:
-    """The jobs that `claim_packed` left packed."""
+    """The jobs of a reply of `claim_packed`."""
     return _chunk_of(_unpacked(reply))
 
 
@@ -151,7 +149,7 @@ def _work(
 
 
 class _Answer(TypedDict):
-    """What the script `work` returns. Lua has false for nothing; pairs are (job id, reason or type of its key)."""
+    """The reply of the script `work`. Lua returns false for nothing; pairs are (job id, reason or type of its key)."""
 
     ids: list[str]
     columns: dict[str, object] | Literal[False]
@@ -188,7 +186,7 @@ def _claim_of(token: str, answer: _Answer, jobs: list[ClaimedJob]) -> Claim:
 
 
 def read_claimed(handle: QueueHandle, job_ids: Sequence[str]) -> list[ClaimedJob]:
-    """Jobs by their ids, as a claim gives them; those that are gone are left out."""
+    """Jobs by their ids, as a claim returns them; those that are gone are left out."""
     jobs: list[ClaimedJob] = []
     for start in range(0, len(job_ids), CHUNK_SIZE):
         chunk = read_chunk(handle, job_ids[start : start + CHUNK_SIZE])
@@ -206,8 +204,8 @@ def read_chunk(handle: QueueHandle, job_ids: Sequence[str]) -> ClaimedChunk:
 def _warn_of_damaged(handle: QueueHandle, answer: _Answer) -> None:
     for job_id, kind in answer["damaged"]:
         log.warning(
-            "queue %s: job %s can't run and was taken out of its state: expected %s to be a hash, found a %s; "
-            "ids of such jobs are in %s",
+            "queue %s: job %s can't run and was removed from its state: expected %s to be a hash, found a %s; "
+            "the ids of such jobs are in %s",
             handle.keys.queue,
             job_id,
             handle.keys.job(job_id),
@@ -217,7 +215,7 @@ def _warn_of_damaged(handle: QueueHandle, answer: _Answer) -> None:
 
 
 def extend(handle: QueueHandle, token: str, job_ids: Sequence[str], lock_ms: int) -> list[str]:
-    """Keeps the locks of jobs that are ours for another `lock_ms`; returns the ids whose lock is not ours any more."""
+    """Extends locks that hold `token` to `lock_ms` from now; returns the ids of jobs whose lock no longer holds it."""
     lost: list[bytes] = []
     for start in range(0, len(job_ids), CHUNK_SIZE):
         lost += handle.run(
@@ -227,16 +225,16 @@ def extend(handle: QueueHandle, token: str, job_ids: Sequence[str], lock_ms: int
 
 
 def relock(handle: QueueHandle, token: str, job_ids: Sequence[str], lock_ms: int) -> None:
-    """Locks jobs that are active without a lock (theirs has expired) for `token` again."""
+    """Locks jobs for `token` that are active without a lock, as theirs has expired."""
     for start in range(0, len(job_ids), RELOCK_SIZE):
         ids = job_ids[start : start + RELOCK_SIZE]
         handle.run("relock", {"lock_token": token, "lock_ms": lock_ms, "ids": ids})
 
 
 def take_up(handle: QueueHandle, token: str, job_ids: Sequence[str], lock_ms: int) -> None:
-    """Does for jobs that were claimed before what a claim does: whoever claimed them may have come no further.
+    """Completes the claim of jobs that another process has claimed, as it may have stopped in between.
 
-    They are locked again, and their schedules go on.
+    Locks them again, and advances their schedules.
     """
     relock(handle, token, job_ids, lock_ms)
     scheduled = [job_id for job_id in job_ids if may_be_scheduled(job_id)]
@@ -247,9 +245,9 @@ def take_up(handle: QueueHandle, token: str, job_ids: Sequence[str], lock_ms: in
 
 @dataclass(frozen=True)
 class Promoted:
-    """How many delayed jobs came to wait, and when the next one is due (ms since 1970), None when there is none.
+    """How many delayed jobs were promoted, and when the next one is due (ms since 1970), None when there is none.
 
-    `now` is Redis' clock, ms since 1970. `more`: others are due already.
+    `now`: time of Redis, ms since 1970. `more`: further jobs are due.
     """
 
     moved: int
@@ -262,21 +260,21 @@ class Promoted:
 
 
 def promote_due(handle: QueueHandle, limit: int = CHUNK_SIZE) -> Promoted:
-    """Lets delayed jobs that are due wait for a worker, `limit` at most."""
+    """Moves delayed jobs that are due to the waiting ones, `limit` at most."""
     moved, next_due, now = handle.run_once("promote_due", {"limit": limit})
     return Promoted(int(moved), int(next_due) if next_due else None, int(now))
 
 
 @dataclass(frozen=True)
 class Rescued:
-    """Ids of jobs that stalled: back in `wait`, or failed because it happened too often."""
+    """Ids of stalled jobs: moved back to `wait`, or failed because they stalled too often."""
 
     stalled: list[str]
     failed: list[str]
 
 
 def rescue(handle: QueueHandle, *, max_stalled: int = 1, check_ms: int = 30_000, limit: int = CHUNK_SIZE) -> Rescued:
-    """Takes jobs whose worker is gone back, unless somebody looked within `check_ms`. See each dialect's rescue.lua."""
+    """Moves stalled jobs back, unless a check was made within `check_ms`. See the dialects' rescue.lua."""
     stalled: list[bytes] = []
     failed: list[bytes] = []
     position: bytes = b""
@@ -290,9 +288,9 @@ def rescue(handle: QueueHandle, *, max_stalled: int = 1, check_ms: int = 30_000,
             "check_ms": check_ms,
             "ttl_ms": RECEIPT_TTL_MS,
         }
-        position, back, gone = handle.run("rescue", args, receipt=handle.keys.receipt(f"rescue:{call}"))
+        position, back, given_up = handle.run("rescue", args, receipt=handle.keys.receipt(f"rescue:{call}"))
         stalled += back
-        failed += gone
+        failed += given_up
         if not position:
             return Rescued([i.decode() for i in stalled], [i.decode() for i in failed])
         call = uuid4().hex

@@ -1,4 +1,4 @@
-"""The ledger of a claiming query: which jobs it has taken, in order, so that a batch that comes again is the same."""
+"""The ledger of a claiming query: the jobs it has claimed, in order, so that a repeated batch has the same jobs."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Final, NamedTuple
 from spark_bull.queue.claim import ClaimSettings, claim_packed
 from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle
 
-#: How long the ledger of a query that doesn't run any more stays.
+#: TTL of the ledger after the last batch of its query.
 TTL_MS: Final = 7 * 86_400_000
 
 
 class Portion(NamedTuple):
-    """Jobs claimed in one call: position of the first one, their number, and what they hold, for `unpack_claimed`."""
+    """Jobs claimed in one call: position of the first one, their number, and their fields for `unpack_claimed`."""
 
     start: int
     jobs: int
@@ -21,7 +21,7 @@ class Portion(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """What was claimed; limited_ms: no further job may start for so long (rate limit), 0: none holds."""
+    """Claimed jobs. limited_ms: remaining time of a rate limit, 0: none."""
 
     portions: list[Portion]
     limited_ms: int
@@ -29,7 +29,7 @@ class Taken(NamedTuple):
 
 @dataclass(frozen=True)
 class ClaimLedger:
-    """`reader` names it, and is what the jobs' locks hold. Positions count the jobs ever claimed. Picklable."""
+    """`reader`: its name, and the token of the jobs' locks. Positions count all jobs ever claimed. Picklable."""
 
     handle: QueueHandle
     reader: str
@@ -38,13 +38,13 @@ class ClaimLedger:
         return self.handle.keys.claims(self.reader), self.handle.keys.claims_base(self.reader)
 
     def end(self) -> int:
-        """How many jobs have ever been claimed."""
+        """The number of jobs ever claimed."""
         ledger, base = self._keys()
         length, cut = self.handle.connection.pipeline([("LLEN", ledger), ("GET", base)])
         return int(length) + int(cut or 0)
 
     def ids(self, start: int, stop: int) -> list[str]:
-        """Ids of the jobs at positions start..stop, the last one excluded; those cut off are left out."""
+        """Ids of the jobs at positions start..stop, the last one excluded; those that were cut off are missing."""
         ledger, base = self._keys()
         cut = int(self.handle.connection.call("GET", base) or 0)
         if stop <= cut:
@@ -53,7 +53,7 @@ class ClaimLedger:
         return [job_id.decode() for job_id in ids]
 
     def claim(self, seat: ClaimSettings, most: int, chunk_size: int = CHUNK_SIZE) -> Taken:
-        """Claims up to `most` jobs, `chunk_size` in a call; returns them packed, in the order of their positions."""
+        """Claims up to `most` jobs, `chunk_size` per call; returns them packed, in the order of their positions."""
         portions: list[Portion] = []
         claimed, limited_ms, position = 0, 0, self.end()
         while claimed < most:
@@ -70,19 +70,19 @@ class ClaimLedger:
         return Taken(portions, limited_ms)
 
     def begin(self, position: int) -> None:
-        """Notes that the jobs before a position are dealt out to tasks."""
+        """Records that the jobs before a position are assigned to tasks."""
         self.handle.connection.call("SET", self.handle.keys.claims_begun(self.reader), position, "PX", TTL_MS)
 
     def begun(self) -> int:
-        """The position before which jobs were dealt out to tasks."""
+        """The position before which jobs were assigned to tasks."""
         return int(self.handle.connection.call("GET", self.handle.keys.claims_begun(self.reader)) or 0)
 
     def keep(self) -> None:
-        """Lets the ledger live on."""
+        """Renews the TTL of the ledger."""
         self.handle.connection.pipeline([("PEXPIRE", key, TTL_MS) for key in self._keys()])
 
     def cut(self, position: int) -> None:
-        """Forgets the jobs before a position."""
+        """Removes the entries before a position."""
         ledger, base = self._keys()
         self.handle.connection.script(
             "claims/cut", {"ledger": ledger, "base": base}, {"position": position, "ttl_ms": TTL_MS}

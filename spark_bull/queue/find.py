@@ -1,4 +1,4 @@
-"""Which queues there are on a Redis, and which workers are connected to it."""
+"""Finds the queues of a Redis, and the workers that are connected to it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.manage import is_paused
 from spark_bull.store.connection import Connection
 
-#: How many keys one call looks at.
+#: Keys that one call scans.
 SCANNED_KEYS: Final = 1_000
 
 
@@ -26,7 +26,7 @@ def is_glob(queue: str) -> bool:
 def find_queues(connection: Connection, prefix: str, glob: str = "*") -> list[str]:
     """Names of the queues that match, sorted: `*`, `?`, `[abc]`, `[!abc]`.
 
-    Looks at every key of the database, SCANNED_KEYS at a time.
+    Scans all keys of the database, SCANNED_KEYS per call.
     """
     return sorted({queue for queue in _scan(connection, prefix) if fnmatchcase(queue, glob)})
 
@@ -49,14 +49,14 @@ def _scan(connection: Connection, prefix: str) -> Iterator[str]:
 
 
 def exists(handle: QueueHandle) -> bool:
-    """Whether there is such a queue: it has a key that shows a queue, or a write that is not finished."""
+    """Whether the queue exists: it has one of its characteristic keys, or an unfinished write."""
     keys = [handle.keys[name] for name in (*QUEUE_SIGNS, "open_writes")]
     return bool(handle.connection.call("EXISTS", *keys))
 
 
 @dataclass(frozen=True)
 class QueueSummary:
-    """A queue's own settings. `version`: the BullMQ that opened it last; `concurrency`: its limit over all workers."""
+    """Settings of a queue. `version`: BullMQ version that last opened it; `concurrency`: its limit over all workers."""
 
     paused: bool
     version: str | None
@@ -70,7 +70,7 @@ def describe(handle: QueueHandle) -> QueueSummary:
 
 @dataclass(frozen=True)
 class ConnectedWorker:
-    """A worker's connection, as CLIENT LIST shows it. `name` is what the worker was called, if anything; times in s."""
+    """A worker's connection, from CLIENT LIST. `name`: name of the worker, or None; times in s."""
 
     name: str | None
     address: str
@@ -79,9 +79,9 @@ class ConnectedWorker:
 
 
 def workers(connection: Connection, keys: QueueKeys) -> list[ConnectedWorker]:
-    """The connected workers of a queue, as far as their library names connections.
+    """The connected workers of a queue, by the client names of their connections.
 
-    Bull 1 names none: its workers aren't seen. Bull 3 names all those of a queue, whether or not they are workers'.
+    Bull 1 sets no names: its workers are not found. Bull 3 sets them for all connections of a queue, not just workers.
     """
     found = []
     for client in connection.clients():

@@ -1,4 +1,4 @@
-"""One queue, in one dialect, on one Redis: what every verb needs."""
+"""A queue handle: connection, keys and dialect of one queue, as every verb needs them."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from spark_bull.options import Options
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import settings_of
 
-#: Jobs that one script call handles, unless the user says else.
+#: Default number of jobs per script call.
 CHUNK_SIZE: Final = 500
-#: Ids that one script moves from list to list.
+#: Ids that one script moves from one list to another.
 MOVE_SIZE: Final = 5_000
-#: How long the answer to a sender's last call is kept, for when it has to ask again.
+#: TTL of the reply to a sender's last call, for when the call is repeated.
 RECEIPT_TTL_MS: Final = 3_600_000
 
 
 @dataclass(frozen=True)
 class QueueHandle:
-    """Picklable. `token` signs pub/sub messages, as a Node queue's own token does."""
+    """Picklable. `token`: sender of pub/sub messages, as the token of a Node queue."""
 
     connection: Connection
     keys: QueueKeys
@@ -49,24 +49,24 @@ class QueueHandle:
         }
 
     def run(self, verb: str, args: Mapping[str, Any] | None = None, **keys: str | list[str] | None) -> Any:
-        """Runs the script of a verb; the queue's own keys and names are filled in, and a key of None is absent."""
+        """Runs the script of a verb with the keys and names of the queue, and these. A key that is None is absent."""
         return self.connection.script(
             self.dialect.script(verb), self._common_keys | keys, self._common_args | dict(args or {})
         )
 
     def run_once(self, verb: str, args: Mapping[str, Any], **keys: str) -> Any:
-        """Runs a script that keeps its answer for a while, in case that it gets lost and the call is sent again."""
+        """Runs a script that stores its reply, so that a call repeated after a lost reply changes nothing."""
         receipt = self.keys.receipt(self.sender)
         return self.run(verb, {**args, "call": uuid4().hex, "ttl_ms": RECEIPT_TTL_MS}, receipt=receipt, **keys)
 
     @property
     def sender(self) -> str:
-        """Who makes a call: a thread, which makes one at a time. Copies, after a fork or a pickle, are others."""
+        """Identifies the caller: a thread, which makes one call at a time. Forked and unpickled copies are others."""
         return f"{self.token}:{getpid()}:{get_ident()}"
 
 
 def open_handle(options: Options, queue: str) -> QueueHandle:
-    """The handle of one queue, its dialect found. Raises OptionError for a name it refuses."""
+    """Opens a queue and detects its dialect. Raises OptionError for a name that the dialect refuses."""
     connection = Connection(settings_of(options))
     keys = QueueKeys(queue, options["prefix"])
     dialect = dialect_of(connection, keys, options["protocol"])

@@ -1,8 +1,7 @@
-"""What an operator does with a queue: pause, retry, promote, remove, clean, drain, obliterate.
+"""The verbs of an operator: pause, resume, retry, promote, remove, clean, drain, obliterate.
 
-Each script has the same effect when sent twice: those of pause and resume by what they do, the others by a receipt. A
-verb for a whole queue goes chunk by chunk, so that no call blocks Redis for long; when it is cut off half-way, calling
-it again does the rest.
+All scripts are idempotent: those of pause and resume by their effect, the others by a receipt. A verb for a whole queue
+works chunk by chunk, so that no call blocks Redis for long; after an interruption, calling it again does the rest.
 """
 
 from __future__ import annotations
@@ -10,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from spark_bull.dialects.base import may_spell_other_key
+from spark_bull.dialects.base import may_be_other_key
 from spark_bull.dialects.fields import ALWAYS_THERE
 from spark_bull.errors import DialectError, JobError, JobLocked, JobMissing, QueueBusy, WrongState, expected
 from spark_bull.queue.handle import CHUNK_SIZE, MOVE_SIZE, QueueHandle
 from spark_bull.queue.read import get_job
 
-#: The field that tells how a job ended, by its state.
+#: The field with a job's result or error, by its state.
 _OUTCOME: Final = {"completed": "returnvalue", "failed": "failedReason"}
 _WAITING: Final = ("wait", "paused", "prioritized")
 _NOT_CLEANED: Final = "waiting-children"
@@ -24,13 +23,13 @@ _NO_LIMIT: Final = 2**53
 
 
 def pause(handle: QueueHandle) -> None:
-    """Stops workers from taking further jobs; those that are active go on."""
+    """Keeps workers from claiming further jobs; active jobs continue."""
     while handle.run("pause", {"limit": MOVE_SIZE}):
         pass
 
 
 def resume(handle: QueueHandle) -> None:
-    """Lets workers take jobs again. No job is lost, whichever version paused the queue or added jobs since."""
+    """Lets workers claim jobs again. No job is lost, whichever version paused the queue or added jobs since."""
     while handle.run("resume", {"limit": MOVE_SIZE}):
         pass
 
@@ -41,9 +40,9 @@ def is_paused(handle: QueueHandle) -> bool:
 
 
 def retry(handle: QueueHandle, job_id: str, state: str = "failed") -> None:
-    """Lets a job that has ended run again: a failed one, or (BullMQ) a completed one.
+    """Moves a finished job back to the waiting ones: a failed one, or (BullMQ) a completed one.
 
-    Raises JobMissing, JobLocked, WrongState when it isn't in `state`, DialectError for a state it can't come back from.
+    Raises JobMissing, JobLocked, WrongState when it is not in `state`, DialectError for a state without retry.
     """
     allowed = handle.dialect.retryable_states
     if state not in allowed:
@@ -55,15 +54,16 @@ def retry(handle: QueueHandle, job_id: str, state: str = "failed") -> None:
 
 
 def promote(handle: QueueHandle, job_id: str) -> None:
-    """Lets a delayed job run now. Raises JobMissing, or WrongState when it isn't delayed."""
+    """Moves a delayed job to the waiting ones. Raises JobMissing, or WrongState when it is not delayed."""
     _check(handle, job_id, handle.run_once("promote", {"job_id": job_id}, **_job_keys(handle, job_id)), "delayed")
 
 
 def remove(handle: QueueHandle, job_id: str, *, with_children: bool = True, chunk_size: int = CHUNK_SIZE) -> None:
     """Removes a job, its logs and (BullMQ) its children; a parent that waited for it alone starts.
 
-    Raises JobMissing; JobLocked while a worker holds it or a child, of which none is removed then; WrongState when a
-    job scheduler needs it. A tree of more than `chunk_size` jobs goes in parts, each of which may meet a lock.
+    Raises JobMissing; JobLocked while it or a child is locked by a worker, and removes none of them; WrongState for the
+    next job of a job scheduler. A tree of more than `chunk_size` jobs takes several calls, each of which can raise
+    JobLocked.
     """
     args = {"job_id": job_id, "with_children": int(with_children), "limit": chunk_size}
     answer = [b"open"]
@@ -82,10 +82,10 @@ def clean(
 ) -> list[str]:
     """Removes jobs of a state that are older than `grace_ms`, at most `limit` (0: all); returns their ids.
 
-    Age counts from when a job ended, else from when it started, else from when it was added; in bull-1, which knows
-    no more, and for prioritised jobs of BullMQ always from when it was added. Oldest first, but for the finished jobs
-    of bull-1, which have no order. Jobs that a worker holds and the next ones of job schedulers stay. Raises
-    OptionError or DialectError.
+    Age counts from when a job ended, else from when it started, else from when it was added; in bull-1, which has no
+    other time, and for prioritized jobs of BullMQ always from when it was added. Oldest first, except for the finished
+    jobs of bull-1, which have no order. Locked jobs and the next jobs of job schedulers stay. Raises OptionError or
+    DialectError.
     """
     for name, number in (("grace_ms", grace_ms), ("limit", limit)):
         if not isinstance(number, int) or isinstance(number, bool) or number < 0:
@@ -110,7 +110,7 @@ def clean(
 
 
 def drain(handle: QueueHandle, *, delayed: bool = False, chunk_size: int = CHUNK_SIZE) -> int:
-    """Removes all jobs that wait for a worker, with `delayed` also those that wait for their time; returns how many.
+    """Removes all jobs that wait for a worker, with `delayed` also the delayed ones; returns how many.
 
     A paused queue stays paused; the next jobs of job schedulers stay.
     """
@@ -127,17 +127,17 @@ def _drained(handle: QueueHandle, state: str, chunk_size: int) -> int:
 
 
 def obliterate(handle: QueueHandle, *, force: bool = False, chunk_size: int = CHUNK_SIZE) -> None:
-    """Deletes a queue with all its jobs. It is paused meanwhile, and forgets that with everything else.
+    """Deletes a queue with all its jobs. It is paused until it is deleted.
 
-    Raises QueueBusy when jobs are active, unless `force`: their workers then fail to report them. Writes that are
-    staged or registered are not touched: their jobs come into the new queue. A parent that waits for children of
-    another queue stays, as in BullMQ. The last answers to other processes expire by themselves, within an hour.
+    Raises QueueBusy when jobs are active, unless `force`: then outcomes of these jobs are rejected. Staged and
+    registered writes stay: their jobs are added to the new queue. A parent that waits for children of another queue
+    stays, as in BullMQ. Receipts of other processes expire within an hour.
     """
     args = {"limit": chunk_size, "move": MOVE_SIZE, "force": int(force)}
     while True:
         state, *active = handle.run_once("obliterate", args)
         if state == b"done":
-            # The answer has come: nothing needs to be kept of this thread's calls.
+            # The reply has arrived: the receipt of this thread is not needed any more.
             handle.connection.call("UNLINK", handle.keys.receipt(handle.sender))
             return
         if state == b"active":
@@ -163,7 +163,7 @@ def _busy(handle: QueueHandle, active: int) -> QueueBusy:
 def _sweep(
     handle: QueueHandle, verb: str, state: str, position: bytes, size: int, args: Mapping[str, Any]
 ) -> tuple[bytes, Any]:
-    """One slice of a state; see lua/includes/sweep.lua. Returns the next position, empty at the end."""
+    """Processes one slice of a state; see lua/lib/sweep.lua. Returns the next position, empty at the end."""
     store = handle.dialect.state_key(state)
     slice_args = {"kind": store.kind, "position": position, "size": size}
     reached, result = handle.run_once(verb, {**args, **slice_args}, state=handle.keys[store.key])
@@ -175,8 +175,8 @@ def _as_bytes(position: bytes | int) -> bytes:
 
 
 def _job_keys(handle: QueueHandle, job_id: str) -> dict[str, str]:
-    """The keys of a job. Raises JobMissing for an id that spells another key of the queue, such as `wait`."""
-    if may_spell_other_key(job_id) and not _is_job(handle, job_id):
+    """The keys of a job. Raises JobMissing for an id that is the name of another key of the queue, such as `wait`."""
+    if may_be_other_key(job_id) and not _is_job(handle, job_id):
         raise _error(handle, job_id, "missing", "", "")
     return {"job": handle.keys.job(job_id), "lock": handle.keys.lock(job_id)}
 
@@ -187,7 +187,7 @@ def _is_job(handle: QueueHandle, job_id: str) -> bool:
 
 
 def _check(handle: QueueHandle, job_id: str, answer: list[bytes], wanted: str) -> None:
-    """Raises the error that the answer of a script about one job tells of."""
+    """Raises the error that a script has returned for a job."""
     result, *detail = answer
     if result != b"done":
         raise _error(handle, job_id, result.decode(), detail[0].decode() if detail else "", wanted)
@@ -200,13 +200,13 @@ def _error(handle: QueueHandle, job_id: str, result: str, detail: str, wanted: s
         return JobMissing(f"expected a job {job_id} in queue {queue}, found none", queue=queue, job_id=job_id)
     if result == "locked":
         return JobLocked(
-            f"a worker holds {detail or subject}: wait until it is done, or until its lock expires",
+            f"{detail or subject} is locked by a worker: wait until it has finished, or until its lock expires",
             queue=queue,
             job_id=job_id,
         )
     if result == "scheduled":
         return WrongState(
-            f"{subject} is the next one of a job scheduler: remove the scheduler instead", queue=queue, job_id=job_id
+            f"{subject} is the next job of a job scheduler: remove the scheduler instead", queue=queue, job_id=job_id
         )
     job = get_job(handle, job_id)
     return WrongState(

@@ -1,8 +1,8 @@
-"""Jobs as they are, chunk by chunk, without changing anything.
+"""Reads jobs chunk by chunk, without changing anything.
 
-A chunk comes out of one script, so each job's state and fields belong together. A whole read is no snapshot: the queue
-lives on between two chunks. States are walked in the order in which a job passes them, and an id that was read is not
-read again: a job that only moves on while the read lasts is in it once.
+One script reads a chunk, so that each job's state and fields are consistent. A whole read is not a snapshot: the queue
+changes between two chunks. States are read in the order in which a job passes them, and an id is not read twice: a job
+that only moves forward during the read appears once.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from spark_bull.dialects.fields import ALWAYS_THERE, FIELDS, Raw, value_of
 from spark_bull.model import Job
 from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle
 
-#: One script reads about this much at most, however large the jobs are.
+#: Approximate maximum size of the jobs that one script reads.
 MAX_BYTES: Final = 1 << 20
-#: One script looks at this many ids at most, to find those of a slice, or one of a list.
+#: Maximum number of ids that one script examines, for those of a slice or of a list.
 MAX_IDS: Final = 5_000
-#: Ids that a read remembers, so as not to show a job twice.
+#: Ids that a read keeps, so as not to return a job twice.
 REMEMBERED: Final = 200_000
 
 #: The order in which a job passes the states.
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Slice:
-    """Slice `number` of `of`: the jobs whose ids fall into it, whatever their state. All slices make the whole."""
+    """Slice `number` of `of`: jobs by their ids, in any state. Each job belongs to one slice."""
 
     number: int = 0
     of: int = 1
@@ -45,7 +45,7 @@ WHOLE: Final = Slice()
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some jobs, as columns of equal length. `run_at` is when delayed jobs are due, ms; `values` are by hash field."""
+    """Some jobs, as columns of equal length. `run_at`: when delayed jobs are due, ms; `values`: by hash field."""
 
     ids: list[bytes]
     states: list[str | None]
@@ -53,7 +53,7 @@ class Chunk:
     values: Mapping[str, list[Raw]]
 
     def column(self, name: str) -> list[Raw]:
-        """The raw values of one of FIELDS, which must have been asked for."""
+        """The raw values of one of FIELDS, which must have been read."""
         first, *others = FIELDS[name].names
         column = self.values[first]
         for other in others:
@@ -71,16 +71,16 @@ class Chunk:
         return Chunk(chosen(self.ids), chosen(self.states), chosen(self.run_at), values)
 
     def jobs(self, queue: str) -> Iterator[Job]:
-        """The jobs as objects; all FIELDS must have been asked for."""
+        """The jobs as objects; all FIELDS must have been read."""
         columns = {f.attribute: [value_of(f, raw) for raw in self.column(name)] for name, f in FIELDS.items()}
         for i, job_id in enumerate(self.ids):
-            # `data_text` and `opts_text` that are not there keep the default of Job.
+            # A missing `data_text` or `opts_text` has the default of Job.
             given = {n: v[i] for n, v in columns.items() if v[i] is not None}
             yield Job(queue, job_id.decode("utf-8", "replace"), self.states[i], run_at=self.run_at[i], **given)
 
 
 def counts(handle: QueueHandle) -> dict[str, int]:
-    """How many jobs are in each state that the dialect has."""
+    """The number of jobs in each state of the dialect."""
     states = handle.dialect.states
     replies = handle.connection.pipeline([(_COUNT[s.kind], handle.keys[s.key]) for s in states.values()])
     return {state: int(reply) for state, reply in zip(states, replies, strict=True)}
@@ -98,7 +98,7 @@ def read_jobs(
 ) -> Iterator[Chunk]:
     """The jobs of a slice that are in one of `states` (none given: in any), with some of FIELDS.
 
-    A state that the dialect doesn't have holds no job.
+    A state that the dialect lacks has no jobs.
     """
     fields = _hash_fields(columns)
     memory = _Memory()
@@ -117,7 +117,7 @@ def read_ids(
     columns: Iterable[str] = FIELDS,
     chunk_size: int = CHUNK_SIZE,
 ) -> Iterator[Chunk]:
-    """Jobs by their ids, in this order, if they are there and (when given) in one of `states`."""
+    """Jobs by their ids, in this order, if they exist and (when given) are in one of `states`."""
     fields = _hash_fields(columns)
     remaining = iter(dict.fromkeys(ids))
     while batch := [job_id.encode() for job_id in islice(remaining, chunk_size)]:
@@ -130,16 +130,16 @@ def read_ids(
 
 
 def get_job(handle: QueueHandle, job_id: str) -> Job | None:
-    """One job with its state, or None when there is none of this id."""
+    """The job with this id and its state, or None when there is none."""
     return next((job for chunk in read_ids(handle, [job_id]) for job in chunk.jobs(handle.keys.queue)), None)
 
 
 def page(handle: QueueHandle, state: str, start: int = 0, stop: int = -1) -> list[Job]:
     """Jobs start..stop of a state, both included, negative ones from the end, as Redis counts.
 
-    In the order in which jobs come next, or have finished; the finished jobs of bull-1 have none. If neither counts
-    from the end, ids without a job are made up for by those that follow, as in BullMQ. Raises DialectError for a state
-    that the dialect doesn't have.
+    In the order in which jobs come next, or have finished; the finished jobs of bull-1 have no order. If neither counts
+    from the end, following jobs replace ids without a job, as in BullMQ. Raises DialectError for a state that the
+    dialect lacks.
     """
     key = handle.dialect.state_key(state)
     total = counts(handle)[state]
@@ -159,7 +159,7 @@ def page(handle: QueueHandle, state: str, start: int = 0, stop: int = -1) -> lis
 
 
 def _window(handle: QueueHandle, state: str, total: int, first: int, last: int) -> list[Job]:
-    """The jobs at these places of a list or ZSET with `total` ids; it is read from the end that jobs enter at."""
+    """The jobs at these places of a list or ZSET of `total` ids, which is read from the end that jobs enter at."""
     jobs: list[Job] = []
     behind, end, passed = total - 1 - last, total - first, True
     while passed and behind < end:
@@ -182,7 +182,7 @@ def _hash_fields(columns: Iterable[str]) -> list[str]:
 
 
 def _by_field(fields: list[str], values: list[Any]) -> dict[str, list[Raw]]:
-    """Values that came job after job, as columns; Lua says false for what is not there."""
+    """Values, which are ordered by job, as columns; Lua returns false for a missing one."""
     columns = {}
     for number, name in enumerate(fields):
         column = values[number :: len(fields)]
@@ -191,7 +191,7 @@ def _by_field(fields: list[str], values: list[Any]) -> dict[str, list[Raw]]:
 
 
 class _Step(NamedTuple):
-    """What one look at a state gave; see lua/read/state.lua for the order and for what repeats."""
+    """The result of one call of lua/read/state.lua, which explains the order, and what can repeat."""
 
     position: bytes
     done: bool
@@ -222,7 +222,7 @@ def _step(
     window: int,
     most: int,
 ) -> _Step:
-    """Looks at `window` ids of a state, and reads `most` jobs at most."""
+    """Examines `window` ids of a state, and reads at most `most` jobs."""
     key = handle.dialect.state_key(state)
     answer = handle.connection.script(
         "read/state",
@@ -247,7 +247,7 @@ def _step(
 
 
 def _run_at(states: list[str | None], scores: list[Any]) -> list[int | None]:
-    """ms since 1970 for delayed jobs: in their scores the time stands above 12 bits of order."""
+    """ms since 1970 for delayed jobs: the lowest 12 bits of their scores are an order within the ms."""
     if "delayed" not in states:
         return [None] * len(states)
     return [
@@ -256,10 +256,8 @@ def _run_at(states: list[str | None], scores: list[Any]) -> list[int | None]:
     ]
 
 
-def _read_ids(
-    handle: QueueHandle, ids: list[bytes], fields: list[str], *, look_again: bool = True
-) -> tuple[int, Chunk]:
-    """How many of the ids were read, and those jobs that are there."""
+def _read_ids(handle: QueueHandle, ids: list[bytes], fields: list[str], *, again: bool = True) -> tuple[int, Chunk]:
+    """The number of ids processed, and the jobs that exist."""
     sorted_states = {s: key for s, key in handle.dialect.states.items() if key.kind != "list"}
     answer = handle.connection.script(
         "read/jobs",
@@ -278,17 +276,17 @@ def _read_ids(
     if None in states:
         in_lists = _find_in_lists(handle, [i for i, state in zip(found, states, strict=True) if state is None])
         states = [state or in_lists.get(job_id) for job_id, state in zip(found, states, strict=True)]
-    if None in states and look_again:
-        # In no state: these jobs moved on while the lists were searched, or are orphans.
-        strays = [job_id for job_id, state in zip(found, states, strict=True) if state is None]
-        moved = _read_ids(handle, strays, fields, look_again=False)[1]
+    if None in states and again:
+        # These jobs changed their state while the lists were searched, or are in no state.
+        unplaced = [job_id for job_id, state in zip(found, states, strict=True) if state is None]
+        moved = _read_ids(handle, unplaced, fields, again=False)[1]
         settled = dict(zip(moved.ids, moved.states, strict=True))
         states = [state or settled.get(job_id) for job_id, state in zip(found, states, strict=True)]
     return done, Chunk(found, states, _run_at(states, scores), _by_field(fields, values))
 
 
 def _find_in_lists(handle: QueueHandle, ids: list[bytes]) -> dict[bytes, str]:
-    """The states of jobs that are in lists, which have to be searched: the one that is always short first."""
+    """The states of jobs in lists, which are searched one by one, `active` first, as it is short."""
     found: dict[bytes, str] = {}
     for state in ("active", "wait", "paused"):
         wanted = [job_id for job_id in ids if job_id not in found]
@@ -311,13 +309,13 @@ def _find_in_list(handle: QueueHandle, key: StateKey, ids: list[bytes]) -> set[b
 
 @dataclass
 class _Memory:
-    """The ids that were read last: two generations, so that it never grows beyond REMEMBERED."""
+    """The ids that were read last: at most REMEMBERED, in two generations."""
 
     _recent: set[bytes] = field(default_factory=set)
     _older: set[bytes] = field(default_factory=set)
 
     def fresh(self, ids: list[bytes]) -> list[int]:
-        """Positions of the ids that weren't read before."""
+        """Positions of the ids that were not read before."""
         recent, older = self._recent, self._older
         positions = []
         for position, job_id in enumerate(ids):

@@ -1,4 +1,4 @@
-"""What a processor says about its job while it runs: progress, log lines, changed data."""
+"""Changes that a processor makes to its job while it runs: progress, log rows, data."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from spark_bull.queue.handle import QueueHandle
 
 
 def update_progress(handle: QueueHandle, job_id: str, progress: str) -> None:
-    """Stores progress, JSON text, and tells those who listen. Raises JobMissing."""
+    """Stores and publishes the progress of a job, JSON text. Raises JobMissing."""
     _check(handle, job_id, handle.run("progress", {"job_id": job_id, "progress": progress}, **_job(handle, job_id)))
 
 
 def add_log(handle: QueueHandle, job_id: str, row: str, keep: int = 0) -> int:
-    """Adds a line to a job's log, of which the last `keep` stay (0: all); returns their number. Raises JobMissing."""
+    """Adds a row to a job's log and keeps its last `keep` rows (0: all); returns their number. Raises JobMissing."""
     args = {"job_id": job_id, "row": row, "keep": keep}
     count: int = handle.run_once("log", args, **_job(handle, job_id), logs=handle.keys.logs(job_id))
     _check(handle, job_id, count)

@@ -1,7 +1,7 @@
-"""The ledger of a reader of results: which jobs of a queue have finished, in the order in which they were found.
+"""The ledger of a reader of results: the finished jobs of a queue, in the order in which they were found.
 
-Node's libraries stamp jobs with the clock of the worker, trim their events, and may delete a finished job at once.
-Scripts find finished jobs once each (lua/*/discover.lua) and number them; a position is how many were found before.
+The Node libraries write finish times by the clock of the worker, trim their events, and may delete a finished job at
+once. Scripts (lua/*/discover.lua) find each finish once and number it; a position is the number of those before.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from spark_bull.dialects.fields import ALWAYS_THERE, text_of
 from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.queue.read import MAX_BYTES
 
-#: How long the ledger of a query that doesn't run any more stays.
+#: TTL of the ledger after the last call of its query.
 RESULTS_TTL_MS: Final = 7 * 86_400_000
-#: Events or jobs that one call looks at.
+#: Events or jobs that one call examines.
 LOOKED_AT: Final = 500
-#: The look-back window is looked at in so many slices.
+#: Number of slices of the look-back window.
 SLICES: Final = 60
 STATES: Final = ("completed", "failed")
-#: Keys of the jobs that have not ended.
+#: Keys of the states of jobs that have not ended.
 UNFINISHED: Final = ("wait", "paused", "active", "delayed", "prioritized", "waiting_children")
 
 
 class Horizon(NamedTuple):
-    """How far to look: up to the highest scores, and the last event, of a moment (ms). '' stands for no bound.
+    """Bounds of a scan: the highest scores, and the last event, at a time (ms). '' stands for no bound.
 
-    `ended`: how many jobs had ended by then, whether they are still there or not.
+    `ended`: number of jobs that had ended by then, whether or not they still exist.
     """
 
     completed: str = ""
@@ -46,7 +46,7 @@ EVERYTHING: Final = Horizon()
 
 
 class LedgerLease(NamedTuple):
-    """Whether the ledger can be used ('ok', 'lost', or 'taken' by `owner`), and where it begins and ends."""
+    """Result of acquiring a ledger: ok, lost, or taken (by `owner`), and the positions of its start and end."""
 
     state: str
     start: int = 0
@@ -55,7 +55,7 @@ class LedgerLease(NamedTuple):
 
 
 class Remaining(IntEnum):
-    """What a call of `discover` has left for the next one. Where events are left, jobs are, too."""
+    """What a call of `discover` leaves to the next one. EVENTS includes jobs."""
 
     NOTHING = 0
     JOBS = 1
@@ -63,11 +63,11 @@ class Remaining(IntEnum):
 
 
 class DiscoverResult(NamedTuple):
-    """What a call of `discover` has found. `end`: position behind the last entry.
+    """Result of a call of `discover`. `end`: position after the last entry.
 
-    `state` is ok, lost, taken (by `owner`) or recreated: the queue has been deleted since.
-    `missed`: events left the stream before they were read, and about so many ended jobs are unaccounted for since;
-    -1: an unknown number. `cursor`: id of the last event that was read.
+    `state`: ok, lost, taken (by `owner`) or recreated (the queue has been deleted since). `missed`: approximate number
+    of ended jobs that are unaccounted for because events were trimmed before they were read; -1: unknown. `cursor`: id
+    of the last event read.
     """
 
     state: str
@@ -86,8 +86,8 @@ class DiscoverResult(NamedTuple):
 class ResultChunk(NamedTuple):
     """Some entries and their jobs. `columns`: raw values by name, a list or one value for all rows, False for none.
 
-    Besides the hash fields there are `id`, `state`, and in `there` what the job was when it was read: there, gone (when
-    it was found already), or missing (since then).
+    Besides the hash fields there are `id`, `state`, and in `there` whether the job existed when it was read: there,
+    gone (it was gone when it was found), or missing (it was removed later).
     """
 
     rows: int
@@ -96,7 +96,7 @@ class ResultChunk(NamedTuple):
 
 @dataclass(frozen=True)
 class ResultLedger:
-    """One queue's results for one reader. `owner` is the query that uses it now. Picklable."""
+    """One queue's results for one reader. `owner`: the query that uses it now. Picklable."""
 
     handle: QueueHandle
     reader: str
@@ -132,8 +132,8 @@ class ResultLedger:
     ) -> LedgerLease:
         """Acquires the ledger for `owner` if it is free or held by `previous_owner`.
 
-        starting: earliest, latest, or ms since 1970, for a ledger that is made, at position `base`; `create`: if there
-        is none, `recreate`: even if there is one.
+        starting: earliest, latest, or ms since 1970, for a new ledger, whose first position is `base`. create: creates
+        a ledger if there is none; recreate: even if there is one.
         """
         state, *rest = self._script(
             "open",
@@ -163,10 +163,10 @@ class ResultLedger:
         events_only: bool = False,
         most: int = LOOKED_AT,
     ) -> DiscoverResult:
-        """Looks at about `most` events and jobs.
+        """Examines about `most` events and jobs.
 
-        `accept_recreated`: goes on with a queue that has been deleted since. `strict`: jobs that are unaccounted for
-        are reported again by the next call. `events_only`: leaves the sets of finished jobs to a later call.
+        accept_recreated: continues with a queue that has been deleted since. strict: the next call reports jobs that
+        are unaccounted for again. events_only: leaves the sets of finished jobs to a later call.
         """
         state, *rest = self.handle.run(
             "discover",
@@ -195,11 +195,11 @@ class ResultLedger:
         return DiscoverResult(state.decode(), owner=rest[0].decode() if state == b"taken" else "")
 
     def horizon(self) -> Horizon:
-        """Up to where to look to find what has finished by now. SETs have no order: all of them is looked at."""
+        """The bounds within which all jobs finished by now are found. SETs have none: they are scanned whole."""
         return Horizon(*(bound.decode() for bound in self._script("horizon", {"states": self.states})))
 
     def unseen(self) -> int:
-        """About how many finished jobs are still to be found; those removed at once don't count."""
+        """The approximate number of finished jobs not found yet, without those removed at once."""
         dialect, keys = self.handle.dialect, self.handle.keys
         names = [f"{state}:{name}" for state in self.states for name in ("at", "floor")]
         track = dict(zip(names, self.handle.connection.call("HMGET", self._keys["track"], *names), strict=True))
@@ -213,19 +213,19 @@ class ResultLedger:
         return sum(max(0, counts[i] - counts[i + 1]) for i in range(0, len(counts), 2))
 
     def cut(self, position: int) -> None:
-        """Forgets the entries before a position."""
+        """Removes the entries before a position."""
         self._script("cut", {"position": position})
 
     def archive(self, position: int) -> None:
-        """Deletes the jobs of the entries before a position, unless they were retried since; forgets the entries."""
+        """Deletes the jobs of the entries before a position, unless they were retried since, and the entries."""
         start: int | None = self.start()
         while start is not None and start < position:
             start = self.handle.run("archive", {"position": position, "limit": CHUNK_SIZE}, **self._keys)
 
     def read(self, start: int, stop: int, fields: Sequence[str]) -> tuple[int, ResultChunk]:
-        """The entries start..stop, the last one excluded, with these hash fields of their jobs; fewer if these are big.
+        """The entries start..stop, the last one excluded, with these fields of their jobs; fewer if they are large.
 
-        Returns the position behind them; no rows, and another position than `start`, when they have been cut off.
+        Returns the position after them; no rows, and another position than `start`, when they have been removed.
         """
         names = list(dict.fromkeys([ALWAYS_THERE, "finishedOn", *fields]))
         answer = self._script("read", {"start": start, "stop": stop, "most_bytes": MAX_BYTES, "fields": names})

@@ -1,7 +1,7 @@
-"""Schedules go on: when a worker takes a job that a schedule has made, the schedule's next job is added.
+"""Advances schedules: when a worker claims a job that a schedule has made, the schedule's next job is added.
 
-The Node libraries do the same with every job that a worker takes, before it runs. Should a worker die in between, the
-job comes back, and the schedule goes on with whoever takes it then.
+The Node libraries do the same with every claimed job, before it runs. If the worker dies before that, the job stalls,
+and the worker that claims it again advances the schedule.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ADVANCE_SIZE: Final = 100
 
 
 def may_be_scheduled(job_id: str) -> bool:
-    """Whether a schedule can have made the job: others may choose such an id, too."""
+    """Whether a schedule can have made the job: a custom id can have the same form."""
     return job_id.startswith(SCHEDULED)
 
 
@@ -34,9 +34,9 @@ def advance(
 ) -> None:
     """Adds the next jobs of the schedules that have made these claimed jobs; other jobs cost nothing.
 
-    sender, call: as in `working.work`, so that a call made again advances nothing twice. now: Redis' clock, in ms.
-    again: somebody else may have done it when the jobs were claimed. A schedule that can't be read is logged as an
-    error; its job runs all the same.
+    sender, call: as in `claim.work`; a repeated call does not advance a schedule twice. now: time of Redis, ms. again:
+    the process that claimed the jobs may have done it. A schedule that can't be read is logged as an error; its job
+    runs nevertheless.
     """
     scheduled = [job for job in jobs if may_be_scheduled(job.id)]
     if not scheduled:
@@ -54,14 +54,14 @@ def advance(
         }
         made = handle.run("advance", args, receipt=receipt)
         for (job, _), outcome in zip(part, made, strict=True):
-            _tell(handle, job, outcome.decode())
+            _log_failure(handle, job, outcome.decode())
 
 
 def _version(handle: QueueHandle) -> str:
     if handle.bullmq_version != "auto":
         return handle.bullmq_version
-    told = handle.connection.call("HGET", handle.keys["meta"], "version")
-    return told.decode() if told else ""
+    version = handle.connection.call("HGET", handle.keys["meta"], "version")
+    return version.decode() if version else ""
 
 
 def _next_job(handle: QueueHandle, job: ClaimedJob, now: int, version: str) -> Mapping[str, Any] | None:
@@ -76,29 +76,29 @@ def _packable(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-#: Why a schedule doesn't go on, by what the scripts answer.
-_TROUBLE: Final = {
-    "unknown": "neither the job nor its scheduler says when the next one is due",
+#: Why a schedule was not advanced, by the reply of the script.
+_FAILURES: Final = {
+    "unknown": "neither the job nor its scheduler has a pattern or an interval",
     "damaged": "the scheduler's key, or that of all schedules, is of a wrong type",
 }
 
 
-def _tell(handle: QueueHandle, job: ClaimedJob, outcome: str) -> None:
+def _log_failure(handle: QueueHandle, job: ClaimedJob, outcome: str) -> None:
     if outcome == "legacy":
         _warn_of_legacy(handle.keys.base)
-    elif outcome in _TROUBLE:
-        _error(handle, job, _TROUBLE[outcome])
+    elif outcome in _FAILURES:
+        _error(handle, job, _FAILURES[outcome])
 
 
 def _error(handle: QueueHandle, job: ClaimedJob, why: str) -> None:
-    cure = "schedule it again in Node, with upsertJobScheduler (BullMQ) or add and `repeat` (Bull)"
-    log.error("queue %s: the schedule of job %s does not go on: %s; %s", handle.keys.queue, job.id, why, cure)
+    remedy = "schedule it again in Node, with upsertJobScheduler (BullMQ) or add and `repeat` (Bull)"
+    log.error("queue %s: the schedule of job %s has stopped: %s; %s", handle.keys.queue, job.id, why, remedy)
 
 
 @cache
 def _warn_of_legacy(base: str) -> None:
     log.warning(
-        "queue %s: jobs that BullMQ repeats by its older `repeat` option do not go on in this worker: leave them to"
-        " workers of BullMQ 5, or make job schedulers of them (upsertJobScheduler)",
+        "queue %s: this worker does not repeat jobs with the older `repeat` option of BullMQ: process them with workers"
+        " of BullMQ 5, or make job schedulers of them (upsertJobScheduler)",
         base.rstrip(":"),
     )

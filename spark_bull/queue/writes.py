@@ -1,11 +1,9 @@
 """The exactly-once write: stage chunks, register the write, roll it forward.
 
-Staged chunks are seen by no worker. Once a write is registered, anyone may commit it: this
-process, the next write, `recover()`. Two at once do no harm, since each step says where it
-believes the write stands, and changes nothing when that is not so.
+No worker sees staged chunks. Once a write is registered, any process can commit it: this one, the next write,
+`recover()`. Several at once are safe: each step names the position that it expects, and changes nothing at another one.
 
-A write with the field `replace` = 1 empties its queue before its first job comes, and notes in the
-field `emptied` when that is done.
+A write with the field `replace` = 1 empties its queue before it adds its first job, and then sets the field `emptied`.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgpack
 
@@ -26,9 +24,9 @@ from spark_bull.store.connection import Connection
 
 log = logging.getLogger("spark_bull")
 
-#: How long the record of a finished write stays readable.
+#: TTL of the record of a finished write.
 RECORD_TTL_MS: Final = 30 * 86_400_000
-#: How long a query or application may rest and still be known.
+#: TTL of the watermark of a query or application after its last write.
 WATERMARK_TTL_MS: Final = 400 * 86_400_000
 
 Progress = Callable[[int, int], None]
@@ -36,7 +34,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class StagedPart:
-    """What one attempt of one task staged for one queue."""
+    """The chunks that one attempt of a task has staged for one queue."""
 
     stage: str
     chunks: int
@@ -45,7 +43,7 @@ class StagedPart:
 
 @dataclass(frozen=True)
 class QueuePlan:
-    """The part of a write that one queue gets; parts in the order of the rows."""
+    """The part of a write for one queue; its staged parts in the order of the rows."""
 
     handle: QueueHandle
     parts: Sequence[StagedPart]
@@ -54,35 +52,35 @@ class QueuePlan:
 
 @dataclass(frozen=True)
 class Identity:
-    """What makes a write recognisable when it comes again: application (or query) and version."""
+    """Identifies a write when it is repeated: application (or query) and version."""
 
     app_id: str
     version: int
 
 
 def stage_chunk(handle: QueueHandle, stage: str, number: int, packed: bytes, ttl_ms: int) -> None:
-    """Puts a chunk aside. Raises SparkBullError when the stage key is registered already."""
+    """Stages a chunk. Raises SparkBullError when the write of the stage key is registered."""
     args = {"number": number, "chunk": packed, "ttl_ms": ttl_ms}
     if not handle.connection.script("write/stage", {"stage": stage}, args):
         raise SparkBullError(
-            f"expected the stage key {stage} to be this attempt's own, but its write was "
-            "registered already; this attempt is too late and its chunks are not needed"
+            f"expected the write of the stage key {stage} not to be registered yet, but it is: "
+            "this attempt of the task is too late, and its chunks are not needed"
         )
 
 
 def discard(connection: Connection, keys: QueueKeys, write_id: str, stages: Sequence[str]) -> int:
-    """Forgets what a write staged for a queue, unless it was registered; returns how many stage keys went."""
+    """Deletes what a write has staged for a queue, unless it is registered; returns the number of stage keys."""
     return int(connection.script("write/discard", {"write": keys.write(write_id), "stages": list(stages)}))
 
 
 def is_written(handle: QueueHandle, identity: Identity) -> bool:
-    """Whether a write of this identity, or a later one, reached its manifest."""
+    """Whether a write of this identity, or of a later version, is registered."""
     watermark = handle.connection.call("GET", handle.keys.watermark(identity.app_id))
     return watermark is not None and int(watermark) >= identity.version
 
 
 def register(write_id: str, plans: Sequence[QueuePlan], identity: Identity | None) -> bool:
-    """Registers a write with all its queues or none; False when it was written before.
+    """Registers a write for all of its queues or none; False when it was written before.
 
     Raises StagedDataLost when staged chunks are gone; then nothing is visible.
     """
@@ -125,90 +123,98 @@ def _entry(write_id: str, plan: QueuePlan, identity: Identity | None) -> dict[st
         "manifest": keys.manifest(write_id),
         "open": keys["open_writes"],
         "watermark": keys.watermark(identity.app_id) if identity else "",
-        "stages": [[part.stage, part.chunks] for part in plan.parts],
+        "stages": [{"key": part.stage, "chunks": part.chunks} for part in plan.parts],
         "fields": [item for field in fields.items() for item in field],
     }
 
 
 def roll_forward(handle: QueueHandle, write_id: str, progress: Progress | None = None) -> WriteRecord:
-    """Commits what is left of a registered write; calls progress(rows done, rows in all).
+    """Commits the rest of a registered write; calls progress(rows processed, rows in total).
 
-    Older writes go first where one of the two replaces the queue. Raises StagedDataLost when registered chunks are
-    gone from Redis.
+    Older writes are committed first if one of the two replaces the queue. Raises StagedDataLost when registered chunks
+    are gone from Redis.
     """
     position = 0
     jobs, dialect = handle.connection.call("HMGET", handle.keys.write(write_id), "jobs", "dialect")
     total = int(jobs or 0)
     if dialect:
-        # Its chunks are encoded for this one, whichever the caller's handle is for.
+        # The dialect that its chunks are encoded for, which can differ from that of the handle.
         handle = replace(handle, dialect=DIALECTS[dialect.decode()])
     while True:
-        state, done, *ahead = _commit(handle, write_id, position)
-        if state == b"unknown":
-            raise StagedDataLost(_forgotten(handle.keys.queue, write_id, position, total))
-        position = int(done)
-        if state == b"behind":
-            _finish_first(handle, ahead[0].decode())
+        reply = _commit(handle, write_id, position)
+        if reply.state == "unknown":
+            raise StagedDataLost(_lost_write(handle.keys.queue, write_id, position, total))
+        position = reply.position
+        if reply.state == "behind":
+            _finish_first(handle, reply.ahead)
             continue
         if progress:
             progress(position, total)
-        if state == b"replacing":
+        if reply.state == "replacing":
             _empty(handle, write_id)
-        elif state == b"broken":
+        elif reply.state == "broken":
             raise StagedDataLost(
                 f"write {write_id} to queue {handle.keys.queue}: chunks were gone from Redis after "
                 f"{position:,} of {total:,} jobs were added; was it flushed, or is its "
                 "maxmemory-policy other than noeviction?"
             )
-        elif state != b"open":
+        elif reply.state != "open":
             break
     record = read_record(handle, write_id)
     if record is None:
-        raise StagedDataLost(_forgotten(handle.keys.queue, write_id, position, total))
+        raise StagedDataLost(_lost_write(handle.keys.queue, write_id, position, total))
     return record
 
 
-def _forgotten(queue: str, write_id: str, position: int, total: int) -> str:
+def _lost_write(queue: str, write_id: str, position: int, total: int) -> str:
     what = (
-        f"expected write {write_id} of queue {queue} in Redis, found none, although it was registered: a fail-over "
-        "or a flush has lost it"
+        f"expected write {write_id} of queue {queue} in Redis, found none, although it was registered: it was lost in "
+        "a fail-over or a flush"
     )
     if position == 0:
-        return f"{what}. None of its jobs was added, and nobody will add them: run the write again"
+        return f"{what}. None of its jobs was added: run the write again"
     return (
-        f"{what} after {position:,} of {total:,} jobs were added. These may be lost, too, and nobody will add the "
-        "others: see which are there before you run the write again (jobs with a `jobId` are not added twice)"
+        f"{what} after {position:,} of {total:,} jobs were added. These may be lost, too, and the others were not "
+        "added: check which jobs exist before you run the write again (jobs with a `jobId` are not added twice)"
     )
 
 
-def _commit(handle: QueueHandle, write_id: str, position: int) -> list[Any]:
-    """Adds one chunk at most; see lua/includes/commit_once.lua."""
-    answer: list[Any] = handle.run(
+class _CommitReply(NamedTuple):
+    """State of a write, number of its rows processed, and id of a write that has to be committed before it."""
+
+    state: str
+    position: int
+    ahead: str = ""
+
+
+def _commit(handle: QueueHandle, write_id: str, position: int) -> _CommitReply:
+    """Adds at most one chunk; see lua/lib/commit_once.lua."""
+    state, reached, *ahead = handle.run(
         "commit",
         {"write_id": write_id, "position": position, "record_ttl_ms": RECORD_TTL_MS},
         write=handle.keys.write(write_id),
         manifest=handle.keys.manifest(write_id),
     )
-    return answer
+    return _CommitReply(state.decode(), int(reached), *(write.decode() for write in ahead))
 
 
 def _empty(handle: QueueHandle, write_id: str) -> None:
-    """Removes the jobs that a write replaces, unless its own are there already."""
+    """Removes the jobs that a write replaces, unless it has added jobs."""
     args = {"limit": CHUNK_SIZE, "move": MOVE_SIZE}
     while handle.run_once("empty", args, write=handle.keys.write(write_id)) == b"open":
         pass
 
 
 def _finish_first(handle: QueueHandle, write_id: str) -> None:
-    """Finishes an older write. One that is broken is closed, and nobody has to wait for it any more."""
+    """Finishes an older write. A broken one is closed, so that no write has to wait for it."""
     try:
         roll_forward(handle, write_id)
     except StagedDataLost as error:
-        log.warning("going on without what is lost: %s", error)
+        log.warning("continuing without the lost jobs of an older write: %s", error)
 
 
 def recover(handle: QueueHandle) -> list[WriteRecord]:
-    """Rolls every registered, unfinished write of a queue forward, in the order of registration."""
+    """Rolls all registered, unfinished writes of a queue forward, in the order of registration."""
     return [roll_forward(handle, write_id) for write_id in open_writes(handle)]
 
 
@@ -219,14 +225,14 @@ def open_writes(handle: QueueHandle) -> list[str]:
 
 
 def records(handle: QueueHandle) -> list[WriteRecord]:
-    """Records of the queue's writes, unfinished ones last, each kind oldest first."""
+    """Records of the queue's writes, the oldest first, unfinished ones last."""
     finished = handle.connection.call("ZRANGE", handle.keys["finished_writes"], 0, -1)
     ids = [write_id.decode() for write_id in finished] + open_writes(handle)
     return _read_records(handle, ids)
 
 
 def read_record(handle: QueueHandle, write_id: str) -> WriteRecord | None:
-    """The record of one write, or None when there is none (any more)."""
+    """The record of one write, or None when there is none or it has expired."""
     return next(iter(_read_records(handle, [write_id])), None)
 
 

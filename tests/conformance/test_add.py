@@ -441,7 +441,7 @@ def test_adding_no_jobs_sends_no_script(make: Callable[..., Bench], calls: Calls
 def test_an_invalid_name_uses_no_id(make: Callable[..., Bench]) -> None:
     bench = make()
     with pytest.raises(
-        OptionError, match=r"row 0: expected `name` to be a text, got: \{'a': 1\}; the payload comes first"
+        OptionError, match=r"row 0: expected `name` to be a text, got: \{'a': 1\}; the payload is the first"
     ):
         bench.queue.add_many([NewJob("mail", {"a": 1})])  # type: ignore[arg-type]
     with pytest.raises(OptionError, match="row 0: expected `name` to be a text, got: 7"):
@@ -517,7 +517,7 @@ def test_job_ids_follow_the_rules_of_the_library(bench: Bench, dialect: str, job
 @pytest.mark.parametrize("job_id", ["wait", "id", "meta", "spark:x", "de:x", "x:lock", "x:logs", "stalled-check"])
 @pytest.mark.parametrize("dialect", ["bull-1", "bull"], indirect=True)
 def test_a_job_id_that_equals_a_key_of_the_queue_is_refused(bench: Bench, job_id: str) -> None:
-    with pytest.raises(OptionError, match="not to spell another key of the queue"):
+    with pytest.raises(OptionError, match="not to be the name of another key of the queue"):
         bench.add(job(1, job_id=job_id))
 
 
@@ -767,7 +767,7 @@ def test_an_invalid_default_is_refused_by_the_constructor(redis_url: str, prefix
     for bad, said in [({"backoff": {"delay": 3}}, "`backoff`"), ({"opts": {"repeat": {}}}, "`repeat`")]:
         with pytest.raises(SparkBullError, match=said):
             BullQueue("q", url=redis_url, prefix=prefix, protocol=dialect, **bad)
-    with pytest.raises(OptionError, match="expected `opts` to be what JSON can hold"):
+    with pytest.raises(OptionError, match="expected `opts` to be a value that JSON can hold"):
         BullQueue("q", url=redis_url, opts={"keepLogs": {1}})
 
 
@@ -912,7 +912,7 @@ def test_a_late_task_attempt_cannot_change_a_registered_write(make: Callable[...
     bench = make()
     handle = bench.queue.handle
     register_all(handle, "w", [numbered(4)], 3)
-    with pytest.raises(SparkBullError, match="this attempt is too late"):
+    with pytest.raises(SparkBullError, match="this attempt of the task is too late"):
         stage_chunk(handle, handle.keys.stage("w.0.0"), 7, b"\x80", 1000)
     roll_forward(handle, "w")
     assert bench.numbers(bench.taken()) == [0, 1, 2, 3]

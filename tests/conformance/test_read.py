@@ -364,7 +364,7 @@ def test_a_wrong_protocol_is_an_error_with_advice(client: Redis, redis_url: str,
     with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
         # Another client creates keys of another dialect first.
         client.sadd(f"{prefix}:q:completed", "1")
-        with pytest.raises(DialectError, match="give the option `protocol`"):
+        with pytest.raises(DialectError, match="set the option `protocol`"):
             queue.counts()
-        with pytest.raises(DialectError, match="give the option `protocol`"):
+        with pytest.raises(DialectError, match="set the option `protocol`"):
             queue.page("completed")

@@ -263,7 +263,10 @@ def test_a_write_is_recovered_after_its_writer_has_given_up(durable: EmbeddedRed
 @each_dialect
 @pytest.mark.parametrize(
     ("chunks", "said"),
-    [(0, "None of its jobs was added.*: run the write again"), (1, "after 4 of .*see which are there before you run")],
+    [
+        (0, "None of its jobs was added.*: run the write again"),
+        (1, "after 4 of .*check which jobs exist before you run"),
+    ],
 )
 def test_a_registered_write_that_was_lost_in_a_fail_over_is_an_error_with_advice(
     own_redis: Callable[..., EmbeddedRedis], dialect: str, chunks: int, said: str

@@ -1,8 +1,8 @@
--- Adds the next job of each repeated job that is given, unless its schedule has been removed. `again`: jobs that somebody
--- has claimed before count only if their schedule has not gone on since; Bull itself takes no notice of that.
+-- Adds the next job of the schedule of each packed job, unless the schedule was removed. `again`: jobs that were
+-- claimed before count only if their schedule has not advanced since; Bull itself does not check that.
 -- @keys receipt repeats id meta_paused wait paused delayed priority
 -- @args base token call ttl_ms again jobs
--- @returns for each job 'next', 'duplicated' (it exists), 'past' (it has gone on) or 'none' (no schedule)
+-- @returns for each job 'next', 'duplicated' (it exists), 'past' (the schedule has advanced) or 'none' (no schedule)
 -- @include bull/lib/add_jobs
 -- @include lib/advance_once
 -- @include lib/next_job

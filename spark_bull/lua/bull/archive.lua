@@ -1,8 +1,8 @@
--- Deletes jobs whose results have been taken, unless they have been retried since, and cuts their entries off the ledger:
--- up to `limit` before a position.
+-- Deletes the jobs of up to `limit` entries before a position of a ledger of results, unless they were retried since,
+-- and removes the entries.
 -- @keys completed failed priority limiter_index ledger track
 -- @args base position limit
--- @returns position of the first entry that is left, or false without a ledger
+-- @returns position of the first entry left, or false without a ledger
 -- @include bull/lib/remove_jobs
 -- @include lib/archived_sorted
 

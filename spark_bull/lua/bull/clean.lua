@@ -1,7 +1,7 @@
--- Removes those of a state's next jobs that no worker holds and to which nothing happened after `before`.
+-- Removes those of a state's next jobs that have no lock and that ended, started or were added by `before`.
 -- @keys receipt state priority limiter_index
 -- @args base call ttl_ms kind finished position size limit before
--- @returns {next position, '' at the end, ids removed}
+-- @returns {next position, '' at the end, ids of the removed jobs}
 -- @include bull/lib/remove_jobs
 -- @include lib/last_seen
 -- @include lib/once
@@ -11,7 +11,7 @@ local before, finished = tonumber(arg.before), arg.finished == '1'
 
 return once(key.receipt, arg.call, arg.ttl_ms, function()
   local position, ids = sweep(key, arg, function(job_id, score)
-    -- Finished jobs are in the order in which they ended: nobody is older from here on.
+    -- Finished jobs are sorted by the time at which they ended: all further ones are younger.
     if finished and score > before then
       return nil
     end

@@ -1,8 +1,8 @@
--- Removes the next jobs of a queue, whatever their state, and in the end the queue itself; first it is
--- paused. Staged chunks and writes are not the queue's, and stay.
+-- Pauses a queue, then removes its next jobs, whatever their state, and at last the queue's other keys. Staged chunks
+-- and writes stay.
 -- @keys receipt damaged rate_limited wait paused active delayed completed failed priority id meta meta_paused stalled stalled_check repeats limiter limiter_index metrics_completed metrics_completed_data metrics_failed metrics_failed_data
 -- @args base call ttl_ms limit move force
--- @returns {'open'} (call again), {'done'}, or {'active', how many jobs are} unless `force`
+-- @returns {'open'} (call again), {'done'}, or {'active', number of active jobs} unless `force`
 -- @include bull/lib/obliterate_queue
 -- @include lib/obliterate_once
 

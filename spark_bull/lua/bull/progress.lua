@@ -1,7 +1,7 @@
 -- Stores a job's progress and publishes it.
 -- @keys job
 -- @args base job_id progress
--- @returns 0, or -1 when there is no such job
+-- @returns 0, or -1 when the job does not exist
 -- @include bull/lib/json_text
 -- @include lib/save_progress
 

@@ -1,7 +1,7 @@
--- Removes one job and all it has.
+-- Removes one job and its keys.
 -- @keys receipt job lock wait paused active delayed completed failed priority limiter_index
 -- @args base call ttl_ms job_id
--- @returns {'done'} (also for an id whose job is gone), {'missing'} or {'locked'}
+-- @returns {'done'} (also when only the id existed), {'missing'} or {'locked'}
 -- @include bull/lib/remove_jobs
 -- @include bull/lib/remove_once
 

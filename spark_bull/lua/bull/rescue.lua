@@ -1,8 +1,8 @@
--- Takes jobs whose worker is gone back, a slice in a call; see rescue_slices. One that stalled more than `max_stalled` times
--- fails.
+-- Moves stalled jobs back to the waiting ones, a slice per call; see rescue_slices. A job that stalled more than
+-- `max_stalled` times fails.
 -- @keys receipt stalled stalled_check active wait paused meta_paused failed
 -- @args base call ttl_ms position limit max_stalled check_ms
--- @returns {next position or '', ids that wait again, ids that failed}
+-- @returns {next position or '', ids of jobs that wait again, ids of jobs that failed}
 -- @include bull/lib/finished_of
 -- @include bull/lib/waiting_list
 -- @include lib/count_up
@@ -11,7 +11,7 @@
 
 local call, now = redis.call, time_ms()
 
--- Its own rule how many failed jobs to keep counts.
+-- The rule for failed jobs in the job's own options: {count, age}, and whether it removes the job.
 local function rule_of(opts)
   local is_json, parsed = pcall(cjson.decode, opts or '')
   local rule = is_json and type(parsed) == 'table' and parsed.removeOnFail

@@ -1,7 +1,7 @@
--- Resumes the queue, once all its jobs are in one list.
+-- Moves all waiting jobs into one list, then resumes the queue.
 -- @keys wait paused meta_paused meta resumed
 -- @args limit
--- @returns how many jobs are still to be moved: call again until 0
+-- @returns number of jobs still to be moved: call again until 0
 -- @include lib/join_lists
 
 local left = join_lists(key, key.wait, tonumber(arg.limit))

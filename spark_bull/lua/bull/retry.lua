@@ -1,7 +1,7 @@
--- Puts a failed job back among those that wait. It has lost its priority, as in Bull.
+-- Moves a failed job back to the waiting ones. It loses its priority, as in Bull.
 -- @keys receipt job lock state wait paused meta_paused
 -- @args base token call ttl_ms job_id
--- @returns {'done'}, {'missing'}, {'locked'} or {'elsewhere'} (not in `state`)
+-- @returns {'done'}, {'missing'}, {'locked'} or {'wrong_state'} (not in `state`)
 -- @include bull/lib/retry_once
 -- @include lib/time_ms
 

@@ -1,4 +1,4 @@
--- Settles a chunk of claimed jobs, then claims the next one, once for each call of a sender.
+-- Settles a chunk of claimed jobs and claims the next one, once per call of a sender.
 -- @keys receipt control? ledger? damaged wait paused active delayed priority stalled completed failed meta_paused limiter limiter_index rate_limited metrics_completed metrics_completed_data metrics_failed metrics_failed_data
 -- @args base token call ttl_ms lock_token lock_ms limit most_bytes held limiter_max limiter_ms at_once max_metrics want_jobs outcomes
 -- @returns msgpack of {ids, columns, damaged, lost, limited_ms, next_due, more, stop, now}
@@ -9,7 +9,7 @@
 
 local call = redis.call
 
--- Removes claimed jobs from the groups in which Node's limiter keeps jobs that it held back.
+-- Removes claimed jobs from the groups in which Node's limiter keeps delayed jobs.
 local function leave_limiter(ids)
   if call('EXISTS', key.limiter_index) == 1 then
     for _, id in ipairs(ids) do

@@ -1,19 +1,19 @@
--- Deletes jobs whose results have been taken, unless they have been retried since, and cuts their entries off the ledger:
--- up to `limit` before a position.
+-- Deletes the jobs of up to `limit` entries before a position of a ledger of results, unless they were retried since,
+-- and removes the entries.
 -- @keys completed failed ledger track seen_completed seen_failed
 -- @args base position limit
--- @returns position of the first entry that is left, or false without a ledger
+-- @returns position of the first entry left, or false without a ledger
 -- @include bull1/lib/remove_jobs
 -- @include lib/archived
 
 local call = redis.call
 local SEEN = {completed = key.seen_completed, failed = key.seen_failed}
 local found, base = archived(key, arg, function(state, ids)
-  local still = {}
+  local unchanged = {}
   for i, there in ipairs(call('SMISMEMBER', key[state], unpack(ids))) do
-    still[i] = there == 1
+    unchanged[i] = there == 1
   end
-  return still
+  return unchanged
 end)
 for state, ids in pairs(found) do
   if #ids > 0 then

@@ -1,7 +1,7 @@
--- Removes those of a state's next jobs that no worker holds and that were added `before` or earlier.
+-- Removes those of a state's next jobs that have no lock and that were added by `before`.
 -- @keys receipt state
 -- @args base queue token call ttl_ms state kind position size limit before
--- @returns {next position, '' at the end, ids removed}
+-- @returns {next position, '' at the end, ids of the removed jobs}
 -- @include bull1/lib/remove_jobs
 -- @include lib/last_seen
 -- @include lib/once
@@ -19,7 +19,7 @@ return once(key.receipt, arg.call, arg.ttl_ms, function()
   end)
   remove_jobs(key, arg, ids)
   if #ids > 0 or position == '' then
-    -- What Bull 1.1 and 2 tell the queue's other processes, on a channel without prefix.
+    -- The message of Bull 1.1 and 2 to the queue's other processes, on a channel without prefix.
     local listed = #ids > 0 and cjson.encode(ids) or '[]'
     redis.call('PUBLISH', 'cleaned@' .. arg.queue, '["' .. arg.token .. '",' .. listed .. ',"' .. arg.state .. '"]')
   end

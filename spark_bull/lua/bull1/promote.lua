@@ -1,7 +1,7 @@
--- Lets a delayed job wait for a worker now.
+-- Moves a delayed job to the waiting ones.
 -- @keys receipt job delayed wait paused meta_paused
 -- @args call ttl_ms job_id
--- @returns {'done'}, {'missing'} (its id then is not delayed any more) or {'elsewhere'} (not delayed)
+-- @returns {'done'}, {'missing'} (its id has left `delayed`) or {'wrong_state'} (not delayed)
 -- @include bull/lib/waiting_list
 -- @include lib/promote_once
 

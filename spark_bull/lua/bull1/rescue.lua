@@ -1,8 +1,9 @@
--- Takes active jobs that have no lock back, a slice in a call. One that was started before and stalled more than
--- `max_stalled` times fails. Bull 1 has no mark of the check before; one check in `check_ms` is enough all the same.
+-- Moves active jobs without a lock back to the waiting ones, a slice per call. A job that was started before and
+-- stalled more than `max_stalled` times fails. Bull 1 does not record checks; here too, `check_ms` pass between two of
+-- them.
 -- @keys receipt active rescue_check wait paused meta_paused failed
 -- @args base queue token call ttl_ms position limit max_stalled check_ms
--- @returns {next position or '', ids that wait again, ids that failed}
+-- @returns {next position or '', ids of jobs that wait again, ids of jobs that failed}
 -- @include bull/lib/waiting_list
 -- @include bull1/lib/announce
 -- @include lib/count_up

@@ -1,8 +1,9 @@
--- Adds the next job of each job scheduler whose current job is given. Whoever comes second finds that the scheduler has
--- moved on, and changes nothing.
+-- Adds the next job of each job scheduler whose current job is packed. A second call for the same job changes nothing,
+-- as the scheduler has advanced.
 -- @keys receipt repeats id meta wait paused active delayed prioritized pc events marker
 -- @args base bullmq_version call ttl_ms jobs
--- @returns for each job 'next', 'duplicated' (it exists), 'past' (not the current job), 'none' (no scheduler), 'legacy' (repeated without a scheduler), 'unknown' (nobody says when) or 'damaged'
+-- @returns for each job 'next', 'duplicated' (it exists), 'past' (not the current job), 'none' (no scheduler), 'legacy'
+-- (repeated without a scheduler), 'unknown' (no time given) or 'damaged'
 -- @include bullmq/lib/add_jobs
 -- @include bullmq/lib/event_limit
 -- @include bullmq/lib/major_version
@@ -14,13 +15,14 @@
 local call, now = redis.call, time_ms()
 local major = major_version(call('HGET', key.meta, 'version'), arg.bullmq_version)
 
--- A repeated job's own key looks like name:id:endDate:tz:pattern, and it has no scheduler that counts.
+-- The key of a repeated job of the older kind has the form name:id:endDate:tz:pattern; a scheduler has the counter
+-- `ic`.
 local function is_legacy(scheduler, scheduler_key)
   local _, colons = string.gsub(scheduler, ':', '')
   return colons >= 4 and call('HEXISTS', scheduler_key, 'ic') == 0
 end
 
--- What is known of the next job, {id, ms, scheduler, its key, name, data}; or why there is none to add.
+-- The next job, {id, ms, scheduler, scheduler_key, name, data, exists}; or nil and why there is none.
 local function find_next(job)
   local scheduler = call('HGET', arg.base .. job.id, 'rjk')
   if not scheduler then
@@ -79,7 +81,7 @@ local function add_next(job, found)
   return 'next'
 end
 
--- One scheduler whose key is of a wrong type is no harm to the others.
+-- A scheduler whose key has a wrong type must not stop the others.
 local function advance(job)
   local is_sound, found, why = pcall(find_next, job)
   if not is_sound then

@@ -1,8 +1,8 @@
--- Deletes jobs whose results have been taken, unless they have been retried since, and cuts their entries off the ledger:
--- up to `limit` before a position.
+-- Deletes the jobs of up to `limit` entries before a position of a ledger of results, unless they were retried since,
+-- and removes the entries.
 -- @keys wait paused active prioritized waiting_children pc meta events marker completed failed ledger track
 -- @args base queue bullmq_version position limit
--- @returns position of the first entry that is left, or false without a ledger
+-- @returns position of the first entry left, or false without a ledger
 -- @include bullmq/lib/remove_jobs
 -- @include lib/archived_sorted
 

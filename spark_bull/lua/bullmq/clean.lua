@@ -1,8 +1,9 @@
--- Removes those of a state's next jobs that no worker holds, no scheduler needs, and to which nothing
--- happened after `before`. The last call tells how many that were, with the `removed` of those before.
+-- Removes those of a state's next jobs that have no lock, are not the next job of a scheduler, and ended, started or
+-- were added by `before`. The last call writes the event with the total; `removed`: number of jobs that earlier calls
+-- have removed.
 -- @keys receipt state wait paused active prioritized waiting_children repeats pc meta events marker
 -- @args base queue bullmq_version call ttl_ms kind finished position size limit before removed
--- @returns {next position, '' at the end, ids removed}
+-- @returns {next position, '' at the end, ids of the removed jobs}
 -- @include bullmq/lib/is_scheduled_job
 -- @include bullmq/lib/remove_jobs
 -- @include lib/last_seen
@@ -11,13 +12,13 @@
 
 local call = redis.call
 local before, finished = tonumber(arg.before), arg.finished == '1'
--- A prioritised job counts from when it was added, even if it has started since.
+-- The age of a prioritized job counts from when it was added, even if it has started since.
 local seen = key.state == key.prioritized and added_at or last_seen
 
 return once(key.receipt, arg.call, arg.ttl_ms, function()
   local position, ids = sweep(key, arg, function(job_id, score)
     if finished then
-      -- They are in the order in which they ended: nobody is older from here on.
+      -- Sorted by the time at which they ended: all further ones are younger.
       return score <= before or nil
     end
     if call('EXISTS', arg.base .. job_id .. ':lock') == 1 or is_scheduled_job(key, arg, job_id) then

@@ -1,15 +1,15 @@
--- Finds jobs that have finished, and writes them into the ledger of a reader, each time one finishes once: first from the
--- stream of events, which knows those too that were removed at once, then from the ZSETs, for what had left the stream
--- before it was read. A job enters both in one script, so with the stream read to its end, what is in a ZSET and wasn't
--- seen has no event to come. Where the stream is read up to `until_event` only, jobs that may have finished since then,
--- at `until_at`, are noted in `told`, for when their events are read. One call looks at about `most` events and jobs.
--- With `events_only` the ZSETs are left to a later call.
--- @keys id wait paused active delayed prioritized waiting_children completed failed meta events ledger track seen_completed seen_failed told slices_completed slices_failed
+-- Finds finished jobs and appends them to the ledger of a reader, once for each time that a job finishes: first from
+-- the event stream, which also has jobs that were removed at once, then from the ZSETs, for jobs whose events were
+-- trimmed before they were read. Node writes both in one script: once the stream is read to its end, an unseen job of a
+-- ZSET has no unread event. Where the stream is read up to `until_event` (of the time `until_at`) only, jobs of the
+-- ZSETs that may have finished later go into `delivered_early`, for the time when their events are read. A call
+-- examines about `most` events and jobs. With `events_only` the ZSETs are left to a later call.
+-- @keys id wait paused active delayed prioritized waiting_children completed failed meta events ledger track seen_completed seen_failed delivered_early slices_completed slices_failed
 -- @args base owner accept_recreated strict events_only lookback_ms slice_ms most ttl_ms until_completed until_failed until_event until_at until_ended states...
--- @returns {'ok', position behind the last entry, 0 if all was looked at, 1 if not, 2 if not even all events, id of the last
--- event read, how many ended jobs are unaccounted for because events left the stream unread (-1: an unknown number); with
--- `strict` that is reported until a call without it},
--- {'lost'} without a ledger, {'taken', owner} by another reader, or {'recreated', id counter then, now} unless `accept_recreated`
+-- @returns {'ok', position after the last entry, 0 if the scan is complete, 1 if jobs are left, 2 if events are left,
+-- id of the last event read, number of ended jobs that are unaccounted for because events were trimmed unread (-1:
+-- unknown; with `strict` it is reported until a call without it)}, {'lost'} without a ledger, {'taken', owner} by
+-- another query, or {'recreated', old id counter, new one} unless `accept_recreated`
 -- @include bullmq/lib/follow_events
 -- @include bullmq/lib/unaccounted_jobs
 -- @include lib/check_owner
@@ -22,7 +22,7 @@ if refused then
 end
 local clock, most = results_clock(arg), tonumber(arg.most)
 if arg.until_at ~= '' then
-  clock.told, clock.told_since = key.told, tonumber(arg.until_at) - clock.lookback_ms
+  clock.delivered_early, clock.early_since = key.delivered_early, tonumber(arg.until_at) - clock.lookback_ms
 end
 local more_events, cursor = follow_events(key, arg, most)
 if more_events then
@@ -32,8 +32,8 @@ if arg.events_only == '1' then
   save_event_balance(key, arg)
   return found_results(key, arg, 0, cursor, 0)
 end
-if not clock.told then
-  redis.call('UNLINK', key.told)
+if not clock.delivered_early then
+  redis.call('UNLINK', key.delivered_early)
 end
 local more = false
 for _, state in ipairs(arg.states) do

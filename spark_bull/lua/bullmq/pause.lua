@@ -1,7 +1,7 @@
--- Pauses the queue; paused already, it only moves what is still in the wrong list.
+-- Pauses the queue. In a paused queue, moves the jobs that are still in the wrong list.
 -- @keys wait paused active meta events marker
 -- @args bullmq_version limit
--- @returns how many jobs are still to be moved: call again until 0
+-- @returns number of jobs still to be moved: call again until 0
 -- @include bullmq/lib/pause_queue
 
 return pause_queue(key, arg.bullmq_version, tonumber(arg.limit))

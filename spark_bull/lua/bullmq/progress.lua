@@ -1,7 +1,7 @@
 -- Stores a job's progress and publishes it.
 -- @keys job events meta
 -- @args job_id progress
--- @returns 0, or -1 when there is no such job
+-- @returns 0, or -1 when the job does not exist
 -- @include bullmq/lib/event_limit
 -- @include lib/save_progress
 

@@ -1,7 +1,7 @@
--- Lets a delayed job wait for a worker now, by its priority.
+-- Moves a delayed job to the waiting or prioritized ones.
 -- @keys receipt job delayed wait paused active prioritized pc meta events marker
 -- @args bullmq_version call ttl_ms job_id
--- @returns {'done'}, {'missing'} (its id then is not delayed any more) or {'elsewhere'} (not delayed)
+-- @returns {'done'}, {'missing'} (its id has left `delayed`) or {'wrong_state'} (not delayed)
 -- @include bullmq/lib/enqueue_job
 -- @include lib/priority_of
 -- @include lib/promote_once

@@ -1,8 +1,9 @@
--- Removes a job and, if `with_children`, all that it waits or waited for, children before parents.
--- A tree of more jobs than `limit` (or in longer lists than one script should walk) goes in parts.
+-- Removes a job and, if `with_children`, its descendants, children before parents. A tree of more than `limit` jobs (or
+-- in lists too long for one script to search) takes several calls.
 -- @keys receipt wait paused active delayed prioritized waiting_children completed failed repeats pc meta events marker
 -- @args base queue bullmq_version call ttl_ms job_id with_children limit
--- @returns {'done'} (also for an id whose job is gone), {'open'} (call again), {'missing'}, {'scheduled'}, or {'locked', key of the job that is}
+-- @returns {'done'} (also when only the id existed), {'open'} (call again), {'missing'}, {'scheduled'}, or {'locked',
+-- key of the locked job}
 -- @include bullmq/lib/allow_wrongtype
 -- @include bullmq/lib/event_limit
 -- @include bullmq/lib/is_scheduled_job
@@ -39,8 +40,8 @@ local function sorted_state(keys, job_id)
   return 'unknown'
 end
 
--- Gathers a job behind all its descendants, as far as the share of one script goes.
--- Returns whether it went that far; `share.locked` is a job that a worker holds.
+-- Appends a job after its descendants to `found`, within the budget of one script: `share` {jobs, steps}.
+-- Returns whether the budget sufficed; sets `share.locked` to the key of a job with a lock.
 local function gather(found, share, parent_key, job_key)
   if call('EXISTS', job_key .. ':lock') == 1 then
     share.locked = job_key

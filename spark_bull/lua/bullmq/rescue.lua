@@ -1,8 +1,8 @@
--- Takes jobs whose worker is gone back, a slice in a call; see rescue_slices. One that stalled more than `max_stalled`
--- times comes back too, but is to fail in the hands of the worker that takes it; the next one of a scheduler never does.
+-- Moves stalled jobs back to the waiting ones, a slice per call; see rescue_slices. A job that stalled more than
+-- `max_stalled` times gets a deferred failure, with which the next worker fails it, unless a scheduler made it.
 -- @keys receipt stalled stalled_check active wait paused prioritized pc meta events marker repeats
 -- @args base bullmq_version call ttl_ms position limit max_stalled check_ms
--- @returns {next position or '', ids that wait again, {}}
+-- @returns {next position or '', ids of jobs that wait again, {}}
 -- @include bullmq/lib/enqueue_job
 -- @include bullmq/lib/event_limit
 -- @include lib/count_up

@@ -1,7 +1,7 @@
--- Resumes the queue, once all its jobs are in one list, and wakes its workers.
+-- Moves all waiting jobs into one list, then resumes the queue and sets the marker that workers block on.
 -- @keys wait paused prioritized delayed meta events marker
 -- @args limit
--- @returns how many jobs are still to be moved: call again until 0
+-- @returns number of jobs still to be moved: call again until 0
 -- @include lib/join_lists
 
 local call = redis.call

@@ -1,8 +1,8 @@
--- Puts a failed or completed job back among those that wait, and among those its parent waits for.
--- `outcome` is the field that tells how it ended.
+-- Moves a failed or completed job back to the waiting ones, and back into the dependencies of its parent. `outcome`:
+-- the field with its result or error.
 -- @keys receipt job state wait paused active prioritized pc meta events marker
 -- @args bullmq_version call ttl_ms job_id from outcome
--- @returns {'done'}, {'missing'} or {'elsewhere'} (not in `state`)
+-- @returns {'done'}, {'missing'} or {'wrong_state'} (not in `state`)
 -- @include bullmq/lib/allow_wrongtype
 -- @include bullmq/lib/enqueue_job
 -- @include bullmq/lib/event_limit
@@ -13,15 +13,15 @@
 
 local call = redis.call
 
--- A parent that has left waiting-children since doesn't come back.
+-- Does not move the parent, which may have left `waiting-children`.
 local function return_to_parent(parent_key)
-  local from_there
+  local removed
   if arg.from == 'failed' then
-    from_there = call('ZREM', parent_key .. ':unsuccessful', key.job) + call('HDEL', parent_key .. ':failed', key.job)
+    removed = call('ZREM', parent_key .. ':unsuccessful', key.job) + call('HDEL', parent_key .. ':failed', key.job)
   else
-    from_there = call('HDEL', parent_key .. ':processed', key.job)
+    removed = call('HDEL', parent_key .. ':processed', key.job)
   end
-  if from_there > 0 then
+  if removed > 0 then
     call('SADD', parent_key .. ':dependencies', key.job)
   end
 end
@@ -32,10 +32,10 @@ return once(key.receipt, arg.call, arg.ttl_ms, function()
   end
   local fields = call('HMGET', key.job, 'opts', 'parentKey')
   if call('ZREM', key.state, arg.job_id) == 0 then
-    return {'elsewhere'}
+    return {'wrong_state'}
   end
   call('HDEL', key.job, 'finishedOn', 'processedOn', arg.outcome)
-  -- BullMQ 5 forgets that the job had a priority.
+  -- In BullMQ 5 the job loses its priority.
   local major = major_version(call('HGET', key.meta, 'version'), arg.bullmq_version)
   enqueue_job(key, arg.bullmq_version, arg.job_id, major > 5 and priority_of(key.job) or 0, push_of(fields[1]))
   if fields[2] and call('EXISTS', fields[2]) == 1 then

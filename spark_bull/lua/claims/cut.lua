@@ -1,7 +1,7 @@
--- Cuts the jobs before a position off a ledger of claims.
+-- Removes the entries before a position from a ledger of claims.
 -- @keys ledger base
 -- @args position ttl_ms
--- @returns how many jobs are left
+-- @returns number of entries left
 
 local call = redis.call
 local cut = tonumber(call('GET', key.base) or 0)

@@ -1,7 +1,7 @@
--- Keeps the locks of jobs that are ours; what is ours has not stalled.
+-- Extends the locks that hold `lock_token`, and unmarks these jobs as possibly stalled.
 -- @keys stalled
 -- @args base lock_token lock_ms ids...
--- @returns ids of the jobs whose lock isn't ours any more
+-- @returns ids of the jobs whose lock no longer holds the token
 
 local call, locks, ours, lost = redis.call, {}, {}, {}
 for i, id in ipairs(arg.ids) do

@@ -1,7 +1,7 @@
 -- Adds a row to a job's log, once for each call, and keeps the last `keep` rows (0: all).
 -- @keys receipt job logs
 -- @args call ttl_ms keep row
--- @returns how many rows there are, or -1 when there is no such job
+-- @returns number of rows, or -1 when the job does not exist
 -- @include lib/once
 
 local call = redis.call

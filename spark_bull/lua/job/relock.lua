@@ -1,7 +1,7 @@
--- Locks jobs for `lock_token` that are active and have no lock.
+-- Locks those jobs for `lock_token` that are active and have no lock.
 -- @keys active
 -- @args base lock_token lock_ms ids...
--- @returns how many it has locked
+-- @returns number of jobs locked
 
 local call, locked = redis.call, 0
 for _, id in ipairs(arg.ids) do

@@ -1,7 +1,7 @@
 -- Replaces a job's payload.
 -- @keys job
 -- @args data
--- @returns 0, or -1 when there is no such job
+-- @returns 0, or -1 when the job does not exist
 
 if redis.call('EXISTS', key.job) == 0 then
   return -1

@@ -1,7 +1,7 @@
 -- @include lib/once
 -- @include lib/time_ms
 
--- Adds rows of a chunk, unless this call was answered before.
+-- Adds jobs of a chunk, unless this call was answered before.
 -- `add_jobs(key, arg, chunk, from, now)` returns {next, added, duplicates, ids}.
 local function add_once(key, arg, add_jobs)
   return once(key.receipt, arg.number .. ':' .. arg.from, arg.ttl_ms, function()

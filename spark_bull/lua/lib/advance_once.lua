@@ -1,6 +1,6 @@
 -- @include lib/once
 
--- Calls `advance(job)` for each of the packed jobs unless this very call was answered before; returns its answers.
+-- Calls `advance(job)` for each of the packed jobs, unless this call was answered before; returns the results.
 local function advance_once(key, arg, advance)
   return once(key.receipt, arg.call, arg.ttl_ms, function()
     local made = {}

@@ -1,8 +1,9 @@
 -- @include lib/result_entry
 
--- Cuts up to `limit` entries before a position off a ledger of results. `still(state, ids, times)` says of each job
--- whether it is in that state since that time. Returns {completed = ids, failed = ids} of those, and the new base.
-local function archived(key, arg, still)
+-- Removes up to `limit` entries before a position from a ledger of results. `unchanged(state, ids, times)` returns for
+-- each job whether it has been in that state since that time. Returns {completed = ids, failed = ids} of those, and the
+-- new base.
+local function archived(key, arg, unchanged)
   local call = redis.call
   local base = tonumber(call('HGET', key.track, 'base') or '')
   local count = base and math.min(tonumber(arg.position) - base, tonumber(arg.limit)) or 0
@@ -18,7 +19,7 @@ local function archived(key, arg, still)
   end
   local found = {completed = {}, failed = {}}
   for state, list in pairs(ids) do
-    local answers = #list > 0 and still(state, list, times[state]) or {}
+    local answers = #list > 0 and unchanged(state, list, times[state]) or {}
     for i, job_id in ipairs(list) do
       if answers[i] then
         found[state][#found[state] + 1] = job_id

@@ -1,14 +1,14 @@
 -- @include lib/archived
 
--- As `archived`, for states that are ZSETs; the jobs have left them.
+-- As `archived`, for states that are ZSETs, from which the jobs are removed.
 local function archived_sorted(key, arg)
   local call = redis.call
   local found, base = archived(key, arg, function(state, ids, times)
-    local still = {}
+    local unchanged = {}
     for i, time in ipairs(call('ZMSCORE', key[state], unpack(ids))) do
-      still[i] = time == times[i]
+      unchanged[i] = time == times[i]
     end
-    return still
+    return unchanged
   end)
   for state, ids in pairs(found) do
     if #ids > 0 then

@@ -1,5 +1,5 @@
--- Whether the reader that calls may go on with its ledger: returns what to answer if not. The counter of a queue's ids
--- only grows, unless the queue was deleted; then jobs may have gone unseen. `accept_recreated` takes note of that and goes on.
+-- Checks that the query owns the ledger; returns the reply of the script if not. The id counter of a queue shrinks only
+-- when the queue is deleted, and jobs may then have been missed: that is refused unless `accept_recreated`.
 local function check_owner(key, arg, on_recreated)
   local call = redis.call
   local track = call('HMGET', key.track, 'owner', 'id')

@@ -1,5 +1,5 @@
--- A chunk holds a column per property of its jobs: one value for all of them, a list, or nothing.
--- This makes a list of it, since a look into a table costs a fraction of a call.
+-- A chunk has a column per property of its jobs: one value for all of them, a list, or nothing. Returns it as a list,
+-- as reading a table costs a fraction of a function call.
 local function listed(chunk, name)
   local column = chunk[name]
   if type(column) == 'table' then
@@ -14,7 +14,7 @@ local function listed(chunk, name)
   return list
 end
 
--- When jobs were made and how long they wait, by row: ms since 1970, ms.
+-- Returns a function of the row that returns the job's creation time (ms since 1970) and delay (ms).
 local function clock_of(chunk, now)
   if not (chunk.timestamp or chunk.runAt or chunk.delay) then
     return function()

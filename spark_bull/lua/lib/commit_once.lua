@@ -1,7 +1,7 @@
 -- @include lib/is_replacing
 -- @include lib/time_ms
 
--- Closes a write: it leaves the open ones and stays as a record until it expires.
+-- Closes a write: it leaves `open_writes`, and its record expires later.
 local function close_write(key, arg, state, now)
   redis.call('HSET', key.write, 'state', state, 'finishedOn', now)
   redis.call('PEXPIRE', key.write, arg.record_ttl_ms)
@@ -11,7 +11,7 @@ local function close_write(key, arg, state, now)
   redis.call('PEXPIRE', key.finished_writes, arg.record_ttl_ms)
 end
 
--- A write that can't be finished keeps what is left of it as long as its record, for whoever looks into it.
+-- A write that can't be finished keeps its remaining stages as long as its record, for inspection.
 local function break_write(key, arg, now)
   for _, stage in ipairs(redis.call('LRANGE', key.manifest, 0, -1)) do
     redis.call('PEXPIRE', stage, arg.record_ttl_ms)
@@ -20,8 +20,8 @@ local function break_write(key, arg, now)
   close_write(key, arg, 'broken', now)
 end
 
--- The open write that has to be done before this one: any older one when this one replaces the queue,
--- else an older one that still has to empty it, and would take this one's jobs along.
+-- The open write that has to be finished before this one: any older one when this one replaces the queue, else an older
+-- one that has yet to empty the queue, and would remove this one's jobs.
 local function write_ahead(key, write_id, replaces)
   local keys_of_writes = key.write:sub(1, -#write_id - 1)
   for _, other in ipairs(redis.call('ZRANGE', key.open_writes, 0, -1)) do
@@ -35,12 +35,12 @@ local function write_ahead(key, write_id, replaces)
   end
 end
 
--- Adds the next rows of a registered write, if it stands where the caller thinks it does
--- (`arg.position` rows done): sent again, it changes nothing. The rows leave their stage key in
--- the same step. `add_jobs(key, arg, chunk, from, now)` returns {next, added, duplicates}.
--- Returns {state, rows done}; state is 'open', 'finished', 'broken' (staged rows are gone) or
--- 'unknown' (no such write). Before its first row also 'replacing' (the queue is to be emptied first),
--- or {'behind', 0, id} of the write that is to be done before.
+-- Adds the next jobs of a registered write if its position is `arg.position` (rows processed), so that a call that is
+-- sent again changes nothing. The rows leave their stage key in the same script. `add_jobs(key, arg, chunk, from, now)`
+-- returns {next, added, duplicates}.
+-- Returns {state, rows processed}; state is 'open', 'finished', 'broken' (staged rows are gone) or 'unknown' (no such
+-- write). Before the first row also 'replacing' (the queue has to be emptied first), or {'behind', 0, id of the write
+-- that comes first}.
 local function commit_once(key, arg, add_jobs)
   local call = redis.call
   local write = call('HMGET', key.write, 'state', 'position', 'chunk', 'from')

@@ -1,8 +1,8 @@
 -- @include lib/is_replacing
 -- @include lib/once
 
--- Calls `obliterate_queue(key, arg)` for a write that replaces the queue, unless this very call was answered before.
--- Returns 'open' while there is more to be removed, then 'done'.
+-- Calls `obliterate_queue(key, arg)` for a write that replaces the queue, unless this call was answered before.
+-- Returns 'open' while there is more to remove, then 'done'.
 local function empty_once(key, arg, obliterate_queue)
   return once(key.receipt, arg.call, arg.ttl_ms, function()
     if not is_replacing(key.write) then

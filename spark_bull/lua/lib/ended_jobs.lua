@@ -6,9 +6,9 @@ local function size_of(state_key)
   return count and redis.call(count, state_key) or 0
 end
 
--- How many jobs of the queue have ended in one of `states`, whether they are still there or not: those that the id counter
--- has counted, without those that are in another state. A duplicate, and a job that was removed before it ended, count as
--- ended; a job that was retried by hand counts no more.
+-- The number of jobs that have ended in one of `states`, whether or not they still exist: the id counter, less the jobs
+-- that are in another state. A duplicate, and a job that was removed before it ended, count as ended; a retried job
+-- does not.
 local function ended_jobs(key, states)
   local count, wanted = tonumber(redis.call('GET', key.id) or 0), {}
   for _, state in ipairs(states) do

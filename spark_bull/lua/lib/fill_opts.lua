@@ -1,6 +1,6 @@
--- The JSON text of a job's options may hold three marks, control characters that JSON text never
--- has: \1 the timestamp, \2 the delay, \3 the job id. So one text serves many jobs, and the time
--- may be Redis' own.
+-- Replaces the marks in the JSON text of a job's options, control characters that JSON text can't contain: \1 the
+-- timestamp, \2 the delay, \3 the job id. With them, many jobs share one text, and the timestamp can be the time of
+-- Redis.
 local function fill_opts(opts, timestamp, delay, job_id)
   local values = {['\1'] = timestamp, ['\2'] = delay}
   if string.find(opts, '\3', 1, true) then

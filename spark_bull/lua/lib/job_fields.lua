@@ -1,13 +1,13 @@
 -- @include lib/job_row
 
--- Whether a hash is a job, by its timestamp: what is left of a removed one has neither that nor data.
+-- Whether a hash is a job: what is left of a removed one has neither timestamp nor data.
 local function is_job(job_key, timestamp)
   return timestamp or redis.call('HEXISTS', job_key, 'data') == 1
 end
 
--- Reads fields of jobs, in the order of `ids` from position `from` on, until there are `most` jobs or the values weigh
--- `most_bytes`. The first field must be `timestamp`. Jobs that are gone, and keys that are no hash, are left out.
--- Returns {ids = of the jobs that are there, values = one after the other, false for none}, first position not read.
+-- Reads fields of jobs, in the order of `ids` from position `from` on, until there are `most` jobs or the values reach
+-- `most_bytes`. The first field must be `timestamp`. Missing jobs, and keys that are not hashes, are left out.
+-- Returns {ids = of the jobs that exist, values = job after job, false for none}, first position not read.
 local function job_fields(base, ids, from, fields, most, most_bytes)
   local width = #fields
   local found, values, bytes = {}, {}, 0

@@ -1,7 +1,6 @@
--- Makes one list of `wait` and `paused` and calls it `target`; jobs of `paused` are taken first, as
--- they are older. No list is ever renamed over another: the shorter one is moved into the longer
--- one, `limit` jobs in a call.
--- Returns how many jobs of the shorter one are left.
+-- Merges `wait` and `paused` into one list and renames it to `target`; jobs of `paused` come first, as they are older.
+-- The shorter list is moved into the longer one, `limit` jobs per call; no list is renamed over another one.
+-- Returns the number of jobs left in the shorter one.
 local function join_lists(key, target, limit)
   local call = redis.call
   local waiting, paused = call('LLEN', key.wait), call('LLEN', key.paused)

@@ -1,14 +1,14 @@
--- Jobs that one script may remove because of rules how many to keep.
+-- Maximum number of jobs that one script removes because of a keep rule.
 local MAX_REMOVED = 1000
 
--- What a script adds to `state`, a ZSET of finished jobs, and removes from it. `remove(id)` deletes what a job has. The jobs
--- that one script adds have one score, and Redis sorts those by the text of their ids: `fresh` has them in the order in
+-- The changes of one script to `state`, a ZSET of finished jobs. `remove(id)` deletes the keys of a job. All jobs that
+-- a script adds have the same score, and Redis sorts those by the text of their ids: `fresh` keeps them in the order in
 -- which they ended.
 local function finished_jobs(state, now, remove)
   return {state = state, now = now, remove = remove, fresh = {}, first = 1, is_fresh = {}, may_go = MAX_REMOVED}
 end
 
--- Gives the places of fresh jobs among `ids`, which are to be removed, to those that ended first.
+-- Replaces the fresh jobs among `ids`, which will be removed, by those fresh ones that ended first.
 local function oldest_first(finished, ids)
   local fresh, is_fresh = finished.fresh, finished.is_fresh
   for i, id in ipairs(ids) do
@@ -34,7 +34,7 @@ local function drop_finished(finished, ids)
   finished.may_go = finished.may_go - #ids
 end
 
--- Removes the oldest jobs until there is room for `coming` others.
+-- Removes the oldest jobs until `coming` others can be added.
 local function make_room(finished, keep, coming)
   local call, state = redis.call, finished.state
   local over = keep.count and keep.count > 0 and call('ZCARD', state) + coming - keep.count or 0
@@ -46,7 +46,7 @@ local function make_room(finished, keep, coming)
   end
 end
 
--- Removes jobs that are older than `keep` allows.
+-- Removes jobs that are older than `keep.age`.
 local function drop_old(finished, keep)
   if keep.age then
     local most = math.min(keep.limit or MAX_REMOVED, finished.may_go)
@@ -55,14 +55,14 @@ local function drop_old(finished, keep)
   end
 end
 
--- Removes the oldest jobs until there are as many as `keep` allows: {count, age (s), limit}.
+-- Removes the jobs that `keep` does not allow, the oldest first: {count, age (s), limit}.
 local function keep_rule(finished, keep)
   drop_old(finished, keep)
   make_room(finished, keep, 0)
 end
 
--- Adds jobs of one rule in the order in which they ended, as if one after the other, and removes what `keep` (see
--- keep_rule) doesn't allow.
+-- Adds jobs of one rule in the order in which they ended, with the effect of adding them one by one, and removes the
+-- jobs that `keep` (see keep_rule) does not allow.
 local function add_finished(finished, ids, keep)
   local surplus = keep.count and keep.count > 0 and math.max(0, #ids - keep.count) or 0
   for i = 1, surplus do

@@ -1,4 +1,4 @@
--- The id of the newest event that a stream ever had, though it may be empty by now; '0-0' if there was none.
+-- The id of the last event added to a stream, even if it was trimmed since; '0-0' for none.
 local function last_event(stream)
   if redis.call('EXISTS', stream) == 0 then
     return '0-0'

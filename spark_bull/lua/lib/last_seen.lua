@@ -6,7 +6,7 @@ local function added_at(job_key)
   return row and tonumber(row[1])
 end
 
--- When something happened to a job last, as far as its hash tells: it ended, started or was added. ms, or nil.
+-- When a job ended, else when it started, else when it was added, ms, or nil.
 local function last_seen(job_key)
   local times = job_row(job_key, 'finishedOn', 'processedOn', 'timestamp')
   return times and tonumber(times[1] or times[2] or times[3])

@@ -15,7 +15,7 @@ local function all_in(set, ids)
   return true
 end
 
-local function same_but_turned(ids, list)
+local function is_reverse(ids, list)
   local count = #ids
   if #list ~= count then
     return false
@@ -28,16 +28,17 @@ local function same_but_turned(ids, list)
   return true
 end
 
--- Takes jobs out of `active`. Those of a chunk mostly stand together: at the tail when they are the oldest, else at the
--- head, else somewhere between, where they give way to a mark that no id is. Stragglers are looked for one by one.
--- Returns the set of those that were not there.
+-- Removes jobs from `active`. The jobs of a chunk are usually adjacent: at the tail when they are the oldest, else at
+-- the head, else in between, where they are overwritten by a mark and removed by one LREM. Others are searched for one
+-- by one.
+-- Returns the set of those that were not in the list.
 local function leave_active(active, ids)
   local call, count = redis.call, #ids
   if count == 0 then
     return {}
   end
   local tail = call('LRANGE', active, -count, -1)
-  if same_but_turned(ids, tail) then
+  if is_reverse(ids, tail) then
     call('LTRIM', active, 0, -count - 1)
     return {}
   end

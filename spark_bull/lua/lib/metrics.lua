@@ -1,5 +1,5 @@
--- Counts finished jobs per minute: `count` in the HASH is of all time, the LIST has a number for each of the last `most`
--- minutes, the newest first.
+-- Counts finished jobs: `count` in the HASH is the total, the LIST has a number for each of the last `most` minutes,
+-- the newest first.
 local function count_metrics(meta, data, finished, most, now)
   local call = redis.call
   local before = call('HINCRBY', meta, 'count', finished) - finished
@@ -23,7 +23,7 @@ local function count_metrics(meta, data, finished, most, now)
   call('HSET', meta, 'prevCount', before, 'prevTS', now)
 end
 
--- Counts what one call has finished, unless the worker wants no metrics.
+-- Counts the jobs that one call has finished, unless the worker keeps no metrics.
 local function count_finished(key, arg, completed, failed, now)
   local most = tonumber(arg.max_metrics)
   if most > 0 and completed > 0 then

@@ -1,4 +1,4 @@
--- The chunk that adds the next job of a schedule: `job` has what `advance` was given, the rest is that job's own.
+-- The chunk that adds the next job of a schedule. `job`: the argument of `advance`; the others belong to the next job.
 local function next_job(job, id, ms, name, data)
   return {
     n = 1,

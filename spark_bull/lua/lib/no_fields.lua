@@ -1,4 +1,4 @@
--- The row of a job whose key is no hash: false for each of `count` fields.
+-- The row of a job whose key is not a hash: false for each of `count` fields.
 local function no_fields(count)
   local row = {}
   for i = 1, count do

@@ -1,5 +1,5 @@
--- Numbers as text, each written once: Redis writes a number argument as a double with 17 digits,
--- which costs more than all else about a small field.
+-- Returns a function that formats a number, once each: Redis formats number arguments as doubles with 17 digits, which
+-- costs more than the rest of writing a small field.
 local function number_texts()
   local known = {}
   return function(number)

@@ -21,9 +21,9 @@ local pop = {
   end,
 }
 
--- Removes the next `limit` jobs (or members) of `stores`, each {key, kind, remove(ids)}, and once
--- they are empty the `rest` of the queue's keys.
--- Returns 'open' while there is more to be removed, then 'done'.
+-- Removes the next `limit` jobs (or members) of `stores`, each {key, type, remove(ids)}, and once they are empty the
+-- `rest` of the queue's keys.
+-- Returns 'open' while there is more to remove, then 'done'.
 local function obliterate(stores, rest, limit)
   for _, store in ipairs(stores) do
     local ids = pop[store[2]](store[1], limit) or {}

@@ -1,7 +1,7 @@
 -- @include lib/once
 
--- Calls `obliterate_queue(key, arg)` unless this very call was answered before, or jobs are active and `force` isn't '1'.
--- Returns {'active', how many jobs are} or {what obliterate_queue returned}.
+-- Calls `obliterate_queue(key, arg)`, unless this call was answered before, or jobs are active and `force` is not '1'.
+-- Returns {'active', number of active jobs} or {what obliterate_queue returned}.
 local function obliterate_once(key, arg, obliterate_queue)
   return once(key.receipt, arg.call, arg.ttl_ms, function()
     local active = redis.call('LLEN', key.active)

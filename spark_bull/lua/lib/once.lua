@@ -1,6 +1,6 @@
--- Acts once for each call of a sender: `receipt` keeps the last answer, so a call sent again after
--- a lost reply gets the same answer and changes nothing. `act` returns the answer, and after it true when it need not be
--- kept because acting again would do.
+-- Runs `act` once per call of a sender: `receipt` keeps the last reply, so that a call that is sent again after a lost
+-- reply gets the same one and changes nothing. `act` returns the reply, and true when it need not be kept as a
+-- repetition is harmless.
 local function once(receipt, call_id, ttl_ms, act)
   local last = redis.call('GET', receipt)
   if last then

@@ -1,4 +1,4 @@
--- What outcomes say about completed jobs, as plain lists, and the ids of all jobs in them.
+-- The completed jobs of outcomes as lists {ids, values, keeps}, and in `all` the ids of all jobs with an outcome.
 local function outcome_columns(outcomes)
   local ids = outcomes.ids or {}
   local jobs = {ids = ids, all = {}, values = outcomes.values, keeps = outcomes.keeps or {}}

@@ -1,5 +1,5 @@
--- Ids gathered for the two ends of a list, and pushed with one command each: pushes to one end
--- never change the order at the other.
+-- Ids collected for the two ends of a list and pushed with one command each, as pushes to one end do not change the
+-- order at the other.
 local function new_pushes()
   return {newest = {}, next = {}}
 end

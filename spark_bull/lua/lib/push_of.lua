@@ -1,4 +1,4 @@
--- The command that puts a job among the waiting ones, at the end that its options ask for.
+-- The command that pushes a job to the end of the waiting list that its options name.
 local function push_of(opts)
   local is_json, parsed = pcall(cjson.decode, opts)
   return is_json and type(parsed) == 'table' and parsed.lifo == true and 'RPUSH' or 'LPUSH'

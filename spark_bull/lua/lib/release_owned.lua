@@ -1,10 +1,11 @@
 -- @include lib/leave_active
 
--- Takes jobs whose lock holds `token` out of `active`, and drops their locks. `barred`, id -> why, stay as they are.
--- Returns the set of those taken, and {id, why} of the others.
+-- Removes jobs whose lock holds `token` from `active`, and deletes their locks. `barred`: id -> reason of jobs that
+-- stay.
+-- Returns the set of the removed jobs, and {id, reason} of the others.
 local function release_owned(key, base, token, ids, barred)
   local call = redis.call
-  local locks, ours, held_locks, mine, lost = {}, {}, {}, {}, {}
+  local locks, owned, owned_locks, mine, lost = {}, {}, {}, {}, {}
   if #ids == 0 then
     return mine, lost
   end
@@ -15,7 +16,7 @@ local function release_owned(key, base, token, ids, barred)
   for i = 1, #ids do
     local id = ids[i]
     if held[i] == token and not (barred and barred[id]) then
-      ours[#ours + 1], held_locks[#held_locks + 1] = id, locks[i]
+      owned[#owned + 1], owned_locks[#owned_locks + 1] = id, locks[i]
     elseif held[i] == token then
       lost[#lost + 1] = {id, barred[id]}
     else
@@ -23,14 +24,14 @@ local function release_owned(key, base, token, ids, barred)
       lost[#lost + 1] = {id, why}
     end
   end
-  if #ours > 0 then
-    local missing = leave_active(key.active, ours)
-    call('DEL', unpack(held_locks))
+  if #owned > 0 then
+    local missing = leave_active(key.active, owned)
+    call('DEL', unpack(owned_locks))
     if call('EXISTS', key.stalled) == 1 then
-      call('SREM', key.stalled, unpack(ours))
+      call('SREM', key.stalled, unpack(owned))
     end
-    for i = 1, #ours do
-      local id = ours[i]
+    for i = 1, #owned do
+      local id = owned[i]
       if missing[id] then
         lost[#lost + 1] = {id, call('EXISTS', base .. id) == 1 and 'inactive' or 'missing'}
       else

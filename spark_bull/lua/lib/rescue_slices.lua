@@ -1,10 +1,11 @@
 -- @include lib/once
 
--- The stalled check in slices: a job that is active, was active at the check before, and has no lock, has stalled. First
--- slices of `stalled`, those marked at the check before, are looked at; then slices of `active` are marked for the next
--- one. Whoever sets `stalled_check` does all of it, the others nothing until it expires. Unlike Node's, a check of a queue
--- in which nothing is active sets nothing: a queue that doesn't exist is not to come into being by it.
--- `rescue(ids)` returns ids that came back to wait and ids that failed. Returns {next position or '', both}.
+-- The stalled check in slices. A job has stalled if it is active, was active at the previous check, and has no lock.
+-- First the jobs that the previous check marked in `stalled` are examined, slice by slice; then the active jobs are
+-- marked for the next check. The process that sets `stalled_check` does the whole check, others nothing until it
+-- expires. Unlike in Node, a check of a queue without active jobs writes nothing, so that it does not create the keys
+-- of a queue that does not exist. `rescue(ids)` returns ids of jobs that wait again and ids of jobs that failed.
+-- Returns {next position or '', both}.
 local function rescue_slices(key, arg, now, rescue)
   local call = redis.call
   return once(key.receipt, arg.call, arg.ttl_ms, function()

@@ -1,9 +1,9 @@
 local RESULT_LETTERS = {completed = 'c', failed = 'f'}
 local RESULT_STATES = {c = 'completed', f = 'failed', C = 'completed', F = 'failed'}
 
--- One entry of a ledger of results: 'c1732182000123:17' says that job 17 completed at that time, ms, as its score shows
--- it ('' where there is none). With a capital letter, what is known of the job follows, packed: {id, time, value or
--- false, 1 if the job was gone by then}; `value` is its returnvalue, or why it failed.
+-- An entry of a ledger of results: 'c1732182000123:17' for job 17, completed at that time, ms, which is its score (''
+-- for none). After a capital letter, a packed list follows: {id, time, value or false, 1 if the job was gone when it
+-- was found}; `value` is its returnvalue or failedReason.
 local function result_entry(state, job_id, time, value, gone)
   local letter = RESULT_LETTERS[state]
   if value or gone then
@@ -12,17 +12,17 @@ local function result_entry(state, job_id, time, value, gone)
   return letter .. time .. ':' .. job_id
 end
 
--- What an entry holds of a job at most that is still there, bytes.
-local MAX_KNOWN = 4096
+-- Maximum size of a value in the entry of a job that still exists, bytes.
+local MAX_VALUE = 4096
 
--- The entry of a job that was found where finished jobs are: why it failed is noted, as a retry takes that away.
+-- The entry of a job that was found in a finished state. It keeps failedReason, which a retry would delete.
 local function found_entry(base, state, job_id, time)
   local why = state == 'failed' and redis.pcall('HGET', base .. job_id, 'failedReason')
-  return result_entry(state, job_id, time, type(why) == 'string' and #why <= MAX_KNOWN and why)
+  return result_entry(state, job_id, time, type(why) == 'string' and #why <= MAX_VALUE and why)
 end
 
--- A job that was found in a ZSET though its event may still be read, by its state: a field of `told`.
-local function told_field(state, job_id)
+-- The field of `delivered_early` for a job that was found in a ZSET before its event was read.
+local function early_field(state, job_id)
   return RESULT_LETTERS[state] .. job_id
 end
 

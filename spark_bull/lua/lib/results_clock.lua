@@ -1,6 +1,6 @@
 -- @include lib/time_ms
 
--- What discovering goes by: Redis' clock, the window, and up to where to look, '' for all. ms.
+-- The times that `discover` uses: the time of Redis, the look-back window, and the bounds of the scan, '' for none. ms.
 local function results_clock(arg)
   return {
     now = time_ms(),
@@ -11,11 +11,12 @@ local function results_clock(arg)
   }
 end
 
--- The answer: {'ok', position behind the last entry, `more`, and of a dialect with events the last one read, and how many
--- jobs are missing}
+-- The reply of `discover`: {'ok', position after the last entry, `more`, and in a dialect with events the last one
+-- read, and the number of missing jobs}.
 local function found_results(key, arg, more, cursor, missing)
   local call = redis.call
-  for _, name in ipairs({'ledger', 'track', 'seen_completed', 'seen_failed', 'told', 'slices_completed', 'slices_failed'}) do
+  for _, name in ipairs({'ledger', 'track', 'delivered_early', 'seen_completed', 'seen_failed', 'slices_completed',
+    'slices_failed'}) do
     if key[name] then
       call('PEXPIRE', key[name], arg.ttl_ms)
     end

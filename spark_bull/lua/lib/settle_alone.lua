@@ -5,8 +5,8 @@ local function lose_damaged(key, job_id, kind, lost)
   lost[#lost + 1] = {job_id, 'damaged'}
 end
 
--- Runs step(...), which settles one job and touches its hash first. Returns whether that went well: a job whose key is no
--- hash any more is set aside instead, and noted as lost.
+-- Runs step(...), which settles one job and writes to its hash first. Returns whether it succeeded: a job whose key is
+-- no longer a hash is set aside instead, and added to `lost`.
 local function settle_alone(key, base, job_id, lost, step, ...)
   local done, why = pcall(step, ...)
   if done then

@@ -1,6 +1,6 @@
 local tonumber, sub, sha1hex = tonumber, string.sub, redis.sha1hex
 
--- Which of `slices` a job belongs to, 0 for the first, whatever its state. Ids off the counter are dealt out evenly.
+-- The slice, from 0 on, that a job belongs to in any state. Ids of the counter are distributed evenly.
 local function slice_of(job_id, slices)
   local number = tonumber(job_id)
   if not (number and number >= 0 and number < 9007199254740992 and number % 1 == 0) then

@@ -1,6 +1,6 @@
--- How a state's next jobs are looked at: those to be taken next, due next or finished longest ago
--- come first, `size` in a slice. `position` is how many were kept so far; in a SET, which has no
--- order, the cursor of SSCAN. Returns ids, scores (of a ZSET) and the next cursor (of a SET).
+-- The next slice of a state, at most `size` ids: those that are claimed next, due next or finished longest ago come
+-- first. `position`: number of jobs kept so far; for a SET, which has no order, the cursor of SSCAN. Returns ids,
+-- scores (of a ZSET) and the next cursor (of a SET).
 local slice_of_state = {
   list = function(state, position, size)
     local members, ids = redis.call('LRANGE', state, -position - size, -position - 1), {}
@@ -23,9 +23,9 @@ local slice_of_state = {
   end,
 }
 
--- How ids at some places of a slice leave their state. Returns those that were in it.
+-- Removes the ids at some places of a slice from their state. Returns those that were in it.
 local leave_state = {
-  -- In the middle of a list, ids give way to a mark that no id is, and all marks go at once.
+  -- In the middle of a list, ids are overwritten by a mark that is no id, and one LREM removes all marks.
   list = function(state, position, ids, places)
     local gone = {}
     for i, place in ipairs(places) do
@@ -49,7 +49,7 @@ local leave_state = {
     redis.call('ZREM', state, unpack(gone))
     return gone
   end,
-  -- SSCAN may name an id twice.
+  -- SSCAN may return an id twice.
   set = function(state, _, ids, places)
     local gone = {}
     for _, place in ipairs(places) do
@@ -61,20 +61,20 @@ local leave_state = {
   end,
 }
 
--- Takes those of a state's next `arg.size` jobs out of it for which `goes(job_id, score)` is true,
--- `arg.limit` at most. If it is nil for one, nobody behind that one goes either.
--- Returns the next position, or '' when there is nothing more to be looked at, and the ids.
-local function sweep(key, arg, goes)
+-- Removes those of a state's next `arg.size` jobs from it for which `matches(job_id, score)` is true, at most
+-- `arg.limit`. Nil means that neither this job nor a later one matches.
+-- Returns the next position, or '' at the end, and the ids.
+local function sweep(key, arg, matches)
   local size, limit = tonumber(arg.size), tonumber(arg.limit)
   local position = arg.kind == 'set' and arg.position or tonumber(arg.position)
   local ids, scores, cursor = slice_of_state[arg.kind](key.state, position, size)
   local places, over = {}, cursor == '0' or (not cursor and #ids < size)
   for place, job_id in ipairs(ids) do
-    local going = goes(job_id, scores[place])
-    if going then
+    local is_match = matches(job_id, scores[place])
+    if is_match then
       places[#places + 1] = place
     end
-    if going == nil or #places == limit then
+    if is_match == nil or #places == limit then
       over = true
       break
     end

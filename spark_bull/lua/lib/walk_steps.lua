@@ -1,2 +1,2 @@
--- Redis walks a list entry by entry to find one. This many steps are one script's share (about 5 ms).
+-- Maximum number of list entries that one script lets Redis search (about 5 ms).
 local WALK_STEPS = 250000

@@ -1,4 +1,4 @@
--- The whole number >= 0 that a field of a hash holds, 0 for anything else.
+-- The whole number >= 0 in a field of a hash, 0 for anything else.
 local function whole_number(text)
   local number = tonumber(text)
   if number and number >= 0 and number <= 9007199254740991 and number % 1 == 0 then

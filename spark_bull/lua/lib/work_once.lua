@@ -2,11 +2,11 @@
 -- @include lib/collapsed
 -- @include lib/time_ms
 
--- Settles and claims, unless this call was answered before, and returns the reply. The receipt holds what was done, without
--- the fields of the claimed jobs: a repeated call reads them again.
--- `settle_jobs(key, arg, outcomes, now)` returns {lost = {{id, reason}, …} of rejected outcomes, may_drain = whether the queue
--- may have drained by it}. `claim(now, limit, may_drain)` returns {ids, damaged, limited_ms, next_due, more}, and the values of
--- `fields` of each claimed job.
+-- Settles and claims, unless this call was answered before, and returns the reply. The receipt holds what was done,
+-- without the fields of the claimed jobs: a repeated call reads them again. `settle_jobs(key, arg, outcomes, now)`
+-- returns {lost = {{id, reason}, …} of rejected outcomes, may_drain = whether the queue may have drained by it}.
+-- `claim(now, limit, may_drain)` returns {ids, damaged, limited_ms, next_due, more}, and the values of `fields` of each
+-- claimed job.
 local function work_once(key, arg, settle_jobs, claim, fields)
   local call, now = redis.call, time_ms()
   local last = call('GET', key.receipt)

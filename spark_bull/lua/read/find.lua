@@ -1,7 +1,7 @@
--- Tells which of some ids are in a window of a list. A window, because LPOS blocks Redis for as long as the list is.
+-- Finds those of some ids that are in a window of a list. (LPOS would block Redis for a time that grows with the list.)
 -- @keys list
 -- @args ids position window
--- @returns {how many ids the window has, those found...}
+-- @returns {number of ids in the window, ids found...}
 
 local wanted = {}
 for _, job_id in ipairs(cmsgpack.unpack(arg.ids)) do

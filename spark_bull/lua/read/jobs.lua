@@ -1,9 +1,9 @@
--- Reads jobs by their ids, each with its state as far as that costs nothing: a job in none of the ZSETs and SETs given
--- is in a list, or nowhere, and `read/find` looks. At most about `most_bytes` are read in one call.
+-- Reads jobs by their ids, with their states as far as they are ZSETs or SETs: other jobs are in a list, which
+-- `read/find` searches, or in no state. A call reads about `most_bytes` at most.
 -- @keys states...
 -- @args base kinds most_bytes ids fields...
--- @returns msgpack: {how many ids are done, ids of the jobs that are there, values job after job, number in `states`
--- (0: none) and score (false: none) of each}
+-- @returns msgpack: {number of ids processed, ids of the jobs that exist, values job after job, index in `states` (0:
+-- none) and score (false: none) of each}
 -- @include lib/job_fields
 
 local call = redis.call

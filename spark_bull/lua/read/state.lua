@@ -1,11 +1,11 @@
--- Reads the next jobs of one state that belong to a slice. Lists and ZSETs are walked from the end that jobs enter at:
--- those that leave at the other end then move nobody from under the walk, and those that enter show a job twice at most.
--- `position` is how many ids lie behind, and the last of them ('7:id'); for a SET, the cursor of SSCAN. A step looks at
--- `window` ids, and reads at most `most` jobs or about `most_bytes`. Of a SET's step ids may be left over; they are to be
--- given back with the next call.
+-- Reads the next jobs of one state that belong to a slice. Lists and ZSETs are read from the end that jobs enter at:
+-- jobs that leave at the other end do not shift positions, and jobs that enter can only make a job appear twice.
+-- `position`: number of ids already read, and the last of them ('7:id'); for a SET, the cursor of SSCAN. A call
+-- examines `window` ids, and reads at most `most` jobs or about `most_bytes`. Ids of a SET that were not read are
+-- returned; the next call sends them back.
 -- @keys state
 -- @args base kind position window slice slices most most_bytes left_over fields...
--- @returns msgpack: {next position, 1 if nothing is left, ids, values job after job, scores of a ZSET, ids left over}
+-- @returns msgpack: {next position, 1 at the end, ids, values job after job, scores of a ZSET, ids left over}
 -- @include lib/job_fields
 -- @include lib/slice_of
 
@@ -13,7 +13,7 @@ local call = redis.call
 local window, slice, slices = tonumber(arg.window), tonumber(arg.slice), tonumber(arg.slices)
 local most, most_bytes = tonumber(arg.most), tonumber(arg.most_bytes)
 
--- The ids of the slice, and at which place each of them stood.
+-- The ids of the slice, and their places among `members`.
 local function of_slice(members)
   if slices == 1 then
     return members
@@ -50,7 +50,7 @@ local range = arg.kind == 'zset' and 'ZREVRANGE' or 'LRANGE'
 local behind, last_id = string.match(arg.position, '^(%d+):?(.*)$')
 local first = tonumber(behind)
 if last_id ~= '' and call(range, key.state, first - 1, first - 1)[1] ~= last_id then
-  -- Jobs left or entered behind us: going back half a step repeats some, but loses none of those that stay.
+  -- Jobs have left or entered before this position: going back half a window repeats some jobs, but misses none.
   first = math.max(0, first - math.floor(window / 2))
 end
 local members = call(range, key.state, first, first + window - 1)

@@ -1,7 +1,7 @@
--- Cuts the entries before a position off a ledger of results.
+-- Removes the entries before a position from a ledger of results.
 -- @keys ledger track
 -- @args position
--- @returns position of the first entry that is left, or false without a ledger
+-- @returns position of the first entry left, or false without a ledger
 
 local call = redis.call
 local base = tonumber(call('HGET', key.track, 'base') or '')

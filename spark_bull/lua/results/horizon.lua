@@ -1,8 +1,8 @@
--- Up to where to look to find what has finished by now.
+-- The horizon of a query: bounds up to which `discover` finds all jobs that have finished by now.
 -- @keys id wait paused active delayed prioritized waiting_children completed failed events
 -- @args states...
--- @returns {highest score of completed, of failed, last event, now, ms, how many jobs have ended}; what is empty, or no ZSET,
--- has 0 and 0-0
+-- @returns {highest score of completed, of failed, last event id, now in ms, number of ended jobs}; 0 and 0-0 for a key
+-- that is missing, and for a SET
 -- @include lib/ended_jobs
 -- @include lib/last_event
 -- @include lib/time_ms

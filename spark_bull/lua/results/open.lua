@@ -1,29 +1,30 @@
--- Takes a ledger of results for one query, or makes it (`create`: 1 if there is none, 'recreate' in any case): `starting` at 'earliest', 'latest', or with jobs that have
--- finished since a time, ms. `previous_owner` is whom the ledger may be taken from.
--- @keys id events ledger track told seen_completed seen_failed slices_completed slices_failed
+-- Acquires a ledger of results for a query if it is free or held by `previous_owner`, or creates it (`create`: '1' if
+-- there is none, 'recreate' in any case). `starting`: 'earliest', 'latest', or a time (ms) since which jobs have
+-- finished.
+-- @keys id events ledger track delivered_early seen_completed seen_failed slices_completed slices_failed
 -- @args owner previous_owner protocol create first starting lookback_ms slice_ms ttl_ms states...
--- @returns {'ok', position of the first entry, position behind the last one}, {'lost'} unless it is to be
--- made, or {'taken', owner}
+-- @returns {'ok', position of the first entry, position after the last one}, {'lost'} when there is none and `create`
+-- is '0', or {'taken', owner}
 -- @include lib/last_event
 -- @include lib/time_ms
 
 local call = redis.call
 local EARLIEST = {event = '0-0', floor = '-inf'}
 
-local function start_of(starting, from_birth)
+local function start_of(starting, is_new)
   if starting == 'earliest' then
     return EARLIEST
   elseif starting == 'latest' then
     local slice_ms = tonumber(arg.slice_ms)
     local floor = math.floor((time_ms() - tonumber(arg.lookback_ms)) / slice_ms) * slice_ms
-    return {event = from_birth and last_event(key.events), floor = floor .. '', quiet = 1}
+    return {event = is_new and last_event(key.events), floor = floor .. '', quiet = 1}
   end
   local event = tonumber(starting) > 0 and (tonumber(starting) - 1) .. '-18446744073709551615' or '0-0'
   return {event = event, floor = starting, since = starting}
 end
 
--- What another query has left half done may have passed by what has finished since, or end at an old horizon.
-local function forget_walk(state)
+-- Drops an unfinished walk of another query: it may have passed jobs that finished later, or end at an old horizon.
+local function drop_walk(state)
   local walk = call('HGET', key.track, state .. ':walk')
   if walk == 'whole' or walk == 'finished' or walk == 'seen' then
     call('HDEL', key.track, state .. ':walk', state .. ':at', state .. ':below', state .. ':cursor', state .. ':sign')
@@ -42,7 +43,8 @@ if is_new then
   if arg.create == '0' then
     return {'lost'}
   end
-  call('UNLINK', key.ledger, key.told, key.seen_completed, key.seen_failed, key.slices_completed, key.slices_failed)
+  call('UNLINK', key.ledger, key.delivered_early, key.seen_completed, key.seen_failed, key.slices_completed,
+    key.slices_failed)
 end
 local start = start_of(arg.starting, is_new)
 if is_new then
@@ -59,7 +61,7 @@ for _, state in ipairs(arg.states) do
     call('HSET', key.track, state .. ':quiet', 1)
   end
   if owner ~= arg.owner then
-    forget_walk(state)
+    drop_walk(state)
   end
   if resliced then
     call('DEL', key['slices_' .. state])

@@ -1,10 +1,10 @@
 -- Reads the jobs of entries start..stop of a ledger of results, the last one excluded; fewer when their fields reach
--- `most_bytes`. `fields` includes `timestamp`, which every job has, and `finishedOn`. The time and, if known, the value are
--- those of the entry: what happened to the job later is not shown.
+-- `most_bytes`. `fields` includes `timestamp`, which every job has, and `finishedOn`. The time and, if known, the value
+-- are those of the entry: what happened to the job later is not shown.
 -- @keys ledger track
 -- @args base start stop most_bytes fields...
--- @returns msgpack: {position after the last one read, columns by name (see lib/collapsed): the fields, `id`, `state`, and
--- in `there` 'there', 'gone' (it was gone when it was discovered) or 'missing'}; {position} when there is no entry
+-- @returns msgpack: {position after the last one read, columns by name (see lib/collapsed): the fields, `id`, `state`,
+-- and in `there` 'there', 'gone' (it was gone when it was discovered) or 'missing'}; {position} when there is no entry
 -- @include lib/collapsed
 -- @include lib/job_row
 -- @include lib/no_fields

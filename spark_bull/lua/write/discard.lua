@@ -1,8 +1,8 @@
--- Forgets staged chunks of a write that failed, unless it was registered: then they are its own, for
--- whoever finishes it or, when it is broken, looks into it.
+-- Deletes the staged chunks of a write that failed, unless it is registered: then `commit` needs them, or they stay for
+-- inspection when the write is broken.
 -- @keys write stages...
 -- @args
--- @returns how many stage keys were deleted
+-- @returns number of stage keys deleted
 
 if redis.call('EXISTS', key.write) == 1 then
   return 0

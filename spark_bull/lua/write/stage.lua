@@ -1,5 +1,5 @@
--- Puts one packed chunk aside under its number; no worker sees it. A stage key that a registered
--- write owns has no TTL any more, and a late call leaves it alone.
+-- Stores one packed chunk under its number; no worker sees it. The stage key of a registered write has no TTL: a late
+-- call leaves it unchanged.
 -- @keys stage
 -- @args number chunk ttl_ms
 -- @returns 1 when the chunk is staged, 0 when the stage key belongs to a registered write

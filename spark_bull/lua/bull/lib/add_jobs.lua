@@ -7,9 +7,9 @@
 -- @include lib/push
 -- @include lib/walk_steps
 
--- Adds the jobs of a chunk from row `from` on: all of them, or with priorities as many as the
--- length of the list allows.
--- Returns {next = first row not added, added, duplicates, ids}.
+-- Adds the jobs of a chunk from row `from` on: all of them, or with priorities as many as the length of the list
+-- allows.
+-- Returns {next = first row not processed, added, duplicates, ids}.
 local function add_jobs(key, arg, chunk, from, now)
   local call, base = redis.call, arg.base
   local target = waiting_list(key)

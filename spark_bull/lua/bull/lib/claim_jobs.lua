@@ -6,9 +6,10 @@
 -- @include lib/positions_of
 -- @include lib/set_aside
 
--- Claims up to `limit` jobs of Bull; see working.py. `start(job_key, id)` notes in a job that it starts, and tells of it.
--- `held` has been moved to `active` without a lock; unless the stalled check was quicker, it is the first one.
--- Returns what work_once wants, and the ids that were dropped because their job is gone.
+-- Claims up to `limit` jobs of Bull; see queue/claim.py. `start(job_key, id)` marks a job as started and publishes it.
+-- `held` was moved to `active` without a lock by a blocking command; it comes first, unless the stalled check has moved
+-- it back.
+-- Returns what work_once expects, and the ids that were dropped because their jobs are gone.
 local function claim_jobs(key, arg, limit, start)
   local call, base, held = redis.call, arg.base, arg.held
   local allowed, limited_ms = claim_quota(key, arg, {}, limit)
@@ -41,13 +42,13 @@ local function claim_jobs(key, arg, limit, start)
   end
   if allowed > #ids then
     local waiting = call('LRANGE', key.wait, #ids - allowed, -1)
-    local looked = 0
-    while looked < #waiting and bytes < most_bytes do
-      take(waiting[#waiting - looked])
-      looked = looked + 1
+    local processed = 0
+    while processed < #waiting and bytes < most_bytes do
+      take(waiting[#waiting - processed])
+      processed = processed + 1
     end
-    if looked > 0 then
-      call('LTRIM', key.wait, 0, -looked - 1)
+    if processed > 0 then
+      call('LTRIM', key.wait, 0, -processed - 1)
     end
   end
   if #ids > 0 then

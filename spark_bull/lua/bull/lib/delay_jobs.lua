@@ -1,6 +1,6 @@
 -- @include bull/lib/delay_job
 
--- Delays jobs {id, until (ms)} whose processors asked for it; those not in the set `mine` are left alone.
+-- Delays those jobs {id, until (ms)} that are in the set `mine`.
 local function delay_jobs(key, delayed, mine, now)
   for _, job in ipairs(delayed) do
     if mine[job.id] then

@@ -1,6 +1,6 @@
 -- @include lib/keep_rule
 
--- A finished job frees its debounce id, unless that is held for a time.
+-- A finished job releases its debounce id, unless that has a TTL.
 local function free_debounce(base, job_id)
   local call = redis.call
   local debounced = call('HGET', base .. job_id, 'deid')

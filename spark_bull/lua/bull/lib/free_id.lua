@@ -1,5 +1,5 @@
--- The id of a job that brings none: its number, unless somebody chose just that as a custom id; then
--- the next number that is free. (Bull would overwrite the other job.)
+-- The id of a job without a custom id: its number, or the next free number if that is the custom id of another job
+-- (which Bull would overwrite).
 local function free_id(key, base, number)
   local job_id = number .. ''
   while redis.call('EXISTS', base .. job_id) == 1 do

@@ -1,5 +1,4 @@
--- Bull 3 and 4 keep prioritised jobs inside `wait`: places a job before the first one that is to be
--- taken after it.
+-- Inserts a job into a list at the place of its priority: Bull 3 and 4 keep prioritized jobs in `wait`.
 local function insert_by_priority(key, target, job_id, priority)
   redis.call('ZADD', key.priority, priority, job_id)
   local before = redis.call('ZCOUNT', key.priority, 0, priority) - 1

@@ -1,18 +1,19 @@
 -- @include bull/lib/insert_by_priority
 -- @include lib/walk_steps
 
--- {id, priority} pairs as {priority, ids, before}, by priority. `before`: how many jobs are taken before the first of them,
--- those of its own priority included unless `first`.
+-- Groups jobs {id, priority} to {priority, ids, before}, sorted by priority. `before`: number of jobs of the list that
+-- are claimed before the group, those of its priority included unless `first`.
 local function by_priority(key, jobs, length, first)
   local groups, group_of = {}, {}
   for _, job in ipairs(jobs) do
-    local group = group_of[job[2]]
+    local group = group_of[job.priority]
     if not group then
-      local before = redis.call('ZCOUNT', key.priority, 0, (first and '(' or '') .. string.format('%.17g', job[2]))
-      group = {priority = job[2], ids = {}, before = math.min(before, length)}
-      groups[#groups + 1], group_of[job[2]] = group, group
+      local max = (first and '(' or '') .. string.format('%.17g', job.priority)
+      local before = redis.call('ZCOUNT', key.priority, 0, max)
+      group = {priority = job.priority, ids = {}, before = math.min(before, length)}
+      groups[#groups + 1], group_of[job.priority] = group, group
     end
-    group.ids[#group.ids + 1] = job[1]
+    group.ids[#group.ids + 1] = job.id
   end
   table.sort(groups, function(one, other)
     return one.priority < other.priority
@@ -20,11 +21,11 @@ local function by_priority(key, jobs, length, first)
   return groups
 end
 
--- Takes what comes before the last of the jobs out of the list, and puts it back with the jobs in between.
+-- Removes the jobs that come before the last group from the list, and pushes them again with the groups in between.
 local function rebuild_tail(key, target, groups)
   local call, last = redis.call, groups[#groups].before
   local tail = last > 0 and call('LRANGE', target, -last, -1) or {}
-  -- From the job that is taken first to the one that is taken last; `done` of the tail are among them.
+  -- In the order in which jobs are claimed; `done`: number of jobs of the tail in it.
   local merged, done = {}, 0
   for _, group in ipairs(groups) do
     while done < group.before do
@@ -51,8 +52,8 @@ local function rebuild_tail(key, target, groups)
   end
 end
 
--- Puts {id, priority} pairs where insert_by_priority would, one after the other. That walks the list from its head each
--- time: where it is too far, the tail is built anew.
+-- Inserts jobs {id, priority} at the places that insert_by_priority would find. That searches the list from its head
+-- for each job: where this takes too many steps, the tail is rebuilt instead.
 local function insert_many_by_priority(key, target, jobs)
   if #jobs == 0 then
     return
@@ -67,15 +68,16 @@ local function insert_many_by_priority(key, target, jobs)
     return
   end
   for _, job in ipairs(jobs) do
-    insert_by_priority(key, target, job[1], job[2])
+    insert_by_priority(key, target, job.id, job.priority)
   end
 end
 
--- Entries of a list that one script takes out and puts back.
+-- Maximum number of list entries that one script removes and pushes again.
 local MAX_MOVED = 5000
 
--- Puts {id, priority} pairs before all others of their priority, in this order; math.huge stands for jobs without one, which
--- are taken after those that have one. Where that is too far from the end of the list, they are the next ones of all.
+-- Inserts jobs {id, priority} before all others of their priority, in this order; math.huge stands for jobs without
+-- one, which are claimed last. Where these places are too far from the end of the list, the jobs become the next ones
+-- of all.
 local function insert_first_by_priority(key, target, jobs)
   if #jobs == 0 then
     return

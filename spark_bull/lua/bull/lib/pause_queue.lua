@@ -1,7 +1,8 @@
 -- @include lib/join_lists
 
--- Pauses a queue: its jobs move to `paused`, where no worker looks. Returns how many are to follow.
--- The field in `meta` is for those of its programs that are on BullMQ already.
+-- Pauses a queue by moving its jobs to `paused`, which workers do not read. The field in `meta` is for programs that
+-- use BullMQ.
+-- Returns the number of jobs still to be moved.
 local function pause_queue(key, limit)
   if redis.call('SETNX', key.meta_paused, 1) == 1 then
     redis.call('HSET', key.meta, 'paused', 1)

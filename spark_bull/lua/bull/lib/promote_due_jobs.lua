@@ -4,9 +4,10 @@
 -- @include lib/priority_of
 -- @include lib/walk_steps
 
--- Delayed jobs of Bull that are due come to wait, `limit` at most, the first one first; with priorities as few as the length
--- of the list allows. `told(id)` tells of each. Returns when the next one is due, ms, or false, and how many came.
-local function promote_due_jobs(key, arg, now, limit, told)
+-- Promotes delayed jobs of Bull that are due, `limit` at most, in the order in which they are due; with priorities as
+-- many as the length of the list allows. `announce(id)` publishes each. Returns when the next one is due, ms, or false,
+-- and how many it has promoted.
+local function promote_due_jobs(key, arg, now, limit, announce)
   local call = redis.call
   local target = waiting_list(key)
   local due = call('ZRANGEBYSCORE', key.delayed, '-inf', (now + 1) * 4096 - 1, 'LIMIT', 0, limit)
@@ -30,7 +31,7 @@ local function promote_due_jobs(key, arg, now, limit, told)
     else
       plain[#plain + 1] = id
     end
-    told(id)
+    announce(id)
     redis.pcall('HSET', job_key, 'delay', '0')
     moved = moved + 1
   end

@@ -1,7 +1,7 @@
 -- @include lib/job_row
 
--- Deletes what jobs that left their state have. Finished ones have lost their priority, their place
--- in a rate limited group and, if it doesn't outlast them, their debounce id already.
+-- Deletes the keys of jobs that have left their state. Finished ones no longer have a priority, a place in a rate
+-- limited group and, unless it has a TTL, a debounce id.
 local function remove_jobs(key, arg, ids, finished)
   local call = redis.call
   if not finished and #ids > 0 then

@@ -1,8 +1,8 @@
 -- @include lib/once
 
--- Removes one job from its state and calls `remove_jobs(key, arg, ids)`, unless this very call was answered before.
--- `take` is the command that removes a member of `completed` and `failed`: ZREM or SREM.
--- Returns {'done'} (also for an id whose job is gone), {'missing'} or {'locked'}.
+-- Removes one job from its state and calls `remove_jobs(key, arg, ids)`, unless this call was answered before.
+-- `take`: the command that removes a member of `completed` and `failed`, ZREM or SREM.
+-- Returns {'done'} (also when only the id existed), {'missing'} or {'locked'}.
 local function remove_once(key, arg, take, remove_jobs)
   local call = redis.call
   return once(key.receipt, arg.call, arg.ttl_ms, function()

@@ -2,10 +2,10 @@
 -- @include lib/once
 -- @include lib/push_of
 
--- Moves a failed job of Bull back to those that wait and calls `tell()`, unless this very call was answered before.
--- `take` is the command that removes a member of `state`: ZREM or SREM.
--- Returns {'done'}, {'missing'}, {'locked'} or {'elsewhere'} (not in `state`).
-local function retry_once(key, arg, take, tell)
+-- Moves a failed job of Bull back to the waiting ones and calls `announce()`, unless this call was answered before.
+-- `take`: the command that removes a member of `state`, ZREM or SREM.
+-- Returns {'done'}, {'missing'}, {'locked'} or {'wrong_state'} (not in `state`).
+local function retry_once(key, arg, take, announce)
   local call = redis.call
   return once(key.receipt, arg.call, arg.ttl_ms, function()
     if call('EXISTS', key.job) == 0 then
@@ -16,10 +16,10 @@ local function retry_once(key, arg, take, tell)
       return {'locked'}
     end
     if call(take, key.state, arg.job_id) == 0 then
-      return {'elsewhere'}
+      return {'wrong_state'}
     end
     call(push_of(opts), waiting_list(key), arg.job_id)
-    tell()
+    announce()
     return {'done'}
   end)
 end

@@ -13,7 +13,8 @@
 -- @include lib/release_owned
 -- @include lib/settle_alone
 
--- Puts a job into its last state, by the rule how many to keep; `field` says how it ended, `text` is what it says.
+-- Moves a job to its finished state by its keep rule, and publishes it. `field`: returnvalue or failedReason; `text`:
+-- its value.
 local function finish_bull(base, finished, job_id, field, text, keep)
   local call, finished_on = redis.call, string.format('%.0f', finished.now)
   if keep and keep.count == 0 then
@@ -26,35 +27,35 @@ local function finish_bull(base, finished, job_id, field, text, keep)
 end
 
 local function retry_jobs(key, base, retried, mine, lost, now)
-  local call, target, prioritised = redis.call, waiting_list(key), {}
+  local call, target, prioritized = redis.call, waiting_list(key), {}
   for _, job in ipairs(retried) do
     if mine[job.id] and settle_alone(key, base, job.id, lost, save_attempt, base .. job.id, job) then
       local priority = priority_of(base .. job.id)
       if job.delay > 0 then
         delay_job(key, job.id, now + job.delay)
       elseif priority > 0 then
-        prioritised[#prioritised + 1] = {job.id, priority}
+        prioritized[#prioritized + 1] = {id = job.id, priority = priority}
       else
         call(job.lifo and 'RPUSH' or 'LPUSH', target, job.id)
       end
     end
   end
-  insert_many_by_priority(key, target, prioritised)
+  insert_many_by_priority(key, target, prioritized)
 end
 
--- Jobs that are given back are the next ones of their priority to be taken, in their old order.
+-- Jobs that are given back become the next ones of their priority, in their old order.
 local function return_jobs(key, base, returned, mine)
   local jobs = {}
   for _, id in ipairs(returned) do
     if mine[id] then
       local priority = priority_of(base .. id)
-      jobs[#jobs + 1] = {id, priority > 0 and priority or math.huge}
+      jobs[#jobs + 1] = {id = id, priority = priority > 0 and priority or math.huge}
     end
   end
   insert_first_by_priority(key, waiting_list(key), jobs)
 end
 
--- Jobs that were claimed and never started are what they were before.
+-- Jobs that were claimed but not started become what they were before.
 local function put_back(key, base, unstarted, mine)
   undo_starts(base, unstarted, mine, 'processedOn')
   return_jobs(key, base, unstarted, mine)
@@ -91,7 +92,7 @@ local function settle_jobs(key, arg, outcomes, now)
   put_back(key, base, outcomes.unstarted or {}, mine)
   return_jobs(key, base, outcomes.returned or {}, mine)
   if (outcomes.limited_ms or 0) > 0 then
-    -- Not `limiter`: by how much that is over the limit, Node delays its jobs.
+    -- Not in `limiter`: Node delays its jobs by the excess of that counter.
     redis.call('SET', key.rate_limited, '1', 'PX', outcomes.limited_ms)
   end
   count_finished(key, arg, completed, failed, now)

@@ -1,4 +1,4 @@
--- Bull counts no starts: what a claim has noted in `field` goes from jobs that have neither made an attempt nor stalled.
+-- Deletes `field`, which a claim has set, from jobs without an attempt or a stall before: Bull does not count starts.
 local function undo_starts(base, ids, mine, field)
   for _, id in ipairs(ids) do
     if mine[id] then

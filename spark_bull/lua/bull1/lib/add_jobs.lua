@@ -6,9 +6,8 @@
 -- @include lib/number_texts
 -- @include lib/push
 
--- What Bull 1.1 and 2 tell the queue's other processes about a job that was added or turned out to
--- be there, on a channel without prefix: [who, job]. `id` is JSON: theirs is a number only for a
--- delayed job without an id of its own.
+-- Publishes the message of Bull 1.1 and 2 about a job that was added, or existed, on a channel without prefix: [sender,
+-- job]. `id` is JSON: a number for a delayed job without a custom id, else a string.
 local function announce_added(sender, fields, id)
   redis.call('PUBLISH', 'waiting@' .. sender.queue, '["' .. sender.token .. '",{"data":'
     .. fields.data .. ',"opts":' .. opts_with_id(fields.opts, id) .. ',"progress":0,"delay":' .. fields.delay
@@ -16,8 +15,8 @@ local function announce_added(sender, fields, id)
     .. ',"attemptsMade":0,"stacktrace":[],"returnvalue":null}]')
 end
 
--- Adds the jobs of a chunk from row `from` on; all of them in one go.
--- Returns {next = first row not added, added, duplicates, ids}.
+-- Adds all jobs of a chunk from row `from` on.
+-- Returns {next = first row not processed, added, duplicates, ids}.
 local function add_jobs(key, arg, chunk, from, now)
   local call, base = redis.call, arg.base
   local n = chunk.n

@@ -1,7 +1,7 @@
 -- @include bull/lib/json_text
 -- @include bull1/lib/opts_with_id
 
--- What Bull 1.1 and 2 tell the queue's other processes about a job, on a channel without prefix: [who, job, what].
+-- Publishes the message of Bull 1.1 and 2 about a job, on a channel without prefix: [sender, job, what].
 local function announce(arg, event, job_id, what)
   local fields = redis.call('HMGET', arg.base .. job_id, 'data', 'opts', 'progress', 'delay', 'timestamp', 'attempts',
     'attemptsMade', 'stacktrace', 'returnvalue')

@@ -1,9 +1,9 @@
 -- @include lib/result_entry
 
--- How many members of a SET one step looks at.
+-- Members of a SET that one step examines.
 local STEP = 1000
 
--- What is different after any job has finished, as it was active, and in most cases waiting, before.
+-- A text that changes whenever a job has finished, as the job was active, and mostly waiting, before.
 local function sign_of(key)
   local call = redis.call
   return table.concat({
@@ -14,22 +14,23 @@ local function sign_of(key)
   }, ' ')
 end
 
--- The members of the next step of a scan that aren't in another SET; the cursor to go on from.
+-- Returns those members of the next step of a scan that are not in another SET, the next cursor, and the number
+-- examined.
 local function not_in(other, set, cursor)
   local scanned = redis.call('SSCAN', set, cursor, 'COUNT', STEP)
-  local members, strangers = scanned[2], {}
+  local members, unmatched = scanned[2], {}
   for from = 1, #members, STEP do
     local there = redis.call('SMISMEMBER', other, unpack(members, from, math.min(from + STEP - 1, #members)))
     for i = 1, #there do
       if there[i] == 0 then
-        strangers[#strangers + 1] = members[from + i - 1]
+        unmatched[#unmatched + 1] = members[from + i - 1]
       end
     end
   end
-  return strangers, scanned[1], #members
+  return unmatched, scanned[1], #members
 end
 
-local function write_down(key, arg, state, ids)
+local function append_entries(key, arg, state, ids)
   local entries = {}
   for i, job_id in ipairs(ids) do
     entries[i] = found_entry(arg.base, state, job_id, '')
@@ -37,9 +38,8 @@ local function write_down(key, arg, state, ids)
   redis.call('RPUSH', key.ledger, unpack(entries))
 end
 
--- Looks at about `most` jobs of the SET of a finished state; returns whether there are more to be looked at.
--- A walk goes through the finished jobs for those not seen, then, if the numbers differ, through those seen for those that
--- have left.
+-- Examines about `most` jobs of the SET of a finished state; returns whether the scan is incomplete.
+-- A walk searches the finished jobs for unseen ones; then, if the sizes differ, the seen jobs for those that have left.
 local function follow_set(key, arg, state, sign, most)
   local call, set, seen = redis.call, key[state], key['seen_' .. state]
   local names = {state .. ':walk', state .. ':cursor', state .. ':sign', state .. ':quiet'}
@@ -51,26 +51,26 @@ local function follow_set(key, arg, state, sign, most)
     walk, cursor, last_sign = 'finished', '0', sign
   end
   while walk and most > 0 do
-    local strangers, looked
+    local unmatched, examined
     if walk == 'finished' then
-      strangers, cursor, looked = not_in(seen, set, cursor)
-      if #strangers > 0 then
+      unmatched, cursor, examined = not_in(seen, set, cursor)
+      if #unmatched > 0 then
         if not quiet then
-          write_down(key, arg, state, strangers)
+          append_entries(key, arg, state, unmatched)
         end
-        call('SADD', seen, unpack(strangers))
+        call('SADD', seen, unpack(unmatched))
       end
       if cursor == '0' then
         walk = call('SCARD', seen) ~= call('SCARD', set) and 'seen'
       end
     else
-      strangers, cursor, looked = not_in(set, seen, cursor)
-      if #strangers > 0 then
-        call('SREM', seen, unpack(strangers))
+      unmatched, cursor, examined = not_in(set, seen, cursor)
+      if #unmatched > 0 then
+        call('SREM', seen, unpack(unmatched))
       end
       walk = cursor ~= '0' and 'seen'
     end
-    most = most - math.max(looked, 1)
+    most = most - math.max(examined, 1)
   end
   if walk then
     call('HSET', key.track, names[1], walk, names[2], cursor, names[3], last_sign)

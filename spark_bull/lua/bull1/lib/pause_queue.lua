@@ -1,6 +1,7 @@
 -- @include lib/join_lists
 
--- Pauses a queue: its jobs move to `paused`, where no worker looks. Returns how many are to follow.
+-- Pauses a queue by moving its jobs to `paused`, which workers do not read. Returns the number of jobs still to be
+-- moved.
 local function pause_queue(key, limit)
   if redis.call('SETNX', key.meta_paused, 1) == 1 then
     redis.call('PUBLISH', key.paused, 'paused')

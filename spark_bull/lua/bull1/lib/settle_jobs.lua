@@ -28,7 +28,7 @@ local function complete_jobs(key, arg, jobs, mine, lost)
   end
 end
 
--- Jobs that are given back are the next ones to be taken, in their old order.
+-- Jobs that are given back become the next ones, in their old order.
 local function return_jobs(target, returned, mine)
   for i = #returned, 1, -1 do
     if mine[returned[i]] then

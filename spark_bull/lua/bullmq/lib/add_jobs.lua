@@ -7,8 +7,8 @@
 -- @include lib/number_texts
 -- @include lib/push
 
--- Adds the jobs of a chunk from row `from` on; all of them in one go.
--- Returns {next = first row not added, added, duplicates, ids}.
+-- Adds all jobs of a chunk from row `from` on.
+-- Returns {next = first row not processed, added, duplicates, ids}.
 local function add_jobs(key, arg, chunk, from, now)
   local call, base = redis.call, arg.base
   local n = chunk.n

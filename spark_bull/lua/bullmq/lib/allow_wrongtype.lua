@@ -1,5 +1,5 @@
--- Runs step(...), which writes to keys that others share with a job. Those of another type than they should be end it, and
--- nothing else.
+-- Runs step(...), which writes to keys that a job shares with others. A key of a wrong type ends the step, but not the
+-- script.
 local function allow_wrongtype(step, ...)
   local done, why = pcall(step, ...)
   local message = type(why) == 'table' and why.err or why

@@ -7,15 +7,20 @@
 -- @include lib/set_aside
 -- @include lib/whole_number
 
--- Claims up to `limit` jobs: those that wait, then prioritized ones; see working.py. Returns what work_once wants, and
--- whether the queue let none of them start.
+-- Claims up to `limit` jobs: waiting ones, then prioritized ones; see queue/claim.py. Returns what work_once expects,
+-- and whether a pause or a limit of the queue keeps jobs from starting.
 local function claim_jobs(key, arg, now, limit)
   local call, base, worker = redis.call, arg.base, arg.worker
   local meta = call('HMGET', key.meta, 'paused', 'concurrency', 'max', 'duration')
-  local most_active = tonumber(meta[2])
-  local paused_or_full = meta[1] or (most_active and call('LLEN', key.active) >= most_active)
+  local limits = {
+    paused = meta[1],
+    concurrency = tonumber(meta[2]),
+    max = tonumber(meta[3]),
+    duration = tonumber(meta[4]),
+  }
+  local paused_or_full = limits.paused or (limits.concurrency and call('LLEN', key.active) >= limits.concurrency)
   local next_due = limit > 0 and promote_due_jobs(key, arg, now, math.max(limit, 100))
-  local allowed, limited_ms = claim_quota(key, arg, meta, limit)
+  local allowed, limited_ms = claim_quota(key, arg, limits, limit)
   local ids, rows, damaged, taken, bytes, deferred = {}, {}, {}, 0, 0, 0
   local most_bytes, text, processed_on = tonumber(arg.most_bytes), number_texts(), string.format('%.0f', now)
   local token, lock_ms, events = arg.lock_token, arg.lock_ms, key.events
@@ -47,38 +52,38 @@ local function claim_jobs(key, arg, now, limit)
     end
   end
 
-  -- Takes of these, the next one first, as many as there is room for; returns how many were looked at.
+  -- Claims jobs of this list, the next one first, up to the limits; returns how many it has processed.
   local function take_of(waiting, first, step, prioritized)
-    local looked, count = 0, #waiting
-    while looked < count and taken < allowed and bytes < most_bytes do
-      take(waiting[first + step * looked], prioritized)
-      looked = looked + 1
+    local processed, count = 0, #waiting
+    while processed < count and taken < allowed and bytes < most_bytes do
+      take(waiting[first + step * processed], prioritized)
+      processed = processed + 1
     end
-    return looked
+    return processed
   end
 
   if allowed > 0 then
     local waiting = call('LRANGE', key.wait, -allowed, -1)
-    local looked = take_of(waiting, #waiting, -1, false)
-    if looked > 0 then
-      call('LTRIM', key.wait, 0, -looked - 1)
+    local processed = take_of(waiting, #waiting, -1, false)
+    if processed > 0 then
+      call('LTRIM', key.wait, 0, -processed - 1)
     end
     if #waiting < allowed then
       local prioritized = call('ZRANGE', key.prioritized, 0, allowed - 1)
-      looked = take_of(prioritized, 1, 1, true)
-      if looked > 0 then
-        call('ZREM', key.prioritized, unpack(prioritized, 1, looked))
+      processed = take_of(prioritized, 1, 1, true)
+      if processed > 0 then
+        call('ZREM', key.prioritized, unpack(prioritized, 1, processed))
       end
-      if looked == #prioritized and taken < allowed then
+      if processed == #prioritized and taken < allowed then
         call('DEL', key.pc)
       end
     end
   end
   if #ids > 0 then
     call('LPUSH', key.active, unpack(ids))
-    -- BullMQ 6 doesn't count jobs that fail without being run.
+    -- BullMQ 6 does not count jobs that fail without being run.
     local is_5 = deferred > 0 and major_version(call('HGET', key.meta, 'version') or '', arg.bullmq_version) <= 5
-    count_started(key, arg, meta, is_5 and #ids or #ids - deferred)
+    count_started(key, arg, limits, is_5 and #ids or #ids - deferred)
   end
   local left = call('LLEN', key.wait) + call('ZCARD', key.prioritized) > 0
   if left and not paused_or_full and limited_ms == 0 then

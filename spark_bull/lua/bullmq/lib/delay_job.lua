@@ -1,7 +1,7 @@
 -- @include bullmq/lib/delayed_score
 -- @include bullmq/lib/event_limit
 
--- Puts a job among the delayed ones, due at `eta` ms, and lets those who sleep know when the first one is.
+-- Adds a job to the delayed ones, due at `eta` ms, and sets the marker to the time of the first one.
 local function delay_job(key, job_id, eta)
   local call = redis.call
   call('ZADD', key.delayed, delayed_score(key, {}, eta), job_id)

@@ -1,5 +1,5 @@
--- Delayed jobs of one millisecond stay in order: each takes the score after the highest one
--- there, as long as the 4096 scores of a millisecond last. `highest` remembers within a chunk.
+-- The score of a delayed job. Jobs of one millisecond stay in order: each gets the score after the highest existing
+-- one, up to 4096 per millisecond. `highest`: the highest scores of this chunk, by time.
 local function delayed_score(key, highest, eta)
   local low, high = eta * 4096, eta * 4096 + 4095
   local last = highest[eta]

@@ -1,7 +1,7 @@
 -- @include bullmq/lib/priority_score
 -- @include bullmq/lib/waiting_list
 
--- Makes a job ready, by its priority or at the end of the list that `push` says, and wakes a worker.
+-- Adds a job to the prioritized ones, or to the end of the waiting list that `push` means, and sets the marker.
 local function enqueue_job(key, version, job_id, priority, push)
   local target, paused_or_full = waiting_list(key, version)
   if priority > 0 then

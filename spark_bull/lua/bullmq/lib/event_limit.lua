@@ -1,4 +1,4 @@
--- How many events the stream is to keep, about; written down if it wasn't, as BullMQ does.
+-- The approximate maximum length of the event stream; the default is stored in `meta`, as in BullMQ.
 local function event_limit(key)
   local max_events = redis.call('HGET', key.meta, 'opts.maxLenEvents')
   if not max_events then

@@ -13,8 +13,8 @@ local function is_behind(event_id, other_id)
   return ms > other_ms or (ms == other_ms and number > other_number)
 end
 
--- Whether events after `cursor` have left the stream; and what counts as read last from now on. A new reader misses none
--- of those before its start. One at '0-0', that has seen no event yet, misses some if the stream is full since.
+-- Returns whether events after `cursor` were trimmed, and the new cursor. For a new reader, events before its start are
+-- not missing. A reader at '0-0', which has read no event, misses some if the stream has reached its maximum length.
 local function has_gap(key, cursor, is_new)
   local call = redis.call
   local first = call('XRANGE', key.events, '-', '+', 'COUNT', 1)[1]
@@ -36,15 +36,15 @@ local function has_gap(key, cursor, is_new)
   return true, last
 end
 
--- Whether a walk through the ZSETs has found this finish already, when events were read up to a horizon only.
-local function was_told(key, finish)
-  local field = told_field(finish.state, finish.id)
-  local told = redis.call('HGET', key.told, field)
-  -- A job that has moved on since has no time: the first event of its state is the one.
-  return told and (not finish.time or told == finish.time) and redis.call('HDEL', key.told, field) == 1
+-- Whether a walk through the ZSETs found this finish before its event was read.
+local function was_delivered_early(key, finish)
+  local field = early_field(finish.state, finish.id)
+  local time = redis.call('HGET', key.delivered_early, field)
+  -- A job that has left the state has no time: then the first event of that state counts.
+  return time and (not finish.time or time == finish.time) and redis.call('HDEL', key.delivered_early, field) == 1
 end
 
--- {state, job id, value, ms} of an event that says that a job has finished in one of the states wanted.
+-- {state, id, value, ms} of the event of a job that finished in one of the wanted states; nil for another event.
 local function finish_of(event, wanted)
   local fields = event[2]
   local state = fields[2]
@@ -59,8 +59,8 @@ local function finish_of(event, wanted)
   return by_name.jobId and {state = state, id = by_name.jobId, value = value, ms = parts(event[1])}
 end
 
--- Gives finishes the times of their jobs in the ZSETs, the last one of a job only; what has none is gone, or moved on.
--- A time that is later than clocks can be wrong is that of another finish, whose event comes; `score` has it all the same.
+-- Sets `time` of the last finish of each job to its score in the ZSETs; a job without a score is gone, or has left the
+-- state. A score beyond the tolerated clock skew belongs to a later finish, whose event follows: only `score` gets it.
 local function set_times(key, finishes, lookback_ms)
   local ids, of = {completed = {}, failed = {}}, {completed = {}, failed = {}}
   local met = {}
@@ -85,17 +85,17 @@ end
 
 local function write_finishes(key, since, finishes)
   local entries, seen = {}, {completed = {}, failed = {}}
-  local any_told = redis.call('EXISTS', key.told) == 1
+  local any_early = redis.call('EXISTS', key.delivered_early) == 1
   for _, finish in ipairs(finishes) do
     local time = finish.time
     if finish.score then
       local list = seen[finish.state]
       list[#list + 1], list[#list + 2] = finish.score, finish.id
     end
-    local id_accessed = any_told and was_told(key, finish)
-    if not id_accessed and not (time and since and tonumber(time) < since) then
+    local is_known = any_early and was_delivered_early(key, finish)
+    if not is_known and not (time and since and tonumber(time) < since) then
       local value = finish.value
-      if time and value and #value > MAX_KNOWN then
+      if time and value and #value > MAX_VALUE then
         value = false
       end
       entries[#entries + 1] = result_entry(finish.state, finish.id, time or finish.ms .. '', value, not time)
@@ -111,8 +111,8 @@ local function write_finishes(key, since, finishes)
   end
 end
 
--- Reads about `most` events. Returns whether there are more to be read, and the id of the last one read. The field `gap`
--- of `track` notes that events left the stream before they were read.
+-- Reads about `most` events. Returns whether further ones are left, and the id of the last one read. Sets the field
+-- `gap` of `track` when events were trimmed before they were read.
 local function follow_events(key, arg, most)
   local call = redis.call
   local is_new = save_first_balance(key, arg)

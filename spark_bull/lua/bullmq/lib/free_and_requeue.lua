@@ -3,8 +3,8 @@
 -- @include bullmq/lib/json_object
 -- @include lib/whole_number
 
--- A finished job frees its deduplication id, unless that is held for a time. What came in under it meanwhile, and was put
--- aside (keepLastIfActive), becomes a job now.
+-- A finished job releases its deduplication id, unless that has a TTL. A job that was added under it meanwhile and
+-- stored aside (keepLastIfActive) is added to the queue now.
 local function free_and_requeue(key, arg, job_id, deduplication_id, now)
   local call, base = redis.call, arg.base
   local holder = base .. 'de:' .. deduplication_id

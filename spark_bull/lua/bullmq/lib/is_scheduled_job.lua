@@ -1,6 +1,6 @@
 -- @include lib/job_row
 
--- Whether a job is the next one of a job scheduler, which must not lose it.
+-- Whether a job is the next one of a job scheduler, which needs it.
 local function is_scheduled_job(key, arg, job_id)
   local row = job_row(arg.base .. job_id, 'rjk')
   local scheduler = row and row[1]

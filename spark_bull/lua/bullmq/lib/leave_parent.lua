@@ -1,7 +1,7 @@
 -- @include bullmq/lib/enqueue_job
 
--- Parents and children know each other by the keys of their hashes, in whichever queue they are.
--- Returns the base of the queue's keys, and the job's id. A queue's name holds no ':', an id may.
+-- Parents and children refer to each other by the keys of their hashes, in any queue.
+-- Returns the base of the queue's keys, and the job's id. The name of a queue has no ':', an id can have some.
 local function split_job_key(arg, job_key)
   local prefix = string.sub(arg.base, 1, -#arg.queue - 2)
   if string.sub(job_key, 1, #prefix) == prefix then
@@ -13,7 +13,7 @@ local function split_job_key(arg, job_key)
   return string.match(job_key, '^(.*:)(.*)$')
 end
 
--- The same keys as in `key`, of the queue whose keys start with `base`.
+-- The keys of `key`, for the queue whose keys start with `base`.
 local function keys_at(key, arg, base)
   if base == arg.base then
     return key
@@ -25,7 +25,7 @@ local function keys_at(key, arg, base)
   return keys
 end
 
--- A removed job frees its deduplication id, if it is the one that holds it.
+-- A removed job releases its deduplication id, if it owns it.
 local function free_deduplication(base, job_id, deduplication_id)
   local holder = deduplication_id and base .. 'de:' .. deduplication_id
   if holder and redis.pcall('GET', holder) == job_id then
@@ -38,8 +38,8 @@ local function unlink_job(job_key)
     job_key .. ':processed', job_key .. ':failed', job_key .. ':unsuccessful')
 end
 
--- A job that goes for good is no child of its parent any more. A parent that waited for nothing
--- else starts; `together`, when whole groups of jobs go, one of the same queue goes with its child.
+-- Removes a deleted job from the dependencies of its parent. A parent without further dependencies starts; with
+-- `together` (many jobs are deleted at once), a parent of the same queue is deleted, too.
 local leave_parent
 function leave_parent(key, arg, job_key, parent_key, together)
   local call = redis.call

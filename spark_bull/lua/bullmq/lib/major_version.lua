@@ -1,4 +1,4 @@
--- The major version of BullMQ that a queue belongs to: the given one, or what its `meta` says; without a sign of 5, 6.
+-- The major version of BullMQ of a queue: the given one, or that of its `meta`; 6 if unknown.
 local function major_version(version, forced_version)
   if forced_version ~= 'auto' then
     return tonumber(forced_version)

@@ -1,5 +1,5 @@
--- When a scheduler's next job is due, ms: one interval after the previous one; when that is over, at the next slot of the
--- grid that `offset` shifts.
+-- When a scheduler's next job is due, ms: one interval after the previous one; if that has passed, at the next multiple
+-- of the interval, shifted by `offset`.
 local function next_of_every(previous, every, offset, now)
   local next_ms = previous + every
   if next_ms < now then

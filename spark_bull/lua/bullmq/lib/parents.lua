@@ -3,8 +3,9 @@
 -- @include bullmq/lib/leave_parent
 -- @include lib/whole_number
 
--- A parent comes out of `state` to wait, or to be delayed if it was to be. Nothing happens unless it is in there.
-local function parent_comes(keys, arg, parent_key, parent_id, state, now)
+-- Moves a parent from `state` to the waiting or, if it has a delay, the delayed jobs. Returns whether it was in
+-- `state`.
+local function release_parent(keys, arg, parent_key, parent_id, state, now)
   local call = redis.call
   if call('ZREM', state, parent_id) == 0 then
     return false
@@ -20,13 +21,13 @@ local function parent_comes(keys, arg, parent_key, parent_id, state, now)
   return true
 end
 
--- The parent's keys, and its id.
+-- Returns the keys of the parent's queue, and its id.
 local function parent_of(key, arg, parent_key)
   local base, parent_id = split_job_key(arg, parent_key)
   return keys_at(key, arg, base), parent_id
 end
 
--- Tells a parent that a child has completed; with the last one it may run.
+-- Stores the result of a completed child in its parent; releases the parent after the last child.
 local function child_completed(key, arg, job_key, parent_key, value, now)
   local call = redis.call
   local children = parent_key .. ':dependencies'
@@ -36,11 +37,11 @@ local function child_completed(key, arg, job_key, parent_key, value, now)
   call('HSET', parent_key .. ':processed', job_key, value)
   if call('SCARD', children) == 0 and call('EXISTS', parent_key) == 1 then
     local keys, parent_id = parent_of(key, arg, parent_key)
-    parent_comes(keys, arg, parent_key, parent_id, keys.waiting_children, now)
+    release_parent(keys, arg, parent_key, parent_id, keys.waiting_children, now)
   end
 end
 
--- A parent that fails with its child does so in the hands of the worker that takes it next.
+-- A parent that fails because of its child gets a deferred failure, with which the next worker fails it.
 local function fail_parent(keys, arg, job_key, parent_key, parent_id, now)
   local call = redis.call
   if call('EXISTS', parent_key) == 0 then
@@ -55,11 +56,11 @@ local function fail_parent(keys, arg, job_key, parent_key, parent_id, now)
     call('HSET', parent_key, 'defa', 'child ' .. job_key .. ' failed')
   end
   if waits or delayed then
-    parent_comes(keys, arg, parent_key, parent_id, waits and keys.waiting_children or keys.delayed, now)
+    release_parent(keys, arg, parent_key, parent_id, waits and keys.waiting_children or keys.delayed, now)
   end
 end
 
--- Tells a parent that a child has failed for good. `rules` is the child's field `parent`: what is to happen then.
+-- Applies the final failure of a child to its parent. `rules`: the child's field `parent`, which says what to do.
 local function child_failed(key, arg, job_key, parent_key, rules, reason, now)
   local call = redis.call
   local children = parent_key .. ':dependencies'
@@ -76,6 +77,6 @@ local function child_failed(key, arg, job_key, parent_key, rules, reason, now)
     call('HSET', parent_key .. ':failed', job_key, reason)
   end
   if (rules.cpof or call('SCARD', children) == 0) and call('EXISTS', parent_key) == 1 then
-    parent_comes(keys, arg, parent_key, parent_id, keys.waiting_children, now)
+    release_parent(keys, arg, parent_key, parent_id, keys.waiting_children, now)
   end
 end

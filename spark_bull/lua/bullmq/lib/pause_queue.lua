@@ -1,7 +1,7 @@
 -- @include bullmq/lib/waiting_list
 -- @include lib/join_lists
 
--- Pauses a queue, where workers of BullMQ 5 want its jobs in `paused`. Returns how many are to follow.
+-- Pauses a queue; for BullMQ 5, moves its jobs to `paused`. Returns the number of jobs still to be moved.
 local function pause_queue(key, version, limit)
   if redis.call('HSETNX', key.meta, 'paused', 1) == 1 then
     redis.call('XADD', key.events, '*', 'event', 'paused')

@@ -1,7 +1,8 @@
 -- @include bullmq/lib/priority_score
 
--- Puts jobs of one priority before all others of it, in this order: below the lowest score there is, else by the next
--- numbers of the counter. (Node gives all of them one score, and Redis sorts those by the text of their ids.)
+-- Adds jobs of one priority before all others of that priority, in this order: below the lowest existing score, or with
+-- the next places of the counter. (Node gives all of them one score, and Redis sorts equal scores by the text of the
+-- ids.)
 local function put_first(key, priority, ids)
   local call, base, scored = redis.call, priority_score(priority, 0), {}
   local first = call('ZRANGEBYSCORE', key.prioritized, base - 2147483648, base + 2147483647, 'WITHSCORES', 'LIMIT', 0, 1)

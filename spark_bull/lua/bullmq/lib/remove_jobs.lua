@@ -2,7 +2,7 @@
 -- @include bullmq/lib/leave_parent
 -- @include lib/job_row
 
--- Deletes what jobs that left their state have.
+-- Deletes the keys of jobs that have left their state.
 local function remove_jobs(key, arg, ids)
   for _, job_id in ipairs(ids) do
     local job_key = arg.base .. job_id

@@ -20,7 +20,8 @@
 -- @include lib/settle_alone
 -- @include lib/whole_number
 
--- Jobs that can't complete, id -> why: a child is not done, or has failed. Most have no children, so one call asks for all.
+-- Jobs that can't complete, id -> reason: a child is unfinished, or has failed. Most jobs have no children: one call
+-- checks all.
 local function barred_by_children(base, ids)
   local call, keys = redis.call, {}
   for i = 1, #ids do
@@ -49,12 +50,12 @@ end
 
 local NO_RULE = {}
 
--- A job may have got its parent while it was active, so that is read now.
+-- The parent is read again, as a job can get it while it is active.
 local function complete_jobs(key, arg, jobs, mine, lost, now)
   local call, base, finished_on, text = redis.call, arg.base, string.format('%.0f', now), number_texts()
   local ids, values, keeps, events = jobs.ids, jobs.values, jobs.keeps, key.events
   local finished, group, rule, count = finished_of(key, arg, key.completed, now), {}, {}, 0
-  -- Jobs are added in groups of one rule, as if one after the other.
+  -- Jobs are added in groups of one keep rule, with the effect of adding them one by one.
   local function flush()
     if #group > 0 then
       add_finished(finished, group, rule)
@@ -93,7 +94,7 @@ local function complete_jobs(key, arg, jobs, mine, lost, now)
   return count
 end
 
--- What is left of an attempt that failed. Returns whether the job could be written to.
+-- Stores a failed attempt in the job's hash. Returns whether it could be written.
 local function save_attempt(key, base, job, lost)
   return settle_alone(key, base, job.id, lost, redis.call, 'HSET', base .. job.id, 'failedReason', job.reason,
     'stacktrace', job.stack)
@@ -130,7 +131,7 @@ local function fail_jobs(key, arg, failed, mine, lost, now)
   return count
 end
 
--- Delayed jobs that are due already go before a job that is retried at once, as many of them as Node promotes in a call.
+-- As in Node, up to 1,000 delayed jobs that are due are promoted before a job is retried at once.
 local function retry_jobs(key, arg, retried, mine, lost, now)
   local call, is_promoted = redis.call, false
   for _, job in ipairs(retried) do
@@ -164,12 +165,12 @@ local function delay_jobs(key, arg, delayed, mine, lost, now)
   end
 end
 
-local function tell_returned(key, job_id)
+local function announce_returned(key, job_id)
   redis.call('XADD', key.events, 'MAXLEN', '~', event_limit(key), '*', 'event', 'waiting',
     'jobId', job_id, 'prev', 'active')
 end
 
--- Jobs that are given back by their processors go where Node puts them.
+-- Jobs that their processors give back go to the same places as in Node.
 local function return_jobs(key, arg, returned, mine)
   local call = redis.call
   for i = #returned, 1, -1 do
@@ -181,19 +182,19 @@ local function return_jobs(key, arg, returned, mine)
       else
         enqueue_job(key, arg.bullmq_version, id, 0, 'RPUSH')
       end
-      tell_returned(key, id)
+      announce_returned(key, id)
     end
   end
 end
 
--- A job that was claimed and never started is what it was before. One that ran earlier keeps when that was.
+-- Restores a job that was claimed but not started. A job that ran before keeps the time of that start.
 local function undo_start(job_key)
   if redis.call('HINCRBY', job_key, 'ats', -1) <= 0 then
     redis.call('HDEL', job_key, 'ats', 'processedOn', 'pb')
   end
 end
 
--- Jobs that were claimed and never started are the next ones to be taken, in their old order.
+-- Jobs that were claimed but not started become the next ones, in their old order.
 local function put_back(key, arg, unstarted, mine, lost)
   local plain, groups = {}, {}
   for _, id in ipairs(unstarted) do
@@ -205,7 +206,7 @@ local function put_back(key, arg, unstarted, mine, lost)
       if priority > 0 then
         groups[priority] = group
       end
-      tell_returned(key, id)
+      announce_returned(key, id)
     end
   end
   for priority, ids in pairs(groups) do
@@ -231,7 +232,7 @@ local function settle_jobs(key, arg, outcomes, now)
   put_back(key, arg, outcomes.unstarted or {}, mine, lost)
   return_jobs(key, arg, outcomes.returned or {}, mine)
   if (outcomes.limited_ms or 0) > 0 then
-    -- The first key is for Node's workers that have a limiter, the second one for all of ours.
+    -- The first key is for Node workers with a limiter, the second one for all workers of Spark.
     redis.call('SET', key.limiter, '9007199254740991', 'PX', outcomes.limited_ms)
     redis.call('SET', key.rate_limited, '1', 'PX', outcomes.limited_ms)
   end

@@ -1,7 +1,7 @@
 -- @include lib/ended_jobs
 
--- The balance of a reader: how many jobs have ended, by the counters of the queue, less how many it has found. It stays
--- the same as long as every job that ends is found. The states that are read belong to its name.
+-- The balance of a reader: the number of ended jobs by the counters of the queue, less the number of jobs found. It
+-- stays the same as long as every job that ends is found. Its field has the names of the states that are read.
 local function balance_field(arg)
   return 'balance:' .. table.concat(arg.states, ',')
 end
@@ -14,8 +14,8 @@ local function first_balance_field(arg)
   return 'first_' .. balance_field(arg)
 end
 
--- What the balance comes to when all that a new reader is to find has been found: what the sets of finished jobs hold, but
--- for jobs from before its start, and nothing that left them before. It holds until the balance itself is known. Returns whether the reader
+-- Stores the balance that a new reader has after it has found all jobs it starts with: those of the sets of finished
+-- jobs, without those from before its start. It is used until the balance itself is known. Returns whether the reader
 -- is new.
 local function save_first_balance(key, arg)
   local call, field = redis.call, first_balance_field(arg)
@@ -33,8 +33,8 @@ local function save_first_balance(key, arg)
   return true
 end
 
--- How many ended jobs are unaccounted for, once all there is was looked at: 0, unless events left the stream unread; -1 when
--- it can't be known. Up to a horizon, `late` of the jobs found have ended after it.
+-- The number of ended jobs that are unaccounted for after a complete scan: 0, unless events were trimmed unread; -1 if
+-- unknown. `late`: number of jobs found that have ended after the horizon.
 local function unaccounted_jobs(key, arg)
   local call, field, to_horizon = redis.call, balance_field(arg), arg.until_ended ~= ''
   local ended = to_horizon and tonumber(arg.until_ended) or ended_jobs(key, arg.states)
@@ -59,7 +59,7 @@ local function unaccounted_jobs(key, arg)
   return missing
 end
 
--- The same when all events have been read and none is missing: whatever has ended was found.
+-- Updates the balance after all events were read and none is missing, so that all ended jobs have been found.
 local function save_event_balance(key, arg)
   local field = balance_field(arg)
   local known = redis.call('HMGET', key.track, field, 'gap')

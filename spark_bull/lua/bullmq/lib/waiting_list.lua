@@ -1,8 +1,7 @@
 -- @include bullmq/lib/major_version
 
--- The list that waiting jobs join, and whether workers may not be woken: the queue is paused, or
--- as many jobs are active as it allows. BullMQ 5 keeps jobs of a paused queue in `paused`, 6 in
--- `wait`.
+-- Returns the list of waiting jobs, and whether the marker must not be set: the queue is paused, or the maximum number
+-- of jobs is active. BullMQ 5 keeps jobs of a paused queue in `paused`, BullMQ 6 in `wait`.
 local function waiting_list(key, forced_version)
   local meta = redis.call('HMGET', key.meta, 'paused', 'concurrency', 'version')
   if meta[1] then
