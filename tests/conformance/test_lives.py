@@ -58,7 +58,7 @@ def lives(request: pytest.FixtureRequest, node_packages: None) -> Iterator[Lives
 
 
 #: Short sequences that once differed, and the dialects that support all of their steps.
-TOLD = {
+KNOWN_SEQUENCES = {
     "the counter of priorities goes with the last prioritised job": (
         ["bullmq"],
         [step("add", jobs=[job(priority=1)]), step("claim", count=2), step("add", jobs=[job(priority=1)])],
@@ -130,11 +130,16 @@ TOLD = {
 
 @pytest.mark.parametrize(
     ("lives", "name"),
-    [pytest.param(peer, name, id=f"{peer}-{name}") for peer in LIVED for name in TOLD if peer.dialect in TOLD[name][0]],
+    [
+        pytest.param(peer, name, id=f"{peer}-{name}")
+        for peer in LIVED
+        for name in KNOWN_SEQUENCES
+        if peer.dialect in KNOWN_SEQUENCES[name][0]
+    ],
     indirect=["lives"],
 )
 def test_a_known_sequence_of_steps_leaves_the_same_keys_as_with_node(lives: Lives, name: str) -> None:
-    _, life = TOLD[name]
+    _, life = KNOWN_SEQUENCES[name]
     lives.live(life)
 
 

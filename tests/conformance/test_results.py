@@ -17,7 +17,7 @@ from spark_bull.queue.read import MAX_BYTES
 from spark_bull.queue.report import add_log
 from spark_bull.queue.result_ledger import ResultChunk, ResultLedger
 from tests.support.dump import dump
-from tests.support.finisher import AT_ONCE, Finisher, column, entries, look, of
+from tests.support.finisher import AT_ONCE, Finisher, column, discover_all, entries, of
 from tests.support.wait import wait_until
 
 DIALECTS = ("bull-1", "bull", "bullmq")
@@ -61,11 +61,11 @@ def texts(ledger: ResultLedger, position: int, *fields: str) -> list[bytes | Non
 
 def test_each_finished_job_is_discovered_once_at_an_increasing_position(bench: Finisher) -> None:
     ledger = bench.ledger()
-    assert look(ledger).end == 0
+    assert discover_all(ledger).end == 0
     first = of("completed", bench.finish(3))
-    assert look(ledger).end == 3
+    assert discover_all(ledger).end == 3
     second = of("failed", bench.finish(2, "failed"))
-    assert look(ledger).end == 5
+    assert discover_all(ledger).end == 5
     assert sorted(entries(ledger)[:3]) == sorted(first)
     assert sorted(entries(ledger, 3)) == sorted(second)
 
@@ -74,10 +74,10 @@ def test_repeated_discovery_finds_nothing_new(bench: Finisher) -> None:
     bench.finish(3)
     bench.finish(2, "failed")
     ledger = bench.ledger()
-    look(ledger)
+    discover_all(ledger)
     found, kept = entries(ledger), private(bench)
     for _ in range(3):
-        assert look(ledger).end == 5
+        assert discover_all(ledger).end == 5
     assert (entries(ledger), private(bench)) == (found, kept)
 
 
@@ -85,14 +85,14 @@ def test_unfinished_jobs_are_not_discovered(bench: Finisher) -> None:
     bench.add(4)
     bench.claim(2)
     ledger = bench.ledger()
-    assert look(ledger).end == 0
+    assert discover_all(ledger).end == 0
 
 
 @pytest.mark.parametrize("state", ["completed", "failed"])
 def test_one_state_can_be_read_alone(bench: Finisher, state: str) -> None:
     ids = {name: bench.finish(2, name) for name in ("completed", "failed")}
     ledger = bench.ledger(states=(state,))
-    look(ledger)
+    discover_all(ledger)
     assert sorted(entries(ledger)) == sorted(of(state, ids[state]))
 
 
@@ -101,7 +101,7 @@ def test_undiscovered_jobs_are_counted(bench: Finisher) -> None:
     bench.finish(2, "failed")
     ledger = bench.ledger()
     assert ledger.unseen() == 5
-    look(ledger)
+    discover_all(ledger)
     assert ledger.unseen() == 0
 
 
@@ -110,18 +110,18 @@ def test_many_jobs_are_discovered_in_small_steps(bench: Finisher) -> None:
     old, late = bench.crowd(range(now - 300_000, now - 297_500)), bench.finish(100)
     ledger = bench.ledger()
     assert ledger.discover(most=50).more
-    look(ledger, most=50)
+    discover_all(ledger, most=50)
     assert sorted(entries(ledger)) == sorted(of("completed", [*old, *late]))
-    assert look(ledger).end == 2_600
+    assert discover_all(ledger).end == 2_600
 
 
 @pytest.mark.parametrize("age_ms", [0, 300_000])
 def test_jobs_of_one_millisecond_are_all_discovered(bench: Finisher, age_ms: int) -> None:
     ids = bench.crowd([bench.handle.connection.now_ms() - age_ms] * 3_000)
     ledger = bench.ledger()
-    look(ledger)
+    discover_all(ledger)
     assert sorted(entries(ledger)) == sorted(of("completed", ids))
-    assert look(ledger).end == 3_000
+    assert discover_all(ledger).end == 3_000
 
 
 @not_bull_1
@@ -129,24 +129,24 @@ def test_jobs_of_one_millisecond_are_all_discovered(bench: Finisher, age_ms: int
 def test_clock_skew_of_a_worker_is_tolerated(bench: Finisher, offset_ms: int) -> None:
     ledger = bench.ledger()
     ids = bench.finish(2)
-    look(ledger)
+    discover_all(ledger)
     for state in ("completed", "failed"):
         ids += bench.finish(2, state, offset_ms)
         ids += bench.finish(1, state)
-        look(ledger)
+        discover_all(ledger)
     assert sorted(job_id for job_id, _ in entries(ledger)) == sorted(ids)
-    assert look(ledger).end == len(ids)
+    assert discover_all(ledger).end == len(ids)
 
 
 @not_bull_1
 def test_clock_skew_of_a_worker_is_tolerated_without_events(bench: Finisher) -> None:
     ledger = bench.ledger()
     ids = bench.finish(1)
-    look(ledger)
+    discover_all(ledger)
     for offset_ms in (-55_000, -55_000, 0, 500_000, 55_000):
         ids += bench.finish(1, "completed", offset_ms)
         bench.forget_events()
-        look(ledger)
+        discover_all(ledger)
     assert [job_id for job_id, _ in entries(ledger)] == ids
 
 
@@ -154,16 +154,16 @@ def test_clock_skew_of_a_worker_is_tolerated_without_events(bench: Finisher) -> 
 def test_a_late_job_in_a_slice_of_unchanged_size_is_discovered_when_the_slice_closes(bench: Finisher) -> None:
     ledger = bench.ledger(lookback_ms=SHORT_MS)
     (first,) = bench.finish(1)
-    look(ledger)
+    discover_all(ledger)
     ms = bench.score("completed", first)
     assert ms is not None
     bench.queue.remove(first)
     (second,) = bench.finish(1)
     bench.stamp("completed", second, ms)
     bench.forget_events()
-    wait_until(lambda: look(ledger).end == 2, "the slice to close")
+    wait_until(lambda: discover_all(ledger).end == 2, "the slice to close")
     wait_until(lambda: bench.handle.connection.now_ms() > ms + 2 * SHORT_MS, "the window to pass")
-    assert look(ledger).end == 2
+    assert discover_all(ledger).end == 2
     assert entries(ledger) == of("completed", [first, second])
 
 
@@ -180,11 +180,11 @@ def test_discovery_without_changes_scans_and_writes_nothing(
         idle.finish(5)
         idle.finish(5, "failed")
         ledger = idle.ledger()
-        look(ledger)
+        discover_all(ledger)
         kept = private(idle)
         client.config_resetstat()
         for _ in range(5):
-            look(ledger)
+            discover_all(ledger)
         called = {name.removeprefix("cmdstat_") for name in client.info("commandstats")}
         assert called & {"zrange", "sscan", "rpush", "zadd", "sadd", "srem"} == set()
         assert private(idle) == kept
@@ -197,21 +197,21 @@ def test_jobs_outside_the_look_back_window_are_forgotten(bench: Finisher) -> Non
     names = [keys[f"{kept}_{state}"] for kept in ("seen", "slices") for state in ("completed", "failed")]
     for state in ("completed", "failed"):
         bench.finish(20, state)
-    look(ledger)
+    discover_all(ledger)
     assert bench.client.exists(*names) == 4
-    wait_until(lambda: look(ledger).end == 40 and not bench.client.exists(*names), "the window to pass")
+    wait_until(lambda: discover_all(ledger).end == 40 and not bench.client.exists(*names), "the window to pass")
     bench.finish(1)
-    assert look(ledger).end == 41
+    assert discover_all(ledger).end == 41
 
 
 @pytest.mark.parametrize("bench", ["bull-1"], indirect=True)
 def test_jobs_that_were_removed_from_their_set_are_forgotten(bench: Finisher) -> None:
     ids = bench.finish(10)
     ledger = bench.ledger()
-    look(ledger)
+    discover_all(ledger)
     for job_id in ids[:7]:
         bench.queue.remove(job_id)
-    look(ledger)
+    discover_all(ledger)
     seen = bench.client.smembers(bench.handle.keys.results("reader")["seen_completed"])
     assert seen == {job_id.encode() for job_id in ids[7:]}
 
@@ -221,8 +221,8 @@ def test_jobs_that_finish_during_a_scan_are_discovered_by_the_next(bench: Finish
     ledger = bench.ledger()
     assert ledger.discover(most=50).more
     ids += bench.finish(5)
-    look(ledger, most=50)
-    look(ledger, most=50)
+    discover_all(ledger, most=50)
+    discover_all(ledger, most=50)
     assert sorted(entries(ledger)) == sorted(of("completed", ids))
 
 
@@ -235,7 +235,7 @@ def test_a_query_discovers_all_jobs_after_another_one_stopped_during_a_scan(benc
     bench.forget_events()
     ledger = replace(first, owner="next")
     assert ledger.open("earliest", create=False, previous_owner=first.owner).state == "ok"
-    look(ledger, ledger.horizon(), most=50)
+    discover_all(ledger, ledger.horizon(), most=50)
     assert sorted(entries(ledger)) == sorted(of("completed", ids))
 
 
@@ -245,12 +245,12 @@ def test_a_query_discovers_all_jobs_after_another_one_stopped_during_a_scan(benc
 def test_a_job_that_fails_and_completes_after_a_retry_is_discovered_both_times(bench: Finisher) -> None:
     ledger = bench.ledger()
     (job_id,) = bench.finish(1, "failed", reason="no luck")
-    look(ledger)
+    discover_all(ledger)
     before = texts(ledger, 0, "failedReason", "finishedOn")
     bench.queue.retry(job_id)
-    look(ledger)
+    discover_all(ledger)
     assert bench.end("completed", value="42") == [job_id]
-    look(ledger)
+    discover_all(ledger)
     assert entries(ledger) == [(job_id, "failed"), (job_id, "completed")]
     assert before[0] == b"no luck"
     assert texts(ledger, 0, "failedReason", "finishedOn") == before
@@ -263,7 +263,7 @@ def test_a_job_that_fails_and_completes_after_a_retry_is_discovered_both_times(b
 def test_a_failure_is_read_unchanged_while_its_job_runs_again(bench: Finisher) -> None:
     ledger = bench.ledger()
     (job_id,) = bench.finish(1, "failed", reason="no luck")
-    look(ledger)
+    discover_all(ledger)
     before = texts(ledger, 0, "failedReason", "finishedOn", "state", "there")
     bench.queue.retry(job_id)
     assert texts(ledger, 0, "failedReason", "finishedOn", "state", "there") == before
@@ -277,10 +277,10 @@ def test_a_failure_is_read_unchanged_while_its_job_runs_again(bench: Finisher) -
 def test_a_job_that_fails_twice_is_discovered_twice_with_both_reasons(bench: Finisher) -> None:
     ledger = bench.ledger()
     (job_id,) = bench.finish(1, "failed", reason="first")
-    look(ledger)
+    discover_all(ledger)
     bench.queue.retry(job_id)
     bench.end("failed", ANOTHER_SLICE_MS, reason="second")
-    look(ledger)
+    discover_all(ledger)
     assert entries(ledger) == of("failed", [job_id] * 2)
     assert [texts(ledger, n, "failedReason") for n in (0, 1)] == [[b"first"], [b"second"]]
 
@@ -294,7 +294,7 @@ def test_bullmq_events_show_all_finishes_between_two_discoveries(bench: Finisher
     bench.queue.retry(job_id)
     # At another time than the failures, to distinguish them.
     bench.end("completed", ANOTHER_SLICE_MS, value="3")
-    look(ledger)
+    discover_all(ledger)
     assert entries(ledger) == [*of("failed", [job_id] * 2), (job_id, "completed")]
     assert [texts(ledger, n, "failedReason") for n in range(3)] == [[b"first"], [b"second"], [None]]
     assert [texts(ledger, n, "returnvalue") for n in range(3)] == [[None], [None], [b"3"]]
@@ -307,7 +307,7 @@ def test_jobs_removed_on_completion_are_discovered_with_the_values_of_their_even
     (done,) = bench.finish(1, value='"é"', keep=AT_ONCE)
     (broken,) = bench.finish(1, "failed", reason="no luck", keep=AT_ONCE)
     assert bench.counts() == {}
-    look(ledger)
+    discover_all(ledger)
     assert entries(ledger) == [(done, "completed"), (broken, "failed")]
     assert texts(ledger, 0, "returnvalue", "failedReason", "there") == ['"é"'.encode(), None, b"gone"]
     assert texts(ledger, 1, "returnvalue", "failedReason", "there") == [None, b"no luck", b"gone"]
@@ -320,10 +320,10 @@ def test_jobs_removed_on_completion_are_discovered_with_the_values_of_their_even
 def test_kept_jobs_are_discovered_without_their_events_and_none_is_missing(bench: Finisher) -> None:
     ledger = bench.ledger()
     ids = bench.finish(1)
-    look(ledger)
+    discover_all(ledger)
     ids += bench.finish(3)
     bench.forget_events()
-    found = look(ledger, strict=True)
+    found = discover_all(ledger, strict=True)
     assert (found.end, found.missed) == (4, 0)
     assert sorted(entries(ledger)) == sorted(of("completed", ids))
 
@@ -333,40 +333,40 @@ def test_kept_jobs_are_discovered_without_their_events_and_none_is_missing(bench
 def test_jobs_that_were_removed_with_their_events_are_counted(bench: Finisher, state: str) -> None:
     ledger = bench.ledger()
     bench.finish(2)
-    look(ledger)
+    discover_all(ledger)
     bench.add(3, delay=60_000)
     bench.finish(4)
     bench.finish(5, state, keep=AT_ONCE)
     bench.forget_events()
-    assert look(ledger).missed == 5
+    assert discover_all(ledger).missed == 5
     bench.finish(1)
-    assert look(ledger).missed == 0
+    assert discover_all(ledger).missed == 0
 
 
 @only_bullmq
 def test_a_strict_reader_reports_missing_jobs_until_the_loss_is_accepted(bench: Finisher) -> None:
     ledger = bench.ledger()
-    look(ledger)
+    discover_all(ledger)
     bench.finish(2, keep=AT_ONCE)
     bench.forget_events()
-    assert look(ledger, strict=True).missed == 2
+    assert discover_all(ledger, strict=True).missed == 2
     bench.finish(1, keep=AT_ONCE)
-    assert look(ledger, strict=True).missed == 2
-    assert look(ledger).missed == 2
-    assert look(ledger, strict=True).missed == 0
+    assert discover_all(ledger, strict=True).missed == 2
+    assert discover_all(ledger).missed == 2
+    assert discover_all(ledger, strict=True).missed == 0
 
 
 @only_bullmq
 def test_jobs_in_other_states_than_those_read_are_not_missing(bench: Finisher) -> None:
     ledger = bench.ledger(states=("completed",))
-    look(ledger)
+    discover_all(ledger)
     bench.finish(3, "failed")
     bench.finish(2)
     bench.forget_events()
-    assert look(ledger, strict=True).missed == 0
+    assert discover_all(ledger, strict=True).missed == 0
     bench.finish(1, keep=AT_ONCE)
     bench.forget_events()
-    assert look(ledger, strict=True).missed == 1
+    assert discover_all(ledger, strict=True).missed == 1
 
 
 @only_bullmq
@@ -388,7 +388,7 @@ def test_missing_jobs_are_counted_before_the_first_scan_is_complete(
     bench.finish(3)
     bench.finish(removed, keep=AT_ONCE)
     bench.forget_events()
-    seen = look(ledger, strict=True)
+    seen = discover_all(ledger, strict=True)
     assert (seen.end, seen.missed) == (found, removed + unseen)
 
 
@@ -399,25 +399,25 @@ def test_missing_jobs_are_counted_from_one_horizon_to_the_next(bench: Finisher) 
     horizon = ledger.horizon()
     # By their clock they are before the first horizon, although they finish after it.
     bench.finish(3, offset_ms=-2_000)
-    assert look(ledger, horizon, strict=True).missed == 0
+    assert discover_all(ledger, horizon, strict=True).missed == 0
     bench.finish(4)
     bench.finish(5, keep=AT_ONCE)
     bench.forget_events()
     ledger.open("earliest", create=False)
-    assert look(ledger, ledger.horizon(), strict=True).missed == 5
+    assert discover_all(ledger, ledger.horizon(), strict=True).missed == 5
 
 
 @only_bullmq
 def test_events_can_be_read_by_themselves(bench: Finisher) -> None:
     ledger = bench.ledger()
-    look(ledger)
+    discover_all(ledger)
     gone = bench.finish(3, keep=AT_ONCE)
     found = ledger.discover(events_only=True)
     assert (found.end, found.more) == (3, False)
     assert found.cursor == bench.client.xrevrange(bench.key("events"), count=1)[0][0].decode()
     crowd = bench.crowd([bench.handle.connection.now_ms()])
     assert ledger.discover(events_only=True).end == 3
-    assert look(ledger).end == 4
+    assert discover_all(ledger).end == 4
     assert sorted(entries(ledger)) == sorted(of("completed", [*gone, *crowd]))
 
 
@@ -427,8 +427,8 @@ def test_a_late_event_of_a_discovered_job_adds_no_second_result(bench: Finisher)
     (first,) = bench.finish(1, "completed", 500)
     horizon = ledger.horizon()
     (second,) = bench.finish(1, "completed", -500)
-    look(ledger, horizon)
-    look(ledger)
+    discover_all(ledger, horizon)
+    discover_all(ledger)
     assert sorted(entries(ledger)) == sorted(of("completed", [first, second]))
 
 
@@ -438,10 +438,10 @@ def test_a_late_event_of_a_discovered_and_retried_failure_adds_no_second_result(
     bench.finish(1, "failed", 500)
     horizon = ledger.horizon()
     (job_id,) = bench.finish(1, "failed", -500)
-    look(ledger, horizon)
+    discover_all(ledger, horizon)
     bench.queue.retry(job_id)
     bench.end("completed")
-    look(ledger)
+    discover_all(ledger)
     assert sorted(state for found, state in entries(ledger) if found == job_id) == ["completed", "failed"]
 
 
@@ -452,7 +452,7 @@ def test_two_failures_of_one_job_in_different_calls_are_two_results(bench: Finis
     (job_id,) = bench.finish(1, "failed", reason="first")
     bench.queue.retry(job_id)
     bench.end("failed", 5_000, reason="second")
-    look(ledger, most=2)
+    discover_all(ledger, most=2)
     ledger.archive(1)
     _, rows = ledger.read(1, 2, ["failedReason"])
     assert (column(rows, "failedReason"), column(rows, "there")) == ([b"second"], [b"there"])
@@ -463,7 +463,7 @@ def test_seen_jobs_are_forgotten_in_portions(bench: Finisher) -> None:
     # They leave the window when it is made smaller, so the time to create them does not matter.
     ledger = bench.ledger(lookback_ms=HOUR_MS)
     bench.crowd([bench.handle.connection.now_ms()] * 12_000)
-    look(ledger)
+    discover_all(ledger)
     bench.client.delete(bench.key("completed"))
     seen = bench.handle.keys.results("reader")["seen_completed"]
     sizes = [bench.client.zcard(seen)]
@@ -487,9 +487,9 @@ def test_a_reader_that_starts_at_latest_discovers_jobs_that_finish_from_now_on(b
     bench.finish(3)
     bench.finish(2, "failed")
     ledger = bench.ledger("latest")
-    assert look(ledger).end == 0
+    assert discover_all(ledger).end == 0
     ids = bench.finish(2)
-    look(ledger)
+    discover_all(ledger)
     assert sorted(entries(ledger)) == sorted(of("completed", ids))
 
 
@@ -498,7 +498,7 @@ def test_with_events_latest_begins_when_the_ledger_is_opened(bench: Finisher) ->
     bench.finish(3)
     ledger = bench.ledger("latest")
     ids = bench.finish(2)
-    look(ledger)
+    discover_all(ledger)
     assert entries(ledger) == of("completed", ids)
 
 
@@ -510,9 +510,9 @@ def test_a_reader_may_start_at_a_time(bench: Finisher) -> None:
     ledger = bench.ledger(str(since))
     bench.finish(1, "failed", -20_000)
     ids += bench.finish(2)
-    look(ledger)
+    discover_all(ledger)
     assert sorted(entries(ledger)) == sorted(of("completed", ids))
-    assert look(ledger).end == 4
+    assert discover_all(ledger).end == 4
 
 
 @not_bull_1
@@ -522,12 +522,12 @@ def test_jobs_that_finish_after_the_horizon_are_discovered_later(bench: Finisher
     horizon = ledger.horizon()
     wait_until(lambda: bench.handle.connection.now_ms() > int(horizon.completed), "the next millisecond")
     second = of("completed", bench.finish(2)) + of("failed", bench.finish(1, "failed"))
-    assert look(ledger, horizon).end == 3
-    assert look(ledger, horizon, most=1).end == 3
+    assert discover_all(ledger, horizon).end == 3
+    assert discover_all(ledger, horizon, most=1).end == 3
     assert sorted(entries(ledger)) == sorted(first)
-    look(ledger, ledger.horizon())
+    discover_all(ledger, ledger.horizon())
     assert sorted(entries(ledger, 3)) == sorted(second)
-    assert look(ledger).end == 6
+    assert discover_all(ledger).end == 6
 
 
 @not_bull_1
@@ -536,8 +536,8 @@ def test_an_empty_queue_has_an_empty_horizon(bench: Finisher) -> None:
     horizon = ledger.horizon()
     assert horizon[:3] == ("0", "0", "0-0")
     bench.finish(2)
-    assert look(ledger, horizon).end == 0
-    assert look(ledger).end == 2
+    assert discover_all(ledger, horizon).end == 0
+    assert discover_all(ledger).end == 2
 
 
 # ownership
@@ -549,7 +549,7 @@ def test_opening_twice_has_no_further_effect(bench: Finisher) -> None:
     kept = private(bench)
     assert ledger.open("earliest", create=True) == ("ok", 0, 0, "")
     assert private(bench) == kept
-    look(ledger)
+    discover_all(ledger)
     ledger.cut(1)
     kept = private(bench)
     assert ledger.open("latest", create=False) == ("ok", 1, 3, "")
@@ -565,12 +565,12 @@ def test_another_query_cannot_open_the_ledger_unless_it_names_the_owner(bench: F
     assert (taken.state, taken.owner) == ("taken", "me")
     refused = other.discover()
     assert (refused.state, refused.owner) == ("taken", "me")
-    assert look(mine).end == 1
+    assert discover_all(mine).end == 1
     assert other.open("earliest", create=True, previous_owner="me") == ("ok", 0, 1, "")
     refused = mine.discover()
     assert (refused.state, refused.owner) == ("taken", "other")
     bench.finish(1)
-    assert look(other).end == 2
+    assert discover_all(other).end == 2
 
 
 def test_a_missing_ledger_is_lost_unless_it_is_recreated(bench: Finisher) -> None:
@@ -582,32 +582,32 @@ def test_a_missing_ledger_is_lost_unless_it_is_recreated(bench: Finisher) -> Non
     ledger.cut(5)
     ledger.archive(5)
     assert ledger.open("earliest", create=True, recreate=True, base=40) == ("ok", 40, 40, "")
-    assert look(ledger).end == 42
+    assert discover_all(ledger).end == 42
     assert sorted(entries(ledger, 40)) == sorted(of("completed", ids))
     assert ledger.open("earliest", create=True, recreate=True, base=50) == ("ok", 50, 50, "")
-    assert look(ledger).end == 52
+    assert discover_all(ledger).end == 52
 
 
 def test_a_wider_look_back_window_discovers_no_job_again(bench: Finisher) -> None:
     bench.finish(5)
     ledger = bench.ledger()
-    look(ledger)
+    discover_all(ledger)
     wider = replace(ledger, lookback_ms=600_000)
     assert wider.open("earliest", create=False) == ("ok", 0, 5, "")
     bench.finish(1)
-    assert look(wider).end == 6
+    assert discover_all(wider).end == 6
 
 
 def test_a_recreated_queue_is_detected_and_can_be_accepted(bench: Finisher) -> None:
     bench.finish(3)
     ledger = bench.ledger()
-    look(ledger)
+    discover_all(ledger)
     bench.queue.obliterate(force=True)
     ids = bench.finish(2)
     assert ledger.discover().state == "recreated"
     assert ledger.discover().state == "recreated"
     assert ledger.discover(accept_recreated=True).state == "ok"
-    look(ledger)
+    discover_all(ledger)
     assert sorted(entries(ledger, 3)) == sorted(of("completed", ids))
 
 
@@ -617,7 +617,7 @@ def test_a_recreated_queue_is_detected_and_can_be_accepted(bench: Finisher) -> N
 def test_rows_have_the_requested_fields(bench: Finisher) -> None:
     bench.finish(2, value="7")
     ledger = bench.ledger()
-    look(ledger)
+    discover_all(ledger)
     _, rows = ledger.read(0, 2, ["returnvalue"])
     assert rows.rows == 2
     assert rows.columns.keys() == {"timestamp", "finishedOn", "returnvalue", "id", "state", "there"}
@@ -628,7 +628,7 @@ def test_rows_have_the_requested_fields(bench: Finisher) -> None:
 def test_a_removed_job_is_read_as_missing(bench: Finisher) -> None:
     ids = bench.finish(3)
     ledger = bench.ledger()
-    look(ledger)
+    discover_all(ledger)
     bench.queue.remove(ids[1])
     _, rows = ledger.read(0, 3, ["data"])
     there = dict(zip(column(rows, "id"), column(rows, "there"), strict=True))
@@ -640,7 +640,7 @@ def test_a_read_ends_at_its_byte_limit_and_the_next_one_continues(bench: Finishe
     while bench.end("completed"):
         pass
     ledger = bench.ledger()
-    look(ledger)
+    discover_all(ledger)
     position, rows = ledger.read(0, 3, ["data"])
     assert (position, rows.rows) == (2, 2)
     assert ledger.read(position, 3, ["data"])[0] == 3
@@ -650,7 +650,7 @@ def test_a_read_ends_at_its_byte_limit_and_the_next_one_continues(bench: Finishe
 def test_a_read_excludes_its_stop_position(bench: Finisher) -> None:
     bench.finish(5)
     ledger = bench.ledger()
-    look(ledger)
+    discover_all(ledger)
     position, rows = ledger.read(1, 3, [])
     assert (position, rows.rows) == (3, 2)
     assert ledger.read(3, 99, [])[0] == 5
@@ -659,7 +659,7 @@ def test_a_read_excludes_its_stop_position(bench: Finisher) -> None:
 def test_reading_outside_the_ledger_gives_no_rows(bench: Finisher) -> None:
     bench.finish(5)
     ledger = bench.ledger()
-    look(ledger)
+    discover_all(ledger)
     ledger.cut(3)
     assert ledger.read(1, 5, []) == (3, ResultChunk(0, {}))
     assert ledger.read(5, 9, []) == (5, ResultChunk(0, {}))
@@ -671,7 +671,7 @@ def test_reading_outside_the_ledger_gives_no_rows(bench: Finisher) -> None:
 def test_entries_that_are_cut_off_are_deleted_and_their_jobs_are_not(bench: Finisher) -> None:
     bench.finish(5)
     ledger = bench.ledger()
-    look(ledger)
+    discover_all(ledger)
     left = entries(ledger)[3:]
     ledger.cut(3)
     kept = private(bench)
@@ -680,7 +680,7 @@ def test_entries_that_are_cut_off_are_deleted_and_their_jobs_are_not(bench: Fini
     assert private(bench) == kept
     assert (ledger.start(), entries(ledger, 3)) == (3, left)
     ledger.cut(99)
-    assert (ledger.start(), look(ledger).end) == (5, 5)
+    assert (ledger.start(), discover_all(ledger).end) == (5, 5)
     assert bench.counts() == {"completed": 5}
 
 
@@ -690,7 +690,7 @@ def test_archiving_a_job_deletes_all_its_keys(bench: Finisher, state: str) -> No
     for job_id in ids:
         add_log(bench.handle, job_id, "a line")
     ledger = bench.ledger()
-    look(ledger)
+    discover_all(ledger)
     taken, left = entries(ledger)[:3], entries(ledger)[3:]
     ledger.archive(3)
     kept = dump(bench.client, bench.handle.keys.prefix, "q")
@@ -701,19 +701,19 @@ def test_archiving_a_job_deletes_all_its_keys(bench: Finisher, state: str) -> No
     for job_id, _ in left:
         assert {job_id, bench.handle.keys.logs(job_id).removeprefix(bench.handle.keys.base)} <= kept.keys()
     assert bench.counts() == {state: 1}
-    assert (ledger.start(), entries(ledger, 3), look(ledger).end) == (3, left, 4)
+    assert (ledger.start(), entries(ledger, 3), discover_all(ledger).end) == (3, left, 4)
 
 
 def test_a_retried_job_is_not_archived(bench: Finisher) -> None:
     ids = bench.finish(3, "failed")
     ledger = bench.ledger()
-    look(ledger)
+    discover_all(ledger)
     bench.queue.retry(ids[1])
     ledger.archive(3)
     assert bench.counts() == {"wait": 1}
     assert bench.queue.get_job(ids[1]) is not None
     bench.end("completed")
-    look(ledger)
+    discover_all(ledger)
     assert entries(ledger, 3) == of("completed", [ids[1]])
     ledger.archive(4)
     assert bench.counts() == {}
@@ -723,11 +723,11 @@ def test_a_retried_job_is_not_archived(bench: Finisher) -> None:
 def test_a_job_that_has_failed_again_is_not_archived(bench: Finisher) -> None:
     (job_id,) = bench.finish(1, "failed")
     ledger = bench.ledger()
-    look(ledger)
+    discover_all(ledger)
     bench.queue.retry(job_id)
     bench.end("failed", ANOTHER_SLICE_MS, reason="again")
     ledger.archive(1)
-    look(ledger)
+    discover_all(ledger)
     assert entries(ledger, 1) == of("failed", [job_id])
     assert texts(ledger, 1, "failedReason") == [b"again"]
 
@@ -736,10 +736,10 @@ def test_many_jobs_are_archived(bench: Finisher) -> None:
     count = 2 * CHUNK_SIZE + 10
     ids = bench.crowd([bench.handle.connection.now_ms()] * count)
     ledger = bench.ledger()
-    look(ledger)
+    discover_all(ledger)
     ledger.archive(count - 1)
     assert bench.counts() == {"completed": 1}
     assert bench.client.exists(*(bench.handle.keys.job(job_id) for job_id in ids)) == 1
     ledger.archive(count)
     assert bench.counts() == {}
-    assert look(ledger).end == count
+    assert discover_all(ledger).end == count

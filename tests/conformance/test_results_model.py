@@ -17,7 +17,7 @@ from redis import Redis
 from spark_bull.outcomes import Keep
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.result_ledger import EVERYTHING, STATES, Horizon, ResultLedger
-from tests.support.finisher import AT_ONCE, Entry, Finisher, entries, look
+from tests.support.finisher import AT_ONCE, Entry, Finisher, discover_all, entries
 from tests.support.wait import wait_until
 
 #: So short that jobs are discovered inside the window, at its end, and after it.
@@ -32,9 +32,9 @@ OPERATIONS = st.one_of(
     st.tuples(st.just("retry"), st.integers(0, 99)),
     st.tuples(st.just("remove"), st.integers(0, 99)),
     st.tuples(st.just("discover"), st.sampled_from([1, 3, 50])),
-    st.tuples(st.just("look")),
+    st.tuples(st.just("discover_all")),
     st.tuples(st.just("aim")),
-    st.tuples(st.just("look_to_horizon"), st.sampled_from([3, 50])),
+    st.tuples(st.just("discover_to_horizon"), st.sampled_from([3, 50])),
     st.tuples(st.just("cut"), st.integers(0, 5)),
 )
 
@@ -112,7 +112,7 @@ class Model:
             self._leaves(entry)
             if self.bench.handle.dialect.name == "bull-1":
                 # A SET does not show a job that left and returned between two discoveries.
-                self.look()
+                self.discover_all()
 
     def remove(self, which: int) -> None:
         if self.there:
@@ -124,11 +124,11 @@ class Model:
         assert self.ledger.discover(most=most).state == "ok"
         self.collect()
 
-    def look(self) -> None:
+    def discover_all(self) -> None:
         """A complete discovery misses no job, unless a removed job makes the size of a slice unchanged."""
         for _ in range(2):
             # A scan of a SET that was already running may have missed jobs that finished since.
-            look(self.ledger, most=50)
+            discover_all(self.ledger, most=50)
         self.collect()
         found = Counter(self.delivered)
         for entry in self.there:
@@ -138,8 +138,8 @@ class Model:
     def aim(self) -> None:
         self.horizon = self.ledger.horizon()
 
-    def look_to_horizon(self, most: int) -> None:
-        look(self.ledger, self.horizon, most)
+    def discover_to_horizon(self, most: int) -> None:
+        discover_all(self.ledger, self.horizon, most)
         self.collect()
 
     def cut(self, kept: int) -> None:
@@ -150,7 +150,7 @@ class Model:
         self.delivered += entries(self.ledger, len(self.delivered))
 
     def all_delivered(self) -> bool:
-        self.look()
+        self.discover_all()
         return not self.least - Counter(self.delivered)
 
     def check(self) -> None:
@@ -159,7 +159,7 @@ class Model:
         wait_until(self.all_delivered, "all expected deliveries")
         passed = now() + 2 * LOOKBACK_MS + 20
         wait_until(lambda: now() > passed, "the window to pass")
-        self.look()
+        self.discover_all()
         found = Counter(self.delivered)
         assert self.least - found == Counter()
         assert found - self.ended == Counter()

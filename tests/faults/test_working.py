@@ -24,7 +24,7 @@ from spark_bull.worker.running_job import RunningJob
 from tests.spark.conftest import Bull
 from tests.support.losing_proxy import losing_proxy
 from tests.support.node_peer import NodePeer
-from tests.support.passing_state import STATES, errors_told
+from tests.support.passing_state import STATES, error_replies
 from tests.support.peers import PEERS, Peer
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
@@ -106,8 +106,10 @@ def test_a_worker_continues_after_redis_has_refused_writes(own_redis: OwnRedis, 
                 queue.add_many(NewJob({"n": n}) for n in range(300))
                 wait_until(lambda done=done: queue.counts()["completed"] > done + 20, "some jobs to complete")
                 STATES[state].begin(client)
-                before = errors_told(client)
-                wait_until(lambda before=before: errors_told(client) > before + 20, "slots and services to be refused")
+                before = error_replies(client)
+                wait_until(
+                    lambda before=before: error_replies(client) > before + 20, "slots and services to be refused"
+                )
                 STATES[state].end(client)
                 wait_until(lambda done=done: queue.counts()["completed"] == done + 300, "all jobs to complete")
             assert worker.status().state == "running"
@@ -148,9 +150,9 @@ def test_a_micro_batch_continues_after_an_outage_of_redis(
             else:
                 with Redis.from_url(server.url) as client:
                     STATES[state].begin(client)
-                    before = errors_told(client)
+                    before = error_replies(client)
                     gone.touch()
-                    wait_until(lambda: errors_told(client) > before + 20, "the worker to be refused")
+                    wait_until(lambda: error_replies(client) > before + 20, "the worker to be refused")
                     STATES[state].end(client)
             wait_until(lambda: queue.counts()["completed"] == 49, "all jobs but one to complete")
             wait_until(lambda: queue.counts()["failed"] == 1, "that one to fail")

@@ -17,7 +17,7 @@ from spark_bull.errors import ConnectionLost, RedisUnavailable, ScriptError
 from spark_bull.store.connection import Connection
 from spark_bull.store.errors import TRANSIENT, code_of, translated
 from spark_bull.store.settings import RedisSettings
-from tests.support.passing_state import STATES, become_cluster, errors_told
+from tests.support.passing_state import STATES, become_cluster, error_replies
 from tests.support.wait import wait_until
 
 OwnRedis = Callable[..., EmbeddedRedis]
@@ -129,9 +129,9 @@ def test_a_blocked_command_is_retried_after_a_change_of_roles(own_redis: OwnRedi
         keys, connection = queue.handle.keys, queue.handle.connection
         moved = pool.submit(connection.call, "BLMOVE", keys["wait"], keys["active"], "RIGHT", "LEFT", 600)
         wait_until(lambda: client.info("clients")["blocked_clients"], "the command to block")
-        before = errors_told(client)
+        before = error_replies(client)
         STATES["READONLY"].begin(client)
-        wait_until(lambda: errors_told(client) > before, "the command to be refused")
+        wait_until(lambda: error_replies(client) > before, "the command to be refused")
         STATES["READONLY"].end(client)
         queue.add({})
         assert moved.result(120) == b"1"

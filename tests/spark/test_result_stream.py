@@ -19,7 +19,7 @@ from spark_bull.queue.result_ledger import ResultLedger
 from spark_bull.spark.collect.stream import result_reader
 from spark_bull.spark.query_start import start_query
 from spark_bull.spark.schemas import SCHEMAS
-from tests.support.passing_state import STATES, errors_told
+from tests.support.passing_state import STATES, error_replies
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.work_bench import WorkBench, completed, failed_for
 
@@ -435,8 +435,8 @@ def test_a_query_continues_after_redis_has_refused_writes(
         try:
             wait_until(lambda: query.recentProgress, "the first batch")
             STATES[state].begin(client)
-            before = errors_told(client)
-            wait_until(lambda: errors_told(client) > before + 5, "the query to be refused")
+            before = error_replies(client)
+            wait_until(lambda: error_replies(client) > before + 5, "the query to be refused")
             STATES[state].end(client)
             ids += finish(bench, 2)
             wait_until(lambda: len(collection.rows()) == 4, "the query to go on")

@@ -1,1 +1,1 @@
-"""What the tests of every layer share: the real Node libraries, dumps of queues, job lists, waiting."""
+"""Helpers of the tests: the real Node libraries, dumps of queues, job lists, waiting."""

@@ -1,4 +1,4 @@
-"""Servers that let the product do less: a user with the least rights, a cluster of one node."""
+"""Restricted servers: a user with few rights, a cluster of one node."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PAGE: Final = Path(__file__).parents[2] / "docs" / "access.md"
 
 
 def rules(*verbs: str, prefix: str = "test-*") -> str:
-    """What docs/access.md allows for these verbs (all, when there are none), as Redis writes it."""
+    """The rights of these verbs in docs/access.md, by default of all verbs, as ACL rules."""
     rows = re.findall(r"^- ([a-z]+): `([^`]+)`$", _PAGE.read_text(), re.MULTILINE)
     allowed = {command for verb, commands in rows if not verbs or verb in verbs for command in commands.split()}
     (channels,) = re.findall(r"`(&waiting@[^`]+)`", _PAGE.read_text())

@@ -1,4 +1,4 @@
-"""A Python that has all that this one has installed, but not spark_bull: as on a cluster to which it is sent along."""
+"""A Python with all packages of this one, except spark_bull, as on a cluster to which --py-files sends it."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import venv
 from collections.abc import Mapping
 from pathlib import Path
 
-#: Where this Python, and a user of this checkout, say that the package is.
+#: Environment variables that could make the package available.
 _TELLING = ("PYTHONPATH", "SPARK_CONF_DIR", "PYSPARK_DRIVER_PYTHON")
 
 
 def bare_python(folder: Path) -> Path:
-    """Makes an environment in the folder, and returns its interpreter.
+    """Creates a virtual environment in the folder, and returns its interpreter.
 
-    The packages of this Python are on its path; but the .pth files among them, such as that of an editable install of
-    this checkout, count only in the folder that they were installed to, and so for nothing there.
+    The packages of this Python are on its path, but Python does not read .pth files there, such as that of an editable
+    install of this checkout.
     """
     venv.EnvBuilder(with_pip=False, symlinks=True).create(folder)
     python = folder / "bin" / "python"
@@ -27,6 +27,6 @@ def bare_python(folder: Path) -> Path:
 
 
 def bare_environment(python: Path) -> Mapping[str, str]:
-    """Environment variables for Spark with that Python, driver and workers alike."""
+    """Environment variables for Spark with that Python, for driver and workers."""
     kept = {name: value for name, value in os.environ.items() if name not in _TELLING}
     return {**kept, "PYSPARK_PYTHON": str(python), "SPARK_HOME": str(Path(sysconfig.get_path("purelib")) / "pyspark")}

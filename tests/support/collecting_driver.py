@@ -1,4 +1,4 @@
-"""A driver that collects the finished jobs of queues, each into a Parquet table of its own, until it is done or killed.
+"""A driver that collects the finished jobs of queues, each into its own Parquet table, until it ends or is killed.
 
 python -m tests.support.collecting_driver '{"folder": "…", "trigger": {"availableNow": true}, "queues": {"mail": {…}}}'
 
@@ -27,14 +27,14 @@ from tests.support.wait import wait_until
 
 ROOT = Path(__file__).parents[2]
 LOOK_S = 0.2
-#: How often it prints what its queries do; s.
+#: Interval of the printed status of its queries, s.
 REPORT_S = 30
-#: It lives for seconds: what pays off later is left out.
+#: For a JVM that runs only some seconds.
 JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 class CollectingDriver:
-    """That driver in a process of its own, with all it prints in a file."""
+    """The driver in a separate process, whose output is written to a file."""
 
     def __init__(self, log: Path, **plan: Any) -> None:
         self._log = log
@@ -55,7 +55,7 @@ class CollectingDriver:
         assert code == 0, f"the driver ended with {code}:\n{self.output()}"
 
     def kill(self) -> None:
-        """Kills driver, JVM and every Python of theirs, and waits until none of them runs."""
+        """Kills the driver, its JVM and their Python processes, and waits until they have ended."""
         for group in self._groups():
             with suppress(ProcessLookupError):
                 os.killpg(group, signal.SIGKILL)
@@ -69,14 +69,14 @@ class CollectingDriver:
         self.kill()
 
     def _groups(self) -> set[int]:
-        """Process groups of its session that run: Spark gives its Pythons one of their own."""
+        """The running process groups of its session; Spark starts Python processes in a separate group."""
         command = ["ps", "-s", str(self._process.pid), "-o", "stat=,pgid="]
         listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
         processes = [line.split() for line in listed.splitlines()]
         return {int(group) for state, group in processes if not state.startswith("Z")}
 
     def output(self) -> str:
-        """The end of what it has printed."""
+        """The end of its output."""
         return self._log.read_text(errors="replace")[-6000:]
 
 

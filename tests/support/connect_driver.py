@@ -24,7 +24,7 @@ def main(url: str, prefix: str) -> None:
         queue.add_many(NewJob({"n": n}) for n in range(20))
         with Worker(spark, "q", double, url=url, prefix=prefix, progress=False) as worker:
             wait_until(lambda: queue.counts()["completed"] == 20, "all jobs to complete")
-            # Of three cores, one is left to others.
+            # Of three cores, one is left free.
             wait_until(lambda: worker.status().slots == 2, "two slots to report")
             assert worker.stop(60)
         assert {job.parsed("returnvalue") for job in queue.page("completed")} == set(range(0, 40, 2))

@@ -1,4 +1,4 @@
-"""Kinds of damage that a job, or what it shares with others, may have in Redis, and what becomes of the job."""
+"""Kinds of damage to the keys of a job or of its queue, and their expected outcomes."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ ALL = ("bull-1", "bull", "bullmq")
 
 @dataclass(frozen=True)
 class Damage:
-    """What is done to a job, and what becomes of it.
+    """A change to the keys of a job, and its outcome.
 
-    outcome: "runs", "gone" (it counts as removed), "aside" (its id is noted as damaged), or a pattern of the reason for
-    which it fails without being run.
+    outcome: "runs", "gone" (it counts as removed), "aside" (its id is recorded as damaged), or a pattern of the reason
+    with which it fails without being run.
     """
 
     name: str
@@ -34,7 +34,7 @@ def damage_job(queue: BullQueue, damage: Damage, job_id: str) -> None:
 
 
 def command(*parts: Any) -> Callable[[QueueHandle, str], None]:
-    """A Redis command, in which <job>, <key:…> stand for keys of the queue."""
+    """A Redis command, in which <job> and <key:…> are replaced by keys of the queue."""
 
     def apply(handle: QueueHandle, job_id: str) -> None:
         handle.connection.call(*[_filled(part, handle, job_id) for part in parts])
@@ -71,7 +71,7 @@ def lost(name: str) -> Callable[[QueueHandle, str], None]:
 
 
 def replaced(*parts: Any) -> Callable[[QueueHandle, str], None]:
-    """The job's key is of another type."""
+    """Replaces the key of the job by one of another type."""
     return both(command("DEL", "<job>"), command(*parts))
 
 

@@ -1,11 +1,11 @@
-"""A queue as it lies in Redis, made comparable.
+"""Comparable dumps of all keys of a queue.
 
     left = normalise(dump(client, prefix, "by-node"), window)
     right = normalise(dump(client, prefix, "by-us"), window)
     assert difference(left, right) == []
 
-`dump` reads every key of a queue. `normalise` takes out what cannot be alike in two queues: the time of the test
-itself, stream ids, lock tokens. Times that the test gave explicitly stay. `difference` says in sentences what is left.
+`dump` reads every key of a queue. `normalise` removes values that differ between two queues: times during the test,
+stream ids, lock tokens. Times that the test has set stay. `difference` lists the remaining differences as sentences.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DELAYED_SCALE = 0x1000
 JSON_FIELDS = {"opts", "returnvalue", "stacktrace", "parent"}
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 SHOWN = 160
-#: What PTTL answers when there is no such key.
+#: The reply of PTTL for a missing key.
 GONE = -2
 
 
@@ -46,13 +46,13 @@ Dump = dict[str, Key]
 
 @dataclass
 class Window:
-    """The time in which a test ran: a time inside it is "now", a time outside was given by the test."""
+    """The duration of a test: a time inside it is "now", a time outside was set by the test."""
 
     start: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
     end: int | None = None
 
     def __contains__(self, moment: float) -> bool:
-        # A second of slack: the clocks of Redis, Node and Python may be read on two machines.
+        # A second of tolerance: Redis, Node and Python may run on different machines.
         return self.start - 1000 <= moment <= (self.end or time.time_ns() / 1e6) + 1000
 
 
@@ -70,7 +70,7 @@ def escaped(text: str) -> str:
 
 
 def dump(client: Redis, prefix: str, queue: str) -> Dump:
-    """Every key of a queue, under its name after `<prefix>:<queue>:`; one that is gone meanwhile is left out."""
+    """Every key of a queue by its name after `<prefix>:<queue>:`, without keys that are deleted meanwhile."""
     base = f"{prefix}:{queue}:"
     keys = sorted(client.scan_iter(match=f"{escaped(base)}*", count=1000))
     kinds = [_text(kind) for kind in _all(client, "type", keys)]
@@ -119,18 +119,18 @@ def _text(raw: bytes | None) -> str:
 
 
 def normalise(raw: Dump, window: Window, named: Callable[[Dump, Window], Moments] | None = None) -> Dump:
-    """The dump without the test's own time, stream ids, tokens and private keys. `named`: how times are called."""
+    """The dump without times of the test, stream ids, tokens and private keys. `named`: the class that names times."""
     public = {name: key for name, key in raw.items() if not name.startswith(PRIVATE)}
     moments = (named or Moments)(public, window)
     return {name: Key(key.type, key.expires, _normal(name, key, moments)) for name, key in public.items()}
 
 
 class Moments:
-    """Names for times: those of the test's window, and when the jobs that were delayed in it are due."""
+    """Names for times: times in the window of the test, and due times of jobs that were delayed in it."""
 
     def __init__(self, raw: Dump, window: Window) -> None:
         self.window = window
-        # BullMQ numbers the jobs of one millisecond; how many of those that are added now share one is chance.
+        # BullMQ numbers the jobs of one millisecond; how many jobs share one is random.
         self._numbered = "events" in raw
         self._due: dict[int, str] = {}
         for key in raw.values():
@@ -140,7 +140,7 @@ class Moments:
                     self._due[timestamp + delay] = f"<now + {delay}>"
 
     def name(self, moment: float | str) -> Any:
-        """The moment itself, or a name for it if it is of the test's own making. A fraction is kept."""
+        """The time itself, or a name for it if it is in the window of the test. A fraction is kept."""
         number = _number(moment)
         whole, fraction = int(number), number - int(number)
         if whole in self._due:
@@ -189,7 +189,7 @@ def _field(name: str, value: str, moments: Moments) -> Any:
     if name == "opts" and isinstance(parsed, dict) and "timestamp" in parsed:
         return {**parsed, "timestamp": moments.name(parsed["timestamp"])}
     if name == "stacktrace" and isinstance(parsed, list):
-        # Frames are those of one language and one machine; the first line is the error.
+        # Stack frames depend on language and machine; only the first line is compared.
         return [str(trace).splitlines()[:1] for trace in parsed]
     return parsed
 
@@ -208,7 +208,7 @@ def normalise_messages(
     window: Window,
     named: Callable[[Dump, Window], Moments] | None = None,
 ) -> list[tuple[str, Any]]:
-    """Published (channel, message) pairs without prefix and queue, tokens and the test's own time."""
+    """Published (channel, message) pairs without prefix, queue, tokens and times of the test."""
     moments = (named or Moments)(raw, window)
     normal = []
     for channel, message in messages:
@@ -245,9 +245,9 @@ def _without_time(value: Any, moments: Moments) -> Any:
 
 
 def difference(left: Any, right: Any, known: Collection[str] = ()) -> list[str]:
-    """One sentence for each place where the two differ, `known` places aside.
+    """One sentence for each place where the two differ, except `known` places.
 
-    A place is written like a path, such as `17.opts.attempts`, `wait[3]` or `events[9].event`.
+    A place is a path, such as `17.opts.attempts`, `wait[3]` or `events[9].event`.
     """
     return [sentence for place, sentence in _differences("", _plain(left), _plain(right)) if place not in known]
 
@@ -282,7 +282,7 @@ def _list_differences(place: str, left: list[Any], right: list[Any]) -> Iterator
             yield from _differences(f"{place}[{index}]", one, other)
         return
     yield place, f"{place}: {len(left)} items left, {len(right)} right"
-    # Lined up, so that one more item is not told of as a change of all after it.
+    # Aligned, so that one additional item is not reported as a change of all later items.
     matcher = SequenceMatcher(None, *([_identity(item) for item in side] for side in (left, right)), autojunk=False)
     for kind, start, end, other_start, other_end in matcher.get_opcodes():
         if kind == "replace" and end - start == other_end - other_start:

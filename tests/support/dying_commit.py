@@ -1,4 +1,4 @@
-"""A process that writes jobs exactly once and kills itself on the way, as `kill -9` would.
+"""A process that writes jobs exactly once and kills itself at a given point.
 
 python -m tests.support.dying_commit <url> <prefix> <queue> <dialect> <seed> <jobs> <chunk size> <point>
 
@@ -21,7 +21,7 @@ from tests.support.jobs import new_job_arguments, random_jobs
 from tests.support.writes import stage_all
 
 ROOT = Path(__file__).parents[2]
-#: Every job is added long before any test runs, so that two writes of the same jobs are alike.
+#: The timestamp of all jobs, in the past, so that two writes of the same jobs are equal.
 NOW = 1_700_000_000_000
 
 
@@ -48,7 +48,7 @@ def write(queue: BullQueue, seed: int, count: int, chunk_size: int, die_at: str)
 
 
 def run(url: str, prefix: str, queue: str, dialect: str, seed: int, count: int, chunk_size: int, die_at: str) -> int:
-    """Does so in a process of its own and returns its exit code."""
+    """Runs this module in a separate process and returns its exit code."""
     arguments = (url, prefix, queue, dialect, seed, count, chunk_size, die_at)
     command = [sys.executable, "-m", "tests.support.dying_commit", *map(str, arguments)]
     return subprocess.run(command, cwd=ROOT, check=False).returncode

@@ -1,5 +1,4 @@
-"""Finished jobs for readers of results: some as a worker of ours ends them, some as clocks and histories of others
-leave them."""
+"""Finished jobs for readers of results: settled by us, or written with other times, as by other workers."""
 
 from __future__ import annotations
 
@@ -14,16 +13,16 @@ from tests.support.work_bench import WorkBench, completed
 
 #: Job id and state.
 Entry = tuple[str, str]
-#: The rule by which a job is removed as it ends.
+#: The retention rule that removes a job when it finishes.
 AT_ONCE: Keep = {"count": 0}
 
 
 @dataclass
 class Finisher(WorkBench):
-    """A bench whose jobs end by a worker's clock that is `offset_ms` ahead of Redis' (< 0: behind)."""
+    """A bench that finishes jobs; `offset_ms` is the clock skew of the worker (< 0: slow)."""
 
     def finish(self, count: int = 1, state: str = "completed", offset_ms: int = 0, **more: Any) -> list[str]:
-        """Adds jobs, and ends them; their ids. `more`: see `end`."""
+        """Adds and finishes jobs; returns their ids. `more`: see `end`."""
         self.add(count)
         return self.end(state, offset_ms, limit=count, **more)
 
@@ -37,7 +36,7 @@ class Finisher(WorkBench):
         reason: str = "bad",
         keep: Keep = None,
     ) -> list[str]:
-        """Claims jobs that wait, and ends them; their ids."""
+        """Claims and finishes waiting jobs; returns their ids."""
         claim = self.claim(limit)
         assert self.work(self._outcomes(claim, state, value, reason, keep)).lost == []
         ids = [job.id for job in claim.jobs]
@@ -64,7 +63,7 @@ class Finisher(WorkBench):
         self.client.hset(self.handle.keys.job(job_id), "finishedOn", ms)
 
     def crowd(self, times: Sequence[int], state: str = "completed") -> list[str]:
-        """Jobs that have finished at these times, ms since 1970, and left no event; their ids."""
+        """Creates jobs that have finished at these times, ms since 1970, without events; returns their ids."""
         ids = [f"crowd-{state}-{n}" for n in range(len(times))]
         pipeline = self.client.pipeline(transaction=False)
         for job_id, ms in zip(ids, times, strict=True):
@@ -79,20 +78,20 @@ class Finisher(WorkBench):
         return ids
 
     def forget_events(self) -> None:
-        """Lets BullMQ's events leave their stream."""
+        """Trims all events of BullMQ."""
         self.client.xtrim(self.key("events"), maxlen=0, approximate=False)
 
     def ledger(self, starting: str = "earliest", lookback_ms: int = 60_000, **more: Any) -> ResultLedger:
-        """A ledger, open."""
+        """An open ledger."""
         ledger = ResultLedger(self.handle, "reader", lookback_ms=lookback_ms, owner="me", **more)
         assert ledger.open(starting, create=True) == ("ok", 0, 0, "")
         return ledger
 
 
-def look(
+def discover_all(
     ledger: ResultLedger, horizon: Horizon = EVERYTHING, most: int = LOOKED_AT, *, strict: bool = False
 ) -> DiscoverResult:
-    """Discovers until nothing is left to look at; the last answer."""
+    """Discovers until the scan is complete; returns the last reply."""
     while True:
         found = ledger.discover(horizon, most=most, strict=strict)
         assert found.state == "ok"
@@ -101,13 +100,13 @@ def look(
 
 
 def column(rows: ResultChunk, name: str) -> list[Any]:
-    """The values of a column, one for each row."""
+    """The values of a column, one per row."""
     values = rows.columns[name]
     return values if isinstance(values, list) else [values] * rows.rows
 
 
 def entries(ledger: ResultLedger, start: int = 0) -> list[Entry]:
-    """What the ledger holds from a position on."""
+    """The entries of the ledger from a position on."""
     found: list[Entry] = []
     while True:
         position, rows = ledger.read(start, start + CHUNK_SIZE, [])
@@ -119,5 +118,5 @@ def entries(ledger: ResultLedger, start: int = 0) -> list[Entry]:
 
 
 def of(state: str, ids: Iterable[str]) -> list[Entry]:
-    """The entries of jobs that have ended in one state."""
+    """The entries of jobs that have finished in a state."""
     return [(job_id, state) for job_id in ids]

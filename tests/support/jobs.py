@@ -1,7 +1,7 @@
 """Job lists in a library-neutral form: {"name", "data", "opts"}, as the Node library's own `add` takes them.
 
-One generator serves a seeded list (`random_jobs`) and hypothesis (`job_lists`). Every delay ends at least an hour from
-now, so that nothing is promoted while a test looks; none is longer than 20 days, as Bull 1 gives them to setTimeout.
+One generator is used for seeded lists (`random_jobs`) and for Hypothesis (`job_lists`). Every delay ends at least an
+hour from now, so that no job becomes due during a test, and within 20 days, as Bull 1 passes delays to setTimeout.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def random_jobs(
 
 
 def job_lists(dialect: str, *, max_size: int = 12, custom_ids: bool = True) -> st.SearchStrategy[list[Job]]:
-    """Hypothesis: such lists, smaller."""
+    """A Hypothesis strategy for such lists, but shorter."""
     return st.builds(
         lambda random, count: random_jobs(random, dialect, count, custom_ids=custom_ids, big=False),
         st.randoms(use_true_random=False),
@@ -92,7 +92,7 @@ class _Maker:
         self.now = now
         self.custom_ids = custom_ids
         self.ids: list[str] = []
-        # A few due times that several jobs share: the order among them is in the score's low bits.
+        # Some jobs share a due time: the low bits of the score keep their order.
         self.shared_timestamp = now - 2 * HOUR
         self.shared_delays = [5 * HOUR, 2 * DAY]
 
@@ -119,7 +119,7 @@ class _Maker:
             size = self.random.randint(0, 3)
             if self.random.random() < 0.5:
                 return [self.value(depth - 1) for _ in range(size)]
-            # Never digits alone: JavaScript moves such keys to the front.
+            # Never only digits: JavaScript moves such keys to the front.
             return {f"k{n}{self.random.choice(TEXTS)}": self.value(depth - 1) for n in range(size)}
         return self.random.choice([self.random.choice(TEXTS), self.random.choice(NUMBERS), True, False, None])
 
@@ -153,7 +153,7 @@ class _Maker:
                 lambda: {"timestamp": timestamp, "delay": HOUR},  # due in the past
                 lambda: {"timestamp": self.shared_timestamp, "delay": self.random.choice(self.shared_delays)},
                 lambda: {"timestamp": self.shared_timestamp, "delay": self.shared_delays[0]},
-                # Whole minutes: two of these must not be due in the other order because one was added a moment later.
+                # Whole minutes, so that the time between two adds does not change the order of due times.
                 lambda: {"delay": self.random.randint(60, 20_000) * 60_000},
             ]
         )()
@@ -174,8 +174,8 @@ class _Maker:
             return {"jobId": self.random.choice(self.ids)}
         number = self.random.randint(0, 10**9)
         shapes = [f"job-{number}", f"naïve {number} 🚀", f"{number}x", f"x{number}" * 20]
-        # BullMQ takes ids with exactly two colons and refuses digits alone; the others take anything. Digits stay far
-        # above the counter, which would otherwise come to meet them.
+        # BullMQ accepts ids with exactly two colons and refuses integers; the others accept any id. Integers are far
+        # above the id counter, which must not reach them.
         shapes += [f"a:b{number}:c"] if self.dialect == "bullmq" else [str(10**12 + number)]
         self.ids.append(self.random.choice(shapes))
         return {"jobId": self.ids[-1]}

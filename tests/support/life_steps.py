@@ -1,4 +1,4 @@
-"""Hypothesis: steps of the life of a queue, for tests/support/lives.py."""
+"""Hypothesis strategies for the steps of tests/support/lives.py."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.lives import QUEUES, Step, step
 
 Steps = st.SearchStrategy[Step]
 
-#: Hours from now; a job is never due by itself.
+#: Hours from now, so that no job becomes due during a test.
 HOURS = st.integers(1, 9).map(lambda hours: hours * HOUR)
 FEW = st.integers(0, 30)
 QUEUE = st.sampled_from([*[QUEUES[0]] * 5, QUEUES[1]])
@@ -21,7 +21,7 @@ STATES = ["wait", "active", "delayed", "paused", "prioritized", "completed", "fa
 
 
 def _some(of: dict[str, st.SearchStrategy[Any]], most: int) -> st.SearchStrategy[dict[str, Any]]:
-    """A few of these options: each job has its own mixture."""
+    """A random subset of these options."""
     return st.lists(st.sampled_from(sorted(of)), max_size=most, unique=True).flatmap(
         lambda names: st.fixed_dictionaries({name: of[name] for name in names})
     )
@@ -32,7 +32,7 @@ def _keep() -> st.SearchStrategy[Any]:
 
 
 def options(dialect: str) -> dict[str, st.SearchStrategy[Any]]:
-    """What a job may ask for."""
+    """The options of a job."""
     given: dict[str, st.SearchStrategy[Any]] = {
         "delay": HOURS,
         "priority": st.sampled_from([1, 2, 2, 3, 10]),
@@ -80,13 +80,13 @@ def _step(verb: str, /, **args: st.SearchStrategy[Any]) -> Steps:
 
 @st.composite
 def lives_of(draw: st.DrawFn, dialect: str) -> list[Step]:
-    """Lives of up to 60 steps. Their number comes first: lists of any length would be short mostly."""
+    """Sequences of up to 60 steps. The length is drawn first, since lists of any length would mostly be short."""
     length = draw(st.integers(1, 60))
     return draw(st.lists(steps_of(dialect), min_size=length, max_size=length))
 
 
 def steps_of(dialect: str) -> Steps:
-    """Any step, those that make most of a life more often than the others."""
+    """Any step; important steps are more frequent."""
     settle = _step(
         "settle", does=st.lists(_outcome(dialect), min_size=1, max_size=7), claim=FEW, then=st.integers(0, 3)
     )
@@ -136,7 +136,7 @@ def _settings() -> Steps:
 
 
 def _deduplicated() -> Steps:
-    """A job that is added only if no other one has its deduplication id."""
+    """Jobs with deduplication ids."""
     rule = st.one_of(
         st.just({}),
         st.just({"ttl": HOUR}),
@@ -163,10 +163,10 @@ ON_FAILURE = [
 
 
 def _flow() -> Steps:
-    """A tree of jobs; a name that is in use is not added again, and gets another parent."""
+    """A tree of jobs; a job whose name exists is not added again, but gets another parent."""
     names = st.sampled_from([f"f{number}" for number in range(12)])
 
-    # A parent whose last child is removed keeps its priority with us, and loses it with Node.
+    # A parent whose last child is removed keeps its priority with us, but loses it with Node.
     barred = {"jobId", "priority"}
 
     def node(children: st.SearchStrategy[list[Any]]) -> st.SearchStrategy[dict[str, Any]]:
@@ -191,11 +191,11 @@ def _flow() -> Steps:
 
 
 def _reported() -> Steps:
-    def told(what: str, value: st.SearchStrategy[Any]) -> Steps:
-        return _step("tell", what=st.just(what), value=value, job=FEW, queue=QUEUE)
+    def reported(what: str, value: st.SearchStrategy[Any]) -> Steps:
+        return _step("report", what=st.just(what), value=value, job=FEW, queue=QUEUE)
 
     return st.one_of(
-        told("progress", st.sampled_from([50, {"done": 1}])),
-        told("log", st.sampled_from(["one", "two"])),
-        told("data", st.sampled_from([{"new": True}, []])),
+        reported("progress", st.sampled_from([50, {"done": 1}])),
+        reported("log", st.sampled_from(["one", "two"])),
+        reported("data", st.sampled_from([{"new": True}, []])),
     )

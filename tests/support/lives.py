@@ -1,11 +1,11 @@
-"""The life of a queue, lived twice: Node does each step to one queue, we do it to another, and after each all is alike.
+"""Sequences of steps, done by Node in one queue and by us in another one, which must be equal after each step.
 
     lives.live([step("add", jobs=[...]), step("claim", count=3), step("settle", does=[("complete", 1)], then=2)])
 
-Compared are the answers, all keys of both queues and what was published. Node's side uses the package's own calls (a
-Worker or Queue driven by hand, tests/node/adapters/*_bench.js), ours those of a slot: `claims.work` with the outcomes
-that `OutcomePolicy` makes of what a processor did. Nothing waits for a time to come: delays are whole hours, `due`
-makes jobs that are delayed due, and locks expire by being deleted.
+The replies, all keys of both queues and the published messages are compared. Node uses the methods of the package (a
+Worker or Queue driven step by step, tests/node/adapters/*_bench.js); we use those of a slot: `claims.work` with the
+outcomes of `OutcomePolicy`. No step waits: delays are whole hours, the step `due` makes delayed jobs due,
+and locks expire by being deleted.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from tests.support.wait import PATIENCE_S, wait_until
 
 #: Queues of each side; children of flows may be in the other one.
 QUEUES = ("main", "other")
-#: A moment is so far from the whole hour that it is named after, at most.
+#: Maximum distance of a time from the whole hour after which it is named.
 SLACK = 20 * 60_000
 LOCK_MS = 600_000
-#: Lives that are lived at most to make one shorter.
+#: Maximum number of runs to shorten a failing sequence.
 TRIES = 300
 PREFIXES = ("left", "ours")
 CLAIM_SETTINGS = ClaimSettings("slot", lock_ms=LOCK_MS)
@@ -61,7 +61,7 @@ def step(verb: str, /, **args: Any) -> Step:
 
 
 class Hours(Moments):
-    """Times as whole hours from the test's own time; a test is over long before the next one."""
+    """Names times as whole hours from the start of the test, which takes much less than an hour."""
 
     def name(self, moment: float | str) -> Any:
         try:
@@ -79,23 +79,23 @@ class Hours(Moments):
 
 
 class Answers(NamedTuple):
-    """What a step says of itself, and what each side answered."""
+    """The description of a step, and the replies of both sides."""
 
     said: str
     left: Any = None
     right: Any = None
-    #: Channels on which the two do not say the same in this step.
+    #: Channels whose messages are not compared in this step.
     unheard: tuple[str, ...] = ()
-    #: Whether several jobs may have been removed, and parents released, in another order: of a state, our first is the
-    #: oldest; of a tree, children go before parents.
+    #: Whether jobs may be removed, and parents released, in another order: we begin with the oldest job of a state, and
+    #: remove children before parents.
     releases: bool = False
-    #: Whether jobs were settled that did not end: then it is their order that says whether the queue was drained.
+    #: Whether settled jobs were not finished: then their order determines whether `drained` is published.
     goes_on: bool = False
 
 
 @dataclass
 class LedgerLease:
-    """Jobs that one call claimed on both sides, and that are not settled yet."""
+    """Jobs that one call claimed on both sides and that are not settled yet."""
 
     queue: str
     token: str
@@ -104,12 +104,12 @@ class LedgerLease:
 
 
 class LifeDiffers(AssertionError):
-    """Two lives went apart; its text is the life up to there."""
+    """The two sides differ; the message lists the steps so far and the differences."""
 
 
 @dataclass
 class Lives:
-    """Two sides under two prefixes: `left` is Node's, `ours` is ours; `nodes` has Node for both."""
+    """Two sides under two prefixes: `left` is Node, `ours` is ours; `nodes` has a Node library for each prefix."""
 
     peer: Peer
     nodes: tuple[NodePeer, NodePeer]
@@ -149,7 +149,7 @@ class Lives:
             queue.close()
 
     def live(self, steps: Sequence[Step]) -> None:
-        """Lives them on an empty Redis. Raises LifeDiffers as soon as the two sides are not alike."""
+        """Runs the steps on an empty Redis. Raises LifeDiffers at the first difference."""
         self._begin()
         for one in steps:
             answers = getattr(self, f"_{one.verb}")(**one.args)
@@ -165,7 +165,7 @@ class Lives:
                 raise LifeDiffers(f"{self.peer}:\n{lived}\n" + "\n".join(found[:40]) + f"\nas steps:\n{again}")
 
     def shortest(self, life: Sequence[Step], apart: LifeDiffers) -> LifeDiffers:
-        """The life without all the steps that it goes apart without; of TRIES lives at most."""
+        """The failing sequence without the steps that it does not need, found with at most TRIES runs."""
         rest, size, tries = list(life), len(life) // 2, 0
         while size:
             first = 0
@@ -183,14 +183,14 @@ class Lives:
         self.client.flushall()
         self.window, self.held, self.script, self._numbers = Window(), [], [], count(1)
         if self.bullmq:
-            # As a Node queue does when it is opened, which was before.
+            # As Node writes it when a queue is opened, which happened before flushall.
             for prefix in PREFIXES:
                 for queue in QUEUES:
                     signs = {"version": self.peer.alias.replace("-", ":"), "opts.maxLenEvents": 10_000}
                     self.client.hset(f"{prefix}:{queue}:meta", mapping=signs)
         self._look()
 
-    # what is there
+    # comparison
 
     def _look(self) -> None:
         self.raw = {
@@ -204,7 +204,7 @@ class Lives:
         }
 
     def _ids(self, queue: str, state: str) -> list[str]:
-        """Ids of Node's jobs in a state, in its order; of `any`, all jobs there are."""
+        """Ids of Node's jobs in a state, in order; for `any`, of all jobs."""
         left = self.raw[PREFIXES[0]]
         if state == "any":
             names = [name.partition(":")[2] for name, key in left.items() if "opts" in key.value and key.type == "hash"]
@@ -230,7 +230,7 @@ class Lives:
         found += [f"published{sentence}" for sentence in difference(*sides.messages)]
         for prefix in PREFIXES:
             for queue in QUEUES:
-                # So that the next step tells of its own only.
+                # So that the next step shows only its own events.
                 self.client.delete(f"{prefix}:{queue}:marker")
                 self.client.xtrim(f"{prefix}:{queue}:events", maxlen=0, approximate=False)
         self._stamp_as_in_node()
@@ -256,7 +256,7 @@ class Lives:
                 self.client.rpush(f"{PREFIXES[1]}:{name}", *left)
 
     def _stamp_as_in_node(self) -> None:
-        """Node's jobs end one after the other, those of a chunk in one millisecond: not for the next step to find."""
+        """Copies Node's times: Node settles jobs one by one, we settle a chunk in one millisecond."""
         for name in [f"{queue}:{state}" for queue in QUEUES for state in ("completed", "failed", "delayed")]:
             if scores := self.client.zrange(f"{PREFIXES[0]}:{name}", 0, -1, withscores=True):
                 self.client.zadd(f"{PREFIXES[1]}:{name}", dict(scores), xx=True)
@@ -269,7 +269,7 @@ class Lives:
         while ended < len(PREFIXES):
             message = self._listener.get_message(timeout=PATIENCE_S)
             if message is None:
-                raise AssertionError("expected the messages of both sides, heard nothing for minutes")
+                raise AssertionError("expected the messages of both sides, received nothing for minutes")
             if message["type"] == "pmessage":
                 channel, text = message["channel"].decode(), message["data"].decode()
                 ended += channel.endswith(":end:of")
@@ -280,14 +280,14 @@ class Lives:
     # steps
 
     def _both(self, left: Callable[[], Any], right: Callable[[], Any]) -> tuple[Any, Any]:
-        """What both answer; of a refusal, only that it was one."""
+        """The replies of both sides; errors count as equal."""
         return _answer(left), _answer(right)
 
     def _node(self, cmd: str, side: int = 0, **args: Any) -> Any:
         return self.nodes[side].call(cmd, **args)
 
     def _by_node(self, said: str, cmd: str, **args: Any) -> Answers:
-        """Something that only Node can do, done to both."""
+        """Runs an operation that only Node supports on both sides."""
         return Answers(said, *(_answer(lambda side=side: self._node(cmd, side, **args)) for side in (0, 1)))
 
     def _add(self, jobs: list[Job], queue: str = QUEUES[0]) -> Answers:
@@ -307,7 +307,7 @@ class Lives:
         return Answers(f"claim {count} of {queue}", *self._claimed(queue, token, left, claim.jobs))
 
     def _claimed(self, queue: str, token: str, left: list[Any], jobs: list[ClaimedJob]) -> tuple[Any, Any]:
-        """Notes what is held from now on; returns what each side sees of it."""
+        """Records the claimed jobs; returns the fields that both sides see."""
         tokens = {job["id"]: job["token"] for job in left}
         self.held.append(LedgerLease(queue, token, [(job, tokens.get(job.id, token)) for job in jobs]))
         seen = [{name: job[name] for name in self._counters} | {"id": job["id"]} for job in left]
@@ -316,19 +316,19 @@ class Lives:
 
     @property
     def _counters(self) -> list[str]:
-        # Node counts the start that the claim itself is.
+        # Node counts the claim itself as a start.
         return ["attemptsMade", "attemptsStarted"] if self.bullmq else ["attemptsMade"]
 
     def _token(self) -> str:
         return f"t{next(self._numbers)}"
 
     def _settle(self, does: list[tuple[str, Any]], claim: int = 0, then: int = 0) -> Answers | None:
-        """`does` says what becomes of the next jobs of a claim; `then` as many are claimed in the same call."""
+        """`does`: the outcomes of the next jobs of a claim; `then`: number of jobs to claim in the same call."""
         self.held = [held for held in self.held if held.jobs]
         if not self.held:
             return None
         held = self.held[claim % len(self.held)]
-        # A parent whose children are not done fails in a call of its own.
+        # A parent with unfinished children fails in a separate call.
         blocked = [self._is_blocked(held.queue, job.id) for job, _ in held.jobs[: len(does)]]
         if any(blocked):
             does, then = does[: max(1, blocked.index(True))], 0
@@ -351,21 +351,21 @@ class Lives:
             claims.work(handle, CLAIM_SETTINGS, failed, 0)
         said = ", ".join(f"{i} {done[i]['does']} {json.dumps(done[i]['value'])}" for i in order)
         said = f"settle in {held.queue}: {said}" + (f"; claim {then}" if then else "")
-        # Node's worker remembers for itself that a processor has limited the queue, and is made to forget it.
+        # Node's worker keeps the rate limit of a processor in memory, where the adapter resets it.
         self.client.delete(handle.keys["rate_limited"])
         goes_on = bool(outcomes.retried or outcomes.delayed or outcomes.returned)
         return Answers(said, *self._claimed(held.queue, token, left, claim_of_ours.jobs), goes_on=goes_on)
 
     def _is_limited(self, queue: str) -> bool:
-        """Whether the queue has a rate limit: jobs that fail unrun take places of our call then, but none of Node's."""
+        """Whether the queue has a rate limit: jobs that fail without being run count for our call, not for Node's."""
         return "max" in getattr(self.raw[PREFIXES[0]].get(f"{queue}:meta"), "value", {})
 
     def _is_blocked(self, queue: str, job_id: str) -> bool:
-        """Whether a job can't complete because of its children."""
+        """Whether a job cannot complete because of its children."""
         return any(f"{queue}:{job_id}:{keys}" in self.raw[PREFIXES[0]] for keys in ("dependencies", "unsuccessful"))
 
-    def _tell(self, what: str, value: Any, job: int, queue: str = QUEUES[0]) -> Answers | None:
-        """Progress, a log line or changed data of a job that is there."""
+    def _report(self, what: str, value: Any, job: int, queue: str = QUEUES[0]) -> Answers | None:
+        """Updates progress, logs or data of an existing job."""
         if not (job_id := self._pick(queue, "any", job)):
             return None
         handle, opts = self.ours[queue].handle, self._field(queue, job_id, "opts")
@@ -391,7 +391,7 @@ class Lives:
         return str(self.raw[PREFIXES[0]][f"{queue}:{job_id}"].value.get(name, ""))
 
     def _expire(self, job: int, queue: str = QUEUES[0]) -> Answers | None:
-        """The lock of an active job expires, as if its worker were gone; one at a time, as `stalled` has no order."""
+        """The lock of an active job expires, as if its worker had died; one at a time, since `stalled` has no order."""
         left = self.raw[PREFIXES[0]]
         ids = self._ids(queue, "active")
         if not ids or any(f"{queue}:{job_id}:lock" not in left for job_id in ids):
@@ -400,14 +400,14 @@ class Lives:
         for prefix in PREFIXES:
             self.client.delete(f"{prefix}:{queue}:{job_id}:lock")
         if not self.bullmq:
-            # Bull's own token is the same for all of its jobs: who has lost a lock would have the next one's.
+            # Bull uses one token for all jobs, so a worker that lost a lock could settle with the next one.
             for held in self.held:
                 held.jobs = [(job, token) for job, token in held.jobs if job.id != job_id]
         return Answers(f"the lock of {job_id} in {queue} expires")
 
     def _rescue(self, queue: str = QUEUES[0]) -> Answers | None:
         if not self._ids(queue, "active"):
-            # We write `stalled-check` only where there is something to check.
+            # We write `stalled-check` only if jobs are active.
             return None
         for prefix in PREFIXES:
             self.client.delete(f"{prefix}:{queue}:stalled-check")
@@ -416,7 +416,7 @@ class Lives:
         return Answers(f"rescue in {queue}")
 
     def _lose(self, state: str, job: int, queue: str = QUEUES[0]) -> Answers | None:
-        """The hash of a job is gone, its id is still there."""
+        """Deletes the hash of a job, but not its id."""
         if not (job_id := self._pick(queue, state, job)):
             return None
         for prefix in PREFIXES:
@@ -431,7 +431,7 @@ class Lives:
         )
 
     def _remove_by_id(self, state: str, job: int, queue: str = QUEUES[0]) -> Answers | None:
-        """As one removes a job that can't be read."""
+        """Removes a job that cannot be read."""
         if not (job_id := self._pick(queue, state, job)):
             return None
         self._node("invoke", queue=queue, method="remove", args=[job_id])
@@ -439,7 +439,7 @@ class Lives:
         return Answers(f"remove {job_id} ({state}) in {queue} by its id")
 
     def _due(self, count: int, queue: str = QUEUES[0]) -> Answers | None:
-        """The time of the first delayed jobs has come."""
+        """Makes the first delayed jobs due."""
         ids = self._ids(queue, "delayed")[:count]
         if not ids:
             return None
@@ -449,7 +449,7 @@ class Lives:
         return Answers(f"{', '.join(ids)} in {queue} are due")
 
     def _promote_due(self, queue: str = QUEUES[0]) -> Answers | None:
-        """BullMQ promotes when a worker looks for a job: one does after ours."""
+        """BullMQ promotes when a worker claims, so this step claims one job afterwards."""
         if not self.bullmq:
             if not any(score < HOUR * 4096 for _, score in self._members(queue, "delayed")):
                 return None
@@ -457,7 +457,7 @@ class Lives:
             claims.promote_due(self.ours[queue].handle)
             return Answers(f"promote what is due in {queue}")
         claims.promote_due(self.ours[queue].handle)
-        # Workers that sleep are told when the next one is due; Node's look themselves.
+        # We write the time of the next delayed job to the marker; Node's workers read it themselves.
         self.client.delete(f"{PREFIXES[1]}:{queue}:marker")
         answers = self._claim(1, queue)
         return answers._replace(said=f"promote what is due in {queue}; {answers.said}")
@@ -465,7 +465,7 @@ class Lives:
     def _manage(self, verb: str, state: str, job: int, queue: str = QUEUES[0]) -> Answers | None:
         """retry, promote or remove one job of a state."""
         if verb == "retry" and state != "failed" and not self.bullmq:
-            # Bull refuses, but has forgotten when the job was processed.
+            # Bull refuses, but has already deleted `processedOn`.
             return None
         if not (job_id := self._pick(queue, state, job)):
             return None
@@ -484,7 +484,7 @@ class Lives:
 
     def _clean(self, state: str, limit: int, grace: int = 0, queue: str = QUEUES[0]) -> Answers | None:
         if not self.bullmq and (state == "prioritized" or (state == "delayed" and limit)):
-            # With a limit, Bull takes the scores of delayed jobs for times, and finds none.
+            # With a limit, Bull compares the scores of delayed jobs as times, and finds none.
             return None
         answers = self._both(
             lambda: sorted(self._node("clean", queue=queue, grace=grace, state=state, limit=limit)),
@@ -501,15 +501,15 @@ class Lives:
 
     def _obliterate(self, force: bool, queue: str = QUEUES[0]) -> Answers | None:
         if not force and self._ids(queue, "active"):
-            # Node refuses, but has paused the queue.
+            # Node refuses, but has already paused the queue.
             return None
         answers = self._both(
             lambda: self._node("obliterate", queue=queue, force=force),
             lambda: self.ours[queue].obliterate(force=force),
         )
-        # Node leaves the counter of its rate limit, which expires by itself.
+        # Node keeps the counter of the rate limit, which expires.
         self.client.delete(f"{PREFIXES[0]}:{queue}:limiter")
-        # Paused already, it is paused once more by Node.
+        # Node publishes `paused` again for a paused queue.
         unheard = ("paused",) if self._paused(queue) else ()
         return Answers(f"obliterate {queue}, force {force}", *answers, unheard, releases=True)
 
@@ -532,7 +532,7 @@ class Lives:
         return Answers(f"resume {queue}")
 
     def _set(self, method: str, args: list[Any], queue: str = QUEUES[0]) -> Answers | None:
-        """Settings of the queue that Node alone can change."""
+        """Changes settings of the queue that only Node supports."""
         if not self.bullmq:
             return None
         return self._by_node(
@@ -540,7 +540,7 @@ class Lives:
         )
 
     def _add_by_node(self, jobs: list[Job], queue: str = QUEUES[0]) -> Answers:
-        """Jobs that we can't add yet."""
+        """Adds jobs with options that only Node supports."""
         return self._by_node(f"Node adds to {queue}: {json.dumps(jobs)}", "add", queue=queue, jobs=jobs)
 
     def _flow(self, flow: dict[str, Any]) -> Answers | None:
@@ -550,7 +550,7 @@ class Lives:
 
 
 def _note(outcomes: Outcomes, job: RunningJob, kind: str, value: Any, now: int) -> None:
-    """What a slot makes of what its processor did."""
+    """Records the outcome of a job as a slot does."""
     error: Exception | None = None
     if job.claimed.deferred_failure is not None:
         error = UnrecoverableError(job.claimed.deferred_failure)
@@ -578,7 +578,7 @@ def _new_job(job: Job) -> NewJob:
 
 
 def _answer(call: Callable[[], Any]) -> Any:
-    """The answer, or that there was none: the words of a refusal are each side's own."""
+    """The reply, or "refused" for any error, since the messages of both sides differ."""
     try:
         return call()
     except (NodeError, SparkBullError):
@@ -587,14 +587,14 @@ def _answer(call: Callable[[], Any]) -> Any:
 
 @dataclass
 class Sides:
-    """What a step has left, Node's first: keys as {type: value, "expires": …}, messages as (channel, text)."""
+    """The results of a step, Node's first: keys as {type: value, "expires": …}, messages as (channel, text)."""
 
     keys: tuple[dict[str, Any], ...]
     messages: tuple[list[Any], ...]
     answers: Answers
 
     def change(self, names: tuple[str, ...], kind: str, change: Callable[[Any], Any]) -> None:
-        """Changes the values of keys of that type whose names end so."""
+        """Changes the values of keys of a type whose names end with one of `names`."""
         for side in self.keys:
             for name, shown in side.items():
                 if name.endswith(names) and kind in shown:
@@ -609,7 +609,7 @@ def _leave_out_drained_events(sides: Sides) -> None:
     if sides.answers.goes_on:
         sides.change((":events",), "stream", lambda told: [one for one in told if one["event"] != "drained"])
         for side in sides.keys:
-            # A stream that has nothing else isn't there on the other side.
+            # A stream without other events does not exist on the other side.
             for name in [name for name in side if name.endswith(":events") and not side[name]["stream"]]:
                 del side[name]
 
@@ -640,7 +640,7 @@ def _forgive_markers(sides: Sides) -> None:
 
 
 class Known(NamedTuple):
-    """A difference that is meant: of which packages, why, and what leaves it out on both sides."""
+    """An intended difference: the packages, the reason, and a function that removes it on both sides."""
 
     packages: str
     reason: str
@@ -650,38 +650,38 @@ class Known(NamedTuple):
 KNOWN = [
     Known(
         "bull-",
-        "`drained`: Node publishes it each time that a worker looks in vain, we when the last job is settled",
+        "`drained`: Node publishes it whenever a worker finds no job, we when the last job is settled",
         lambda sides: sides.forget_messages("drained"),
     ),
     Known(
         "",
-        "what a step names itself, where it depends on the state of the queue whether Node publishes it again",
+        "messages that Node publishes again although the state does not change",
         lambda sides: sides.forget_messages(*sides.answers.unheard),
     ),
     Known(
         "bullmq-",
-        "`drained`: of jobs settled in one call that go on, the order says whether the queue was drained in between",
+        "`drained`: when jobs settled in one call are not finished, it depends on their order",
         _leave_out_drained_events,
     ),
     Known(
         "bullmq-",
-        "jobs that are removed and parents that are released in one call have no order",
+        "jobs removed and parents released in one call have no order",
         _sort_events,
     ),
     Known(
         "bullmq-",
-        "markers wake workers: Node's claims leave one although no job may be taken, we write one for each that may be",
+        "markers: Node's claims leave one although no job may be claimed, we write one only if a job may be claimed",
         _forgive_markers,
     ),
-    Known("", "traces are those of a language", _count_traces),
+    Known("", "traces depend on the language", _count_traces),
     Known(
         "",
-        "jobs that end in one millisecond have no order",
+        "jobs that finish in one millisecond have no order",
         lambda sides: sides.change(("completed", "failed", "waiting-children", "unsuccessful"), "zset", _sorted),
     ),
     Known(
         "",
-        "`stalled-check` holds the moment at which it was written",
+        "`stalled-check` contains the time of the check",
         lambda sides: sides.change((":stalled-check",), "string", lambda _: "<now>"),
     ),
 ]
@@ -692,19 +692,19 @@ def _sorted(members: list[Any]) -> list[Any]:
 
 
 def _may_be_taken(queue: Dump) -> bool:
-    """Whether a worker of BullMQ would find a job: if not, a marker would wake it in vain, which Node's claims do."""
+    """Whether a BullMQ worker could claim a job; if not, a marker is not needed, but Node's claims leave one."""
     meta = queue["meta"].value if "meta" in queue else {}
     active = len(queue["active"].value) if "active" in queue else 0
     maxed = "concurrency" in meta and active >= int(meta["concurrency"])
     return ("wait" in queue or "prioritized" in queue) and "paused" not in meta and not maxed
 
 
-#: What each side says of a parent that can't complete, in its own words.
+#: The messages of both sides about a parent that cannot complete.
 _BLOCKED = re.compile(r"Cannot complete job \S+ because[^\"]*|Job \S+ has (a failed child|pending dependencies)[^\"]*")
 
 
 def _renamed(value: Any, prefix: str) -> Any:
-    """Keys of jobs stand in keys of their parents and children."""
+    """Removes the prefix, which is part of values that refer to parents and children."""
     return json.loads(_BLOCKED.sub("<blocked>", json.dumps(value).replace(f"{prefix}:", "<prefix>:")))
 
 

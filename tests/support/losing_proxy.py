@@ -1,6 +1,6 @@
-"""A proxy before Redis that loses replies: the command is carried out, the client hears nothing and is cut off.
+"""A proxy before Redis that loses replies: Redis runs the script, and the client is disconnected without a reply.
 
-Or one that holds scripts back: from a moment on they never arrive, and their client waits.
+It can also hold scripts back: from a given time on they are not forwarded, and the client waits.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SCRIPT = re.compile(rb"\r\nEVAL(SHA)?\r\n")
 
 @dataclass
 class LosingProxy:
-    """Loses the reply to every `each`-th script (0: to none), and sends no script once `held` says so."""
+    """Loses the reply to every `each`-th script (0: to none), and forwards no script while `held` returns true."""
 
     port: int
     target: int
@@ -39,7 +39,7 @@ class LosingProxy:
                 threading.Thread(target=self._carry, args=(client,), daemon=True).start()
 
     def _carry(self, client: socket.socket) -> None:
-        """Both directions, until one side ends it or the answer to a chosen script comes."""
+        """Forwards both directions, until one side disconnects or the reply to a chosen script arrives."""
         chosen = False
         with client, socket.create_connection(("127.0.0.1", self.target)) as server, suppress(OSError):
             while True:
@@ -48,7 +48,7 @@ class LosingProxy:
                     if not (request := client.recv(1 << 20)):
                         return
                     if self.held and SCRIPT.search(request) and self.held():
-                        # Until the client goes.
+                        # Until the client disconnects.
                         while client.recv(1 << 20):
                             pass
                         return

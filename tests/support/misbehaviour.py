@@ -1,4 +1,4 @@
-"""What a processor may do beside returning a value or raising a plain exception; the reason that its job then shows."""
+"""Unusual behaviour of processors, and the expected failed reasons of their jobs."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def stopped_iterator() -> Any:
 
 
 def changed(error: BaseException, name: str, value: Any) -> Callable[[], Any]:
-    """Raises an error of which an attribute was changed after it was made."""
+    """Raises an error with an attribute that was changed afterwards."""
     setattr(error, name, value)
     return raising(error)
 
@@ -80,7 +80,7 @@ def chained() -> Any:
         raise ValueError("the second one") from error
 
 
-#: By name: what a processor does, and a pattern of the reason for which its job then fails.
+#: By name: the function of a processor, and a pattern of the failed reason.
 MISBEHAVIOURS: dict[str, tuple[Callable[[], Any], str]] = {
     "unpaired surrogate": (raising(ValueError("half \ud83d a sign")), "^half \ufffd a sign$"),
     "surrogates that belong together": (raising(ValueError("sign \ud83d\ude80")), "^sign 🚀$"),

@@ -1,4 +1,4 @@
-"""What the cron parsers of Node make of patterns, and random patterns to ask them about."""
+"""Next times of cron patterns by the parsers of Node, and random patterns."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tests.support.peers import NODE_DIRECTORY
 
 HOUR = 3_600_000
 DAY = 24 * HOUR
-#: Zones, and when their clocks are changed (UTC). In Cairo midnight is skipped.
+#: Time zones, and their clock changes (UTC). In Cairo, midnight is skipped.
 CHANGES = {
     "Europe/Berlin": ["2026-03-29T01:00", "2026-10-25T01:00"],
     "America/New_York": ["2026-03-08T07:00", "2026-11-01T06:00"],
     "Africa/Cairo": ["2026-04-23T22:00", "2026-10-29T21:00"],
     "Australia/Sydney": ["2026-10-03T16:00", "2026-04-04T16:00"],
 }
-#: A pattern, a zone, and a time in ms after which it is asked for.
+#: A pattern, a zone, and the time in ms after which the next time is computed.
 Question = tuple[str, str | None, int]
 
 
@@ -74,7 +74,7 @@ def random_pattern(random: Random) -> str:
 
 
 def _field(random: Random, low: int, high: int) -> str:
-    """A field that names no number twice: the newer parser refuses these."""
+    """A field without duplicate numbers, which the newer parser refuses."""
     first = random.randint(low, high)
     last = random.randint(first, high)
     some = sorted(random.sample(range(low, high + 1), random.randint(2, 4)))

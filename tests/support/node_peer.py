@@ -24,7 +24,7 @@ class NodePeer:
         peer.call("process", queue="mail", concurrency=4)
         peer.wait_for(lambda event: event["event"] == "completed")
 
-    Without `process` it has one of its own, whose clock is `clock_ms` ahead.
+    Without `process` it has a separate process, whose clock is `clock_ms` ahead.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class NodePeer:
         return [seen for seen in self._heard() if wanted.items() <= seen.items()]
 
     def wait_for(self, predicate: Callable[[Event], bool], timeout: float = PATIENCE_S, what: str = "event") -> Event:
-        """The first event, past or to come, that the predicate takes."""
+        """The first past or future event for which the predicate is true."""
 
         def found() -> Event | None:
             return next((event for event in self._heard() if predicate(event)), None)
@@ -62,7 +62,7 @@ class NodePeer:
         return event
 
     def wait_for_events(self, event: str, count: int, timeout: float = PATIENCE_S, **fields: Any) -> list[Event]:
-        """Wait until that many events of one kind were heard, and return them."""
+        """Waits for so many events of one kind, and returns them."""
         self._process.wait(lambda: len(self.events(event, **fields)) >= count or not self.alive, timeout)
         heard = self.events(event, **fields)
         if len(heard) < count:
@@ -72,7 +72,7 @@ class NodePeer:
         return heard
 
     def kill(self) -> None:
-        """End the process without a word, as a crash does. Only a peer with a process of its own can do that."""
+        """Kills the process, as a crash does; only for a peer with a separate process."""
         assert self._is_alone, "the process serves other peers, too"
         self._process.kill()
 
@@ -84,7 +84,7 @@ class NodePeer:
             self._process.end(GRACE_S)
 
     def stderr(self) -> str:
-        """What the library complained about."""
+        """The error output of the library."""
         return self._process.stderr()
 
     def __enter__(self) -> NodePeer:
@@ -94,5 +94,5 @@ class NodePeer:
         self.close()
 
     def _heard(self) -> list[Event]:
-        """Events of its own; with a process of its own, also errors of which the library told nobody else."""
+        """The events of its session; with a separate process, also errors without a session."""
         return self._process.events(self._session) + (self._process.events(None) if self._is_alone else [])

@@ -22,11 +22,11 @@ T = TypeVar("T")
 
 
 class NodeError(Exception):
-    """The Node library refused: its own message."""
+    """The error message of the Node library."""
 
 
 class NodeProcess:
-    """One process with one Node library. Its sessions have numbers, and events of their own.
+    """One process with one Node library, with numbered sessions that have separate events.
 
     `clock_ms`: how far its clock is ahead.
     """
@@ -58,7 +58,7 @@ class NodeProcess:
         return self._process.poll() is None
 
     def open(self, prefix: str) -> int:
-        """Begins a session, all of whose queues are under one prefix, and returns its number."""
+        """Begins a session with one prefix for all its queues, and returns its number."""
         session = next(self._sessions)
         self.call(session, "open", PATIENCE_S, prefix=prefix)
         return session
@@ -81,17 +81,17 @@ class NodeProcess:
         return reply["result"]
 
     def events(self, session: int | None) -> list[Event]:
-        """What the session has heard so far; without one, what belongs to none."""
+        """The events of a session so far; None: events without a session."""
         with self._changed:
             return list(self._events[session])
 
     def wait(self, condition: Callable[[], T], timeout: float) -> T:
-        """Waits until the condition holds, which is looked at after every message; returns what it was last."""
+        """Waits until the condition holds, which is checked after every message; returns its last value."""
         with self._changed:
             return self._changed.wait_for(condition, timeout)
 
     def kill(self) -> None:
-        """End the process without a word, as a crash does."""
+        """Kills the process, as a crash does."""
         self._process.kill()
         self._process.wait()
 
@@ -110,7 +110,7 @@ class NodeProcess:
         self._stderr.close()
 
     def stderr(self) -> str:
-        """What the library complained about."""
+        """The error output of the library."""
         self._stderr.seek(0)
         return self._stderr.read().decode(errors="replace")[-4000:]
 

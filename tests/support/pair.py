@@ -1,4 +1,4 @@
-"""The same jobs in two queues: Node's worker lives their lives in one, ours in the other; then keys are compared."""
+"""The same jobs in two queues: a Node worker processes one queue, ours the other; then all keys are compared."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tests.support.peers import Peer
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 
-#: What differs on purpose: the start of a package's name, a pattern of sentences, and why.
+#: Intended differences: the start of the package name, a pattern of sentences, and the reason.
 KNOWN = [
-    ("bull-1.0.0", r"\d+\.(failedReason|lockAcquired): only right", "Bull 1.1 and 2 write them, 1.0 takes no notice"),
-    ("bull-1", r"\d+:logs: only right", "Bull 1 has no logs; ours are kept where later versions keep them"),
-    ("bullmq", r".*pending dependencies", "a message for people, in our own words"),
+    ("bull-1.0.0", r"\d+\.(failedReason|lockAcquired): only right", "Bull 1.1 and 2 write them, 1.0 ignores them"),
+    ("bull-1", r"\d+:logs: only right", "Bull 1 has no logs; ours have the key of later versions"),
+    ("bullmq", r".*pending dependencies", "the wording of the message differs"),
 ]
-#: Keys that a worker needs while it runs; what is in them at its end is chance.
+#: Keys that a running worker uses; their values at the end are random.
 _PASSING = {"marker", "stalled", "stalled-check", "id"}
 
 
@@ -36,8 +36,8 @@ def settled(queue: BullQueue) -> bool:
     return not any(counts[state] for state in counts if state not in ("completed", "failed"))
 
 
-def told(raw: Dump, window: Window) -> Dump:
-    """What is to be alike: streams as sets, since Node looks after delayed jobs at other moments; traces by number."""
+def comparable(raw: Dump, window: Window) -> Dump:
+    """The comparable values: streams without order, as Node promotes at other times; numbers of traces."""
     normal = {name: key for name, key in normalise(raw, window).items() if name not in _PASSING}
     return {name: replace(key, value=_reported(name, key)) for name, key in normal.items()}
 
@@ -55,7 +55,7 @@ def _reported(name: str, key: Key) -> Any:
 
 
 class Pair:
-    """Two queues with the same jobs: `left` is Node's, `right` is ours."""
+    """Two queues with the same jobs: Node processes `left`, we process `right`."""
 
     def __init__(self, peer: Peer, node: NodePeer, client: Redis, url: str, prefix: str) -> None:
         self.peer, self.node, self.client, self.url, self.prefix = peer, node, client, url, prefix
@@ -80,16 +80,18 @@ class Pair:
                 wait_until(lambda: settled(right), "our worker to finish")
 
     def differences(self) -> list[str]:
-        """What is neither alike nor known."""
+        """The differences that are not known."""
         raw = {side: dump(self.client, self.prefix, f"{side}-{self.prefix}") for side in ("left", "right")}
-        left, right = (_as_one(told(raw[side], self.window), f"{side}-{self.prefix}") for side in ("left", "right"))
+        left, right = (
+            _as_one(comparable(raw[side], self.window), f"{side}-{self.prefix}") for side in ("left", "right")
+        )
         known = [pattern for package, pattern, _ in KNOWN if self.peer.alias.startswith(package)]
         return [found for found in difference(left, right) if not any(re.match(pattern, found) for pattern in known)]
 
 
-def _as_one(told_of: Dump, name: str) -> Any:
-    """Names of the queues themselves stand in keys of parents and children."""
-    return {key: replace(value, value=_renamed(value.value, name)) for key, value in told_of.items()}
+def _as_one(raw: Dump, name: str) -> Any:
+    """Replaces the name of the queue, which is part of values that refer to parents and children."""
+    return {key: replace(value, value=_renamed(value.value, name)) for key, value in raw.items()}
 
 
 def _renamed(value: Any, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""States in which a Redis serves nobody for a while, and how a test brings one about and ends it."""
+"""Temporary states in which Redis refuses calls, and how a test begins and ends them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.wait import wait_until
 
 @dataclass(frozen=True)
 class PassingState:
-    """`begin` and `end` are called with an administrator's client; `config`: what the server has to be started with."""
+    """`begin` and `end` are called with a client that has all rights; `config`: the configuration of the server."""
 
     begin: Callable[[Redis], None]
     end: Callable[[Redis], None]
@@ -33,7 +33,7 @@ def _enough_replicas(client: Redis) -> None:
 
 
 def _be_replica(client: Redis) -> None:
-    """Of a server that isn't there."""
+    """Becomes a replica of a server that does not exist."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         client.execute_command("REPLICAOF", "127.0.0.1", unused.getsockname()[1])
@@ -49,7 +49,7 @@ def _be_primary(client: Redis) -> None:
 
 
 def _fail_to_save(client: Redis) -> None:
-    """A folder is where the file is to be."""
+    """Creates a folder at the path of the dump file."""
     _dump_of(client).mkdir()
     client.config_set("save", "3600 1000000")
     client.execute_command("BGSAVE")
@@ -69,7 +69,7 @@ def _run_endless_script(client: Redis) -> None:
     client.config_set("lua-time-limit", 10)
 
     def run() -> None:
-        # On a connection of its own: the pool has another one while a thread holds the first.
+        # On a separate connection: the pool opens another one while a thread uses the first.
         with suppress(ResponseError):
             client.eval("while true do end", 0)
 
@@ -90,7 +90,7 @@ def _refusal(client: Redis) -> str:
     return ""
 
 
-#: A cluster that lacks one serves none.
+#: A cluster that lacks a slot refuses all calls.
 _A_SLOT = 0
 
 
@@ -126,6 +126,6 @@ STATES = {
 }
 
 
-def errors_told(client: Redis) -> int:
-    """How many error replies this server has sent, scripts' among them."""
+def error_replies(client: Redis) -> int:
+    """The number of error replies of this server, including those within scripts."""
     return int(client.info("stats")["total_error_replies"])

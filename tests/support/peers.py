@@ -1,4 +1,4 @@
-"""The Node packages every dialect is proved against."""
+"""The Node packages against which each dialect is tested."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NODE_DIRECTORY = Path(__file__).parent.parent / "node"
 
 @dataclass(frozen=True)
 class Peer:
-    """A Node package by its alias in tests/node/package.json, and the dialect it speaks."""
+    """A Node package by its alias in tests/node/package.json, and its dialect."""
 
     alias: str
     dialect: str

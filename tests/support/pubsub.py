@@ -1,4 +1,4 @@
-"""What a server publishes while a block runs."""
+"""The messages that Redis publishes while a block runs."""
 
 from __future__ import annotations
 

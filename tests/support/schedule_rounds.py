@@ -1,4 +1,4 @@
-"""A schedule that Node has made, in two queues: Node's worker runs its jobs in one, ours in the other."""
+"""A schedule that Node has made in two queues: a Node worker processes one queue, ours the other."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from spark_bull import BullQueue
 from tests.support.dump import difference, dump
 from tests.support.pair import Pair
-from tests.support.schedules import told_schedules
+from tests.support.schedules import comparable_schedules
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 
@@ -22,7 +22,7 @@ SIDES = ("left", "right")
 
 @dataclass(frozen=True)
 class Schedule:
-    """What Node is asked for. `repeat` has BullMQ's names; `rounds`: how often its job is run."""
+    """The arguments of a schedule. `repeat` has BullMQ's names; `rounds`: how often its job is run."""
 
     repeat: dict[str, Any]
     data: Any = field(default_factory=lambda: {"$behaviour": "return:1"})
@@ -71,7 +71,7 @@ class Rounds:
             self.invoke("removeRepeatable", "task", self.schedule.repeat)
 
     def promote(self) -> None:
-        """Lets the next job of each queue wait, if there is one."""
+        """Promotes the delayed jobs of both queues."""
         for queue in self.queues.values():
             for job_id in self.delayed(queue):
                 self.pair.node.call("promote", queue=queue.name, jobId=job_id)
@@ -99,7 +99,7 @@ class Rounds:
 
     def assert_alike(self) -> None:
         left, right = (
-            told_schedules(dump(self.pair.client, self.pair.prefix, queue.name), self.pair.window, queue.name)
+            comparable_schedules(dump(self.pair.client, self.pair.prefix, queue.name), self.pair.window, queue.name)
             for queue in self.queues.values()
         )
         assert not (differences := difference(left, right)), "\n".join(differences)

@@ -1,4 +1,4 @@
-"""Schedules of a queue in Redis, made comparable: times and the numbers in job ids give way to their order."""
+"""Comparable dumps of the schedules of a queue: times and numbers in job ids are replaced by their order."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from dataclasses import replace
 from typing import Any
 
 from tests.support.dump import DELAYED_SCALE, Dump, Key, Window, is_job
-from tests.support.pair import told
+from tests.support.pair import comparable
 
 _SCHEDULED = re.compile(r"repeat:.+:(\d{13})")
-#: Times are named by numbers that JSON takes, too, in the order of the jobs: no time of a test.
+#: Times are replaced by numbers from here on, in the order of the jobs, which are not times of a test.
 _FIRST_LABEL = 7_000_000_000_001
 
 
-def told_schedules(raw: Dump, window: Window, queue: str) -> Dump:
-    """What is to be alike in two queues with the same schedules; the counter of ids is part of it."""
+def comparable_schedules(raw: Dump, window: Window, queue: str) -> Dump:
+    """The comparable values of two queues with the same schedules, including the id counter."""
     times = sorted({match[1] for name in [*raw, *_members(raw)] if (match := _SCHEDULED.fullmatch(name))})
     labels = {time: str(_FIRST_LABEL + number) for number, time in enumerate(times)}
 
     def renamed(text: str) -> str:
-        """Names of the queue and, where they stand in ids or alone, of times."""
+        """Replaces the name of the queue and the times, which are values or parts of ids."""
         text = text.replace(queue, "<queue>")
         for time, label in labels.items():
             text = label if text == time else text.replace(f":{time}", f":{label}")
@@ -30,7 +30,7 @@ def told_schedules(raw: Dump, window: Window, queue: str) -> Dump:
 
     made = {renamed(name): replace(key, value=_without_times(name, key, renamed)) for name, key in raw.items()}
     apart = {name: made.pop(name) for name in ("id", "delayed", "repeat") if name in made}
-    return told(made, window) | apart
+    return comparable(made, window) | apart
 
 
 def _members(raw: Dump) -> list[str]:
@@ -51,7 +51,7 @@ def _without_times(name: str, key: Key, renamed: Callable[[str], str]) -> Any:
             opts["prevMillis"] = renamed(str(opts["prevMillis"]))
         if "offset" in opts.get("repeat", {}):
             opts["repeat"]["offset"] = "<offset>"
-        # These may be the very millisecond of a schedule that began at once.
+        # These may equal the time of a schedule that began immediately.
         stamps = {name: named.pop(name) for name in ("timestamp", "processedOn", "finishedOn") if name in named}
         return _each(renamed, {**named, "opts": json.dumps(opts), "delay": "<delay>"}) | stamps
     made = _each(renamed, key.value)

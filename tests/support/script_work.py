@@ -1,4 +1,4 @@
-"""What scripts do inside Redis, as counts: no clock says how long a script blocks others, so its steps have to."""
+"""The work of scripts inside Redis, as counts of commands and elements, which do not depend on the machine."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from tests.support.wait import PATIENCE_S, wait_until
 
 _WORD = re.compile(rb'"((?:[^"\\]|\\.)*)"')
 _SCRIPTS = (b"EVAL", b"EVALSHA")
-#: Their last argument says how many elements they take.
+#: Commands whose last argument is the number of elements.
 _POPS = (b"LPOP", b"RPOP", b"SPOP", b"ZPOPMIN", b"ZPOPMAX", b"SSCAN", b"HSCAN", b"ZSCAN")
 _RANGES = (b"LRANGE", b"ZRANGE", b"ZREVRANGE")
-#: They walk through a list, as far as they have to.
+#: Commands that scan a list.
 _WALKS = (b"LREM", b"LINSERT", b"LPOS")
-#: Nothing bounds what they look at.
+#: Commands without a bound.
 _UNBOUNDED = (b"KEYS", b"SMEMBERS", b"SORT", b"SUNION", b"SDIFF", b"SINTER")
 
 
 @dataclass
 class ScriptWork:
-    """One run of a script: the commands that it called, and the elements that these named or looked at."""
+    """One run of a script: the number of its commands, and of the elements that these name or read."""
 
     commands: int = 0
     elements: float = 0
@@ -76,6 +76,6 @@ def _count(script: ScriptWork, command: bytes, arguments: Sequence[bytes]) -> No
 
 
 def _span(first: bytes, last: bytes) -> float:
-    """How many elements a range has at most; one that ends where the key ends has no bound."""
+    """The maximum number of elements of a range; a range to the end of the key has no bound."""
     start, stop = int(first), int(last)
     return max(0, stop - start + 1) if (start < 0) == (stop < 0) else float("inf")

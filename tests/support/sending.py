@@ -1,4 +1,4 @@
-"""Scripts that are sent again, as a client does that has lost the answer."""
+"""Sends scripts again, as a client does after a lost reply."""
 
 from __future__ import annotations
 

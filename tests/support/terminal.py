@@ -17,21 +17,21 @@ from pathlib import Path
 from tests.support.wait import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
-#: Variables that say how wide the terminal is, or whether there is one.
+#: Environment variables that would override the terminal.
 _SAYING = ("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @dataclass(frozen=True)
 class Shown:
-    """What a program has put on a terminal, without styles, and its exit code."""
+    """The output of a program on a terminal, without styles, and its exit code."""
 
     text: str
     code: int
 
 
 def in_terminal(command: Sequence[str], *, columns: int = 80, typed: str = "") -> Shown:
-    """Runs a program that reads and writes a terminal; `typed` is what its user types."""
+    """Runs a program in a terminal; `typed` is the input of the user."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
     environment = {name: value for name, value in os.environ.items() if name not in _SAYING} | {"TERM": "xterm"}
@@ -45,7 +45,7 @@ def in_terminal(command: Sequence[str], *, columns: int = 80, typed: str = "") -
 
 
 def _all_of(terminal: int) -> bytes:
-    """What is said until the program's end, which Linux makes an error."""
+    """The output until the program ends, which Linux reports as an error."""
     said = b""
     with suppress(OSError):
         while part := os.read(terminal, 65_536):

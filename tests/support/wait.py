@@ -1,4 +1,4 @@
-"""Waiting for something that another thread, process or server does."""
+"""Waiting for effects of other threads, processes or servers."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-#: How long tests wait for anything. It says nothing about speed: it only ends what hangs.
+#: Time limit of all waits, s. It is no statement about speed, it only ends tests that hang.
 PATIENCE_S = 600.0
 
 
 def wait_until(condition: Callable[[], T], what: str, timeout: float = PATIENCE_S) -> T:
-    """Poll until the condition is truthy, and return what it returned. `what` says what is waited for."""
+    """Polls until the condition is truthy, and returns its value. `what` names the condition in the error."""
     deadline = time.monotonic() + timeout
     while not (found := condition()):
         if time.monotonic() > deadline:

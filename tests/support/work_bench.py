@@ -1,4 +1,4 @@
-"""A queue that a test works on by hand: it claims and settles as a slot of a worker does, without one."""
+"""A queue whose jobs a test claims and settles itself, as a slot of a worker does."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CLAIM_SETTINGS = ClaimSettings("slot", lock_ms=3_600_000)
 
 @dataclass
 class WorkBench:
-    """One queue, worked on by hand. `twice`: every call of `work` is made again, as if its answer had been lost."""
+    """One queue. `twice`: every call of `work` is repeated, as if its reply had been lost."""
 
     queue: BullQueue
     client: Redis

@@ -1,4 +1,4 @@
-"""A worker of ours without Spark: one WorkerLoop in a thread, and the behaviours of tests/node/behaviours.js."""
+"""Our worker without Spark: one WorkerLoop in a thread, with the behaviours of tests/node/behaviours.js."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.wait import PATIENCE_S
 
 
 def behave(job: RunningJob) -> Any:
-    """Does what `data.$behaviour` says, as tests/node/behaviours.js does."""
+    """Behaves as `data.$behaviour` requests, like tests/node/behaviours.js."""
     result: Any = {"echo": job.data}
     for step in str(job.data.get("$behaviour", "")).split(";"):
         name, _, rest = step.partition(":")
@@ -39,7 +39,7 @@ def behave(job: RunningJob) -> Any:
 
 
 class OurWorker:
-    """Works on a queue until the block is left; one job at a time, as a Node worker with concurrency 1."""
+    """Processes a queue until the block is left, by default one job at a time like a Node worker with concurrency 1."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The exactly-once write from plain Python, step by step, as the sink takes its steps."""
+"""The steps of an exactly-once write of the sink, without Spark."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DAY_MS = 86_400_000
 def stage(
     handle: QueueHandle, attempt: str, jobs: Sequence[NewJob], chunk_size: int = 500, ttl_ms: int = DAY_MS
 ) -> StagedPart:
-    """What one task attempt does."""
+    """Stages jobs as one task attempt does."""
     builder = ChunkBuilder(chunk_size, 1 << 20)
     columns = encode(handle.dialect, rows_of(jobs), {}, range(len(jobs)))
     chunks = [*builder.add(columns), *builder.flush()]
@@ -33,7 +33,7 @@ def stage_all(
     *,
     replace: bool = False,
 ) -> QueuePlan:
-    """What all tasks of a write do, in the order of their partitions. With `replace` the old jobs are to go."""
+    """Stages the partitions as the tasks of a write do. `replace`: the write replaces the queue."""
     parts = [stage(handle, f"{write_id}.{n}.0", jobs, chunk_size) for n, jobs in enumerate(partitions)]
     return QueuePlan(handle, [part for part in parts if part.chunks], {"replace": 1} if replace else {})
 
@@ -47,5 +47,5 @@ def register_all(
     *,
     replace: bool = False,
 ) -> bool:
-    """All up to the point from which on anyone can finish the write."""
+    """Stages and registers a write, which can then be rolled forward."""
     return register(write_id, [stage_all(handle, write_id, partitions, chunk_size, replace=replace)], identity)
