@@ -1,4 +1,4 @@
-"""Collecting, measured: Node, Python and a stream of ours read the same finished jobs in turns, in one run.
+"""Benchmark of collecting: Node, Python and a stream of spark_bull read the same finished jobs in turns.
 
     make bench            or   .venv/bin/python -m benchmarks.collect --only steady
 
@@ -23,7 +23,7 @@ from benchmarks.steady import Steady, steady
 from benchmarks.trials import yardstick
 from spark_bull.queue.result_ledger import SLICES
 
-#: What benchmarks/README.md promises.
+#: Targets of benchmarks/README.md.
 RATE_TARGET = 2.0
 SCRIPT_TARGET = 1.0
 PACE_TARGET = 0.98
@@ -32,17 +32,17 @@ MEMORY_TARGET = 1.10
 
 STREAM, NODE, PYTHON = "stream into Parquet", "BullMQ, Node", "bullmq, Python"
 DISCOVER, READ = "discover alone", "read alone"
-#: The default of lookbackMs, and a slice of it, s: for so long the ledger remembers jobs.
+#: How long the ledger keeps the ids of jobs, s: the default of lookbackMs and one slice of it.
 WINDOW_S = 60 + 60 / SLICES
 
 
 @dataclass(frozen=True)
 class Size:
-    """How much of each is measured."""
+    """The size of each measurement."""
 
     rounds: int = 3
     jobs: int = 1_000_000
-    #: Of those for the Python package, which would take minutes for all.
+    #: For the Python package, which would take minutes for all jobs.
     python_jobs: int = 100_000
     per_second: int = 5_000
     seconds: int = 180
@@ -53,7 +53,7 @@ QUICK = Size(rounds=1, jobs=20_000, python_jobs=2_000, seconds=15)
 
 def run_throughput(spark: SparkSession, size: Size) -> tuple[dict[str, Any], list[Verdict]]:
     with finished_queue(WARM_UP_JOBS) as server:
-        # The session lives through all rounds; peers are new each time, and warm up within it.
+        # The session is shared by all rounds; peers are started for each measurement and warm up in it.
         by_spark(spark, server, WARM_UP_JOBS)
     given = {STREAM: size.jobs, NODE: size.jobs, PYTHON: size.python_jobs, DISCOVER: size.jobs, READ: size.jobs}
     with finished_queue(size.jobs) as server:
@@ -106,10 +106,10 @@ def run_steady(spark: SparkSession, size: Size) -> tuple[dict[str, Any], list[Ve
 
 
 def steady_verdicts(size: Size, found: Steady, window: float, yard_ms: float) -> list[Verdict]:
-    """Nothing grows: the first third of the time is compared with the last one, a minute each."""
+    """Compares the first third of the time with the last one: nothing must grow."""
     first, _, last = (statistics.mean(part) for part in parts(found.unread(), 3))
     before, _, after = (max(sample.source_mib for sample in part) for part in parts(found.samples, 3))
-    # The jobs of the batch that is under way are in the ledger, and those of the next one when they are found.
+    # The ledger also has the jobs of the current batch and of the next one.
     bound = window + 2 * max(rows for _, rows in found.batches)
     return [
         at_least("jobs that finish, x of those that should", PACE_TARGET, found.per_second / size.per_second),
@@ -121,7 +121,7 @@ def steady_verdicts(size: Size, found: Steady, window: float, yard_ms: float) ->
 
 
 def parts(values: Sequence[Any], count: int) -> list[Sequence[Any]]:
-    """`values`, dealt out in their order."""
+    """Splits `values` into `count` parts in order."""
     return [values[len(values) * i // count : len(values) * (i + 1) // count] for i in range(count)]
 
 

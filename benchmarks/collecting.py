@@ -1,4 +1,4 @@
-"""Who collects: a stream of ours, Node, Python, and the scripts alone. Each reads all that has finished, to its end."""
+"""The collectors: a stream of spark_bull, Node, Python, and the scripts alone. Each reads all finished jobs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from redis import Redis
 from benchmarks.finishing import fill_finished
 from benchmarks.sides import timed
 from benchmarks.trials import Processed, Server, completed, cpu_seconds, fresh_server, script_ms
-from benchmarks.workers import PEERS, QUEUE, speaking
+from benchmarks.workers import PEERS, QUEUE, peer_process
 from spark_bull.dialects.fields import FIELDS
 from spark_bull.queue.handle import CHUNK_SIZE
 from spark_bull.queue.result_ledger import ResultLedger
@@ -29,7 +29,7 @@ WARM_UP_JOBS = 10_000
 
 @contextmanager
 def finished_queue(jobs: int) -> Iterator[Server]:
-    """A fresh server with so many finished jobs."""
+    """Starts a server and fills it with finished jobs."""
     with fresh_server() as server:
         fill_finished(server.queue, jobs)
         assert completed(server.client) == jobs, f"expected {jobs} completed jobs, got {completed(server.client)}"
@@ -37,7 +37,7 @@ def finished_queue(jobs: int) -> Iterator[Server]:
 
 
 def by_spark(spark: SparkSession, server: Server, jobs: int) -> Processed:
-    """The stream into Parquet, from the start of its first batch to the end of the last one."""
+    """Measures the stream to Parquet, from the start of its first batch to the end of its last one."""
     with tempfile.TemporaryDirectory() as folder:
 
         def collect() -> float:
@@ -48,20 +48,20 @@ def by_spark(spark: SparkSession, server: Server, jobs: int) -> Processed:
 
         measured = _measured(server.client, jobs, collect)
         check_once(spark.read.parquet(f"{folder}/jobs"), jobs)
-    _forget(server)
+    _delete_ledger(server)
     return measured
 
 
 def by_peer(spark: SparkSession, program: str, server: Server, jobs: int) -> Processed:
-    """A program in peers/ that writes each job as a line of JSON, from when it is told to begin until it has ended."""
+    """Measures a program in peers/ that writes each job as a line of JSON, from its start signal to its end."""
     runtime = "node" if program.endswith(".js") else sys.executable
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/jobs.json"
-        with speaking([runtime, str(PEERS / program), server.url, QUEUE, str(jobs), path]) as peer:
+        with peer_process([runtime, str(PEERS / program), server.url, QUEUE, str(jobs), path]) as peer:
             peer.expect("ready")
 
             def collect() -> None:
-                peer.tell("go")
+                peer.send("go")
                 peer.expect("done")
 
             measured = _measured(server.client, jobs, lambda: timed(collect))
@@ -70,15 +70,15 @@ def by_peer(spark: SparkSession, program: str, server: Server, jobs: int) -> Pro
 
 
 def by_discover(server: Server, jobs: int) -> Processed:
-    """The scripts alone that find finished jobs, from one client."""
+    """Measures the scripts that discover finished jobs, called by one client."""
     ledger = _ledger(server)
     measured = _measured(server.client, jobs, lambda: timed(lambda: _discover(ledger)))
-    _forget(server)
+    _delete_ledger(server)
     return measured
 
 
 def by_read(server: Server, jobs: int) -> Processed:
-    """The scripts alone that read the jobs found, all fields, from one client."""
+    """Measures the scripts that read all fields of discovered jobs, called by one client."""
     ledger = _ledger(server)
     end, fields = _discover(ledger), fields_of(list(FIELDS))
     assert end == jobs, f"expected {jobs} jobs to be found, got {end}"
@@ -90,7 +90,7 @@ def by_read(server: Server, jobs: int) -> Processed:
             assert chunk.rows, f"expected entries at position {position}"
 
     measured = _measured(server.client, jobs, lambda: timed(read))
-    _forget(server)
+    _delete_ledger(server)
     return measured
 
 
@@ -101,38 +101,38 @@ def _ledger(server: Server) -> ResultLedger:
 
 
 def _discover(ledger: ResultLedger) -> int:
-    """Finds all jobs; returns the position behind the last one."""
+    """Discovers all jobs; returns the position after the last one."""
     found = ledger.discover()
     while found.more:
         found = ledger.discover()
     return found.end
 
 
-def _forget(server: Server) -> None:
-    """The next one begins anew."""
+def _delete_ledger(server: Server) -> None:
+    """Deletes the ledger, so that the next measurement starts without one."""
     server.client.unlink(*server.queue.handle.keys.results(READER).values())
 
 
 def _measured(client: Redis, jobs: int, collect: Callable[[], float]) -> Processed:
-    """`collect` returns how many seconds it took."""
+    """Measures `collect`, which returns its duration in s."""
     client.slowlog_reset()
     cpu = cpu_seconds(client)
     seconds = collect()
     return Processed(seconds, (cpu_seconds(client) - cpu) / jobs * 1e6, *script_ms(client))
 
 
-# A query, and what came of it.
+# The query and its results.
 
 
 def start(spark: SparkSession, url: str, folder: str, **trigger: Any) -> StreamingQuery:
-    """A query that collects QUEUE into `folder`/jobs; all else is as by default."""
+    """Starts a query that collects QUEUE into `folder`/jobs with default options."""
     options = {"url": url, "queue": QUEUE, "readerId": READER, "startingOffsets": "earliest"}
     writer = spark.readStream.format("bull").options(**options).load().writeStream.format("parquet").trigger(**trigger)
     return writer.option("checkpointLocation", f"{folder}/checkpoint").start(f"{folder}/jobs")
 
 
 def began(batch: Any) -> float:
-    """When a batch began, s since 1970; `batch` is what the query says of its progress."""
+    """Returns the start of a batch by its query progress, s since 1970."""
     return datetime.fromisoformat(batch["timestamp"].replace("Z", "+00:00")).timestamp()
 
 
@@ -141,6 +141,6 @@ def ended(batch: Any) -> float:
 
 
 def check_once(frame: DataFrame, jobs: int) -> None:
-    """All jobs are there, each once."""
+    """Checks that all jobs are in the frame exactly once."""
     rows, ids = frame.agg(f.count("id"), f.count_distinct("id")).collect()[0]
     assert rows == ids == jobs, f"expected {jobs} jobs, got {rows} rows of {ids} jobs"

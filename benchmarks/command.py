@@ -1,4 +1,4 @@
-"""The command line of a benchmark that has parts: measures those asked for, shows and keeps what came out."""
+"""The command line of a benchmark with several parts: runs the selected parts, prints and stores the results."""
 
 from __future__ import annotations
 
@@ -19,13 +19,18 @@ Size = TypeVar("Size")
 Part = Callable[[SparkSession, Size], tuple[dict[str, Any], list[Verdict]]]
 
 
-def run_parts(name: str, what: str, parts: Mapping[str, Part[Size]], size: Size, quick: Size, **settings: str) -> None:
-    """Writes results/<name>.json. `what`: a line for --help; `quick`: the size of a run that means nothing."""
-    parser = argparse.ArgumentParser(description=what)
+def run_parts(
+    name: str, description: str, parts: Mapping[str, Part[Size]], size: Size, quick: Size, **settings: str
+) -> None:
+    """Runs the selected parts and writes results/<name>.json.
+
+    description: text for --help. quick: size of a short run whose figures are meaningless.
+    """
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--only", nargs="+", choices=list(parts), default=list(parts), help="parts to measure")
     parser.add_argument("--jobs", type=int)
     parser.add_argument("--rounds", type=int)
-    parser.add_argument("--quick", action="store_true", help="one round of little: does it run?")
+    parser.add_argument("--quick", action="store_true", help="one short round, to check that it runs")
     args = parser.parse_args()
     given = {name: number for name, number in (("jobs", args.jobs), ("rounds", args.rounds)) if number is not None}
     size = replace(quick if args.quick else size, **given)  # type: ignore[type-var]
@@ -33,11 +38,11 @@ def run_parts(name: str, what: str, parts: Mapping[str, Part[Size]], size: Size,
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = new_session(**settings)
     results: dict[str, Any] = {}
-    told: list[Verdict] = []
+    all_verdicts: list[Verdict] = []
     for part in args.only:
         print(f"\n{part}", flush=True)
         results[part], verdicts = parts[part](spark, size)
-        told += verdicts
+        all_verdicts += verdicts
     spark.stop()
-    show_verdicts(told)
-    write_results(name, {"size": asdict(size), **results, "verdicts": [asdict(verdict) for verdict in told]})  # type: ignore[call-overload]
+    show_verdicts(all_verdicts)
+    write_results(name, {"size": asdict(size), **results, "verdicts": [asdict(verdict) for verdict in all_verdicts]})  # type: ignore[call-overload]

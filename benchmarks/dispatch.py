@@ -1,4 +1,4 @@
-"""Dispatch, measured: Spark's sink and BullMQ's addBulk fill fresh servers in turns, in one run.
+"""Benchmark of dispatch: the Spark sink and BullMQ's addBulk fill fresh servers in turns.
 
     make bench            or   .venv/bin/python -m benchmarks.dispatch --jobs 300000 --rounds 3
 
@@ -26,11 +26,11 @@ from spark_bull import EmbeddedRedis
 from spark_bull.store.scripts import load
 
 BASE = f"bull:{QUEUE}:"
-#: Notes the scripts that handle whole chunks, and no command inside them; a thousandth of that is a job's share.
+#: Records the scripts of whole chunks, but not the commands in them.
 SLOWLOG = {"slowlog-log-slower-than": "200", "slowlog-max-len": "100000"}
-#: What benchmarks/README.md promises: at least this many times the better BullMQ figure.
+#: Targets of benchmarks/README.md: ratios to the better BullMQ rate.
 TARGETS = {"at-least-once, string": 3.5, "exactly-once, string": 3.2, "exactly-once, struct": 2.5}
-#: Times the script of `yardstick`.
+#: Ratio to the script of `yardstick`.
 SCRIPT_TARGET = 1.0
 COST_TARGET = 1.10
 MEMORY_TARGET = 1.10
@@ -38,7 +38,7 @@ MEMORY_TARGET = 1.10
 
 @dataclass(frozen=True)
 class Measured:
-    """One filling of a fresh server, or the medians of several. Times in ms, but for `seconds`."""
+    """One measurement, or the medians of several. Times in ms, except `seconds`."""
 
     seconds: float
     ping_p50: float
@@ -49,7 +49,7 @@ class Measured:
 
 
 def measure(side: Side, jobs: int) -> Measured:
-    """Fills a fresh server and checks what is in it."""
+    """Fills a fresh server and checks its content."""
     with EmbeddedRedis(SLOWLOG) as server, Redis.from_url(server.url) as client:
         with side(server.port, jobs) as run:
             client.slowlog_reset()
@@ -67,14 +67,14 @@ def cpu_seconds(client: Redis) -> float:
 
 
 def script_ms(client: Redis) -> float:
-    """How long the script that adds a chunk takes, by Redis' own log; 0 when none of ours ran."""
+    """Returns the median duration of the scripts that add chunks, by the slow log; 0 without such scripts."""
     ours = {load(f"bullmq/{name}").sha.encode() for name in ("add", "commit")}
     commands = [(entry["command"].split(b" ")[:2], entry["duration"]) for entry in client.slowlog_get(100_000)]
     return statistics.median([us / 1000 for words, us in commands if words[1:] and words[1] in ours] or [0.0])
 
 
 def check(client: Redis, jobs: int) -> None:
-    """All jobs wait, each once and with its hash; the rest is as BullMQ leaves it; nothing stays staged."""
+    """Checks that all jobs wait exactly once with their hashes, and that no staged chunks are left."""
     ids = [job_id.decode() for job_id in client.lrange(f"{BASE}wait", 0, -1)]
     assert sorted(map(int, ids)) == list(range(1, jobs + 1)), f"expected jobs 1 to {jobs} in wait, got {len(ids)}"
     assert client.get(f"{BASE}id") == str(jobs).encode()
@@ -117,44 +117,46 @@ def best_rate(found: dict[str, Measured], jobs: int) -> float:
 
 
 def verdicts(found: dict[str, Measured], jobs: int, yard_ms: float) -> list[Verdict]:
-    """What was promised of the ratios, the scripts and the PINGs of others. yard_ms: median of the yardstick."""
+    """Compares rates, script durations and PING times with the targets. yard_ms: median of the yardstick."""
     best = best_rate(found, jobs)
-    told = []
+    results = []
     for name, target in TARGETS.items():
         ratio = jobs / found[name].seconds / best
-        told.append(Verdict(f"{name}, x addBulk", f">= {target}", f"{ratio:.2f}", ratio >= target))
+        results.append(Verdict(f"{name}, x addBulk", f">= {target}", f"{ratio:.2f}", ratio >= target))
     ours = {name: result for name, result in found.items() if name in TARGETS}
     script = max(result.script for result in ours.values())
-    told.append(at_most("script, median, x yardstick", SCRIPT_TARGET, script / yard_ms))
+    results.append(at_most("script, median, x yardstick", SCRIPT_TARGET, script / yard_ms))
     for peer, theirs in ((name, result) for name, result in found.items() if is_peer(name)):
         for name, result in ours.items():
             kept = result.ping_p99 <= theirs.ping_p99
             what = f"PING p99 ms, {name} / {peer}"
-            told.append(Verdict(what, f"<= {theirs.ping_p99:.2f}", f"{result.ping_p99:.2f}", kept))
-    return told
+            results.append(Verdict(what, f"<= {theirs.ping_p99:.2f}", f"{result.ping_p99:.2f}", kept))
+    return results
 
 
 def growth(small: int, large: int, delivery: str, rounds: int) -> tuple[dict[str, object], list[Verdict]]:
-    """Cost per job and memory with few and with many jobs, each in a session of its own."""
+    """Compares cost per job and memory of few and of many jobs, each in its own session."""
     command = [sys.executable, "-m", "benchmarks.growth", delivery, str(rounds)]
     few, many = (
         json.loads(subprocess.run([*command, str(jobs)], check=True, stdout=subprocess.PIPE).stdout)
         for jobs in (small, large)
     )
-    told = []
+    results = []
     for what, target in (("us_per_job", COST_TARGET), ("jvm_mib", MEMORY_TARGET), ("python_mib", MEMORY_TARGET)):
         ratio = many[what] / few[what]
         got = f"{few[what]:.1f} -> {many[what]:.1f} ({ratio:.2f} x)"
-        told.append(Verdict(f"{delivery}, {what}, {small:,} -> {large:,}", f"<= {target:.2f} x", got, ratio <= target))
-    return {str(small): few, str(large): many}, told
+        results.append(
+            Verdict(f"{delivery}, {what}, {small:,} -> {large:,}", f"<= {target:.2f} x", got, ratio <= target)
+        )
+    return {str(small): few, str(large): many}, results
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--jobs", type=int, default=300_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--chunk-sizes", type=int, nargs="*", default=[], help="measure these values of chunkSize, too")
-    parser.add_argument("--no-growth", action="store_true", help="leave out 100,000 against 1,000,000 jobs")
+    parser.add_argument("--chunk-sizes", type=int, nargs="*", default=[], help="additional values of chunkSize")
+    parser.add_argument("--no-growth", action="store_true", help="skip the comparison of 100,000 with 1,000,000 jobs")
     parser.add_argument("--quick", action="store_true", help="one round of 20,000 jobs, 5,000 against 50,000")
     args = parser.parse_args()
     jobs, rounds, sizes = args.jobs, args.rounds, (100_000, 1_000_000)
@@ -185,12 +187,12 @@ def main() -> None:
 
     found = {name: median_of(of_one) for name, of_one in runs.items()}
     show(found, jobs)
-    told = verdicts(found, jobs, statistics.median(yard_ms))
+    results = verdicts(found, jobs, statistics.median(yard_ms))
     grown: dict[str, object] = {}
     for delivery in () if args.no_growth else deliveries:
         grown[delivery], judged = growth(*sizes, delivery, rounds)
-        told += judged
-    show_verdicts(told)
+        results += judged
+    show_verdicts(results)
     report = {
         "jobs": jobs,
         "rounds": rounds,
@@ -198,7 +200,7 @@ def main() -> None:
         "runs": {name: [asdict(run) for run in of_one] for name, of_one in runs.items()},
         "yardstick_ms": yard_ms,
         "growth": grown,
-        "verdicts": [asdict(verdict) for verdict in told],
+        "verdicts": [asdict(verdict) for verdict in results],
     }
     write_results("dispatch", report)
 

@@ -1,8 +1,8 @@
-"""Finished jobs: a queue filled with them, and a process that adds and completes jobs at an even pace.
+"""Fills a queue with finished jobs, or adds and completes jobs at a constant rate.
 
     python -m benchmarks.finishing URL JOBS_PER_S SECONDS
 
-Says "ready", begins when told by a line, and says "done" when the last job has completed.
+Prints "ready", starts when it reads a line, and prints "done" when the last job has completed.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from spark_bull.queue.claim import ClaimSettings, work
 
 CLAIM_SETTINGS = ClaimSettings("finisher")
 RETURNVALUE = '{"ok":true,"bytes":1234}'
-#: Jobs that one call completes when a queue is filled, and when the pace is even.
+#: Jobs completed per call when filling a queue, and at a constant rate.
 CHUNK, PACED_CHUNK = 500, 100
 
 
 def fill_finished(queue: BullQueue, jobs: int) -> None:
-    """Adds jobs, and completes all that wait."""
+    """Adds jobs and completes all waiting jobs."""
     queue.add_many(plain(jobs))
     done = _completed(work(queue.handle, CLAIM_SETTINGS, None, CHUNK))
     while len(done):
@@ -30,7 +30,7 @@ def fill_finished(queue: BullQueue, jobs: int) -> None:
 
 
 def finish_steadily(queue: BullQueue, per_second: int, seconds: int) -> None:
-    """Adds a chunk of jobs and completes the chunk before, in turns; makes up for turns that came late."""
+    """Adds a chunk of jobs and completes the previous one, alternately; catches up after delays."""
     done: Outcomes | None = None
     started = time.monotonic()
     for turn in range(per_second * seconds // PACED_CHUNK):

@@ -1,7 +1,7 @@
-"""One session that dispatches the same number of jobs some times: growth.py DELIVERY ROUNDS JOBS
+"""Dispatches the same number of jobs several times in one session: growth.py DELIVERY ROUNDS JOBS
 
-Prints cost per job and peak memory as JSON. A session of its own for each number: neither the JVM nor Python gives
-memory back, so what is there after many jobs would hide what few need.
+Prints cost per job and peak memory as JSON. Each number of jobs needs its own session, because the JVM and Python do
+not release memory.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from benchmarks.sides import new_session, sink, strings
 from spark_bull import EmbeddedRedis
 
 WARM_UP_JOBS = 20_000
-#: Little enough for the JVM to collect garbage in either case, instead of growing because it may.
+#: Small enough that the JVM collects garbage in both cases instead of growing the heap.
 HEAP = "512m"
 
 

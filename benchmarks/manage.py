@@ -1,4 +1,4 @@
-"""Verbs over whole queues, measured: large queues are cleaned, drained and obliterated while another client sends PING.
+"""Benchmark of clean, drain and obliterate on large queues, while another client sends PING.
 
     make bench            or   .venv/bin/python -m benchmarks.manage --jobs 200000
 
@@ -21,10 +21,10 @@ from benchmarks.probes import pinged
 from benchmarks.report import Verdict, at_most, show_verdicts, write_results
 from benchmarks.sides import timed
 from benchmarks.trials import Server, fresh_server, run_yardstick, script_ms
-from benchmarks.workers import PEERS, QUEUE, speaking
+from benchmarks.workers import PEERS, QUEUE, peer_process
 from spark_bull import BullQueue
 
-#: What others wait, and what a script takes, x the same beside scripts of the yardstick.
+#: PING times of other clients and script durations, as ratios to the yardstick.
 PING_TARGET, SCRIPT_TARGET = 1.0, 1.0
 OURS, BULLMQ, YARDSTICK = "spark_bull", "BullMQ", "yardstick"
 
@@ -33,16 +33,16 @@ VERBS: Final[Mapping[str, Callable[[BullQueue], object]]] = {
     "drain": lambda queue: queue.drain(delayed=True),
     "obliterate": lambda queue: queue.obliterate(),
 }
-#: States that a verb leaves as they are.
+#: States that a verb leaves unchanged.
 KEPT: Final[Mapping[str, tuple[str, ...]]] = {"clean": ("delayed",), "drain": (), "obliterate": ()}
 
-#: Is about to do something on a server; does it when what it yields is called.
-Doing = Callable[[Server], AbstractContextManager[Callable[[], object]]]
+#: Prepares an action on a server and yields the function that performs it.
+Preparation = Callable[[Server], AbstractContextManager[Callable[[], object]]]
 
 
 @dataclass(frozen=True)
 class Managed:
-    """Times in ms, but for `seconds`. PINGs: of another client, meanwhile."""
+    """Times in ms, except `seconds`. PING times are those of another client."""
 
     seconds: float
     ping_p99: float
@@ -58,11 +58,11 @@ def ours(verb: str, server: Server) -> Iterator[Callable[[], object]]:
 
 @contextmanager
 def bullmq(verb: str, jobs: int, server: Server) -> Iterator[Callable[[], object]]:
-    with speaking(["node", str(PEERS / "bullmq_manage.js"), server.url, QUEUE, str(jobs), verb]) as peer:
+    with peer_process(["node", str(PEERS / "bullmq_manage.js"), server.url, QUEUE, str(jobs), verb]) as peer:
         peer.expect("ready")
 
         def run() -> None:
-            peer.tell("go")
+            peer.send("go")
             peer.expect("done")
 
         yield run
@@ -73,11 +73,11 @@ def scripts(server: Server) -> Iterator[Callable[[], object]]:
     yield partial(run_yardstick, server.client)
 
 
-def measure(doing: Doing, jobs: int, kept: Sequence[str]) -> Managed:
-    """On a fresh server with so many jobs, half of them delayed. kept: states that have jobs afterwards."""
+def measure(prepare: Preparation, jobs: int, kept: Sequence[str]) -> Managed:
+    """Measures an action on a fresh server with jobs, half of them delayed. kept: states with jobs afterwards."""
     with fresh_server() as server:
         server.queue.add_many(chain(plain(jobs // 2), pending(jobs // 2)))
-        with doing(server) as run:
+        with prepare(server) as run:
             server.client.slowlog_reset()
             with pinged(int(server.client.connection_pool.connection_kwargs["port"])) as pings:
                 seconds = timed(run)
@@ -102,27 +102,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--jobs", type=int, default=200_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--quick", action="store_true", help="one round of 10,000 jobs: does it run?")
+    parser.add_argument("--quick", action="store_true", help="one round of 10,000 jobs, to check that it runs")
     args = parser.parse_args()
     jobs, rounds = (10_000, 1) if args.quick else (args.jobs, args.rounds)
-    told: list[Verdict] = []
+    all_verdicts: list[Verdict] = []
     runs: dict[str, dict[str, list[Managed]]] = {}
     for verb, kept in KEPT.items():
-        sides: dict[str, tuple[Doing, Sequence[str]]] = {
+        sides: dict[str, tuple[Preparation, Sequence[str]]] = {
             OURS: (partial(ours, verb), kept),
             BULLMQ: (partial(bullmq, verb, jobs), kept),
             YARDSTICK: (scripts, ("wait", "delayed")),
         }
         runs[verb] = {name: [] for name in sides}
         for _ in range(rounds):
-            for name, (doing, left) in sides.items():
-                runs[verb][name].append(measure(doing, jobs, left))
+            for name, (prepare, left) in sides.items():
+                runs[verb][name].append(measure(prepare, jobs, left))
         found = {name: median_of(of_one) for name, of_one in runs[verb].items()}
         show(verb, found)
-        told += verdicts(verb, found)
-    show_verdicts(told)
+        all_verdicts += verdicts(verb, found)
+    show_verdicts(all_verdicts)
     report = {verb: {name: [asdict(run) for run in of_one] for name, of_one in of.items()} for verb, of in runs.items()}
-    write_results("manage", {"jobs": jobs, "runs": report, "verdicts": [asdict(verdict) for verdict in told]})
+    write_results("manage", {"jobs": jobs, "runs": report, "verdicts": [asdict(verdict) for verdict in all_verdicts]})
 
 
 def show(verb: str, found: Mapping[str, Managed]) -> None:

@@ -1,4 +1,4 @@
-"""What is watched while something runs: another client's PING, the memory of processes, the scripts' times."""
+"""Probes that run beside a measurement: PING times of another client, and memory of processes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PAUSE_S = 0.001
 
 @dataclass
 class Pings:
-    """Answer times of PING in ms, filled when the watch ends."""
+    """PING round-trip times in ms, set when the block ends."""
 
     p50: float = 0.0
     p99: float = 0.0
@@ -29,7 +29,7 @@ class Pings:
 
 @contextmanager
 def pinged(port: int) -> Iterator[Pings]:
-    """Another client, in a process of its own, sends PING all the while."""
+    """Sends PING from another process during the block."""
     prober = subprocess.Popen([sys.executable, __file__, str(port)], stdout=subprocess.PIPE, text=True)
     assert prober.stdout is not None
     prober.stdout.readline()
@@ -41,15 +41,15 @@ def pinged(port: int) -> Iterator[Pings]:
         pings.__dict__.update(json.loads(prober.communicate(timeout=60)[0]))
 
 
-def ping_until_told(port: int) -> None:
-    """The prober's main: PINGs until SIGTERM, once at least, then prints what came."""
-    told: list[int] = []
-    signal.signal(signal.SIGTERM, lambda number, _frame: told.append(number))
+def ping_until_sigterm(port: int) -> None:
+    """Main function of the prober: sends PING until SIGTERM, at least once, then prints the times as JSON."""
+    signals: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _frame: signals.append(number))
     with socket.create_connection(("127.0.0.1", port)) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         print("ready", flush=True)
         times: list[float] = []
-        while not (told and times):
+        while not (signals and times):
             sent = time.perf_counter()
             connection.sendall(b"PING\r\n")
             connection.recv(64)
@@ -57,13 +57,13 @@ def ping_until_told(port: int) -> None:
             time.sleep(PAUSE_S)
     times.sort()
     count = len(times)
-    shown = Pings(times[count // 2], times[int(count * 0.99)], times[-1], count)
-    print(json.dumps(shown.__dict__))
+    pings = Pings(times[count // 2], times[int(count * 0.99)], times[-1], count)
+    print(json.dumps(pings.__dict__))
 
 
 @dataclass
 class Memory:
-    """The most memory that was resident at a time, MiB: the driver's JVM, and all Python workers together."""
+    """Peak memory in MiB: of the driver's JVM, and of all Python workers together."""
 
     jvm: float = 0.0
     python: float = 0.0
@@ -72,7 +72,7 @@ class Memory:
 
 @contextmanager
 def memory_watched(parent: int) -> Iterator[Memory]:
-    """Samples `parent` and the processes below it four times a second."""
+    """Samples `parent` and its descendants four times per second."""
     memory = Memory()
     watcher = threading.Thread(target=_watch, args=(parent, memory), daemon=True)
     watcher.start()
@@ -86,7 +86,7 @@ def memory_watched(parent: int) -> Iterator[Memory]:
 def _watch(parent: int, memory: Memory) -> None:
     while not memory._stop.wait(0.25):
         jvm = python = 0.0
-        for pid in (parent, *below(parent)):
+        for pid in (parent, *descendants(parent)):
             name, proportional = memory_of(pid)
             if name == "java":
                 jvm += proportional
@@ -95,7 +95,7 @@ def _watch(parent: int, memory: Memory) -> None:
         memory.jvm, memory.python = max(memory.jvm, jvm), max(memory.python, python)
 
 
-def below(parent: int) -> list[int]:
+def descendants(parent: int) -> list[int]:
     found, ask = [], [parent]
     while ask:
         pid = ask.pop()
@@ -113,7 +113,7 @@ def below(parent: int) -> list[int]:
 
 
 def memory_of(pid: int) -> tuple[str, float]:
-    """The name of a process and its share of memory in MiB: pages that forks have in common count once."""
+    """Returns the name of a process and its proportional set size (PSS) in MiB."""
     try:
         name = Path(f"/proc/{pid}/comm").read_text().strip()
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
@@ -125,4 +125,4 @@ def memory_of(pid: int) -> tuple[str, float]:
 
 
 if __name__ == "__main__":
-    ping_until_told(int(sys.argv[1]))
+    ping_until_sigterm(int(sys.argv[1]))

@@ -1,4 +1,4 @@
-"""Processing, measured: workers of Node, of Python and of ours on fresh servers in turns, in one run.
+"""Benchmark of processing: workers of Node, Python and spark_bull on fresh servers in turns.
 
     make bench            or   .venv/bin/python -m benchmarks.process --only idle lateness
 
@@ -20,11 +20,11 @@ from benchmarks.report import Verdict, at_least, at_most
 from benchmarks.trials import Processed, Waited, idle_latency, lateness, promotion, throughput, yardstick
 from benchmarks.workers import function, peers, stream, vectorised
 
-#: What benchmarks/README.md promises.
+#: Targets of benchmarks/README.md.
 LOOP_TARGET, STREAM_TARGET = 2.5, 1.5
 IDLE_TARGET = 2.0
 LATENESS_TARGET = 0.5
-#: A job that is promoted costs Redis so many plain commands; a script blocks it for as long as that of `yardstick`.
+#: Redis' CPU time per promoted job in plain commands; longest script as a ratio to that of `yardstick`.
 PROMOTION_TARGET, SCRIPT_TARGET = 15.0, 1.0
 
 LOOP, PANDAS, STREAM = "loop, function", "loop, pandas UDF", "stream"
@@ -36,11 +36,11 @@ Trial = Callable[[], T]
 
 @dataclass(frozen=True)
 class Size:
-    """How much of each is measured."""
+    """The size of each measurement."""
 
     rounds: int = 3
     jobs: int = 100_000
-    #: Of those for the Python package, which would take minutes for all.
+    #: For the Python package, which would take minutes for all jobs.
     python_jobs: int = 20_000
     concurrencies: tuple[int, ...] = (10, 50, 100)
     pings: int = 500
@@ -55,7 +55,7 @@ QUICK = Size(
 
 
 def medians(runs: Mapping[str, Sequence[T]]) -> dict[str, T]:
-    """The median of each number of each trial."""
+    """Returns the median of each figure of each trial."""
     found = {}
     for name, of_one in runs.items():
         values = [asdict(run) for run in of_one]
@@ -64,7 +64,7 @@ def medians(runs: Mapping[str, Sequence[T]]) -> dict[str, T]:
 
 
 def in_turns(trials: Mapping[str, Trial[T]], rounds: int, shown: Callable[[str, T], str]) -> dict[str, list[T]]:
-    """Each trial once in a round, so that what else the machine does hits all alike."""
+    """Runs each trial once per round, so that other load on the machine affects all alike."""
     runs: dict[str, list[T]] = {name: [] for name in trials}
     for number in range(rounds):
         for name, trial in trials.items():
@@ -73,11 +73,11 @@ def in_turns(trials: Mapping[str, Trial[T]], rounds: int, shown: Callable[[str, 
     return runs
 
 
-# The parts: what is run, and what was promised of it.
+# The trials of each part, and their verdicts.
 
 
 def throughputs(spark: SparkSession, size: Size) -> dict[str, tuple[Trial[Processed], int]]:
-    """Trials by name, and how many jobs each is given."""
+    """Returns trials by name, with their number of jobs."""
     sides: dict[str, tuple[Trial[Processed], int]] = {}
     for processes in (1, 2):
         for concurrency in size.concurrencies:
@@ -93,7 +93,7 @@ def throughputs(spark: SparkSession, size: Size) -> dict[str, tuple[Trial[Proces
 
 
 def throughput_verdicts(rates: Mapping[str, float]) -> list[Verdict]:
-    """`rates`: jobs/s by side."""
+    """rates: jobs/s by side."""
     best = max(rate for name, rate in rates.items() if name.startswith(f"{BULLMQ}, "))
     targets = {LOOP: LOOP_TARGET, PANDAS: LOOP_TARGET, STREAM: STREAM_TARGET}
     return [at_least(f"{name}, x best BullMQ", target, rates[name] / best) for name, target in targets.items()]
@@ -108,7 +108,7 @@ def idle_verdicts(found: Mapping[str, Waited]) -> list[Verdict]:
 
 
 def lateness_verdicts(found: Mapping[str, Waited]) -> list[Verdict]:
-    """The best of BullMQ's concurrencies counts."""
+    """Compares with the best of BullMQ's concurrencies."""
     theirs = min(waited.p99 for name, waited in found.items() if name != OURS)
     return [at_most("lateness of delayed jobs, p99 ms", LATENESS_TARGET * theirs, found[OURS].p99)]
 
@@ -122,7 +122,7 @@ def promotion_verdicts(ours: Processed, yard: Processed) -> list[Verdict]:
     ]
 
 
-# Each part prints its medians; returns what goes into the results, and its verdicts.
+# Each part prints its medians, and returns its results and verdicts.
 
 
 def run_throughput(spark: SparkSession, size: Size) -> tuple[dict[str, Any], list[Verdict]]:
@@ -130,7 +130,7 @@ def run_throughput(spark: SparkSession, size: Size) -> tuple[dict[str, Any], lis
     trials = {name: trial for name, (trial, _) in sides.items()}
     shown = {name: jobs for name, (_, jobs) in sides.items()}
     for name in (LOOP, PANDAS, STREAM):
-        # The session lives through all rounds; peers are new each time, and warm up within it.
+        # The session is shared by all rounds; peers are started for each measurement and warm up in it.
         trials[name]()
     runs = in_turns(trials, size.rounds, lambda name, run: f"{shown[name] / run.seconds:9,.0f} jobs/s")
     found = medians(runs)

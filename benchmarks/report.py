@@ -1,4 +1,4 @@
-"""What every benchmark says at the end: its promises, what came of them, and the machine it ran on."""
+"""The report of a benchmark: targets, results, and the machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RESULTS = Path(__file__).parent / "results"
 
 @dataclass(frozen=True)
 class Verdict:
-    """One promise, and what came of it."""
+    """A target and the measured result."""
 
     what: str
     wanted: str
@@ -42,7 +42,7 @@ def _short(number: float) -> str:
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The value that `percent` of all are not above, by nearest rank."""
+    """Returns a percentile by the nearest-rank method."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
 
@@ -54,14 +54,14 @@ def show_verdicts(verdicts: Iterable[Verdict]) -> None:
 
 
 def write_results(name: str, report: dict[str, Any]) -> None:
-    """Leaves all figures, and what they were made on, in results/<name>.json."""
+    """Writes all figures and a description of the machine to results/<name>.json."""
     RESULTS.mkdir(exist_ok=True)
     text = json.dumps({"machine": machine(), **report}, indent=2)
     (RESULTS / f"{name}.json").write_text(text + "\n", encoding="utf-8")
 
 
 def machine() -> dict[str, object]:
-    """What the figures were made on; `load` tells who else was at work."""
+    """Describes the machine; `load` is the load average, which shows other activity."""
     models = [line.split(":")[1] for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line]
     node = subprocess.run(["node", "--version"], check=True, capture_output=True, text=True).stdout.strip()
     with EmbeddedRedis() as server, Redis.from_url(server.url) as client:

@@ -1,4 +1,4 @@
-"""The two sides: Spark's sink and BullMQ's addBulk, each warm, connected and waiting for a word to begin."""
+"""The two sides of the dispatch benchmark: the Spark sink and BullMQ's addBulk, connected and warmed up."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ QUEUE = "bench"
 ADD_BULK_CHUNK = 1_000
 PARTITIONS = 4
 PEER = Path(__file__).parent / "peers" / "bullmq_add_bulk.js"
-#: About 200 bytes of JSON a job, the same as the peer's.
+#: About 200 bytes of JSON per job, the same as the peer's.
 STRUCT = (
     "named_struct('id', id, 'carrier', 'UA', 'origin', 'EWR', 'note', repeat('x', 120), "
     "'delay', id % 60, 'ratio', id / 7) AS data"
 )
 
-#: Fills the queue and returns the seconds that took.
+#: Fills the queue; returns the duration in s.
 Run = Callable[[], float]
-#: Gets one side ready to add so many jobs to the server on a port.
+#: Prepares a side to add a number of jobs to the server on a port.
 Side = Callable[[int, int], AbstractContextManager[Run]]
 
 
 def new_session(**settings: str) -> SparkSession:
-    """Spark on two cores, with nothing on the console."""
+    """Starts Spark on two cores without console output."""
     builder = SparkSession.builder.master("local[2]").appName("benchmark")
     quiet = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
     session = builder.config(map={**quiet, **settings}).getOrCreate()
@@ -48,7 +48,7 @@ def strings(spark: SparkSession, jobs: int) -> DataFrame:
 
 
 def sink(frame: DataFrame, delivery: str, **options: str) -> Side:
-    """Spark's side: `save()`, with everything in it."""
+    """The Spark side: a complete `save()`."""
 
     @contextmanager
     def ready(port: int, _jobs: int) -> Iterator[Run]:
@@ -59,7 +59,7 @@ def sink(frame: DataFrame, delivery: str, **options: str) -> Side:
 
 
 def add_bulk(processes: int) -> Side:
-    """BullMQ's side, from so many processes that begin at once."""
+    """The BullMQ side: several processes that start at the same time."""
 
     @contextmanager
     def ready(port: int, jobs: int) -> Iterator[Run]:
@@ -91,7 +91,7 @@ def _begin(peers: list[subprocess.Popen[str]]) -> None:
 
 def _expect(peer: subprocess.Popen[str], word: str) -> None:
     line = _pipe(peer.stdout).readline().strip()
-    assert line == word, f"expected the Node peer to say {word!r}, got {line!r}"
+    assert line == word, f"expected the Node peer to print {word!r}, got {line!r}"
 
 
 def _pipe(pipe: IO[str] | None) -> IO[str]:

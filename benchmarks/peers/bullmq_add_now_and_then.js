@@ -1,6 +1,6 @@
 // Adds single jobs at random moments: bullmq_add_now_and_then.js URL QUEUE JOBS SHORTEST_MS LONGEST_MS
-// Says "ready" when connected, begins when told by a line, says "done" when all jobs are in. The payload's `at` is when
-// add() was called, ms of the clock that all processes of this machine share. The gaps are the same in every run.
+// Prints "ready" when connected, starts when it reads a line, prints "done" when all jobs are added. The payload's `at` is
+// the time of add(), ms of the monotonic clock, which all processes share. The gaps are the same in every run.
 'use strict';
 
 const { once } = require('node:events');

@@ -1,5 +1,5 @@
 // Reads finished jobs page by page, and writes each as a line of JSON: bullmq_collect.js URL QUEUE JOBS FILE
-// Says "ready" when connected, begins when told by a line, says "done" when all is in the file.
+// Prints "ready" when connected, starts when it reads a line, prints "done" when the file is complete.
 'use strict';
 
 const { once } = require('node:events');

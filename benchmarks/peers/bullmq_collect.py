@@ -1,7 +1,7 @@
 """Reads finished jobs page by page with the Python package bullmq: bullmq_collect.py URL QUEUE JOBS FILE
 
-Writes each as a line of JSON. Says "ready" when connected, begins when told by a line, says "done" when all is in the
-file.
+Writes each as a line of JSON. Prints "ready" when connected, starts when it reads a line, prints "done" when the
+file is complete.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 // Clears a queue: bullmq_manage.js URL QUEUE JOBS VERB, which is clean (of waiting jobs), drain or obliterate
-// Says "ready" when connected, begins when told by a line, says "done" when it is done.
+// Prints "ready" when connected, starts when it reads a line, prints "done" at the end.
 'use strict';
 
 const { once } = require('node:events');

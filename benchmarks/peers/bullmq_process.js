@@ -1,6 +1,6 @@
 // A BullMQ worker for jobs without work: bullmq_process.js URL QUEUE CONCURRENCY noop|clock
-// A job returns null, or when it began: ms of the clock that all processes of this machine share.
-// Says "ready" once it is connected, and ends when its standard input does.
+// A job returns null, or its start time: ms of the monotonic clock, which all processes of the machine share.
+// Prints "ready" when connected, and exits when standard input is closed.
 'use strict';
 
 const { Worker } = require('../../tests/node/node_modules/bullmq-6.7.0');

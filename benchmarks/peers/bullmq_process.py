@@ -1,7 +1,7 @@
 """A worker of the Python package bullmq for jobs without work: bullmq_process.py URL QUEUE CONCURRENCY noop|clock
 
-A job returns None, or when it began: ms of the clock that all processes of this machine share. Says "ready" once it is
-connected, and ends when its standard input does.
+A job returns None, or its start time: ms of the monotonic clock, which all processes of the machine share. Prints
+"ready" when connected, and exits when standard input is closed.
 """
 
 from __future__ import annotations

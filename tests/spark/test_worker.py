@@ -357,7 +357,7 @@ def test_payloads_that_do_not_fit_the_schema_fail_alone(queue: BullQueue, start:
     start(udf, payload_schema=schema)
     assert work_off(queue) == {"completed": 2, "failed": 2}
     reasons = [str(job.failed_reason) for job_id in ids[1:3] if (job := queue.get_job(job_id))]
-    assert "expected the payload to fit the schema" in reasons[0]
+    assert "expected the payload to match the schema" in reasons[0]
     assert "to be JSON" in reasons[1]
 
 
