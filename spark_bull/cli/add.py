@@ -57,7 +57,7 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-def _takes_job(parser: ArgumentParser) -> None:
+def _add_job_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("data", help="payload as JSON; - reads one payload per line from standard input")
     parser.add_argument("--name", help="name of the job")
     parser.add_argument("--job-id", help="custom id of the job")
@@ -74,5 +74,5 @@ ADD: Final = Command(
     "add a job, or one for each line of standard input",
     """add mail '{"to": "ada@example.org"}' --delay 1m""",
     _add,
-    _takes_job,
+    _add_job_arguments,
 )

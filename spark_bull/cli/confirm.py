@@ -8,7 +8,7 @@ from argparse import ArgumentParser, Namespace
 from spark_bull.errors import OptionError
 
 
-def takes_yes(parser: ArgumentParser) -> None:
+def add_yes_argument(parser: ArgumentParser) -> None:
     parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from spark_bull.cli.command import Command, Output, existing_queue, open_queue
-from spark_bull.cli.confirm import confirm, takes_yes
+from spark_bull.cli.confirm import add_yes_argument, confirm
 from spark_bull.cli.show import records_of
 from spark_bull.cli.times import milliseconds
 from spark_bull.errors import JobError, JobLocked, JobMissing, OptionError, SparkBullError, WrongState
@@ -97,19 +97,19 @@ def _recover(args: Namespace) -> Output:
     return records_of(queue, queue.recover())
 
 
-def _takes_ids(parser: ArgumentParser, nargs: str = "+") -> None:
+def _add_ids_arguments(parser: ArgumentParser, nargs: str = "+") -> None:
     parser.add_argument("ids", metavar="id", nargs=nargs, help="ids of jobs")
 
 
-def _takes_retry(parser: ArgumentParser) -> None:
-    _takes_ids(parser, "*")
+def _add_retry_arguments(parser: ArgumentParser) -> None:
+    _add_ids_arguments(parser, "*")
     parser.add_argument("--all", action="store_true", help="all jobs of the state")
     parser.add_argument(
         "--state", choices=("failed", "completed"), default="failed", help="state of the jobs (default: failed)"
     )
 
 
-def _takes_clean(parser: ArgumentParser) -> None:
+def _add_clean_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--state", choices=STATES, default="completed", help="state of the jobs (default: completed)")
     parser.add_argument(
         "--grace",
@@ -121,23 +121,25 @@ def _takes_clean(parser: ArgumentParser) -> None:
     parser.add_argument("--limit", type=int, default=0, help="maximum number of jobs (default: 0, all)")
 
 
-def _takes_drain(parser: ArgumentParser) -> None:
+def _add_drain_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--delayed", action="store_true", help="also remove delayed jobs")
-    takes_yes(parser)
+    add_yes_argument(parser)
 
 
-def _takes_obliterate(parser: ArgumentParser) -> None:
+def _add_obliterate_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--force", action="store_true", help="even if jobs are active")
-    takes_yes(parser)
+    add_yes_argument(parser)
 
 
 MANAGE: Final = (
     Command("pause", "pause a queue: workers claim no jobs", "pause mail", _run(BullQueue.pause)),
     Command("resume", "resume a paused queue", "resume mail", _run(BullQueue.resume)),
-    Command("retry", "retry failed or completed jobs", "retry mail --all", _retry, _takes_retry),
-    Command("remove", "remove jobs", "remove mail 42 43", _remove, _takes_ids),
-    Command("clean", "remove old jobs of a state", "clean mail --grace 1d", _clean, _takes_clean),
-    Command("drain", "remove all waiting jobs", "drain mail --delayed", _drain, _takes_drain),
-    Command("obliterate", "delete a queue with all its jobs", "obliterate mail", _obliterate, _takes_obliterate),
+    Command("retry", "retry failed or completed jobs", "retry mail --all", _retry, _add_retry_arguments),
+    Command("remove", "remove jobs", "remove mail 42 43", _remove, _add_ids_arguments),
+    Command("clean", "remove old jobs of a state", "clean mail --grace 1d", _clean, _add_clean_arguments),
+    Command("drain", "remove all waiting jobs", "drain mail --delayed", _drain, _add_drain_arguments),
+    Command(
+        "obliterate", "delete a queue with all its jobs", "obliterate mail", _obliterate, _add_obliterate_arguments
+    ),
     Command("recover", "complete writes that were interrupted in their commit", "recover mail", _recover),
 )

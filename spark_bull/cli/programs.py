@@ -88,28 +88,28 @@ def _setting(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _takes_settings(parser: ArgumentParser, name: str, help: str) -> None:
+def _add_settings_arguments(parser: ArgumentParser, name: str, help: str) -> None:
     parser.add_argument(name, type=_setting, action="append", default=[], metavar="NAME=VALUE", help=help)
 
 
-def _takes_common(parser: ArgumentParser, queue: str, option: str) -> None:
+def _add_common_arguments(parser: ArgumentParser, queue: str, option: str) -> None:
     parser.add_argument("--queue", required=True, help=queue)
-    _takes_settings(parser, "--option", option)
+    _add_settings_arguments(parser, "--option", option)
     parser.add_argument("--master", help="Spark master, if not run by spark-submit")
-    _takes_settings(parser, "--conf", "Spark configuration property")
+    _add_settings_arguments(parser, "--conf", "Spark configuration property")
 
 
-def _takes_dispatch(parser: ArgumentParser) -> None:
+def _add_dispatch_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--input", required=True, help="file or folder to read")
     parser.add_argument("--format", default="parquet", help="parquet (default), csv, json, orc, …")
-    _takes_settings(parser, "--read", "option of the input format")
+    _add_settings_arguments(parser, "--read", "option of the input format")
     parser.add_argument(
         "--query", help="SQL over the view `input` that returns the columns of the jobs; default: each row is a payload"
     )
-    _takes_common(parser, "queue to add the jobs to", "option of the write")
+    _add_common_arguments(parser, "queue to add the jobs to", "option of the write")
 
 
-def _takes_work(parser: ArgumentParser) -> None:
+def _add_work_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--processor", required=True, metavar="MODULE:NAME", help="function of a job, or a UDF")
     parser.add_argument("--payload-schema", metavar="DDL", help="schema of the payloads, required for UDFs")
     parser.add_argument("--engine", choices=("auto", "loop", "stream"), help="engine of the worker (default: auto)")
@@ -125,10 +125,10 @@ def _takes_work(parser: ArgumentParser) -> None:
         help="maximum time for jobs to finish after a stop: 5m (default: 30s)",
     )
     parser.add_argument("--until-idle", type=seconds, metavar="TIME", help="exit after this time without jobs")
-    _takes_common(parser, "queue to process", "argument of the worker")
+    _add_common_arguments(parser, "queue to process", "argument of the worker")
 
 
-def _takes_collect(parser: ArgumentParser) -> None:
+def _add_collect_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--output", required=True, metavar="PATH", help="output folder of the table")
     parser.add_argument("--checkpoint", metavar="PATH", help="checkpoint folder (default: OUTPUT/_checkpoint)")
     parser.add_argument(
@@ -138,12 +138,12 @@ def _takes_collect(parser: ArgumentParser) -> None:
         "--trigger", default="10 seconds", metavar="TIME", help="trigger interval (default: 10 seconds)"
     )
     parser.add_argument("--once", action="store_true", help="write the jobs that have finished so far, then exit")
-    _takes_common(parser, "queues: names, comma separated, or globs", "option of the streaming read")
+    _add_common_arguments(parser, "queues: names, comma separated, or globs", "option of the streaming read")
 
 
-def _takes_report(parser: ArgumentParser) -> None:
+def _add_report_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--query", action="append", default=[], help="SQL over the view `jobs`; may be repeated")
-    _takes_common(parser, "queues: names, comma separated, or globs", "option of the read")
+    _add_common_arguments(parser, "queues: names, comma separated, or globs", "option of the read")
 
 
 PROGRAMS: Final = (
@@ -152,7 +152,7 @@ PROGRAMS: Final = (
         "in Spark: add rows of files as jobs",
         "dispatch --input customers.parquet --queue mail",
         _dispatch,
-        _takes_dispatch,
+        _add_dispatch_arguments,
         of_queue=False,
     ),
     Command(
@@ -160,7 +160,7 @@ PROGRAMS: Final = (
         "in Spark: process jobs with a Python function until Ctrl-C",
         "work --queue mail --processor my_jobs:send",
         _work,
-        _takes_work,
+        _add_work_arguments,
         of_queue=False,
     ),
     Command(
@@ -168,7 +168,7 @@ PROGRAMS: Final = (
         "in Spark: write finished jobs to a table of files, exactly once",
         "collect --queue 'mail,report-*' --output results --once",
         _collect,
-        _takes_collect,
+        _add_collect_arguments,
         of_queue=False,
     ),
     Command(
@@ -176,7 +176,7 @@ PROGRAMS: Final = (
         "in Spark: run SQL over jobs",
         """report --queue mail --query 'SELECT state, count(*) FROM jobs GROUP BY state'""",
         _report,
-        _takes_report,
+        _add_report_arguments,
         of_queue=False,
     ),
 )

@@ -16,7 +16,7 @@ from spark_bull.services.promoter import Promoter, PromoterStats
 _REPORT_INTERVAL_S: Final = 5.0
 
 
-def _takes_promote(parser: ArgumentParser) -> None:
+def _add_promote_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("queue", nargs="?", default="*", help="name or glob of queues (default: all)")
     parser.add_argument("id", nargs="?", help="id of a delayed job to promote now")
     parser.add_argument("--once", action="store_true", help="promote and rescue what is due, then exit")
@@ -69,6 +69,6 @@ PROMOTE: Final = Command(
     "promote delayed jobs when they are due and rescue stalled ones, until Ctrl-C; or promote one job (ID) now",
     "promote mail",
     _promote,
-    _takes_promote,
+    _add_promote_arguments,
     of_queue=False,
 )

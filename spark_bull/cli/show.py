@@ -87,19 +87,19 @@ def records_of(queue: BullQueue, records: list[WriteRecord]) -> Output:
     return [{**asdict(record), "duration_ms": record.duration_ms} for record in records]
 
 
-def _takes_glob(parser: ArgumentParser) -> None:
+def _add_glob_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("glob", nargs="?", default="*", help="glob of queues (default: all)")
 
 
-def _takes_queues(parser: ArgumentParser) -> None:
+def _add_queues_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("queues", metavar="queue", nargs="+", help="names or globs of queues")
 
 
-def takes_id(parser: ArgumentParser) -> None:
+def add_id_argument(parser: ArgumentParser) -> None:
     parser.add_argument("id", help="id of the job")
 
 
-def _takes_page(parser: ArgumentParser) -> None:
+def _add_page_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("state", choices=STATES)
     parser.add_argument("start", type=int, nargs="?", default=0, help="first position (default: 0)")
     parser.add_argument(
@@ -108,11 +108,13 @@ def _takes_page(parser: ArgumentParser) -> None:
 
 
 SHOW: Final = (
-    Command("queues", "list queues", "queues 'mail*'", _queues, _takes_glob, of_queue=False),
-    Command("counts", "count the jobs of queues by state", "counts mail 'report-*'", _counts, _takes_queues, False),
-    Command("page", "list jobs of a state", "page mail failed 0 49", _page, _takes_page),
-    Command("job", "show one job", "job mail 42 --json", _job, takes_id),
-    Command("logs", "show the log of a job", "logs mail 42", _logs, takes_id),
+    Command("queues", "list queues", "queues 'mail*'", _queues, _add_glob_arguments, of_queue=False),
+    Command(
+        "counts", "count the jobs of queues by state", "counts mail 'report-*'", _counts, _add_queues_arguments, False
+    ),
+    Command("page", "list jobs of a state", "page mail failed 0 49", _page, _add_page_arguments),
+    Command("job", "show one job", "job mail 42 --json", _job, add_id_argument),
+    Command("logs", "show the log of a job", "logs mail 42", _logs, add_id_argument),
     Command("workers", "list the connected workers of a queue", "workers mail", _workers),
     Command("writes", "list Spark's writes of the last 30 days", "writes mail", _writes),
 )

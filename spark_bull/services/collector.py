@@ -102,11 +102,11 @@ class Collector:
 
     def newest(self) -> dict[str, int]:
         """Returns the end positions as if all finished jobs were discovered."""
-        return {queue: known.end + known.ledger.unseen() for queue, known in self._open.items()}
+        return {queue: collector.end + collector.ledger.unseen() for queue, collector in self._open.items()}
 
     def found(self) -> dict[str, int]:
         """Returns the end positions of all discovered jobs."""
-        return {queue: known.end for queue, known in self._open.items()}
+        return {queue: collector.end for queue, collector in self._open.items()}
 
     def _refresh(self, done: Mapping[str, int]) -> None:
         """Opens the ledgers of new queues and checks the dialects of the others, every REFRESH_S."""

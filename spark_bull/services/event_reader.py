@@ -31,9 +31,9 @@ class EventReader(Service):
 
     def round(self) -> None:
         queues = {
-            known.ledger.handle.keys["events"]: known
-            for known in self._queues().values()
-            if known.ledger.handle.dialect.has_event_stream
+            collector.ledger.handle.keys["events"]: collector
+            for collector in self._queues().values()
+            if collector.ledger.handle.dialect.has_event_stream
         }
         for stream in queues.keys() - self._cursors.keys():
             self._read(stream, queues[stream])

@@ -138,14 +138,14 @@ def close_client(settings: RedisSettings) -> None:
 
 
 def _new_client(settings: RedisSettings) -> redis.Redis:
-    chosen: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "socket_timeout": settings.timeout_ms / 1000,
         "socket_connect_timeout": min(CONNECT_TIMEOUT_S, settings.timeout_ms / 1000),
         "retry": Retry(NoBackoff(), 0),
     }
-    chosen.update((name, _typed(name, text)) for name, text in settings.extra)
+    arguments.update((name, _typed(name, text)) for name, text in settings.extra)
     try:
-        client = redis.Redis.from_url(settings.url, **chosen)
+        client = redis.Redis.from_url(settings.url, **arguments)
         pool = client.connection_pool
         # Set here because from_url() gives precedence to the URL.
         for name, value in (("username", settings.username), ("password", settings.password)):

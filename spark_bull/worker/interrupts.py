@@ -17,7 +17,7 @@ _received: Final = Event()
 
 
 @contextmanager
-def watching_interrupts() -> Iterator[None]:
+def recording_interrupts() -> Iterator[None]:
     """Records a SIGINT in this block, then calls the previous handler. Has no effect outside the main thread."""
     previous = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(previous):

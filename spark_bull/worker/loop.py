@@ -16,7 +16,7 @@ from spark_bull.queue.claim import ClaimSettings, work
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.worker.blocked_parents import fail_blocked
 from spark_bull.worker.chunk_size import ChunkSize
-from spark_bull.worker.interrupts import watching_interrupts
+from spark_bull.worker.interrupts import recording_interrupts
 from spark_bull.worker.job_runner import OutcomePolicy, Result, Runner
 from spark_bull.worker.job_signal import JobSignal, retry_until_connected
 from spark_bull.worker.lock_keeper import LockKeeper
@@ -99,7 +99,7 @@ class WorkerLoop:
     def run(self) -> SlotStats:
         """Runs until the slot is stopped, and finishes the jobs claimed by then. An error of a job is not raised."""
         self.client = self._signal.client_id()
-        with self._keeper, watching_interrupts():
+        with self._keeper, recording_interrupts():
             self._report("idle")
             self._loop()
         self._report("stopped")

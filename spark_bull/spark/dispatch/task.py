@@ -30,7 +30,7 @@ def write_task(plan: WritePlan, batches: Iterator[pa.RecordBatch], identity: Ide
     partition = context.partitionId() if context else 0
     attempt = f"{plan.write_id}.{partition}.{context.taskAttemptId() if context else 0}"
     started_on = Connection(settings_of(plan.options)).now_ms()
-    if plan.replayed or (plan.handle is not None and _is_known(plan, plan.handle, identity)):
+    if plan.replayed or (plan.handle is not None and _was_committed(plan, plan.handle, identity)):
         for _ in batches:
             pass
         return Written(plan.write_id, (), started_on, identity)
@@ -43,7 +43,7 @@ def write_task(plan: WritePlan, batches: Iterator[pa.RecordBatch], identity: Ide
         raise type(error)(f"partition {partition}, {error}") from error
 
 
-def _is_known(plan: WritePlan, handle: QueueHandle, identity: Identity | None) -> bool:
+def _was_committed(plan: WritePlan, handle: QueueHandle, identity: Identity | None) -> bool:
     """Whether an earlier run of this write was committed to the queue."""
     # An overwrite with at-least-once delivery has removed the jobs of the earlier run.
     replaced = plan.replaces and not plan.exactly_once
@@ -52,12 +52,12 @@ def _is_known(plan: WritePlan, handle: QueueHandle, identity: Identity | None) -
 
 @dataclass
 class _QueueWriter:
-    """Rows of a task for one queue, and counters of what was sent. known: the queue has them, nothing is sent."""
+    """Rows of a task for one queue, and counters. was_committed: the queue has these rows, nothing is sent."""
 
     handle: QueueHandle
     builder: ChunkBuilder
     stage: str
-    known: bool
+    was_committed: bool
     chunks: int = 0
     rows: int = 0
     added: int = 0
@@ -80,8 +80,8 @@ class _Task:
     def take(self, batch: pa.RecordBatch) -> None:
         for part in self.plan.rows.slices(batch):
             rows = self.plan.rows.rows(part, self.seen)
-            for queue, chosen, numbers in self._by_queue(rows, part.num_rows):
-                self._take(queue, chosen, numbers)
+            for queue, queue_rows, numbers in self._by_queue(rows, part.num_rows):
+                self._take(queue, queue_rows, numbers)
             self.seen += part.num_rows
         if sum(writer.builder.gathered for writer in self.writers.values()) > _MAX_GATHERED_BYTES:
             self._flush()
@@ -100,12 +100,12 @@ class _Task:
                 raise OptionError(f"row {numbers[position]}: expected `queue` to name a queue, got {queue!r}")
             members[queue].append(position)
         for queue, positions in members.items():
-            chosen = {name: [column[i] for i in positions] for name, column in rows.items()}
-            yield queue, chosen, [numbers[i] for i in positions]
+            queue_rows = {name: [column[i] for i in positions] for name, column in rows.items()}
+            yield queue, queue_rows, [numbers[i] for i in positions]
 
     def _take(self, queue: str, rows: dict[str, list[Any]], numbers: Sequence[int]) -> None:
         writer = self._writer(queue)
-        if writer.known:
+        if writer.was_committed:
             return
         columns = encode(writer.handle.dialect, rows, self.defaults, numbers)
         for count, packed in writer.builder.add(columns):
@@ -117,8 +117,8 @@ class _Task:
             options = self.plan.options
             builder = ChunkBuilder(options["chunkSize"], options["chunkBytes"])
             # With exactly-once delivery, the commit checks all queues together.
-            known = not self.plan.exactly_once and _is_known(self.plan, handle, self.identity)
-            self.writers[queue] = _QueueWriter(handle, builder, handle.keys.stage(self.attempt), known)
+            was_committed = not self.plan.exactly_once and _was_committed(self.plan, handle, self.identity)
+            self.writers[queue] = _QueueWriter(handle, builder, handle.keys.stage(self.attempt), was_committed)
         return self.writers[queue]
 
     def _send(self, writer: _QueueWriter, rows: int, packed: bytes) -> None:

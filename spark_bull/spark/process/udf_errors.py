@@ -59,12 +59,12 @@ def raising_sendable(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            made = function(*args, **kwargs)
+            result = function(*args, **kwargs)
         except BaseException as error:
             if (replacement := sendable_error(error)) is None:
                 raise
             raise replacement from None
-        return _iterated(made) if isinstance(made, Iterator) else made
+        return _raising_sendable_iterator(result) if isinstance(result, Iterator) else result
 
     with suppress(TypeError, ValueError):  # Built-in functions may have no signature.
         # Spark inspects the signature to find the kind of the UDF.
@@ -72,9 +72,9 @@ def raising_sendable(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _iterated(made: Iterator[Any]) -> Iterator[Any]:
+def _raising_sendable_iterator(result: Iterator[Any]) -> Iterator[Any]:
     try:
-        yield from made
+        yield from result
     except BaseException as error:
         if (replacement := sendable_error(error)) is None:
             raise

@@ -106,20 +106,20 @@ class UdfRunner:
                 except JobDamaged as error:
                     parsed[job.claimed.id] = error
         valid = [value for value in parsed.values() if not isinstance(value, JobDamaged)]
-        ran = iter(run_bisected(valid, self._run))
+        outputs = iter(run_bisected(valid, self._run))
         for job in jobs:
             if job.claimed.id in parsed:
-                made = parsed[job.claimed.id] if isinstance(parsed[job.claimed.id], JobDamaged) else next(ran)
-                yield Result(job, None, made) if isinstance(made, BaseException) else Result(job, made, None)
+                output = parsed[job.claimed.id] if isinstance(parsed[job.claimed.id], JobDamaged) else next(outputs)
+                yield Result(job, None, output) if isinstance(output, BaseException) else Result(job, output, None)
 
     def _run(self, values: Sequence[Any]) -> list[RawJson | None]:
         """Returns the function's results as JSON text, one per payload. Raises what the function raises."""
         column = payload_array(values, self.payload)
         with time_limit(self.timeout_ms):
-            made = _CALLS[self.kind](self, column)
-        if len(made) != len(values):
-            raise ValueError(f"expected the UDF to return {len(values)} values, one per row, got {len(made)}")
-        texts = to_json(made, pa.field("returnvalue", self.returns), ignore_nulls=False).to_pylist()
+            output = _CALLS[self.kind](self, column)
+        if len(output) != len(values):
+            raise ValueError(f"expected the UDF to return {len(values)} values, one per row, got {len(output)}")
+        texts = to_json(output, pa.field("returnvalue", self.returns), ignore_nulls=False).to_pylist()
         return [None if text is None else RawJson(text) for text in texts]
 
     @cached_property
@@ -162,7 +162,7 @@ class UdfRunner:
 
     def _through_iterator(self, parts: Sequence[Any]) -> pa.Array:
         batch = parts[0] if len(parts) == 1 else tuple(parts)
-        return pa.chunked_array([self._arrow(made) for made in self.function(iter([batch]))]).combine_chunks()
+        return pa.chunked_array([self._arrow(output) for output in self.function(iter([batch]))]).combine_chunks()
 
 
 _CALLS: Final[dict[str, Callable[[UdfRunner, pa.Array], pa.Array]]] = {

@@ -16,7 +16,7 @@ from spark_bull.outcomes import ClaimedJob
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.spark.process.error_columns import ERROR_SCHEMA, error_columns
 from spark_bull.spark.process.udf_runner import UdfRunner
-from spark_bull.worker.interrupts import watching_interrupts
+from spark_bull.worker.interrupts import recording_interrupts
 from spark_bull.worker.job_runner import Result
 from spark_bull.worker.outcome_policy import NoReturnValue, returnvalue_text
 from spark_bull.worker.running_job import RunningJob
@@ -46,7 +46,7 @@ class UdfTransformation:
 
 
 def _run(transformation: UdfTransformation, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    with watching_interrupts():
+    with recording_interrupts():
         yield from _batches(transformation, batches)
 
 
@@ -56,10 +56,10 @@ def _batches(transformation: UdfTransformation, batches: Iterator[pa.RecordBatch
         for start in range(0, batch.num_rows, size):
             rows = batch.slice(start, size).to_pylist()
             jobs = [RunningJob(ClaimedJob(row["id"], data=row["data"]), transformation.handle) for row in rows]
-            made = [_outcome(transformation.handle, result) for result in transformation.runner(jobs, ())]
+            outcomes = [_outcome(transformation.handle, result) for result in transformation.runner(jobs, ())]
             settled = [
                 {"queue": row["queue"], "id": row["id"], "token": row["token"], **outcome}
-                for row, outcome in zip(rows, made, strict=True)
+                for row, outcome in zip(rows, outcomes, strict=True)
             ]
             yield pa.RecordBatch.from_pylist(settled, _ARROW)
 
