@@ -6,7 +6,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal, TypedDict
 
 from spark_bull.clock import LAST_ETA_MS, epoch_ms
 from spark_bull.dialects.backoff import bull_exponential_ms
@@ -48,6 +48,27 @@ class Prepared:
     lifo: bool
     attempts: int
     size_limit: int | None
+
+
+class NextJob(TypedDict, total=False):
+    """The argument of the script `advance`: the next job of a schedule. None counts as missing.
+
+    next: when it is due, ms. key, due, data (Bull): member of the schedule, time of the current job, payload. every,
+    offset, deduplication_id (BullMQ): interval and its shift, ms, and the deduplication id.
+    """
+
+    id: str
+    name: str
+    opts: str
+    priority: int
+    lifo: bool
+    next: int | None
+    key: str
+    due: int
+    data: str
+    every: int | None
+    offset: int | None
+    deduplication_id: str | None
 
 
 class Dialect(ABC):
@@ -137,7 +158,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def _opts(self, given: dict[str, Any]) -> dict[str, Any]:
-        """The options as the Node library stores them; marks stand as they are."""
+        """The options as the Node library stores them; marks stay unchanged."""
 
     def check_priority(self, priority: object) -> int:
         """Raises OptionError unless it is one that the Node library takes."""
@@ -145,7 +166,7 @@ class Dialect(ABC):
             raise expected("priority", "an integer >= 0", priority)
         return priority
 
-    def next_job(self, job: ClaimedJob, now: int, version: str) -> Mapping[str, Any] | None:
+    def next_job(self, job: ClaimedJob, now: int, version: str) -> NextJob | None:
         """The argument of the script `advance` for the next job of the schedule that a claimed job may belong to.
 
         None when the schedule has ended, or there is none. version: that of the library in the queue's `meta`. Raises

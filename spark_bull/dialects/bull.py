@@ -10,6 +10,7 @@ from spark_bull.dialects.base import (
     DEFAULT_NAME,
     MARKS,
     Dialect,
+    NextJob,
     StateKey,
     normal_backoff,
     with_bare_marks,
@@ -48,7 +49,7 @@ class Bull(Dialect):
         from_bull: dict[str, Any] = {"attempts": 1, "delay": 0, "timestamp": MARKS["timestamp"]}
         return without_nulls(from_bull | given | normal_backoff(given))
 
-    def next_job(self, job: ClaimedJob, now: int, version: str) -> Mapping[str, Any] | None:
+    def next_job(self, job: ClaimedJob, now: int, version: str) -> NextJob | None:
         opts = opts_of(job.opts)
         repeat = opts.get("repeat")
         if not isinstance(repeat, dict) or is_over(repeat, now):

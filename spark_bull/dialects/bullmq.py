@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
 from spark_bull.dialects.backoff import bullmq_exponential_ms
-from spark_bull.dialects.base import MARKS, Dialect, StateKey, normal_backoff, with_bare_marks, without_nulls
+from spark_bull.dialects.base import MARKS, Dialect, NextJob, StateKey, normal_backoff, with_bare_marks, without_nulls
 from spark_bull.dialects.fields import CLAIMED_FIELDS
 from spark_bull.dialects.repeating import is_over, iteration_of, next_of_pattern, number_of, opts_of, time_of
 from spark_bull.errors import OptionError, expected
@@ -113,7 +113,7 @@ class BullMQ(Dialect):
             opts["tm"], opts["omc"] = telemetry.get("metadata"), telemetry.get("omitContext")
         return without_nulls({SHORT_NAMES.get(name, name): v for name, v in opts.items()})
 
-    def next_job(self, job: ClaimedJob, now: int, version: str) -> Mapping[str, Any] | None:
+    def next_job(self, job: ClaimedJob, now: int, version: str) -> NextJob | None:
         opts = opts_of(job.opts)
         given = opts.get("repeat")
         repeat: dict[str, Any] = given if isinstance(given, dict) else {}

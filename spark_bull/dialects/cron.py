@@ -1,7 +1,7 @@
-"""When a cron pattern is due next, read as cron-parser reads it, the library that Bull and BullMQ use.
+"""The next time of a cron pattern, as of cron-parser, the library that Bull and BullMQ use.
 
-croniter searches the calendar. What the two libraries do differently is decided here: how fields are written, when both
-days (of the month, of the week) must match, and what happens when clocks are changed.
+croniter searches the calendar. This module handles what the two libraries do differently: the syntax of fields, when
+both days (of the month, of the week) must match, and changes between summer and winter time.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ _OFFSET: Final = re.compile(r"utc([+-])(\d{1,2})(?::?(\d\d))?", re.IGNORECASE)
 
 _SECOND: Final = timedelta(seconds=1)
 _HOUR: Final = timedelta(hours=1)
-#: Clocks are never changed by more.
+#: Maximum change of the UTC offset of a time zone.
 _MAX_CHANGE: Final = timedelta(hours=3)
 
 
 def next_time(pattern: str, after_ms: int, zone: str | None = None, *, classic: bool = False) -> int | None:
-    """The first time after `after_ms` that a pattern names, in ms since 1970; None when there is none.
+    """The first time of a pattern after `after_ms`, in ms since 1970; None when there is none.
 
-    zone: name of a time zone; None: that of this machine, as in Node. classic: as cron-parser before its version 5 read
-    patterns, which Bull and BullMQ 5 use. Raises PatternError for a pattern or a zone that can't be read.
+    zone: name of a time zone; None: that of this machine, as in Node. classic: parses as cron-parser before its version
+    5, which Bull and BullMQ 5 use. Raises PatternError for a pattern or a zone that can't be read.
     """
     start = datetime.fromtimestamp(after_ms // 1000, timezone.utc)
     found = _first_after(_times_of(pattern, classic), start, _zone_of(zone))
@@ -59,7 +59,7 @@ def next_time(pattern: str, after_ms: int, zone: str | None = None, *, classic: 
 
 @dataclass(frozen=True)
 class _Times:
-    """What a pattern asks for, by croniter's words; a day is one that matches any of the pairs (of month, of week)."""
+    """A parsed pattern, as fields for croniter. A day matches if one of the pairs (of month, of week) does."""
 
     seconds: str
     minutes: str
@@ -69,14 +69,14 @@ class _Times:
     every_hour: bool
 
     def after(self, wall: datetime) -> datetime | None:
-        """The first match after a time that a clock on the wall shows."""
+        """The first match after a local time."""
         rest = f"{self.seconds} {self.minutes} {self.hours}"
         each = (_search(f"{rest} {of_month} {self.months} {of_week}", wall) for of_month, of_week in self.days)
         return min((found for found in each if found is not None), default=None)
 
 
 def _search(expression: str, wall: datetime) -> datetime | None:
-    # Imported late: few processes ever need it, it takes time, and a package sent by --py-files comes without it.
+    # Imported late: few processes need it, importing it takes time, and packages sent by --py-files lack it.
     try:
         from croniter import CroniterBadDateError, CroniterError, croniter
     except ImportError:
@@ -135,12 +135,12 @@ class _Reader:
         stop = high if anything or (step and not last) else int(last or first)
         if start < low or stop > high or start > stop or (step and not int(step)):
             raise self.bad(atom)
-        # Sunday is 0 and 7; the older parser takes it as soon as a range ends with it.
+        # Sunday is 0 and 7; for the older parser, a range that ends with 7 includes 0.
         sunday = [0] if high == 7 and stop == 7 and self.classic and (anything or last or step) else []
         return [*range(start, stop + 1, int(step or 1)), *sunday]
 
     def _chosen(self, field: str, low: int, high: int) -> str:
-        """The field with a number picked by chance for each `H`: without a seed cron-parser picks, too, each time."""
+        """The field with a random number for each `H`, as in cron-parser without a seed."""
 
         def pick(match: re.Match[str]) -> str:
             first, last, step = match.groups()
@@ -159,7 +159,7 @@ class _Reader:
 
 
 def _numbered(field: str, names: Sequence[str], first: int) -> str:
-    """The field with numbers for names of months or days."""
+    """The field with numbers in place of names of months or days."""
 
     def number(match: re.Match[str]) -> str:
         name = match.group().lower()
@@ -173,7 +173,7 @@ def _listed(values: Iterable[int]) -> str:
 
 
 def _days_of(read: _Reader, of_month: str, of_week: str, months: set[int]) -> list[tuple[str, str]]:
-    """Which days match: pairs of fields for croniter, at most one of them restricted; a day may match any pair."""
+    """Matching days, as pairs of fields for croniter with at most one restriction; a day has to match one pair."""
     atoms = of_month.split(",")
     dates = read.values(",".join(atom for atom in atoms if atom != "L") or "1", 1, 31) if atoms != ["L"] else set()
     last = ["l"] if "L" in atoms else []
@@ -190,7 +190,7 @@ def _days_of(read: _Reader, of_month: str, of_week: str, months: set[int]) -> li
         any_date, any_weekday = of_month in _ANY, of_week in _ANY and not nth
     weekdays = {day % 7 for day in weekdays}
     if nth and read.classic:
-        # The older parser holds the number against every day, whichever field it matched.
+        # The older parser applies the number to all days, also to those that the day of the month matches.
         dates, last = {date for date in dates if (date + 6) // 7 == int(nth)}, []
         any_weekday = False
     by_date = [(",".join([*map(str, sorted(dates)), *last]), "*")] if dates or last else []
@@ -201,11 +201,11 @@ def _days_of(read: _Reader, of_month: str, of_week: str, months: set[int]) -> li
     return by_weekday if any_date else by_date + by_weekday
 
 
-# finding its times
+# finding the times of a pattern
 
 
 def _first_after(times: _Times, start: datetime, zone: tzinfo) -> datetime | None:
-    """The first instant after `start` at which clocks in a zone show a matching time."""
+    """The first instant after `start` whose local time in a zone matches."""
     wall = times.after(_wall(start, zone))
     while wall is not None:
         instants = _instants_of(wall, zone)
@@ -223,7 +223,7 @@ def _first_after(times: _Times, start: datetime, zone: tzinfo) -> datetime | Non
 
 
 def _wall(instant: datetime, zone: tzinfo) -> datetime:
-    """What clocks in a zone show."""
+    """The local time of an instant in a zone."""
     return instant.astimezone(zone).replace(tzinfo=None, fold=0)
 
 
@@ -232,13 +232,13 @@ def _utc(wall: datetime, zone: tzinfo, fold: int = 0) -> datetime:
 
 
 def _instants_of(wall: datetime, zone: tzinfo) -> list[datetime]:
-    """When clocks show a time: once, twice when they are put back, never when it is skipped."""
+    """The instants of a local time: one, two when clocks are set back, none when the time is skipped."""
     both = (_utc(wall, zone, fold) for fold in (0, 1))
     return [instant for instant in both if _wall(instant, zone) == wall]
 
 
 def _change_before(instant: datetime, zone: tzinfo) -> datetime:
-    """When clocks were changed last before an instant, if it was within hours."""
+    """The last change of the UTC offset before an instant, if it was within _MAX_CHANGE."""
     early, late = instant - _MAX_CHANGE, instant
     offset = late.astimezone(zone).utcoffset()
     while late - early > _SECOND:
@@ -252,13 +252,13 @@ def _change_before(instant: datetime, zone: tzinfo) -> datetime:
 
 
 def _shift(change: datetime, zone: tzinfo) -> timedelta:
-    """By how much clocks were put forward."""
+    """The difference of the UTC offset at a change; positive when clocks are set forward."""
     before, after = ((change - ago).astimezone(zone).utcoffset() for ago in (_SECOND, timedelta(0)))
     return (after or timedelta(0)) - (before or timedelta(0))
 
 
 def _landing(times: _Times, skipped: datetime, change: datetime, zone: tzinfo) -> datetime | None:
-    """What is due at a time that clocks skip is due in the hour after; not at midnight, nor if every hour is due."""
+    """The time of a skipped match: in the hour after the change, unless that is at midnight, or every hour matches."""
     after = _wall(change, zone)
     shift = _shift(change, zone)
     before = after - shift
@@ -269,7 +269,7 @@ def _landing(times: _Times, skipped: datetime, change: datetime, zone: tzinfo) -
 
 
 def _first_repeated(times: _Times, start: datetime, found: datetime, zone: tzinfo) -> datetime | None:
-    """A match before `found`, after clocks were put back; by whole hours it counts only if every hour is due."""
+    """A match before `found`, after clocks were set back; by whole hours only if every hour matches."""
     since = max(start, found - _MAX_CHANGE)
     back = (since.astimezone(zone).utcoffset() or timedelta(0)) - (found.astimezone(zone).utcoffset() or timedelta(0))
     if back <= timedelta(0) or (back >= _HOUR and not times.every_hour):

@@ -94,7 +94,7 @@ def _text(value: Any) -> str | None:
 
 
 def _number(text: Any, largest: int) -> int | None:
-    """The whole number from 0 to `largest` that a text stands for; None for another text."""
+    """The whole number from 0 to `largest` in a text; None for another text."""
     try:
         number = int(text)
     except ValueError:

@@ -7,12 +7,13 @@ and the worker that claims it again advances the schedule.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 import msgpack
 
+from spark_bull.dialects.base import NextJob
 from spark_bull.errors import PatternError
 from spark_bull.keys import SCHEDULED
 from spark_bull.outcomes import ClaimedJob
@@ -64,7 +65,7 @@ def _version(handle: QueueHandle) -> str:
     return version.decode() if version else ""
 
 
-def _next_job(handle: QueueHandle, job: ClaimedJob, now: int, version: str) -> Mapping[str, Any] | None:
+def _next_job(handle: QueueHandle, job: ClaimedJob, now: int, version: str) -> NextJob | None:
     try:
         return handle.dialect.next_job(job, now, version)
     except PatternError as error:
@@ -72,7 +73,7 @@ def _next_job(handle: QueueHandle, job: ClaimedJob, now: int, version: str) -> M
         return None
 
 
-def _packable(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _packable(fields: NextJob) -> dict[str, object]:
     return {name: value for name, value in fields.items() if value is not None}
 
 

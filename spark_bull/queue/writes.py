@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, TypedDict
 
 import msgpack
 
@@ -107,7 +107,26 @@ def register(write_id: str, plans: Sequence[QueuePlan], identity: Identity | Non
     return bool(answer[0] == b"registered")
 
 
-def _entry(write_id: str, plan: QueuePlan, identity: Identity | None) -> dict[str, Any]:
+class _Stage(TypedDict):
+    """A stage key, and the number of its chunks."""
+
+    key: str
+    chunks: int
+
+
+class _Entry(TypedDict):
+    """One queue of a write, as the script `register` expects it. `fields`: names and values of the write's hash."""
+
+    id: str
+    write: str
+    manifest: str
+    open: str
+    watermark: str
+    stages: list[_Stage]
+    fields: list[str | int]
+
+
+def _entry(write_id: str, plan: QueuePlan, identity: Identity | None) -> _Entry:
     keys = plan.handle.keys
     fields: dict[str, str | int] = {
         "delivery": "exactly-once",

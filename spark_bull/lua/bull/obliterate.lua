@@ -1,4 +1,4 @@
--- Pauses a queue, then removes its next jobs, whatever their state, and at last the queue's other keys. Staged chunks
+-- Pauses a queue, then removes its next jobs, whatever their state, and finally the queue's other keys. Staged chunks
 -- and writes stay.
 -- @keys receipt damaged rate_limited wait paused active delayed completed failed priority id meta meta_paused stalled stalled_check repeats limiter limiter_index metrics_completed metrics_completed_data metrics_failed metrics_failed_data
 -- @args base call ttl_ms limit move force

@@ -1,4 +1,4 @@
--- Pauses a queue, then removes its next jobs, whatever their state, and at last the queue's other keys. Staged chunks
+-- Pauses a queue, then removes its next jobs, whatever their state, and finally the queue's other keys. Staged chunks
 -- and writes stay.
 -- @keys receipt damaged rate_limited wait paused active delayed completed failed id meta_paused
 -- @args base call ttl_ms limit move force

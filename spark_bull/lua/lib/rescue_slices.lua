@@ -22,7 +22,7 @@ local function rescue_slices(key, arg, now, rescue)
         end
       end
       local back, failed = rescue(gone)
-      return {#suspects < tonumber(arg.limit) and 'mark:0' or 'look', back, failed}
+      return {#suspects < tonumber(arg.limit) and 'mark:0' or 'check', back, failed}
     end
     local stop = from + tonumber(arg.limit) * 10
     local active = call('LRANGE', key.active, -stop, -from - 1)

@@ -1,4 +1,4 @@
-"""Claimed jobs as Arrow batches, column by column: what all jobs of a chunk have in common is written once."""
+"""Claimed jobs as Arrow batches, column by column; a value that all jobs of a chunk share is converted once."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _stored(kind: pa.DataType) -> pa.DataType:
 
 
 def _converter(kind: pa.DataType) -> Callable[[Any], Any]:
-    """Spark's times count microseconds; 0 is none."""
+    """Converts values; times from ms to the microseconds of Spark, 0 to null."""
     if pa.types.is_timestamp(kind):
         return lambda ms: ms * 1000 if ms else None
     return lambda value: value

@@ -1,8 +1,8 @@
 """Claiming as a stream: jobs of a queue, locked for this query, arrive as micro-batches.
 
-latestOffset() runs in one process as long as the query does; it claims jobs and writes them into the ledger. An
-offset is how many have been claimed so far, so a batch that comes again, after a restart too, is the same jobs.
-read() runs in tasks and fetches what the jobs hold. Settling them is the sink's part (mode=settle).
+latestOffset() runs in one process for the lifetime of the query; it claims jobs and appends them to the ledger. An
+offset is the number of jobs claimed so far, so that a repeated batch has the same jobs, also after a restart. read()
+runs in tasks and reads the fields of the jobs. The sink (mode=settle) settles them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class Claims(InputPartition):
-    """Positions start..stop of a ledger, the last one excluded; `portions` holds these jobs, or nothing."""
+    """Positions start..stop of a ledger, the last one excluded. `portions`: these jobs, or empty."""
 
     def __init__(self, reader: str, start: int, stop: int, portions: Sequence[Portion] = ()) -> None:
         super().__init__((reader, start, stop))
@@ -46,7 +46,7 @@ class Claims(InputPartition):
 
 
 def claim_options(raw: Mapping[str, str]) -> Options:
-    """The options of a claiming read. Raises OptionError for a bad one, and when there isn't exactly one queue."""
+    """The options of a claiming read. Raises OptionError for an invalid one, and without exactly one queue."""
     options = parse_options(raw, CLAIM)
     if not options["queue"]:
         raise OptionError("expected the option `queue` (one queue) with mode=claim, got none")
@@ -69,13 +69,13 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._handle = handle
         self._most: int = options["maxJobsPerTrigger"]
         self._rows: int = options["rowsPerPartition"]
-        #: A portion is what one call claims, and no portion is dealt out to two tasks.
+        #: One call claims a portion, and a portion is read by one task.
         self._chunk_size: int = min(options["chunkSize"], options["rowsPerPartition"])
         self._lock_ms: int = options["lockMs"]
         self._worker: str = options["workerName"] or ""
         self._limiter: tuple[int, int] | None = options["limiter"]
         self._reader: str = options["readerId"] or uuid4().hex[:16]
-        #: How many jobs an AvailableNow query still takes; None: any number.
+        #: Number of jobs that an AvailableNow query may still claim; None: any number.
         self._left: int | None = None
         self._claimer: Claimer | None = None
         self._newest = 0
@@ -90,7 +90,7 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._left = self._ask(lambda: lag_of(self._handle))
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Claims jobs, unless some are claimed already that no batch has had yet."""
+        """Claims jobs, unless claimed jobs are left that are in no batch yet."""
         first, most = int(start["claimed"]), getattr(limit, "max_rows", self._most)
         try:
             claimer = self._claimer_of(start["reader"])
@@ -103,7 +103,7 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"claimed": min(end, first + self._most), "reader": start["reader"]}
 
     def _claim_of_left(self, claimer: Claimer, most: int) -> int:
-        """Claims of the jobs that an AvailableNow query still takes: while a rate limit holds, it waits for them."""
+        """Claims the remaining jobs of an AvailableNow query; waits for the end of a rate limit."""
         claimed = claimer.claim(min(most, self._left or 0))
         while self._left and not claimed and claimer.limited_ms and lag_of(self._handle):
             time.sleep(min(claimer.limited_ms / 1000, IDLE_S))
@@ -118,7 +118,7 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._claimer
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        # The reader of batch 0's start is another one after a restart, see initialOffset; that of its end is logged.
+        # After a restart, initialOffset has a new reader name: the one in the end offset comes from the offset log.
         claimer, first, last = self._claimer_of(end["reader"]), int(start["claimed"]), int(end["claimed"])
         self._ask(lambda: claimer.take_up(first, last))
         self._ask(lambda: claimer.ledger.begin(last))
@@ -146,7 +146,7 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 yield claim_batch(self._handle, partition.reader, partition.start, chunk)
 
     def _ask(self, ask: Callable[[], T]) -> T:
-        """What a call to Redis returns: an error would end the query, and waiting is all that a new one could do."""
+        """The result of a call to Redis, retried until it succeeds: an error would end the query."""
         return retry_until_connected(
             ask, partial(log.warning, "queue %s: a claiming query %s (%s)", self._handle.keys.queue)
         )
@@ -155,23 +155,23 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         try:
             ClaimLedger(self._handle, end["reader"]).cut(int(end["claimed"]))
         except ConnectionLost as error:
-            log.info("queue %s: what is committed is let go of later: %s", self._handle.keys.queue, error)
+            log.info("queue %s: committed jobs are removed from the ledger later: %s", self._handle.keys.queue, error)
 
     def reportLatestOffset(self) -> dict[str, Any]:
-        """What the progress of the query shows as the newest: the jobs claimed, and those that wait."""
+        """The latest offset for the progress of the query: the jobs claimed, and those that wait."""
         reader = self._reader if self._claimer is None else self._claimer.ledger.reader
         try:
             self._newest = ClaimLedger(self._handle, reader).end() + lag_of(self._handle)
         except ConnectionLost as error:
-            log.info("queue %s: can't see how many jobs wait: %s", self._handle.keys.queue, error)
+            log.info("queue %s: can't count the waiting jobs: %s", self._handle.keys.queue, error)
         return {"claimed": self._newest, "reader": reader}
 
     def stop(self) -> None:
-        """Spark doesn't call it; threads end with their process."""
+        """Does nothing: threads end with their process."""
 
 
 def _grouped(portions: Sequence[Portion], rows: int) -> list[list[Portion]]:
-    """Portions gathered to about `rows` jobs each."""
+    """The portions in groups of about `rows` jobs."""
     groups: list[list[Portion]] = [[]]
     for portion in portions:
         if groups[-1] and sum(known.jobs for known in groups[-1]) + portion.jobs > rows:

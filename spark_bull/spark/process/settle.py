@@ -1,10 +1,10 @@
-"""Settling as a sink: rows say how claimed jobs ended.
+"""The settling sink: rows are outcomes of claimed jobs.
 
-Columns: `id` and `token` as the claim gave them; `returnvalue` (any type that JSON holds; STRING holds JSON) of a job
-that has completed, or `error` (STRING) of one whose attempt failed; beside it maybe `stacktrace` (STRING), and
-`unrecoverable` (BOOLEAN: no further attempt). Or, for a job that is to run again with no attempt counted: `delay` (ms),
-`runAt` (TIMESTAMP), or `rateLimit` (ms in which no job of the queue starts). An outcome counts once, by the job's lock:
-a task or batch that comes again does no harm.
+Columns: `id` and `token` from the claim; `returnvalue` (any type that JSON can hold; a STRING is JSON) of a completed
+job, or `error` (STRING) of a failed attempt, optionally with `stacktrace` (STRING) and `unrecoverable` (BOOLEAN: no
+further attempt). For a job that has to run again without counting the attempt: `delay` (ms), `runAt` (TIMESTAMP), or
+`rateLimit` (ms in which no job of the queue starts). The job's lock ensures that an outcome counts once: repeated tasks
+and batches are harmless.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ T = TypeVar("T")
 #: What becomes of a job, or that its outcome was rejected.
 Ending = Literal["completed", "failed", "retried", "returned", "lost"]
 
-#: How long the totals of a claiming query stay after its last batch.
+#: TTL of the totals of a claiming query after its last batch.
 TOTALS_TTL_MS: Final = 7 * 86_400_000
-#: The columns that may be there, the type that each must have, and its name in SQL.
+#: Optional columns, their types, and the names of the types in SQL.
 _OPTIONAL: Final[Mapping[str, tuple[type[DataType], str]]] = {
     "queue": (StringType, "STRING"),
     "error": (StringType, "STRING"),
@@ -58,20 +58,20 @@ _OPTIONAL: Final[Mapping[str, tuple[type[DataType], str]]] = {
     "rateLimit": (IntegralType, "an integer (ms)"),
 }
 _BY_LOWER: Final = {name.lower(): name for name in ("id", "token", "returnvalue", *_OPTIONAL)}
-#: Columns of which one at least has to be there.
+#: Columns of which at least one is required.
 OUTCOMES: Final = ("returnvalue", "error", "delay", "runAt", "rateLimit")
-#: All that settling reads.
+#: All columns that settling reads.
 SETTLED_COLUMNS: Final = tuple(_BY_LOWER.values())
-#: Columns of the claim that may come along; they are not read.
+#: Other columns of the claim, which are ignored.
 _IGNORED: Final = frozenset(field.name.lower() for field in CLAIM_SCHEMA)
 
-#: Columns that tell how many jobs completed, failed, were retried or lost.
+#: Schema of the counts of outcomes.
 COUNTS: Final = "outcome STRING, jobs BIGINT"
 _COUNTS: Final = pa.schema([("outcome", pa.string()), ("jobs", pa.int64())])
 
 
 class Settled(WriterCommitMessage):
-    """What one task settled: how many completed, failed, retried, lost."""
+    """The number of outcomes that one task has settled, by kind."""
 
     def __init__(self, counts: Mapping[Ending, int]) -> None:
         self.counts = dict(counts)
@@ -97,12 +97,12 @@ class SettlePlan:
         return OutcomePolicy(keep_completed=keep_completed, keep_failed=keep_failed, strategy=self.strategy)
 
     def handles(self) -> dict[str, QueueHandle]:
-        """The queue of the option `queue`, opened; none when rows name theirs."""
+        """The opened queue of the option `queue`; empty when rows have a column `queue`."""
         queue = self.options["queue"]
         return {} if queue is None else {queue: open_handle(self.options, queue)}
 
     def ask(self, ask: Callable[[], T]) -> T:
-        """What a call to Redis returns."""
+        """The result of a call to Redis."""
         return retry_until_connected(ask, _warn) if self.patient else ask()
 
 
@@ -111,7 +111,7 @@ def _warn(what: str, why: object) -> None:
 
 
 def plan_settle(raw: Mapping[str, str], schema: StructType, strategy: BackoffStrategy | None = None) -> SettlePlan:
-    """Checks options and columns, and reaches Redis. Raises OptionError or ConnectionLost before any task starts."""
+    """Checks options, columns and the connection, before any task starts. Raises OptionError or ConnectionLost."""
     options = resolved(parse_options(raw, SETTLE))
     names = {_BY_LOWER.get(field.name.lower(), field.name.lower()): field for field in schema}
     for name in ("id", "token"):
@@ -169,7 +169,7 @@ class StreamSettler(DataSourceStreamArrowWriter):
 
 
 class Settling:
-    """The same for `DataFrame.mapInArrow`, in one Spark job without a sink; rows of the answer are COUNTS."""
+    """The same for `DataFrame.mapInArrow`, in one Spark job without a sink; returns rows of COUNTS."""
 
     def __init__(self, plan: SettlePlan) -> None:
         self._plan = plan
@@ -216,7 +216,7 @@ class _Row:
 
     @property
     def is_postponed(self) -> bool:
-        """Whether the job runs again with no attempt counted."""
+        """Whether the job runs again without counting the attempt."""
         return not (self.delay is None and self.run_at is None and self.rate_limit is None)
 
 
@@ -266,7 +266,7 @@ class _Rows:
         return self.plan.ask(lambda: work(self.handle, claim_settings, outcomes, 0, call=call))
 
     def _keep_of(self, job: ClaimedJob | None) -> Keep:
-        """How many completed jobs to keep. job: None when its options say nothing about it."""
+        """Which completed jobs to keep. job: None when its options have no such rule."""
         default = self.plan.policy.keep_completed
         return default if job is None else keep_of(self.handle.dialect, job.opts, "removeOnComplete", default)
 
@@ -284,7 +284,7 @@ class _Rows:
         return "failed" if isinstance(decided, Failed) else "retried"
 
     def _fail_blocked(self, claim: Claim) -> Counter[Ending]:
-        """Settles parents that can't complete yet; returns by how much that changes the counts."""
+        """Settles parents that can't complete yet; returns the changes of the counts."""
         blocked = self.plan.ask(lambda: fail_blocked(self.handle, self.plan.policy, self.token, claim.lost, claim.now))
         if blocked:
             self._work(blocked)
@@ -292,7 +292,7 @@ class _Rows:
         return Counter[Ending]({"completed": -len(blocked), "failed": failed, "retried": retried})
 
     def _postpone(self, outcomes: Outcomes, rows: Sequence[_Row]) -> None:
-        """As DelayedError and RateLimitError of a processor do."""
+        """Has the effect of DelayedError and RateLimitError in a processor."""
         now = self.plan.ask(self.handle.connection.now_ms) if any(row.delay is not None for row in rows) else 0
         for row in rows:
             if row.rate_limit is not None:
@@ -303,7 +303,7 @@ class _Rows:
                 outcomes.delayed.append(Delayed(row.id, min(until, LAST_ETA_MS)))
 
     def _lost(self, job_id: str, why: str) -> int:
-        """1 for an outcome that is lost, 0 when it had been taken before, by an earlier attempt of this task."""
+        """1 for a rejected outcome, 0 when an earlier attempt of this task has settled the job."""
         if why in ("unlocked", "missing") and self.plan.ask(lambda: self._has_ended(job_id)):
             return 0
         log.warning("queue %s: outcome of job %s was rejected (%s)", self.handle.keys.queue, job_id, LOST[why])
@@ -313,8 +313,8 @@ class _Rows:
         keys = self.handle.keys
         if self.handle.dialect.has_finish_times:
             return bool(self.handle.connection.call("HEXISTS", keys.job(job_id), "finishedOn"))
-        looks = [("SISMEMBER", keys["completed"], job_id), ("SISMEMBER", keys["failed"], job_id)]
-        return any(self.handle.connection.pipeline(looks))
+        checks = [("SISMEMBER", keys["completed"], job_id), ("SISMEMBER", keys["failed"], job_id)]
+        return any(self.handle.connection.pipeline(checks))
 
     def _count(self, counts: Counter[Ending]) -> None:
         key = self.handle.keys.settled(self.token)

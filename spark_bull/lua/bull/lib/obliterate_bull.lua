@@ -1,6 +1,6 @@
 -- @include lib/obliterate
 
--- Pauses a queue of Bull, then removes its next jobs, whatever their state, and at last the `rest` of its keys.
+-- Pauses a queue of Bull, then removes its next jobs, whatever their state, and finally the `rest` of its keys.
 -- `finished`: type of `completed` and `failed`.
 -- Returns 'open' while there is more to remove, then 'done'.
 local function obliterate_bull(key, arg, pause_queue, remove_jobs, finished, rest)

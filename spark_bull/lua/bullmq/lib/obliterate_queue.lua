@@ -8,9 +8,9 @@ local function remove_schedulers(key, ids)
   end
 end
 
--- Pauses a queue, then removes its next jobs, and in the end the queue itself. A parent goes with its last child; one
--- that waits for children of another queue stays, as in BullMQ, and runs when they are done.
--- Returns 'open' while there is more to be removed, then 'done'.
+-- Pauses a queue, then removes its next jobs, and finally its other keys. A parent is removed with its last child; one
+-- that waits for children of another queue stays, as in BullMQ, and runs when they have finished.
+-- Returns 'open' while there is more to remove, then 'done'.
 local function obliterate_queue(key, arg)
   local function remove(ids)
     remove_jobs(key, arg, ids)
