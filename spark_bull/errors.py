@@ -12,6 +12,7 @@ SparkBullError
 ├── StagedDataLost     staged chunks were missing at the commit of a write
 ├── WorkerFailed       the slots of a worker could not be started, or its query failed
 ├── QueueBusy          a queue to be deleted has active jobs
+├── ProcessorMissing   a worker has no processor for jobs of this name
 ├── JobTimeout         a job exceeded its timeout
 ├── JobDamaged         a field of a job is invalid
 ├── UnrecoverableError raised by a processor: the job fails without a further attempt
@@ -191,6 +192,10 @@ class RateLimitError(SparkBullError):
 
 class JobTimeout(SparkBullError):
     """A job exceeded its timeout."""
+
+
+class ProcessorMissing(SparkBullError):
+    """A worker has processors by name, and none for the name of this job."""
 
 
 class JobDamaged(SparkBullError, ValueError):

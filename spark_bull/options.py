@@ -494,6 +494,14 @@ TABLE: Final[tuple[Option, ...]] = (
     Option(
         "slots", integer(1), None, (WORK,), "number of Spark tasks that process jobs in parallel", "all cores but one"
     ),
+    Option(
+        "concurrency",
+        integer(1, 2_000),
+        1,
+        (WORK,),
+        "maximum number of jobs that a slot processes at the same time: functions in threads, coroutine functions in "
+        "an event loop; each job is settled when it ends",
+    ),
     Option("chunk_size", integer(1, 2_000), 200, (WORK,), "maximum number of jobs per claim of a slot"),
     Option(
         "timeout_ms", integer(0), 0, (WORK,), "maximum duration of a job, or of one call of a UDF, ms; 0: unlimited"

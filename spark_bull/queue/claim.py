@@ -33,7 +33,7 @@ class ClaimSettings:
 
     lock_ms: lifetime of locks without `extend`. worker: name that BullMQ shows as processedBy, or empty. limiter: at
     most `max` jobs of the queue start per `duration` ms, unless the queue's meta has other values. max_metrics: minutes
-    of metrics to keep, 0: none are written. control: key that exists when the slot has to stop. at_once: how many
+    of metrics to keep, 0: none are written. control: key that says "stop" or "pause". at_once: how many
     claimed jobs start at once; while the queue has a concurrency or rate limit, no more are claimed. None: all.
     """
 
@@ -159,6 +159,7 @@ class _Answer(TypedDict):
     next_due: float | Literal[False]
     more: bool
     stop: bool
+    paused: bool
     now: int
 
 
@@ -180,6 +181,7 @@ def _claim_of(token: str, answer: _Answer, jobs: list[ClaimedJob]) -> Claim:
         next_due=int(answer["next_due"]) if answer["next_due"] else None,
         more=answer["more"],
         stop=answer["stop"],
+        paused=answer["paused"],
         now=answer["now"],
         claimed=len(answer["ids"]),
     )

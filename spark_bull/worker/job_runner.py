@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from types import FrameType
 from typing import Any, Final, NamedTuple, Protocol
 
 from spark_bull.dialects.base import Dialect
-from spark_bull.errors import DelayedError, JobDamaged, JobTimeout, OptionError, RateLimitError, UnrecoverableError
+from spark_bull.errors import (
+    DelayedError,
+    JobDamaged,
+    JobTimeout,
+    OptionError,
+    ProcessorMissing,
+    RateLimitError,
+    UnrecoverableError,
+)
 from spark_bull.outcomes import Delayed, Keep, Outcomes
 from spark_bull.worker.error_text import trace_of
 from spark_bull.worker.interrupts import raise_if_interrupted
@@ -46,22 +55,51 @@ class Runner(Protocol):
     def __call__(self, jobs: Sequence[RunningJob], lost: Collection[str]) -> Iterator[Result]: ...
 
 
+JobFunction = Callable[[RunningJob], Any]
+
+#: The name under which a processor by name has the function for all other names.
+ANY_NAME: Final = "*"
+
+
 @dataclass(frozen=True)
 class FunctionRunner:
-    """Calls processor(job) for one job after the other. timeout_ms: for jobs without their own `timeout`; 0: none."""
+    """Calls processor(job) for one job after the other.
 
-    processor: Callable[[RunningJob], Any]
+    processor: a function, or functions by the name of the job; "*" stands for all other names. timeout_ms: for jobs
+    without their own `timeout`; 0: none.
+    """
+
+    processor: JobFunction | Mapping[str, JobFunction]
     timeout_ms: int = 0
 
     one_by_one = True
 
+    @cached_property
+    def functions(self) -> Mapping[str, JobFunction]:
+        """The functions by the name of the job."""
+        return self.processor if isinstance(self.processor, Mapping) else {ANY_NAME: self.processor}
+
+    def function_for(self, job: RunningJob) -> JobFunction:
+        """Returns the function for a job. Raises ProcessorMissing if there is none for its name."""
+        function = self.functions.get(job.name or "") or self.functions.get(ANY_NAME)
+        if function is None:
+            raise ProcessorMissing(
+                f"expected a processor for jobs named {job.name!r}, this worker has: {', '.join(self.functions)}; "
+                f"add one, or '{ANY_NAME}' for all other names"
+            )
+        return function
+
+    def limit_ms(self, job: RunningJob) -> int:
+        """Returns the maximum duration of a job, ms; 0: unlimited."""
+        return job.timeout or self.timeout_ms
+
     def __call__(self, jobs: Sequence[RunningJob], lost: Collection[str]) -> Iterator[Result]:
-        processor = self.processor
         for job in jobs:
             if job.claimed.id in lost:
                 continue
             limit_ms = job.timeout or self.timeout_ms
             try:
+                processor = self.function_for(job)
                 if limit_ms:
                     with time_limit(limit_ms):
                         value = processor(job)
@@ -74,6 +112,11 @@ class FunctionRunner:
                 yield Result(job, value, None)
 
 
+def timeout_error(limit_ms: int) -> JobTimeout:
+    """The error of a job that runs longer than `limit_ms`."""
+    return JobTimeout(f"expected the job to take {limit_ms:,} ms at most (its timeout), it took longer")
+
+
 @contextmanager
 def time_limit(limit_ms: int) -> Iterator[None]:
     """Raises JobTimeout in the block after `limit_ms`; 0: never. Has no effect outside the main thread."""
@@ -82,7 +125,7 @@ def time_limit(limit_ms: int) -> Iterator[None]:
         return
 
     def raise_timeout(_signal: int, _frame: FrameType | None) -> None:
-        raise JobTimeout(f"expected the job to take {limit_ms:,} ms at most (its timeout), it took longer")
+        raise timeout_error(limit_ms)
 
     previous = signal.signal(signal.SIGALRM, raise_timeout)
     signal.setitimer(signal.ITIMER_REAL, limit_ms / 1000, _RAISE_AGAIN_S)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import Event, Lock, Thread
 
@@ -15,15 +16,24 @@ from spark_bull.queue.handle import QueueHandle
 log = logging.getLogger("spark_bull")
 
 
+class _Hold:
+    """One claim of a job. A later claim of the same job is another one."""
+
+    __slots__ = ("token",)
+
+    def __init__(self, token: str) -> None:
+        self.token = token
+
+
 class LockKeeper:
-    """A thread that extends the locks of the current chunk every `lock_ms` / 3.
+    """A thread that extends the locks of the jobs that are held, every third of `lock_ms`.
 
         with LockKeeper(handle, lock_ms) as keeper:
-            with keeper.keeping(token, ids):
-                ...
+            keeper.hold(token, ids)
+            ...
+            keeper.release(ids)
 
-    It sends nothing while there is no chunk. `lost` has the ids of jobs whose lock is gone: another worker may have
-    claimed them.
+    While no job is held it sends nothing. `lost` has the held jobs whose lock is gone: another worker may have them.
     """
 
     def __init__(self, handle: QueueHandle, lock_ms: int) -> None:
@@ -31,7 +41,7 @@ class LockKeeper:
         self._lock_ms = lock_ms
         self._guard = Lock()
         self._over = Event()
-        self._held: tuple[str, list[str]] | None = None
+        self._held: dict[str, _Hold] = {}
         self._settling: set[str] = set()
         self._lost: set[str] = set()
         self._thread = Thread(target=self._keep, name="spark-bull-locks", daemon=True)
@@ -46,52 +56,66 @@ class LockKeeper:
 
     @property
     def lost(self) -> Collection[str]:
-        """Ids of the jobs of the current chunk whose lock is gone."""
+        """Ids of held jobs whose lock is gone."""
         return self._lost
+
+    def hold(self, token: str, job_ids: Sequence[str]) -> None:
+        """Starts to extend the locks of these jobs, which hold `token`."""
+        with self._guard:
+            self._held.update((job_id, _Hold(token)) for job_id in job_ids)
+            self._lost.difference_update(job_ids)
+
+    def release(self, job_ids: Sequence[str]) -> None:
+        """Stops extending the locks of these jobs."""
+        with self._guard:
+            for job_id in job_ids:
+                self._held.pop(job_id, None)
+            self._lost.difference_update(job_ids)
 
     @contextmanager
     def keeping(self, token: str, job_ids: Sequence[str]) -> Iterator[None]:
-        """Extends the locks of these jobs during the block, which may settle some of them."""
-        with self._guard:
-            self._held, self._lost = (token, list(job_ids)), set()
+        """Holds these jobs during the block, which may settle some of them."""
+        self.hold(token, job_ids)
         try:
             yield
         finally:
-            with self._guard:
-                self._held = None
+            self.release(job_ids)
 
     @contextmanager
     def settling(self, outcomes: Outcomes | None) -> Iterator[None]:
-        """Marks jobs that the block settles: the script deletes their locks, which are then not reported as lost."""
+        """Releases the jobs that are settled in the block. Its script deletes their locks: they are not lost."""
+        ids = outcomes.all_ids() if outcomes else set()
         with self._guard:
-            self._settling = outcomes.all_ids() if outcomes and self._held else set()
+            self._settling = ids
         yield
+        self.release(list(ids))
         with self._guard:
-            if self._held:
-                token, held = self._held
-                self._held = token, [job_id for job_id in held if job_id not in self._settling]
             self._settling = set()
 
     def _keep(self) -> None:
         while not self._over.wait(self._lock_ms / 3000):
             with self._guard:
-                held = self._held
-            if held is None or not held[1]:
-                continue
-            try:
-                gone = extend(self._handle, *held, self._lock_ms)
-            except SparkBullError as error:
-                # The loop fails with the same error and handles it.
-                log.warning("queue %s: could not extend locks: %s", self._handle.keys.queue, error)
-                continue
-            self._record_lost(held[0], gone)
+                held = dict(self._held)
+            by_token: dict[str, list[str]] = defaultdict(list)
+            for job_id, hold in held.items():
+                by_token[hold.token].append(job_id)
+            for token, ids in by_token.items():
+                try:
+                    gone = extend(self._handle, token, ids, self._lock_ms)
+                except SparkBullError as error:
+                    # The loop fails with the same error and handles it.
+                    log.warning("queue %s: could not extend locks: %s", self._handle.keys.queue, error)
+                    break
+                self._record_lost(held, gone)
 
-    def _record_lost(self, token: str, gone: Sequence[str]) -> None:
-        """Records locks that were gone, except those of jobs that have been settled meanwhile."""
+    def _record_lost(self, held: Mapping[str, _Hold], gone: Sequence[str]) -> None:
+        """Records locks that were gone when `held` was extended, except those of jobs that were settled since."""
         with self._guard:
-            if self._held is None or self._held[0] != token:
-                return
-            new = set(gone).intersection(self._held[1]) - self._settling - self._lost
+            new = {
+                job_id
+                for job_id in gone
+                if self._held.get(job_id) is held[job_id] and job_id not in self._settling | self._lost
+            }
             self._lost |= new
         for job_id in new:
             log.warning(

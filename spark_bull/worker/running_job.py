@@ -42,6 +42,11 @@ class RunningJob:
         return f"RunningJob(queue={self.queue!r}, id={self.claimed.id!r}, attempt={self.attempts_made + 1})"
 
     @property
+    def handle(self) -> QueueHandle:
+        """The queue, as the worker accesses it."""
+        return self._handle
+
+    @property
     def queue(self) -> str:
         """Name of the queue."""
         return self._handle.keys.queue

@@ -18,10 +18,11 @@ from spark_bull.model import NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.claim import ClaimSettings
 from spark_bull.spark.process.udf_runner import UdfRunner
-from spark_bull.worker import loop
+from spark_bull.worker import chunk_loop as loop
 from spark_bull.worker.job_runner import FunctionRunner, OutcomePolicy
-from spark_bull.worker.loop import SlotPlan, WorkerLoop
 from spark_bull.worker.running_job import RunningJob
+from spark_bull.worker.slot import loop_of
+from spark_bull.worker.slot_plan import QueuePlan, SlotPlan
 from tests.support.misbehaviour import MISBEHAVIOURS
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
@@ -165,6 +166,6 @@ def test_a_signal_to_the_process_ends_the_slot(queue: BullQueue) -> None:
     claim_settings = ClaimSettings(name, control=queue.handle.keys.control(name))
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
-        WorkerLoop(SlotPlan(queue.handle, claim_settings, name, FunctionRunner(processor)), 0).run()
+        loop_of(SlotPlan((QueuePlan(queue.handle, claim_settings),), name, FunctionRunner(processor)), 0).run()
     assert signal.getsignal(signal.SIGINT) is before
     assert queue.counts()["active"] == 3

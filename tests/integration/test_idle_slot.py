@@ -14,7 +14,7 @@ HOURS_S = 10_000.0
 
 @pytest.fixture(autouse=True)
 def _only_signals(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_bull.worker.loop.IDLE_S", HOURS_S)
+    monkeypatch.setattr("spark_bull.worker.slot_queue.IDLE_S", HOURS_S)
 
 
 @pytest.mark.parametrize("protocol", ["bull-1", "bull", "bullmq"])
@@ -24,13 +24,13 @@ def test_an_idle_slot_starts_a_job_and_stops_on_signals(
     with BullQueue("q", url=redis_url, prefix=prefix, protocol=protocol) as queue:
         with OurWorker(queue.handle, lambda job: job.data) as worker:
             for count in (1, 2):
-                wait_until(lambda: is_blocked(client, worker.loop.client), "the slot to wait")
+                wait_until(lambda: is_blocked(client, *worker.loop.clients), "the slot to wait")
                 queue.add({"n": count})
                 wait_until(lambda count=count: queue.counts()["completed"] == count, "the job")  # type: ignore[misc]
-            wait_until(lambda: is_blocked(client, worker.loop.client), "the slot to wait")
+            wait_until(lambda: is_blocked(client, *worker.loop.clients), "the slot to wait")
         assert worker.stats is not None
         assert worker.stats.completed == 2
 
 
-def is_blocked(client: Redis, client_id: int) -> bool:
+def is_blocked(client: Redis, client_id: int = 0) -> bool:
     return any(one["id"] == str(client_id) and "b" in one["flags"] for one in client.client_list())

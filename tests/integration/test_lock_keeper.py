@@ -13,9 +13,7 @@ from spark_bull import BullQueue, NewJob
 from spark_bull.outcomes import Claim
 from spark_bull.queue.claim import extend, work
 from spark_bull.queue.handle import QueueHandle
-from spark_bull.worker import lock_keeper
-from spark_bull.worker import loop as worker_loop
-from spark_bull.worker.loop import WorkerLoop
+from spark_bull.worker import lock_keeper, slot_queue
 from spark_bull.worker.running_job import RunningJob
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
@@ -87,8 +85,8 @@ class LateAnswers:
 
 def keep_often(worker: OurWorker) -> None:
     """Lets the lock keeper of this worker extend locks every few ms."""
-    loop: WorkerLoop = worker.loop
-    loop._keeper = lock_keeper.LockKeeper(loop._handle, SHORT_MS)
+    (queue,) = worker.loop.queues
+    queue.keeper = lock_keeper.LockKeeper(queue.handle, SHORT_MS)
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["before the settling call's", "after the settling call's"])
@@ -97,7 +95,7 @@ def test_a_job_settled_while_its_lock_was_to_be_extended_is_not_lost(
 ) -> None:
     answers = LateAnswers(first)
     monkeypatch.setattr(lock_keeper, "extend", answers.extend)
-    monkeypatch.setattr(worker_loop, "work", answers.work)
+    monkeypatch.setattr(slot_queue, "work", answers.work)
     queue.add_many(NewJob({"n": n}) for n in range(2))
     worker = OurWorker(queue.handle, answers.processor, chunk_size=2, lock_ms=LOCK_MS)
     keep_often(worker)

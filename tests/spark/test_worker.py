@@ -19,7 +19,7 @@ from redis import Redis
 
 from spark_bull import BullQueue, DelayedError, NewJob, RateLimitError, RawJson, UnrecoverableError, Worker
 from spark_bull.errors import ConnectionLost, OptionError, SparkBullError, WorkerFailed
-from spark_bull.worker.loop import IDLE_S
+from spark_bull.worker.slot_queue import IDLE_S
 from tests.support.wait import PATIENCE_S, wait_until
 
 Start = Callable[..., Worker]

@@ -1,20 +1,23 @@
-"""Our worker without Spark: one WorkerLoop in a thread, with the behaviours of tests/node/behaviours.js."""
+"""Our worker without Spark: one slot in a thread, with the behaviours of tests/node/behaviours.js."""
 
 from __future__ import annotations
 
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
 from spark_bull.errors import UnrecoverableError
 from spark_bull.queue.claim import ClaimSettings
 from spark_bull.queue.handle import QueueHandle
-from spark_bull.worker.job_runner import FunctionRunner, OutcomePolicy, Runner
-from spark_bull.worker.loop import SlotPlan, SlotStats, WorkerLoop
+from spark_bull.worker.job_runner import FunctionRunner, JobFunction, OutcomePolicy, Runner
 from spark_bull.worker.running_job import RunningJob
+from spark_bull.worker.slot import loop_of
+from spark_bull.worker.slot_control import SlotControl
+from spark_bull.worker.slot_plan import QueuePlan, SlotPlan
+from spark_bull.worker.slot_stats import SlotStats
 from tests.support.wait import PATIENCE_S
 
 
@@ -39,30 +42,37 @@ def behave(job: RunningJob) -> Any:
 
 
 class OurWorker:
-    """Processes a queue until the block is left, by default one job at a time like a Node worker with concurrency 1."""
+    """Processes queues until the block is left, by default one job at a time like a Node worker with concurrency 1."""
 
     def __init__(
         self,
-        handle: QueueHandle,
-        processor: Callable[[RunningJob], Any] = behave,
+        handle: QueueHandle | Sequence[QueueHandle],
+        processor: JobFunction | Mapping[str, JobFunction] = behave,
         *,
         chunk_size: int = 1,
+        concurrency: int = 1,
+        timeout_ms: int = 0,
+        weights: Sequence[int] = (),
         runner: Runner | None = None,
         policy: OutcomePolicy | None = None,
         **claim_settings: Any,
     ) -> None:
-        name = uuid4().hex[:8]
-        self._handle = handle
-        self._control = handle.keys.control(name)
+        self.id = uuid4().hex[:8]
+        handles = [handle] if isinstance(handle, QueueHandle) else handle
+        queues = [
+            QueuePlan(one, ClaimSettings(self.id, control=one.keys.control(self.id), **claim_settings), weight)
+            for one, weight in zip(handles, weights or [0] * len(handles), strict=True)
+        ]
         plan = SlotPlan(
-            handle,
-            ClaimSettings(name, control=self._control, **claim_settings),
-            name,
-            runner or FunctionRunner(processor),
+            tuple(queues),
+            self.id,
+            runner or FunctionRunner(processor, timeout_ms),
             policy or OutcomePolicy(),
+            concurrency,
             chunk_size,
         )
-        self.loop = WorkerLoop(plan, 0)
+        self.control = SlotControl(plan)
+        self.loop = loop_of(plan, 0)
         self.stats: SlotStats | None = None
         self.error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -81,11 +91,10 @@ class OurWorker:
         self.stop()
 
     def stop(self, timeout: float = PATIENCE_S) -> None:
-        connection = self._handle.connection
-        connection.call("SET", self._control, "stop", "PX", 3_600_000)
+        assert self.control.request_stop()
         deadline = time.monotonic() + timeout
         while self._thread.is_alive() and time.monotonic() < deadline:
-            connection.call("CLIENT", "UNBLOCK", self.loop.client)
+            self.control.unblock()
             self._thread.join(0.05)
         assert not self._thread.is_alive(), "the worker didn't stop"
         if self.error is not None:

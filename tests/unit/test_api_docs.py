@@ -92,13 +92,17 @@ def test_every_public_property_has_a_docstring(name: str) -> None:
     assert inspect.getdoc(PROPERTIES[name])
 
 
+#: Arguments of a Worker that are no options.
+WORKER_ONLY = {"spark", "queue", "queues", "weights", "processor", "payload_schema", "backoff_strategy", "redis"}
+
+
 @pytest.mark.parametrize(
     ("kind", "scope", "others"),
     [
         (spark_bull.BullQueue, QUEUE, {"queue", "redis"}),
         (spark_bull.Promoter, SERVICE, {"queues", "redis", "rescue"}),
         (spark_bull.Rescuer, SERVICE, {"queues", "redis"}),
-        (spark_bull.Worker, WORK, {"spark", "queue", "processor", "payload_schema", "backoff_strategy", "redis"}),
+        (spark_bull.Worker, WORK, WORKER_ONLY),
     ],
 )
 def test_arguments_match_the_table_of_options(kind: type, scope: str, others: set[str]) -> None:

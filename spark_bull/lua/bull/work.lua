@@ -1,7 +1,7 @@
 -- Settles a chunk of claimed jobs and claims the next one, once per call of a sender.
 -- @keys receipt control? ledger? damaged wait paused active delayed priority stalled completed failed meta_paused limiter limiter_index rate_limited metrics_completed metrics_completed_data metrics_failed metrics_failed_data
 -- @args base token call ttl_ms lock_token lock_ms limit most_bytes held limiter_max limiter_ms at_once max_metrics want_jobs outcomes
--- @returns msgpack of {ids, columns, damaged, lost, limited_ms, next_due, more, stop, now}
+-- @returns msgpack of {ids, columns, damaged, lost, limited_ms, next_due, more, stop, paused, now}
 -- @include bull/lib/claim_fields
 -- @include bull/lib/claim_jobs
 -- @include bull/lib/settle_jobs

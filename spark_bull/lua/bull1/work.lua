@@ -1,7 +1,7 @@
 -- Settles a chunk of claimed jobs and claims the next one, once per call of a sender.
 -- @keys receipt control? ledger? damaged wait paused active delayed stalled completed failed meta_paused limiter rate_limited
 -- @args base queue token call ttl_ms lock_token lock_ms limit most_bytes held limiter_max limiter_ms at_once want_jobs outcomes
--- @returns msgpack of {ids, columns, damaged, lost, limited_ms, next_due, more, stop, now}
+-- @returns msgpack of {ids, columns, damaged, lost, limited_ms, next_due, more, stop, paused, now}
 -- @include bull/lib/claim_fields
 -- @include bull/lib/claim_jobs
 -- @include bull1/lib/settle_jobs

@@ -16,9 +16,9 @@ local function work_once(key, arg, settle_jobs, claim, fields)
     if arg.outcomes ~= '' then
       settled = settle_jobs(key, arg, cmsgpack.unpack(arg.outcomes), now)
     end
-    local stop = key.control ~= nil and call('EXISTS', key.control) == 1
-    done, rows = claim(now, stop and 0 or tonumber(arg.limit), settled.may_drain)
-    done.call, done.lost, done.stop = arg.call, settled.lost, stop
+    local control = key.control and call('GET', key.control)
+    done, rows = claim(now, control and 0 or tonumber(arg.limit), settled.may_drain)
+    done.call, done.lost, done.stop, done.paused = arg.call, settled.lost, control == 'stop', control == 'pause'
     if key.ledger and #done.ids > 0 then
       call('RPUSH', key.ledger, unpack(done.ids))
     end

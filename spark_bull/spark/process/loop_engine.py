@@ -16,7 +16,9 @@ from pyspark.sql import SparkSession
 from spark_bull.clock import epoch_ms, monotonic_s
 from spark_bull.errors import OptionError, SparkBullError, WorkerFailed
 from spark_bull.spark.spark_errors import first_line
-from spark_bull.worker.loop import SlotPlan, WorkerLoop
+from spark_bull.worker.slot import loop_of
+from spark_bull.worker.slot_control import SlotControl
+from spark_bull.worker.slot_plan import SlotPlan
 from spark_bull.worker.status import slots_of, totals
 
 log = logging.getLogger("spark_bull")
@@ -25,18 +27,16 @@ log = logging.getLogger("spark_bull")
 MAX_FAILED_STARTS: Final = 3
 MIN_PAUSE_S: Final = 1.0
 MAX_PAUSE_S: Final = 30.0
-#: Lifetime of the key that stops the slots.
-CONTROL_TTL_MS: Final = 3_600_000
 #: Interval at which stop() unblocks idle slots.
 UNBLOCK_INTERVAL_S: Final = 0.25
 _SCHEMA: Final = "slot INT, claimed LONG, completed LONG, failed LONG, retried LONG, returned LONG, lost LONG"
 
 
 def run_slots(plan: SlotPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Runs in a Spark task: runs the WorkerLoop of each slot number that it receives."""
+    """Runs in a Spark task: runs the loop of each slot number that it receives."""
     for batch in batches:
         for slot in batch.column(0).to_pylist():
-            stats = WorkerLoop(plan, slot).run()
+            stats = loop_of(plan, slot).run()
             row = {"slot": slot, **asdict(stats)}
             arrays = {n: pa.array([v], pa.int32() if n == "slot" else pa.int64()) for n, v in row.items()}
             yield pa.RecordBatch.from_pydict(arrays)
@@ -50,6 +50,7 @@ class LoopEngine:
         self._plan = plan
         self._slots = slots
         self._tag = f"spark_bull-{plan.worker}"
+        self._control = SlotControl(plan)
         self._stopping = Event()
         self._thread = Thread(target=self._run_until_stopped, name=f"spark-bull-{plan.worker}", daemon=True)
         self.error: BaseException | None = None
@@ -76,10 +77,10 @@ class LoopEngine:
     def stop(self, grace_s: float) -> bool:
         """Waits up to `grace_s` for the slots to finish, then interrupts them. Returns whether all finished."""
         self._stopping.set()
-        deadline, requested = monotonic_s() + grace_s, self._request_stop()
+        deadline, requested = monotonic_s() + grace_s, self._control.request_stop()
         while self.running and monotonic_s() < deadline:
-            requested = requested or self._request_stop()
-            self._unblock_idle()
+            requested = requested or self._control.request_stop()
+            self._control.unblock()
             self.wait(UNBLOCK_INTERVAL_S)
         finished = not self.running
         if not finished:
@@ -89,6 +90,14 @@ class LoopEngine:
             self._spark.interruptTag(self._tag)
             self.wait(grace_s)
         return finished
+
+    def pause(self) -> None:
+        """Lets the slots claim no further jobs. Raises ConnectionLost."""
+        self._control.pause()
+
+    def resume(self) -> None:
+        """Lets the slots claim jobs again. Raises ConnectionLost."""
+        self._control.resume()
 
     def _run_until_stopped(self) -> None:
         pause_s, failed_starts = MIN_PAUSE_S, 0
@@ -127,27 +136,6 @@ class LoopEngine:
         except SparkBullError:
             return True
         return any(int(slot["started"]) >= moment - 60_000 and slot["claimed"] for slot in reports)
-
-    def _request_stop(self) -> bool:
-        return self._call("SET", self._plan.claim_settings.control, "stop", "PX", CONTROL_TTL_MS)
-
-    def _unblock_idle(self) -> None:
-        """Unblocks idle slots. Without permission for CLIENT UNBLOCK they stop when their blocking command ends."""
-        try:
-            idle = [slot for slot in slots_of(self._plan.handle, self._plan.worker) if slot["state"] == "idle"]
-        except SparkBullError:
-            return
-        for slot in idle:
-            if slot["client"]:
-                self._call("CLIENT", "UNBLOCK", slot["client"])
-
-    def _call(self, *command: str | int) -> bool:
-        try:
-            self._plan.handle.connection.call(*command)
-        except SparkBullError as error:
-            log.warning("worker %s: %s failed: %s", self._plan.worker, command[0], error)
-            return False
-        return True
 
 
 def check_picklable(plan: SlotPlan) -> None:

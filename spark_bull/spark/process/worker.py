@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from types import TracebackType
 from typing import Any, NoReturn
@@ -26,10 +26,11 @@ from spark_bull.spark.process.udf_runner import is_udf, schema_of_payload, udf_r
 from spark_bull.spark.process.udf_transform import UdfTransformation
 from spark_bull.spark.process.worker_options import Processor, claim_options, settle_options, worker_options
 from spark_bull.spark.process.worker_progress import WorkerProgress
+from spark_bull.spark.process.worker_queues import worked_queues
 from spark_bull.spark.python_check import check_python
 from spark_bull.worker.job_runner import BackoffStrategy, FunctionRunner, OutcomePolicy, Runner
-from spark_bull.worker.loop import SlotPlan
 from spark_bull.worker.outcome_policy import keep_rule
+from spark_bull.worker.slot_plan import QueuePlan, SlotPlan
 from spark_bull.worker.status import WorkerStatus, lag_of
 
 
@@ -49,14 +50,19 @@ class Worker:
     Parameters:
       spark: the session.
       queue: name of the queue.
-      processor: a function of a RunningJob; or a UDF over payloads (@udf, @pandas_udf, @arrow_udf); or a function
-        DataFrame -> DataFrame (annotated as such, or with engine="stream") that receives claimed jobs and returns `id`,
-        `token`, and `returnvalue` or `error`.
+      processor: a function or coroutine function of a RunningJob, or a mapping of job names to such functions, with
+        "*" for all other names; or a UDF over payloads (@udf, @pandas_udf, @arrow_udf); or a function DataFrame ->
+        DataFrame (annotated as such, or with engine="stream") that receives claimed jobs and returns `id`, `token`,
+        and `returnvalue` or `error`. Required.
+      queues: names of several queues, instead of `queue`; jobs of the first are claimed before those of the others.
+      weights: how often each queue is asked first, instead of the order of `queues`: {"urgent": 3, "mail": 1}.
       engine: loop (long-running tasks; a new job starts within milliseconds) or stream (micro-batches, for SQL and
         joins). Default, auto: stream for functions of DataFrames, else loop.
       payload_schema: schema of the payloads, such as "origin STRING, distance DOUBLE". Required for a UDF; a function
         of DataFrames receives `data` parsed with it.
       slots: number of Spark tasks that process jobs in parallel, one core each; default: all cores but one.
+      concurrency: maximum number of jobs that a slot processes at the same time: functions in threads, coroutine
+        functions in an event loop; default: 1. For functions only.
       chunk_size: maximum number of jobs per claim, and per call of a UDF; default: 200 (loop), 500 (stream).
       timeout_ms: maximum duration of a job, or of one call of a UDF, ms; the job's own `timeout` takes precedence.
         Default, 0: unlimited.
@@ -98,12 +104,15 @@ class Worker:
     def __init__(
         self,
         spark: SparkSession,
-        queue: str,
-        processor: Processor,
+        queue: str | None = None,
+        processor: Processor | Mapping[str, Processor] | None = None,
         *,
+        queues: Sequence[str] | None = None,
+        weights: Mapping[str, int] | None = None,
         engine: str | None = None,
         payload_schema: str | DataType | None = None,
         slots: int | None = None,
+        concurrency: int | None = None,
         chunk_size: int | None = None,
         timeout_ms: int | None = None,
         lock_ms: int | None = None,
@@ -137,6 +146,7 @@ class Worker:
         arguments = {
             "engine": engine,
             "slots": slots,
+            "concurrency": concurrency,
             "chunk_size": chunk_size,
             "timeout_ms": timeout_ms,
             "lock_ms": lock_ms,
@@ -166,10 +176,15 @@ class Worker:
             "protocol": protocol,
             "bullmq_version": bullmq_version,
         }
+        if processor is None:
+            raise OptionError("expected `processor`: a function of a job, functions by name, or a UDF; got none")
         self._options = options = worker_options(arguments | connection, processor, redis=redis, unknown=unknown)
+        worked = worked_queues(queue, queues, weights, options["engine"])
         self._spark = spark
-        self.handle: QueueHandle = open_handle(options, queue)
-        self.handle.dialect.check_options(options)
+        self.handles = [open_handle(options, one.name) for one in worked]
+        self.handle: QueueHandle = self.handles[0]
+        for handle in self.handles:
+            handle.dialect.check_options(options)
         self.id = uuid4().hex[:12]
         if options["checkpoint"] is not None:
             # The same checkpoint gives the same id, so this worker owns the jobs that an earlier program claimed.
@@ -183,7 +198,7 @@ class Worker:
                 )
             transform, payload = transformation_of(processor, payload_schema, options, self.handle)
             slots = _slots(spark, options["slots"], spare=0)
-            connection_options = as_options(connection, WORK) | redis_options(redis) | {"queue": queue}
+            connection_options = as_options(connection, WORK) | redis_options(redis) | {"queue": worked[0].name}
             stream_plan = StreamPlan(
                 self.handle,
                 self.id,
@@ -203,23 +218,25 @@ class Worker:
                 worker=options["name"] or default_worker(self.id),
                 limiter=options["limiter"],
                 max_metrics=options["metrics_minutes"],
-                control=self.handle.keys.control(self.id),
             )
             keep = keep_rule(options["remove_on_complete"]), keep_rule(options["remove_on_fail"])
-            runner = runner_of(processor, payload_schema, options["timeout_ms"])
+            runner = runner_of(processor, payload_schema, options["timeout_ms"], options["concurrency"])
             plan = SlotPlan(
-                self.handle,
-                claim_settings,
+                tuple(
+                    QueuePlan(handle, replace(claim_settings, control=handle.keys.control(self.id)), one.weight)
+                    for handle, one in zip(self.handles, worked, strict=True)
+                ),
                 self.id,
                 runner,
                 OutcomePolicy(*keep, backoff_strategy),
+                options["concurrency"],
                 options["chunk_size"],
             )
             self._engine = LoopEngine(spark, plan, _slots(spark, options["slots"]))
         self._promoter = None
         if options["promoter"]:
             self._promoter = Promoter(
-                queues=[queue],
+                queues=[one.name for one in worked],
                 max_stalled=options["max_stalled"],
                 check_ms=options["check_ms"],
                 redis=redis,
@@ -231,7 +248,8 @@ class Worker:
         self._sample = (monotonic_s(), 0)
 
     def __repr__(self) -> str:
-        return f"Worker(queue={self.handle.keys.queue!r}, state={self._current_state()!r})"
+        queues = ", ".join(handle.keys.queue for handle in self.handles)
+        return f"Worker(queue={queues!r}, state={self._current_state()!r})"
 
     def start(self) -> Worker:
         """Starts the slots and returns immediately.
@@ -249,8 +267,9 @@ class Worker:
                 f"expected a worker that has not been started, got one that is {self._state}: create another Worker"
             )
         check_python()
-        keys = self.handle.keys
-        self.handle.connection.check(keys.prefix, [keys.queue], write=True)
+        self.handle.connection.check(
+            self.handle.keys.prefix, [handle.keys.queue for handle in self.handles], write=True
+        )
         self._engine.start()
         self._state, self._sample = "running", (monotonic_s(), 0)
         if self._promoter is not None:
@@ -309,7 +328,7 @@ class Worker:
         self._sample = (now, finished)
         rate = (finished - finished_before) / (now - before) if now > before else 0.0
         return WorkerStatus(
-            state=self._current_state(), jobs_per_second=max(0.0, rate), lag=lag_of(self.handle), **totals
+            state=self._current_state(), jobs_per_second=max(0.0, rate), lag=sum(map(lag_of, self.handles)), **totals
         )
 
     def __enter__(self) -> Worker:
@@ -334,7 +353,10 @@ class Worker:
 
 
 def transformation_of(
-    processor: Processor, payload_schema: str | DataType | None, options: Options, handle: QueueHandle
+    processor: Processor | Mapping[str, Processor],
+    payload_schema: str | DataType | None,
+    options: Options,
+    handle: QueueHandle,
 ) -> tuple[Transformation, StructType | None]:
     """Returns the transformation of the micro-batches and the schema of their payloads. Raises OptionError."""
     if is_udf(processor):
@@ -350,23 +372,34 @@ def transformation_of(
     return processor, payload
 
 
-def runner_of(processor: Processor, payload_schema: str | DataType | None, timeout_ms: int) -> Runner:
-    """Returns the runner of a processor for the loop engine. Raises OptionError for an unsupported processor."""
+def runner_of(
+    processor: Processor | Mapping[str, Processor],
+    payload_schema: str | DataType | None,
+    timeout_ms: int,
+    concurrency: int = 1,
+) -> Runner:
+    """Returns the runner of a processor in a slot. Raises OptionError for what can't be one."""
     if is_udf(processor):
+        if concurrency > 1:
+            raise OptionError("`concurrency` has no effect on a UDF, which gets chunks: set `slots` or `chunk_size`")
         return udf_runner(processor, payload_schema, timeout_ms)
-    if not callable(processor):
-        raise expected("processor", "a function of a job, or a UDF", processor)
-    if inspect.iscoroutinefunction(processor):
-        raise OptionError(
-            "expected `processor` to be a plain function, got a coroutine function: wrap it, "
-            "for example as lambda job: asyncio.run(processor(job))"
-        )
     if payload_schema is not None:
         raise OptionError(
-            "expected `payload_schema` only with a UDF or a function of DataFrames, got a function of a job, which has "
-            "the parsed payload as job.data: leave it out"
+            "`payload_schema` is for UDFs; a function of a job gets parsed JSON as job.data: leave it out"
         )
+    if isinstance(processor, Mapping):
+        _check_by_name(processor)
+    elif not callable(processor):
+        raise expected("processor", "a function of a job, functions by name, or a UDF", processor)
     return FunctionRunner(processor, timeout_ms)
+
+
+def _check_by_name(processors: Mapping[str, Processor]) -> None:
+    if not processors:
+        raise expected("processor", "a mapping of job names to functions", dict(processors))
+    for name, function in processors.items():
+        if not isinstance(name, str) or not callable(function) or is_udf(function):
+            raise expected(f"processor[{name!r}]", "a function of a job, under the name of the jobs or '*'", function)
 
 
 def _slots(spark: SparkSession, given: int | None, spare: int = 1) -> int:

@@ -22,7 +22,9 @@ _UNSUPPORTED: Final[Mapping[str, Mapping[str, str]]] = {
         "checkpoint": "engine='loop' has no checkpoint; leave it out, or use engine='stream'",
         "max_jobs_per_trigger": "engine='loop' has no micro-batches; set `chunk_size`, or use engine='stream'",
     },
-    "stream": {},
+    "stream": {
+        "concurrency": "engine='stream' processes whole micro-batches; set `slots`, or use engine='loop'",
+    },
 }
 #: A task for fewer jobs takes longer to start than to run. Not applied if `slots` is given.
 _MIN_ROWS: Final = 1_000
@@ -31,7 +33,7 @@ _PROMOTER_ARGUMENTS: Final = ("max_stalled", "check_ms")
 
 def worker_options(
     arguments: Mapping[str, Any],
-    processor: Processor,
+    processor: Processor | Mapping[str, Processor],
     *,
     redis: Mapping[str, str] | None = None,
     unknown: Mapping[str, Any] | None = None,
@@ -81,7 +83,13 @@ def settle_options(options: Options) -> dict[str, str]:
     return as_texts(given)
 
 
-def _engine_of(given: str, processor: Processor) -> str:
+def _engine_of(given: str, processor: Processor | Mapping[str, Processor]) -> str:
+    if isinstance(processor, Mapping):
+        if given == "stream":
+            raise OptionError(
+                "engine='stream' has no processors by name: branch on the column `name`, or use engine='loop'"
+            )
+        return "loop"
     takes_frames = not is_udf(processor) and _takes_frames(processor)
     if given == "loop" and takes_frames:
         raise OptionError("expected a function of a job, or a UDF, with engine='loop', got a function of DataFrames")

@@ -1,0 +1,134 @@
+"""A slot that processes a chunk of jobs at a time: it settles one chunk and claims the next in one round trip."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from spark_bull.clock import monotonic_s
+from spark_bull.errors import UnrecoverableError
+from spark_bull.outcomes import Claim, ClaimedJob, Outcomes
+from spark_bull.worker.chunk_size import ChunkSize
+from spark_bull.worker.job_runner import Result
+from spark_bull.worker.running_job import RunningJob
+from spark_bull.worker.slot_loop import SlotLoop
+from spark_bull.worker.slot_plan import SlotPlan
+from spark_bull.worker.slot_queue import SlotQueue
+
+#: Interval at which a chunk of jobs that run one by one is settled in parts. Any chunk is also settled in parts when
+#: its outcomes exceed `chunk_bytes`.
+SETTLE_S: Final = 0.5
+#: Duration after which the rest of a chunk of jobs that run one by one is returned to the queue.
+RETURN_S: Final = 2.0
+
+
+class _Chunk(NamedTuple):
+    """Claimed jobs of a queue."""
+
+    queue: SlotQueue
+    claim: Claim
+
+
+class _Processed(NamedTuple):
+    """What of a chunk is to be settled."""
+
+    queue: SlotQueue
+    outcomes: Outcomes
+
+
+class ChunkLoop(SlotLoop):
+    """Runs the jobs of a chunk in the main thread, one by one or, for UDFs, together."""
+
+    def __init__(self, plan: SlotPlan, slot: int) -> None:
+        super().__init__(plan, slot, at_once=1 if plan.runner.one_by_one else None)
+        self._size = ChunkSize(plan.chunk_size)
+        self._isolating = False
+
+    def _loop(self) -> None:
+        processed: _Processed | None = None
+        while not self._is_stopping:
+            chunk = self._claim(processed)
+            processed = None
+            if chunk is not None:
+                self._end_waits()
+                processed = _Processed(chunk.queue, self._run(chunk.queue, self._isolate_stalled(chunk)))
+                self._report.publish_now_and_then("busy", self.clients)
+            elif not self._is_stopping:
+                self._report.publish("idle", self.clients)
+                self._take_events()
+        self._end_waits()
+
+    def _claim(self, processed: _Processed | None) -> _Chunk | None:
+        """Settles a chunk and claims the next one of the first queue that has jobs; None when no queue has any."""
+        order = self._order()
+        if processed is not None and processed.queue is not order[0]:
+            processed.queue.work(processed.outcomes, 0)
+            processed = None
+        for queue in order:
+            while not queue.is_waiting:
+                claim = queue.work(processed.outcomes if processed else None, self._claim_limit())
+                processed = None
+                if claim.stop:
+                    self._is_stopping = True
+                    return None
+                if claim.jobs:
+                    return _Chunk(queue, claim)
+                if not claim.more:
+                    queue.begin_wait(claim)
+        return None
+
+    def _claim_limit(self) -> int:
+        if self._isolating:
+            return 1
+        return self._size.current if self._plan.runner.one_by_one else self._plan.chunk_size
+
+    def _isolate_stalled(self, chunk: _Chunk) -> Claim:
+        """Reduces the claim to its first job that has stalled before, as this job may have killed its worker."""
+        claim = chunk.claim
+        stalled = next((job for job in claim.jobs if job.stalled_counter), None)
+        self._isolating = stalled is not None
+        if stalled is None or len(claim.jobs) == 1:
+            return claim
+        others = [job.id for job in claim.jobs if job is not stalled]
+        chunk.queue.work(Outcomes(claim.token, unstarted=others), 0)
+        return replace(claim, jobs=[stalled])
+
+    def _run(self, queue: SlotQueue, claim: Claim) -> Outcomes:
+        """Runs a chunk and returns the outcomes that are not settled yet."""
+        jobs, outcomes = claim.jobs, Outcomes(claim.token)
+        policy, dialect, one_by_one = self._plan.policy, queue.handle.dialect, self._plan.runner.one_by_one
+        started = settled_at = monotonic_s()
+        done = 0
+        with queue.keeper.keeping(claim.token, [job.id for job in jobs]):
+            for result in self._results(queue, jobs):
+                now_s = monotonic_s()
+                policy.record(outcomes, dialect, result, claim.now + int(1000 * (now_s - started)))
+                done += 1
+                too_long = one_by_one and now_s - settled_at > SETTLE_S
+                if (one_by_one and outcomes.limited_ms) or (too_long and now_s - started > RETURN_S):
+                    outcomes.unstarted += _not_started(queue, jobs, result)
+                    break
+                if done < len(jobs) and (too_long or outcomes.size > self._plan.chunk_bytes):
+                    queue.work(outcomes, 0)
+                    outcomes, settled_at = Outcomes(claim.token), monotonic_s()
+                    self._report.publish_now_and_then("busy", self.clients)
+        self._size.update(done, monotonic_s() - started)
+        return outcomes
+
+    def _results(self, queue: SlotQueue, jobs: Sequence[ClaimedJob]) -> Iterator[Result]:
+        """Yields the results of the jobs in order, except for jobs that have lost their lock."""
+        running = [RunningJob(job, queue.handle) for job in jobs]
+        if all(job.deferred_failure is None for job in jobs):
+            yield from self._plan.runner(running, queue.keeper.lost)
+            return
+        for job in running:
+            if job.claimed.deferred_failure is None:
+                yield from self._plan.runner([job], queue.keeper.lost)
+            else:
+                yield Result(job, None, UnrecoverableError(job.claimed.deferred_failure))
+
+
+def _not_started(queue: SlotQueue, jobs: Sequence[ClaimedJob], last: Result) -> list[str]:
+    ids = [job.id for job in jobs]
+    return [job_id for job_id in ids[ids.index(last.job.claimed.id) + 1 :] if job_id not in queue.keeper.lost]

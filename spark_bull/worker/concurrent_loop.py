@@ -1,0 +1,142 @@
+"""A slot that processes several jobs at a time: each is settled when it ends, and its place is filled again."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+from uuid import uuid4
+
+from spark_bull.errors import UnrecoverableError
+from spark_bull.outcomes import ClaimedJob, Outcomes
+from spark_bull.worker.job_runner import FunctionRunner, Result
+from spark_bull.worker.job_tasks import JobTasks, is_coroutine_function
+from spark_bull.worker.job_threads import JobThreads
+from spark_bull.worker.running_job import RunningJob
+from spark_bull.worker.slot_loop import Event, SlotLoop
+from spark_bull.worker.slot_plan import SlotPlan
+from spark_bull.worker.slot_queue import SlotQueue
+
+
+class _Place(NamedTuple):
+    """Which job of which queue is processed."""
+
+    queue: SlotQueue
+    job_id: str
+
+
+class ConcurrentLoop(SlotLoop):
+    """Runs functions in threads and coroutine functions in one event loop, `concurrency` jobs at a time."""
+
+    def __init__(self, plan: SlotPlan, slot: int, runner: FunctionRunner) -> None:
+        super().__init__(plan, slot, at_once=None)
+        self._runner = runner
+        self._token = f"{plan.worker}:{slot}:{uuid4().hex}"
+        self._running: dict[_Place, RunningJob] = {}
+        self._stalled: deque[tuple[SlotQueue, RunningJob]] = deque()
+        self._isolating = False
+        self._ended: dict[SlotQueue, Outcomes] = {}
+        self._threads = JobThreads(self._inbox.put)
+        self._tasks: JobTasks | None = None
+
+    def _loop(self) -> None:
+        try:
+            while not self._is_over():
+                self._settle_and_claim()
+                if self._is_stopping:
+                    self._end_waits()
+                    self._return_stalled()
+                else:
+                    self._start_stalled()
+                self._report_state()
+                if not self._ended and not self._is_over():
+                    self._take_events()
+        finally:
+            self._threads.close()
+            if self._tasks is not None:
+                self._tasks.close()
+
+    def _is_over(self) -> bool:
+        return self._is_stopping and not (self._running or self._ended or self._stalled)
+
+    def _settle_and_claim(self) -> None:
+        """Settles what has ended, and fills the places that are free."""
+        for queue in self._order():
+            while True:
+                outcomes, room = self._ended.pop(queue, None), self._room()
+                may_claim = room > 0 and not queue.is_waiting
+                if not (outcomes or may_claim or queue.has_woken):
+                    break
+                claim = queue.work(outcomes, min(room, self._plan.chunk_size), self._token)
+                self._is_stopping = self._is_stopping or claim.stop
+                self._start(queue, claim.jobs)
+                if self._room() > 0 and not claim.more and not queue.is_waiting:
+                    queue.begin_wait(claim)
+
+    def _room(self) -> int:
+        """How many jobs may start."""
+        if self._is_stopping or self._stalled or self._isolating:
+            return 0
+        # Threads that were abandoned hold no place, unless there are too many of them.
+        too_many = max(0, self._threads.abandoned - self._plan.concurrency)
+        return max(0, self._plan.concurrency - len(self._running) - too_many)
+
+    def _start(self, queue: SlotQueue, jobs: Sequence[ClaimedJob]) -> None:
+        queue.keeper.hold(self._token, [job.id for job in jobs])
+        for claimed in jobs:
+            job = RunningJob(claimed, queue.handle)
+            if claimed.deferred_failure is not None:
+                self._record(queue, Result(job, None, UnrecoverableError(claimed.deferred_failure)))
+            elif claimed.stalled_counter:
+                self._stalled.append((queue, job))
+            else:
+                self._run(queue, job)
+
+    def _run(self, queue: SlotQueue, job: RunningJob) -> None:
+        # A job that runs here and is claimed again lost its lock meanwhile: the result of the first run is dropped.
+        self._running[_Place(queue, job.id)] = job
+        try:
+            function = self._runner.function_for(job)
+        except BaseException as error:
+            self._inbox.put(Result(job, None, error))
+            return
+        limit_ms = self._runner.limit_ms(job)
+        if not is_coroutine_function(function):
+            self._threads.start(job, function, limit_ms)
+            return
+        if self._tasks is None:
+            self._tasks = JobTasks(self._inbox.put)
+        self._tasks.start(job, function, limit_ms)
+
+    def _start_stalled(self) -> None:
+        """Runs a job that has stalled before alone, as it may have killed its worker."""
+        if self._stalled and not self._running:
+            self._isolating = True
+            self._run(*self._stalled.popleft())
+
+    def _return_stalled(self) -> None:
+        while self._stalled:
+            queue, job = self._stalled.popleft()
+            self._outcomes(queue).unstarted.append(job.id)
+
+    def _take(self, event: Event) -> None:
+        super()._take(event)
+        if isinstance(event, Result):
+            queue = next(queue for queue in self.queues if queue.handle is event.job.handle)
+            place = _Place(queue, event.job.id)
+            if self._running.get(place) is event.job:
+                del self._running[place]
+                self._isolating = False
+                self._record(queue, event)
+
+    def _record(self, queue: SlotQueue, result: Result) -> None:
+        self._plan.policy.record(self._outcomes(queue), queue.handle.dialect, result, queue.now)
+
+    def _outcomes(self, queue: SlotQueue) -> Outcomes:
+        return self._ended.setdefault(queue, Outcomes(self._token))
+
+    def _report_state(self) -> None:
+        if self._running:
+            self._report.publish_now_and_then("busy", self.clients)
+        else:
+            self._report.publish("idle", self.clients)

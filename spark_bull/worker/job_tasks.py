@@ -1,0 +1,91 @@
+"""Runs coroutine functions of jobs as tasks of one event loop, in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from threading import Thread
+from typing import Any, Final
+
+from spark_bull.worker.job_runner import Result, timeout_error
+from spark_bull.worker.running_job import RunningJob
+
+#: How often a task that does not end is cancelled again, s.
+_AGAIN_S: Final = 1.0
+
+CoroutineFunction = Callable[[RunningJob], Awaitable[Any]]
+
+
+def is_coroutine_function(function: Callable[..., Any]) -> bool:
+    """Whether a call of it returns a coroutine: a function, a method, a partial, or an object that is called."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+
+
+@dataclass(eq=False)
+class _Run:
+    """One task. `error`: why it is being cancelled."""
+
+    task: asyncio.Task[Result]
+    error: BaseException | None = None
+
+
+class JobTasks:
+    """Tasks of jobs; `post` gets a Result when one ends.
+
+    A task that exceeds its limit, or whose job is cancelled, is cancelled, again every second until it ends. A
+    coroutine that blocks the event loop holds up all the others, and cannot be cancelled.
+    """
+
+    def __init__(self, post: Callable[[Result], None]) -> None:
+        self._post = post
+        self._loop = asyncio.new_event_loop()
+        self._runs: dict[RunningJob, _Run] = {}
+        self._thread = Thread(target=self._loop.run_forever, name="spark-bull-tasks", daemon=True)
+        self._thread.start()
+
+    def start(self, job: RunningJob, function: CoroutineFunction, limit_ms: int) -> None:
+        """Starts a task for `function(job)`. limit_ms: maximum duration, ms; 0: unlimited."""
+        self._loop.call_soon_threadsafe(self._start, job, function, limit_ms)
+
+    def cancel(self, job: RunningJob, error: BaseException) -> None:
+        """Cancels the task of this job; `error` becomes its result."""
+        self._loop.call_soon_threadsafe(self._end, job, lambda: error)
+
+    def close(self) -> None:
+        """Ends the event loop. No task runs any more."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _start(self, job: RunningJob, function: CoroutineFunction, limit_ms: int) -> None:
+        task = self._loop.create_task(_result_of(job, function))
+        self._runs[job] = _Run(task)
+        task.add_done_callback(partial(self._finish, job))
+        if limit_ms:
+            timer = self._loop.call_later(limit_ms / 1000, self._end, job, partial(timeout_error, limit_ms))
+            task.add_done_callback(lambda _: timer.cancel())
+
+    def _finish(self, job: RunningJob, task: asyncio.Task[Result]) -> None:
+        run = self._runs.pop(job)
+        result = Result(job, None, asyncio.CancelledError()) if task.cancelled() else task.result()
+        if run.error is not None and isinstance(result.error, asyncio.CancelledError):
+            result = Result(job, None, run.error)
+        self._post(result)
+
+    def _end(self, job: RunningJob, make_error: Callable[[], BaseException]) -> None:
+        run = self._runs.get(job)
+        if run is None:
+            return
+        run.error = run.error or make_error()
+        run.task.cancel()
+        self._loop.call_later(_AGAIN_S, self._end, job, make_error)
+
+
+async def _result_of(job: RunningJob, function: CoroutineFunction) -> Result:
+    try:
+        return Result(job, await function(job), None)
+    except BaseException as error:
+        return Result(job, None, error)

@@ -1,0 +1,57 @@
+"""Stops, pauses and resumes the slots of a worker."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final, Literal
+
+from spark_bull.errors import SparkBullError
+from spark_bull.worker.slot_plan import SlotPlan
+from spark_bull.worker.status import slots_of
+
+log = logging.getLogger("spark_bull")
+
+#: How long the slots can see a request to stop.
+STOP_TTL_MS: Final = 3_600_000
+#: After this time a paused worker goes on, should nobody resume it.
+PAUSE_TTL_MS: Final = 400 * 86_400_000
+
+
+class SlotControl:
+    """Writes the control key of each queue of a worker, which its slots read whenever they claim."""
+
+    def __init__(self, plan: SlotPlan) -> None:
+        self._plan = plan
+
+    def pause(self) -> None:
+        """Lets the slots claim no further jobs. Raises ConnectionLost."""
+        self._write("pause", PAUSE_TTL_MS)
+
+    def resume(self) -> None:
+        """Lets the slots claim jobs again. Raises ConnectionLost."""
+        for queue in self._plan.queues:
+            queue.handle.connection.call("DEL", queue.claim_settings.control)
+        self.unblock()
+
+    def request_stop(self) -> bool:
+        """Lets the slots stop once they have finished their jobs. Returns whether Redis could be reached."""
+        try:
+            self._write("stop", STOP_TTL_MS)
+        except SparkBullError as error:
+            log.warning("worker %s: could not stop its slots: %s", self._plan.worker, error)
+            return False
+        return True
+
+    def unblock(self) -> None:
+        """Ends the waits of the slots. Without permission for CLIENT UNBLOCK their blocking commands end later."""
+        connection = self._plan.handle.connection
+        try:
+            for slot in slots_of(self._plan.handle, self._plan.worker):
+                for client in slot["clients"] if slot["state"] != "stopped" else ():
+                    connection.call("CLIENT", "UNBLOCK", client)
+        except SparkBullError as error:
+            log.warning("worker %s: could not unblock its slots: %s", self._plan.worker, error)
+
+    def _write(self, request: Literal["stop", "pause"], ttl_ms: int) -> None:
+        for queue in self._plan.queues:
+            queue.handle.connection.call("SET", queue.claim_settings.control, request, "PX", ttl_ms)

@@ -1,0 +1,93 @@
+"""What all loops of a slot share: its queues, the events it waits for, its counters."""
+
+from __future__ import annotations
+
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from contextlib import ExitStack
+from queue import Empty, SimpleQueue
+from typing import Final
+
+from spark_bull.worker.interrupts import watching_interrupts
+from spark_bull.worker.job_runner import Result
+from spark_bull.worker.slot_plan import SlotPlan
+from spark_bull.worker.slot_queue import Signalled, SlotQueue
+from spark_bull.worker.slot_stats import SlotReport, SlotStats
+
+#: A result of a job; the end of a wait; or None: a thread that was abandoned has ended.
+Event = Result | Signalled | None
+#: How often a wait is ended again that had not begun when it was to be ended, s.
+_AGAIN_S: Final = 0.05
+
+
+class SlotLoop(ABC):
+    """Processes jobs until the control key says "stop"."""
+
+    def __init__(self, plan: SlotPlan, slot: int, *, at_once: int | None) -> None:
+        self._plan = plan
+        self._stats = SlotStats()
+        self._report = SlotReport(plan.handle, plan.worker, slot, self._stats)
+        self._inbox: SimpleQueue[Event] = SimpleQueue()
+        self._is_stopping = False
+        self.queues: Sequence[SlotQueue] = [
+            SlotQueue(plan, queue, slot, self._stats, self._inbox.put, at_once) for queue in plan.queues
+        ]
+
+    def run(self) -> SlotStats:
+        """Runs until it is to stop; what is claimed by then is finished. Raises only what no job has caused."""
+        with ExitStack() as stack:
+            for queue in self.queues:
+                stack.enter_context(queue)
+            stack.enter_context(watching_interrupts())
+            self._report.publish("idle", self.clients)
+            self._loop()
+        self._report.publish("stopped", self.clients)
+        return self._stats
+
+    @property
+    def clients(self) -> list[int]:
+        """Ids of the connections on which the slot waits: CLIENT UNBLOCK ends a wait."""
+        return [queue.client for queue in self.queues if queue.client]
+
+    @abstractmethod
+    def _loop(self) -> None:
+        """Claims and processes jobs until the slot is to stop."""
+
+    def _order(self) -> Sequence[SlotQueue]:
+        """The queues in the order in which they are asked for jobs."""
+        if not any(queue.weight for queue in self.queues):
+            return self.queues
+        # Weighted random order: Efraimidis and Spirakis, "Weighted random sampling with a reservoir", 2006.
+        return sorted(self.queues, key=lambda queue: random.random() ** (1 / max(1, queue.weight)), reverse=True)
+
+    def _events(self, timeout_s: float | None = None) -> list[Event]:
+        """All events that have arrived; waits for the first one, `timeout_s` at most."""
+        events: list[Event] = []
+        try:
+            events.append(self._inbox.get(timeout=timeout_s))
+            while True:
+                events.append(self._inbox.get_nowait())
+        except Empty:
+            return events
+
+    def _take_events(self, timeout_s: float | None = None) -> None:
+        """Waits for an event, `timeout_s` at most, and handles all that have arrived."""
+        for event in self._events(timeout_s):
+            self._take(event)
+
+    def _take(self, event: Event) -> None:
+        """Handles an event."""
+        if isinstance(event, Signalled):
+            event.queue.end_wait(event.active_id)
+
+    def _end_waits(self) -> None:
+        """Ends the waits of all queues: a slot without a free place must not receive signals that others could use."""
+        while any(queue.is_waiting for queue in self.queues):
+            for queue in self.queues:
+                if queue.is_waiting:
+                    queue.unblock()
+            self._take_events(_AGAIN_S)
+        for queue in self.queues:
+            if queue.has_woken:
+                queue.work(None, 0)

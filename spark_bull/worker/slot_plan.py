@@ -1,0 +1,47 @@
+"""What a slot is to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from spark_bull.queue.claim import ClaimSettings
+from spark_bull.queue.handle import QueueHandle
+from spark_bull.worker.job_runner import OutcomePolicy, Runner
+
+
+@dataclass(frozen=True)
+class QueuePlan:
+    """One queue of a slot. weight: how often it is asked first, in proportion to the others; 0: in the listed order."""
+
+    handle: QueueHandle
+    claim_settings: ClaimSettings
+    weight: int = 0
+
+
+@dataclass(frozen=True)
+class SlotPlan:
+    """Picklable.
+
+    Parameters:
+      queues: the queues whose jobs are processed; the first one has the slots' reports.
+      worker: id of the worker.
+      runner: what processes the jobs.
+      policy: defaults for the outcomes.
+      concurrency: maximum number of jobs that are processed at the same time; 1 processes chunks of jobs in the main
+        thread.
+      chunk_size: maximum number of jobs that are claimed at a time.
+      chunk_bytes: maximum size of their payloads.
+    """
+
+    queues: tuple[QueuePlan, ...]
+    worker: str
+    runner: Runner
+    policy: OutcomePolicy = field(default_factory=OutcomePolicy)
+    concurrency: int = 1
+    chunk_size: int = 200
+    chunk_bytes: int = 1 << 20
+
+    @property
+    def handle(self) -> QueueHandle:
+        """The first queue."""
+        return self.queues[0].handle

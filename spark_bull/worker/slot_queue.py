@@ -1,0 +1,171 @@
+"""One queue of a slot: claims and settles its jobs, keeps their locks, and waits for further ones."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from queue import SimpleQueue
+from threading import Thread
+from typing import Final, NamedTuple, TypeVar
+from uuid import uuid4
+
+from spark_bull.clock import monotonic_s
+from spark_bull.errors import ConnectionLost, SparkBullError
+from spark_bull.outcomes import LOST, Claim, Outcomes
+from spark_bull.queue.claim import ClaimSettings, work
+from spark_bull.queue.handle import QueueHandle
+from spark_bull.worker.blocked_parents import fail_blocked
+from spark_bull.worker.job_signal import JobSignal, retry_until_connected
+from spark_bull.worker.lock_keeper import LockKeeper
+from spark_bull.worker.slot_plan import QueuePlan, SlotPlan
+from spark_bull.worker.slot_stats import SlotStats
+
+log = logging.getLogger("spark_bull")
+
+T = TypeVar("T")
+
+#: An idle slot sends two commands per queue in this time: one that waits for a job, one that claims.
+IDLE_S: Final = 10.0
+
+
+class Signalled(NamedTuple):
+    """A wait is over. `active_id`: id of the job that it has moved to `active` (Bull), or ''."""
+
+    queue: SlotQueue
+    active_id: str
+
+
+class SlotQueue:
+    """One queue as one slot works on it.
+
+    `post` gets a Signalled when a wait is over. at_once: how many of the claimed jobs start at once; None: all.
+    """
+
+    def __init__(
+        self,
+        plan: SlotPlan,
+        queue: QueuePlan,
+        slot: int,
+        stats: SlotStats,
+        post: Callable[[Signalled], None],
+        at_once: int | None,
+    ) -> None:
+        self.handle: QueueHandle = queue.handle
+        self.weight = queue.weight
+        self.keeper = LockKeeper(queue.handle, queue.claim_settings.lock_ms)
+        self.is_waiting = False
+        self.has_woken = False
+        self.client = 0
+        self._plan = plan
+        self._slot = slot
+        self._stats = stats
+        self._post = post
+        self._claim_settings: ClaimSettings = replace(
+            queue.claim_settings, sender=f"{plan.worker}:{slot}", at_once=at_once
+        )
+        self._signal = JobSignal(queue.handle, queue.claim_settings.worker or plan.worker, IDLE_S)
+        self._waits: SimpleQueue[Claim | None] = SimpleQueue()
+        self._active_id = ""
+        self._clock = (0, 0.0)
+
+    def __enter__(self) -> SlotQueue:
+        self.client = self._signal.client_id()
+        self.keeper.__enter__()
+        Thread(target=self._serve, name="spark-bull-signal", daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._waits.put(None)
+        self.keeper.__exit__()
+
+    @property
+    def now(self) -> int:
+        """Redis' clock, ms since 1970, as of the last call."""
+        at_call, called_at = self._clock
+        return at_call + int(1000 * (monotonic_s() - called_at))
+
+    def work(self, outcomes: Outcomes | None, limit: int, token: str = "") -> Claim:
+        """Settles and claims. A retry after a lost connection sends the same call id and so has no second effect.
+
+        token: see `spark_bull.queue.claim.work`.
+        """
+        call, active_id = uuid4().hex, self._active_id
+        self._active_id, self.has_woken = "", False
+        with self.keeper.settling(outcomes):
+            claim = self._retry(
+                lambda: work(
+                    self.handle,
+                    self._claim_settings,
+                    outcomes,
+                    limit,
+                    most_bytes=self._plan.chunk_bytes,
+                    held=active_id,
+                    call=call,
+                    token=token,
+                )
+            )
+        self._clock = claim.now, monotonic_s()
+        self._stats.claimed += len(claim.jobs)
+        if outcomes:
+            self._process_reply(outcomes, claim)
+        return claim
+
+    def begin_wait(self, claim: Claim) -> None:
+        """Waits in a thread until there may be a job that this claim did not get."""
+        self.is_waiting = True
+        self._waits.put(claim)
+
+    def end_wait(self, active_id: str) -> None:
+        """Takes the job that the wait has moved to `active`.
+
+        The next call of `work` claims it; or puts it back, and signals other workers, if it is to claim nothing.
+        """
+        self.is_waiting, self.has_woken = False, True
+        self._active_id = active_id
+
+    def unblock(self) -> None:
+        """Ends the wait early, if Redis permits that."""
+        try:
+            self.handle.connection.call("CLIENT", "UNBLOCK", self.client)
+        except SparkBullError as error:
+            self._warn("the wait for jobs could not be ended", error)
+
+    def _serve(self) -> None:
+        while (claim := self._waits.get()) is not None:
+            self._post(Signalled(self, self._wait(claim)))
+
+    def _wait(self, claim: Claim) -> str:
+        timeout = IDLE_S
+        if claim.next_due is not None:
+            timeout = min(timeout, (claim.next_due - claim.now) / 1000)
+        try:
+            if claim.limited_ms or claim.paused:
+                self._signal.pause(self._plan.worker, min(claim.limited_ms / 1000 or IDLE_S, IDLE_S))
+                return ""
+            return self._signal.wait(timeout)
+        except ConnectionLost as error:
+            self._warn("lost Redis, retrying", error)
+            return ""
+
+    def _process_reply(self, outcomes: Outcomes, claim: Claim) -> None:
+        """Counts the settled outcomes, logs the rejected ones, and fails parents that could not complete."""
+        self._stats.count(outcomes, claim.lost)
+        for one in claim.lost:
+            if not one.is_blocked:
+                self._warn(f"outcome of job {one.id} was rejected", LOST[one.why])
+        blocked = self._retry(
+            lambda: fail_blocked(self.handle, self._plan.policy, outcomes.token, claim.lost, claim.now)
+        )
+        if blocked:
+            self.work(blocked, 0)
+
+    def _retry(self, call: Callable[[], T]) -> T:
+        return retry_until_connected(call, self._warn, on_reconnect=self._on_reconnect)
+
+    def _on_reconnect(self) -> None:
+        self._warn("reconnected to Redis", self.handle.connection.settings.where)
+        self.client = self._signal.client_id()
+
+    def _warn(self, what: str, why: object) -> None:
+        log.warning("queue %s, slot %d: %s (%s)", self.handle.keys.queue, self._slot, what, why)

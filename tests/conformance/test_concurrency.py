@@ -1,0 +1,454 @@
+"""A slot processes several jobs at a time, in threads and in an event loop, and each is settled when it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from spark_bull import BullQueue, NewJob
+from spark_bull.errors import DelayedError, RateLimitError, UnrecoverableError
+from spark_bull.worker.job_runner import JobFunction
+from spark_bull.worker.running_job import RunningJob
+from tests.support.wait import PATIENCE_S, wait_until
+from tests.support.worker import OurWorker
+
+HOUR_MS = 3_600_000
+
+each_dialect = pytest.mark.parametrize("queue", ["bull-1", "bull", "bullmq"], indirect=True)
+each_kind = pytest.mark.parametrize("kind", ["threads", "coroutines"])
+
+
+@pytest.fixture(params=["bullmq"])
+def queue(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterator[BullQueue]:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
+        yield queue
+
+
+class Gate:
+    """Processors that wait here until the test opens the gate for their job; knows how many run at the same time."""
+
+    def __init__(self) -> None:
+        self._opened: set[Any] = set()
+        self._changed = threading.Condition()
+        self.running: set[Any] = set()
+        self.most = 0
+
+    def open(self, *names: Any) -> None:
+        with self._changed:
+            self._opened.update(names)
+            self._changed.notify_all()
+
+    def enter(self, name: Any) -> None:
+        with self._changed:
+            self.running.add(name)
+            self.most = max(self.most, len(self.running))
+
+    def is_open(self, name: Any) -> bool:
+        with self._changed:
+            return name in self._opened
+
+    def leave(self, name: Any) -> None:
+        with self._changed:
+            self.running.discard(name)
+
+    def pass_through(self, job: RunningJob) -> Any:
+        name = job.data["n"]
+        self.enter(name)
+        with self._changed:
+            assert self._changed.wait_for(lambda: name in self._opened, PATIENCE_S)
+        self.leave(name)
+        return name
+
+    async def pass_through_later(self, job: RunningJob) -> Any:
+        name = job.data["n"]
+        self.enter(name)
+        while not self.is_open(name):
+            await asyncio.sleep(0.005)
+        self.leave(name)
+        return name
+
+    def processor(self, kind: str) -> JobFunction:
+        return self.pass_through if kind == "threads" else self.pass_through_later
+
+
+def in_kind(kind: str, function: JobFunction) -> JobFunction:
+    """The same function, as a coroutine function where the test wants one."""
+    if kind == "threads":
+        return function
+
+    async def coroutine(job: RunningJob) -> Any:
+        return function(job)
+
+    return coroutine
+
+
+def add(queue: BullQueue, count: int, **options: Any) -> list[str]:
+    return queue.add_many([NewJob({"n": n}, **options) for n in range(count)]).ids
+
+
+def ended(queue: BullQueue) -> int:
+    counts = queue.counts()
+    return counts["completed"] + counts["failed"]
+
+
+def until(condition: Callable[[], object], what: str) -> None:
+    wait_until(condition, what)
+
+
+@each_kind
+@each_dialect
+def test_each_job_is_settled_when_it_ends_and_its_place_is_filled(queue: BullQueue, kind: str) -> None:
+    gate = Gate()
+    ids = add(queue, 6)
+    with OurWorker(queue.handle, gate.processor(kind), concurrency=3, chunk_size=100) as worker:
+        until(lambda: len(gate.running) == 3, "three jobs to run")
+        first = sorted(gate.running)
+        gate.open(first[1])
+        until(lambda: queue.counts()["completed"] == 1, "the job to be settled while the others run")
+        until(lambda: len(gate.running) == 3, "the place to be filled")
+        assert queue.counts()["active"] == 3
+        gate.open(*range(6))
+        until(lambda: queue.counts()["completed"] == 6, "all jobs")
+    assert gate.most == 3
+    assert worker.stats is not None
+    assert (worker.stats.claimed, worker.stats.completed) == (6, 6)
+    returned = {job.id: job.returnvalue for job in queue.page("completed")}
+    assert returned == {job_id: n for n, job_id in enumerate(ids)}
+
+
+@each_kind
+@each_dialect
+def test_jobs_that_arrive_while_others_run_start_at_once(queue: BullQueue, kind: str) -> None:
+    gate = Gate()
+    with OurWorker(queue.handle, gate.processor(kind), concurrency=3):
+        for n in range(3):
+            queue.add({"n": n})
+            until(lambda n=n: len(gate.running) == n + 1, "the job to start beside the others")  # type: ignore[misc]
+        gate.open(*range(3))
+        until(lambda: queue.counts()["completed"] == 3, "all jobs")
+
+
+@each_kind
+def test_what_a_processor_raises_is_the_outcome_of_its_own_job(queue: BullQueue, kind: str) -> None:
+    def processor(job: RunningJob) -> Any:
+        if job.data["n"] == 0:
+            raise UnrecoverableError("no")
+        if job.data["n"] == 1:
+            raise DelayedError(HOUR_MS)
+        if job.data["n"] == 2 and job.attempts_made == 0:
+            raise SystemExit(3)
+        if job.data["n"] == 3 and job.attempts_made == 0:
+            raise KeyboardInterrupt
+        return job.data["n"]
+
+    add(queue, 5, attempts=2)
+    with OurWorker(queue.handle, in_kind(kind, processor), concurrency=5):
+        until(lambda: (queue.counts()["completed"], queue.counts()["failed"]) == (3, 1), "the outcomes")
+    counts = queue.counts()
+    assert (counts["delayed"], counts["active"], counts["wait"]) == (1, 0, 0)
+    assert [job.failed_reason for job in queue.page("failed")] == ["no"]
+    assert sorted(job.returnvalue for job in queue.page("completed")) == [2, 3, 4]
+
+
+@each_kind
+def test_a_rate_limit_stops_further_jobs_and_lets_running_ones_end(queue: BullQueue, kind: str) -> None:
+    gate = Gate()
+    limited = threading.Event()
+    inner = gate.processor(kind)
+
+    def processor(job: RunningJob) -> Any:
+        if job.data["n"] == 0 and not limited.is_set():
+            limited.set()
+            raise RateLimitError(HOUR_MS)
+        return inner(job)
+
+    async def coroutine(job: RunningJob) -> Any:
+        return await processor(job)
+
+    add(queue, 2)
+    with OurWorker(queue.handle, processor if kind == "threads" else coroutine, concurrency=2):
+        until(lambda: queue.counts()["wait"] == 1, "the job to be given back")
+        queue.add({"n": 2})
+        gate.open(0, 1, 2)
+        until(lambda: queue.counts()["completed"] == 1, "the other job")
+    assert queue.counts()["wait"] == 2
+
+
+def test_a_coroutine_that_exceeds_its_timeout_is_cancelled(queue: BullQueue) -> None:
+    cleaned: list[str] = []
+
+    async def processor(job: RunningJob) -> Any:
+        try:
+            await asyncio.sleep(PATIENCE_S)
+        finally:
+            cleaned.append(job.id)
+
+    (job_id,) = add(queue, 1)
+    with OurWorker(queue.handle, processor, timeout_ms=20):
+        until(lambda: queue.counts()["failed"] == 1, "the timeout")
+    assert cleaned == [job_id]
+    (job,) = queue.page("failed")
+    assert job.failed_reason == "expected the job to take 20 ms at most (its timeout), it took longer"
+
+
+def test_a_coroutine_that_ignores_its_cancellation_completes(queue: BullQueue) -> None:
+    async def processor(job: RunningJob) -> str:
+        try:
+            await asyncio.sleep(PATIENCE_S)
+        except asyncio.CancelledError:
+            return "done anyway"
+        return "never"
+
+    add(queue, 1)
+    with OurWorker(queue.handle, processor, timeout_ms=20):
+        until(lambda: queue.counts()["completed"] == 1, "the job")
+    assert [job.returnvalue for job in queue.page("completed")] == ["done anyway"]
+
+
+def test_a_function_that_exceeds_its_timeout_is_interrupted(queue: BullQueue) -> None:
+    interrupted = threading.Event()
+
+    def processor(job: RunningJob) -> None:
+        try:
+            while True:
+                time.sleep(0.001)
+        except BaseException:
+            interrupted.set()
+            raise
+
+    add(queue, 1)
+    with OurWorker(queue.handle, processor, concurrency=2, timeout_ms=20):
+        until(lambda: queue.counts()["failed"] == 1, "the timeout")
+        assert interrupted.wait(PATIENCE_S)
+    (job,) = queue.page("failed")
+    assert job.failed_reason == "expected the job to take 20 ms at most (its timeout), it took longer"
+
+
+def test_functions_that_block_beyond_their_timeout_hold_no_place_until_there_are_too_many(queue: BullQueue) -> None:
+    blocked = threading.Event()
+    started: list[int] = []
+
+    def processor(job: RunningJob) -> None:
+        started.append(job.data["n"])
+        blocked.wait(PATIENCE_S)
+
+    add(queue, 6)
+    with OurWorker(queue.handle, processor, concurrency=2, timeout_ms=20):
+        until(lambda: queue.counts()["failed"] == 4, "four jobs to exceed their timeout")
+        blocked.set()
+        until(lambda: ended(queue) == 6, "the others to run once the threads have ended")
+    assert sorted(started) == list(range(6))
+
+
+@each_kind
+@each_dialect
+def test_a_job_that_stalled_before_runs_alone(queue: BullQueue, client: Redis, kind: str) -> None:
+    field = {"bull-1": "stalledCounter", "bull": "stalledCounter", "bullmq": "stc"}[queue.protocol]
+    gate = Gate()
+    ids = add(queue, 4)
+    for job_id in ids[1:3]:
+        client.hset(queue.handle.keys.job(job_id), field, 1)
+    with OurWorker(queue.handle, gate.processor(kind), concurrency=4):
+        until(lambda: gate.running == {0, 3}, "the other jobs to run together")
+        gate.open(0, 3)
+        for suspect in (1, 2):
+            until(lambda suspect=suspect: gate.running == {suspect}, "the job to run alone")  # type: ignore[misc]
+            gate.open(suspect)
+        until(lambda: queue.counts()["completed"] == 4, "all jobs")
+
+
+@each_kind
+def test_a_stop_lets_running_jobs_end_and_gives_back_those_that_have_not_started(
+    queue: BullQueue, client: Redis, kind: str
+) -> None:
+    gate = Gate()
+    ids = add(queue, 3)
+    client.hset(queue.handle.keys.job(ids[1]), "stc", 1)
+    worker = OurWorker(queue.handle, gate.processor(kind), concurrency=2)
+    with worker:
+        until(lambda: len(gate.running) == 1 and queue.counts()["active"] == 2, "a job to run, another to wait alone")
+        worker.control.request_stop()
+        gate.open(0, 1, 2)
+    assert worker.stats is not None
+    assert (worker.stats.completed, worker.stats.returned) == (1, 1)
+    assert queue.counts()["wait"] == 2
+
+
+@each_kind
+@each_dialect
+def test_a_paused_worker_claims_nothing_and_goes_on_when_it_is_resumed(queue: BullQueue, kind: str) -> None:
+    gate = Gate()
+    gate.open(*range(10))
+    worker = OurWorker(queue.handle, gate.processor(kind), concurrency=2)
+    with worker:
+        queue.add({"n": 0})
+        until(lambda: queue.counts()["completed"] == 1, "a job")
+        worker.control.pause()
+        worker.control.unblock()
+        until(lambda: waits_paused(worker, queue), "the slot to wait for its resumption")
+        add(queue, 3)
+        with OurWorker(queue.handle, lambda job: "other") as other:
+            until(lambda: queue.counts()["completed"] == 4, "another worker to process the jobs")
+        assert other.stats is not None
+        assert other.stats.completed == 3
+        add(queue, 2)
+        worker.control.resume()
+        until(lambda: queue.counts()["completed"] == 6, "the jobs after the resumption")
+
+
+def waits_paused(worker: OurWorker, queue: BullQueue) -> bool:
+    clients = queue.handle.connection.clients()
+    return any(int(one["id"]) in worker.loop.clients and one["cmd"] == "blpop" for one in clients)
+
+
+def test_a_chunk_is_finished_before_a_pause_takes_effect(queue: BullQueue) -> None:
+    worker = OurWorker(queue.handle, lambda job: worker.control.pause(), chunk_size=3)
+    add(queue, 3)
+    with worker:
+        until(lambda: waits_paused(worker, queue), "the slot to wait for its resumption")
+        assert queue.counts()["completed"] == 3
+        worker.control.resume()
+    assert queue.counts()["active"] == 0
+
+
+class Caller:
+    async def __call__(self, job: RunningJob) -> str:
+        await asyncio.sleep(0)
+        return f"object {job.data['n']}"
+
+    async def method(self, job: RunningJob) -> str:
+        await asyncio.sleep(0)
+        return f"method {job.data['n']}"
+
+
+async def with_prefix(prefix: str, job: RunningJob) -> str:
+    await asyncio.sleep(0)
+    return f"{prefix} {job.data['n']}"
+
+
+@pytest.mark.parametrize(
+    ("processor", "expected"),
+    [
+        (Caller(), "object 0"),
+        (Caller().method, "method 0"),
+        (functools.partial(with_prefix, "partial"), "partial 0"),
+    ],
+)
+def test_whatever_returns_a_coroutine_is_awaited(queue: BullQueue, processor: JobFunction, expected: str) -> None:
+    add(queue, 1)
+    with OurWorker(queue.handle, processor):
+        until(lambda: queue.counts()["completed"] == 1, "the job")
+    assert [job.returnvalue for job in queue.page("completed")] == [expected]
+
+
+@pytest.mark.parametrize("concurrency", [1, 4])
+def test_jobs_go_to_the_processor_of_their_name(queue: BullQueue, concurrency: int) -> None:
+    async def report(job: RunningJob) -> str:
+        return "reported"
+
+    functions: dict[str, JobFunction] = {"send": lambda job: "sent", "*": lambda job: "other"}
+    if concurrency > 1:
+        functions["report"] = report
+    names = ["send", "report", "archive"]
+    queue.add_many([NewJob({"n": n}, name=name) for n, name in enumerate(names)])
+    with OurWorker(queue.handle, functions, concurrency=concurrency):
+        until(lambda: queue.counts()["completed"] == 3, "all jobs")
+    done = {job.name: job.returnvalue for job in queue.page("completed")}
+    assert done == {"send": "sent", "report": "reported" if concurrency > 1 else "other", "archive": "other"}
+
+
+@pytest.mark.parametrize("concurrency", [1, 4])
+def test_an_attempt_of_a_job_without_a_processor_fails(queue: BullQueue, concurrency: int) -> None:
+    queue.add({"n": 0}, name="send", attempts=2)
+    with OurWorker(queue.handle, {"report": lambda job: "reported"}, concurrency=concurrency):
+        until(lambda: queue.counts()["failed"] == 1, "the job to fail")
+    (job,) = queue.page("failed")
+    assert job.attempts_made == 2
+    assert job.failed_reason == (
+        "expected a processor for jobs named 'send', this worker has: report; add one, or '*' for all other names"
+    )
+
+
+@pytest.fixture
+def queues(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterator[list[BullQueue]]:
+    opened = [BullQueue(name, url=redis_url, prefix=prefix, protocol=request.param) for name in ("urgent", "mail")]
+    yield opened
+    for queue in opened:
+        queue.close()
+
+
+each_pair = pytest.mark.parametrize("queues", ["bull-1", "bull", "bullmq"], indirect=True)
+
+
+@each_pair
+@pytest.mark.parametrize("concurrency", [1, 2])
+def test_jobs_of_the_first_queue_are_claimed_before_those_of_the_others(
+    queues: list[BullQueue], concurrency: int
+) -> None:
+    urgent, mail = queues
+    order: list[str] = []
+    lock = threading.Lock()
+
+    def processor(job: RunningJob) -> None:
+        with lock:
+            order.append(job.queue)
+            if order == ["mail"]:
+                add(urgent, 3)
+
+    add(mail, 4)
+    with OurWorker([queue.handle for queue in queues], processor, concurrency=concurrency):
+        until(lambda: ended(urgent) == 3 and ended(mail) == 4, "all jobs")
+    # With two places a job of the other queue may have started beside the first one.
+    last_urgent = max(place for place, name in enumerate(order) if name == "urgent")
+    assert last_urgent <= 3 + concurrency
+
+
+@each_pair
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_a_slot_waits_for_all_its_queues_at_once(queues: list[BullQueue], concurrency: int) -> None:
+    with OurWorker([queue.handle for queue in queues], lambda job: job.queue, concurrency=concurrency) as worker:
+        for round_ in range(2):
+            for queue in reversed(queues):
+                until(lambda: blocked(worker, queues[0]) == 2, "the slot to wait for both queues")
+                queue.add({"n": round_})
+                until(lambda queue=queue, n=round_: ended(queue) == n + 1, "the job")  # type: ignore[misc]
+
+
+def blocked(worker: OurWorker, queue: BullQueue) -> int:
+    clients = queue.handle.connection.clients()
+    return sum(int(one["id"]) in worker.loop.clients and "b" in one["flags"] for one in clients)
+
+
+@each_pair
+def test_a_busy_slot_leaves_the_signals_of_its_other_queues_to_others(queues: list[BullQueue]) -> None:
+    urgent, mail = queues
+    gate = Gate()
+    with OurWorker([urgent.handle, mail.handle], gate.pass_through) as worker:
+        until(lambda: blocked(worker, urgent) == 2, "the slot to wait for both queues")
+        urgent.add({"n": "busy"})
+        until(lambda: gate.running == {"busy"}, "the job")
+        with OurWorker(mail.handle, lambda job: "other"):
+            mail.add({"n": "mail"})
+            until(lambda: ended(mail) == 1, "the other worker to get the job")
+        assert mail.counts()["active"] == 0
+        gate.open("busy")
+        until(lambda: ended(urgent) == 1, "the first job")
+
+
+@each_pair
+def test_queues_with_weights_all_get_their_turn(queues: list[BullQueue]) -> None:
+    order: list[str] = []
+    for queue in queues:
+        add(queue, 60)
+    handles = [queue.handle for queue in queues]
+    with OurWorker(handles, lambda job: order.append(job.queue), weights=[2, 1]):
+        until(lambda: all(ended(queue) == 60 for queue in queues), "all jobs")
+    # In strict order no job of `mail` runs before the last one of `urgent`.
+    assert "mail" in order[: len(order) - 1 - order[::-1].index("urgent")]
