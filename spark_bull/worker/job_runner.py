@@ -31,7 +31,7 @@ from spark_bull.worker.running_job import RunningJob
 BackoffStrategy = Callable[[int, str, BaseException, RunningJob], Any]
 
 #: Interval at which a timeout is raised again, in case the processor swallowed it.
-_RAISE_AGAIN_S: Final = 1.0
+RAISE_AGAIN_S: Final = 1.0
 
 
 class Result(NamedTuple):
@@ -128,7 +128,7 @@ def time_limit(limit_ms: int) -> Iterator[None]:
         raise timeout_error(limit_ms)
 
     previous = signal.signal(signal.SIGALRM, raise_timeout)
-    signal.setitimer(signal.ITIMER_REAL, limit_ms / 1000, _RAISE_AGAIN_S)
+    signal.setitimer(signal.ITIMER_REAL, limit_ms / 1000, RAISE_AGAIN_S)
     try:
         yield
     finally:

@@ -8,13 +8,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from threading import Thread
-from typing import Any, Final
+from typing import Any
 
-from spark_bull.worker.job_runner import Result, timeout_error
+from spark_bull.worker.job_runner import RAISE_AGAIN_S, Result, timeout_error
 from spark_bull.worker.running_job import RunningJob
-
-#: How often a task that does not end is cancelled again, s.
-_AGAIN_S: Final = 1.0
 
 CoroutineFunction = Callable[[RunningJob], Awaitable[Any]]
 
@@ -81,7 +78,7 @@ class JobTasks:
             return
         run.error = run.error or make_error()
         run.task.cancel()
-        self._loop.call_later(_AGAIN_S, self._end, job, make_error)
+        self._loop.call_later(RAISE_AGAIN_S, self._end, job, make_error)
 
 
 async def _result_of(job: RunningJob, function: CoroutineFunction) -> Result:

@@ -8,14 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from queue import SimpleQueue
 from threading import Condition, Thread, get_ident
-from typing import Final
 
 from spark_bull.clock import monotonic_s
-from spark_bull.worker.job_runner import JobFunction, Result, timeout_error
+from spark_bull.worker.job_runner import RAISE_AGAIN_S, JobFunction, Result, timeout_error
 from spark_bull.worker.running_job import RunningJob
-
-#: How often an error is raised again in the thread of a function that does not end, s.
-_AGAIN_S: Final = 1.0
 
 
 @dataclass(eq=False)
@@ -140,6 +136,6 @@ class JobThreads:
         if call.error is None:
             call.error = error
             self._post(Result(call.job, None, error))
-        call.deadline = monotonic_s() + _AGAIN_S
+        call.deadline = monotonic_s() + RAISE_AGAIN_S
         if call.thread_id:
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(call.thread_id), ctypes.py_object(type(error)))

@@ -18,7 +18,7 @@ from spark_bull.worker.slot_stats import SlotReport, SlotStats
 #: A result of a job; the end of a wait; or None: a thread that was abandoned has ended.
 Event = Result | Signalled | None
 #: How often a wait is ended again that had not begun when it was to be ended, s.
-_AGAIN_S: Final = 0.05
+_UNBLOCK_AGAIN_S: Final = 0.05
 
 
 class SlotLoop(ABC):
@@ -87,7 +87,7 @@ class SlotLoop(ABC):
             for queue in self.queues:
                 if queue.is_waiting:
                     queue.unblock()
-            self._take_events(_AGAIN_S)
+            self._take_events(_UNBLOCK_AGAIN_S)
         for queue in self.queues:
             if queue.has_woken:
                 queue.work(None, 0)

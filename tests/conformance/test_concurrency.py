@@ -14,6 +14,7 @@ from redis import Redis
 
 from spark_bull import BullQueue, NewJob
 from spark_bull.errors import DelayedError, RateLimitError, UnrecoverableError
+from spark_bull.queue.claim import ClaimSettings, rescue, work
 from spark_bull.worker.job_runner import JobFunction
 from spark_bull.worker.running_job import RunningJob
 from tests.support.wait import PATIENCE_S, wait_until
@@ -64,7 +65,7 @@ class Gate:
         with self._changed:
             assert self._changed.wait_for(lambda: name in self._opened, PATIENCE_S)
         self.leave(name)
-        return name
+        return f"done {name}"
 
     async def pass_through_later(self, job: RunningJob) -> Any:
         name = job.data["n"]
@@ -72,7 +73,7 @@ class Gate:
         while not self.is_open(name):
             await asyncio.sleep(0.005)
         self.leave(name)
-        return name
+        return f"done {name}"
 
     def processor(self, kind: str) -> JobFunction:
         return self.pass_through if kind == "threads" else self.pass_through_later
@@ -120,7 +121,7 @@ def test_each_job_is_settled_when_it_ends_and_its_place_is_filled(queue: BullQue
     assert worker.stats is not None
     assert (worker.stats.claimed, worker.stats.completed) == (6, 6)
     returned = {job.id: job.returnvalue for job in queue.page("completed")}
-    assert returned == {job_id: n for n, job_id in enumerate(ids)}
+    assert returned == {job_id: f"done {n}" for n, job_id in enumerate(ids)}
 
 
 @each_kind
@@ -247,38 +248,52 @@ def test_functions_that_block_beyond_their_timeout_hold_no_place_until_there_are
     assert sorted(started) == list(range(6))
 
 
+def add_stalled(queue: BullQueue, client: Redis, *names: int) -> None:
+    """Jobs whose first worker has died."""
+    handle = queue.handle
+    ids = queue.add_many(NewJob({"n": n}) for n in names).ids
+    claimed = work(handle, ClaimSettings("dead"), None, len(ids))
+    assert claimed.claimed == len(ids)
+    client.delete(*(handle.keys.lock(job_id) for job_id in ids))
+    rescued: list[str] = []
+    while len(rescued) < len(ids):
+        client.delete(handle.keys["stalled_check"], handle.keys["rescue_check"])
+        rescued += rescue(handle).stalled
+
+
 @each_kind
 @each_dialect
 def test_a_job_that_stalled_before_runs_alone(queue: BullQueue, client: Redis, kind: str) -> None:
-    field = {"bull-1": "stalledCounter", "bull": "stalledCounter", "bullmq": "stc"}[queue.protocol]
     gate = Gate()
-    ids = add(queue, 4)
-    for job_id in ids[1:3]:
-        client.hset(queue.handle.keys.job(job_id), field, 1)
+    add_stalled(queue, client, 1, 2)
+    queue.add_many(NewJob({"n": n}) for n in (3, 4))
     with OurWorker(queue.handle, gate.processor(kind), concurrency=4):
-        until(lambda: gate.running == {0, 3}, "the other jobs to run together")
-        gate.open(0, 3)
-        for suspect in (1, 2):
-            until(lambda suspect=suspect: gate.running == {suspect}, "the job to run alone")  # type: ignore[misc]
-            gate.open(suspect)
+        until(lambda: gate.running == {3, 4}, "the other jobs to run together")
+        gate.open(3, 4)
+        until(lambda: len(gate.running) == 1 and gate.running <= {1, 2}, "one of the two to run alone")
+        (first,) = gate.running
+        gate.open(first)
+        until(lambda: gate.running == {3 - first}, "the other one to run alone")
+        gate.open(1, 2)
         until(lambda: queue.counts()["completed"] == 4, "all jobs")
 
 
 @each_kind
+@each_dialect
 def test_a_stop_lets_running_jobs_end_and_gives_back_those_that_have_not_started(
     queue: BullQueue, client: Redis, kind: str
 ) -> None:
     gate = Gate()
-    ids = add(queue, 3)
-    client.hset(queue.handle.keys.job(ids[1]), "stc", 1)
+    add_stalled(queue, client, 1)
+    queue.add({"n": 2})
     worker = OurWorker(queue.handle, gate.processor(kind), concurrency=2)
     with worker:
-        until(lambda: len(gate.running) == 1 and queue.counts()["active"] == 2, "a job to run, another to wait alone")
+        until(lambda: gate.running == {2} and queue.counts()["active"] == 2, "a job to run, the other one to be held")
         worker.control.request_stop()
-        gate.open(0, 1, 2)
+        gate.open(1, 2)
     assert worker.stats is not None
     assert (worker.stats.completed, worker.stats.returned) == (1, 1)
-    assert queue.counts()["wait"] == 2
+    assert queue.counts()["wait"] == 1
 
 
 @each_kind
@@ -393,21 +408,21 @@ def test_jobs_of_the_first_queue_are_claimed_before_those_of_the_others(
     queues: list[BullQueue], concurrency: int
 ) -> None:
     urgent, mail = queues
-    order: list[str] = []
-    lock = threading.Lock()
+    gate = Gate()
+    order: list[int] = []
 
     def processor(job: RunningJob) -> None:
-        with lock:
-            order.append(job.queue)
-            if order == ["mail"]:
-                add(urgent, 3)
+        order.append(job.data["n"])
+        gate.pass_through(job)
 
     add(mail, 4)
-    with OurWorker([queue.handle for queue in queues], processor, concurrency=concurrency):
+    with OurWorker([queue.handle for queue in queues], processor, concurrency=concurrency) as worker:
+        until(lambda: len(gate.running) == concurrency, "the places to be full")
+        urgent.add_many(NewJob({"n": n}) for n in (10, 11, 12))
+        until(lambda: blocked(worker, urgent) == 0, "the slot to have the signal")
+        gate.open(*range(4), 10, 11, 12)
         until(lambda: ended(urgent) == 3 and ended(mail) == 4, "all jobs")
-    # With two places a job of the other queue may have started beside the first one.
-    last_urgent = max(place for place, name in enumerate(order) if name == "urgent")
-    assert last_urgent <= 3 + concurrency
+    assert {order.index(n) for n in (10, 11, 12)} == {concurrency, concurrency + 1, concurrency + 2}
 
 
 @each_pair

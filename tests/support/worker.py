@@ -49,7 +49,7 @@ class OurWorker:
         handle: QueueHandle | Sequence[QueueHandle],
         processor: JobFunction | Mapping[str, JobFunction] = behave,
         *,
-        chunk_size: int = 1,
+        chunk_size: int | None = None,
         concurrency: int = 1,
         timeout_ms: int = 0,
         weights: Sequence[int] = (),
@@ -69,7 +69,7 @@ class OurWorker:
             runner or FunctionRunner(processor, timeout_ms),
             policy or OutcomePolicy(),
             concurrency,
-            chunk_size,
+            concurrency if chunk_size is None else chunk_size,
         )
         self.control = SlotControl(plan)
         self.loop = loop_of(plan, 0)
