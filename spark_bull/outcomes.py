@@ -153,8 +153,8 @@ class Claim:
     """The result of a call of `work`: jobs to run, rejected outcomes, and when to claim again.
 
     `claimed`: number of claimed jobs, whether or not they are in `jobs`. `stop`, `paused`: what the control key says.
-    `limited_ms`: remaining time of a rate limit, 0: none. `next_due`: when the next delayed job is due (ms since 1970), None when
-    there is none. `more`: further jobs can be claimed now. `now`: time of Redis, ms since 1970.
+    `limited_ms`: remaining time of a rate limit, 0: none. `next_due`: when the next delayed job is due (ms since 1970),
+    None when there is none. `more`: further jobs can be claimed now. `now`: time of Redis, ms since 1970.
     """
 
     token: str
