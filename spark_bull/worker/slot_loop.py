@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from queue import Empty, SimpleQueue
 from typing import Final
 
-from spark_bull.worker.interrupts import watching_interrupts
+from spark_bull.worker.interrupts import recording_interrupts
 from spark_bull.worker.job_runner import Result
 from spark_bull.worker.slot_plan import SlotPlan
 from spark_bull.worker.slot_queue import Signalled, SlotQueue
@@ -39,7 +39,7 @@ class SlotLoop(ABC):
         with ExitStack() as stack:
             for queue in self.queues:
                 stack.enter_context(queue)
-            stack.enter_context(watching_interrupts())
+            stack.enter_context(recording_interrupts())
             self._report.publish("idle", self.clients)
             self._loop()
         self._report.publish("stopped", self.clients)

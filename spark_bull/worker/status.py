@@ -19,7 +19,7 @@ class WorkerStatus:
     """The state, counters and backlog of a Worker.
 
     Parameters:
-      state: new, running, stopped or failed.
+      state: new, running, paused, stopped or failed.
       claimed: claimed jobs.
       completed: completed jobs.
       failed: failed jobs.

@@ -419,7 +419,7 @@ def test_jobs_of_the_first_queue_are_claimed_before_those_of_the_others(
     with OurWorker([queue.handle for queue in queues], processor, concurrency=concurrency) as worker:
         until(lambda: len(gate.running) == concurrency, "the places to be full")
         urgent.add_many(NewJob({"n": n}) for n in (10, 11, 12))
-        until(lambda: blocked(worker, urgent) == 0, "the slot to have the signal")
+        until(lambda: not worker.loop.queues[0].is_waiting, "the slot to have the signal")
         gate.open(*range(4), 10, 11, 12)
         until(lambda: ended(urgent) == 3 and ended(mail) == 4, "all jobs")
     assert {order.index(n) for n in (10, 11, 12)} == {concurrency, concurrency + 1, concurrency + 2}

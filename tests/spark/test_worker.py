@@ -365,14 +365,25 @@ def test_payloads_that_do_not_fit_the_schema_fail_alone(queue: BullQueue, start:
 
 
 def test_wrong_arguments_are_refused_before_the_start(spark: SparkSession, redis_url: str, prefix: str) -> None:
-    async def coroutine(job: Any) -> None:
-        await asyncio.sleep(0)
-
     udf = udfs()["pandas over columns"][0]
     lock = threading.Lock()
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"processor": 7}, "`processor`"),
-        ({"processor": coroutine}, "coroutine function"),
+        ({"processor": None}, "expected `processor`"),
+        ({"processor": {}}, "a mapping of job names to functions"),
+        ({"processor": {"send": udf}}, r"`processor\['send'\]`"),
+        ({"processor": {"send": print}, "engine": "stream"}, "no processors by name"),
+        ({"processor": udf, "payload_schema": PEOPLE, "concurrency": 2}, "`concurrency` has no effect on a UDF"),
+        ({"processor": print, "engine": "stream", "concurrency": 2}, "`concurrency` has no effect here"),
+        ({"processor": print, "concurrency": 0}, "`concurrency`"),
+        ({"processor": print, "queues": ["r"]}, "one of `queue` .* and `queues`"),
+        ({"processor": print, "queue": None}, "one of `queue` .* and `queues`"),
+        ({"processor": print, "queue": None, "queues": []}, "`queues`"),
+        ({"processor": print, "queue": None, "queues": ["a", "a"]}, "`queues` to be different names"),
+        ({"processor": print, "queue": None, "queues": ["a", "b"], "engine": "stream"}, "processes one queue"),
+        ({"processor": print, "weights": {"p": 1}}, "`weights`.* got: 'p'"),
+        ({"processor": print, "weights": {"q": 0}}, r"`weights\['q'\]` to be a positive integer"),
+        ({"processor": print, "weights": 3}, "`weights` to be a mapping"),
         ({"processor": udf}, "`payload_schema`"),
         ({"processor": udf, "payload_schema": "name STRNG"}, "DDL"),
         ({"processor": udf, "payload_schema": "a INT, b INT, c INT"}, "3 fields"),
@@ -387,7 +398,7 @@ def test_wrong_arguments_are_refused_before_the_start(spark: SparkSession, redis
     ]
     for arguments, words in wrong:
         with pytest.raises(OptionError, match=words):
-            Worker(spark, "q", **{"url": redis_url, "prefix": prefix, "promoter": False, **arguments}).start()
+            Worker(spark, **{"queue": "q", "url": redis_url, "prefix": prefix, "promoter": False, **arguments}).start()
 
 
 def test_an_unreachable_redis_is_an_error_before_the_start(spark: SparkSession) -> None:

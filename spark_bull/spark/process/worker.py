@@ -294,6 +294,26 @@ class Worker:
         self._stop_services()
         return finished
 
+    def pause(self) -> None:
+        """Claims no further jobs until resume() is called; jobs that are claimed are finished.
+
+        Raises:
+          SparkBullError: if the worker does not run, or has the engine stream.
+          ConnectionLost: if Redis cannot be reached.
+        """
+        self._loop_engine("pause").pause()
+        self._state = "paused"
+
+    def resume(self) -> None:
+        """Claims jobs again after pause().
+
+        Raises:
+          SparkBullError: if the worker does not run, or has the engine stream.
+          ConnectionLost: if Redis cannot be reached.
+        """
+        self._loop_engine("resume").resume()
+        self._state = "running"
+
     def await_termination(self, timeout_s: float | None = None) -> bool:
         """Waits until the worker is stopped or fails.
 
@@ -339,8 +359,17 @@ class Worker:
     ) -> None:
         self.stop()
 
+    def _loop_engine(self, method: str) -> LoopEngine:
+        """Returns the engine, if it can pause."""
+        if not isinstance(self._engine, LoopEngine):
+            raise SparkBullError(f"{method}() has no effect with engine='stream': stop() the worker and start another")
+        state = self._current_state()
+        if state not in ("running", "paused"):
+            raise SparkBullError(f"expected a running worker for {method}(), this one is {state}")
+        return self._engine
+
     def _current_state(self) -> str:
-        if self._state == "running" and not self._engine.running:
+        if self._state in ("running", "paused") and not self._engine.running:
             return "failed" if self._engine.error else "stopped"
         return self._state
 

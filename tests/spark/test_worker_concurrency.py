@@ -1,0 +1,134 @@
+"""A Worker with concurrency, processors by name, and several queues, on Spark's executors."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from redis import Redis
+
+from spark_bull import BullQueue, NewJob, Worker
+from spark_bull.worker.running_job import RunningJob
+from tests.support.wait import wait_until
+
+Open = Callable[[str], BullQueue]
+
+
+@pytest.fixture(params=["bull-1", "bull", "bullmq"])
+def protocol(request: pytest.FixtureRequest) -> str:
+    found: str = request.param
+    return found
+
+
+@pytest.fixture
+def opened(redis_url: str, prefix: str, protocol: str) -> Iterator[Open]:
+    queues: list[BullQueue] = []
+
+    def open_queue(name: str) -> BullQueue:
+        queues.append(BullQueue(name, url=redis_url, prefix=prefix, protocol=protocol))
+        return queues[-1]
+
+    yield open_queue
+    for queue in queues:
+        queue.close()
+
+
+def completed(queue: BullQueue, count: int) -> Callable[[], bool]:
+    return lambda: queue.counts()["completed"] == count
+
+
+def test_functions_and_coroutines_run_at_the_same_time_in_one_slot(
+    spark: SparkSession, redis_url: str, prefix: str, protocol: str, opened: Open
+) -> None:
+    """Every job waits for all the others, so that none ends unless all run together."""
+    queue = opened("q")
+    together = 8
+
+    key = f"{prefix}:together"
+
+    def arrive() -> None:
+        with Redis.from_url(redis_url) as redis:
+            redis.incr(key)
+
+    def all_are_there() -> bool:
+        with Redis.from_url(redis_url) as redis:
+            return int(redis.get(key) or 0) >= together
+
+    def meet(job: RunningJob) -> str:
+        arrive()
+        while not all_are_there():
+            time.sleep(0.01)
+        return f"function {job.name}"
+
+    async def meet_later(job: RunningJob) -> str:
+        arrive()
+        while not all_are_there():
+            await asyncio.sleep(0.01)
+        return f"coroutine {job.name}"
+
+    names = ["send", "report"] * (together // 2)
+    queue.add_many(NewJob({}, name=name) for name in names)
+    processors = {"send": meet, "*": meet_later} if protocol != "bull-1" else {"*": meet_later}
+    arguments: dict[str, Any] = {"concurrency": together, "slots": 1, "url": redis_url, "prefix": prefix}
+    with Worker(spark, "q", processors, protocol=protocol, **arguments) as worker:
+        wait_until(completed(queue, together), "all jobs")
+        assert worker.status().slots == 1
+    returned = Counter(job.parsed("returnvalue") for job in queue.page("completed"))
+    if protocol == "bull-1":
+        assert returned == {"coroutine None": together}
+    else:
+        assert returned == {"function send": together // 2, "coroutine report": together // 2}
+
+
+def test_one_spark_job_processes_several_queues(
+    spark: SparkSession, redis_url: str, prefix: str, protocol: str, opened: Open
+) -> None:
+    urgent, mail = opened("urgent"), opened("mail")
+    for queue in (urgent, mail):
+        queue.add_many(NewJob({"n": n}) for n in range(20))
+        queue.add({"n": "later"}, delay=1)
+    with Worker(
+        spark,
+        queues=["urgent", "mail"],
+        weights={"urgent": 3},
+        processor=lambda job: f"{job.queue} {job.data['n']}",
+        slots=1,
+        url=redis_url,
+        prefix=prefix,
+        protocol=protocol,
+    ) as worker:
+        assert "urgent, mail" in repr(worker)
+        for queue in (urgent, mail):
+            wait_until(completed(queue, 21), f"all jobs of {queue}")
+        wait_until(lambda: worker.status().completed == 42, "the slots to report")
+        assert worker.status().lag == 0
+        groups = spark.sparkContext.statusTracker().getActiveJobsIds()
+        assert len(groups) == 1
+    for name, queue in (("urgent", urgent), ("mail", mail)):
+        assert {job.parsed("returnvalue").split()[0] for job in queue.page("completed")} == {name}
+
+
+def test_a_worker_pauses_and_resumes(
+    spark: SparkSession, redis_url: str, prefix: str, protocol: str, opened: Open
+) -> None:
+    queue = opened("q")
+    with Worker(spark, "q", lambda job: job.data, slots=1, url=redis_url, prefix=prefix, protocol=protocol) as worker:
+        queue.add({"n": 1})
+        wait_until(completed(queue, 1), "the first job")
+        worker.pause()
+        assert worker.status().state == "paused"
+        queue.add_many(NewJob({"n": n}) for n in range(3))
+        with Worker(spark, "q", lambda job: "other", slots=1, url=redis_url, prefix=prefix, protocol=protocol) as other:
+            wait_until(completed(queue, 4), "another worker to process the jobs")
+            wait_until(lambda: other.status().completed == 3, "the other worker to report")
+            other.pause()
+            worker.resume()
+            assert worker.status().state == "running"
+            queue.add({"n": 5})
+            wait_until(completed(queue, 5), "the job after the resumption")
+        wait_until(lambda: worker.status().completed == 2, "the worker to report")
