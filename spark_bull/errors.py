@@ -21,6 +21,7 @@ SparkBullError
 └── JobError           an operation on a job failed
     ├── JobMissing     the job does not exist
     ├── JobLocked      a worker has locked the job
+    ├── JobLockLost    the job has lost its lock while it was processed
     └── WrongState     the job is in another state
 
 A message says what was expected, what came and what to do. It never contains a secret.
@@ -120,6 +121,10 @@ class JobMissing(JobError):
 
 class JobLocked(JobError):
     """A worker has locked the job."""
+
+
+class JobLockLost(JobError):
+    """The job has lost its lock while it was processed; another worker may have claimed it."""
 
 
 class WrongState(JobError):

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from spark_bull.errors import JobMissing
+from typing import Final
+
+from spark_bull.errors import JobLockLost, JobMissing
 from spark_bull.queue.handle import QueueHandle
 
+#: Answer of a script: the lock of the job does not hold the token.
+_LOCK_LOST: Final = -2
 
-def update_progress(handle: QueueHandle, job_id: str, progress: str) -> None:
-    """Stores and publishes the progress of a job, JSON text. Raises JobMissing."""
-    _check(handle, job_id, handle.run("progress", {"job_id": job_id, "progress": progress}, **_job(handle, job_id)))
+
+def update_progress(handle: QueueHandle, job_id: str, progress: str, *, lock_token: str = "") -> None:
+    """Stores and publishes the progress of a job, JSON text. Raises JobMissing.
+
+    lock_token: the token that the job's lock must hold, else JobLockLost is raised and nothing is stored; "": any.
+    """
+    args = {"job_id": job_id, "progress": progress, "lock_token": lock_token}
+    keys = {**_job(handle, job_id), "lock": handle.keys.lock(job_id)}
+    _check(handle, job_id, handle.run("progress", args, **keys))
 
 
 def add_log(handle: QueueHandle, job_id: str, row: str, keep: int = 0) -> int:
@@ -24,11 +34,24 @@ def update_data(handle: QueueHandle, job_id: str, data: str) -> None:
     _check(handle, job_id, handle.run("update_data", {"job_id": job_id, "data": data}, **_job(handle, job_id)))
 
 
+def lock_lost(handle: QueueHandle, job_id: str) -> JobLockLost:
+    """The error of an attempt that no longer has the lock of its job."""
+    queue = handle.keys.queue
+    return JobLockLost(
+        f"expected the lock of job {job_id} in queue {queue} to be held by this attempt, it is lost: "
+        "another worker may process the job; end this attempt",
+        queue=queue,
+        job_id=job_id,
+    )
+
+
 def _job(handle: QueueHandle, job_id: str) -> dict[str, str]:
     return {"job": handle.keys.job(job_id)}
 
 
 def _check(handle: QueueHandle, job_id: str, answer: int) -> None:
+    if answer == _LOCK_LOST:
+        raise lock_lost(handle, job_id)
     if answer < 0:
         queue = handle.keys.queue
         raise JobMissing(f"expected a job {job_id} in queue {queue}, found none", queue=queue, job_id=job_id)

@@ -101,7 +101,7 @@ class ChunkLoop(SlotLoop):
         started = settled_at = monotonic_s()
         done = 0
         with queue.keeper.keeping(claim.token, [job.id for job in jobs]):
-            for result in self._results(queue, jobs):
+            for result in self._results(queue, claim):
                 now_s = monotonic_s()
                 policy.record(outcomes, dialect, result, claim.now + int(1000 * (now_s - started)))
                 done += 1
@@ -116,10 +116,10 @@ class ChunkLoop(SlotLoop):
         self._size.update(done, monotonic_s() - started)
         return outcomes
 
-    def _results(self, queue: SlotQueue, jobs: Sequence[ClaimedJob]) -> Iterator[Result]:
+    def _results(self, queue: SlotQueue, claim: Claim) -> Iterator[Result]:
         """Yields the results of the jobs in order, except for jobs that have lost their lock."""
-        running = [RunningJob(job, queue.handle) for job in jobs]
-        if all(job.deferred_failure is None for job in jobs):
+        running = [RunningJob(job, queue.handle, claim.token, queue.keeper.lost) for job in claim.jobs]
+        if all(job.deferred_failure is None for job in claim.jobs):
             yield from self._plan.runner(running, queue.keeper.lost)
             return
         for job in running:

@@ -84,7 +84,10 @@ class ConcurrentLoop(SlotLoop):
     def _start(self, queue: SlotQueue, jobs: Sequence[ClaimedJob]) -> None:
         queue.keeper.hold(self._token, [job.id for job in jobs])
         for claimed in jobs:
-            job = RunningJob(claimed, queue.handle)
+            job = RunningJob(claimed, queue.handle, self._token, queue.keeper.lost)
+            previous = self._running.get(_Place(queue, job.id))
+            if previous is not None:
+                previous.lose_lock()
             if claimed.deferred_failure is not None:
                 self._record(queue, Result(job, None, UnrecoverableError(claimed.deferred_failure)))
             elif claimed.stalled_counter:
@@ -101,6 +104,7 @@ class ConcurrentLoop(SlotLoop):
             self._inbox.put(Result(job, None, error))
             return
         limit_ms = self._runner.limit_ms(job)
+        job.begin(limit_ms)
         if not is_coroutine_function(function):
             self._threads.start(job, function, limit_ms)
             return
@@ -122,6 +126,7 @@ class ConcurrentLoop(SlotLoop):
     def _take(self, event: Event) -> None:
         super()._take(event)
         if isinstance(event, Result):
+            event.job.lose_lock()
             queue = next(queue for queue in self.queues if queue.handle is event.job.handle)
             place = _Place(queue, event.job.id)
             if self._running.get(place) is event.job:

@@ -97,7 +97,8 @@ class FunctionRunner:
         for job in jobs:
             if job.claimed.id in lost:
                 continue
-            limit_ms = job.timeout or self.timeout_ms
+            limit_ms = self.limit_ms(job)
+            job.begin(limit_ms)
             try:
                 processor = self.function_for(job)
                 if limit_ms:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from threading import Lock
 from typing import Any
 
+from spark_bull.clock import monotonic_s
 from spark_bull.dialects.base import json_text
-from spark_bull.job_json import json_or_text, opts_of, payload_of
+from spark_bull.job_json import opts_of, payload_of
 from spark_bull.outcomes import ClaimedJob
 from spark_bull.queue.handle import QueueHandle
-from spark_bull.queue.report import add_log, update_data, update_progress
+from spark_bull.queue.report import add_log, lock_lost, update_data, update_progress
+from spark_bull.worker.checkpoint import Reported
 from spark_bull.worker.outcome_policy import job_options
 
 _UNSET: Any = object()
@@ -28,15 +31,32 @@ class RunningJob:
     Parameters:
       claimed: the fields of the job.
       handle: its queue.
+      token: token of the job's lock.
+      lost: ids of the jobs of the queue whose locks were found to be lost; grows while the job runs.
     """
 
-    __slots__ = ("_data", "_discarded", "_handle", "claimed")
+    __slots__ = (
+        "_data",
+        "_deadline",
+        "_discarded",
+        "_handle",
+        "_lost",
+        "_reported",
+        "_reporting",
+        "_token",
+        "claimed",
+    )
 
-    def __init__(self, claimed: ClaimedJob, handle: QueueHandle) -> None:
+    def __init__(self, claimed: ClaimedJob, handle: QueueHandle, token: str = "", lost: Collection[str] = ()) -> None:
         self.claimed = claimed
         self._handle = handle
+        self._token = token
+        self._lost = lost
         self._data = _UNSET
         self._discarded = False
+        self._deadline: float | None = None
+        self._reported: Reported | None = None
+        self._reporting = Lock()
 
     def __repr__(self) -> str:
         return f"RunningJob(queue={self.queue!r}, id={self.claimed.id!r}, attempt={self.attempts_made + 1})"
@@ -100,13 +120,32 @@ class RunningJob:
 
     @property
     def progress(self) -> Any:
-        """The last progress reported by this or an earlier attempt; a string if it is not JSON."""
-        return json_or_text(self.claimed.progress)
+        """The last progress reported by this or an earlier attempt, without its checkpoint; a string if not JSON."""
+        return self._last_reported.progress
+
+    @property
+    def resumed(self) -> Any:
+        """The last checkpoint of an earlier attempt, from which this one goes on; None without any."""
+        return Reported.parsed(self.claimed.progress).checkpoint
 
     @property
     def timeout(self) -> int:
         """Maximum duration of the job by its option `timeout`, ms; 0: none."""
         return job_options(self.claimed.opts).timeout
+
+    @property
+    def remaining_ms(self) -> int | None:
+        """Time until the job's timeout, ms, never negative; None without a timeout."""
+        return None if self._deadline is None else max(0, int(1000 * (self._deadline - monotonic_s())))
+
+    @property
+    def lock_lost(self) -> bool:
+        """Whether the attempt has lost the job's lock: another one may run, and the result of this one is dropped.
+
+        Locks are extended while jobs run. One is lost if Redis cannot be reached, or the process does not run, for
+        longer than `lock_ms`, and when the job exceeds its timeout. Sends nothing; is updated every third of `lock_ms`.
+        """
+        return self.claimed.id in self._lost
 
     @property
     def parent_key(self) -> str | None:
@@ -121,10 +160,37 @@ class RunningJob:
 
         Raises:
           JobMissing: if the job was removed.
+          JobLockLost: if the job has a checkpoint, and its lock is lost.
           OptionError: if JSON cannot hold the value.
           ConnectionLost: if Redis cannot be reached.
         """
-        update_progress(self._handle, self.claimed.id, json_text("progress", progress))
+        with self._reporting:
+            reported = Reported.of(progress)
+            if reported.checkpoint is None:
+                reported = reported._replace(checkpoint=self._last_reported.checkpoint)
+            self._report(reported)
+
+    def checkpoint(self, value: Any) -> None:
+        """Stores how far the job has come, for a later attempt, which gets the value as `job.resumed`.
+
+            def processor(job):
+                for page in range(job.resumed or 0, 100):
+                    copy(page)
+                    job.checkpoint(page + 1)
+
+        The field `progress` of the job becomes {"progress": the last progress or 0, "checkpoint": value}.
+
+        Parameters:
+          value: anything that JSON can hold; None removes the checkpoint.
+
+        Raises:
+          JobMissing: if the job was removed.
+          JobLockLost: if the job has lost its lock. Another attempt may be running: this one should end.
+          OptionError: if JSON cannot hold the value.
+          ConnectionLost: if Redis cannot be reached.
+        """
+        with self._reporting:
+            self._report(self._last_reported._replace(checkpoint=value))
 
     def log(self, row: str) -> int:
         """Appends a row to the job's log.
@@ -155,6 +221,15 @@ class RunningJob:
         update_data(self._handle, self.claimed.id, json_text("data", data))
         self._data = data
 
+    def begin(self, limit_ms: int) -> None:
+        """Sets the start of the attempt to now. limit_ms: its maximum duration, ms; 0: unlimited. Called by loops."""
+        if limit_ms:
+            self._deadline = monotonic_s() + limit_ms / 1000
+
+    def lose_lock(self) -> None:
+        """Records that the attempt has ended, or that the job was claimed again. Called by loops."""
+        self._lost = (self.claimed.id,)
+
     def discard(self) -> None:
         """Discards the remaining attempts: if this attempt fails, the job fails."""
         self._discarded = True
@@ -163,3 +238,16 @@ class RunningJob:
     def discarded(self) -> bool:
         """Whether discard() was called."""
         return self._discarded
+
+    @property
+    def _last_reported(self) -> Reported:
+        return Reported.parsed(self.claimed.progress) if self._reported is None else self._reported
+
+    def _report(self, reported: Reported) -> None:
+        """Stores the progress; with a checkpoint, or to remove one, only while the lock is held."""
+        has_checkpoint = (reported.checkpoint, self._last_reported.checkpoint) != (None, None)
+        if has_checkpoint and self.lock_lost:
+            raise lock_lost(self._handle, self.id)
+        token = self._token if has_checkpoint else ""
+        update_progress(self._handle, self.id, reported.json_text(), lock_token=token)
+        self._reported = reported

@@ -166,6 +166,44 @@ def test_node_s_getters_show_the_results_of_our_worker(
         assert metrics["meta"]["count"] == 2
 
 
+@each_peer
+def test_node_reads_the_checkpoint_of_our_worker(node: StartNode, redis_url: str, prefix: str, peer: Peer) -> None:
+    reader = node(peer.alias, prefix=prefix)
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=peer.dialect) as queue:
+
+        def processor(job: RunningJob) -> None:
+            job.checkpoint({"row": 700})
+            job.update_progress(50)
+
+        job_id = queue.add({})
+        with OurWorker(queue.handle, processor):
+            wait_until(lambda: queue.counts()["completed"] == 1, "the job to complete")
+        # Bull 1 reads no progress but numbers.
+        expected = None if peer.dialect == "bull-1" else {"progress": 50, "checkpoint": {"row": 700}}
+        assert reader.call("getJob", queue="q", jobId=job_id)["progress"] == expected
+
+
+@each_peer
+def test_we_go_on_from_the_checkpoint_of_a_node_worker(
+    node: StartNode, redis_url: str, prefix: str, peer: Peer
+) -> None:
+    stored = json.dumps({"progress": 50, "checkpoint": {"row": 700}})
+    # Bull 1 stores any progress as text.
+    progress = json.dumps(stored) if peer.dialect == "bull-1" else stored
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=peer.dialect) as queue:
+        job_id = queue.add({"$behaviour": f"progress:{progress};fail"}, attempts=2, backoff=HOUR_MS)
+        theirs = node(peer.alias, prefix=prefix)
+        theirs.call("process", queue="q")
+        wait_until(lambda: queue.counts()["delayed"] == 1, "the attempt of Node to fail")
+        theirs.call("stop", queue="q")
+        queue.promote(job_id)
+        with OurWorker(queue.handle, lambda job: [job.resumed, job.progress, job.attempts_made]):
+            wait_until(lambda: queue.counts()["completed"] == 1, "our attempt")
+        job = queue.get_job(job_id)
+        assert job is not None
+        assert job.parsed("returnvalue") == [{"row": 700}, 50, 1]
+
+
 @each_bullmq
 def test_a_job_that_becomes_due_in_a_paused_queue_survives_node_s_resume(
     node: StartNode, redis_url: str, prefix: str, peer: Peer

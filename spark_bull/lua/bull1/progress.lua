@@ -1,12 +1,13 @@
 -- Stores a job's progress and publishes it.
--- @keys job
--- @args base queue token job_id progress
--- @returns 0, or -1 when the job does not exist
+-- @keys job lock
+-- @args base queue token job_id progress lock_token
+-- @returns 0; -1 when the job does not exist; -2 when the lock does not hold `lock_token`, unless it is empty
 -- @include bull1/lib/announce
 -- @include lib/save_progress
 
-if not save_progress(key.job, arg.progress) then
-  return -1
+local refused = save_progress(key, arg)
+if refused then
+  return refused
 end
 announce(arg, 'progress', arg.job_id, arg.progress)
 return 0

@@ -1,0 +1,260 @@
+"""Jobs that take long: checkpoints from which a later attempt goes on, the time that is left, and lost locks."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from spark_bull import BullQueue
+from spark_bull.errors import JobLockLost, JobMissing, OptionError
+from spark_bull.outcomes import ClaimedJob
+from spark_bull.worker.job_runner import JobFunction
+from spark_bull.worker.running_job import RunningJob
+from tests.support.wait import PATIENCE_S, wait_until
+from tests.support.worker import OurWorker
+
+HOUR_MS = 3_600_000
+
+each_dialect = pytest.mark.parametrize("queue", ["bull-1", "bull", "bullmq"], indirect=True)
+#: One job at a time in the main thread; several in threads; coroutines.
+each_way = pytest.mark.parametrize("way", ["one by one", "threads", "coroutines"])
+
+
+@pytest.fixture(params=["bullmq"])
+def queue(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterator[BullQueue]:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
+        yield queue
+
+
+def worker(queue: BullQueue, function: JobFunction, way: str, **options: Any) -> OurWorker:
+    async def coroutine(job: RunningJob) -> Any:
+        return function(job)
+
+    if way == "coroutines":
+        return OurWorker(queue.handle, coroutine, **options)
+    return OurWorker(queue.handle, function, concurrency=1 if way == "one by one" else 2, **options)
+
+
+def claimed(queue: BullQueue, progress: str | None = None, **lock: Any) -> RunningJob:
+    job_id = queue.add({})
+    return RunningJob(ClaimedJob(job_id, data="{}", progress=progress), queue.handle, **lock)
+
+
+def stored(queue: BullQueue, job_id: str) -> Any:
+    job = queue.get_job(job_id)
+    assert job is not None
+    return job.parsed("progress")
+
+
+@each_way
+@each_dialect
+def test_a_retry_goes_on_from_the_last_checkpoint(queue: BullQueue, way: str) -> None:
+    resumed: list[Any] = []
+
+    def processor(job: RunningJob) -> str:
+        resumed.append(job.resumed)
+        for row in range((job.resumed or {"row": 0})["row"], 4):
+            job.checkpoint({"row": row + 1})
+            job.update_progress(25 * (row + 1))
+            if row == 1:
+                raise RuntimeError("the second row fails")
+        return f"{job.progress} % after {job.attempts_made} failed attempts"
+
+    job_id = queue.add({}, attempts=2)
+    with worker(queue, processor, way):
+        wait_until(lambda: queue.counts()["completed"] == 1, "the second attempt")
+    assert resumed == [None, {"row": 2}]
+    assert stored(queue, job_id) == {"progress": 100, "checkpoint": {"row": 4}}
+    assert [job.returnvalue for job in queue.page("completed")] == ["100 % after 1 failed attempts"]
+
+
+@each_dialect
+def test_an_attempt_after_the_death_of_its_worker_goes_on_from_the_checkpoint(queue: BullQueue, client: Redis) -> None:
+    resumed: list[Any] = []
+    died, over = threading.Event(), threading.Event()
+
+    def processor(job: RunningJob) -> None:
+        resumed.append(job.resumed)
+        if job.resumed is None:
+            job.checkpoint(7)
+            died.set()
+            over.wait(PATIENCE_S)
+
+    job_id = queue.add({})
+    keys = queue.handle.keys
+    with worker(queue, processor, "threads", lock_ms=HOUR_MS):
+        assert died.wait(PATIENCE_S)
+        # As a rescuer does once the lock has expired.
+        client.delete(keys.lock(job_id))
+        client.lmove(keys["active"], keys["wait"], "RIGHT", "RIGHT")
+        with worker(queue, processor, "one by one", lock_ms=HOUR_MS):
+            wait_until(lambda: queue.counts()["completed"] == 1, "the second attempt")
+        over.set()
+    assert resumed == [None, 7]
+
+
+@each_dialect
+def test_progress_and_checkpoint_do_not_replace_each_other(queue: BullQueue) -> None:
+    job = claimed(queue)
+    before = job.progress
+    job.checkpoint([1, "a", None])
+    assert stored(queue, job.id) == {"progress": 0, "checkpoint": [1, "a", None]}
+    job.update_progress({"percent": 50})
+    assert stored(queue, job.id) == {"progress": {"percent": 50}, "checkpoint": [1, "a", None]}
+    job.checkpoint("b")
+    assert stored(queue, job.id) == {"progress": {"percent": 50}, "checkpoint": "b"}
+    assert (before, job.progress, job.resumed) == (None, {"percent": 50}, None)
+    job.checkpoint(None)
+    assert stored(queue, job.id) == {"percent": 50}
+
+
+def test_a_job_without_a_checkpoint_stores_its_progress_as_node_does(queue: BullQueue) -> None:
+    job = claimed(queue)
+    for progress in (0, 12.5, "half", {"percent": 50}, [1], None):
+        job.update_progress(progress)
+        assert stored(queue, job.id) == job.progress == progress
+
+
+@pytest.mark.parametrize(
+    ("progress", "resumed", "plain"),
+    [
+        (None, None, None),
+        ("0", None, 0),
+        ('{"percent":50}', None, {"percent": 50}),
+        ("not JSON", None, "not JSON"),
+        ('{"progress":5,"checkpoint":{"row":1}}', {"row": 1}, 5),
+        ('{"checkpoint":"a"}', "a", None),
+        ('{"checkpoint":null}', None, None),
+    ],
+)
+def test_what_is_read_from_an_earlier_attempt(queue: BullQueue, progress: str | None, resumed: Any, plain: Any) -> None:
+    job = claimed(queue, progress)
+    assert (job.resumed, job.progress) == (resumed, plain)
+
+
+def test_the_checkpoint_of_an_earlier_attempt_stays_until_there_is_another_one(queue: BullQueue) -> None:
+    job = claimed(queue, '{"progress":5,"checkpoint":{"row":1}}')
+    job.update_progress(6)
+    assert stored(queue, job.id) == {"progress": 6, "checkpoint": {"row": 1}}
+    job.checkpoint({"row": 2})
+    assert stored(queue, job.id) == {"progress": 6, "checkpoint": {"row": 2}}
+    assert job.resumed == {"row": 1}
+
+
+@each_dialect
+def test_an_attempt_without_the_lock_leaves_the_checkpoint_of_the_next_attempt_alone(
+    queue: BullQueue, client: Redis
+) -> None:
+    job = claimed(queue, token="ours")
+    lock = queue.handle.keys.lock(job.id)
+    client.set(lock, "ours")
+    job.checkpoint(1)
+    client.set(lock, "another")
+    for call in (lambda: job.checkpoint(2), lambda: job.checkpoint(None), lambda: job.update_progress(9)):
+        with pytest.raises(JobLockLost, match=f"job {job.id} in queue q") as caught:
+            call()
+        assert (caught.value.job_id, caught.value.queue) == (job.id, "q")
+    assert stored(queue, job.id) == {"progress": 0, "checkpoint": 1}
+
+
+def test_a_checkpoint_of_a_removed_job_or_one_that_json_cannot_hold_is_an_error(queue: BullQueue) -> None:
+    job = claimed(queue)
+    with pytest.raises(OptionError, match="checkpoint"):
+        job.checkpoint({1, 2})
+    queue.remove(job.id)
+    with pytest.raises(JobMissing):
+        job.checkpoint(1)
+
+
+def test_a_checkpoint_is_an_event_of_progress(queue: BullQueue, client: Redis) -> None:
+    job = claimed(queue)
+    job.checkpoint(7)
+    events = [fields for _, fields in client.xrange(queue.handle.keys["events"])]
+    assert events[-1][b"event"] == b"progress"
+    assert json.loads(events[-1][b"data"]) == {"progress": 0, "checkpoint": 7}
+
+
+@each_way
+@pytest.mark.parametrize("queue", ["bull-1", "bull"], indirect=True)
+def test_a_job_knows_how_much_of_its_timeout_remains(queue: BullQueue, way: str) -> None:
+    seen: dict[str, Any] = {}
+
+    def processor(job: RunningJob) -> None:
+        first = job.remaining_ms
+        time.sleep(0.002)
+        seen[job.id] = (first, job.remaining_ms)
+
+    own = queue.add({}, opts={"timeout": HOUR_MS})
+    default = queue.add({})
+    with worker(queue, processor, way, timeout_ms=2 * HOUR_MS):
+        wait_until(lambda: queue.counts()["completed"] == 2, "both jobs")
+    assert HOUR_MS >= seen[own][0] > seen[own][1] > 0
+    assert 2 * HOUR_MS >= seen[default][0] > seen[default][1] > HOUR_MS
+
+
+def test_a_job_without_a_timeout_has_no_remaining_time(queue: BullQueue) -> None:
+    seen: list[Any] = []
+    queue.add({})
+    with worker(queue, lambda job: seen.append(job.remaining_ms), "one by one"):
+        wait_until(lambda: queue.counts()["completed"] == 1, "the job")
+    assert seen == [None]
+
+
+def test_the_remaining_time_is_never_negative(queue: BullQueue) -> None:
+    job = claimed(queue)
+    job.begin(1)
+    wait_until(lambda: job.remaining_ms == 0, "the timeout")
+
+
+@each_way
+def test_a_job_sees_that_its_lock_is_lost_and_ends(queue: BullQueue, client: Redis, way: str) -> None:
+    seen: list[bool] = []
+
+    def processor(job: RunningJob) -> None:
+        seen.append(job.lock_lost)
+        client.delete(queue.handle.keys.lock(job.id))
+        wait_until(lambda: job.lock_lost, "the loss to be seen")
+        seen.append(job.lock_lost)
+        with pytest.raises(JobLockLost):
+            job.checkpoint(1)
+
+    queue.add({})
+    with worker(queue, processor, way, lock_ms=300) as ours:
+        wait_until(lambda: len(seen) == 2, "the job to see the loss")
+    assert seen == [False, True]
+    assert ours.stats is not None
+    assert ours.stats.completed == 0
+
+
+def test_a_function_that_runs_on_after_its_timeout_stores_no_checkpoint(queue: BullQueue, client: Redis) -> None:
+    tokens: list[Any] = []
+    errors: list[BaseException] = []
+    locked_again = threading.Event()
+
+    def processor(job: RunningJob) -> None:
+        tokens.append(client.get(lock))
+        while not errors:
+            try:
+                if locked_again.wait(0.01):
+                    job.checkpoint("of the first attempt")
+            except JobLockLost as error:
+                errors.append(error)
+            except BaseException:
+                continue
+
+    job_id = queue.add({})
+    lock = queue.handle.keys.lock(job_id)
+    with worker(queue, processor, "threads", timeout_ms=20):
+        wait_until(lambda: queue.counts()["failed"] == 1, "the timeout")
+        # A later attempt in the same slot has a lock with the same token.
+        client.set(lock, tokens[0])
+        locked_again.set()
+        wait_until(lambda: errors, "the checkpoint to be refused")
+        client.delete(lock)
+    assert stored(queue, job_id) is None
