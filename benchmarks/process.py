@@ -24,6 +24,9 @@ from benchmarks.workers import function, peers, stream, vectorised
 LOOP_TARGET, STREAM_TARGET = 2.5, 1.5
 IDLE_TARGET = 2.0
 LATENESS_TARGET = 0.5
+#: Rate of jobs that wait for 100 ms, CONCURRENCY at a time, as a ratio to BullMQ's.
+WAITING_TARGET = 0.95
+CONCURRENCY = 100
 #: Redis' CPU time per promoted job in plain commands; longest script as a ratio to that of `yardstick`.
 PROMOTION_TARGET, SCRIPT_TARGET = 15.0, 1.0
 
@@ -43,6 +46,7 @@ class Size:
     #: For the Python package, which would take minutes for all jobs.
     python_jobs: int = 20_000
     concurrencies: tuple[int, ...] = (10, 50, 100)
+    waiting: int = 10_000
     pings: int = 500
     due: int = 3_000
     pending: int = 100_000
@@ -50,7 +54,7 @@ class Size:
 
 
 QUICK = Size(
-    rounds=1, jobs=20_000, python_jobs=2_000, concurrencies=(50,), pings=100, due=500, pending=5_000, overdue=50_000
+    rounds=1, jobs=20_000, python_jobs=2_000, concurrencies=(50,), pings=100, due=500, pending=5_000, overdue=50_000, waiting=2_000
 )
 
 
@@ -99,6 +103,12 @@ def throughput_verdicts(rates: Mapping[str, float]) -> list[Verdict]:
     return [at_least(f"{name}, x best BullMQ", target, rates[name] / best) for name, target in targets.items()]
 
 
+def waiting_verdicts(rates: Mapping[str, float]) -> list[Verdict]:
+    """rates: jobs/s by side."""
+    ours = {name: rate for name, rate in rates.items() if name != BULLMQ}
+    return [at_least(f"{name}, x BullMQ", WAITING_TARGET, rate / rates[BULLMQ]) for name, rate in ours.items()]
+
+
 def idle_verdicts(found: Mapping[str, Waited]) -> list[Verdict]:
     ours, theirs = found[OURS], found[BULLMQ]
     return [
@@ -143,6 +153,19 @@ def run_throughput(spark: SparkSession, size: Size) -> tuple[dict[str, Any], lis
             f"{run.script_p50_ms:12.2f} ms{run.script_longest_ms:8.2f} ms"
         )
     return by_side(runs) | {"jobs_per_second": rates}, throughput_verdicts(rates)
+
+
+def run_waiting(spark: SparkSession, size: Size) -> tuple[dict[str, Any], list[Verdict]]:
+    """Jobs that wait for 100 ms, as for a slow service; one process each, CONCURRENCY jobs at a time."""
+    workings = {
+        BULLMQ: peers("bullmq_process.js", 1, CONCURRENCY, "wait"),
+        "threads": function(spark, "wait", slots=1, concurrency=CONCURRENCY),
+        "coroutines": function(spark, "wait, coroutine", slots=1, concurrency=CONCURRENCY),
+    }
+    trials = {name: partial(throughput, working, size.waiting) for name, working in workings.items()}
+    runs = in_turns(trials, size.rounds, lambda _, run: f"{size.waiting / run.seconds:9,.0f} jobs/s")
+    rates = {name: size.waiting / run.seconds for name, run in medians(runs).items()}
+    return by_side(runs) | {"jobs_per_second": rates}, waiting_verdicts(rates)
 
 
 def run_idle(spark: SparkSession, size: Size) -> tuple[dict[str, Any], list[Verdict]]:
@@ -197,6 +220,7 @@ def by_side(runs: Mapping[str, Sequence[T]]) -> dict[str, Any]:
 
 PARTS: Mapping[str, Part[Size]] = {
     "throughput": run_throughput,
+    "waiting": run_waiting,
     "idle": run_idle,
     "lateness": run_lateness,
     "promotion": run_promotion,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import time
@@ -31,7 +32,7 @@ Working = Callable[[str], AbstractContextManager[None]]
 
 
 def peers(program: str, processes: int, concurrency: int, kind: str = "noop") -> Working:
-    """Runs processes of a program in peers/ with this concurrency. kind: noop or clock."""
+    """Runs processes of a program in peers/ with this concurrency. kind: noop, clock or wait."""
     runtime = "node" if program.endswith(".js") else sys.executable
 
     @contextmanager
@@ -79,7 +80,7 @@ def peer_process(command: list[str]) -> Iterator[Peer]:
 
 
 def function(spark: SparkSession, kind: str = "noop", slots: int = SLOTS, **options: Any) -> Working:
-    """Runs the loop engine with a function of a job. kind: noop or clock."""
+    """Runs the loop engine with a function of a job. kind: noop, clock, wait (100 ms), or wait, coroutine."""
 
     # Local functions are pickled by value: executors need not import this module.
     def noop(_job: Any) -> None:
@@ -88,7 +89,14 @@ def function(spark: SparkSession, kind: str = "noop", slots: int = SLOTS, **opti
     def clock(_job: Any) -> float:
         return time.monotonic_ns() / 1e6
 
-    return _ours(spark, {"noop": noop, "clock": clock}[kind], slots=slots, **options)
+    def wait(_job: Any) -> None:
+        time.sleep(0.1)
+
+    async def wait_in_loop(_job: Any) -> None:
+        await asyncio.sleep(0.1)
+
+    functions = {"noop": noop, "clock": clock, "wait": wait, "wait, coroutine": wait_in_loop}
+    return _ours(spark, functions[kind], slots=slots, **options)
 
 
 def vectorised(spark: SparkSession, **options: Any) -> Working:

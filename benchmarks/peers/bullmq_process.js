@@ -1,4 +1,4 @@
-// A BullMQ worker for jobs without work: bullmq_process.js URL QUEUE CONCURRENCY noop|clock
+// A BullMQ worker for jobs without work: bullmq_process.js URL QUEUE CONCURRENCY noop|clock|wait
 // A job returns null, or its start time: ms of the monotonic clock, which all processes of the machine share.
 // Prints "ready" when connected, and exits when standard input is closed.
 'use strict';
@@ -10,6 +10,7 @@ const { hostname: host, port } = new URL(url);
 
 const processors = {
   noop: async () => null,
+  wait: () => new Promise((done) => { setTimeout(done, 100, null); }),
   clock: async () => Number(process.hrtime.bigint()) / 1e6,
 };
 
