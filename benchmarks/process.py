@@ -54,7 +54,15 @@ class Size:
 
 
 QUICK = Size(
-    rounds=1, jobs=20_000, python_jobs=2_000, concurrencies=(50,), pings=100, due=500, pending=5_000, overdue=50_000, waiting=2_000
+    rounds=1,
+    jobs=20_000,
+    python_jobs=2_000,
+    concurrencies=(50,),
+    waiting=2_000,
+    pings=100,
+    due=500,
+    pending=5_000,
+    overdue=50_000,
 )
 
 

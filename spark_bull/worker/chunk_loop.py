@@ -41,7 +41,9 @@ class ChunkLoop(SlotLoop):
     """Runs the jobs of a chunk in the main thread, one by one or, for UDFs, together."""
 
     def __init__(self, plan: SlotPlan, slot: int) -> None:
-        super().__init__(plan, slot, at_once=1 if plan.runner.one_by_one else None)
+        self._has_one_queue = len(plan.queues) == 1
+        at_once = 1 if plan.runner.one_by_one else None
+        super().__init__(plan, slot, at_once=at_once, waits_in_thread=not self._has_one_queue)
         self._size = ChunkSize(plan.chunk_size)
         self._isolating = False
 
@@ -56,7 +58,7 @@ class ChunkLoop(SlotLoop):
                 self._report.publish_now_and_then("busy", self.clients)
             elif not self._is_stopping:
                 self._report.publish("idle", self.clients)
-                self._take_events()
+                self._wait()
         self._end_waits()
 
     def _claim(self, processed: _Processed | None) -> _Chunk | None:
@@ -77,6 +79,13 @@ class ChunkLoop(SlotLoop):
                 if not claim.more:
                     queue.begin_wait(claim)
         return None
+
+    def _wait(self) -> None:
+        """Waits until there may be a job in one of the queues."""
+        if self._has_one_queue:
+            self.queues[0].wait()
+        else:
+            self._take_events()
 
     def _claim_limit(self) -> int:
         if self._isolating:

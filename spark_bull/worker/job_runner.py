@@ -94,13 +94,14 @@ class FunctionRunner:
         return job.timeout or self.timeout_ms
 
     def __call__(self, jobs: Sequence[RunningJob], lost: Collection[str]) -> Iterator[Result]:
+        only = None if isinstance(self.processor, Mapping) else self.processor
         for job in jobs:
             if job.claimed.id in lost:
                 continue
             limit_ms = self.limit_ms(job)
             job.begin(limit_ms)
             try:
-                processor = self.function_for(job)
+                processor = only or self.function_for(job)
                 if limit_ms:
                     with time_limit(limit_ms):
                         value = processor(job)

@@ -17,7 +17,7 @@ log = logging.getLogger("spark_bull")
 
 
 class _Hold:
-    """One claim of a job. A later claim of the same job is another one."""
+    """One claim of jobs. A later claim of the same jobs is another one."""
 
     __slots__ = ("token",)
 
@@ -62,15 +62,15 @@ class LockKeeper:
     def hold(self, token: str, job_ids: Sequence[str]) -> None:
         """Starts to extend the locks of these jobs, which hold `token`."""
         with self._guard:
-            self._held.update((job_id, _Hold(token)) for job_id in job_ids)
-            self._lost.difference_update(job_ids)
+            self._held.update(dict.fromkeys(job_ids, _Hold(token)))
+            self._forget_lost(job_ids)
 
-    def release(self, job_ids: Sequence[str]) -> None:
+    def release(self, job_ids: Collection[str]) -> None:
         """Stops extending the locks of these jobs."""
         with self._guard:
             for job_id in job_ids:
                 self._held.pop(job_id, None)
-            self._lost.difference_update(job_ids)
+            self._forget_lost(job_ids)
 
     @contextmanager
     def keeping(self, token: str, job_ids: Sequence[str]) -> Iterator[None]:
@@ -84,13 +84,18 @@ class LockKeeper:
     @contextmanager
     def settling(self, outcomes: Outcomes | None) -> Iterator[None]:
         """Releases the jobs that are settled in the block. Its script deletes their locks: they are not lost."""
-        ids = outcomes.all_ids() if outcomes else set()
+        ids = outcomes.all_ids() if outcomes and self._held else set()
         with self._guard:
             self._settling = ids
         yield
-        self.release(list(ids))
-        with self._guard:
-            self._settling = set()
+        if ids:
+            self.release(ids)
+            with self._guard:
+                self._settling = set()
+
+    def _forget_lost(self, job_ids: Collection[str]) -> None:
+        if self._lost:
+            self._lost.difference_update(job_ids)
 
     def _keep(self) -> None:
         while not self._over.wait(self._lock_ms / 3000):

@@ -24,14 +24,15 @@ _UNBLOCK_AGAIN_S: Final = 0.05
 class SlotLoop(ABC):
     """Processes jobs until the control key says "stop"."""
 
-    def __init__(self, plan: SlotPlan, slot: int, *, at_once: int | None) -> None:
+    def __init__(self, plan: SlotPlan, slot: int, *, at_once: int | None, waits_in_thread: bool = True) -> None:
         self._plan = plan
         self._stats = SlotStats()
         self._report = SlotReport(plan.handle, plan.worker, slot, self._stats)
         self._inbox: SimpleQueue[Event] = SimpleQueue()
         self._is_stopping = False
         self.queues: Sequence[SlotQueue] = [
-            SlotQueue(plan, queue, slot, self._stats, self._inbox.put, at_once) for queue in plan.queues
+            SlotQueue(plan, queue, slot, self._stats, self._inbox.put if waits_in_thread else None, at_once)
+            for queue in plan.queues
         ]
 
     def run(self) -> SlotStats:

@@ -39,7 +39,8 @@ class Signalled(NamedTuple):
 class SlotQueue:
     """One queue as one slot works on it.
 
-    `post` gets a Signalled when a wait is over. at_once: how many of the claimed jobs start at once; None: all.
+    `post` gets a Signalled when a wait is over, which runs in a thread; without it, waits run in `wait`. at_once: how
+    many of the claimed jobs start at once; None: all.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class SlotQueue:
         queue: QueuePlan,
         slot: int,
         stats: SlotStats,
-        post: Callable[[Signalled], None],
+        post: Callable[[Signalled], None] | None,
         at_once: int | None,
     ) -> None:
         self.handle: QueueHandle = queue.handle
@@ -72,7 +73,8 @@ class SlotQueue:
     def __enter__(self) -> SlotQueue:
         self.client = self._signal.client_id()
         self.keeper.__enter__()
-        Thread(target=self._serve, name="spark-bull-signal", daemon=True).start()
+        if self._post is not None:
+            Thread(target=self._serve, args=(self._post,), name="spark-bull-signal", daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -112,9 +114,15 @@ class SlotQueue:
         return claim
 
     def begin_wait(self, claim: Claim) -> None:
-        """Waits in a thread until there may be a job that this claim did not get."""
+        """Begins to wait until there may be a job that this claim did not get."""
         self.is_waiting = True
         self._waits.put(claim)
+
+    def wait(self) -> None:
+        """Runs the wait in this thread, which takes less time than to hand it to another one and back."""
+        claim = self._waits.get()
+        if claim is not None:
+            self.end_wait(self._wait(claim))
 
     def end_wait(self, active_id: str) -> None:
         """Takes the job that the wait has moved to `active`.
@@ -131,9 +139,9 @@ class SlotQueue:
         except SparkBullError as error:
             self._warn("the wait for jobs could not be ended", error)
 
-    def _serve(self) -> None:
+    def _serve(self, post: Callable[[Signalled], None]) -> None:
         while (claim := self._waits.get()) is not None:
-            self._post(Signalled(self, self._wait(claim)))
+            post(Signalled(self, self._wait(claim)))
 
     def _wait(self, claim: Claim) -> str:
         timeout = IDLE_S
