@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from spark_bull.services.rescuer import Rescuer
     from spark_bull.spark.process.worker import Worker
     from spark_bull.spark.provider import BullDataSource, register
+    from spark_bull.tracer import current_trace
     from spark_bull.worker.running_job import RunningJob
     from spark_bull.worker.status import WorkerStatus
 
@@ -90,6 +91,7 @@ _LAZY_EXPORTS = {
     "WorkerStatus": "spark_bull.worker.status",
     "WriteRecord": "spark_bull.model",
     "WrongState": "spark_bull.errors",
+    "current_trace": "spark_bull.tracer",
     "register": "spark_bull.spark.provider",
 }
 
@@ -132,6 +134,7 @@ __all__ = [
     "WriteRecord",
     "WrongState",
     "__version__",
+    "current_trace",
     "register",
 ]
 

@@ -129,6 +129,11 @@ def json_object(name: str, value: str) -> dict[str, Any]:
     return parsed
 
 
+def trace_context(name: str, value: str) -> str:
+    """Checks the text, which is stored as it is; an empty object is nothing to store."""
+    return value if json_object(name, value) else ""
+
+
 def backoff(name: str, value: str) -> int | dict[str, Any]:
     """Parses ms or a JSON object, whose members are checked with the job."""
     parsed = _json_or_none(value)
@@ -357,6 +362,14 @@ TABLE: Final[tuple[Option, ...]] = (
     ),
     Option("timestamp", instant, None, (WRITE, QUEUE), "default for a column of this name", "now (Redis)"),
     Option("opts", json_object, None, (WRITE, QUEUE), "further options of the Node library, JSON, merged last"),
+    Option(
+        "telemetry",
+        trace_context,
+        "",
+        (WRITE,),
+        "trace context of OpenTelemetry that jobs carry, JSON as returned by `current_trace()`; BullMQ only",
+        "none",
+    ),
     # how jobs are claimed
     Option(
         "maxJobsPerTrigger",

@@ -185,6 +185,10 @@ class Dialect(ABC):
                 raise DialectError(
                     f"expected no `{name}` in `opts`: jobs with it can't be dispatched yet; leave it out"
                 )
+        if "telemetry" in given and "telemetry" in self.lacks:
+            raise DialectError(
+                f"expected no `telemetry` or `tracer`: jobs of {self.name} carry no trace context; leave it out"
+            )
         opts = dict(given)
         priority = self.check_priority(opts.get("priority", 0))
         attempts = opts.get("attempts", 1)

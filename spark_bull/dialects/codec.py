@@ -41,7 +41,13 @@ Columns = dict[str, Any]
 
 def defaults_of(options: Options) -> dict[str, Any]:
     """The defaults of all jobs that options set, as `encode` expects them."""
-    return {name: options[name] for name in DEFAULT_NAMES if options[name] is not None}
+    defaults = {name: options[name] for name in DEFAULT_NAMES if options[name] is not None}
+    return defaults | carrying(options.values.get("telemetry", ""))
+
+
+def carrying(context: str) -> dict[str, Any]:
+    """The default that gives a trace context to jobs without `telemetry` of their own; "": no default."""
+    return {"telemetry": {"metadata": context}} if context else {}
 
 
 def check_defaults(dialect: Dialect, defaults: Mapping[str, Any]) -> None:

@@ -7,7 +7,8 @@ from itertools import islice
 from typing import Any, NoReturn
 from uuid import uuid4
 
-from spark_bull.dialects.codec import ChunkBuilder, check_defaults, defaults_of, encode, rows_of
+from spark_bull.dialects.base import DEFAULT_NAME
+from spark_bull.dialects.codec import ChunkBuilder, carrying, check_defaults, defaults_of, encode, rows_of
 from spark_bull.errors import OptionError, did_you_mean
 from spark_bull.model import Added, Backoff, Job, KeepRule, NewJob, WriteRecord
 from spark_bull.options import QUEUE, parse_arguments
@@ -16,6 +17,7 @@ from spark_bull.queue.add import add_chunk, sum_of
 from spark_bull.queue.handle import QueueHandle, open_handle
 from spark_bull.queue.read import counts, get_job, logs, page
 from spark_bull.queue.writes import records, recover
+from spark_bull.tracer import TracerSource, spans_of
 
 
 class BullQueue:
@@ -56,6 +58,8 @@ class BullQueue:
       remove_on_fail: default for their `remove_on_fail`.
       timestamp: default for their `timestamp`, ms since 1970.
       opts: further options of the Node library for jobs added here, by its own names.
+      tracer: makes a span for each call that adds jobs, whose context the jobs carry, as with `telemetry` in BullMQ:
+        True for the global tracer, a tracer of OpenTelemetry, or a function that returns one. BullMQ only.
 
     Raises:
       OptionError: for an argument that is wrong, unknown, or does not go with another one.
@@ -93,6 +97,7 @@ class BullQueue:
         remove_on_fail: KeepRule | None = None,
         timestamp: int | None = None,
         opts: Mapping[str, Any] | None = None,
+        tracer: TracerSource = None,
         **unknown: NoReturn,
     ) -> None:
         arguments = {
@@ -125,7 +130,8 @@ class BullQueue:
         self._options = parse_arguments(arguments, redis, QUEUE, unknown)
         self.handle: QueueHandle = open_handle(self._options, queue)
         self._defaults = defaults_of(self._options)
-        check_defaults(self.handle.dialect, self._defaults)
+        self._spans = spans_of(tracer)
+        check_defaults(self.handle.dialect, self._defaults | carrying("{}" if self._spans else ""))
 
     @property
     def name(self) -> str:
@@ -213,7 +219,14 @@ class BullQueue:
             timestamp=timestamp,
             opts=opts,
         )
-        return self.add_many([job]).ids[0]
+        if self._spans is None:
+            return self._added([job]).ids[0]
+        name = name or self._defaults.get("name", DEFAULT_NAME)
+        with self._spans.adding(self.name, "add", f"{self.name}.{name}") as (span, context):
+            span.set_attribute("bullmq.job.name", name)
+            (added_id,) = self._added([job], context).ids
+            span.set_attribute("bullmq.job.id", added_id)
+            return added_id
 
     def add_many(self, jobs: Iterable[NewJob]) -> Added:
         """Adds jobs in their order, in chunks of `chunk_size`.
@@ -228,14 +241,22 @@ class BullQueue:
           OptionError: for a job that is wrong; jobs before it may have been added.
           DialectError: for a property that the queue's dialect lacks.
         """
-        return sum_of(self._add_many(jobs))
+        if self._spans is None:
+            return self._added(jobs)
+        with self._spans.adding(self.name, "addBulk", self.name) as (span, context):
+            added = self._added(jobs, context)
+            span.set_attribute("bullmq.job.bulk.count", len(added.ids))
+            return added
 
-    def _add_many(self, jobs: Iterable[NewJob]) -> Iterator[Added]:
+    def _added(self, jobs: Iterable[NewJob], context: str = "") -> Added:
+        return sum_of(self._add(jobs, carrying(context) | self._defaults))
+
+    def _add(self, jobs: Iterable[NewJob], defaults: Mapping[str, Any]) -> Iterator[Added]:
         builder = ChunkBuilder(self._options["chunkSize"], self._options["chunkBytes"])
         remaining, first_row = iter(jobs), 0
         while batch := list(islice(remaining, 10_000)):
             numbers = range(first_row, first_row + len(batch))
-            columns = encode(self.handle.dialect, rows_of(batch, first_row), self._defaults, numbers)
+            columns = encode(self.handle.dialect, rows_of(batch, first_row), defaults, numbers)
             first_row += len(batch)
             for rows, packed in (*builder.add(columns), *builder.flush()):
                 yield add_chunk(self.handle, self.handle.sender, uuid4().hex, rows, packed, want_ids=True)

@@ -2,18 +2,41 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from spark_bull.tracer import spans_of
 from spark_bull.worker.chunk_loop import ChunkLoop
 from spark_bull.worker.concurrent_loop import ConcurrentLoop
 from spark_bull.worker.job_runner import FunctionRunner
 from spark_bull.worker.job_tasks import is_coroutine_function
 from spark_bull.worker.slot_loop import SlotLoop
 from spark_bull.worker.slot_plan import SlotPlan
+from spark_bull.worker.slot_stats import SlotStats
+from spark_bull.worker.traced import traced
+
+if TYPE_CHECKING:
+    from spark_bull.otel import Spans
 
 
-def loop_of(plan: SlotPlan, slot: int) -> SlotLoop:
+def run_slot(plan: SlotPlan, slot: int) -> SlotStats:
+    """Runs a slot until it is to stop; exports its spans then."""
+    spans = spans_of(plan.tracer)
+    try:
+        return loop_of(plan, slot, spans).run()
+    finally:
+        if spans is not None:
+            spans.flush()
+
+
+def loop_of(plan: SlotPlan, slot: int, spans: Spans | None = None) -> SlotLoop:
     """Returns the loop for a plan: coroutine functions, and a concurrency above 1, need the concurrent one."""
     runner = plan.runner
     if isinstance(runner, FunctionRunner):
+        if spans is not None:
+            worker = {"bullmq.worker.id": plan.worker, "bullmq.worker.name": plan.queues[0].claim_settings.worker}
+            runner = traced(runner, spans, worker)
+            plan = replace(plan, runner=runner)
         has_coroutines = any(is_coroutine_function(function) for function in runner.functions.values())
         if plan.concurrency > 1 or has_coroutines:
             return ConcurrentLoop(plan, slot, runner)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from spark_bull.queue.claim import ClaimSettings
 from spark_bull.queue.handle import QueueHandle
+from spark_bull.tracer import TracerSource
 from spark_bull.worker.job_runner import OutcomePolicy, Runner
 
 
@@ -31,6 +32,7 @@ class SlotPlan:
         thread.
       chunk_size: maximum number of jobs that are claimed at a time.
       chunk_bytes: maximum size of their payloads.
+      tracer: the tracer of the slots: see `spark_bull.tracer.spans_of`.
     """
 
     queues: tuple[QueuePlan, ...]
@@ -40,6 +42,7 @@ class SlotPlan:
     concurrency: int = 1
     chunk_size: int = 200
     chunk_bytes: int = 1 << 20
+    tracer: TracerSource = None
 
     @property
     def handle(self) -> QueueHandle:

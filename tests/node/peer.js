@@ -27,7 +27,7 @@ const COMMANDS = new Set([
   'retry', 'promote', 'remove',
   'pause', 'resume', 'clean', 'empty', 'obliterate',
   'process', 'stop', 'listen', 'invoke',
-  'claim', 'settle', 'rescue', 'promoteDue',
+  'claim', 'settle', 'rescue', 'promoteDue', 'trace',
 ]);
 
 // Standard output belongs to the protocol; whatever a library prints goes to standard error.

@@ -389,3 +389,30 @@ def test_a_stream_refuses_overwrite_and_transaction_options(bull: Bull, tmp_path
     writer = counted.writeStream.format("bull").options(**bull.options).option("queue", "q").outputMode("complete")
     with pytest.raises(PySparkException, match="would replace the queue with every batch"):
         writer.option("checkpointLocation", str(tmp_path / "two")).start().awaitTermination(PATIENCE_S)
+
+
+def test_the_jobs_of_a_write_carry_the_trace_context_that_it_is_given(bull: Bull, queue: Any) -> None:
+    context = '{"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}'
+    frame = bull.spark.sql("""
+        SELECT named_struct('n', 1) AS data, NULL AS opts
+        UNION ALL SELECT named_struct('n', 2), '{"telemetry": {"omitContext": true}}'
+    """)
+    bull.write(frame, telemetry=context)
+    opts = {job.data["n"]: job.opts for job in queue().page("wait")}
+    assert opts[1]["tm"] == context
+    assert ("tm" in opts[2], opts[2]["omc"]) == (False, True)
+
+
+@pytest.mark.parametrize("telemetry", ["{}", ""])
+def test_an_empty_trace_context_is_not_stored(bull: Bull, queue: Any, telemetry: str) -> None:
+    if telemetry:
+        bull.write(frame_of(bull, 1), telemetry=telemetry)
+        assert "tm" not in queue().page("wait")[0].opts
+    else:
+        with pytest.raises(PySparkException, match="expected `telemetry` to be a JSON object"):
+            bull.write(frame_of(bull, 1), telemetry=telemetry)
+
+
+def test_a_write_of_bull_has_no_trace_context(bull: Bull) -> None:
+    with pytest.raises(PySparkException, match="jobs of bull carry no trace context"):
+        bull.write(frame_of(bull, 1), telemetry='{"traceparent":"x"}', protocol="bull")

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.trace import Tracer, get_current_span
 from pyspark.sql import SparkSession
 from redis import Redis
 
@@ -132,3 +134,27 @@ def test_a_worker_pauses_and_resumes(
             queue.add({"n": 5})
             wait_until(completed(queue, 5), "the job after the resumption")
         wait_until(lambda: worker.status().completed == 2, "the worker to report")
+
+
+@pytest.mark.parametrize("protocol", ["bullmq"], indirect=True)
+@pytest.mark.parametrize("concurrency", [1, 4])
+def test_attempts_on_executors_are_in_the_trace_of_the_program_that_added_their_jobs(
+    spark: SparkSession, redis_url: str, prefix: str, protocol: str, opened: Open, concurrency: int
+) -> None:
+    def tracer() -> Tracer:
+        return TracerProvider().get_tracer("executors")
+
+    def processor(job: RunningJob) -> str:
+        return f"{get_current_span().get_span_context().trace_id:032x}"
+
+    program = TracerProvider().get_tracer("program")
+    queue = opened("q")
+    with (
+        BullQueue("q", url=redis_url, prefix=prefix, protocol=protocol, tracer=program) as traced,
+        program.start_as_current_span("request") as request,
+    ):
+        traced.add_many(NewJob({"n": n}) for n in range(3))
+    with Worker(spark, "q", processor, tracer=tracer, concurrency=concurrency, slots=1, url=redis_url, prefix=prefix):
+        wait_until(completed(queue, 3), "the jobs")
+    trace = f"{request.get_span_context().trace_id:032x}"
+    assert [job.returnvalue for job in queue.page("completed")] == [trace] * 3

@@ -12,6 +12,7 @@ from uuid import uuid4
 from spark_bull.errors import UnrecoverableError
 from spark_bull.queue.claim import ClaimSettings
 from spark_bull.queue.handle import QueueHandle
+from spark_bull.tracer import TracerSource, spans_of
 from spark_bull.worker.job_runner import FunctionRunner, JobFunction, OutcomePolicy, Runner
 from spark_bull.worker.running_job import RunningJob
 from spark_bull.worker.slot import loop_of
@@ -55,6 +56,7 @@ class OurWorker:
         weights: Sequence[int] = (),
         runner: Runner | None = None,
         policy: OutcomePolicy | None = None,
+        tracer: TracerSource = None,
         **claim_settings: Any,
     ) -> None:
         self.id = uuid4().hex[:8]
@@ -63,16 +65,17 @@ class OurWorker:
             QueuePlan(one, ClaimSettings(self.id, control=one.keys.control(self.id), **claim_settings), weight)
             for one, weight in zip(handles, weights or [0] * len(handles), strict=True)
         ]
-        plan = SlotPlan(
+        self.plan = plan = SlotPlan(
             tuple(queues),
             self.id,
             runner or FunctionRunner(processor, timeout_ms),
             policy or OutcomePolicy(),
             concurrency,
             concurrency if chunk_size is None else chunk_size,
+            tracer=tracer,
         )
         self.control = SlotControl(plan)
-        self.loop = loop_of(plan, 0)
+        self.loop = loop_of(plan, 0, spans_of(tracer))
         self.stats: SlotStats | None = None
         self.error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)

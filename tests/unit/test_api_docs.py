@@ -93,13 +93,23 @@ def test_every_public_property_has_a_docstring(name: str) -> None:
 
 
 #: Arguments of a Worker that are no options.
-WORKER_ONLY = {"spark", "queue", "queues", "weights", "processor", "payload_schema", "backoff_strategy", "redis"}
+WORKER_ONLY = {
+    "spark",
+    "queue",
+    "queues",
+    "weights",
+    "processor",
+    "payload_schema",
+    "backoff_strategy",
+    "tracer",
+    "redis",
+}
 
 
 @pytest.mark.parametrize(
     ("kind", "scope", "others"),
     [
-        (spark_bull.BullQueue, QUEUE, {"queue", "redis"}),
+        (spark_bull.BullQueue, QUEUE, {"queue", "tracer", "redis"}),
         (spark_bull.Promoter, SERVICE, {"queues", "redis", "rescue"}),
         (spark_bull.Rescuer, SERVICE, {"queues", "redis"}),
         (spark_bull.Worker, WORK, WORKER_ONLY),

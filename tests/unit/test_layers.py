@@ -16,7 +16,7 @@ PACKAGE = "spark_bull"
 # From the bottom up. A name is a module or a sub-package of spark_bull; names on one line may import one another.
 LAYERS = (
     ("errors", "model", "columns", "job_json", "outcomes", "clock", "guard", "version"),
-    ("options", "keys", "local"),
+    ("options", "keys", "local", "otel", "tracer"),
     ("store",),
     ("dialects",),
     ("queue",),
@@ -28,7 +28,12 @@ LAYERS = (
 )
 LEVEL = {name: height for height, layer in enumerate(LAYERS) for name in layer}
 #: Modules that import inside functions, so that each process of Spark, and each command, imports only what it needs.
-LATE = ("spark_bull.spark.provider", "spark_bull.spark.collect.stream", "spark_bull.cli.programs")
+LATE = (
+    "spark_bull.spark.provider",
+    "spark_bull.spark.collect.stream",
+    "spark_bull.cli.programs",
+    "spark_bull.tracer",
+)
 MAY_IMPORT = {
     "redis": ("store",),
     "pyspark": ("spark", "__init__", "cli"),

@@ -13,7 +13,7 @@ from pyspark.sql.types import LongType
 
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.errors import DialectError, OptionError
-from spark_bull.spark.process.worker_options import worker_options
+from spark_bull.spark.process.worker_options import check_tracer, worker_options
 
 
 def of_a_job(job: Any) -> None: ...
@@ -83,3 +83,12 @@ def test_an_argument_that_the_dialect_does_not_support_is_refused() -> None:
     with pytest.raises(DialectError, match="expected no `metrics_minutes`: it has no effect in bull-1"):
         DIALECTS["bull-1"].check_options(options)
     DIALECTS["bull-1"].check_options(worker_options({"metrics_minutes": 0}, of_a_job))
+
+
+@pytest.mark.parametrize(("processor", "engine"), [(of_frames, "stream"), (udf, "loop"), (udf, "stream")])
+def test_a_tracer_is_for_functions_of_a_job(processor: Callable[..., Any], engine: str) -> None:
+    check_tracer(True, "loop", of_a_job)
+    check_tracer(True, "loop", {"send": of_a_job})
+    check_tracer(False, engine, processor)
+    with pytest.raises(OptionError, match="`tracer` has no effect on UDFs and functions of DataFrames"):
+        check_tracer(True, engine, processor)

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from spark_bull.clock import epoch_ms, monotonic_s
 from spark_bull.errors import OptionError, SparkBullError, WorkerFailed
 from spark_bull.spark.spark_errors import first_line
-from spark_bull.worker.slot import loop_of
+from spark_bull.worker.slot import run_slot
 from spark_bull.worker.slot_control import SlotControl
 from spark_bull.worker.slot_plan import SlotPlan
 from spark_bull.worker.status import slots_of, totals
@@ -36,7 +36,7 @@ def run_slots(plan: SlotPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
     """Runs in a Spark task: runs the loop of each slot number that it receives."""
     for batch in batches:
         for slot in batch.column(0).to_pylist():
-            stats = loop_of(plan, slot).run()
+            stats = run_slot(plan, slot)
             row = {"slot": slot, **asdict(stats)}
             arrays = {n: pa.array([v], pa.int32() if n == "slot" else pa.int64()) for n, v in row.items()}
             yield pa.RecordBatch.from_pydict(arrays)

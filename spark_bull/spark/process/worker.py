@@ -24,10 +24,17 @@ from spark_bull.spark.process.loop_engine import LoopEngine
 from spark_bull.spark.process.stream_engine import StreamEngine, StreamPlan, Transformation
 from spark_bull.spark.process.udf_runner import is_udf, schema_of_payload, udf_runner
 from spark_bull.spark.process.udf_transform import UdfTransformation
-from spark_bull.spark.process.worker_options import Processor, claim_options, settle_options, worker_options
+from spark_bull.spark.process.worker_options import (
+    Processor,
+    check_tracer,
+    claim_options,
+    settle_options,
+    worker_options,
+)
 from spark_bull.spark.process.worker_progress import WorkerProgress
 from spark_bull.spark.process.worker_queues import worked_queues
 from spark_bull.spark.python_check import check_python
+from spark_bull.tracer import TracerSource
 from spark_bull.worker.job_runner import BackoffStrategy, FunctionRunner, OutcomePolicy, Runner
 from spark_bull.worker.outcome_policy import keep_rule
 from spark_bull.worker.slot_plan import QueuePlan, SlotPlan
@@ -73,6 +80,9 @@ class Worker:
         none; a number is how many to keep; {"age": seconds, "count": jobs} limits both.
       remove_on_fail: the same for failed jobs.
       backoff_strategy: f(attempts made, type, error, job) -> ms, for types of backoff that are not built in.
+      tracer: makes a span for each attempt of a job, in the trace of the span that added it: True for the global tracer
+        of the executor's process, or a function that each slot calls once, and that returns a tracer of OpenTelemetry.
+        For functions only.
       metrics_minutes: minutes of metrics to keep, as Node's `maxDataPoints`; default, 0: none.
       max_stalled: how often a job may stall before it fails; default: 1.
       check_ms: interval of the check for stalled jobs, ms; default: 30,000.
@@ -121,6 +131,7 @@ class Worker:
         remove_on_complete: KeepRule | None = None,
         remove_on_fail: KeepRule | None = None,
         backoff_strategy: BackoffStrategy | None = None,
+        tracer: TracerSource = None,
         metrics_minutes: int | None = None,
         max_stalled: int | None = None,
         check_ms: int | None = None,
@@ -179,6 +190,7 @@ class Worker:
         if processor is None:
             raise OptionError("expected `processor`: a function of a job, functions by name, or a UDF; got none")
         self._options = options = worker_options(arguments | connection, processor, redis=redis, unknown=unknown)
+        check_tracer(tracer, options["engine"], processor)
         worked = worked_queues(queue, queues, weights, options["engine"])
         self._spark = spark
         self.handles = [open_handle(options, one.name) for one in worked]
@@ -231,6 +243,7 @@ class Worker:
                 OutcomePolicy(*keep, backoff_strategy),
                 options["concurrency"],
                 options["chunk_size"],
+                tracer=tracer,
             )
             self._engine = LoopEngine(spark, plan, _slots(spark, options["slots"]))
         self._promoter = None

@@ -13,6 +13,7 @@ from spark_bull.errors import OptionError
 from spark_bull.options import WORK, Options, as_texts, parse_arguments
 from spark_bull.spark.process.udf_runner import is_udf
 from spark_bull.store.settings import resolved
+from spark_bull.tracer import TracerSource, check_sendable
 
 Processor = Callable[..., Any]
 
@@ -55,6 +56,16 @@ def worker_options(
             "`timeout_ms` has no effect on a function of DataFrames: leave it out, or use a UDF or a function of a job"
         )
     return replace(options, values={**options.values, "engine": engine})
+
+
+def check_tracer(tracer: TracerSource, engine: str, processor: Processor | Mapping[str, Processor]) -> None:
+    """Raises OptionError for a tracer that cannot be sent to the executors, or has no effect."""
+    check_sendable(tracer)
+    if tracer and (engine == "stream" or is_udf(processor)):
+        raise OptionError(
+            "`tracer` has no effect on UDFs and functions of DataFrames, which get many jobs at a time: "
+            "leave it out, or use a function of a job"
+        )
 
 
 def claim_options(options: Options, reader: str, slots: int) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 const { Adapter } = require('./adapter');
 const { behave } = require('../behaviours');
+const { telemetryOf } = require('../telemetry');
 
 const { BullMQBench } = require('./bullmq_bench');
 
@@ -13,7 +14,13 @@ const EVENTS = [
 // BullMQ 5 and 6.
 class BullMQAdapter extends Adapter {
   get options() {
-    return { connection: { ...this.connection, maxRetriesPerRequest: null }, prefix: this.prefix };
+    const connection = { ...this.connection, maxRetriesPerRequest: null };
+    return { connection, prefix: this.prefix, telemetry: this.telemetry };
+  }
+
+  // Queues and workers that are opened from now on have a telemetry object; each of its spans is an event.
+  trace() {
+    this.telemetry = telemetryOf((span) => this.emit({ event: 'span', ...span }));
   }
 
   openQueue(name) {

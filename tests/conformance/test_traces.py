@@ -1,0 +1,296 @@
+"""Spans of OpenTelemetry: jobs carry the context of the span that added them, and attempts are in its trace."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from opentelemetry import baggage, context
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode, Tracer, get_current_span
+
+import spark_bull
+from spark_bull import BullQueue, DialectError, NewJob, OptionError, current_trace
+from spark_bull.errors import DelayedError, RateLimitError
+from spark_bull.tracer import check_sendable, spans_of
+from spark_bull.worker.job_runner import JobFunction
+from spark_bull.worker.running_job import RunningJob
+from spark_bull.worker.slot import run_slot
+from tests.support.wait import wait_until
+from tests.support.worker import OurWorker
+
+HOUR_MS = 3_600_000
+
+each_way = pytest.mark.parametrize("way", ["one by one", "threads", "coroutines"])
+
+
+class Recorder:
+    """A tracer of the SDK, and the spans that have ended."""
+
+    def __init__(self, *, batched: bool = False) -> None:
+        self.exporter = InMemorySpanExporter()
+        provider = TracerProvider()
+        provider.add_span_processor((BatchSpanProcessor if batched else SimpleSpanProcessor)(self.exporter))
+        self.tracer: Tracer = provider.get_tracer("tests")
+
+    @property
+    def spans(self) -> list[ReadableSpan]:
+        return list(self.exporter.get_finished_spans())
+
+    def named(self, name: str) -> ReadableSpan:
+        (span,) = (span for span in self.spans if span.name == name)
+        return span
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    return Recorder()
+
+
+@pytest.fixture
+def queue(redis_url: str, prefix: str, recorder: Recorder) -> Iterator[BullQueue]:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq", tracer=recorder.tracer) as queue:
+        yield queue
+
+
+def opts(queue: BullQueue, job_id: str) -> dict[str, Any]:
+    job = queue.get_job(job_id)
+    assert job is not None
+    return job.opts
+
+
+def traceparent(span: ReadableSpan) -> str:
+    return f"00-{span.context.trace_id:032x}-{span.context.span_id:016x}-{span.context.trace_flags:02x}"
+
+
+def parent_of(span: ReadableSpan) -> tuple[int, int]:
+    assert span.parent is not None
+    return span.parent.trace_id, span.parent.span_id
+
+
+def ids_of(span: ReadableSpan) -> tuple[int, int]:
+    return span.context.trace_id, span.context.span_id
+
+
+def worker(queue: BullQueue, function: JobFunction, way: str, tracer: object) -> OurWorker:
+    async def coroutine(job: RunningJob) -> Any:
+        await asyncio.sleep(0)
+        return function(job)
+
+    if way == "coroutines":
+        return OurWorker(queue.handle, coroutine, tracer=tracer, worker="w")
+    return OurWorker(queue.handle, function, tracer=tracer, worker="w", concurrency=1 if way == "one by one" else 2)
+
+
+# adding
+
+
+def test_a_job_carries_the_context_of_the_span_that_added_it(queue: BullQueue, recorder: Recorder) -> None:
+    with recorder.tracer.start_as_current_span("request"):
+        job_id = queue.add({}, name="send")
+    request, add = recorder.named("request"), recorder.named("add q.send")
+    assert parent_of(add) == ids_of(request)
+    assert add.kind is SpanKind.PRODUCER
+    assert dict(add.attributes or {}) == {
+        "bullmq.queue.name": "q",
+        "bullmq.queue.operation": "add",
+        "bullmq.job.name": "send",
+        "bullmq.job.id": job_id,
+    }
+    assert opts(queue, job_id)["tm"] == f'{{"traceparent":"{traceparent(add)}"}}'
+
+
+def test_jobs_that_are_added_together_carry_one_context(queue: BullQueue, recorder: Recorder) -> None:
+    ids = queue.add_many(NewJob({"n": n}) for n in range(3)).ids
+    span = recorder.named("addBulk q")
+    assert dict(span.attributes or {}) == {
+        "bullmq.queue.name": "q",
+        "bullmq.queue.operation": "addBulk",
+        "bullmq.job.bulk.count": 3,
+    }
+    assert {opts(queue, job_id)["tm"] for job_id in ids} == {f'{{"traceparent":"{traceparent(span)}"}}'}
+
+
+def test_a_job_that_omits_the_context_or_has_its_own_carries_no_other(queue: BullQueue) -> None:
+    omits = queue.add({}, opts={"telemetry": {"omitContext": True}})
+    own = queue.add({}, opts={"telemetry": {"metadata": "own"}})
+    assert "tm" not in opts(queue, omits)
+    assert opts(queue, omits)["omc"] is True
+    assert opts(queue, own)["tm"] == "own"
+
+
+def test_the_span_of_a_call_that_fails_has_the_error(queue: BullQueue, recorder: Recorder) -> None:
+    with pytest.raises(OptionError):
+        queue.add({}, priority=-1)
+    (span,) = recorder.spans
+    assert span.status.status_code is StatusCode.ERROR
+    assert [event.name for event in span.events] == ["exception"]
+
+
+def test_a_queue_without_a_tracer_adds_jobs_without_a_context(redis_url: str, prefix: str, recorder: Recorder) -> None:
+    with (
+        BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue,
+        recorder.tracer.start_as_current_span("request"),
+    ):
+        assert "tm" not in opts(queue, queue.add({}))
+
+
+@pytest.mark.parametrize("protocol", ["bull-1", "bull"])
+def test_jobs_of_bull_carry_no_context(redis_url: str, prefix: str, protocol: str, recorder: Recorder) -> None:
+    refusal = f"expected no `telemetry` or `tracer`: jobs of {protocol} carry no trace context; leave it out"
+    with pytest.raises(DialectError, match=refusal):
+        BullQueue("q", url=redis_url, prefix=prefix, protocol=protocol, tracer=recorder.tracer)
+
+
+# processing
+
+
+@each_way
+def test_an_attempt_is_in_the_trace_of_the_call_that_added_its_job(
+    queue: BullQueue, recorder: Recorder, way: str
+) -> None:
+    seen: list[Any] = []
+
+    def processor(job: RunningJob) -> None:
+        seen.append((get_current_span(), baggage.get_baggage("tenant")))
+
+    token = context.attach(baggage.set_baggage("tenant", "ada"))
+    job_id = queue.add({}, name="send")
+    context.detach(token)
+    with worker(queue, processor, way, recorder.tracer) as ours:
+        wait_until(lambda: queue.counts()["completed"] == 1, "the job")
+    add, process = recorder.named("add q.send"), recorder.named("process q")
+    assert parent_of(process) == ids_of(add)
+    assert process.kind is SpanKind.CONSUMER
+    ((current, tenant),) = seen
+    assert (ids_of(current), tenant) == (ids_of(process), "ada")
+    attributes = dict(process.attributes or {})
+    started = attributes.pop("bullmq.job.processed.timestamp")
+    assert isinstance(started, int)
+    assert attributes.pop("bullmq.job.attempt_finished_timestamp") >= started  # type: ignore[operator]
+    assert attributes == {
+        "bullmq.queue.name": "q",
+        "bullmq.queue.operation": "process",
+        "bullmq.worker.id": ours.id,
+        "bullmq.worker.name": "w",
+        "bullmq.job.id": job_id,
+        "bullmq.job.name": "send",
+        "bullmq.job.attempts.made": 1,
+    }
+    assert [event.name for event in process.events] == ["job completed"]
+
+
+@each_way
+def test_an_attempt_that_fails_has_its_error_and_each_attempt_a_span(
+    queue: BullQueue, recorder: Recorder, way: str
+) -> None:
+    def processor(job: RunningJob) -> None:
+        if job.attempts_made == 0:
+            raise ValueError("no address")
+
+    queue.add({}, attempts=2)
+    with worker(queue, processor, way, recorder.tracer):
+        wait_until(lambda: queue.counts()["completed"] == 1, "the second attempt")
+    first, second = (span for span in recorder.spans if span.name == "process q")
+    assert first.context.trace_id == second.context.trace_id
+    assert [event.name for event in first.events] == ["job failed", "exception"]
+    assert dict(first.events[0].attributes or {}) == {"bullmq.job.failed.reason": "no address"}
+    assert (first.status.status_code, second.status.status_code) == (StatusCode.ERROR, StatusCode.UNSET)
+    assert (first.attributes or {})["bullmq.job.attempts.made"] == 1
+    assert (second.attributes or {})["bullmq.job.attempts.made"] == 2
+
+
+@each_way
+@pytest.mark.parametrize("error", [DelayedError(HOUR_MS), RateLimitError(HOUR_MS)])
+def test_a_job_that_is_put_back_has_not_failed(
+    queue: BullQueue, recorder: Recorder, way: str, error: Exception
+) -> None:
+    def processor(job: RunningJob) -> None:
+        raise error
+
+    queue.add({})
+    with worker(queue, processor, way, recorder.tracer):
+        wait_until(lambda: any(span.name == "process q" for span in recorder.spans), "the attempt")
+    span = recorder.named("process q")
+    assert (span.status.status_code, list(span.events)) == (StatusCode.UNSET, [])
+
+
+@pytest.mark.parametrize("carried", [None, "not JSON", "[]", "{}", '{"traceparent":7}', 7])
+def test_a_job_without_a_context_or_with_a_damaged_one_begins_a_trace(
+    queue: BullQueue, recorder: Recorder, redis_url: str, prefix: str, carried: object
+) -> None:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as plain:
+        plain.add({}, opts={} if carried is None else {"telemetry": {"metadata": carried}})
+    with worker(queue, lambda job: None, "one by one", recorder.tracer):
+        wait_until(lambda: queue.counts()["completed"] == 1, "the job")
+    assert recorder.named("process q").parent is None
+
+
+@pytest.mark.parametrize("protocol", ["bull-1", "bull"])
+def test_attempts_of_jobs_of_bull_begin_a_trace(redis_url: str, prefix: str, recorder: Recorder, protocol: str) -> None:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=protocol) as queue:
+        queue.add({})
+        with worker(queue, lambda job: None, "one by one", recorder.tracer):
+            wait_until(lambda: queue.counts()["completed"] == 1, "the job")
+    assert recorder.named("process q").parent is None
+
+
+def test_a_slot_calls_the_function_of_its_tracer_once_and_exports_its_spans_when_it_ends(queue: BullQueue) -> None:
+    made: list[Recorder] = []
+
+    def tracer() -> Tracer:
+        made.append(Recorder(batched=True))
+        return made[-1].tracer
+
+    ours = OurWorker(queue.handle, lambda job: ours.control.request_stop(), chunk_size=3)
+    queue.add_many(NewJob({"n": n}) for n in range(3))
+    assert run_slot(replace(ours.plan, tracer=tracer), 0).completed == 3
+    (recorder,) = made
+    assert [span.name for span in recorder.spans] == ["process q"] * 3
+
+
+# the argument
+
+
+def test_a_tracer_is_true_or_a_tracer_or_a_function_that_returns_one(recorder: Recorder) -> None:
+    assert spans_of(None) is None
+    assert spans_of(False) is None
+    for good in (True, recorder.tracer, lambda: recorder.tracer):
+        assert spans_of(good) is not None
+    for bad in ("yes", lambda: None):
+        with pytest.raises(OptionError, match="expected `tracer` to be True, a Tracer of OpenTelemetry, or a function"):
+            spans_of(bad)
+
+
+def test_a_worker_takes_a_function_instead_of_a_tracer(recorder: Recorder) -> None:
+    for good in (None, False, True, lambda: recorder.tracer):
+        check_sendable(good)
+    with pytest.raises(OptionError, match="got a Tracer, which cannot be sent to the executors"):
+        check_sendable(recorder.tracer)
+    with pytest.raises(OptionError, match="expected `tracer` to be True, or a function"):
+        check_sendable("yes")
+
+
+def test_without_opentelemetry_a_tracer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "spark_bull.otel", raising=False)
+    monkeypatch.delattr(spark_bull, "otel", raising=False)
+    monkeypatch.setitem(sys.modules, "opentelemetry", None)
+    for name in [name for name in sys.modules if name.startswith("opentelemetry.")]:
+        monkeypatch.delitem(sys.modules, name)
+    for call in (lambda: spans_of(True), lambda: check_sendable(lambda: None), current_trace):
+        with pytest.raises(OptionError, match=r"opentelemetry-api .* pip install 'spark_bull\[otel\]'"):
+            call()
+    assert spans_of(None) is None
+
+
+def test_the_current_trace_is_what_a_job_carries(recorder: Recorder) -> None:
+    assert current_trace() == "{}"
+    with recorder.tracer.start_as_current_span("nightly"):
+        text = current_trace()
+    assert text == f'{{"traceparent":"{traceparent(recorder.named("nightly"))}"}}'

@@ -1,0 +1,142 @@
+"""One trace across Node and Spark: what BullMQ adds with a telemetry object and we process, and vice versa."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from spark_bull import BullQueue, NewJob
+from tests.support.node_peer import NodePeer
+from tests.support.node_process import Event
+from tests.support.peers import PEERS, Peer
+from tests.support.wait import wait_until
+from tests.support.worker import OurWorker
+
+StartNode = Callable[..., NodePeer]
+
+each_bullmq = pytest.mark.parametrize("peer", [p for p in PEERS if p.dialect == "bullmq"], ids=str)
+
+pytestmark = pytest.mark.interop
+
+
+@pytest.fixture
+def exporter() -> InMemorySpanExporter:
+    return InMemorySpanExporter()
+
+
+@pytest.fixture
+def queue(redis_url: str, prefix: str, exporter: InMemorySpanExporter) -> Iterator[BullQueue]:
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    tracer = provider.get_tracer("tests")
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq", tracer=tracer) as queue:
+        yield queue
+
+
+@pytest.fixture
+def theirs(node: StartNode, prefix: str, peer: Peer) -> NodePeer:
+    peer_ = node(peer.alias, prefix=prefix)
+    peer_.call("trace")
+    return peer_
+
+
+def our_span(exporter: InMemorySpanExporter, name: str) -> ReadableSpan:
+    (span,) = (span for span in exporter.get_finished_spans() if span.name == name)
+    return span
+
+
+def hex_ids(span: ReadableSpan) -> tuple[str, str]:
+    assert span.context is not None
+    return f"{span.context.trace_id:032x}", f"{span.context.span_id:016x}"
+
+
+def their_span(theirs: NodePeer, name: str) -> Event:
+    return theirs.wait_for(lambda event: event["event"] == "span" and event["name"] == name, what=f"span {name!r}")
+
+
+@each_bullmq
+def test_we_process_a_job_in_the_trace_in_which_node_added_it(
+    theirs: NodePeer, queue: BullQueue, exporter: InMemorySpanExporter
+) -> None:
+    theirs.call("add", queue="q", jobs=[{"name": "send", "data": {}, "opts": {}}])
+    tracer = queue._spans._tracer  # type: ignore[union-attr]
+    with OurWorker(queue.handle, lambda job: None, tracer=tracer, worker="w"):
+        wait_until(lambda: queue.counts()["completed"] == 1, "the job")
+    add, process = their_span(theirs, "add q.send"), our_span(exporter, "process q")
+    assert process.parent is not None
+    assert (f"{process.parent.trace_id:032x}", f"{process.parent.span_id:016x}") == (add["traceId"], add["spanId"])
+
+
+@each_bullmq
+def test_node_processes_a_job_in_the_trace_in_which_we_added_it(
+    theirs: NodePeer, queue: BullQueue, exporter: InMemorySpanExporter
+) -> None:
+    theirs.call("process", queue="q")
+    queue.add({}, name="send")
+    process, add = their_span(theirs, "process q"), our_span(exporter, "add q.send")
+    assert (process["traceId"], process["parentSpanId"]) == hex_ids(add)
+
+
+@each_bullmq
+def test_spans_have_the_names_kinds_and_attributes_of_node(
+    theirs: NodePeer, queue: BullQueue, exporter: InMemorySpanExporter
+) -> None:
+    theirs.call("add", queue="q", jobs=[{"name": "send", "data": {}, "opts": {}}])
+    theirs.call("addBulk", queue="q", jobs=[{"name": "bulk", "data": {}, "opts": {}}])
+    theirs.call("process", queue="q", opts={"name": "w"})
+    theirs.wait_for_events("completed", 2, source="worker")
+    wait_until(lambda: len([e for e in theirs.events("span") if e["name"] == "process q"]) == 2, "Node's spans")
+    theirs.call("stop", queue="q")
+    queue.add({}, name="send")
+    queue.add_many([NewJob({}, name="bulk")])
+    tracer = queue._spans._tracer  # type: ignore[union-attr]
+    with OurWorker(queue.handle, lambda job: None, tracer=tracer, worker="w"):
+        wait_until(lambda: queue.counts()["completed"] == 4, "our jobs")
+    for name, left_out in (
+        ("add q.send", set()),
+        # The names of all jobs: there is no limit for a bulk of ours.
+        ("addBulk q", {"bullmq.job.bulk.names"}),
+        # BullMQ 5 has the same time in two attributes.
+        ("process q", {"bullmq.job.finished.timestamp"}),
+    ):
+        node_span = their_span(theirs, name)
+        ours = next(span for span in exporter.get_finished_spans() if span.name == name)
+        assert ours.kind.name == node_span["kind"]
+        assert set(ours.attributes or {}) == set(node_span["attributes"]) - left_out
+        assert [event.name for event in ours.events] == node_span["events"]
+
+
+@each_bullmq
+@pytest.mark.parametrize("telemetry", [None, {"omitContext": True}])
+@pytest.mark.parametrize("bulk", [False, True])
+def test_jobs_have_the_options_of_node(
+    theirs: NodePeer, queue: BullQueue, telemetry: dict[str, Any] | None, bulk: bool
+) -> None:
+    options = {"attempts": 2} | ({"telemetry": telemetry} if telemetry else {})
+    (node_id,) = theirs.call("addBulk" if bulk else "add", queue="q", jobs=[{"name": "a", "data": {}, "opts": options}])
+    if bulk:
+        (our_id,) = queue.add_many([NewJob({}, name="a", opts=options)]).ids
+    else:
+        our_id = queue.add({}, name="a", opts=options)
+    assert stored(queue, our_id) == stored(queue, node_id)
+
+
+def stored(queue: BullQueue, job_id: str) -> dict[str, Any]:
+    """The options, with marks for the numbers of a trace."""
+    job = queue.get_job(job_id)
+    assert job is not None
+    opts = job.opts
+    if opts.get("tm") is False:  # addBulk of Node stores this for jobs that omit the context; add stores nothing.
+        del opts["tm"]
+    if "tm" in opts:
+        carried = json.loads(opts["tm"])
+        assert opts["tm"] == json.dumps(carried, separators=(",", ":"))
+        opts["tm"] = {name: re.sub("[0-9a-f]", "x", value) for name, value in carried.items()}
+    return opts
