@@ -66,6 +66,6 @@ def _otel() -> Any:
     except ModuleNotFoundError as error:
         raise OptionError(
             f"expected the package opentelemetry-api for traces, found none ({error.name}): "
-            "pip install 'spark_bull[otel]', on the executors too"
+            "pip install 'spark-bull[otel]', on the executors too"
         ) from None
     return otel

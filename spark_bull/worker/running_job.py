@@ -222,12 +222,16 @@ class RunningJob:
         self._data = data
 
     def begin(self, limit_ms: int) -> None:
-        """Sets the start of the attempt to now. limit_ms: its maximum duration, ms; 0: unlimited. Called by loops."""
+        """Sets the start of the attempt to now. Called by the worker.
+
+        Parameters:
+          limit_ms: maximum duration of the attempt, ms; 0: unlimited.
+        """
         if limit_ms:
             self._deadline = monotonic_s() + limit_ms / 1000
 
     def lose_lock(self) -> None:
-        """Records that the attempt has ended, or that the job was claimed again. Called by loops."""
+        """Records that the attempt has ended, or that the job was claimed again. Called by the worker."""
         self._lost = (self.claimed.id,)
 
     def discard(self) -> None:

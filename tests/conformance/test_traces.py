@@ -284,7 +284,7 @@ def test_without_opentelemetry_a_tracer_is_an_error(monkeypatch: pytest.MonkeyPa
     for name in [name for name in sys.modules if name.startswith("opentelemetry.")]:
         monkeypatch.delitem(sys.modules, name)
     for call in (lambda: spans_of(True), lambda: check_sendable(lambda: None), current_trace):
-        with pytest.raises(OptionError, match=r"opentelemetry-api .* pip install 'spark_bull\[otel\]'"):
+        with pytest.raises(OptionError, match=r"opentelemetry-api .* pip install 'spark-bull\[otel\]'"):
             call()
     assert spans_of(None) is None
 

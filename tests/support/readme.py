@@ -70,6 +70,8 @@ CASES = {
     ),
     "def score(": Case(jobs={"flights": [{"distance": 500, "delay": 7}]}, then={"flights": {"completed": 1}}),
     "def enrich(": Case(jobs={"orders": [{"sku": "tea", "amount": 2}]}, then={"orders": {"completed": 1}}),
+    "ConsoleSpanExporter(": Case(jobs={"mail": [{"to": "ada@example.org"}]}, then={"mail": {"completed": 1}}),
+    "current_trace()": Case(then={"mail": {"wait": 1}}),
     '"mode", "claim"': Case(jobs={"mail": [{"n": 4}]}, then={"mail": {"completed": 1}}),
     "with Promoter(": Case(),
     "results/_checkpoint": Case(finished=3, files="results/queue=mail/day=*/*.parquet"),
