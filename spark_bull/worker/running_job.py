@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from threading import Lock
-from typing import Any
+from typing import Any, Final
 
 from spark_bull.clock import monotonic_s
 from spark_bull.dialects.base import json_text
@@ -16,6 +16,8 @@ from spark_bull.worker.checkpoint import Reported
 from spark_bull.worker.outcome_policy import job_options
 
 _UNSET: Any = object()
+#: Held to create the lock of a job.
+_CREATING: Final = Lock()
 
 
 class RunningJob:
@@ -56,7 +58,7 @@ class RunningJob:
         self._discarded = False
         self._deadline: float | None = None
         self._reported: Reported | None = None
-        self._reporting = Lock()
+        self._reporting: Lock | None = None
 
     def __repr__(self) -> str:
         return f"RunningJob(queue={self.queue!r}, id={self.claimed.id!r}, attempt={self.attempts_made + 1})"
@@ -164,7 +166,7 @@ class RunningJob:
           OptionError: if JSON cannot hold the value.
           ConnectionLost: if Redis cannot be reached.
         """
-        with self._reporting:
+        with self._one_report():
             reported = Reported.of(progress)
             if reported.checkpoint is None:
                 reported = reported._replace(checkpoint=self._last_reported.checkpoint)
@@ -189,7 +191,7 @@ class RunningJob:
           OptionError: if JSON cannot hold the value.
           ConnectionLost: if Redis cannot be reached.
         """
-        with self._reporting:
+        with self._one_report():
             self._report(self._last_reported._replace(checkpoint=value))
 
     def log(self, row: str) -> int:
@@ -242,6 +244,13 @@ class RunningJob:
     def discarded(self) -> bool:
         """Whether discard() was called."""
         return self._discarded
+
+    def _one_report(self) -> Lock:
+        """The lock that keeps the reports of several threads in order. Few jobs need it."""
+        with _CREATING:
+            if self._reporting is None:
+                self._reporting = Lock()
+            return self._reporting
 
     @property
     def _last_reported(self) -> Reported:

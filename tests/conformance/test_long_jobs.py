@@ -258,3 +258,17 @@ def test_a_function_that_runs_on_after_its_timeout_stores_no_checkpoint(queue: B
         wait_until(lambda: errors, "the checkpoint to be refused")
         client.delete(lock)
     assert stored(queue, job_id) is None
+
+
+def test_reports_of_several_threads_of_a_job_keep_both_progress_and_checkpoint(queue: BullQueue) -> None:
+    job = claimed(queue)
+    threads = [
+        *(threading.Thread(target=job.update_progress, args=[n]) for n in range(1, 11)),
+        *(threading.Thread(target=job.checkpoint, args=[n]) for n in range(1, 11)),
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+    assert stored(queue, job.id) == {"progress": job.progress, "checkpoint": job._last_reported.checkpoint}
+    assert job.progress in range(1, 11)

@@ -36,3 +36,9 @@ def test_a_streaming_source_imports_redis_and_nothing_for_batches(stream: str) -
     assert "redis.client" in modules
     assert modules & COSTLY == {"redis", "msgpack", "asyncio"}
     assert not {name for name in modules if name.startswith(("pyspark.", "numpy."))}
+
+
+def test_opentelemetry_is_imported_only_for_a_tracer() -> None:
+    modules = imported("json", "spark_bull.queue.bull_queue, spark_bull.worker.slot")
+    assert "spark_bull.tracer" in modules
+    assert not {name for name in modules if name.split(".")[0] == "opentelemetry"}
