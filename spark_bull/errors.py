@@ -16,6 +16,7 @@ SparkBullError
 ├── JobTimeout         a job exceeded its timeout
 ├── JobDamaged         a field of a job is invalid
 ├── UnrecoverableError raised by a processor: the job fails without a further attempt
+│   └── JobCancelled       the job was cancelled
 ├── DelayedError       raised by a processor: the job runs again later
 ├── RateLimitError     raised by a processor: the queue is rate limited
 └── JobError           an operation on a job failed
@@ -133,6 +134,17 @@ class WrongState(JobError):
 
 class UnrecoverableError(SparkBullError):
     """Raised by a processor: the job fails without a further attempt."""
+
+
+class JobCancelled(UnrecoverableError):
+    """The job was cancelled while a worker held it: it fails without a further attempt.
+
+    Parameters:
+      message: the reason that the job fails with.
+    """
+
+    def __init__(self, message: str = "cancelled") -> None:
+        super().__init__(message)
 
 
 _AT: Final = "to run again at "

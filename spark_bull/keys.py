@@ -49,6 +49,7 @@ SEGMENTS = {
     "rescue_check": "spark:rescue:check",
     "rate_limited": "spark:rate:limited",
     "damaged": "spark:damaged:jobs",
+    "cancels": "spark:cancel:requests",
 }
 
 

@@ -31,9 +31,9 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "inspect": (("queue/read", "queue/writes", "spark/inspect/views"), ("read/find", "read/state", "read/jobs")),
     "process": (
         (
-            *(f"queue/{name}" for name in ("claim", "claim_ledger", "read", "report", "schedules", "writes")),
+            *(f"queue/{name}" for name in ("cancel", "claim", "claim_ledger", "read", "report", "schedules", "writes")),
             *(f"dialects/{name}" for name in ("base", "bull", "bullmq")),
-            *(f"worker/{name}" for name in ("job_signal", "loop", "status")),
+            *(f"worker/{name}" for name in ("job_signal", "slot_control", "slot_queue", "slot_stats", "status")),
             *(f"services/{name}" for name in ("delayed_signal", "stream_signal")),
             *(f"spark/process/{name}" for name in ("loop_engine", "settle", "stream_engine")),
         ),
@@ -48,7 +48,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     ),
     "manage": (
         ("queue/manage", "queue/read"),
-        ("pause", "resume", "promote", "remove", "retry", "clean", "drain", "obliterate"),
+        ("pause", "resume", "promote", "remove", "retry", "clean", "drain", "obliterate", "job/cancel"),
     ),
 }
 #: Commands sent by methods of redis-py: for subscriptions, and for the list of connections.

@@ -73,6 +73,11 @@ def _each(ids: Sequence[str], action: Callable[[str], None]) -> None:
         )
 
 
+def _cancel(args: Namespace) -> Output:
+    existing_queue(args).cancel(args.id, args.reason)
+    return {"done": "cancel", "queue": args.queue, "job": args.id}
+
+
 def _clean(args: Namespace) -> Output:
     removed = existing_queue(args).clean(args.grace, args.limit, args.state)
     return {"removed": len(removed), "state": args.state}
@@ -109,6 +114,11 @@ def _add_retry_arguments(parser: ArgumentParser) -> None:
     )
 
 
+def _add_cancel_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("id", help="id of the job")
+    parser.add_argument("--reason", metavar="TEXT", help="why, for its `failedReason` (default: none)")
+
+
 def _add_clean_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--state", choices=STATES, default="completed", help="state of the jobs (default: completed)")
     parser.add_argument(
@@ -135,6 +145,9 @@ MANAGE: Final = (
     Command("pause", "pause a queue: workers claim no jobs", "pause mail", _run(BullQueue.pause)),
     Command("resume", "resume a paused queue", "resume mail", _run(BullQueue.resume)),
     Command("retry", "retry failed or completed jobs", "retry mail --all", _retry, _add_retry_arguments),
+    Command(
+        "cancel", "end an active job of a Spark worker: it fails", "cancel mail 42", _cancel, _add_cancel_arguments
+    ),
     Command("remove", "remove jobs", "remove mail 42 43", _remove, _add_ids_arguments),
     Command("clean", "remove old jobs of a state", "clean mail --grace 1d", _clean, _add_clean_arguments),
     Command("drain", "remove all waiting jobs", "drain mail --delayed", _drain, _add_drain_arguments),

@@ -26,7 +26,7 @@ DEFAULT_NAME: Final = "__default__"
 UNSUPPORTED_OPTIONS: Final = ("parent", "deduplication", "debounce", "repeat", "repeatJobKey", "rateLimiterKey")
 
 #: Verbs that are the same in all dialects; their scripts are in lua/job.
-SHARED_VERBS: Final = frozenset({"claimed", "extend", "relock", "log", "update_data"})
+SHARED_VERBS: Final = frozenset({"claimed", "extend", "relock", "log", "update_data", "cancel"})
 
 Kind = Literal["list", "zset", "set"]
 

@@ -14,6 +14,7 @@ from spark_bull.model import Added, Backoff, Job, KeepRule, NewJob, WriteRecord
 from spark_bull.options import QUEUE, parse_arguments
 from spark_bull.queue import manage
 from spark_bull.queue.add import add_chunk, sum_of
+from spark_bull.queue.cancel import request_cancel
 from spark_bull.queue.handle import QueueHandle, open_handle
 from spark_bull.queue.read import counts, get_job, logs, page
 from spark_bull.queue.writes import records, recover
@@ -358,6 +359,23 @@ class BullQueue:
           WrongState: when it is not delayed.
         """
         manage.promote(self.handle, job_id)
+
+    def cancel(self, job_id: str, reason: str | None = None) -> None:
+        """Asks the Spark worker that processes a job to end it: the job fails without a further attempt.
+
+        The worker reads the request within a second. A job that ends before that keeps its outcome. The job fails with
+        the reason `cancelled`, or `cancelled: <reason>`.
+
+        Parameters:
+          job_id: id of the job.
+          reason: why it is cancelled.
+
+        Raises:
+          JobMissing: when there is no such job.
+          WrongState: when it is not active, or not held by a Worker with engine loop: jobs of Node workers and of the
+            engine stream can't be cancelled.
+        """
+        request_cancel(self.handle, job_id, reason)
 
     def remove(self, job_id: str, *, with_children: bool = True) -> None:
         """Removes a job and its logs. A parent (BullMQ) that waited for this job alone starts.

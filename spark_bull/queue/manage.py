@@ -50,12 +50,12 @@ def retry(handle: QueueHandle, job_id: str, state: str = "failed") -> None:
             f"expected `state` to be one that {handle.dialect.name} retries from ({', '.join(allowed)}), got: {state!r}"
         )
     args = {"job_id": job_id, "from": state, "outcome": _OUTCOME[state]}
-    _check(handle, job_id, handle.run_once("retry", args, **_job_keys(handle, job_id), state=handle.keys[state]), state)
+    _check(handle, job_id, handle.run_once("retry", args, **job_keys(handle, job_id), state=handle.keys[state]), state)
 
 
 def promote(handle: QueueHandle, job_id: str) -> None:
     """Moves a delayed job to the waiting ones. Raises JobMissing, or WrongState when it is not delayed."""
-    _check(handle, job_id, handle.run_once("promote", {"job_id": job_id}, **_job_keys(handle, job_id)), "delayed")
+    _check(handle, job_id, handle.run_once("promote", {"job_id": job_id}, **job_keys(handle, job_id)), "delayed")
 
 
 def remove(handle: QueueHandle, job_id: str, *, with_children: bool = True, chunk_size: int = CHUNK_SIZE) -> None:
@@ -68,7 +68,7 @@ def remove(handle: QueueHandle, job_id: str, *, with_children: bool = True, chun
     args = {"job_id": job_id, "with_children": int(with_children), "limit": chunk_size}
     answer = [b"open"]
     while answer[0] == b"open":
-        answer = handle.run_once("remove", args, **_job_keys(handle, job_id))
+        answer = handle.run_once("remove", args, **job_keys(handle, job_id))
     _check(handle, job_id, answer, "removable")
 
 
@@ -174,10 +174,10 @@ def _as_bytes(position: bytes | int) -> bytes:
     return position if isinstance(position, bytes) else b"%d" % position
 
 
-def _job_keys(handle: QueueHandle, job_id: str) -> dict[str, str]:
+def job_keys(handle: QueueHandle, job_id: str) -> dict[str, str]:
     """The keys of a job. Raises JobMissing for an id that is the name of another key of the queue, such as `wait`."""
     if may_be_other_key(job_id) and not _is_job(handle, job_id):
-        raise _error(handle, job_id, "missing", "", "")
+        raise job_error(handle, job_id, "missing", "", "")
     return {"job": handle.keys.job(job_id), "lock": handle.keys.lock(job_id)}
 
 
@@ -190,10 +190,10 @@ def _check(handle: QueueHandle, job_id: str, answer: list[bytes], wanted: str) -
     """Raises the error that a script has returned for a job."""
     result, *detail = answer
     if result != b"done":
-        raise _error(handle, job_id, result.decode(), detail[0].decode() if detail else "", wanted)
+        raise job_error(handle, job_id, result.decode(), detail[0].decode() if detail else "", wanted)
 
 
-def _error(handle: QueueHandle, job_id: str, result: str, detail: str, wanted: str) -> JobError:
+def job_error(handle: QueueHandle, job_id: str, result: str, detail: str, wanted: str) -> JobError:
     queue = handle.keys.queue
     subject = f"job {job_id} of queue {queue}"
     if result == "missing":

@@ -8,7 +8,9 @@ from typing import Final, NamedTuple
 
 from spark_bull.clock import monotonic_s
 from spark_bull.errors import UnrecoverableError
-from spark_bull.outcomes import Claim, ClaimedJob, Outcomes
+from spark_bull.outcomes import Claim, Outcomes
+from spark_bull.worker.alarm import interrupt
+from spark_bull.worker.cancel_reader import Cancelled
 from spark_bull.worker.chunk_size import ChunkSize
 from spark_bull.worker.job_runner import Result
 from spark_bull.worker.running_job import RunningJob
@@ -30,6 +32,13 @@ class _Chunk(NamedTuple):
     claim: Claim
 
 
+class _Current(NamedTuple):
+    """The jobs that are processed, and the token of their claim."""
+
+    token: str
+    jobs: Sequence[RunningJob]
+
+
 class _Processed(NamedTuple):
     """What of a chunk is to be settled."""
 
@@ -46,6 +55,7 @@ class ChunkLoop(SlotLoop):
         super().__init__(plan, slot, at_once=at_once, waits_in_thread=not self._has_one_queue)
         self._size = ChunkSize(plan.chunk_size)
         self._isolating = False
+        self._current = _Current("", ())
 
     def _loop(self) -> None:
         processed: _Processed | None = None
@@ -109,14 +119,16 @@ class ChunkLoop(SlotLoop):
         policy, dialect, one_by_one = self._plan.policy, queue.handle.dialect, self._plan.runner.one_by_one
         started = settled_at = monotonic_s()
         done = 0
-        with queue.keeper.keeping(claim.token, [job.id for job in jobs]):
-            for result in self._results(queue, claim):
+        running = [RunningJob(job, queue.handle, claim.token, queue.keeper.lost) for job in jobs]
+        self._current = _Current(claim.token, running)
+        with queue.keeper.keeping(claim.token, [job.id for job in jobs], claim.now):
+            for result in self._results(queue, running):
                 now_s = monotonic_s()
                 policy.record(outcomes, dialect, result, claim.now + int(1000 * (now_s - started)))
                 done += 1
                 too_long = one_by_one and now_s - settled_at > SETTLE_S
                 if (one_by_one and outcomes.limited_ms) or (too_long and now_s - started > RETURN_S):
-                    outcomes.unstarted += _not_started(queue, jobs, result)
+                    self._return_rest(queue, outcomes, running[running.index(result.job) + 1 :], claim.now)
                     break
                 if done < len(jobs) and (too_long or outcomes.size > self._plan.chunk_bytes):
                     queue.work(outcomes, 0)
@@ -125,19 +137,33 @@ class ChunkLoop(SlotLoop):
         self._size.update(done, monotonic_s() - started)
         return outcomes
 
-    def _results(self, queue: SlotQueue, claim: Claim) -> Iterator[Result]:
+    def _return_rest(self, queue: SlotQueue, outcomes: Outcomes, jobs: Sequence[RunningJob], now: int) -> None:
+        """Returns jobs that have not started to the queue; those that were cancelled fail."""
+        for job in jobs:
+            if job.id in queue.keeper.lost:
+                continue
+            if job.cancellation is None:
+                outcomes.unstarted.append(job.id)
+            else:
+                self._plan.policy.record(outcomes, queue.handle.dialect, Result(job, None, job.cancellation), now)
+
+    def _results(self, queue: SlotQueue, jobs: Sequence[RunningJob]) -> Iterator[Result]:
         """Yields the results of the jobs in order, except for jobs that have lost their lock."""
-        running = [RunningJob(job, queue.handle, claim.token, queue.keeper.lost) for job in claim.jobs]
-        if all(job.deferred_failure is None for job in claim.jobs):
-            yield from self._plan.runner(running, queue.keeper.lost)
+        if all(job.claimed.deferred_failure is None for job in jobs):
+            yield from self._plan.runner(jobs, queue.keeper.lost)
             return
-        for job in running:
+        for job in jobs:
             if job.claimed.deferred_failure is None:
                 yield from self._plan.runner([job], queue.keeper.lost)
             else:
                 yield Result(job, None, UnrecoverableError(job.claimed.deferred_failure))
 
-
-def _not_started(queue: SlotQueue, jobs: Sequence[ClaimedJob], last: Result) -> list[str]:
-    ids = [job.id for job in jobs]
-    return [job_id for job_id in ids[ids.index(last.job.claimed.id) + 1 :] if job_id not in queue.keeper.lost]
+    def _cancel(self, cancelled: Cancelled) -> None:
+        current = self._current
+        # A token is that of one claim: the jobs are those of the claim that was cancelled, or others.
+        if current.token != cancelled.hold.token:
+            return
+        for job in current.jobs:
+            if job.id == cancelled.job_id:
+                job.cancellation = cancelled.error
+                interrupt(job)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from typing import NamedTuple
 from uuid import uuid4
 
 from spark_bull.errors import UnrecoverableError
-from spark_bull.outcomes import ClaimedJob, Outcomes
+from spark_bull.outcomes import Claim, Outcomes
+from spark_bull.worker.cancel_reader import Cancelled
 from spark_bull.worker.job_runner import FunctionRunner, Result
 from spark_bull.worker.job_tasks import JobTasks, is_coroutine_function
 from spark_bull.worker.job_threads import JobThreads
@@ -69,7 +69,7 @@ class ConcurrentLoop(SlotLoop):
                     break
                 claim = queue.work(outcomes, min(room, self._plan.chunk_size), self._token)
                 self._is_stopping = self._is_stopping or claim.stop
-                self._start(queue, claim.jobs)
+                self._start(queue, claim)
                 if self._room() > 0 and not claim.more and not queue.is_waiting:
                     queue.begin_wait(claim)
 
@@ -81,9 +81,9 @@ class ConcurrentLoop(SlotLoop):
         too_many = max(0, self._threads.abandoned - self._plan.concurrency)
         return max(0, self._plan.concurrency - len(self._running) - too_many)
 
-    def _start(self, queue: SlotQueue, jobs: Sequence[ClaimedJob]) -> None:
-        queue.keeper.hold(self._token, [job.id for job in jobs])
-        for claimed in jobs:
+    def _start(self, queue: SlotQueue, claim: Claim) -> None:
+        queue.keeper.hold(self._token, [job.id for job in claim.jobs], claim.now)
+        for claimed in claim.jobs:
             job = RunningJob(claimed, queue.handle, self._token, queue.keeper.lost)
             previous = self._running.get(_Place(queue, job.id))
             if previous is not None:
@@ -133,6 +133,25 @@ class ConcurrentLoop(SlotLoop):
                 del self._running[place]
                 self._isolating = False
                 self._record(queue, event)
+
+        elif isinstance(event, Cancelled) and event.is_current:
+            self._end(event)
+
+    def _cancel(self, cancelled: Cancelled) -> None:
+        self._inbox.put(cancelled)
+
+    def _end(self, cancelled: Cancelled) -> None:
+        """Cancels the function or coroutine of a job; a job that has not started fails."""
+        queue, job_id, _, error = cancelled
+        job = self._running.get(_Place(queue, job_id))
+        if job is not None and job.cancellation is None:
+            job.cancellation = error
+            self._threads.cancel(job, error)
+            if self._tasks is not None:
+                self._tasks.cancel(job, error)
+        for stalled in [one for one in self._stalled if one[0] is queue and one[1].id == job_id]:
+            self._stalled.remove(stalled)
+            self._record(queue, Result(stalled[1], None, error))
 
     def _record(self, queue: SlotQueue, result: Result) -> None:
         self._plan.policy.record(self._outcomes(queue), queue.handle.dialect, result, queue.now)

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from types import FrameType
 from typing import Any, Final, NamedTuple, Protocol
 
 from spark_bull.dialects.base import Dialect
 from spark_bull.errors import (
     DelayedError,
     JobDamaged,
-    JobTimeout,
     OptionError,
     ProcessorMissing,
     RateLimitError,
     UnrecoverableError,
 )
 from spark_bull.outcomes import Delayed, Keep, Outcomes
+from spark_bull.worker.alarm import interruptible
 from spark_bull.worker.error_text import trace_of
 from spark_bull.worker.interrupts import raise_if_interrupted
 from spark_bull.worker.outcome_policy import NoReturnValue, Strategy, failure, keep_of, returnvalue_text
@@ -29,9 +25,6 @@ from spark_bull.worker.running_job import RunningJob
 
 #: strategy(attempts made, backoff type, error, job) -> ms; -1: no further attempt. As in the Node libraries.
 BackoffStrategy = Callable[[int, str, BaseException, RunningJob], Any]
-
-#: Interval at which a timeout is raised again, in case the processor swallowed it.
-RAISE_AGAIN_S: Final = 1.0
 
 
 class Result(NamedTuple):
@@ -98,44 +91,18 @@ class FunctionRunner:
         for job in jobs:
             if job.claimed.id in lost:
                 continue
+            if job.cancellation is not None:
+                yield Result(job, None, job.cancellation)
+                continue
             limit_ms = self.limit_ms(job)
             job.begin(limit_ms)
             try:
-                processor = only or self.function_for(job)
-                if limit_ms:
-                    with time_limit(limit_ms):
-                        value = processor(job)
-                else:
-                    value = processor(job)
+                value = interruptible((job,), limit_ms, only or self.function_for(job), job)
             except BaseException as error:
                 raise_if_interrupted()
                 yield Result(job, None, error)
             else:
                 yield Result(job, value, None)
-
-
-def timeout_error(limit_ms: int) -> JobTimeout:
-    """The error of a job that runs longer than `limit_ms`."""
-    return JobTimeout(f"expected the job to take {limit_ms:,} ms at most (its timeout), it took longer")
-
-
-@contextmanager
-def time_limit(limit_ms: int) -> Iterator[None]:
-    """Raises JobTimeout in the block after `limit_ms`; 0: never. Has no effect outside the main thread."""
-    if not limit_ms or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def raise_timeout(_signal: int, _frame: FrameType | None) -> None:
-        raise timeout_error(limit_ms)
-
-    previous = signal.signal(signal.SIGALRM, raise_timeout)
-    signal.setitimer(signal.ITIMER_REAL, limit_ms / 1000, RAISE_AGAIN_S)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, previous)
 
 
 @dataclass(frozen=True)
@@ -149,6 +116,9 @@ class OutcomePolicy:
     def record(self, outcomes: Outcomes, dialect: Dialect, result: Result, now: int) -> None:
         """Adds one result to the outcomes. now: time of Redis, ms since 1970. Never raises."""
         claimed, error = result.job.claimed, result.error
+        if error is not None:
+            # What a processor raises instead of JobCancelled, such as DelayedError, must not start the job again.
+            error = result.job.cancellation or error
         if error is None:
             try:
                 text = returnvalue_text(dialect, result.value)

@@ -10,7 +10,8 @@ from functools import partial
 from threading import Thread
 from typing import Any
 
-from spark_bull.worker.job_runner import RAISE_AGAIN_S, Result, timeout_error
+from spark_bull.worker.alarm import RAISE_AGAIN_S, timeout_error
+from spark_bull.worker.job_runner import Result
 from spark_bull.worker.running_job import RunningJob
 
 CoroutineFunction = Callable[[RunningJob], Awaitable[Any]]

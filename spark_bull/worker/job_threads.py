@@ -10,7 +10,8 @@ from queue import SimpleQueue
 from threading import Condition, Thread, get_ident
 
 from spark_bull.clock import monotonic_s
-from spark_bull.worker.job_runner import RAISE_AGAIN_S, JobFunction, Result, timeout_error
+from spark_bull.worker.alarm import RAISE_AGAIN_S, timeout_error
+from spark_bull.worker.job_runner import JobFunction, Result
 from spark_bull.worker.running_job import RunningJob
 
 

@@ -16,13 +16,14 @@ from spark_bull.queue.handle import QueueHandle
 log = logging.getLogger("spark_bull")
 
 
-class _Hold:
-    """One claim of jobs. A later claim of the same jobs is another one."""
+class Hold:
+    """One claim of jobs. A later claim of the same jobs is another one. `since`: time of the claim, ms since 1970."""
 
-    __slots__ = ("token",)
+    __slots__ = ("since", "token")
 
-    def __init__(self, token: str) -> None:
+    def __init__(self, token: str, since: int) -> None:
         self.token = token
+        self.since = since
 
 
 class LockKeeper:
@@ -41,7 +42,7 @@ class LockKeeper:
         self._lock_ms = lock_ms
         self._guard = Lock()
         self._over = Event()
-        self._held: dict[str, _Hold] = {}
+        self._held: dict[str, Hold] = {}
         self._settling: set[str] = set()
         self._lost: set[str] = set()
         self._thread = Thread(target=self._keep, name="spark-bull-locks", daemon=True)
@@ -59,10 +60,19 @@ class LockKeeper:
         """Ids of held jobs whose lock is gone."""
         return self._lost
 
-    def hold(self, token: str, job_ids: Sequence[str]) -> None:
-        """Starts to extend the locks of these jobs, which hold `token`."""
+    def held(self) -> dict[str, Hold]:
+        """The claims of the jobs that are held, by job id."""
         with self._guard:
-            self._held.update(dict.fromkeys(job_ids, _Hold(token)))
+            return dict(self._held)
+
+    def holds(self, job_id: str, hold: Hold) -> bool:
+        """Whether the job is still held under this claim."""
+        return self._held.get(job_id) is hold
+
+    def hold(self, token: str, job_ids: Sequence[str], since: int = 0) -> None:
+        """Starts to extend the locks of these jobs, which hold `token`. since: time of the claim, ms since 1970."""
+        with self._guard:
+            self._held.update(dict.fromkeys(job_ids, Hold(token, since)))
             self._forget_lost(job_ids)
 
     def release(self, job_ids: Collection[str]) -> None:
@@ -73,9 +83,9 @@ class LockKeeper:
             self._forget_lost(job_ids)
 
     @contextmanager
-    def keeping(self, token: str, job_ids: Sequence[str]) -> Iterator[None]:
+    def keeping(self, token: str, job_ids: Sequence[str], since: int = 0) -> Iterator[None]:
         """Holds these jobs during the block, which may settle some of them."""
-        self.hold(token, job_ids)
+        self.hold(token, job_ids, since)
         try:
             yield
         finally:
@@ -99,8 +109,7 @@ class LockKeeper:
 
     def _keep(self) -> None:
         while not self._over.wait(self._lock_ms / 3000):
-            with self._guard:
-                held = dict(self._held)
+            held = self.held()
             by_token: dict[str, list[str]] = defaultdict(list)
             for job_id, hold in held.items():
                 by_token[hold.token].append(job_id)
@@ -113,7 +122,7 @@ class LockKeeper:
                     break
                 self._record_lost(held, gone)
 
-    def _record_lost(self, held: Mapping[str, _Hold], gone: Sequence[str]) -> None:
+    def _record_lost(self, held: Mapping[str, Hold], gone: Sequence[str]) -> None:
         """Records locks that were gone when `held` was extended, except those of jobs that were settled since."""
         with self._guard:
             new = {

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from spark_bull.clock import monotonic_s
 from spark_bull.dialects.base import json_text
+from spark_bull.errors import JobCancelled
 from spark_bull.job_json import opts_of, payload_of
 from spark_bull.outcomes import ClaimedJob
 from spark_bull.queue.handle import QueueHandle
@@ -46,6 +47,7 @@ class RunningJob:
         "_reported",
         "_reporting",
         "_token",
+        "cancellation",
         "claimed",
     )
 
@@ -59,6 +61,8 @@ class RunningJob:
         self._deadline: float | None = None
         self._reported: Reported | None = None
         self._reporting: Lock | None = None
+        #: The error that it fails with, if it is cancelled.
+        self.cancellation: JobCancelled | None = None
 
     def __repr__(self) -> str:
         return f"RunningJob(queue={self.queue!r}, id={self.claimed.id!r}, attempt={self.attempts_made + 1})"
@@ -235,6 +239,11 @@ class RunningJob:
     def lose_lock(self) -> None:
         """Records that the attempt has ended, or that the job was claimed again. Called by the worker."""
         self._lost = (self.claimed.id,)
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the job was cancelled since it was claimed. A long loop that catches all errors can check it."""
+        return self.cancellation is not None
 
     def discard(self) -> None:
         """Discards the remaining attempts: if this attempt fails, the job fails."""

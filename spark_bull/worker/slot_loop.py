@@ -9,14 +9,16 @@ from contextlib import ExitStack
 from queue import Empty, SimpleQueue
 from typing import Final
 
+from spark_bull.worker.alarm import handling_alarms
+from spark_bull.worker.cancel_reader import Cancelled, CancelReader
 from spark_bull.worker.interrupts import recording_interrupts
 from spark_bull.worker.job_runner import Result
 from spark_bull.worker.slot_plan import SlotPlan
 from spark_bull.worker.slot_queue import Signalled, SlotQueue
 from spark_bull.worker.slot_stats import SlotReport, SlotStats
 
-#: A result of a job; the end of a wait; or None: a thread that was abandoned has ended.
-Event = Result | Signalled | None
+#: A result of a job; the end of a wait; a job that was cancelled; or None: a thread that was abandoned has ended.
+Event = Result | Signalled | Cancelled | None
 #: How often a wait is ended again that had not begun when it was to be ended, s.
 _UNBLOCK_AGAIN_S: Final = 0.05
 
@@ -41,6 +43,8 @@ class SlotLoop(ABC):
             for queue in self.queues:
                 stack.enter_context(queue)
             stack.enter_context(recording_interrupts())
+            stack.enter_context(handling_alarms())
+            stack.enter_context(CancelReader(self.queues, self._cancel))
             self._report.publish("idle", self.clients)
             self._loop()
         self._report.publish("stopped", self.clients)
@@ -54,6 +58,10 @@ class SlotLoop(ABC):
     @abstractmethod
     def _loop(self) -> None:
         """Claims and processes jobs until the slot is to stop."""
+
+    @abstractmethod
+    def _cancel(self, cancelled: Cancelled) -> None:
+        """Ends a job that was cancelled; called in another thread, repeatedly for as long as the job is held."""
 
     def _order(self) -> Sequence[SlotQueue]:
         """The queues in the order in which they are asked for jobs."""

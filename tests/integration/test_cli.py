@@ -6,6 +6,7 @@ import io
 import json
 import subprocess
 import sys
+import threading
 from argparse import ArgumentTypeError
 from collections.abc import Callable
 from pathlib import Path
@@ -21,9 +22,11 @@ from spark_bull.cli.times import duration, milliseconds, relative, seconds, utc
 from spark_bull.local import EmbeddedRedis
 from spark_bull.model import NewJob
 from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.worker.running_job import RunningJob
 from tests.support.finisher import Finisher
 from tests.support.terminal import Shown, in_terminal
-from tests.support.wait import PATIENCE_S
+from tests.support.wait import PATIENCE_S, wait_until
+from tests.support.worker import OurWorker
 
 Run = Callable[..., str]
 InShell = Callable[..., Shown]
@@ -154,6 +157,7 @@ def test_queues_and_writes_are_listed(run: Run, queue: BullQueue) -> None:
     [
         *(["counts"], ["page", "wait"], ["job", "1"], ["logs", "1"], ["workers"], ["writes"], ["recover"]),
         *(["pause"], ["resume"], ["retry", "1"], ["retry", "--all"], ["promote", "1"], ["remove", "1"], ["clean"]),
+        *(["cancel", "1"],),
         *(["drain", "--yes"], ["obliterate", "--yes"]),
     ],
     ids=" ".join,
@@ -286,6 +290,27 @@ def test_a_line_that_is_no_json_is_named_and_nothing_is_added(
     feed(monkeypatch, "1\n2\n")
     assert "--job-id" in run("add", "mail", "-", "--job-id", "a", code=1)
     assert sum(queue.counts().values()) == 0
+
+
+def test_an_active_job_is_cancelled_with_a_reason(run: Run, queue: BullQueue) -> None:
+    job_id = queue.add({})
+    assert f"expected job {job_id} of queue mail to be active, it is wait" in run("cancel", "mail", job_id, code=1)
+    started = threading.Event()
+
+    def processor(job: RunningJob) -> None:
+        started.set()
+        wait_until(lambda: job.cancelled, "the cancellation")
+        raise RuntimeError("rolled back")
+
+    with OurWorker(queue.handle, processor):
+        assert started.wait(PATIENCE_S)
+        assert as_data(run, "cancel", "mail", job_id, "--reason", "too late") == {
+            "done": "cancel",
+            "queue": "mail",
+            "job": job_id,
+        }
+        wait_until(lambda: queue.counts()["failed"], "the job to fail")
+    assert [job.failed_reason for job in queue.page("failed")] == ["cancelled: too late"]
 
 
 @pytest.mark.parametrize("command", [["drain", "mail", "--delayed"], ["obliterate", "mail"]], ids=" ".join)

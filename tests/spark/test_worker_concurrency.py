@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from redis import Redis
 
 from spark_bull import BullQueue, NewJob, Worker
+from spark_bull.errors import OptionError, WrongState
 from spark_bull.worker.running_job import RunningJob
 from tests.support.wait import wait_until
 
@@ -158,3 +159,28 @@ def test_attempts_on_executors_are_in_the_trace_of_the_program_that_added_their_
         wait_until(completed(queue, 3), "the jobs")
     trace = f"{request.get_span_context().trace_id:032x}"
     assert [job.returnvalue for job in queue.page("completed")] == [trace] * 3
+
+
+@pytest.mark.parametrize("concurrency", [1, 2])
+def test_a_worker_cancels_a_job(
+    spark: SparkSession, redis_url: str, prefix: str, protocol: str, opened: Open, concurrency: int
+) -> None:
+    queue = opened("q")
+
+    def processor(job: RunningJob) -> None:
+        for _ in range(6_000):
+            time.sleep(0.1)
+
+    job_id = queue.add({}, attempts=2)
+    arguments: dict[str, Any] = {"concurrency": concurrency, "slots": 1, "url": redis_url, "prefix": prefix}
+    with Worker(spark, "q", processor, protocol=protocol, **arguments) as worker:
+        wait_until(lambda: queue.counts()["active"], "the job to start")
+        with pytest.raises(
+            OptionError, match=r"expected `queue` to be one of this worker's queues \(q\), got: 'other'"
+        ):
+            worker.cancel(job_id, queue="other")
+        worker.cancel(job_id, "too slow")
+        wait_until(lambda: queue.counts()["failed"], "the job to fail")
+        with pytest.raises(WrongState, match="to be active, it is failed"):
+            worker.cancel(job_id)
+    assert [job.failed_reason for job in queue.page("failed")] == ["cancelled: too slow"]

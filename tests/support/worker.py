@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -92,6 +92,30 @@ class OurWorker:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+    def run_here(self, meanwhile: Callable[[], object]) -> None:
+        """Runs in this thread, the main one as in Spark's tasks, until `meanwhile` has ended in another thread."""
+        errors: list[BaseException] = []
+        over = threading.Event()
+
+        def attend() -> None:
+            try:
+                meanwhile()
+            except BaseException as error:
+                errors.append(error)
+            assert self.control.request_stop()
+            while not over.wait(0.05):
+                self.control.unblock()
+
+        thread = threading.Thread(target=attend, daemon=True)
+        thread.start()
+        try:
+            self.stats = self.loop.run()
+        finally:
+            over.set()
+            thread.join()
+        if errors:
+            raise errors[0]
 
     def stop(self, timeout: float = PATIENCE_S) -> None:
         assert self.control.request_stop()

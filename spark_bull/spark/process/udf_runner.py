@@ -18,8 +18,9 @@ from spark_bull.errors import JobDamaged, OptionError
 from spark_bull.model import RawJson
 from spark_bull.spark.json_text import is_encodable, to_json
 from spark_bull.spark.process.payload import payload_array
+from spark_bull.worker.alarm import interruptible
 from spark_bull.worker.bisection import run_bisected
-from spark_bull.worker.job_runner import Result, time_limit
+from spark_bull.worker.job_runner import Result
 from spark_bull.worker.running_job import RunningJob
 
 #: What the function of a UDF takes and returns, by the UDF's evalType.
@@ -105,20 +106,25 @@ class UdfRunner:
                     parsed[job.claimed.id] = job.data
                 except JobDamaged as error:
                     parsed[job.claimed.id] = error
-        valid = [value for value in parsed.values() if not isinstance(value, JobDamaged)]
+        valid = [job for job in jobs if job.id in parsed and not isinstance(parsed[job.id], JobDamaged)]
         outputs = iter(run_bisected(valid, self._run))
         for job in jobs:
             if job.claimed.id in parsed:
                 output = parsed[job.claimed.id] if isinstance(parsed[job.claimed.id], JobDamaged) else next(outputs)
                 yield Result(job, None, output) if isinstance(output, BaseException) else Result(job, output, None)
 
-    def _run(self, values: Sequence[Any]) -> list[RawJson | None]:
-        """Returns the function's results as JSON text, one per payload. Raises what the function raises."""
-        column = payload_array(values, self.payload)
-        with time_limit(self.timeout_ms):
-            output = _CALLS[self.kind](self, column)
-        if len(output) != len(values):
-            raise ValueError(f"expected the UDF to return {len(values)} values, one per row, got {len(output)}")
+    def _run(self, jobs: Sequence[RunningJob]) -> list[RawJson | None]:
+        """Returns the function's results as JSON text, one per job. Raises what the function raises.
+
+        Raises JobCancelled without a call if one of the jobs is cancelled: the others are called in other batches.
+        """
+        for job in jobs:
+            if job.cancellation is not None:
+                raise job.cancellation
+        column = payload_array([job.data for job in jobs], self.payload)
+        output = interruptible(jobs, self.timeout_ms, _CALLS[self.kind], self, column)
+        if len(output) != len(jobs):
+            raise ValueError(f"expected the UDF to return {len(jobs)} values, one per row, got {len(output)}")
         texts = to_json(output, pa.field("returnvalue", self.returns), ignore_nulls=False).to_pylist()
         return [None if text is None else RawJson(text) for text in texts]
 

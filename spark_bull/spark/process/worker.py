@@ -17,6 +17,7 @@ from spark_bull.clock import monotonic_s
 from spark_bull.errors import OptionError, SparkBullError, expected
 from spark_bull.model import KeepRule
 from spark_bull.options import WORK, Options, as_options, redis_options
+from spark_bull.queue.cancel import request_cancel
 from spark_bull.queue.claim import ClaimSettings, default_worker
 from spark_bull.queue.handle import QueueHandle, open_handle
 from spark_bull.services.promoter import Promoter
@@ -326,6 +327,32 @@ class Worker:
         """
         self._loop_engine("resume").resume()
         self._state = "running"
+
+    def cancel(self, job_id: str, reason: str | None = None, *, queue: str | None = None) -> None:
+        """Ends a job that is processed: it fails without a further attempt.
+
+        A function or UDF gets JobCancelled within a second, a coroutine CancelledError; `RunningJob.cancelled` is true.
+        A job that ends before that, or returns a value nevertheless, keeps its outcome. The job fails with the reason
+        `cancelled`, or `cancelled: <reason>`.
+
+        Parameters:
+          job_id: id of the job.
+          reason: why it is cancelled.
+          queue: name of its queue; required if the worker has several queues, as ids are unique per queue only.
+
+        Raises:
+          JobMissing: if there is no such job.
+          WrongState: if it is not active, or held by a Node worker.
+          OptionError: for a wrong `queue`, or none where it is required.
+          SparkBullError: if the worker does not run, or has the engine stream.
+          ConnectionLost: if Redis cannot be reached.
+        """
+        self._loop_engine("cancel")
+        handles = [handle for handle in self.handles if queue in (None, handle.keys.queue)]
+        if len(handles) != 1:
+            names = ", ".join(handle.keys.queue for handle in self.handles)
+            raise OptionError(f"expected `queue` to be one of this worker's queues ({names}), got: {queue!r}")
+        request_cancel(handles[0], job_id, reason)
 
     def await_termination(self, timeout_s: float | None = None) -> bool:
         """Waits until the worker is stopped or fails.

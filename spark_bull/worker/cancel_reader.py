@@ -1,0 +1,86 @@
+"""Reads the requests to cancel jobs of a slot."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from threading import Event, Thread
+from typing import Final, NamedTuple
+
+from spark_bull.errors import JobCancelled, SparkBullError
+from spark_bull.queue.cancel import CancelRequest, cancel_requests, forget_request
+from spark_bull.worker.lock_keeper import Hold
+from spark_bull.worker.slot_queue import SlotQueue
+
+log = logging.getLogger("spark_bull")
+
+#: Interval of the reads.
+READ_S: Final = 0.5
+
+
+class Cancelled(NamedTuple):
+    """A job that the slot holds was cancelled. `hold`: the claim that this applies to."""
+
+    queue: SlotQueue
+    job_id: str
+    hold: Hold
+    error: JobCancelled
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the slot still holds the job under this claim."""
+        return self.queue.keeper.holds(self.job_id, self.hold)
+
+
+class CancelReader:
+    """A thread that reads the requests for the jobs that the slot holds. While it holds none, it sends nothing.
+
+    `tell` gets each cancelled job, in this thread, and again at each read for as long as the job is held.
+    """
+
+    def __init__(self, queues: Sequence[SlotQueue], tell: Callable[[Cancelled], None]) -> None:
+        self._queues = queues
+        self._tell = tell
+        self._told: list[Cancelled] = []
+        self._over = Event()
+        self._thread = Thread(target=self._read, name="spark-bull-cancels", daemon=True)
+
+    def __enter__(self) -> CancelReader:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join(timeout=1)
+
+    def _read(self) -> None:
+        while not self._over.wait(READ_S):
+            self._told = [cancelled for cancelled in self._told if cancelled.is_current]
+            for queue in self._queues:
+                try:
+                    self._told += self._cancelled(queue)
+                except SparkBullError as error:
+                    log.warning("queue %s: could not read requests to cancel jobs: %s", queue.handle.keys.queue, error)
+            for cancelled in self._told:
+                self._tell(cancelled)
+
+    def _cancelled(self, queue: SlotQueue) -> list[Cancelled]:
+        """The held jobs that have been cancelled since the last read."""
+        held = queue.keeper.held()
+        if not held:
+            return []
+        found = []
+        for job_id, request in cancel_requests(queue.handle, list(held)).items():
+            if _applies(request, held[job_id]):
+                found.append(Cancelled(queue, job_id, held[job_id], _error_of(request)))
+                forget_request(queue.handle, job_id)
+        return found
+
+
+def _applies(request: CancelRequest, hold: Hold) -> bool:
+    """Whether it is for this claim of the job: a slot may claim further attempts under the same token."""
+    return request.token == hold.token and request.at >= hold.since
+
+
+def _error_of(request: CancelRequest) -> JobCancelled:
+    return JobCancelled(f"cancelled: {request.reason}") if request.reason else JobCancelled()
