@@ -50,6 +50,10 @@ SEGMENTS = {
     "rate_limited": "spark:rate:limited",
     "damaged": "spark:damaged:jobs",
     "cancels": "spark:cancel:requests",
+    "group_active": "spark:group:active",
+    "group_delayed": "spark:group:delayed",
+    "group_started": "spark:group:started",
+    "group_windows": "spark:group:windows",
 }
 
 

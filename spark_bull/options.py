@@ -15,6 +15,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from spark_bull.errors import OptionError, did_you_mean, expected
+from spark_bull.group_limits import group_limits
 from spark_bull.keys import DEFAULT_PREFIX
 from spark_bull.model import STATES
 
@@ -416,6 +417,15 @@ TABLE: Final[tuple[Option, ...]] = (
         None,
         (CLAIM, WORK),
         'rate limit of the whole queue: at most `max` jobs start in `duration` ms, `{"max": 100, "duration": 1000}`',
+    ),
+    Option(
+        "group",
+        group_limits,
+        None,
+        (CLAIM, WORK),
+        "limits of each group of jobs: at most `max` start in `duration_ms`, and `concurrency` run at the same time; a "
+        "job's group is its `opts.group.id`, else the field `by` of its payload, "
+        '`{"by": "tenant", "max": 5, "duration_ms": 1000, "concurrency": 2}`',
     ),
     # how they are settled
     Option(

@@ -14,6 +14,7 @@ from uuid import uuid4
 
 import msgpack
 
+from spark_bull.group_limits import GroupLimits
 from spark_bull.outcomes import Claim, ClaimedJob, Lost, Outcomes
 from spark_bull.queue.claimed_fields import ClaimedChunk
 from spark_bull.queue.handle import CHUNK_SIZE, RECEIPT_TTL_MS, QueueHandle
@@ -34,7 +35,8 @@ class ClaimSettings:
     lock_ms: lifetime of locks without `extend`. worker: name that BullMQ shows as processedBy, or empty. limiter: at
     most `max` jobs of the queue start per `duration` ms, unless the queue's meta has other values. max_metrics: minutes
     of metrics to keep, 0: none are written. control: key that says "stop" or "pause". at_once: how many
-    claimed jobs start at once; while the queue has a concurrency or rate limit, no more are claimed. None: all.
+    claimed jobs start at once; while the queue or its groups have a limit, no more are claimed. None: all. group: the
+    limits of each group of jobs.
     """
 
     sender: str
@@ -44,6 +46,7 @@ class ClaimSettings:
     max_metrics: int = 0
     control: str = ""
     at_once: int | None = None
+    group: GroupLimits | None = None
 
 
 def default_worker(worker_id: str) -> str:
@@ -135,6 +138,7 @@ def _work(
         "limiter_max": claim_settings.limiter[0] if claim_settings.limiter else "",
         "limiter_ms": claim_settings.limiter[1] if claim_settings.limiter else "",
         "at_once": "" if claim_settings.at_once is None else claim_settings.at_once,
+        "group": claim_settings.group.packed if claim_settings.group else "",
         "max_metrics": claim_settings.max_metrics,
         "want_jobs": int(with_jobs),
         "outcomes": msgpack.packb(outcomes.packable(), use_bin_type=False) if outcomes else "",

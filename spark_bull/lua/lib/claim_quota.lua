@@ -48,7 +48,7 @@ local function claim_quota(key, arg, limits, limit)
   if most_active then
     limit = math.min(limit, most_active - call('LLEN', key.active))
   end
-  if most or most_active then
+  if most or most_active or arg.group ~= '' then
     limit = math.min(limit, tonumber(arg.at_once) or limit)
   end
   return math.max(limit, 0), 0

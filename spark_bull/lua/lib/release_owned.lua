@@ -1,13 +1,14 @@
 -- @include lib/leave_active
+-- @include lib/leave_groups
 
 -- Removes jobs whose lock holds `token` from `active`, and deletes their locks. `barred`: id -> reason of jobs that
 -- stay.
--- Returns the set of the removed jobs, and {id, reason} of the others.
+-- Returns the set of the removed jobs, {id, reason} of the others, and how many running jobs left each group.
 local function release_owned(key, base, token, ids, barred)
   local call = redis.call
   local locks, owned, owned_locks, mine, lost = {}, {}, {}, {}, {}
   if #ids == 0 then
-    return mine, lost
+    return mine, lost, {}
   end
   for i = 1, #ids do
     locks[i] = base .. ids[i] .. ':lock'
@@ -24,9 +25,11 @@ local function release_owned(key, base, token, ids, barred)
       lost[#lost + 1] = {id, why}
     end
   end
+  local left = {}
   if #owned > 0 then
     local missing = leave_active(key.active, owned)
     call('DEL', unpack(owned_locks))
+    left = leave_groups(key, owned)
     if call('EXISTS', key.stalled) == 1 then
       call('SREM', key.stalled, unpack(owned))
     end
@@ -39,5 +42,5 @@ local function release_owned(key, base, token, ids, barred)
       end
     end
   end
-  return mine, lost
+  return mine, lost, left
 end

@@ -19,6 +19,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from spark_bull.errors import ConnectionLost, OptionError
+from spark_bull.group_limits import GroupLimits
 from spark_bull.options import CLAIM, Options, parse_options
 from spark_bull.queue.claim import ClaimSettings, default_worker, read_chunk, unpack_claimed
 from spark_bull.queue.claim_ledger import ClaimLedger, Portion
@@ -74,6 +75,7 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._lock_ms: int = options["lockMs"]
         self._worker: str = options["workerName"] or ""
         self._limiter: tuple[int, int] | None = options["limiter"]
+        self._group: GroupLimits | None = options["group"]
         self._reader: str = options["readerId"] or uuid4().hex[:16]
         #: Number of jobs that an AvailableNow query may still claim; None: any number.
         self._left: int | None = None
@@ -113,7 +115,13 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _claimer_of(self, reader: str) -> Claimer:
         if self._claimer is None or self._claimer.ledger.reader != reader:
-            claim_settings = ClaimSettings(reader, self._lock_ms, self._worker or default_worker(reader), self._limiter)
+            claim_settings = ClaimSettings(
+                reader,
+                self._lock_ms,
+                self._worker or default_worker(reader),
+                self._limiter,
+                group=self._group,
+            )
             self._claimer = Claimer(ClaimLedger(self._handle, reader), claim_settings, self._chunk_size)
         return self._claimer
 

@@ -77,6 +77,9 @@ class Worker:
       lock_ms: duration of a job's lock, ms, after which the job of a dead slot can be rescued; default: 30,000.
       name: name of the worker, stored by BullMQ as `processedBy` of its jobs; default: `spark-` and the worker's id.
       limiter: rate limit of the whole queue: {"max": jobs, "duration": ms}.
+      group: limits of each group of jobs, such as {"by": "tenant", "max": 5, "duration_ms": 1000, "concurrency": 2}: at
+        most `max` start in `duration_ms`, and at most `concurrency` run at the same time. The group of a job is its
+        `opts.group.id`, or else the field `by` of its payload.
       remove_on_complete: which completed jobs to remove, for jobs without their own option: True removes all, False
         none; a number is how many to keep; {"age": seconds, "count": jobs} limits both.
       remove_on_fail: the same for failed jobs.
@@ -129,6 +132,7 @@ class Worker:
         lock_ms: int | None = None,
         name: str | None = None,
         limiter: Mapping[str, int] | None = None,
+        group: Mapping[str, str | int] | None = None,
         remove_on_complete: KeepRule | None = None,
         remove_on_fail: KeepRule | None = None,
         backoff_strategy: BackoffStrategy | None = None,
@@ -164,6 +168,7 @@ class Worker:
             "lock_ms": lock_ms,
             "name": name,
             "limiter": limiter,
+            "group": group,
             "remove_on_complete": remove_on_complete,
             "remove_on_fail": remove_on_fail,
             "metrics_minutes": metrics_minutes,
@@ -230,6 +235,7 @@ class Worker:
                 lock_ms=options["lock_ms"],
                 worker=options["name"] or default_worker(self.id),
                 limiter=options["limiter"],
+                group=options["group"],
                 max_metrics=options["metrics_minutes"],
             )
             keep = keep_rule(options["remove_on_complete"]), keep_rule(options["remove_on_fail"])

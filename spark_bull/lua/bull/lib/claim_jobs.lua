@@ -1,20 +1,27 @@
 -- @include bull/lib/claim_fields
+-- @include bull/lib/delay_job
 -- @include bull/lib/waiting_list
 -- @include lib/claim_quota
+-- @include lib/group_limits
 -- @include lib/job_row
 -- @include lib/next_due_of
 -- @include lib/positions_of
 -- @include lib/set_aside
 
 -- Claims up to `limit` jobs of Bull; see queue/claim.py. `start(job_key, id)` marks a job as started and publishes it.
+-- `promote(ids)` makes delayed jobs of groups the next ones.
 -- `held` was moved to `active` without a lock by a blocking command; it comes first, unless the stalled check has moved
 -- it back.
--- Returns what work_once expects, and the ids that were dropped because their jobs are gone.
-local function claim_jobs(key, arg, limit, start)
+-- Returns what work_once expects, the ids that were delayed or dropped because their jobs are gone, and the limits of
+-- groups, whose delayed jobs are to be promoted once all of these ids have left the waiting ones.
+local function claim_jobs(key, arg, now, limit, start, promote)
   local call, base, held = redis.call, arg.base, arg.held
   local allowed, limited_ms = claim_quota(key, arg, {}, limit)
   local ids, rows, dropped, damaged, bytes, most_bytes = {}, {}, {}, {}, 0, tonumber(arg.most_bytes)
   local at = positions_of(CLAIM_FIELDS)
+  local groups = group_limits(key, arg, now, function(id, eta)
+    delay_job(key, id, eta)
+  end, promote)
 
   local function take(id)
     local job_key = base .. id
@@ -27,10 +34,31 @@ local function claim_jobs(key, arg, limit, start)
       dropped[#dropped + 1] = id
       return
     end
+    bytes = bytes + #(row[at.data] or '')
+    local rank = tonumber(row[at.priority]) or 0
+    if groups and groups.hold(id, rank > 0 and rank or LAST_RANK, row[at.timestamp], row[at.opts], row[at.data]) then
+      dropped[#dropped + 1] = id
+      return
+    end
     call('SET', job_key .. ':lock', arg.lock_token, 'PX', arg.lock_ms)
     start(job_key, id)
     ids[#ids + 1], rows[#rows + 1] = id, row
-    bytes = bytes + #(row[at.data] or '')
+  end
+
+  local function has_room()
+    return #ids < allowed and bytes < most_bytes and not (groups and not groups.may_hold())
+  end
+
+  local function take_waiting(count)
+    local waiting, processed = call('LRANGE', key.wait, -count, -1), 0
+    while processed < #waiting and has_room() do
+      take(waiting[#waiting - processed])
+      processed = processed + 1
+    end
+    if processed > 0 then
+      call('LTRIM', key.wait, 0, -processed - 1)
+    end
+    return #waiting < count
   end
 
   if held ~= '' and call('LREM', key.active, 1, held) == 1 then
@@ -41,15 +69,7 @@ local function claim_jobs(key, arg, limit, start)
     end
   end
   if allowed > #ids then
-    local waiting = call('LRANGE', key.wait, #ids - allowed, -1)
-    local processed = 0
-    while processed < #waiting and bytes < most_bytes do
-      take(waiting[#waiting - processed])
-      processed = processed + 1
-    end
-    if processed > 0 then
-      call('LTRIM', key.wait, 0, -processed - 1)
-    end
+    take_passes(groups, allowed - #ids, take_waiting, has_room)
   end
   if #ids > 0 then
     call('LPUSH', key.active, unpack(ids))
@@ -61,5 +81,5 @@ local function claim_jobs(key, arg, limit, start)
     limited_ms = limited_ms,
     next_due = next_due_of(key.delayed),
     more = allowed > 0 and call('EXISTS', key.wait) == 1,
-  }, rows, dropped
+  }, rows, dropped, groups
 end

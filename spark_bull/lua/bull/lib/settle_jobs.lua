@@ -3,6 +3,7 @@
 -- @include bull/lib/finished_of
 -- @include bull/lib/insert_many_by_priority
 -- @include bull/lib/json_text
+-- @include bull/lib/promote_waiting
 -- @include bull/lib/save_attempt
 -- @include bull/lib/undo_starts
 -- @include bull/lib/waiting_list
@@ -10,6 +11,7 @@
 -- @include lib/metrics
 -- @include lib/outcome_columns
 -- @include lib/priority_of
+-- @include lib/refill_groups
 -- @include lib/release_owned
 -- @include lib/settle_alone
 
@@ -65,7 +67,7 @@ end
 local function settle_jobs(key, arg, outcomes, now)
   local base = arg.base
   local jobs = outcome_columns(outcomes)
-  local mine, lost = release_owned(key, base, outcomes.token, jobs.all)
+  local mine, lost, left = release_owned(key, base, outcomes.token, jobs.all)
   drop_missing(base, jobs.all, mine, lost)
   local completed, failed = 0, 0
   local all_completed, all_failed = finished_of(base, key.completed, now), finished_of(base, key.failed, now)
@@ -95,6 +97,9 @@ local function settle_jobs(key, arg, outcomes, now)
     -- Not in `limiter`: Node delays its jobs by the excess of that counter.
     redis.call('SET', key.rate_limited, '1', 'PX', outcomes.limited_ms)
   end
+  refill_groups(key, left, function(ids)
+    promote_waiting(key, arg, ids)
+  end)
   count_finished(key, arg, completed, failed, now)
   return {lost = lost, may_drain = next(mine) ~= nil}
 end

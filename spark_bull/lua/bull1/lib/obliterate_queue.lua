@@ -4,5 +4,8 @@
 
 -- Returns what obliterate_bull does.
 local function obliterate_queue(key, arg)
-  return obliterate_bull(key, arg, pause_queue, remove_jobs, 'set', {key.id, key.meta_paused, key.rate_limited})
+  return obliterate_bull(key, arg, pause_queue, remove_jobs, 'set', {
+    key.id, key.meta_paused, key.rate_limited,
+    key.group_active, key.group_delayed, key.group_started, key.group_windows,
+  })
 end

@@ -5,8 +5,10 @@
 -- @include bull/lib/undo_starts
 -- @include bull/lib/waiting_list
 -- @include bull1/lib/announce
+-- @include bull1/lib/promote_first
 -- @include lib/drop_missing
 -- @include lib/outcome_columns
+-- @include lib/refill_groups
 -- @include lib/release_owned
 -- @include lib/settle_alone
 
@@ -41,7 +43,7 @@ end
 local function settle_jobs(key, arg, outcomes, now)
   local call, base, target = redis.call, arg.base, waiting_list(key)
   local jobs = outcome_columns(outcomes)
-  local mine, lost = release_owned(key, base, outcomes.token, jobs.all)
+  local mine, lost, left = release_owned(key, base, outcomes.token, jobs.all)
   drop_missing(base, jobs.all, mine, lost)
   complete_jobs(key, arg, jobs, mine, lost)
   for _, job in ipairs(outcomes.failed or {}) do
@@ -66,5 +68,8 @@ local function settle_jobs(key, arg, outcomes, now)
   if (outcomes.limited_ms or 0) > 0 then
     call('SET', key.rate_limited, '1', 'PX', outcomes.limited_ms)
   end
+  refill_groups(key, left, function(ids)
+    promote_first(key, ids)
+  end)
   return {lost = lost, may_drain = false}
 end

@@ -1,7 +1,11 @@
 -- @include bullmq/lib/claim_row
+-- @include bullmq/lib/delay_job
 -- @include bullmq/lib/major_version
 -- @include bullmq/lib/promote_due_jobs
+-- @include bullmq/lib/promote_first
 -- @include lib/claim_quota
+-- @include lib/group_limits
+-- @include lib/next_due_of
 -- @include lib/number_texts
 -- @include lib/positions_of
 -- @include lib/set_aside
@@ -25,6 +29,12 @@ local function claim_jobs(key, arg, now, limit)
   local most_bytes, text, processed_on = tonumber(arg.most_bytes), number_texts(), string.format('%.0f', now)
   local token, lock_ms, events = arg.lock_token, arg.lock_ms, key.events
   local at = positions_of(CLAIM_FIELDS)
+  local groups = group_limits(key, arg, now, function(id, eta)
+    call('HSET', base .. id, 'delay', string.format('%.0f', eta - now))
+    delay_job(key, id, eta)
+  end, function(ready)
+    promote_first(key, arg, ready)
+  end)
 
   local function take(id, prioritized)
     local row, kind = claim_row(base, id, at, prioritized)
@@ -33,6 +43,12 @@ local function claim_jobs(key, arg, now, limit)
         set_aside(key, id, kind)
         damaged[#damaged + 1] = {id, kind}
       end
+      return
+    end
+    bytes = bytes + #(row[at.data] or '')
+    -- A job that fails without being run is in no group.
+    if groups and not row[at.defa]
+      and groups.hold(id, tonumber(row[at.priority]) or 0, row[at.timestamp], row[at.opts], row[at.data]) then
       return
     end
     local job_key, started = base .. id, row[at.ats] and text(whole_number(row[at.ats]) + 1) or '1'
@@ -46,44 +62,58 @@ local function claim_jobs(key, arg, now, limit)
     call('XADD', events, '*', 'event', 'active', 'jobId', id, 'prev', 'waiting')
     taken = taken + 1
     ids[taken], rows[taken] = id, row
-    bytes = bytes + #(row[at.data] or '')
     if row[at.defa] then
       deferred = deferred + 1
     end
   end
 
+  local function has_room()
+    return taken < allowed and bytes < most_bytes and not (groups and not groups.may_hold())
+  end
+
   -- Claims jobs of this list, the next one first, up to the limits; returns how many it has processed.
   local function take_of(waiting, first, step, prioritized)
     local processed, count = 0, #waiting
-    while processed < count and taken < allowed and bytes < most_bytes do
+    while processed < count and has_room() do
       take(waiting[first + step * processed], prioritized)
       processed = processed + 1
     end
     return processed
   end
 
-  if allowed > 0 then
-    local waiting = call('LRANGE', key.wait, -allowed, -1)
+  local function take_waiting(count)
+    local waiting = call('LRANGE', key.wait, -count, -1)
     local processed = take_of(waiting, #waiting, -1, false)
     if processed > 0 then
       call('LTRIM', key.wait, 0, -processed - 1)
     end
-    if #waiting < allowed then
-      local prioritized = call('ZRANGE', key.prioritized, 0, allowed - 1)
-      processed = take_of(prioritized, 1, 1, true)
-      if processed > 0 then
-        call('ZREM', key.prioritized, unpack(prioritized, 1, processed))
-      end
-      if processed == #prioritized and taken < allowed then
-        call('DEL', key.pc)
-      end
+    return #waiting < count
+  end
+
+  local function take_prioritized(count)
+    local prioritized = call('ZRANGE', key.prioritized, 0, count - 1)
+    local processed = take_of(prioritized, 1, 1, true)
+    if processed > 0 then
+      call('ZREM', key.prioritized, unpack(prioritized, 1, processed))
     end
+    if processed == #prioritized and #prioritized < count and taken < allowed then
+      call('DEL', key.pc)
+    end
+    return #prioritized < count
+  end
+
+  if allowed > 0 and take_passes(groups, allowed, take_waiting, has_room) then
+    take_passes(groups, allowed, take_prioritized, has_room)
   end
   if #ids > 0 then
     call('LPUSH', key.active, unpack(ids))
     -- BullMQ 6 does not count jobs that fail without being run.
     local is_5 = deferred > 0 and major_version(call('HGET', key.meta, 'version') or '', arg.bullmq_version) <= 5
     count_started(key, arg, limits, is_5 and #ids or #ids - deferred)
+  end
+  if groups then
+    groups.refill()
+    next_due = next_due_of(key.delayed)
   end
   local left = call('LLEN', key.wait) + call('ZCARD', key.prioritized) > 0
   if left and not paused_or_full and limited_ms == 0 then

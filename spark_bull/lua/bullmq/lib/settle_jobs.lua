@@ -8,6 +8,7 @@
 -- @include bullmq/lib/parents
 -- @include bullmq/lib/priority_score
 -- @include bullmq/lib/promote_due_jobs
+-- @include bullmq/lib/promote_first
 -- @include bullmq/lib/put_first
 -- @include bullmq/lib/row_to_settle
 -- @include lib/count_up
@@ -16,6 +17,7 @@
 -- @include lib/number_texts
 -- @include lib/outcome_columns
 -- @include lib/priority_of
+-- @include lib/refill_groups
 -- @include lib/release_owned
 -- @include lib/settle_alone
 -- @include lib/whole_number
@@ -220,7 +222,7 @@ end
 -- Settles outcomes of claimed jobs; see outcomes.py. Returns what work_once expects.
 local function settle_jobs(key, arg, outcomes, now)
   local jobs = outcome_columns(outcomes)
-  local mine, lost = release_owned(key, arg.base, outcomes.token, jobs.all, barred_by_children(arg.base, jobs.ids))
+  local mine, lost, left = release_owned(key, arg.base, outcomes.token, jobs.all, barred_by_children(arg.base, jobs.ids))
   drop_missing(arg.base, jobs.all, mine, lost)
   if next(mine) then
     redis.call('XTRIM', key.events, 'MAXLEN', '~', event_limit(key))
@@ -236,6 +238,9 @@ local function settle_jobs(key, arg, outcomes, now)
     redis.call('SET', key.limiter, '9007199254740991', 'PX', outcomes.limited_ms)
     redis.call('SET', key.rate_limited, '1', 'PX', outcomes.limited_ms)
   end
+  refill_groups(key, left, function(ids)
+    promote_first(key, arg, ids)
+  end)
   count_finished(key, arg, completed, failed, now)
   return {lost = lost, may_drain = completed + failed > 0}
 end

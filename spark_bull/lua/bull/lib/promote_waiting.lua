@@ -1,0 +1,18 @@
+-- @include bull/lib/insert_many_by_priority
+-- @include bull/lib/waiting_list
+-- @include lib/priority_of
+
+-- Makes delayed jobs the next ones of their priority, in this order, and publishes them.
+local function promote_waiting(key, arg, ids)
+  local jobs = {}
+  for i, id in ipairs(ids) do
+    local priority = priority_of(arg.base .. id)
+    jobs[i] = {id = id, priority = priority > 0 and priority or math.huge}
+    redis.pcall('HSET', arg.base .. id, 'delay', '0')
+  end
+  redis.call('ZREM', key.delayed, unpack(ids))
+  insert_first_by_priority(key, waiting_list(key), jobs)
+  for _, id in ipairs(ids) do
+    redis.call('PUBLISH', arg.base .. 'waiting@' .. arg.token, id)
+  end
+end

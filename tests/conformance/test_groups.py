@@ -1,0 +1,599 @@
+"""Limits of groups of jobs, in every dialect: jobs over the limit are delayed, and start in their order.
+
+Tests with a `bench` run twice: with each script sent once, and with each script sent again as if its reply had been
+lost.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from spark_bull.errors import OptionError
+from spark_bull.group_limits import GroupLimits
+from spark_bull.model import NewJob
+from spark_bull.options import WORK, parse_arguments
+from spark_bull.outcomes import Claim, Delayed, Failed, Outcomes, Retried
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.claim import ClaimSettings, promote_due, rescue
+from spark_bull.queue.claim_ledger import ClaimLedger
+from spark_bull.services.promoter import Promoter
+from spark_bull.worker.running_job import RunningJob
+from tests.support.node_peer import NodePeer
+from tests.support.peers import PEERS, Peer
+from tests.support.sending import send_scripts_twice
+from tests.support.wait import wait_until
+from tests.support.work_bench import WorkBench, completed
+from tests.support.worker import OurWorker
+
+DIALECTS = ("bull-1", "bull", "bullmq")
+HOUR_MS = 3_600_000
+TWO_AT_ONCE = GroupLimits("tenant", concurrency=2)
+THREE_PER_HOUR = GroupLimits("tenant", max=3, duration_ms=HOUR_MS)
+GROUP_KEYS = ("group_active", "group_delayed", "group_started", "group_windows")
+
+each_dialect = pytest.mark.parametrize("queue", DIALECTS, indirect=True)
+with_priorities = pytest.mark.parametrize("bench", DIALECTS[1:], indirect=True)
+
+
+@pytest.fixture(params=["once", "twice"])
+def twice(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    if request.param == "twice":
+        send_scripts_twice(monkeypatch)
+    return bool(request.param == "twice")
+
+
+@pytest.fixture(params=DIALECTS)
+def bench(
+    request: pytest.FixtureRequest, twice: bool, client: Redis, redis_url: str, prefix: str
+) -> Iterator[WorkBench]:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
+        yield WorkBench(queue, client, twice)
+
+
+@pytest.fixture
+def queue(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterator[BullQueue]:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
+        yield queue
+
+
+def add(queue: BullQueue, tenants: Sequence[str | None], **options: Any) -> list[str]:
+    """Adds a job for each tenant; None: without that field."""
+    jobs = [NewJob({"n": n} | ({"tenant": one} if one else {}), **options) for n, one in enumerate(tenants)]
+    return queue.add_many(jobs).ids
+
+
+def settings(group: GroupLimits | None = TWO_AT_ONCE, slot: str = "slot") -> ClaimSettings:
+    return ClaimSettings(slot, lock_ms=HOUR_MS, group=group)
+
+
+def claim(bench: WorkBench, limit: int = 10, group: GroupLimits = TWO_AT_ONCE) -> Claim:
+    """Claims as a slot does: again for as long as there is more."""
+    found = bench.claim(limit, claim_settings=settings(group))
+    while not found.jobs and found.more:
+        found = bench.claim(limit, claim_settings=settings(group))
+    return found
+
+
+def ids_of(found: Claim) -> list[str]:
+    return [job.id for job in found.jobs]
+
+
+def delayed(bench: WorkBench) -> list[str]:
+    return [member.decode() for member in bench.client.zrange(bench.key("delayed"), 0, -1)]
+
+
+def due_times(bench: WorkBench, ids: Sequence[str]) -> list[int]:
+    return [int(bench.client.zscore(bench.key("delayed"), one)) // 4096 for one in ids]
+
+
+def end_windows(bench: WorkBench) -> None:
+    """Moves the windows of all groups, and the due times of all jobs, two hours back."""
+    for name, back in (("group_windows", 2 * HOUR_MS), ("delayed", 2 * HOUR_MS * 4096)):
+        for member in bench.client.zrange(bench.key(name), 0, -1):
+            bench.client.zincrby(bench.key(name), -back, member)
+
+
+# concurrency
+
+
+def test_no_more_jobs_of_a_group_run_than_its_limit_and_the_others_are_delayed(bench: WorkBench) -> None:
+    ids = add(bench.queue, ["a"] * 5 + ["b"] * 2)
+    assert ids_of(claim(bench)) == [ids[0], ids[1], ids[5], ids[6]]
+    assert bench.counts() == {"active": 4, "delayed": 3}
+    assert set(delayed(bench)) == set(ids[2:5])
+    assert bench.locks(ids[2:5]) == [False] * 3
+    assert claim(bench).jobs == []
+
+
+def test_a_delayed_job_of_a_group_is_as_if_it_had_not_been_claimed(bench: WorkBench) -> None:
+    add(bench.queue, ["a"] * 3)
+    last = add(bench.queue, ["a"])[0]
+    claim(bench)
+    assert bench.field(last, "processedOn") is None
+    assert bench.field(last, "ats") is None
+    if bench.bullmq:
+        assert int(bench.field(last, "delay") or 0) == HOUR_MS
+        events = [fields[b"event"] for _, fields in bench.client.xrange(bench.key("events")) if b"jobId" in fields]
+        assert events.count(b"delayed") == 2
+
+
+def outcomes_of(found: Claim, job_id: str) -> list[Outcomes]:
+    """Each way in which a job can end."""
+    ended = Outcomes(found.token)
+    ended.complete(job_id, "1")
+    return [
+        ended,
+        Outcomes(found.token, failed=[Failed(job_id, "no", "[]", None, 1)]),
+        Outcomes(found.token, retried=[Retried(job_id, "no", "[]", HOUR_MS, False)]),
+        Outcomes(found.token, delayed=[Delayed(job_id, found.now + HOUR_MS)]),
+    ]
+
+
+@pytest.mark.parametrize("way", range(4), ids=["completed", "failed", "retried", "delayed"])
+def test_a_job_that_ends_makes_the_next_one_of_its_group_the_next_of_the_queue(bench: WorkBench, way: int) -> None:
+    ids = add(bench.queue, ["a"] * 4)
+    found = claim(bench)
+    add(bench.queue, ["b"])
+    bench.work(outcomes_of(found, ids[1])[way])
+    assert ids[2] not in delayed(bench)
+    assert ids[3] in delayed(bench)
+    following = claim(bench, 1)
+    assert ids_of(following) == [ids[2]]
+    assert bench.field(ids[2], "delay") in ("0", None)
+    assert bench.client.zrange(bench.key("group_active"), 0, -1) == [ids[0].encode(), ids[2].encode()]
+
+
+@pytest.mark.parametrize("way", ["returned", "unstarted"])
+def test_a_job_that_is_put_back_frees_its_place(bench: WorkBench, way: str) -> None:
+    ids = add(bench.queue, ["a"] * 2)
+    found = claim(bench)
+    bench.work(Outcomes(found.token, **{way: ids}))
+    assert bench.client.exists(bench.key("group_active")) == 0
+    assert ids_of(claim(bench)) == ids
+
+
+def test_jobs_of_a_group_start_in_the_order_in_which_they_were_added(bench: WorkBench) -> None:
+    ids = add(bench.queue, ["a"] * 12)
+    started = []
+    found = claim(bench)
+    while found.jobs:
+        started += ids_of(found)
+        found = bench.work(completed(found), 10, claim_settings=settings())
+        if not found.jobs and found.more:
+            found = claim(bench)
+    assert started == ids
+    assert bench.counts() == {"completed": 12}
+
+
+def test_a_new_job_does_not_overtake_a_delayed_one_of_its_group(bench: WorkBench) -> None:
+    ids = add(bench.queue, ["a"] * 5)
+    found = claim(bench)
+    bench.client.delete(*(bench.handle.keys.lock(job.id) for job in found.jobs))
+    ids += add(bench.queue, ["a"])
+    started = ids_of(claim(bench))
+    assert started == ids[2:4]
+    assert set(delayed(bench)) == set(ids[4:])
+
+
+def test_a_higher_limit_takes_effect_with_the_next_claims(bench: WorkBench) -> None:
+    ids = add(bench.queue, ["a"] * 6)
+    found = claim(bench)
+    more = GroupLimits("tenant", concurrency=5)
+    later = bench.work(completed(found), 10, claim_settings=settings(more))
+    started = ids_of(later) + ids_of(claim(bench, group=more))
+    assert sorted(started) == sorted(ids[2:])
+
+
+# rate
+
+
+def test_no_more_jobs_of_a_group_start_in_a_period_than_its_limit(bench: WorkBench) -> None:
+    ids = add(bench.queue, ["a"] * 10 + ["b"])
+    found = claim(bench, 20, THREE_PER_HOUR)
+    assert ids_of(found) == [*ids[:3], ids[10]]
+    bench.work(completed(found))
+    assert bench.counts() == {"completed": 4, "delayed": 7}
+    end = int(bench.client.zrange(bench.key("group_windows"), 0, 0, withscores=True)[0][1])
+    assert found.now - HOUR_MS < end - HOUR_MS <= found.now
+    assert due_times(bench, ids[3:10]) == [end] * 3 + [end + HOUR_MS] * 3 + [end + 2 * HOUR_MS]
+
+
+def test_delayed_jobs_of_a_group_start_when_the_period_is_over(bench: WorkBench) -> None:
+    ids = add(bench.queue, ["a"] * 10)
+    bench.work(completed(claim(bench, 20, THREE_PER_HOUR)))
+    started = []
+    for _ in range(3):
+        end_windows(bench)
+        promote_due(bench.handle)
+        found = claim(bench, 20, THREE_PER_HOUR)
+        started.append(sorted(ids_of(found), key=ids.index))
+        bench.work(completed(found))
+        assert claim(bench, 20, THREE_PER_HOUR).jobs == []
+    assert [len(some) for some in started] == [3, 3, 1]
+    assert sorted((one for some in started for one in some), key=ids.index) == ids[3:]
+
+
+def test_both_limits_hold_together(bench: WorkBench) -> None:
+    ids = add(bench.queue, ["a"] * 6)
+    both = GroupLimits("tenant", max=3, duration_ms=HOUR_MS, concurrency=2)
+    found = claim(bench, 10, both)
+    assert ids_of(found) == ids[:2]
+    bench.work(completed(found))
+    found = claim(bench, 10, both)
+    assert ids_of(found) == ids[2:3]
+    bench.work(completed(found))
+    assert claim(bench, 10, both).jobs == []
+    assert bench.counts() == {"completed": 3, "delayed": 3}
+
+
+def test_counters_of_periods_that_are_over_are_deleted(bench: WorkBench) -> None:
+    add(bench.queue, [f"tenant-{n}" for n in range(20)])
+    bench.work(completed(claim(bench, 50, THREE_PER_HOUR)))
+    assert bench.client.hlen(bench.key("group_started")) == 20
+    end_windows(bench)
+    claim(bench, 1, THREE_PER_HOUR)
+    assert bench.client.exists(*(bench.key(name) for name in GROUP_KEYS)) == 0
+
+
+# which group
+
+
+def test_jobs_without_the_field_are_in_no_group(bench: WorkBench) -> None:
+    ids = add(bench.queue, [None] * 5)
+    texts = ["null", "[1]", '"text"', '{"tenant": null}', '{"tenant": {}}', '{"tenant": [1]}']
+    ids += bench.queue.add_many([NewJob(json.loads(text)) for text in texts]).ids
+    assert ids_of(claim(bench, 20)) == ids
+    assert bench.client.exists(bench.key("group_active")) == 0
+
+
+def test_a_group_may_be_a_number_and_a_field_within_a_field(bench: WorkBench) -> None:
+    payloads = [{"to": {"tenant": one}} for one in (7, 7, 7, "7", 8, "é\n", "é\n", "é\n")]
+    ids = bench.queue.add_many([NewJob(payload) for payload in payloads]).ids
+    nested = GroupLimits("to.tenant", concurrency=2)
+    assert ids_of(claim(bench, 20, nested)) == [ids[0], ids[1], ids[4], ids[5], ids[6]]
+
+
+def test_the_group_in_the_options_of_a_job_has_precedence(bench: WorkBench) -> None:
+    ids = bench.queue.add_many(
+        [NewJob({"tenant": f"t{n}"}, opts={"group": {"id": "same"}}) for n in range(3)]
+        + [NewJob({"tenant": "t"}, opts={"group": "unrelated"}) for n in range(3)]
+    ).ids
+    assert ids_of(claim(bench)) == [ids[0], ids[1], ids[3], ids[4]]
+
+
+# fairness
+
+
+def test_the_jobs_of_a_small_tenant_do_not_wait_behind_the_backlog_of_a_big_one(bench: WorkBench) -> None:
+    add(bench.queue, ["big"] * 400)
+    small = add(bench.queue, ["small"] * 4)
+    ended: list[str] = []
+    held: list[Claim] = []
+    while not set(small) <= set(ended):
+        found = claim(bench, 1)
+        if found.jobs:
+            held.append(found)
+        if len(held) == 4 or not found.jobs:
+            done = held.pop(0)
+            bench.work(completed(done))
+            ended += ids_of(done)
+    assert len(ended) <= 12
+    assert bench.counts()["delayed"] > 380
+
+
+def test_one_call_delays_a_limited_number_of_jobs_and_reports_that_there_is_more(bench: WorkBench) -> None:
+    ids = add(bench.queue, ["a"] * 1200)
+    other = add(bench.queue, ["b"])
+    assert ids_of(bench.claim(2, claim_settings=settings())) == ids[:2]
+    found = bench.claim(1, claim_settings=settings())
+    assert (found.jobs, found.more, bench.counts()["delayed"]) == ([], True, 250)
+    assert ids_of(claim(bench, 1)) == other
+    assert bench.counts() == {"active": 3, "delayed": 1198}
+
+
+def test_a_slot_claims_no_more_jobs_than_start_at_once_where_groups_are_limited(bench: WorkBench) -> None:
+    add(bench.queue, ["a", "b", "c"])
+    one = ClaimSettings("slot", lock_ms=HOUR_MS, at_once=1, group=TWO_AT_ONCE)
+    assert len(bench.claim(10, claim_settings=one).jobs) == 1
+
+
+# losses
+
+
+def lose_locks(bench: WorkBench, found: Claim) -> None:
+    """As after the worker was killed and the locks have expired."""
+    bench.client.delete(*(bench.handle.keys.lock(job.id) for job in found.jobs))
+
+
+def rescue_all(bench: WorkBench) -> None:
+    for _ in range(2):
+        bench.client.delete(bench.key("stalled_check"), bench.key("rescue_check"))
+        rescue(bench.handle, max_stalled=5)
+
+
+@pytest.mark.parametrize("rescued_first", [True, False])
+def test_the_places_of_a_killed_worker_are_free_again(bench: WorkBench, rescued_first: bool) -> None:
+    ids = add(bench.queue, ["a"] * 6)
+    lose_locks(bench, claim(bench))
+    if rescued_first:
+        rescue_all(bench)
+        assert bench.client.exists(bench.key("group_active")) == 0
+    ended: list[str] = []
+    for _ in range(20):
+        found = claim(bench)
+        assert len(found.jobs) <= 2
+        bench.work(completed(found))
+        ended += ids_of(found)
+        if not found.jobs:
+            rescue_all(bench)
+            end_windows(bench)
+            promote_due(bench.handle)
+    assert sorted(ended) == sorted(ids)
+    assert bench.client.exists(bench.key("group_active"), bench.key("group_delayed")) == 0
+
+
+def test_delayed_jobs_that_were_removed_or_promoted_by_others_hold_up_nobody(bench: WorkBench) -> None:
+    ids = add(bench.queue, ["a"] * 7)
+    found = claim(bench)
+    bench.queue.remove(ids[2])
+    bench.client.zincrby(bench.key("delayed"), 4096, ids[3])
+    bench.work(completed(found))
+    assert sorted(ids_of(claim(bench))) == sorted(ids[4:6])
+    assert set(delayed(bench)) == {ids[3], ids[6]}
+
+
+# other features of the queue
+
+
+@with_priorities
+def test_priorities_are_kept(bench: WorkBench) -> None:
+    add(bench.queue, ["a"] * 2)
+    found = claim(bench)
+    low = add(bench.queue, ["a"], priority=9)
+    high = add(bench.queue, ["a"], priority=2)
+    assert claim(bench).jobs == []
+    assert set(delayed(bench)) == {*low, *high}
+    bench.work(completed(found))
+    other = add(bench.queue, ["b"], priority=5)
+    assert ids_of(claim(bench)) == [*high, *other, *low]
+
+
+def test_a_promoted_job_of_a_paused_queue_waits_until_it_is_resumed(bench: WorkBench) -> None:
+    ids = add(bench.queue, ["a"] * 3)
+    found = claim(bench)
+    bench.queue.pause()
+    bench.work(completed(found))
+    assert claim(bench).jobs == []
+    assert "delayed" not in bench.counts()
+    bench.queue.resume()
+    assert ids_of(claim(bench)) == ids[2:]
+
+
+def test_nothing_is_delayed_while_the_queue_is_rate_limited(bench: WorkBench) -> None:
+    add(bench.queue, ["a"] * 5)
+    bench.client.set(bench.key("rate_limited"), "1", px=HOUR_MS)
+    found = claim(bench)
+    assert (found.jobs, found.limited_ms > 0, bench.counts()) == ([], True, {"wait": 5})
+
+
+def test_delayed_jobs_that_are_due_are_claimed_within_the_limit(bench: WorkBench) -> None:
+    add(bench.queue, ["a"] * 4, delay=HOUR_MS)
+    end_windows(bench)
+    promote_due(bench.handle)
+    assert len(claim(bench).jobs) == 2
+    assert bench.counts() == {"active": 2, "delayed": 2}
+
+
+@pytest.mark.parametrize("bench", DIALECTS[:2], indirect=True)
+def test_a_job_that_a_blocking_command_has_moved_is_delayed_if_its_group_is_full(bench: WorkBench) -> None:
+    ids = add(bench.queue, ["a"] * 3)
+    claim(bench, 2)
+    bench.client.lmove(bench.key("wait"), bench.key("active"), "RIGHT", "LEFT")
+    assert bench.claim(5, claim_settings=settings(), held=ids[2]).jobs == []
+    assert bench.counts() == {"active": 2, "delayed": 1}
+
+
+def test_a_claim_without_limits_of_groups_writes_no_counters(bench: WorkBench) -> None:
+    add(bench.queue, ["a"] * 5)
+    found = bench.claim(10)
+    assert len(found.jobs) == 5
+    bench.work(completed(found))
+    assert bench.client.exists(*(bench.key(name) for name in GROUP_KEYS)) == 0
+
+
+def test_a_claiming_query_has_the_limits_too(bench: WorkBench) -> None:
+    ids = add(bench.queue, ["a"] * 4 + ["b"])
+    ledger = ClaimLedger(bench.handle, "reader")
+    ledger.claim(ClaimSettings("reader", HOUR_MS, group=TWO_AT_ONCE), 10, 10)
+    assert ledger.ids(0, 10) == [ids[0], ids[1], ids[4]]
+
+
+def test_obliterate_removes_the_counters(bench: WorkBench) -> None:
+    add(bench.queue, ["a"] * 5)
+    claim(bench, 10, GroupLimits("tenant", max=3, duration_ms=HOUR_MS, concurrency=2))
+    assert bench.client.exists(*(bench.key(name) for name in GROUP_KEYS)) == 4
+    bench.queue.obliterate(force=True)
+    assert bench.client.exists(*(bench.key(name) for name in GROUP_KEYS)) == 0
+
+
+# any mix
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_in_any_mix_of_claims_outcomes_and_losses_the_limit_holds_and_all_jobs_end(bench: WorkBench, seed: int) -> None:
+    draw = random.Random(seed)
+    tenants = [draw.choice(["a", "a", "a", "b", "c", None]) for _ in range(60)]
+    ids = add(bench.queue, tenants)
+    tenant_of = dict(zip(ids, tenants, strict=True))
+    held: dict[str, Claim] = {}
+
+    def act() -> None:
+        what = draw.random()
+        if what < 0.5 or not held:
+            found = claim(bench, draw.choice([1, 3, 10]))
+            held.update((job.id, found) for job in found.jobs)
+            return
+        job_id = draw.choice(list(held))
+        found = held.pop(job_id)
+        if what < 0.6:
+            bench.client.delete(bench.handle.keys.lock(job_id))
+        elif what < 0.7:
+            bench.work(Outcomes(found.token, **{draw.choice(["returned", "unstarted"]): [job_id]}))
+        else:
+            bench.work(outcomes_of(found, job_id)[0])
+
+    for _ in range(100):
+        act()
+        running = Counter(tenant_of[job_id] for job_id in held)
+        assert all(count <= 2 for tenant, count in running.items() if tenant), running
+    for found_id, found in held.items():
+        bench.work(outcomes_of(found, found_id)[0])
+    for _ in range(200):
+        found = claim(bench)
+        bench.work(completed(found))
+        if not found.jobs:
+            for _ in range(2):
+                bench.client.delete(bench.key("stalled_check"), bench.key("rescue_check"))
+                rescue(bench.handle, max_stalled=100)
+            end_windows(bench)
+            promote_due(bench.handle)
+        if bench.counts() == {"completed": 60}:
+            break
+    assert bench.counts() == {"completed": 60}
+    assert bench.client.exists(bench.key("group_active")) == 0
+
+
+# workers
+
+
+class Watch:
+    """A processor that records how many jobs of each tenant run at the same time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: Counter[str] = Counter()
+        self.most: Counter[str] = Counter()
+        self.ended: list[str] = []
+        self.pause = threading.Event()
+
+    def process(self, job: RunningJob) -> None:
+        tenant = job.data["tenant"]
+        with self._lock:
+            self._running[tenant] += 1
+            self.most[tenant] = max(self.most[tenant], self._running[tenant])
+        self.pause.wait(0.005)
+        with self._lock:
+            self._running[tenant] -= 1
+            self.ended.append(tenant)
+
+
+def all_completed(queue: BullQueue, count: int) -> Callable[[], bool]:
+    return lambda: queue.counts()["completed"] == count
+
+
+@each_dialect
+@pytest.mark.parametrize("concurrency", [1, 8])
+def test_the_limit_holds_over_two_workers(queue: BullQueue, redis_url: str, prefix: str, concurrency: int) -> None:
+    add(queue, ["a", "a", "a", "b"] * 20)
+    watch = Watch()
+    limits = GroupLimits("tenant", concurrency=2 if concurrency > 1 else 1)
+    with (
+        Promoter(redis_url, queues=["q"], prefix=prefix, protocol=queue.protocol),
+        OurWorker(queue.handle, watch.process, concurrency=concurrency, group=limits),
+        OurWorker(queue.handle, watch.process, concurrency=concurrency, group=limits),
+    ):
+        wait_until(all_completed(queue, 80), "all jobs to complete")
+    assert limits.concurrency is not None
+    assert all(count <= limits.concurrency for count in watch.most.values()), watch.most
+
+
+@each_dialect
+def test_the_jobs_of_a_small_tenant_complete_while_a_big_one_has_its_backlog(queue: BullQueue) -> None:
+    add(queue, ["big"] * 300)
+    add(queue, ["small"] * 3)
+    watch = Watch()
+    with OurWorker(queue.handle, watch.process, concurrency=4, group=TWO_AT_ONCE):
+        wait_until(lambda: watch.ended.count("small") == 3, "the jobs of the small tenant")
+        ended = list(watch.ended)
+    last = max(at for at, tenant in enumerate(ended) if tenant == "small")
+    assert ended[:last].count("big") < 150
+
+
+@pytest.mark.parametrize("queue", DIALECTS[1:], indirect=True)
+def test_no_more_jobs_start_in_a_period_than_the_limit_by_the_clock_of_redis(
+    queue: BullQueue, redis_url: str, prefix: str
+) -> None:
+    ids = add(queue, ["a"] * 9)
+    limits = GroupLimits("tenant", max=3, duration_ms=400)
+    watch = Watch()
+    with (
+        Promoter(redis_url, queues=["q"], prefix=prefix, protocol=queue.protocol),
+        OurWorker(queue.handle, watch.process, concurrency=4, group=limits),
+        OurWorker(queue.handle, watch.process, concurrency=4, group=limits),
+    ):
+        wait_until(all_completed(queue, 9), "all jobs to complete")
+    jobs = [queue.get_job(job_id) for job_id in ids]
+    starts = sorted(job.processed_on for job in jobs if job is not None and job.processed_on)
+    assert len(starts) == 9
+    begin = 0
+    count = 0
+    for start in starts:
+        if start >= begin + 400:
+            begin, count = start, 0
+        count += 1
+        assert count <= 3, starts
+
+
+@pytest.mark.parametrize("peer", [peer for peer in PEERS if peer.alias != "bull-1.0.0"], ids=str)
+def test_a_node_worker_promotes_and_processes_what_was_delayed(
+    peer: Peer, node: Callable[..., NodePeer], redis_url: str, prefix: str
+) -> None:
+    peer_of = node(peer.alias, prefix=prefix)
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=peer.dialect) as queue:
+        add(queue, ["a"] * 6)
+        limits = GroupLimits("tenant", max=2, duration_ms=500)
+        gate = threading.Event()
+        with OurWorker(queue.handle, lambda job: gate.wait(60), concurrency=8, group=limits):
+            wait_until(lambda: queue.counts()["delayed"] == 4, "the other jobs to be delayed")
+            peer_of.call("process", queue="q", concurrency=4)
+            gate.set()
+            wait_until(all_completed(queue, 6), "all jobs to complete")
+
+
+# the option
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"by": "tenant"},
+        {"concurrency": 2},
+        {"by": "", "concurrency": 2},
+        {"by": "a..b", "concurrency": 2},
+        {"by": 1, "concurrency": 2},
+        {"by": "tenant", "max": 5},
+        {"by": "tenant", "duration_ms": 5},
+        {"by": "tenant", "concurrency": 0},
+        {"by": "tenant", "concurrency": True},
+        {"by": "tenant", "max": 1.5, "duration_ms": 1000},
+        {"by": "tenant", "concurrency": 2, "other": 1},
+        "tenant",
+    ],
+)
+def test_invalid_limits_of_groups_are_refused(value: Any) -> None:
+    with pytest.raises(OptionError, match=r"expected `group` to be an object such as .*, got: "):
+        parse_arguments({"group": value}, None, WORK, {})
+
+
+def test_limits_of_groups_are_parsed() -> None:
+    given = {"by": "to.tenant", "max": 5, "duration_ms": 1000, "concurrency": 2}
+    assert parse_arguments({"group": given}, None, WORK, {})["group"] == GroupLimits("to.tenant", 5, 1000, 2)
+    assert parse_arguments({}, None, WORK, {})["group"] is None
