@@ -171,6 +171,10 @@ def test_jobs_of_a_group_start_in_the_order_in_which_they_were_added(bench: Work
             found = claim(bench)
     assert started == ids
     assert bench.counts() == {"completed": 12}
+    if bench.bullmq:
+        # Each of the other jobs was delayed once, and promoted when it could start.
+        events = [fields[b"event"] for _, fields in bench.client.xrange(bench.key("events"))]
+        assert events.count(b"delayed") == 10
 
 
 def test_a_new_job_does_not_overtake_a_delayed_one_of_its_group(bench: WorkBench) -> None:

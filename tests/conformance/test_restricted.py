@@ -11,7 +11,7 @@ import pytest
 from tests.support.access import RESTRICTED
 
 FOLDER = Path(__file__).parent
-FILES = ("test_add.py", "test_work.py", "test_manage.py", "test_read.py", "test_results.py")
+FILES = ("test_add.py", "test_work.py", "test_groups.py", "test_manage.py", "test_read.py", "test_results.py")
 #: Every verb once: without tests that repeat calls, need many jobs, or write invalid values.
 SOME = "not twice and not any_mix and not clean and not large and not whatever and not cut_off"
 
