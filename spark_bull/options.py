@@ -542,6 +542,14 @@ TABLE: Final[tuple[Option, ...]] = (
     ),
     Option("remove_on_fail", keep, None, (WORK,), "for jobs without a rule of their own, as above", "all are kept"),
     Option("metrics_minutes", integer(0), 0, (WORK,), "minutes of metrics to keep, as Node's `maxDataPoints`; 0: none"),
+    Option(
+        "max_started",
+        integer(0),
+        0,
+        (WORK,),
+        "how often a job may start, whatever ended its attempts, before it fails, as BullMQ's `maxStartedAttempts`; "
+        "0: unlimited; BullMQ only",
+    ),
     Option("max_stalled", integer(0), 1, (WORK, SERVICE), "how often a job may stall before it fails"),
     Option("check_ms", integer(1), 30_000, (WORK, SERVICE), "interval of the check for stalled jobs, ms"),
     Option("promoter", flag, True, (WORK,), "run a `Promoter` on the driver"),

@@ -31,7 +31,7 @@ class Bull(Dialect):
     name = "bull"
     folder = "bull"
     replaced_data = FALSE_IN_JAVASCRIPT
-    lacks: ClassVar = frozenset({"name", "telemetry", "workerName"})
+    lacks: ClassVar = frozenset({"name", "telemetry", "workerName", "max_started"})
     states: ClassVar = {
         "wait": StateKey("wait", "list"),
         "active": StateKey("active", "list"),

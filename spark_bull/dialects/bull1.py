@@ -17,7 +17,7 @@ class Bull1(Dialect):
     replaced_data = unwritten_results = FALSE_IN_JAVASCRIPT
     has_finish_times = False
     has_keep_rules = False
-    lacks: ClassVar = frozenset({"name", "telemetry", "workerName", "metricsMinutes", "metrics_minutes"})
+    lacks: ClassVar = frozenset({"name", "telemetry", "workerName", "metricsMinutes", "metrics_minutes", "max_started"})
     states: ClassVar = {
         "wait": StateKey("wait", "list"),
         "active": StateKey("active", "list"),

@@ -42,7 +42,7 @@ def advance(
     scheduled = [job for job in jobs if may_be_scheduled(job.id)]
     if not scheduled:
         return
-    version = _version(handle)
+    version = version_of(handle)
     found = [(job, fields) for job in scheduled if (fields := _next_job(handle, job, now, version)) is not None]
     receipt = handle.keys.receipt(f"schedules:{sender}")
     for start in range(0, len(found), ADVANCE_SIZE):
@@ -58,7 +58,8 @@ def advance(
             _log_failure(handle, job, outcome.decode())
 
 
-def _version(handle: QueueHandle) -> str:
+def version_of(handle: QueueHandle) -> str:
+    """Returns the given version of BullMQ, else that of the queue's meta, such as `bullmq:6.7.0`, or ''."""
     if handle.bullmq_version != "auto":
         return handle.bullmq_version
     version = handle.connection.call("HGET", handle.keys["meta"], "version")

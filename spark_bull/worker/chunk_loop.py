@@ -119,7 +119,7 @@ class ChunkLoop(SlotLoop):
         policy, dialect, one_by_one = self._plan.policy, queue.handle.dialect, self._plan.runner.one_by_one
         started = settled_at = monotonic_s()
         done = 0
-        running = [RunningJob(job, queue.handle, claim.token, queue.keeper.lost) for job in jobs]
+        running = queue.running(jobs, claim.token)
         self._current = _Current(claim.token, running)
         with queue.keeper.keeping(claim.token, [job.id for job in jobs], claim.now):
             for result in self._results(queue, running):

@@ -83,8 +83,8 @@ class ConcurrentLoop(SlotLoop):
 
     def _start(self, queue: SlotQueue, claim: Claim) -> None:
         queue.keeper.hold(self._token, [job.id for job in claim.jobs], claim.now)
-        for claimed in claim.jobs:
-            job = RunningJob(claimed, queue.handle, self._token, queue.keeper.lost)
+        for job in queue.running(claim.jobs, self._token):
+            claimed = job.claimed
             previous = self._running.get(_Place(queue, job.id))
             if previous is not None:
                 previous.lose_lock()

@@ -8,15 +8,21 @@ from spark_bull.queue.claim import ClaimSettings
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.tracer import TracerSource
 from spark_bull.worker.job_runner import OutcomePolicy, Runner
+from spark_bull.worker.start_limit import StartLimit
 
 
 @dataclass(frozen=True)
 class QueuePlan:
-    """One queue of a slot. weight: how often it is asked first, in proportion to the others; 0: in the listed order."""
+    """One queue of a slot.
+
+    weight: how often it is asked first, in proportion to the others; 0: in the listed order. start_limit: how often its
+    jobs may start; None: unlimited.
+    """
 
     handle: QueueHandle
     claim_settings: ClaimSettings
     weight: int = 0
+    start_limit: StartLimit | None = None
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from queue import SimpleQueue
 from threading import Thread
@@ -12,12 +12,13 @@ from uuid import uuid4
 
 from spark_bull.clock import monotonic_s
 from spark_bull.errors import ConnectionLost, SparkBullError
-from spark_bull.outcomes import LOST, Claim, Outcomes
+from spark_bull.outcomes import LOST, Claim, ClaimedJob, Outcomes
 from spark_bull.queue.claim import ClaimSettings, work
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.worker.blocked_parents import fail_blocked
 from spark_bull.worker.job_signal import JobSignal, retry_until_connected
 from spark_bull.worker.lock_keeper import LockKeeper
+from spark_bull.worker.running_job import RunningJob
 from spark_bull.worker.slot_plan import QueuePlan, SlotPlan
 from spark_bull.worker.slot_stats import SlotStats
 
@@ -54,6 +55,7 @@ class SlotQueue:
     ) -> None:
         self.handle: QueueHandle = queue.handle
         self.weight = queue.weight
+        self._start_limit = queue.start_limit
         self.keeper = LockKeeper(queue.handle, queue.claim_settings.lock_ms)
         self.is_waiting = False
         self.has_woken = False
@@ -111,7 +113,18 @@ class SlotQueue:
         self._stats.claimed += len(claim.jobs)
         if outcomes:
             self._process_reply(outcomes, claim)
+        if self._start_limit is not None:
+            return replace(claim, jobs=self._start_limit.checked(claim.jobs))
         return claim
+
+    def running(self, jobs: Sequence[ClaimedJob], token: str) -> list[RunningJob]:
+        """Returns claimed jobs as processors receive them."""
+        running = [RunningJob(job, self.handle, token, self.keeper.lost) for job in jobs]
+        if self._start_limit is not None:
+            for job in running:
+                if self._start_limit.is_last(job.claimed):
+                    job.discard()
+        return running
 
     def begin_wait(self, claim: Claim) -> None:
         """Begins to wait until there may be a job that this claim did not get."""

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
+from redis import Redis
 
 from spark_bull.model import NewJob
 from spark_bull.outcomes import Failed, Outcomes, Retried
@@ -404,3 +405,46 @@ def schedule(library: NodePeer, peer: Peer, queue: str, **repeat: int) -> None:
         library.call("invoke", queue=queue, method="upsertJobScheduler", args=["report", repeat, template])
     else:
         library.call("add", queue=queue, jobs=[{"name": "task", "data": data, "opts": {"repeat": repeat}}])
+
+
+@each_bullmq
+@pytest.mark.parametrize("concurrency", [1, 2])
+@pytest.mark.parametrize(("started", "behaviour"), [(0, "fail"), (0, "fail:1"), (1, "fail"), (2, "return:1")])
+def test_a_job_that_starts_too_often_fails_as_in_node(
+    node: StartNode,
+    client: Redis,
+    redis_url: str,
+    prefix: str,
+    peer: Peer,
+    concurrency: int,
+    started: int,
+    behaviour: str,
+) -> None:
+    """BullMQ 5 retries a job that fails at its last permitted start, and fails the retry; BullMQ 6 doesn't retry it."""
+    theirs = node(peer.alias, prefix=prefix)
+    ended = []
+    for name in ("node", "ours"):
+        with BullQueue(name, url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+            theirs.call("counts", queue=name)  # stores the version in `meta`
+            job_id = queue.add({"$behaviour": behaviour}, attempts=5)
+            if started:
+                client.hset(queue.handle.keys.job(job_id), "ats", str(started))
+
+            def has_ended(queue: BullQueue = queue) -> bool:
+                counts = queue.counts()
+                return counts["completed"] + counts["failed"] == 1
+
+            if name == "node":
+                theirs.call("process", queue=name, opts={"maxStartedAttempts": 2})
+                wait_until(has_ended, "Node to end the job")
+            else:
+                with OurWorker(queue.handle, max_started=2, concurrency=concurrency):
+                    wait_until(has_ended, "our worker to end the job")
+            job = queue.get_job(job_id)
+            assert job is not None
+            ended.append((job.state, job.failed_reason, job.attempts_made, job.attempts_started))
+    assert ended[0] == ended[1]
+    too_often = "job started more than allowable limit"
+    last = f"scripted failure {2 - started}" if peer.alias.startswith("bullmq-6") else too_often
+    expected = {(0, "fail"): last, (0, "fail:1"): "scripted failure 1", (1, "fail"): last, (2, "return:1"): too_often}
+    assert ended[1][1] == expected[started, behaviour]

@@ -184,3 +184,18 @@ def test_a_worker_cancels_a_job(
         with pytest.raises(WrongState, match="to be active, it is failed"):
             worker.cancel(job_id)
     assert [job.failed_reason for job in queue.page("failed")] == ["cancelled: too slow"]
+
+
+@pytest.mark.parametrize("protocol", ["bullmq"], indirect=True)
+def test_a_worker_limits_how_often_a_job_starts(
+    spark: SparkSession, redis_url: str, prefix: str, protocol: str, opened: Open
+) -> None:
+    queue = opened("q")
+
+    def processor(job: RunningJob) -> None:
+        raise ValueError(f"start {job.attempts_started}")
+
+    queue.add({}, attempts=5)
+    with Worker(spark, "q", processor, max_started=2, slots=1, url=redis_url, prefix=prefix, protocol=protocol):
+        wait_until(lambda: queue.counts()["failed"], "the job to fail")
+    assert [job.failed_reason for job in queue.page("failed")] == ["start 2"]

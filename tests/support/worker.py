@@ -19,6 +19,7 @@ from spark_bull.worker.slot import loop_of
 from spark_bull.worker.slot_control import SlotControl
 from spark_bull.worker.slot_plan import QueuePlan, SlotPlan
 from spark_bull.worker.slot_stats import SlotStats
+from spark_bull.worker.start_limit import start_limit
 from tests.support.wait import PATIENCE_S
 
 
@@ -54,6 +55,7 @@ class OurWorker:
         concurrency: int = 1,
         timeout_ms: int = 0,
         weights: Sequence[int] = (),
+        max_started: int = 0,
         runner: Runner | None = None,
         policy: OutcomePolicy | None = None,
         tracer: TracerSource = None,
@@ -62,7 +64,12 @@ class OurWorker:
         self.id = uuid4().hex[:8]
         handles = [handle] if isinstance(handle, QueueHandle) else handle
         queues = [
-            QueuePlan(one, ClaimSettings(self.id, control=one.keys.control(self.id), **claim_settings), weight)
+            QueuePlan(
+                one,
+                ClaimSettings(self.id, control=one.keys.control(self.id), **claim_settings),
+                weight,
+                start_limit(one, max_started),
+            )
             for one, weight in zip(handles, weights or [0] * len(handles), strict=True)
         ]
         self.plan = plan = SlotPlan(

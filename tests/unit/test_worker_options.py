@@ -51,6 +51,7 @@ def test_the_engine_follows_the_processor(processor: Callable[..., Any], given: 
         (of_a_job, {"promoter": False, "max_stalled": 2}, "`max_stalled`"),
         (of_frames, {"promoter": False, "check_ms": 2}, "`check_ms`"),
         (of_frames, {"timeout_ms": 5}, "`timeout_ms`"),
+        (of_frames, {"max_started": 5}, "`max_started` has no effect here: engine='stream' does not count starts"),
     ],
 )
 def test_an_argument_that_would_have_no_effect_is_refused(
@@ -83,6 +84,14 @@ def test_an_argument_that_the_dialect_does_not_support_is_refused() -> None:
     with pytest.raises(DialectError, match="expected no `metrics_minutes`: it has no effect in bull-1"):
         DIALECTS["bull-1"].check_options(options)
     DIALECTS["bull-1"].check_options(worker_options({"metrics_minutes": 0}, of_a_job))
+
+
+@pytest.mark.parametrize("dialect", ["bull-1", "bull"])
+def test_dialects_that_count_no_starts_refuse_max_started(dialect: str) -> None:
+    options = worker_options({"max_started": 2}, of_a_job)
+    with pytest.raises(DialectError, match=f"expected no `max_started`: it has no effect in {dialect}"):
+        DIALECTS[dialect].check_options(options)
+    DIALECTS["bullmq"].check_options(options)
 
 
 @pytest.mark.parametrize(("processor", "engine"), [(of_frames, "stream"), (udf, "loop"), (udf, "stream")])

@@ -39,6 +39,7 @@ from spark_bull.tracer import TracerSource
 from spark_bull.worker.job_runner import BackoffStrategy, FunctionRunner, OutcomePolicy, Runner
 from spark_bull.worker.outcome_policy import keep_rule
 from spark_bull.worker.slot_plan import QueuePlan, SlotPlan
+from spark_bull.worker.start_limit import start_limit
 from spark_bull.worker.status import WorkerStatus, lag_of
 
 
@@ -88,6 +89,8 @@ class Worker:
         of the executor's process, or a function that each slot calls once, and that returns a tracer of OpenTelemetry.
         For functions only.
       metrics_minutes: minutes of metrics to keep, as Node's `maxDataPoints`; default, 0: none.
+      max_started: how often a job may start, whatever ended its attempts, before it fails, as BullMQ's
+        `maxStartedAttempts`; default, 0: unlimited. BullMQ and engine loop only.
       max_stalled: how often a job may stall before it fails; default: 1.
       check_ms: interval of the check for stalled jobs, ms; default: 30,000.
       promoter: whether a Promoter for this queue runs on the driver; default: True.
@@ -138,6 +141,7 @@ class Worker:
         backoff_strategy: BackoffStrategy | None = None,
         tracer: TracerSource = None,
         metrics_minutes: int | None = None,
+        max_started: int | None = None,
         max_stalled: int | None = None,
         check_ms: int | None = None,
         promoter: bool | None = None,
@@ -172,6 +176,7 @@ class Worker:
             "remove_on_complete": remove_on_complete,
             "remove_on_fail": remove_on_fail,
             "metrics_minutes": metrics_minutes,
+            "max_started": max_started,
             "max_stalled": max_stalled,
             "check_ms": check_ms,
             "promoter": promoter,
@@ -242,7 +247,12 @@ class Worker:
             runner = runner_of(processor, payload_schema, options["timeout_ms"], options["concurrency"])
             plan = SlotPlan(
                 tuple(
-                    QueuePlan(handle, replace(claim_settings, control=handle.keys.control(self.id)), one.weight)
+                    QueuePlan(
+                        handle,
+                        replace(claim_settings, control=handle.keys.control(self.id)),
+                        one.weight,
+                        start_limit(handle, options["max_started"]),
+                    )
                     for handle, one in zip(self.handles, worked, strict=True)
                 ),
                 self.id,

@@ -25,6 +25,7 @@ _UNSUPPORTED: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "stream": {
         "concurrency": "engine='stream' processes whole micro-batches; set `slots`, or use engine='loop'",
+        "max_started": "engine='stream' does not count starts; leave it out, or use engine='loop'",
     },
 }
 #: A task for fewer jobs takes longer to start than to run. Not applied if `slots` is given.
