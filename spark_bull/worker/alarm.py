@@ -1,17 +1,16 @@
 """Interrupts the processor that runs in the main thread, by SIGALRM: its time is over, or its job is cancelled.
 
 The handler is installed once per slot, so that a call costs no system call unless it has a time limit. It raises only
-in frames below `_interruptible`: the code around a processor is never interrupted.
+in frames below `interruptible`: the code around a processor is never interrupted.
 """
 
 from __future__ import annotations
 
 import math
 import signal
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from threading import get_ident, main_thread
+from threading import Lock, get_ident, main_thread
 from types import FrameType
 from typing import Any, Final
 
@@ -27,8 +26,9 @@ _TIMER_SLACK_S: Final = 0.001
 _jobs: Sequence[RunningJob] = ()
 _limit_ms = 0
 _deadline = math.inf
-_installed: Final = threading.Event()
-_installing: Final = threading.Lock()
+#: The main thread, while the handler is installed.
+_thread_id = 0
+_installing: Final = Lock()
 
 
 def timeout_error(limit_ms: int) -> JobTimeout:
@@ -39,16 +39,17 @@ def timeout_error(limit_ms: int) -> JobTimeout:
 @contextmanager
 def handling_alarms() -> Iterator[None]:
     """Lets processors be interrupted in this block. Has no effect outside the main thread."""
-    if get_ident() != main_thread().ident or _installed.is_set():
+    global _thread_id
+    if _thread_id or get_ident() != main_thread().ident:
         yield
         return
     previous = signal.signal(signal.SIGALRM, _on_alarm)
-    _installed.set()
+    _thread_id = get_ident()
     try:
         yield
     finally:
         with _installing:
-            _installed.clear()
+            _thread_id = 0
             signal.signal(signal.SIGALRM, previous)
 
 
@@ -58,18 +59,12 @@ def interruptible(jobs: Sequence[RunningJob], limit_ms: int, function: Callable[
     In the main thread it raises JobTimeout in the function after `limit_ms` (0: never), and JobCancelled when one of
     these jobs is cancelled, again every second until the function ends. In other threads it does neither.
     """
-    if get_ident() != main_thread().ident:
-        return function(*arguments)
-    if limit_ms and not _installed.is_set():
-        with handling_alarms():
-            return _interruptible(jobs, limit_ms, function, arguments)
-    return _interruptible(jobs, limit_ms, function, arguments)
-
-
-def _interruptible(
-    jobs: Sequence[RunningJob], limit_ms: int, function: Callable[..., Any], arguments: tuple[Any, ...]
-) -> Any:
     global _jobs, _limit_ms, _deadline
+    if get_ident() != _thread_id:
+        if not limit_ms or get_ident() != main_thread().ident:
+            return function(*arguments)
+        with handling_alarms():
+            return interruptible(jobs, limit_ms, function, *arguments)
     _jobs = jobs
     try:
         if limit_ms:
@@ -85,10 +80,8 @@ def _interruptible(
 def interrupt(job: RunningJob) -> None:
     """Interrupts the call that runs for this cancelled job, if there is one; may be called in any thread."""
     with _installing:
-        if _installed.is_set() and any(running is job for running in _jobs):
-            ident = main_thread().ident
-            assert ident is not None, "the main thread has started"
-            signal.pthread_kill(ident, signal.SIGALRM)
+        if _thread_id and any(running is job for running in _jobs):
+            signal.pthread_kill(_thread_id, signal.SIGALRM)
 
 
 def _on_alarm(_signal: int, frame: FrameType | None) -> None:
@@ -105,8 +98,8 @@ def _due_error() -> BaseException | None:
 
 
 def _is_in_processor(frame: FrameType | None) -> bool:
-    """Whether this frame was called, directly or not, by `_interruptible`."""
+    """Whether this frame was called, directly or not, by `interruptible`."""
     below = None
-    while frame is not None and frame.f_code is not _interruptible.__code__:
+    while frame is not None and frame.f_code is not interruptible.__code__:
         below, frame = frame, frame.f_back
     return frame is not None and below is not None
