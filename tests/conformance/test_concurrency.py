@@ -232,6 +232,24 @@ def test_a_function_that_exceeds_its_timeout_is_interrupted(queue: BullQueue) ->
     assert job.failed_reason == "expected the job to take 20 ms at most (its timeout), it took longer"
 
 
+def test_a_function_of_the_main_thread_that_swallows_its_timeout_is_interrupted_again(queue: BullQueue) -> None:
+    interrupted: list[Exception] = []
+
+    def processor(job: RunningJob) -> int:
+        while len(interrupted) < 2:
+            try:
+                time.sleep(PATIENCE_S)
+            except Exception as error:
+                interrupted.append(error)
+        raise interrupted[-1]
+
+    add(queue, 1)
+    worker = OurWorker(queue.handle, processor, timeout_ms=20)
+    worker.run_here(lambda: until(lambda: queue.counts()["failed"] == 1, "the timeout"))
+    (job,) = queue.page("failed")
+    assert job.failed_reason == "expected the job to take 20 ms at most (its timeout), it took longer"
+
+
 def test_functions_that_block_beyond_their_timeout_hold_no_place_until_there_are_too_many(queue: BullQueue) -> None:
     blocked = threading.Event()
     started: list[int] = []
