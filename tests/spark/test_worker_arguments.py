@@ -50,6 +50,8 @@ GIVEN: dict[str, Any] = {
     "payload_schema": "kind STRING, n LONG",
     "backoff_strategy": lambda made, kind, error, job: 10,
 }
+#: Arguments that no UDF supports; see conformance/test_concurrency.py.
+FUNCTIONS_ONLY = ("concurrency",)
 STREAM_ONLY = ("checkpoint", "max_jobs_per_trigger")
 
 
@@ -152,6 +154,14 @@ def live(spark: SparkSession, client: Redis, url: str, prefix: str, engine: str,
     return Life(engine, queue, client, worker, stalled_job, slow_job, values, shown.getvalue(), checkpoint)
 
 
+def udf() -> Any:
+    @f.pandas_udf("string")  # type: ignore[call-overload, untyped-decorator, unused-ignore]
+    def process(kind: pd.Series) -> pd.Series:  # type: ignore[type-arg, unused-ignore]
+        return kind
+
+    return process
+
+
 def has_slots(life: Life) -> bool:
     if life.engine == "loop":
         return life.client.hlen(life.queue.handle.keys.slots(life.worker.id)) == 2
@@ -198,9 +208,12 @@ def test_an_argument_has_an_effect_or_is_refused(
     if engine == "loop" and argument in STREAM_ONLY:
         with pytest.raises(OptionError, match=f"`{argument}` has no effect here"):
             Worker(spark, "q", print, engine=engine, url=redis_url, **{argument: 5})
+    elif argument in FUNCTIONS_ONLY:
+        with pytest.raises(OptionError, match=f"`{argument}` has no effect"):
+            Worker(spark, "q", udf(), engine=engine, url=redis_url, payload_schema="kind STRING", **{argument: 5})
     else:
         life = lives(engine)
-        assert EFFECTS[argument](life), life.completed
+        assert EFFECTS[argument](life), (life.stalled, life.slow, life.completed)
 
 
 def test_a_tracer_is_refused_where_it_has_no_effect_or_cannot_be_sent(spark: SparkSession, redis_url: str) -> None:
