@@ -10,6 +10,9 @@ NODE_STAMP := $(NODE_PEERS)/.installed
 # The Python interpreter of Spark's workers; by default Spark starts the first python3 on PATH.
 export PYSPARK_PYTHON := $(CURDIR)/$(VENV)/bin/python
 
+# The demo uses nothing that differs in pandas 3.
+QUIET := ignore:PySpark does not yet fully support pandas:FutureWarning
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test soak lint docs format bench zip clean
 
@@ -19,7 +22,7 @@ help: ## List the targets
 setup: $(PYTHON_STAMP) $(NODE_STAMP) ## Install .venv, the Node libraries, and missing tools
 
 demo: setup ## Dispatch, inspect, process and collect 336,776 flights
-	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) jobs/demo.py
+	@SPARK_CONF_DIR=$(CURDIR)/conf PYTHONWARNINGS="$(QUIET)" $(RUN) jobs/demo.py
 
 test: setup ## Run the tests; PYTEST_ARGS="-k claim" selects some
 	$(RUN) -m pytest -q -n 2 --dist worksteal $(PYTEST_ARGS)
@@ -55,13 +58,15 @@ clean: ## Remove files left by builds, tests and Spark; keep .venv and node_modu
 	find . \( -name $(VENV) -o -name node_modules \) -prune -o -name __pycache__ -exec rm -rf {} +
 
 $(PYTHON_STAMP): setup.cfg pyproject.toml tools/ensure-tools.sh
-	PYTHON=$(PYTHON) tools/ensure-tools.sh python java
-	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
-	$(RUN) -m pip install --quiet --upgrade pip
-	$(RUN) -m pip install --quiet --editable '.[local,demo,test,docs]'
-	touch $@
+	@PYTHON=$(PYTHON) tools/ensure-tools.sh python java
+	@echo "Installing Python packages into $(VENV); this takes about a minute"
+	@test -x $(RUN) || $(PYTHON) -m venv $(VENV)
+	@$(RUN) -m pip install -qq --upgrade pip
+	@$(RUN) -m pip install -qq --editable '.[local,demo,test,docs]'
+	@touch $@
 
 $(NODE_STAMP): tests/node/package-lock.json tests/node/package.json tools/ensure-tools.sh
-	tools/ensure-tools.sh node
-	cd tests/node && npm ci --no-audit --no-fund
-	touch $@
+	@tools/ensure-tools.sh node
+	@echo "Installing Node packages into $(NODE_PEERS)"
+	@cd tests/node && npm ci --no-audit --no-fund --loglevel=error >/dev/null
+	@touch $@
