@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from typing import Any, Final
-
-import msgpack
 
 from spark_bull.errors import expected
 
@@ -34,12 +31,6 @@ class GroupLimits:
     def given(self) -> dict[str, str | int]:
         """The parameters that are set."""
         return {name: value for name, value in asdict(self).items() if value is not None}
-
-    @cached_property
-    def packed(self) -> bytes:
-        """The limits as the scripts unpack them."""
-        packed: bytes = msgpack.packb(self.given | {"path": self.by.split(".")})
-        return packed
 
 
 def group_limits(name: str, value: str) -> GroupLimits:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, Literal, TypedDict
 from uuid import uuid4
 
@@ -138,7 +139,7 @@ def _work(
         "limiter_max": claim_settings.limiter[0] if claim_settings.limiter else "",
         "limiter_ms": claim_settings.limiter[1] if claim_settings.limiter else "",
         "at_once": "" if claim_settings.at_once is None else claim_settings.at_once,
-        "group": claim_settings.group.packed if claim_settings.group else "",
+        "group": _packed(claim_settings.group) if claim_settings.group else "",
         "max_metrics": claim_settings.max_metrics,
         "want_jobs": int(with_jobs),
         "outcomes": msgpack.packb(outcomes.packable(), use_bin_type=False) if outcomes else "",
@@ -165,6 +166,13 @@ class _Answer(TypedDict):
     stop: bool
     paused: bool
     now: int
+
+
+@lru_cache(maxsize=128)
+def _packed(limits: GroupLimits) -> bytes:
+    """Packs limits as the scripts unpack them."""
+    packed: bytes = msgpack.packb(limits.given | {"path": limits.by.split(".")})
+    return packed
 
 
 def _unpacked(reply: bytes) -> _Answer:

@@ -13,8 +13,8 @@ from typing import Final
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.services.service import Service
 from spark_bull.services.stream_signal import StreamSignal
-from spark_bull.store.connection import Subscription
-from spark_bull.worker.job_signal import IDLE_S, blocking
+from spark_bull.store.connection import BlockingConnection, Subscription
+from spark_bull.worker.job_signal import IDLE_S
 
 #: Minimum interval between two notifications of a busy queue.
 PAUSE_S: Final = 0.01
@@ -51,7 +51,7 @@ class ChannelWatch(Service):
 
     def __init__(self, handles: Sequence[QueueHandle], signal: Event) -> None:
         super().__init__("channel watch")
-        self._connection = blocking(handles[0].connection.settings, IDLE_S)
+        self._connection = BlockingConnection(handles[0].connection.settings, IDLE_S)
         self._channels = [handle.keys["delayed"] for handle in handles]
         self._signal = signal
         self._subscription: Subscription | None = None

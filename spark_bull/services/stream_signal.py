@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from spark_bull.errors import OptionError
+from spark_bull.store.connection import BlockingConnection
 from spark_bull.store.settings import RedisSettings
-from spark_bull.worker.job_signal import IDLE_S, blocking
+from spark_bull.worker.job_signal import IDLE_S
 
 #: Polling interval for streams of a Redis Cluster, where one command cannot block on keys of several slots.
 POLL_S: Final = 0.2
@@ -18,7 +19,7 @@ class StreamSignal:
     """Waits for new entries in any of several streams. Uses its own connection."""
 
     def __init__(self, settings: RedisSettings) -> None:
-        self._connection = blocking(settings, IDLE_S)
+        self._connection = BlockingConnection(settings, IDLE_S)
         self._polls = False
 
     def wait(self, last: Mapping[str, str]) -> list[str]:

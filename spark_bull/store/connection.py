@@ -7,6 +7,7 @@ and removes passwords from errors.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import redis
@@ -129,6 +130,22 @@ class Connection:
             if isinstance(error.__cause__, redis.exceptions.NoPermissionError):
                 return {}
             raise
+
+
+class BlockingConnection(Connection):
+    """A connection for commands that block for up to `wait_s`. Nothing else in the process uses its client."""
+
+    def __init__(self, settings: RedisSettings, wait_s: float) -> None:
+        super().__init__(replace(settings, timeout_ms=settings.timeout_ms + int(wait_s * 1000)))
+        self._own = RetryingClient(self.settings)
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self._own.close()
+
+    @property
+    def _client(self) -> RetryingClient:
+        return self._own
 
 
 class Subscription:

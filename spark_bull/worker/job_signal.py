@@ -9,8 +9,7 @@ from typing import Final, TypeVar
 
 from spark_bull.errors import ConnectionLost, SparkBullError
 from spark_bull.queue.handle import QueueHandle
-from spark_bull.store.connection import Connection
-from spark_bull.store.settings import RedisSettings
+from spark_bull.store.connection import BlockingConnection
 
 T = TypeVar("T")
 
@@ -49,11 +48,6 @@ def retry_until_connected(
         return result
 
 
-def blocking(settings: RedisSettings, wait_s: float) -> Connection:
-    """Opens a separate client of the same Redis for commands that block for up to `wait_s`."""
-    return Connection(replace(settings, timeout_ms=settings.timeout_ms + int(wait_s * 1000)))
-
-
 class JobSignal:
     """Waits until there may be a job. Uses its own connection, with the client name that Node's workers have."""
 
@@ -62,7 +56,7 @@ class JobSignal:
         extra = dict(settings.extra)
         extra.setdefault("client_name", handle.dialect.worker_client_name(handle.keys, worker))
         self._handle = handle
-        self._connection = blocking(replace(settings, extra=tuple(sorted(extra.items()))), max_wait_s)
+        self._connection = BlockingConnection(replace(settings, extra=tuple(sorted(extra.items()))), max_wait_s)
 
     def wait(self, timeout_s: float) -> str:
         """Waits until a job may be there, or `timeout_s` has passed.
@@ -77,6 +71,10 @@ class JobSignal:
     def pause(self, worker: str, timeout_s: float) -> None:
         """Waits for `timeout_s`, or until CLIENT UNBLOCK ends the wait. Raises ConnectionLost."""
         self._connection.call("BLPOP", self._handle.keys.idle(worker), max(_MIN_TIMEOUT_S, timeout_s))
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self._connection.close()
 
     def client_id(self) -> int:
         """Returns the client id for CLIENT UNBLOCK; 0 if Redis does not return it."""

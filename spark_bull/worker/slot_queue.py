@@ -81,6 +81,7 @@ class SlotQueue:
 
     def __exit__(self, *_: object) -> None:
         self._waits.put(None)
+        self._signal.close()
         self.keeper.__exit__()
 
     @property
