@@ -35,13 +35,13 @@ class Cancelled(NamedTuple):
 class CancelReader:
     """A thread that reads the requests for the jobs that the slot holds. While it holds none, it sends nothing.
 
-    `tell` gets each cancelled job, in this thread, and again at each read for as long as the job is held.
+    `on_cancel` gets each cancelled job, in this thread, and again at each read for as long as the job is held.
     """
 
-    def __init__(self, queues: Sequence[SlotQueue], tell: Callable[[Cancelled], None]) -> None:
+    def __init__(self, queues: Sequence[SlotQueue], on_cancel: Callable[[Cancelled], None]) -> None:
         self._queues = queues
-        self._tell = tell
-        self._told: list[Cancelled] = []
+        self._on_cancel = on_cancel
+        self._cancelled: list[Cancelled] = []
         self._over = Event()
         self._thread = Thread(target=self._read, name="spark-bull-cancels", daemon=True)
 
@@ -55,16 +55,16 @@ class CancelReader:
 
     def _read(self) -> None:
         while not self._over.wait(READ_S):
-            self._told = [cancelled for cancelled in self._told if cancelled.is_current]
+            self._cancelled = [cancelled for cancelled in self._cancelled if cancelled.is_current]
             for queue in self._queues:
                 try:
-                    self._told += self._cancelled(queue)
+                    self._cancelled += self._newly_cancelled(queue)
                 except SparkBullError as error:
                     log.warning("queue %s: could not read requests to cancel jobs: %s", queue.handle.keys.queue, error)
-            for cancelled in self._told:
-                self._tell(cancelled)
+            for cancelled in self._cancelled:
+                self._on_cancel(cancelled)
 
-    def _cancelled(self, queue: SlotQueue) -> list[Cancelled]:
+    def _newly_cancelled(self, queue: SlotQueue) -> list[Cancelled]:
         """The held jobs that have been cancelled since the last read."""
         held = queue.keeper.held()
         if not held:

@@ -41,3 +41,24 @@ def raise_if_interrupted() -> None:
     if _received.is_set():
         _received.clear()
         raise KeyboardInterrupt
+
+
+@contextmanager
+def exiting_on_sigterm() -> Iterator[None]:
+    """Makes SIGTERM raise SystemExit in this block, so that `with` and `finally` take effect.
+
+    Has no effect outside the main thread, or if the program handles SIGTERM itself.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+
+    def exit_program(number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    signal.signal(signal.SIGTERM, exit_program)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)

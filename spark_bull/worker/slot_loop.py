@@ -16,6 +16,7 @@ from spark_bull.worker.job_runner import Result
 from spark_bull.worker.slot_plan import SlotPlan
 from spark_bull.worker.slot_queue import Signalled, SlotQueue
 from spark_bull.worker.slot_stats import SlotReport, SlotStats
+from spark_bull.worker.termination import returning_jobs
 
 #: A result of a job; the end of a wait; a job that was cancelled; or None: a thread that was abandoned has ended.
 Event = Result | Signalled | Cancelled | None
@@ -44,6 +45,7 @@ class SlotLoop(ABC):
                 stack.enter_context(queue)
             stack.enter_context(recording_interrupts())
             stack.enter_context(handling_alarms())
+            stack.enter_context(returning_jobs(self.queues))
             stack.enter_context(CancelReader(self.queues, self._cancel))
             self._report.publish("idle", self.clients)
             self._loop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from queue import SimpleQueue
@@ -117,6 +118,16 @@ class SlotQueue:
         if self._start_limit is not None:
             return replace(claim, jobs=self._start_limit.checked(claim.jobs))
         return claim
+
+    def return_held(self) -> None:
+        """Returns all jobs that are held to the queue; may be called in any thread. Raises ConnectionLost."""
+        by_token: dict[str, list[str]] = defaultdict(list)
+        for job_id, hold in self.keeper.held().items():
+            by_token[hold.token].append(job_id)
+        for token, ids in by_token.items():
+            # The receipt of the slot may belong to a call that another thread makes.
+            settings = replace(self._claim_settings, sender=f"{self._claim_settings.sender}:end")
+            work(self.handle, settings, Outcomes(token, returned=ids), 0)
 
     def running(self, jobs: Sequence[ClaimedJob], token: str) -> list[RunningJob]:
         """Returns claimed jobs as processors receive them."""

@@ -36,6 +36,7 @@ from spark_bull.spark.process.worker_progress import WorkerProgress
 from spark_bull.spark.process.worker_queues import worked_queues
 from spark_bull.spark.python_check import check_python
 from spark_bull.tracer import TracerSource
+from spark_bull.worker.interrupts import exiting_on_sigterm
 from spark_bull.worker.job_runner import BackoffStrategy, FunctionRunner, OutcomePolicy, Runner
 from spark_bull.worker.outcome_policy import keep_rule
 from spark_bull.worker.slot_plan import QueuePlan, SlotPlan
@@ -371,7 +372,7 @@ class Worker:
         request_cancel(handles[0], job_id, reason)
 
     def await_termination(self, timeout_s: float | None = None) -> bool:
-        """Waits until the worker is stopped or fails.
+        """Waits until the worker is stopped or fails. SIGTERM raises SystemExit: a `with` block then stops the worker.
 
         Parameters:
           timeout_s: maximum time to wait, s; None: unlimited.
@@ -382,7 +383,8 @@ class Worker:
         Raises:
           WorkerFailed: if the slots could not be started, or the streaming query failed.
         """
-        ended = self._engine.wait(timeout_s)
+        with exiting_on_sigterm():
+            ended = self._engine.wait(timeout_s)
         if ended:
             self._stop_services()
             if self._engine.error is not None:

@@ -1,0 +1,60 @@
+"""Returns the jobs of a slot to their queues when its process is to end: an executor shuts down or is preempted."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from threading import Thread, current_thread, main_thread
+from types import FrameType
+from typing import Final
+
+from spark_bull.errors import SparkBullError
+from spark_bull.worker.slot_queue import SlotQueue
+
+log = logging.getLogger("spark_bull")
+
+#: Spark ends the Python processes of an executor that shuts down with SIGHUP; cluster managers send SIGTERM.
+SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def returning_jobs(queues: Sequence[SlotQueue]) -> Iterator[None]:
+    """In this block, a signal that ends the process first returns the jobs that the slot holds to their queues.
+
+    They run again elsewhere at once, and no attempt or stall counts; without this, they wait for their locks to
+    expire. Has no effect outside the main thread.
+    """
+    if current_thread() is not main_thread():
+        yield
+        return
+
+    def end_process(number: int, _frame: FrameType | None) -> None:
+        # In a thread: the signal may have interrupted code that holds a lock.
+        Thread(target=_end, args=(queues, number), name="spark-bull-termination", daemon=True).start()
+
+    handled = [number for number in SIGNALS if signal.getsignal(number) is signal.SIG_DFL]
+    for number in handled:
+        signal.signal(number, end_process)
+    try:
+        yield
+    finally:
+        for number in handled:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _end(queues: Sequence[SlotQueue], number: int) -> None:
+    try:
+        for queue in queues:
+            try:
+                queue.return_held()
+            except SparkBullError as error:
+                log.warning(
+                    "queue %s: could not return jobs, they are rescued when their locks expire: %s",
+                    queue.handle.keys.queue,
+                    error,
+                )
+    finally:
+        os._exit(128 + number)

@@ -1,0 +1,74 @@
+"""A process that is told to end returns its jobs to their queue at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from redis import Redis
+
+from spark_bull import BullQueue, NewJob
+from tests.support import terminated_slot
+from tests.support.wait import PATIENCE_S, wait_until
+from tests.support.worker import OurWorker
+
+ROOT = Path(__file__).parents[2]
+JOBS = 3
+
+
+@pytest.fixture(params=["bull-1", "bull", "bullmq"])
+def queue(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterator[BullQueue]:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
+        yield queue
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+@pytest.mark.parametrize("concurrency", [1, JOBS])
+def test_a_slot_returns_its_jobs_when_its_process_is_to_end(
+    queue: BullQueue, redis_url: str, prefix: str, client: Redis, concurrency: int, number: signal.Signals
+) -> None:
+    ids = queue.add_many(NewJob({"n": n}) for n in range(JOBS)).ids
+    with terminated_slot.start(redis_url, prefix, queue.protocol, concurrency) as process:
+        wait_until(lambda: queue.counts()["active"] == JOBS, "the slot to claim all jobs")
+        process.send_signal(number)
+        assert process.wait(PATIENCE_S) == 128 + number
+    assert (queue.counts()["wait"], queue.counts()["active"]) == (JOBS, 0)
+    assert not any(client.exists(queue.handle.keys.lock(job_id)) for job_id in ids)
+    with OurWorker(queue.handle, lambda job: "elsewhere"):
+        wait_until(lambda: queue.counts()["completed"] == JOBS, "another worker to process the jobs")
+    assert {job.stalled_counter for job in queue.page("completed")} == {0}
+    if queue.protocol == "bullmq":
+        assert {job.attempts_made for job in queue.page("completed")} == {1}
+
+
+DRIVER = """
+    import sys
+    from pyspark.sql import SparkSession
+    from spark_bull import Worker
+
+    url, prefix = sys.argv[1:]
+    spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+    with Worker(spark, "q", lambda job: job.data, slots=1, url=url, prefix=prefix, protocol="bullmq") as worker:
+        worker.await_termination()
+"""
+
+
+def test_a_program_stops_its_worker_on_sigterm(redis_url: str, prefix: str, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(textwrap.dedent(DRIVER))
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+        with subprocess.Popen([sys.executable, str(program), redis_url, prefix], env=environment) as process:
+            queue.add({"n": 1})
+            wait_until(lambda: queue.counts()["completed"] == 1, "the worker to process a job")
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
+        queue.add({"n": 2})
+        counts = queue.counts()
+    assert (counts["completed"], counts["wait"], counts["active"]) == (1, 1, 0)
