@@ -18,6 +18,7 @@ from spark_bull.errors import JobDamaged, OptionError
 from spark_bull.model import RawJson
 from spark_bull.spark.json_text import is_encodable, to_json
 from spark_bull.spark.process.payload import payload_array
+from spark_bull.spark.process.udf_iterator import UdfIterator
 from spark_bull.worker.alarm import interruptible
 from spark_bull.worker.bisection import run_bisected
 from spark_bull.worker.job_runner import Result
@@ -133,6 +134,10 @@ class UdfRunner:
         return self.payload.num_fields if pa.types.is_struct(self.payload) else 1
 
     @cached_property
+    def _iterator(self) -> UdfIterator:
+        return UdfIterator(self.function)
+
+    @cached_property
     def _takes_columns(self) -> bool:
         return pa.types.is_struct(self.payload) and _parameters(self.function) in (self._width, None)
 
@@ -168,7 +173,8 @@ class UdfRunner:
 
     def _through_iterator(self, parts: Sequence[Any]) -> pa.Array:
         batch = parts[0] if len(parts) == 1 else tuple(parts)
-        return pa.chunked_array([self._arrow(output) for output in self.function(iter([batch]))]).combine_chunks()
+        outputs = [self._arrow(output) for output in self._iterator(batch, len(parts[0]))]
+        return pa.chunked_array(outputs, self.returns).combine_chunks()
 
 
 _CALLS: Final[dict[str, Callable[[UdfRunner, pa.Array], pa.Array]]] = {
