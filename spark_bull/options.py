@@ -525,6 +525,14 @@ TABLE: Final[tuple[Option, ...]] = (
         "maximum number of jobs that a slot processes at the same time: functions in threads, coroutine functions in "
         "an event loop; each job is settled when it ends",
     ),
+    Option(
+        "min_chunk",
+        integer(1, 2_000),
+        1,
+        (WORK,),
+        "number of jobs for which a call of a UDF waits, `chunk_wait_ms` at most; engine `loop`",
+    ),
+    Option("chunk_wait_ms", integer(0), 1_000, (WORK,), "see `min_chunk`; ms"),
     Option("chunk_size", integer(1, 2_000), 200, (WORK,), "maximum number of jobs per claim of a slot"),
     Option(
         "timeout_ms", integer(0), 0, (WORK,), "maximum duration of a job, or of one call of a UDF, ms; 0: unlimited"

@@ -69,6 +69,8 @@ class ChunkLoop(SlotLoop):
             elif not self._is_stopping:
                 self._report.publish("idle", self.clients)
                 self._wait()
+        if processed is not None:
+            processed.queue.work(processed.outcomes, 0)
         self._end_waits()
 
     def _claim(self, processed: _Processed | None) -> _Chunk | None:
@@ -85,17 +87,35 @@ class ChunkLoop(SlotLoop):
                     self._is_stopping = True
                     return None
                 if claim.jobs:
-                    return _Chunk(queue, claim)
+                    return _Chunk(queue, self._filled(queue, claim))
                 if not claim.more:
                     queue.begin_wait(claim)
         return None
 
-    def _wait(self) -> None:
-        """Waits until there may be a job in one of the queues."""
+    def _filled(self, queue: SlotQueue, claim: Claim) -> Claim:
+        """Claims further jobs until there are `min_chunk`, for `chunk_wait_ms` at most."""
+        deadline = monotonic_s() + self._plan.chunk_wait_ms / 1000
+        last, jobs = claim, claim.jobs
+        with queue.keeper.keeping(claim.token, [job.id for job in jobs], claim.now):
+            while len(jobs) < self._plan.min_chunk and not any(job.stalled_counter for job in jobs):
+                left_s = deadline - monotonic_s()
+                if left_s <= 0 or last.stop or last.paused:
+                    break
+                if not last.more:
+                    queue.begin_wait(last, left_s)
+                    self._wait(left_s)
+                last = queue.work(None, self._plan.chunk_size - len(jobs), claim.token)
+                queue.keeper.hold(claim.token, [job.id for job in last.jobs], last.now)
+                jobs = [*jobs, *last.jobs]
+            self._is_stopping = last.stop
+            return replace(claim, jobs=jobs)
+
+    def _wait(self, timeout_s: float | None = None) -> None:
+        """Waits until there may be a job in one of the queues, `timeout_s` at most if they wait in threads."""
         if self._has_one_queue:
             self.queues[0].wait()
         else:
-            self._take_events()
+            self._take_events(timeout_s)
 
     def _claim_limit(self) -> int:
         if self._isolating:

@@ -38,6 +38,8 @@ class SlotPlan:
         thread.
       chunk_size: maximum number of jobs that are claimed at a time.
       chunk_bytes: maximum size of their payloads.
+      min_chunk: number of jobs for which a UDF waits, `chunk_wait_ms` at most.
+      chunk_wait_ms: see `min_chunk`; ms.
       tracer: the tracer of the slots: see `spark_bull.tracer.spans_of`.
     """
 
@@ -48,6 +50,8 @@ class SlotPlan:
     concurrency: int = 1
     chunk_size: int = 200
     chunk_bytes: int = 1 << 20
+    min_chunk: int = 1
+    chunk_wait_ms: int = 0
     tracer: TracerSource = None
 
     @property

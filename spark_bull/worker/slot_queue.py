@@ -38,6 +38,13 @@ class Signalled(NamedTuple):
     active_id: str
 
 
+class _Wait(NamedTuple):
+    """A wait for jobs that a claim did not get."""
+
+    claim: Claim
+    timeout_s: float
+
+
 class SlotQueue:
     """One queue as one slot works on it.
 
@@ -69,7 +76,7 @@ class SlotQueue:
             queue.claim_settings, sender=f"{plan.worker}:{slot}", at_once=at_once
         )
         self._signal = JobSignal(queue.handle, queue.claim_settings.worker or plan.worker, IDLE_S)
-        self._waits: SimpleQueue[Claim | None] = SimpleQueue()
+        self._waits: SimpleQueue[_Wait | None] = SimpleQueue()
         self._active_id = ""
         self._clock = (0, 0.0)
 
@@ -138,16 +145,16 @@ class SlotQueue:
                     job.discard()
         return running
 
-    def begin_wait(self, claim: Claim) -> None:
-        """Begins to wait until there may be a job that this claim did not get."""
+    def begin_wait(self, claim: Claim, timeout_s: float = IDLE_S) -> None:
+        """Begins to wait until there may be a job that this claim did not get, for `timeout_s` at most."""
         self.is_waiting = True
-        self._waits.put(claim)
+        self._waits.put(_Wait(claim, min(timeout_s, IDLE_S)))
 
     def wait(self) -> None:
         """Runs the wait in this thread, which takes less time than to hand it to another one and back."""
-        claim = self._waits.get()
-        if claim is not None:
-            self.end_wait(self._wait(claim))
+        wait = self._waits.get()
+        if wait is not None:
+            self.end_wait(self._wait(wait))
 
     def end_wait(self, active_id: str) -> None:
         """Takes the job that the wait has moved to `active`.
@@ -165,16 +172,16 @@ class SlotQueue:
             self._warn("the wait for jobs could not be ended", error)
 
     def _serve(self, post: Callable[[Signalled], None]) -> None:
-        while (claim := self._waits.get()) is not None:
-            post(Signalled(self, self._wait(claim)))
+        while (wait := self._waits.get()) is not None:
+            post(Signalled(self, self._wait(wait)))
 
-    def _wait(self, claim: Claim) -> str:
-        timeout = IDLE_S
+    def _wait(self, wait: _Wait) -> str:
+        claim, timeout = wait
         if claim.next_due is not None:
             timeout = min(timeout, (claim.next_due - claim.now) / 1000)
         try:
             if claim.limited_ms or claim.paused:
-                self._signal.pause(self._plan.worker, min(claim.limited_ms / 1000 or IDLE_S, IDLE_S))
+                self._signal.pause(self._plan.worker, min(claim.limited_ms / 1000 or timeout, timeout))
                 return ""
             return self._signal.wait(timeout)
         except ConnectionLost as error:

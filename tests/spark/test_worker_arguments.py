@@ -52,6 +52,8 @@ GIVEN: dict[str, Any] = {
 }
 #: Arguments that no UDF supports; see conformance/test_concurrency.py.
 FUNCTIONS_ONLY = ("concurrency",)
+#: Arguments of the engine `loop`; conformance/test_chunks.py and test_worker_concurrency.py show their effects.
+LOOP_ONLY = ("min_chunk", "chunk_wait_ms", "max_started")
 STREAM_ONLY = ("checkpoint", "max_jobs_per_trigger")
 
 
@@ -208,6 +210,10 @@ def test_an_argument_has_an_effect_or_is_refused(
     if engine == "loop" and argument in STREAM_ONLY:
         with pytest.raises(OptionError, match=f"`{argument}` has no effect here"):
             Worker(spark, "q", print, engine=engine, url=redis_url, **{argument: 5})
+    elif argument in LOOP_ONLY:
+        if engine == "stream":
+            with pytest.raises(OptionError, match=f"`{argument}` has no effect here"):
+                Worker(spark, "q", udf(), engine=engine, url=redis_url, payload_schema="kind STRING", **{argument: 5})
     elif argument in FUNCTIONS_ONLY:
         with pytest.raises(OptionError, match=f"`{argument}` has no effect"):
             Worker(spark, "q", udf(), engine=engine, url=redis_url, payload_schema="kind STRING", **{argument: 5})

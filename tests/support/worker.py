@@ -53,6 +53,8 @@ class OurWorker:
         *,
         chunk_size: int | None = None,
         concurrency: int = 1,
+        min_chunk: int = 1,
+        chunk_wait_ms: int = 0,
         timeout_ms: int = 0,
         weights: Sequence[int] = (),
         max_started: int = 0,
@@ -79,6 +81,8 @@ class OurWorker:
             policy or OutcomePolicy(),
             concurrency,
             concurrency if chunk_size is None else chunk_size,
+            min_chunk=min_chunk,
+            chunk_wait_ms=chunk_wait_ms,
             tracer=tracer,
         )
         self.control = SlotControl(plan)

@@ -73,6 +73,8 @@ class Worker:
       slots: number of Spark tasks that process jobs in parallel, one core each; default: all cores but one.
       concurrency: maximum number of jobs that a slot processes at the same time: functions in threads, coroutine
         functions in an event loop; default: 1. For functions only.
+      min_chunk: number of jobs for which a call of a UDF waits; default: 1. For UDFs with engine loop.
+      chunk_wait_ms: maximum duration of that wait, ms; default: 1,000.
       chunk_size: maximum number of jobs per claim, and per call of a UDF; default: 200 (loop), 500 (stream).
       timeout_ms: maximum duration of a job, or of one call of a UDF, ms; the job's own `timeout` takes precedence.
         Default, 0: unlimited.
@@ -131,6 +133,8 @@ class Worker:
         payload_schema: str | DataType | None = None,
         slots: int | None = None,
         concurrency: int | None = None,
+        min_chunk: int | None = None,
+        chunk_wait_ms: int | None = None,
         chunk_size: int | None = None,
         timeout_ms: int | None = None,
         lock_ms: int | None = None,
@@ -168,6 +172,8 @@ class Worker:
             "engine": engine,
             "slots": slots,
             "concurrency": concurrency,
+            "min_chunk": min_chunk,
+            "chunk_wait_ms": chunk_wait_ms,
             "chunk_size": chunk_size,
             "timeout_ms": timeout_ms,
             "lock_ms": lock_ms,
@@ -261,6 +267,8 @@ class Worker:
                 OutcomePolicy(*keep, backoff_strategy),
                 options["concurrency"],
                 options["chunk_size"],
+                min_chunk=options["min_chunk"],
+                chunk_wait_ms=options["chunk_wait_ms"],
                 tracer=tracer,
             )
             self._engine = LoopEngine(spark, plan, _slots(spark, options["slots"]))

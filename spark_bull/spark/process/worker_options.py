@@ -25,6 +25,8 @@ _UNSUPPORTED: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "stream": {
         "concurrency": "engine='stream' processes whole micro-batches; set `slots`, or use engine='loop'",
+        "min_chunk": "engine='stream' processes whole micro-batches; leave it out, or use engine='loop'",
+        "chunk_wait_ms": "engine='stream' processes whole micro-batches; leave it out, or use engine='loop'",
         "max_started": "engine='stream' does not count starts; leave it out, or use engine='loop'",
     },
 }
@@ -52,11 +54,25 @@ def worker_options(
                 raise OptionError(
                     f"`{name}` has no effect with promoter=False: leave it out, or pass it to the Promoter of the queue"
                 )
+    if engine == "loop":
+        _check_chunks(options, processor)
     if engine == "stream" and options["timeout_ms"] and not is_udf(processor):
         raise OptionError(
             "`timeout_ms` has no effect on a function of DataFrames: leave it out, or use a UDF or a function of a job"
         )
     return replace(options, values={**options.values, "engine": engine})
+
+
+def _check_chunks(options: Options, processor: Processor | Mapping[str, Processor]) -> None:
+    """Raises OptionError for a minimum size of chunks that has no effect."""
+    if "min_chunk" in options.given and not is_udf(processor):
+        raise OptionError("`min_chunk` has no effect on functions of a job: leave it out, or use a UDF")
+    if options["min_chunk"] > options["chunk_size"]:
+        raise OptionError(
+            f"expected `min_chunk` to be at most `chunk_size` ({options['chunk_size']}), got: {options['min_chunk']}"
+        )
+    if "chunk_wait_ms" in options.given and "min_chunk" not in options.given:
+        raise OptionError("`chunk_wait_ms` has no effect without `min_chunk`: give both, or leave it out")
 
 
 def check_tracer(tracer: TracerSource, engine: str, processor: Processor | Mapping[str, Processor]) -> None:

@@ -1,0 +1,80 @@
+"""A UDF waits for a minimum number of jobs, for a limited time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from spark_bull import BullQueue, NewJob
+from spark_bull.spark.process.udf_runner import UdfRunner
+from tests.support.wait import PATIENCE_S, wait_until
+from tests.support.worker import OurWorker
+
+#: No test waits that long.
+FOREVER_MS = int(2000 * PATIENCE_S)
+
+
+@pytest.fixture(params=["bull-1", "bull", "bullmq"])
+def queue(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterator[BullQueue]:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
+        yield queue
+
+
+@pytest.fixture
+def other(queue: BullQueue, redis_url: str, prefix: str) -> Iterator[BullQueue]:
+    with BullQueue("r", url=redis_url, prefix=prefix, protocol=queue.protocol) as other:
+        yield other
+
+
+def add(queue: BullQueue, count: int) -> None:
+    queue.add_many(NewJob({"n": n}) for n in range(count))
+
+
+def sizes_into(found: list[int]) -> UdfRunner:
+    """A UDF that notes how many payloads each call gets."""
+
+    def process(n: Any) -> Any:
+        found.append(len(n))
+        return pd.Series([str(value) for value in n])
+
+    return UdfRunner(process, "pandas", pa.struct([pa.field("n", pa.int64())]), pa.string())
+
+
+def completed(queue: BullQueue, count: int) -> Callable[[], bool]:
+    return lambda: queue.counts()["completed"] == count
+
+
+@pytest.mark.parametrize("queues", [1, 2])
+def test_a_chunk_is_processed_as_soon_as_it_is_large_enough(queue: BullQueue, other: BullQueue, queues: int) -> None:
+    sizes: list[int] = []
+    add(queue, 2)
+    handles = [queue.handle, other.handle][:queues]
+    with OurWorker(handles, runner=sizes_into(sizes), chunk_size=10, min_chunk=5, chunk_wait_ms=FOREVER_MS):
+        wait_until(lambda: queue.counts()["active"] == 2, "the slot to claim the first jobs")
+        add(queue, 2)
+        wait_until(lambda: queue.counts()["active"] == 4, "the slot to claim the next ones")
+        assert sizes == []
+        add(queue, 3)
+        wait_until(completed(queue, 7), "all jobs")
+    assert sizes == [7]
+
+
+def test_a_chunk_that_stays_small_is_processed_after_the_wait(queue: BullQueue) -> None:
+    sizes: list[int] = []
+    add(queue, 2)
+    with OurWorker(queue.handle, runner=sizes_into(sizes), chunk_size=10, min_chunk=5, chunk_wait_ms=50):
+        wait_until(completed(queue, 2), "the jobs")
+    assert sizes == [2]
+
+
+def test_a_stop_ends_the_wait_for_a_chunk(queue: BullQueue) -> None:
+    sizes: list[int] = []
+    add(queue, 2)
+    with OurWorker(queue.handle, runner=sizes_into(sizes), chunk_size=10, min_chunk=5, chunk_wait_ms=FOREVER_MS):
+        wait_until(lambda: queue.counts()["active"] == 2, "the slot to claim the jobs")
+    assert sizes == [2]
+    assert queue.counts()["completed"] == 2
