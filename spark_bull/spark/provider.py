@@ -96,6 +96,9 @@ def register(spark: SparkSession) -> None:
       spark: the session.
     """
     from spark_bull.spark.python_check import check_python
+    from spark_bull.spark.spark_log import errors_only
 
-    spark.dataSource.register(BullDataSource)
+    # Spark warns that it replaces the data source that it has found by itself.
+    with errors_only(spark, "org.apache.spark.sql.execution.datasources.DataSourceManager"):
+        spark.dataSource.register(BullDataSource)
     check_python()

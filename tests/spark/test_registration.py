@@ -1,0 +1,29 @@
+"""Registering the data source in a session logs nothing, with Spark's own settings of its log."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = """
+from pyspark.sql import SparkSession
+import spark_bull
+
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+spark_bull.register(spark)
+spark_bull.register(spark)
+log4j = spark._jvm.org.apache.logging.log4j
+source = "org.apache.spark.sql.execution.datasources.DataSourceManager"
+print("level", log4j.LogManager.getLogger(source).getLevel().toString())
+"""
+
+
+def test_registering_again_warns_of_nothing_and_leaves_the_log_as_it_was() -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "SPARK_CONF_DIR"}
+    environment |= {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
+    ran = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=True)
+    assert "level WARN" in ran.stdout
+    assert "data source" not in ran.stderr
