@@ -111,7 +111,7 @@ class QueueKeys:
         return f"{self.base}spark:receipt:{sender}"
 
     def control(self, worker: str) -> str:
-        """STRING that exists when the slots of a worker have to stop."""
+        """STRING that tells the slots of a worker to stop or to pause."""
         return f"{self.base}spark:control:{worker}"
 
     def idle(self, worker: str) -> str:

@@ -73,7 +73,12 @@ class CancelReader:
         for job_id, request in cancel_requests(queue.handle, list(held)).items():
             if _applies(request, held[job_id]):
                 found.append(Cancelled(queue, job_id, held[job_id], _error_of(request)))
-                forget_request(queue.handle, job_id)
+        try:
+            for cancelled in found:
+                forget_request(queue.handle, cancelled.job_id)
+        except SparkBullError as error:
+            # They expire; for a later claim of the job they do not apply.
+            log.warning("queue %s: could not remove requests to cancel jobs: %s", queue.handle.keys.queue, error)
         return found
 
 

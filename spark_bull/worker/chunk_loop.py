@@ -63,6 +63,7 @@ class ChunkLoop(SlotLoop):
             chunk = self._claim(processed)
             processed = None
             if chunk is not None:
+                chunk.queue.keeper.hold(chunk.claim.token, [job.id for job in chunk.claim.jobs], chunk.claim.now)
                 self._end_waits()
                 processed = _Processed(chunk.queue, self._run(chunk.queue, self._isolate_stalled(chunk)))
                 self._report.publish_now_and_then("busy", self.clients)

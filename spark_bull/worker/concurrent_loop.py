@@ -85,18 +85,21 @@ class ConcurrentLoop(SlotLoop):
         queue.keeper.hold(self._token, [job.id for job in claim.jobs], claim.now)
         for job in queue.running(claim.jobs, self._token):
             claimed = job.claimed
-            previous = self._running.get(_Place(queue, job.id))
+            # A job that runs here lost its lock before it was claimed again: the result of that run is dropped.
+            previous = self._running.pop(_Place(queue, job.id), None)
             if previous is not None:
                 previous.lose_lock()
             if claimed.deferred_failure is not None:
                 self._record(queue, Result(job, None, UnrecoverableError(claimed.deferred_failure)))
-            elif claimed.stalled_counter:
+            elif not claimed.stalled_counter:
+                self._run(queue, job)
+            elif not self._stalled:
                 self._stalled.append((queue, job))
             else:
-                self._run(queue, job)
+                # Other slots need not wait until this one has run the first of them alone.
+                self._outcomes(queue).unstarted.append(job.id)
 
     def _run(self, queue: SlotQueue, job: RunningJob) -> None:
-        # A job that runs here and is claimed again lost its lock meanwhile: the result of the first run is dropped.
         self._running[_Place(queue, job.id)] = job
         try:
             function = self._runner.function_for(job)
@@ -114,9 +117,13 @@ class ConcurrentLoop(SlotLoop):
 
     def _start_stalled(self) -> None:
         """Runs a job that has stalled before alone, as it may have killed its worker."""
-        if self._stalled and not self._running:
-            self._isolating = True
-            self._run(*self._stalled.popleft())
+        while self._stalled and not self._running:
+            queue, job = self._stalled.popleft()
+            if job.lock_lost:
+                queue.keeper.release([job.id])
+            else:
+                self._isolating = True
+                self._run(queue, job)
 
     def _return_stalled(self) -> None:
         while self._stalled:
@@ -133,7 +140,6 @@ class ConcurrentLoop(SlotLoop):
                 del self._running[place]
                 self._isolating = False
                 self._record(queue, event)
-
         elif isinstance(event, Cancelled) and event.is_current:
             self._end(event)
 

@@ -56,7 +56,10 @@ class JobSignal:
         extra = dict(settings.extra)
         extra.setdefault("client_name", handle.dialect.worker_client_name(handle.keys, worker))
         self._handle = handle
-        self._connection = BlockingConnection(replace(settings, extra=tuple(sorted(extra.items()))), max_wait_s)
+        self.client = 0
+        # No retries: a retry would block on a connection whose id is unknown.
+        settings = replace(settings, extra=tuple(sorted(extra.items())), retry_ms=0)
+        self._connection = BlockingConnection(settings, max_wait_s)
 
     def wait(self, timeout_s: float) -> str:
         """Waits until a job may be there, or `timeout_s` has passed.
@@ -64,21 +67,23 @@ class JobSignal:
         Returns the id of a job that the command has moved to `active` (Bull), or '' if there is none or it must be
         claimed (BullMQ). Raises ConnectionLost.
         """
+        self.identify()
         dialect = self._handle.dialect
         command = dialect.wait_command(self._handle.keys, max(_MIN_TIMEOUT_S, timeout_s))
         return dialect.moved_job(self._connection.call(*command))
 
     def pause(self, worker: str, timeout_s: float) -> None:
         """Waits for `timeout_s`, or until CLIENT UNBLOCK ends the wait. Raises ConnectionLost."""
+        self.identify()
         self._connection.call("BLPOP", self._handle.keys.idle(worker), max(_MIN_TIMEOUT_S, timeout_s))
 
     def close(self) -> None:
         """Closes the connection."""
         self._connection.close()
 
-    def client_id(self) -> int:
-        """Returns the client id for CLIENT UNBLOCK; 0 if Redis does not return it."""
+    def identify(self) -> None:
+        """Sets `client` to the id for CLIENT UNBLOCK; to 0 if Redis does not return it. A new connection has another."""
         try:
-            return int(self._connection.call("CLIENT", "ID"))
+            self.client = int(self._connection.call("CLIENT", "ID"))
         except SparkBullError:
-            return 0
+            self.client = 0

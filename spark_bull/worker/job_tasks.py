@@ -53,10 +53,17 @@ class JobTasks:
         self._loop.call_soon_threadsafe(self._end, job, lambda: error)
 
     def close(self) -> None:
-        """Ends the event loop. No task runs any more."""
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        """Ends the event loop. Tasks that still run are cancelled; one that blocks the loop is left behind."""
+        self._loop.call_soon_threadsafe(self._stop)
+        self._thread.join(timeout=1)
+        if not self._thread.is_alive():
+            self._loop.close()
+
+    def _stop(self) -> None:
+        for run in self._runs.values():
+            run.task.cancel()
+        # The tasks take one step to see that.
+        self._loop.call_soon(self._loop.call_soon, self._loop.stop)
 
     def _start(self, job: RunningJob, function: CoroutineFunction, limit_ms: int) -> None:
         task = self._loop.create_task(_result_of(job, function))

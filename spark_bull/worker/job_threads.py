@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from queue import SimpleQueue
-from threading import Condition, Thread, get_ident
+from threading import Condition, Lock, Thread, get_ident
 
 from spark_bull.clock import monotonic_s
 from spark_bull.worker.alarm import RAISE_AGAIN_S, timeout_error
@@ -43,14 +43,16 @@ class JobThreads:
         self._calls: dict[RunningJob, _Call] = {}
         self._waiting: SimpleQueue[_Call | None] = SimpleQueue()
         self._idle = 0
-        self._changed = Condition()
+        # A plain lock: an exception that is raised in a thread cannot arrive between its acquisition and the block.
+        self._lock = Lock()
+        self._changed = Condition(self._lock)
         self._watcher: Thread | None = None
         self._is_closed = False
 
     def start(self, job: RunningJob, function: JobFunction, limit_ms: int) -> None:
         """Calls `function(job)` in a thread. limit_ms: maximum duration, ms; 0: unlimited."""
         call = _Call(job, function, limit_ms)
-        with self._changed:
+        with self._lock:
             self._calls[job] = call
             needs_thread = self._idle == 0
             if not needs_thread:
@@ -65,7 +67,7 @@ class JobThreads:
 
     def cancel(self, job: RunningJob, error: BaseException) -> None:
         """Abandons the function that runs for this job; `error` becomes its result."""
-        with self._changed:
+        with self._lock:
             call = self._calls.get(job)
             if call is not None and call.error is None:
                 self._abandon(call, error)
@@ -74,12 +76,12 @@ class JobThreads:
     @property
     def abandoned(self) -> int:
         """How many functions still run whose result has been posted."""
-        with self._changed:
+        with self._lock:
             return sum(call.error is not None for call in self._calls.values())
 
     def close(self) -> None:
         """Ends the threads that run no function."""
-        with self._changed:
+        with self._lock:
             self._is_closed = True
             idle, self._idle = self._idle, 0
             self._changed.notify()
@@ -93,20 +95,26 @@ class JobThreads:
 
     def _run(self, call: _Call) -> bool:
         """Runs a function and posts its result. Returns whether the thread may run another one."""
-        try:
-            call.thread_id = get_ident()
-            result = Result(call.job, call.function(call.job), None)
-        except BaseException as error:
-            result = Result(call.job, None, error)
+        result = None
         while True:
             try:
+                if result is None:
+                    result = self._result_of(call)
                 return self._finish(call, result)
-            except BaseException:
-                # The error for an abandoned function has arrived after its end.
-                continue
+            except BaseException as error:
+                # The error for an abandoned function may arrive after its end.
+                result = result or Result(call.job, None, error)
+
+    def _result_of(self, call: _Call) -> Result:
+        with self._lock:
+            call.thread_id = get_ident()
+            error = call.error
+        if error is not None:
+            return Result(call.job, None, error)
+        return Result(call.job, call.function(call.job), None)
 
     def _finish(self, call: _Call, result: Result) -> bool:
-        with self._changed:
+        with self._lock:
             self._calls.pop(call.job, None)
             is_abandoned = call.error is not None
             if not is_abandoned and not self._is_closed:

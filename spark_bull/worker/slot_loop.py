@@ -90,6 +90,9 @@ class SlotLoop(ABC):
     def _take(self, event: Event) -> None:
         """Handles an event."""
         if isinstance(event, Signalled):
+            if event.error is not None:
+                event.queue.end_wait("")
+                raise event.error
             event.queue.end_wait(event.active_id)
 
     def _end_waits(self) -> None:

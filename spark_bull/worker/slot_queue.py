@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -29,13 +30,19 @@ T = TypeVar("T")
 
 #: An idle slot sends two commands per queue in this time: one that waits for a job, one that claims.
 IDLE_S: Final = 10.0
+#: Maximum duration of a wait if Redis denies CLIENT UNBLOCK, and the slot has several queues.
+SHORT_WAIT_S: Final = 1.0
 
 
 class Signalled(NamedTuple):
-    """A wait is over. `active_id`: id of the job that it has moved to `active` (Bull), or ''."""
+    """A wait is over, or has failed with `error`.
+
+    active_id: id of the job that it has moved to `active` (Bull), or ''.
+    """
 
     queue: SlotQueue
     active_id: str
+    error: BaseException | None = None
 
 
 class _Wait(NamedTuple):
@@ -67,7 +74,7 @@ class SlotQueue:
         self.keeper = LockKeeper(queue.handle, queue.claim_settings.lock_ms)
         self.is_waiting = False
         self.has_woken = False
-        self.client = 0
+        self._max_wait_s = IDLE_S
         self._plan = plan
         self._slot = slot
         self._stats = stats
@@ -81,7 +88,7 @@ class SlotQueue:
         self._clock = (0, 0.0)
 
     def __enter__(self) -> SlotQueue:
-        self.client = self._signal.client_id()
+        self._signal.identify()
         self.keeper.__enter__()
         if self._post is not None:
             Thread(target=self._serve, args=(self._post,), name="spark-bull-signal", daemon=True).start()
@@ -91,6 +98,11 @@ class SlotQueue:
         self._waits.put(None)
         self._signal.close()
         self.keeper.__exit__()
+
+    @property
+    def client(self) -> int:
+        """Id of the connection that waits, for CLIENT UNBLOCK; 0 if unknown."""
+        return self._signal.client
 
     @property
     def now(self) -> int:
@@ -145,10 +157,10 @@ class SlotQueue:
                     job.discard()
         return running
 
-    def begin_wait(self, claim: Claim, timeout_s: float = IDLE_S) -> None:
+    def begin_wait(self, claim: Claim, timeout_s: float = math.inf) -> None:
         """Begins to wait until there may be a job that this claim did not get, for `timeout_s` at most."""
         self.is_waiting = True
-        self._waits.put(_Wait(claim, min(timeout_s, IDLE_S)))
+        self._waits.put(_Wait(claim, min(timeout_s, self._max_wait_s)))
 
     def wait(self) -> None:
         """Runs the wait in this thread, which takes less time than to hand it to another one and back."""
@@ -169,11 +181,18 @@ class SlotQueue:
         try:
             self.handle.connection.call("CLIENT", "UNBLOCK", self.client)
         except SparkBullError as error:
-            self._warn("the wait for jobs could not be ended", error)
+            if self._max_wait_s > SHORT_WAIT_S:
+                self._warn(f"a wait for jobs could not be ended; waits take {SHORT_WAIT_S:g} s from now on", error)
+            self._max_wait_s = SHORT_WAIT_S
 
     def _serve(self, post: Callable[[Signalled], None]) -> None:
         while (wait := self._waits.get()) is not None:
-            post(Signalled(self, self._wait(wait)))
+            try:
+                active_id = self._wait(wait)
+            except BaseException as error:
+                post(Signalled(self, "", error))
+            else:
+                post(Signalled(self, active_id))
 
     def _wait(self, wait: _Wait) -> str:
         claim, timeout = wait
@@ -205,7 +224,6 @@ class SlotQueue:
 
     def _on_reconnect(self) -> None:
         self._warn("reconnected to Redis", self.handle.connection.settings.where)
-        self.client = self._signal.client_id()
 
     def _warn(self, what: str, why: object) -> None:
         log.warning("queue %s, slot %d: %s (%s)", self.handle.keys.queue, self._slot, what, why)

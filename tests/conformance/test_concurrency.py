@@ -296,6 +296,45 @@ def test_a_job_that_stalled_before_runs_alone(queue: BullQueue, client: Redis, k
         until(lambda: queue.counts()["completed"] == 4, "all jobs")
 
 
+def lose_lock(queue: BullQueue, client: Redis, job_id: str) -> None:
+    """Lets a job return to its queue, as when its worker has died."""
+    client.delete(queue.handle.keys.lock(job_id))
+    while not rescue(queue.handle).stalled:
+        client.delete(queue.handle.keys["stalled_check"], queue.handle.keys["rescue_check"])
+
+
+@each_kind
+def test_the_result_of_a_run_that_lost_its_lock_is_dropped_when_the_slot_claims_the_job_again(
+    queue: BullQueue, client: Redis, kind: str
+) -> None:
+    runs: list[int] = []
+    gates = [Gate(), Gate()]
+
+    def number() -> int:
+        runs.append(len(runs))
+        return len(runs) - 1
+
+    def processor(job: RunningJob) -> Any:
+        return f"run {number()}, {gates[len(runs) - 1].pass_through(job)}"
+
+    async def coroutine(job: RunningJob) -> Any:
+        this = number()
+        return f"run {this}, {await gates[this].pass_through_later(job)}"
+
+    job_id = queue.add({"n": 1})
+    with OurWorker(queue.handle, processor if kind == "threads" else coroutine, concurrency=2, lock_ms=HOUR_MS):
+        until(lambda: runs == [0], "the first run")
+        lose_lock(queue, client, job_id)
+        until(lambda: runs == [0, 1], "the job to be claimed again")
+        gates[0].open(1)
+        until(lambda: not gates[0].running, "the first run to end")
+        assert (queue.counts()["active"], queue.counts()["completed"]) == (1, 0)
+        gates[1].open(1)
+        until(lambda: queue.counts()["completed"] == 1, "the second run")
+    assert [job.returnvalue for job in queue.page("completed")] == ["run 1, done 1"]
+    assert runs == [0, 1]
+
+
 @each_kind
 @each_dialect
 def test_a_stop_lets_running_jobs_end_and_gives_back_those_that_have_not_started(
@@ -485,3 +524,28 @@ def test_queues_with_weights_all_get_their_turn(queues: list[BullQueue]) -> None
         until(lambda: all(ended(queue) == 60 for queue in queues), "all jobs")
     # In strict order no job of `mail` runs before the last one of `urgent`.
     assert "mail" in order[: len(order) - 1 - order[::-1].index("urgent")]
+
+
+@each_pair
+def test_waits_that_lost_their_connection_can_still_be_ended(queues: list[BullQueue], client: Redis) -> None:
+    """Otherwise every job of a slot with several queues starts when the waits for the other queues time out."""
+    _, mail = queues
+    with OurWorker([queue.handle for queue in queues], lambda job: job.data["n"]) as worker:
+        until(lambda: blocked(worker, mail) == 2, "the slot to wait for both queues")
+        before = worker.loop.clients
+        for client_id in before:
+            client.client_kill_filter(_id=str(client_id))
+        until(lambda: blocked(worker, mail) == 2, "the slot to wait again")
+        assert not set(before) & set(worker.loop.clients)
+        for n in range(2):
+            mail.add({"n": n})
+            until(lambda n=n: ended(mail) == n + 1, "the job")  # type: ignore[misc]
+            until(lambda: blocked(worker, mail) == 2, "the slot to wait for both queues")
+
+
+def test_a_wait_that_fails_ends_its_slot_with_the_error(queue: BullQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = OurWorker(queue.handle, lambda job: "done", concurrency=2)
+    monkeypatch.setattr(worker.loop.queues[0]._signal, "wait", lambda timeout_s: 1 / 0)
+    worker.start()
+    until(lambda: worker.error is not None, "the slot to end")
+    assert isinstance(worker.error, ZeroDivisionError)

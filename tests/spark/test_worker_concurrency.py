@@ -14,7 +14,7 @@ from opentelemetry.trace import Tracer, get_current_span
 from pyspark.sql import SparkSession
 from redis import Redis
 
-from spark_bull import BullQueue, NewJob, Worker
+from spark_bull import BullQueue, NewJob, SparkBullError, Worker
 from spark_bull.errors import OptionError, WrongState
 from spark_bull.worker.running_job import RunningJob
 from tests.support.wait import wait_until
@@ -135,6 +135,9 @@ def test_a_worker_pauses_and_resumes(
             queue.add({"n": 5})
             wait_until(completed(queue, 5), "the job after the resumption")
         wait_until(lambda: worker.status().completed == 2, "the worker to report")
+        worker.pause()
+    with pytest.raises(SparkBullError, match="running worker"):
+        worker.resume()
 
 
 @pytest.mark.parametrize("protocol", ["bullmq"], indirect=True)

@@ -97,8 +97,11 @@ class OurWorker:
         except BaseException as error:
             self.error = error
 
-    def __enter__(self) -> OurWorker:
+    def start(self) -> None:
         self._thread.start()
+
+    def __enter__(self) -> OurWorker:
+        self.start()
         return self
 
     def __exit__(self, *_: object) -> None:

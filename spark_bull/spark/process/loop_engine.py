@@ -77,9 +77,11 @@ class LoopEngine:
     def stop(self, grace_s: float) -> bool:
         """Waits up to `grace_s` for the slots to finish, then interrupts them. Returns whether all finished."""
         self._stopping.set()
-        deadline, requested = monotonic_s() + grace_s, self._control.request_stop()
+        deadline = monotonic_s() + grace_s
+        self._control.request_stop()
         while self.running and monotonic_s() < deadline:
-            requested = requested or self._control.request_stop()
+            # Again, as Redis may have been away, and a call of pause() may have been under way.
+            self._control.request_stop()
             self._control.unblock()
             self.wait(UNBLOCK_INTERVAL_S)
         finished = not self.running
@@ -92,12 +94,18 @@ class LoopEngine:
         return finished
 
     def pause(self) -> None:
-        """Lets the slots claim no further jobs. Raises ConnectionLost."""
+        """Lets the slots claim no further jobs. Raises ConnectionLost, and SparkBullError if they are to stop."""
+        self._check_not_stopping()
         self._control.pause()
 
     def resume(self) -> None:
-        """Lets the slots claim jobs again. Raises ConnectionLost."""
+        """Lets the slots claim jobs again. Raises ConnectionLost, and SparkBullError if they are to stop."""
+        self._check_not_stopping()
         self._control.resume()
+
+    def _check_not_stopping(self) -> None:
+        if self._stopping.is_set():
+            raise SparkBullError("expected a worker that runs, this one is about to stop")
 
     def _run_until_stopped(self) -> None:
         pause_s, failed_starts = MIN_PAUSE_S, 0

@@ -23,7 +23,7 @@ def worked_queues(
     names = _names(queue, queues)
     if engine == "stream" and len(names) > 1:
         raise OptionError("engine='stream' processes one queue: start a Worker for each, or use engine='loop'")
-    if weights is None:
+    if weights is None or weights == {}:
         return tuple(WorkedQueue(name) for name in names)
     if not isinstance(weights, Mapping):
         raise expected("weights", "a mapping of queues to numbers, such as {'urgent': 3, 'mail': 1}", weights)
@@ -40,7 +40,9 @@ def _names(queue: str | None, queues: Sequence[str] | None) -> tuple[str, ...]:
         raise OptionError("expected one of `queue` (a name) and `queues` (a list of names)")
     if queue is not None:
         return (queue,)
-    names = tuple(part.strip() for part in queues.split(",")) if isinstance(queues, str) else tuple(queues or ())
+    if isinstance(queues, str):
+        queues = [part.strip() for part in queues.split(",")]
+    names = tuple(queues) if isinstance(queues, Sequence) else ()
     if not names or not all(isinstance(name, str) and name for name in names):
         raise expected("queues", "a list of names", queues)
     if len(set(names)) < len(names):
