@@ -82,7 +82,7 @@ class JobSignal:
         self._connection.close()
 
     def identify(self) -> None:
-        """Sets `client` to the id for CLIENT UNBLOCK; to 0 if Redis does not return it. A new connection has another."""
+        """Sets `client` to the id for CLIENT UNBLOCK, which changes with the connection; to 0 if Redis denies it."""
         try:
             self.client = int(self._connection.call("CLIENT", "ID"))
         except SparkBullError:
