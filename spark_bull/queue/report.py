@@ -11,12 +11,15 @@ from spark_bull.queue.handle import QueueHandle
 _LOCK_LOST: Final = -2
 
 
-def update_progress(handle: QueueHandle, job_id: str, progress: str, *, lock_token: str = "") -> None:
-    """Stores and publishes the progress of a job, JSON text. Raises JobMissing.
+def update_progress(
+    handle: QueueHandle, job_id: str, progress: str, *, lock_token: str = "", of_checkpoint: bool = False
+) -> None:
+    """Stores and publishes the progress of a job, JSON text. Raises JobMissing, and JobLockLost.
 
-    lock_token: the token that the job's lock must hold, else JobLockLost is raised and nothing is stored; "": any.
+    The lock of a job with a checkpoint must hold `lock_token` ("": none is held). of_checkpoint: whether a checkpoint
+    is added or removed, for which the lock must be held, too.
     """
-    args = {"job_id": job_id, "progress": progress, "lock_token": lock_token}
+    args = {"job_id": job_id, "progress": progress, "lock_token": lock_token, "of_checkpoint": int(of_checkpoint)}
     keys = {**_job(handle, job_id), "lock": handle.keys.lock(job_id)}
     _check(handle, job_id, handle.run("progress", args, **keys))
 

@@ -166,7 +166,7 @@ class RunningJob:
 
         Raises:
           JobMissing: if the job was removed.
-          JobLockLost: if the job has a checkpoint, and its lock is lost.
+          JobLockLost: if the job has a checkpoint, possibly of a later attempt, and this attempt has lost its lock.
           OptionError: if JSON cannot hold the value.
           ConnectionLost: if Redis cannot be reached.
         """
@@ -266,10 +266,11 @@ class RunningJob:
         return Reported.parsed(self.claimed.progress) if self._reported is None else self._reported
 
     def _report(self, reported: Reported) -> None:
-        """Stores the progress; with a checkpoint, or to remove one, only while the lock is held."""
-        has_checkpoint = (reported.checkpoint, self._last_reported.checkpoint) != (None, None)
-        if has_checkpoint and self.lock_lost:
+        """Stores the progress; that of a job with a checkpoint only while the lock is held."""
+        of_checkpoint = (reported.checkpoint, self._last_reported.checkpoint) != (None, None)
+        if of_checkpoint and self.lock_lost:
             raise lock_lost(self._handle, self.id)
-        token = self._token if has_checkpoint else ""
-        update_progress(self._handle, self.id, reported.json_text(), lock_token=token)
+        # A lock that this attempt has lost may hold the same token again, for a later attempt in the same slot.
+        token = "" if self.lock_lost else self._token
+        update_progress(self._handle, self.id, reported.json_text(), lock_token=token, of_checkpoint=of_checkpoint)
         self._reported = reported

@@ -41,9 +41,11 @@ def worker(queue: BullQueue, function: JobFunction, way: str, **options: Any) ->
     return OurWorker(queue.handle, function, concurrency=1 if way == "one by one" else 2, **options)
 
 
-def claimed(queue: BullQueue, progress: str | None = None, **lock: Any) -> RunningJob:
+def claimed(queue: BullQueue, progress: str | None = None, *, token: str = "ours") -> RunningJob:
+    """A job whose lock is held with the token "ours"."""
     job_id = queue.add({})
-    return RunningJob(ClaimedJob(job_id, data="{}", progress=progress), queue.handle, **lock)
+    queue.handle.connection.call("SET", queue.handle.keys.lock(job_id), "ours")
+    return RunningJob(ClaimedJob(job_id, data="{}", progress=progress), queue.handle, token)
 
 
 def stored(queue: BullQueue, job_id: str) -> Any:
@@ -151,9 +153,8 @@ def test_the_checkpoint_of_an_earlier_attempt_stays_until_there_is_another_one(q
 def test_an_attempt_without_the_lock_leaves_the_checkpoint_of_the_next_attempt_alone(
     queue: BullQueue, client: Redis
 ) -> None:
-    job = claimed(queue, token="ours")
+    job = claimed(queue)
     lock = queue.handle.keys.lock(job.id)
-    client.set(lock, "ours")
     job.checkpoint(1)
     client.set(lock, "another")
     for call in (lambda: job.checkpoint(2), lambda: job.checkpoint(None), lambda: job.update_progress(9)):
@@ -163,10 +164,55 @@ def test_an_attempt_without_the_lock_leaves_the_checkpoint_of_the_next_attempt_a
     assert stored(queue, job.id) == {"progress": 0, "checkpoint": 1}
 
 
+@each_dialect
+def test_an_attempt_without_the_lock_cannot_replace_a_checkpoint_that_it_has_not_seen(
+    queue: BullQueue, client: Redis
+) -> None:
+    stale = claimed(queue, token="stale")
+    lock = queue.handle.keys.lock(stale.id)
+    client.set(lock, "newer")
+    stale.update_progress(5)
+    assert stored(queue, stale.id) == 5, "without a checkpoint, progress needs no lock, as in Node"
+    newer = RunningJob(ClaimedJob(stale.id, data="{}", progress="5"), queue.handle, token="newer")
+    newer.checkpoint({"row": 1})
+    with pytest.raises(JobLockLost, match=f"job {stale.id} in queue q"):
+        stale.update_progress(6)
+    client.delete(lock)
+    with pytest.raises(JobLockLost):
+        stale.update_progress(7)
+    assert stored(queue, stale.id) == {"progress": 5, "checkpoint": {"row": 1}}
+
+
+def test_an_attempt_that_ended_in_a_slot_cannot_replace_a_checkpoint_of_the_next_one_there(
+    queue: BullQueue, client: Redis
+) -> None:
+    ended = claimed(queue, token="of the slot")
+    client.set(queue.handle.keys.lock(ended.id), "of the slot")
+    ended.lose_lock()
+    ended.update_progress(5)
+    RunningJob(ClaimedJob(ended.id, data="{}", progress="5"), queue.handle, token="of the slot").checkpoint(1)
+    with pytest.raises(JobLockLost):
+        ended.update_progress(6)
+    assert stored(queue, ended.id) == {"progress": 5, "checkpoint": 1}
+
+
+@pytest.mark.parametrize(
+    "progress", ['{"checkpoint":null}', '{"a":{"checkpoint":1}}', '["checkpoint"]', '"checkpoint"', 'not "checkpoint"']
+)
+def test_progress_that_only_looks_like_a_checkpoint_needs_no_lock(
+    queue: BullQueue, client: Redis, progress: str
+) -> None:
+    job = claimed(queue, progress, token="stale")
+    client.hset(queue.handle.keys.job(job.id), "progress", progress)
+    job.update_progress(9)
+    assert stored(queue, job.id) == 9
+
+
 def test_a_checkpoint_of_a_removed_job_or_one_that_json_cannot_hold_is_an_error(queue: BullQueue) -> None:
     job = claimed(queue)
     with pytest.raises(OptionError, match="checkpoint"):
         job.checkpoint({1, 2})
+    queue.handle.connection.call("DEL", queue.handle.keys.lock(job.id))
     queue.remove(job.id)
     with pytest.raises(JobMissing):
         job.checkpoint(1)

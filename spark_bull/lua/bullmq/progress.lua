@@ -1,7 +1,8 @@
 -- Stores a job's progress and publishes it.
 -- @keys job lock events meta
--- @args job_id progress lock_token
--- @returns 0; -1 when the job does not exist; -2 when the lock does not hold `lock_token`, unless it is empty
+-- @args job_id progress lock_token of_checkpoint
+-- @returns 0; -1 when the job does not exist; -2 when it has a checkpoint, or `of_checkpoint` is 1, and the lock does not
+--   hold `lock_token`
 -- @include bullmq/lib/event_limit
 -- @include lib/save_progress
 
