@@ -7,8 +7,10 @@ default `{"traceparent":"00-<trace>-<span>-01"}`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import logging
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import TypeVar
 
 from opentelemetry.context import Context, attach, detach, get_current
 from opentelemetry.propagate import extract, inject
@@ -16,10 +18,15 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, get_
 from opentelemetry.util.types import AttributeValue
 
 from spark_bull.clock import epoch_ms
+from spark_bull.error_text import reason_of
+from spark_bull.errors import SparkBullError
 from spark_bull.version import VERSION
 
-__all__ = ["Spans", "Tracer", "context_text", "global_tracer"]
+__all__ = ["JobSpan", "Spans", "Tracer", "current_context", "global_tracer"]
 
+log = logging.getLogger("spark_bull")
+
+T = TypeVar("T")
 Attributes = Mapping[str, AttributeValue | None]
 
 
@@ -28,14 +35,127 @@ def global_tracer() -> Tracer:
     return get_tracer("spark_bull", VERSION)
 
 
-def context_text(context: Context | None = None) -> str:
-    """Returns a context, by default the current one, as jobs carry it: JSON text; "" if there is nothing to carry."""
+def current_context() -> str:
+    """Returns the current context as jobs carry it: JSON text; "" if there is nothing to carry."""
+    return _Calls().run("injecting the current context", _injected) or ""
+
+
+class _Calls:
+    """Calls OpenTelemetry. An error there is no error of a job: it is logged, once for each kind of call."""
+
+    def __init__(self) -> None:
+        self._failed: set[str] = set()
+
+    def run(self, what: str, call: Callable[[], T]) -> T | None:
+        """Returns what the call returns; None if it fails."""
+        try:
+            return call()
+        except SparkBullError:
+            # The timeout or the cancellation of a job, which interrupts whatever it runs.
+            raise
+        except Exception as error:
+            if what not in self._failed:
+                self._failed.add(what)
+                log.warning("traces: %s failed (%s: %s)", what, type(error).__name__, reason_of(error))
+            return None
+
+
+class JobSpan:
+    """A span of jobs; None: it could not be started. No method raises an error of OpenTelemetry."""
+
+    def __init__(self, span: Span | None, calls: _Calls) -> None:
+        self._span = span
+        self._calls = calls
+
+    def set(self, attributes: Attributes) -> None:
+        """Sets the attributes that are not None."""
+        present = {name: value for name, value in attributes.items() if value is not None}
+        self._run("setting attributes", lambda span: span.set_attributes(present))
+
+    def record(self, error: BaseException) -> None:
+        """Records that what the span stands for has failed."""
+        self._run("recording an exception", lambda span: span.record_exception(error))
+        self._run("setting the status", lambda span: span.set_status(Status(StatusCode.ERROR, reason_of(error))))
+
+    def completed(self, attempts_made: int) -> None:
+        """Records that the attempt has succeeded."""
+        self._run("adding an event", lambda span: span.add_event("job completed"))
+        self.set({"bullmq.job.attempts.made": attempts_made})
+
+    def failed(self, error: BaseException, attempts_made: int) -> None:
+        """Records that the attempt has failed."""
+        reason = {"bullmq.job.failed.reason": reason_of(error)}
+        self._run("adding an event", lambda span: span.add_event("job failed", reason))
+        self.set({"bullmq.job.attempts.made": attempts_made})
+        self.record(error)
+
+    def _run(self, what: str, call: Callable[[Span], object]) -> None:
+        span = self._span
+        if span is not None:
+            self._calls.run(what, lambda: call(span))
+
+
+class Spans:
+    """Makes the spans of one tracer. No method raises an error of OpenTelemetry: jobs then have no span."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+        self._calls = _Calls()
+
+    @contextmanager
+    def adding(self, queue: str, operation: str, destination: str) -> Iterator[tuple[JobSpan, str]]:
+        """A span around a call that adds jobs, child of the current one, and its context for the jobs to carry."""
+        with self._span(SpanKind.PRODUCER, queue, operation, destination, None) as span:
+            try:
+                yield span, self._calls.run("injecting a context", _injected) or ""
+            except Exception as error:
+                span.record(error)
+                raise
+
+    @contextmanager
+    def processing(self, queue: str, carried: object, attributes: Attributes) -> Iterator[JobSpan]:
+        """A span around one attempt of a job, child of the span whose context the job carries."""
+        parent = self._calls.run("extracting the context of a job", lambda: _extracted(carried))
+        with self._span(SpanKind.CONSUMER, queue, "process", queue, parent) as span:
+            span.set({**attributes, "bullmq.job.processed.timestamp": epoch_ms()})
+            try:
+                yield span
+            finally:
+                span.set({"bullmq.job.attempt_finished_timestamp": epoch_ms()})
+
+    def flush(self) -> None:
+        """Exports the spans that have ended, if the tracer is one of the SDK of OpenTelemetry."""
+        flush = getattr(getattr(self._tracer, "span_processor", None), "force_flush", None)
+        if flush is not None:
+            self._calls.run("exporting spans", flush)
+
+    @contextmanager
+    def _span(
+        self, kind: SpanKind, queue: str, operation: str, destination: str, parent: Context | None
+    ) -> Iterator[JobSpan]:
+        context = get_current() if parent is None else parent
+        attributes = {"bullmq.queue.name": queue, "bullmq.queue.operation": operation}
+        span = self._calls.run(
+            "starting a span",
+            lambda: self._tracer.start_span(f"{operation} {destination}", context, kind, attributes),
+        )
+        token = attach(context if span is None else set_span_in_context(span, context))
+        try:
+            yield JobSpan(span, self._calls)
+        finally:
+            detach(token)
+            if span is not None:
+                self._calls.run("ending a span", span.end)
+
+
+def _injected() -> str:
+    """The current context as jobs carry it; "" if there is nothing to carry."""
     carrier: dict[str, str] = {}
-    inject(carrier, context)
+    inject(carrier)
     return json.dumps(carrier, separators=(",", ":")) if carrier else ""
 
 
-def _context_of(text: object) -> Context | None:
+def _extracted(text: object) -> Context | None:
     """The context that a job carries; None if there is none, or it is damaged."""
     try:
         carrier = json.loads(text) if isinstance(text, str) else None
@@ -44,73 +164,3 @@ def _context_of(text: object) -> Context | None:
     if not isinstance(carrier, dict):
         return None
     return extract({name: value for name, value in carrier.items() if isinstance(value, str)})
-
-
-class Spans:
-    """Makes the spans of one tracer."""
-
-    def __init__(self, tracer: Tracer) -> None:
-        self._tracer = tracer
-
-    @contextmanager
-    def adding(self, queue: str, operation: str, destination: str) -> Iterator[tuple[Span, str]]:
-        """A span around a call that adds jobs, child of the current one, and its context for the jobs to carry."""
-        with self._span(SpanKind.PRODUCER, queue, operation, destination, None) as span:
-            try:
-                yield span, context_text()
-            except Exception as error:
-                _record(span, error)
-                raise
-
-    @contextmanager
-    def processing(self, queue: str, carried: object, attributes: Attributes) -> Iterator[Span]:
-        """A span around one attempt of a job, child of the span whose context the job carries."""
-        with self._span(SpanKind.CONSUMER, queue, "process", queue, _context_of(carried)) as span:
-            span.set_attributes(_present(attributes))
-            span.set_attribute("bullmq.job.processed.timestamp", epoch_ms())
-            try:
-                yield span
-            finally:
-                span.set_attribute("bullmq.job.attempt_finished_timestamp", epoch_ms())
-
-    def flush(self) -> None:
-        """Exports the spans that have ended, if the tracer is one of the SDK of OpenTelemetry."""
-        flush = getattr(getattr(self._tracer, "span_processor", None), "force_flush", None)
-        if flush is not None:
-            flush()
-
-    @contextmanager
-    def _span(
-        self, kind: SpanKind, queue: str, operation: str, destination: str, parent: Context | None
-    ) -> Iterator[Span]:
-        context = get_current() if parent is None else parent
-        attributes = {"bullmq.queue.name": queue, "bullmq.queue.operation": operation}
-        span = self._tracer.start_span(f"{operation} {destination}", context, kind, attributes)
-        token = attach(set_span_in_context(span, context))
-        try:
-            yield span
-        finally:
-            detach(token)
-            span.end()
-
-    @staticmethod
-    def completed(span: Span, attempts_made: int) -> None:
-        """Records that the attempt has succeeded."""
-        span.add_event("job completed")
-        span.set_attribute("bullmq.job.attempts.made", attempts_made)
-
-    @staticmethod
-    def failed(span: Span, error: BaseException, attempts_made: int) -> None:
-        """Records that the attempt has failed."""
-        span.add_event("job failed", {"bullmq.job.failed.reason": str(error)})
-        span.set_attribute("bullmq.job.attempts.made", attempts_made)
-        _record(span, error)
-
-
-def _record(span: Span, error: BaseException) -> None:
-    span.record_exception(error)
-    span.set_status(Status(StatusCode.ERROR, str(error)))
-
-
-def _present(attributes: Attributes) -> dict[str, AttributeValue]:
-    return {name: value for name, value in attributes.items() if value is not None}

@@ -55,7 +55,7 @@ def current_trace() -> str:
     Raises:
       OptionError: without the package opentelemetry-api.
     """
-    text: str = _otel().context_text()
+    text: str = _otel().current_context()
     return text or "{}"
 
 

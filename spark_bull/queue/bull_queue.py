@@ -224,9 +224,9 @@ class BullQueue:
             return self._added([job]).ids[0]
         name = name or self._defaults.get("name", DEFAULT_NAME)
         with self._spans.adding(self.name, "add", f"{self.name}.{name}") as (span, context):
-            span.set_attribute("bullmq.job.name", name)
+            span.set({"bullmq.job.name": name})
             (added_id,) = self._added([job], context).ids
-            span.set_attribute("bullmq.job.id", added_id)
+            span.set({"bullmq.job.id": added_id})
             return added_id
 
     def add_many(self, jobs: Iterable[NewJob]) -> Added:
@@ -246,7 +246,7 @@ class BullQueue:
             return self._added(jobs)
         with self._spans.adding(self.name, "addBulk", self.name) as (span, context):
             added = self._added(jobs, context)
-            span.set_attribute("bullmq.job.bulk.count", len(added.ids))
+            span.set({"bullmq.job.bulk.count": len(added.ids)})
             return added
 
     def _added(self, jobs: Iterable[NewJob], context: str = "") -> Added:

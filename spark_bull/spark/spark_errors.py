@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from spark_bull.worker.error_text import message_of
+from spark_bull.error_text import message_of
 
 #: Start of the last line of a Python trace: the class of the error.
 _RAISED: Final = re.compile(r"(\w+\.)*[A-Z]\w*[a-z]\w*(: |$)")

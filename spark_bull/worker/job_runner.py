@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple, Protocol
 
 from spark_bull.dialects.base import Dialect
+from spark_bull.error_text import trace_of
 from spark_bull.errors import (
     DelayedError,
     JobDamaged,
@@ -18,7 +19,6 @@ from spark_bull.errors import (
 )
 from spark_bull.outcomes import Delayed, Keep, Outcomes
 from spark_bull.worker.alarm import interruptible
-from spark_bull.worker.error_text import trace_of
 from spark_bull.worker.interrupts import raise_if_interrupted
 from spark_bull.worker.outcome_policy import NoReturnValue, Strategy, failure, keep_of, returnvalue_text
 from spark_bull.worker.running_job import RunningJob

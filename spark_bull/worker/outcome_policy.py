@@ -11,10 +11,10 @@ from typing import Any, Final, TypeGuard
 from spark_bull.clock import LAST_ETA_MS, epoch_ms
 from spark_bull.dialects.backoff import fixed_ms
 from spark_bull.dialects.base import Dialect, json_text
+from spark_bull.error_text import reason_of, sendable
 from spark_bull.job_json import parsed_opts
 from spark_bull.model import RawJson
 from spark_bull.outcomes import ClaimedJob, Failed, Keep, Retried
-from spark_bull.worker.error_text import reason_of, sendable
 from spark_bull.worker.interrupts import raise_if_interrupted
 
 #: strategy(attempts made, backoff type, error) -> ms; -1: no further attempt.

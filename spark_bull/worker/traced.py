@@ -49,6 +49,6 @@ def _attempt(spans: Spans, worker: Mapping[str, str], job: RunningJob) -> Iterat
         except (DelayedError, RateLimitError):
             raise
         except BaseException as error:
-            spans.failed(span, error, job.attempts_made + 1)
+            span.failed(error, job.attempts_made + 1)
             raise
-        spans.completed(span, job.attempts_made + 1)
+        span.completed(job.attempts_made + 1)

@@ -17,7 +17,8 @@ from opentelemetry.trace import SpanKind, StatusCode, Tracer, get_current_span
 
 import spark_bull
 from spark_bull import BullQueue, DialectError, NewJob, OptionError, current_trace
-from spark_bull.errors import DelayedError, RateLimitError
+from spark_bull.errors import DelayedError, JobTimeout, RateLimitError
+from spark_bull.otel import JobSpan
 from spark_bull.tracer import check_sendable, spans_of
 from spark_bull.worker.job_runner import JobFunction
 from spark_bull.worker.running_job import RunningJob
@@ -253,6 +254,104 @@ def test_a_slot_calls_the_function_of_its_tracer_once_and_exports_its_spans_when
     assert run_slot(replace(ours.plan, tracer=tracer), 0).completed == 3
     (recorder,) = made
     assert [span.name for span in recorder.spans] == ["process q"] * 3
+
+
+# errors of OpenTelemetry
+
+
+def raises(*_args: object, **_kwargs: object) -> Any:
+    raise LookupError("no collector")
+
+
+#: Methods of a tracer or of its spans, and functions of OpenTelemetry.
+STEPS = (
+    "start_span",
+    "end",
+    "record_exception",
+    "set_attributes",
+    "set_status",
+    "add_event",
+    "force_flush",
+    "inject",
+    "extract",
+)
+
+
+@pytest.fixture
+def broken(step: str, recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> Tracer:
+    """A tracer of which one step always raises."""
+    start_span = recorder.tracer.start_span
+
+    def start(*args: Any, **kwargs: Any) -> Any:
+        span = start_span(*args, **kwargs)
+        monkeypatch.setattr(span, step, raises)
+        return span
+
+    if step == "force_flush":
+        monkeypatch.setattr(recorder.tracer.span_processor, step, raises)  # type: ignore[attr-defined]
+    elif step in ("inject", "extract"):
+        monkeypatch.setattr(f"spark_bull.otel.{step}", raises)
+    else:
+        monkeypatch.setattr(recorder.tracer, "start_span", raises if step == "start_span" else start)
+    return recorder.tracer
+
+
+@each_way
+@pytest.mark.parametrize("step", STEPS)
+def test_an_error_of_the_tracer_is_logged_once_and_changes_no_outcome(
+    queue: BullQueue, broken: Tracer, way: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def processor(job: RunningJob) -> Any:
+        if job.data["fails"]:
+            raise ValueError("no address")
+        return "sent"
+
+    assert len(queue.add_many(NewJob({"fails": n % 2 == 1}) for n in range(5)).ids) == 5
+    assert queue.add({"fails": True})
+    with pytest.raises(OptionError):
+        queue.add({}, priority=-1)
+    caplog.clear()
+    ours = worker(queue, processor, way, broken)
+    with ours:
+        wait_until(lambda: queue.counts()["completed"] + queue.counts()["failed"] == 6, "all jobs")
+    spans_of(broken).flush()  # type: ignore[union-attr]
+    assert {job.returnvalue for job in queue.page("completed")} == {"sent"}
+    assert [job.failed_reason for job in queue.page("failed")] == ["no address"] * 3
+    messages = [record.getMessage() for record in caplog.records if "traces" in record.getMessage()]
+    assert len(messages) == len(set(messages))
+    assert all(message.endswith("failed (LookupError: no collector)") for message in messages)
+
+
+@pytest.mark.parametrize("step", ["inject"])
+def test_the_current_trace_is_empty_if_it_cannot_be_read(
+    recorder: Recorder, broken: Tracer, caplog: pytest.LogCaptureFixture
+) -> None:
+    with recorder.tracer.start_as_current_span("nightly"):
+        assert current_trace() == "{}"
+    assert "injecting the current context failed (LookupError: no collector)" in caplog.text
+
+
+def test_an_error_without_a_readable_message_is_recorded(queue: BullQueue, recorder: Recorder) -> None:
+    class Unreadable(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no text")
+
+    def processor(job: RunningJob) -> Any:
+        raise Unreadable
+
+    queue.add({})
+    with worker(queue, processor, "one by one", recorder.tracer):
+        wait_until(lambda: queue.counts()["failed"] == 1, "the job")
+    assert "the message is not available" in str(recorder.named("process q").status.description)
+
+
+def test_the_timeout_of_a_job_is_no_error_of_the_tracer(queue: BullQueue, recorder: Recorder) -> None:
+    def step() -> None:
+        raise JobTimeout("expected the job to take 1 ms at most")
+
+    span = JobSpan(None, spans_of(recorder.tracer)._calls)  # type: ignore[union-attr]
+    with pytest.raises(JobTimeout):
+        span._calls.run("ending a span", step)
 
 
 # the argument

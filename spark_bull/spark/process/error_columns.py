@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType, TimestampType
 
+from spark_bull.error_text import reason_of, trace_of
 from spark_bull.errors import DelayedError, RateLimitError, UnrecoverableError
-from spark_bull.worker.error_text import reason_of, trace_of
 
 ERROR_SCHEMA: Final = StructType(
     [

@@ -17,6 +17,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StringType, StructField, StructType
 
+from spark_bull.error_text import trace_of
 from spark_bull.errors import ConnectionLost, SparkBullError, WorkerFailed, control_error
 from spark_bull.outcomes import Outcomes
 from spark_bull.queue.claim import ClaimSettings, extend, work
@@ -31,7 +32,6 @@ from spark_bull.spark.provider import register
 from spark_bull.spark.query_start import start_query
 from spark_bull.spark.spark_errors import first_line, python_trace
 from spark_bull.worker.bisection import Abandoned, run_bisected
-from spark_bull.worker.error_text import trace_of
 from spark_bull.worker.job_runner import BackoffStrategy
 from spark_bull.worker.job_signal import retry_until_connected
 

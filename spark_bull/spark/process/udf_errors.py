@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from pyspark.sql.udf import UserDefinedFunction
 
-from spark_bull.worker.error_text import sendable
+from spark_bull.error_text import sendable
 
 _guard: Final = Lock()
 #: The property with a UDF's JVM object; None if a later PySpark has no such property. UDFs are then not wrapped.

@@ -16,7 +16,7 @@ from typing import Final
 MAX_REASON: Final = 10_000
 MAX_TRACE: Final = 20_000
 
-_PACKAGE: Final = str(Path(__file__).parents[1])
+_PACKAGE: Final = str(Path(__file__).parent)
 
 
 def reason_of(error: BaseException) -> str:
