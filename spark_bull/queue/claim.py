@@ -26,7 +26,7 @@ log = logging.getLogger("spark_bull")
 #: Jobs of one call; each is searched for in the list of active jobs.
 RELOCK_SIZE: Final = 50
 #: Size of payloads, bytes, after which a call claims no further job.
-MOST_BYTES: Final = 1 << 20
+CLAIM_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def work(
     outcomes: Outcomes | None,
     limit: int,
     *,
-    most_bytes: int = MOST_BYTES,
+    most_bytes: int = CLAIM_BYTES,
     held: str = "",
     ledger: str = "",
     with_jobs: bool = True,
@@ -122,7 +122,7 @@ def _work(
     call: str,
     token: str,
     outcomes: Outcomes | None = None,
-    most_bytes: int = MOST_BYTES,
+    most_bytes: int = CLAIM_BYTES,
     held: str = "",
     ledger: str = "",
     with_jobs: bool = True,

@@ -699,9 +699,9 @@ def test_cleaning_publishes_events(bench: Bench, prefix: str) -> None:
         assert bench.events() == [{"event": "cleaned", "count": "4"}]
     if bench.flavour.dialect == "bull-1":
         assert {channel for channel, _ in heard} == {f"cleaned@{bench.queue.name}"}
-        told = [json.loads(message) for _, message in heard]
-        assert sorted(job_id for message in told for job_id in message[1]) == ids
-        assert {(message[0], message[2]) for message in told} == {(bench.handle.token, "failed")}
+        messages = [json.loads(message) for _, message in heard]
+        assert sorted(job_id for message in messages for job_id in message[1]) == ids
+        assert {(message[0], message[2]) for message in messages} == {(bench.handle.token, "failed")}
     else:
         assert heard == []
 

@@ -368,8 +368,8 @@ def test_a_task_that_settles_its_rows_again_counts_each_job_once(bench: WorkBenc
     rows = {"id": ids, "token": [claim.token] * 4, "returnvalue": ["1"] * 4, "error": [None, None, None, "bad"]}
     counts = [settle_task(plan, [pa.RecordBatch.from_pydict(rows)]).counts for _ in range(2)]
     assert [+Counter(count) for count in counts] == [{"completed": 2, "failed": 1, "lost": 1}, {"lost": 1}]
-    told = bench.client.hgetall(bench.handle.keys.settled(claim.token))
-    assert told == {b"completed": b"2", b"failed": b"1", b"lost": b"2"}
+    settled = bench.client.hgetall(bench.handle.keys.settled(claim.token))
+    assert settled == {b"completed": b"2", b"failed": b"1", b"lost": b"2"}
 
 
 def test_a_returnvalue_that_is_no_json_fails_the_attempt_and_the_others_are_left(bench: WorkBench) -> None:

@@ -1,4 +1,4 @@
-"""A process that is told to end returns its jobs to their queue at once."""
+"""A process that gets SIGTERM returns its jobs to their queue at once."""
 
 from __future__ import annotations
 

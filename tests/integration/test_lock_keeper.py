@@ -32,7 +32,7 @@ def queue(redis_url: str, prefix: str) -> Iterator[BullQueue]:
 
 
 @pytest.fixture
-def told(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+def lost_locks_logged(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
     """The log messages about lost locks."""
     return lambda: [text for record in caplog.records if "lost its lock" in (text := record.getMessage())]
 
@@ -91,7 +91,7 @@ def keep_often(worker: OurWorker) -> None:
 
 @pytest.mark.parametrize("first", [True, False], ids=["before the settling call's", "after the settling call's"])
 def test_a_job_settled_while_its_lock_was_to_be_extended_is_not_lost(
-    queue: BullQueue, monkeypatch: pytest.MonkeyPatch, told: Callable[[], list[str]], first: bool
+    queue: BullQueue, monkeypatch: pytest.MonkeyPatch, lost_locks_logged: Callable[[], list[str]], first: bool
 ) -> None:
     answers = LateAnswers(first)
     monkeypatch.setattr(lock_keeper, "extend", answers.extend)
@@ -103,11 +103,11 @@ def test_a_job_settled_while_its_lock_was_to_be_extended_is_not_lost(
         wait_until(lambda: queue.counts()["completed"] == 2, "both jobs to complete")
     assert worker.stats is not None
     assert (worker.stats.completed, worker.stats.lost) == (2, 0)
-    assert told() == []
+    assert lost_locks_logged() == []
 
 
 def test_a_job_whose_lock_is_lost_is_logged_and_skipped(
-    queue: BullQueue, monkeypatch: pytest.MonkeyPatch, told: Callable[[], list[str]]
+    queue: BullQueue, monkeypatch: pytest.MonkeyPatch, lost_locks_logged: Callable[[], list[str]]
 ) -> None:
     def extend_long(handle: QueueHandle, token: str, job_ids: Sequence[str], _lock_ms: int) -> list[str]:
         return extend(handle, token, job_ids, LOCK_MS)
@@ -118,7 +118,7 @@ def test_a_job_whose_lock_is_lost_is_logged_and_skipped(
         ran.append(job.data["n"])
         if job.data["n"] == 0:
             queue.handle.connection.call("SET", queue.handle.keys.lock(others[0]), "of somebody else")
-            wait_until(told, "the lost lock to be logged")
+            wait_until(lost_locks_logged, "the lost lock to be logged")
 
     monkeypatch.setattr(lock_keeper, "extend", extend_long)
     _, *others = queue.add_many(NewJob({"n": n}) for n in range(3)).ids
@@ -127,5 +127,5 @@ def test_a_job_whose_lock_is_lost_is_logged_and_skipped(
     with worker:
         wait_until(lambda: queue.counts()["completed"] == 2, "the other jobs to complete")
     assert ran == [0, 2]
-    assert len(told()) == 1
-    assert f"job {others[0]} lost its lock" in told()[0]
+    assert len(lost_locks_logged()) == 1
+    assert f"job {others[0]} lost its lock" in lost_locks_logged()[0]

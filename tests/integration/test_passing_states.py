@@ -106,16 +106,16 @@ def test_a_check_for_writes_waits_for_the_end_of_a_fail_over(
 
 @pytest.mark.parametrize("error", [BusyLoadingError("Redis is loading"), TryAgainError("Multiple keys request")])
 def test_other_temporary_states_are_retried_too(error: ResponseError) -> None:
-    told = translated(error, RedisSettings("redis://h"), "a command")
-    assert type(told) is RedisUnavailable
-    assert TRANSIENT[code_of(error)] in str(told)
+    raised = translated(error, RedisSettings("redis://h"), "a command")
+    assert type(raised) is RedisUnavailable
+    assert TRANSIENT[code_of(error)] in str(raised)
 
 
 def test_an_error_in_a_script_is_not_retried() -> None:
     script = "Error running script (call to f_ab): @user_script:3: user_script:3: attempt to index a nil value"
-    told = translated(ResponseError(script), RedisSettings("redis://h"), "script `bullmq/add`")
-    assert type(told) is ScriptError
-    assert "script `bullmq/add` failed" in str(told)
+    raised = translated(ResponseError(script), RedisSettings("redis://h"), "script `bullmq/add`")
+    assert type(raised) is ScriptError
+    assert "script `bullmq/add` failed" in str(raised)
 
 
 def test_a_blocked_command_is_retried_after_a_change_of_roles(own_redis: OwnRedis) -> None:

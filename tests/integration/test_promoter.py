@@ -149,11 +149,11 @@ def test_the_command_runs_until_sigterm(redis_url: str, prefix: str, command: li
             queue.add({}, delay=100)
             wait_until(lambda: queue.counts()["wait"] == 2, "the second job to be promoted")
             running.send_signal(signal.SIGTERM)
-            told, _ = running.communicate(timeout=PATIENCE_S)
+            output, _ = running.communicate(timeout=PATIENCE_S)
         finally:
             running.kill()
         assert running.returncode == 0
-        assert "promoted 2" in " ".join(told.split())
+        assert "promoted 2" in " ".join(output.split())
 
 
 @each_dialect

@@ -80,20 +80,20 @@ def test_the_process_of_a_streaming_source_creates_its_reader(
 ) -> None:
     options = [f"url={redis_url}", f"prefix={prefix}", "queue=mail", *(["mode=claim"] if mode == "claim" else [])]
     sent = run(foreign_python, tmp_path, "-c", SENDER, str(package_zip), *options)
-    told = BytesIO()
+    stdin = BytesIO()
     # As Spark sends it: with a wrong folder `streaming_job`, so the zip is not found in it.
     for text in ("{}.{}".format(*sys.version_info), str(package_zip.parent / "streaming_job")):
-        write_with_length(text.encode(), told)
-    write_int(1, told)
+        write_with_length(text.encode(), stdin)
+    write_int(1, stdin)
     schema = CLAIM_SCHEMA if mode == "claim" else StructType([StructField("id", StringType())])
     for part in (package_zip.name.encode(), sent, schema.json().encode()):
-        write_with_length(part, told)
+        write_with_length(part, stdin)
     for number in (10_000, CHECK_SUPPORTED_FEATURES_ID):
-        write_int(number, told)
+        write_int(number, stdin)
     command = [str(foreign_python), "-c", SOURCE_PROCESS]
     # It ends with an error at the end of its input.
     ran = subprocess.run(
-        command, input=told.getvalue(), cwd=tmp_path, env=bare_environment(foreign_python), stdout=PIPE
+        command, input=stdin.getvalue(), cwd=tmp_path, env=bare_environment(foreign_python), stdout=PIPE
     )
     said = BytesIO(ran.stdout)
     assert read_int(said) == 0, said.read().decode(errors="replace")

@@ -174,8 +174,8 @@ def test_settling_again_has_no_effect_and_lost_locks_are_counted(
     assert [job.returnvalue for job in queue.page("completed")] == [{"a": 1}] * 2
     assert queue.counts()["active"] == 1
     reader = kept[0].first().token.partition("#")[0]  # type: ignore[union-attr]
-    told = client.hgetall(queue.handle.keys.settled(reader))
-    assert int(told[b"lost"]) == 2
+    counts = client.hgetall(queue.handle.keys.settled(reader))
+    assert int(counts[b"lost"]) == 2
 
 
 WRONG: list[tuple[Callable[[Stream], Any], str]] = [

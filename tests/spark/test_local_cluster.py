@@ -81,9 +81,9 @@ def test_slots_run_on_several_executors_with_the_package_in_py_files(
             executors = {int(entry.name) for entry in seen.iterdir()}
             assert len(executors) == 2, "expected Python workers of two executors"
             os.kill(executors.pop(), signal.SIGKILL)
-            told, _ = running.communicate(timeout=PATIENCE_S)
+            output, _ = running.communicate(timeout=PATIENCE_S)
         finally:
             if running.poll() is None:
                 os.killpg(running.pid, signal.SIGKILL)
-        assert "600 completed, 0 failed" in told
+        assert "600 completed, 0 failed" in output
         assert queue.counts()["completed"] == 600

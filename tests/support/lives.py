@@ -607,7 +607,7 @@ class Sides:
 
 def _leave_out_drained_events(sides: Sides) -> None:
     if sides.answers.goes_on:
-        sides.change((":events",), "stream", lambda told: [one for one in told if one["event"] != "drained"])
+        sides.change((":events",), "stream", lambda events: [one for one in events if one["event"] != "drained"])
         for side in sides.keys:
             # A stream without other events does not exist on the other side.
             for name in [name for name in side if name.endswith(":events") and not side[name]["stream"]]:
@@ -616,7 +616,7 @@ def _leave_out_drained_events(sides: Sides) -> None:
 
 def _sort_events(sides: Sides) -> None:
     if sides.answers.releases:
-        sides.change((":events",), "stream", lambda told: sorted(told, key=str))
+        sides.change((":events",), "stream", lambda events: sorted(events, key=str))
 
 
 def _count_traces(sides: Sides) -> None:

@@ -115,8 +115,8 @@ def waited(p50: float, p99: float) -> Waited:
     return Waited(p50, p99, p99)
 
 
-def not_kept(told: list[Verdict]) -> list[str]:
-    return [verdict.what for verdict in told if not verdict.kept]
+def not_kept(verdicts: list[Verdict]) -> list[str]:
+    return [verdict.what for verdict in verdicts if not verdict.kept]
 
 
 def test_medians_are_taken_by_side_and_field() -> None:

@@ -274,8 +274,8 @@ def test_a_key_on_another_cluster_node_is_an_error_that_names_the_node(own_redis
         return int(here.call("CLUSTER", "KEYSLOT", key))
 
     def have_met() -> bool:
-        told = here.call("CLUSTER", "INFO")
-        return b"cluster_slots_assigned:16384" in told and b"cluster_state:ok" in told
+        info = here.call("CLUSTER", "INFO")
+        return b"cluster_slots_assigned:16384" in info and b"cluster_state:ok" in info
 
     wait_until(have_met, "the nodes to have met")
     tags = [f"{{{n}}}" for n in range(100)]

@@ -187,7 +187,7 @@ class StreamEngine:
         return self.running and bool(self._query and self._query.status["isTriggerActive"])
 
     def _wait_for_batch(self, grace_s: float) -> bool:
-        """Waits until no batch is running. A query cannot be told to stop claiming, so another batch may start."""
+        """Waits until no batch is running. A query has no way to stop claiming, so another batch may start."""
         remaining = grace_s
         while remaining > 0 and self._is_busy():
             self.wait(_POLL_S)
