@@ -28,6 +28,12 @@ def reason_of(error: BaseException) -> str:
     return _text_of(lambda: _reason(error), error, MAX_REASON)
 
 
+def described(error: BaseException) -> str:
+    """Returns the exception's type and message, at most MAX_REASON characters and the type."""
+    kind, reason = type(error).__name__, reason_of(error)
+    return reason if reason.startswith(kind) else f"{kind}: {reason}"
+
+
 def message_of(error: BaseException) -> str:
     """Returns the same as `reason_of` without a length limit: Spark puts a Python trace between two long JVM traces."""
     return _text_of(lambda: _reason(error), error, sys.maxsize)

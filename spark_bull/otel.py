@@ -18,7 +18,7 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, get_
 from opentelemetry.util.types import AttributeValue
 
 from spark_bull.clock import epoch_ms
-from spark_bull.error_text import reason_of
+from spark_bull.error_text import described, reason_of
 from spark_bull.errors import SparkBullError
 from spark_bull.version import VERSION
 
@@ -56,7 +56,7 @@ class _Calls:
         except Exception as error:
             if what not in self._failed:
                 self._failed.add(what)
-                log.warning("traces: %s failed (%s: %s)", what, type(error).__name__, reason_of(error))
+                log.warning("traces: %s failed (%s)", what, described(error))
             return None
 
 

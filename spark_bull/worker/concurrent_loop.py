@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 from spark_bull.errors import UnrecoverableError
@@ -16,6 +18,7 @@ from spark_bull.worker.running_job import RunningJob
 from spark_bull.worker.slot_loop import Event, SlotLoop
 from spark_bull.worker.slot_plan import SlotPlan
 from spark_bull.worker.slot_queue import SlotQueue
+from spark_bull.worker.slot_state import slot_state
 
 
 class _Place(NamedTuple):
@@ -53,6 +56,16 @@ class ConcurrentLoop(SlotLoop):
                     self._take_events()
         finally:
             self._threads.close()
+
+    @contextmanager
+    def _state(self) -> Iterator[Any]:
+        """As in a slot of functions; with coroutine functions, `setup` runs in their event loop."""
+        if any(is_coroutine_function(function) for function in self._runner.functions.values()):
+            self._tasks = JobTasks(self._inbox.put)
+        try:
+            with slot_state(self._plan.setup, self._tasks) as state:
+                yield state
+        finally:
             if self._tasks is not None:
                 self._tasks.close()
 
@@ -108,12 +121,10 @@ class ConcurrentLoop(SlotLoop):
             return
         limit_ms = self._runner.limit_ms(job)
         job.begin(limit_ms)
-        if not is_coroutine_function(function):
+        if self._tasks is not None and is_coroutine_function(function):
+            self._tasks.start(job, function, limit_ms)
+        else:
             self._threads.start(job, function, limit_ms)
-            return
-        if self._tasks is None:
-            self._tasks = JobTasks(self._inbox.put)
-        self._tasks.start(job, function, limit_ms)
 
     def _start_stalled(self) -> None:
         """Runs a job that has stalled before alone, as it may have killed its worker."""

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
 from threading import Thread
-from typing import Any
+from typing import Any, TypeVar
 
 from spark_bull.worker.alarm import RAISE_AGAIN_S, timeout_error
 from spark_bull.worker.job_runner import Result
 from spark_bull.worker.running_job import RunningJob
 
+T = TypeVar("T")
 CoroutineFunction = Callable[[RunningJob], Awaitable[Any]]
 
 
@@ -51,6 +52,10 @@ class JobTasks:
     def cancel(self, job: RunningJob, error: BaseException) -> None:
         """Cancels the task of this job; `error` becomes its result."""
         self._loop.call_soon_threadsafe(self._end, job, lambda: error)
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Runs a coroutine in the event loop, and returns its result."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
     def close(self) -> None:
         """Ends the event loop. Tasks that still run are cancelled; one that blocks the loop is left behind."""

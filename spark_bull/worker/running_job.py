@@ -36,6 +36,7 @@ class RunningJob:
       handle: its queue.
       token: token of the job's lock.
       lost: ids of the jobs of the queue whose locks were found to be lost; grows while the job runs.
+      state: what the worker's `setup` has made for the slot.
     """
 
     __slots__ = (
@@ -46,16 +47,25 @@ class RunningJob:
         "_lost",
         "_reported",
         "_reporting",
+        "_state",
         "_token",
         "cancellation",
         "claimed",
     )
 
-    def __init__(self, claimed: ClaimedJob, handle: QueueHandle, token: str = "", lost: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        claimed: ClaimedJob,
+        handle: QueueHandle,
+        token: str = "",
+        lost: Collection[str] = (),
+        state: Any = None,
+    ) -> None:
         self.claimed = claimed
         self._handle = handle
         self._token = token
         self._lost = lost
+        self._state = state
         self._data = _UNSET
         self._discarded = False
         self._deadline: float | None = None
@@ -133,6 +143,11 @@ class RunningJob:
     def resumed(self) -> Any:
         """The last checkpoint of an earlier attempt, from which this one goes on; None without any."""
         return Reported.parsed(self.claimed.progress).checkpoint
+
+    @property
+    def state(self) -> Any:
+        """What the worker's `setup` has made, such as a model; None without `setup`. All jobs of a slot share it."""
+        return self._state
 
     @property
     def timeout(self) -> int:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from queue import Empty, SimpleQueue
-from typing import Final
+from typing import Any, Final
 
 from spark_bull.worker.alarm import handling_alarms
 from spark_bull.worker.cancel_reader import Cancelled, CancelReader
@@ -15,6 +15,7 @@ from spark_bull.worker.interrupts import recording_interrupts
 from spark_bull.worker.job_runner import Result
 from spark_bull.worker.slot_plan import SlotPlan
 from spark_bull.worker.slot_queue import Signalled, SlotQueue
+from spark_bull.worker.slot_state import slot_state
 from spark_bull.worker.slot_stats import SlotReport, SlotStats
 from spark_bull.worker.termination import returning_jobs
 
@@ -47,6 +48,9 @@ class SlotLoop(ABC):
             stack.enter_context(handling_alarms())
             stack.enter_context(returning_jobs(self.queues))
             stack.enter_context(CancelReader(self.queues, self._cancel))
+            state = stack.enter_context(self._state())
+            for queue in self.queues:
+                queue.state = state
             self._report.publish("idle", self.clients)
             self._loop()
         self._report.publish("stopped", self.clients)
@@ -56,6 +60,10 @@ class SlotLoop(ABC):
     def clients(self) -> list[int]:
         """Ids of the connections on which the slot waits: CLIENT UNBLOCK ends a wait."""
         return [queue.client for queue in self.queues if queue.client]
+
+    def _state(self) -> AbstractContextManager[Any]:
+        """Makes the state of the slot, and closes it when the block is left."""
+        return slot_state(self._plan.setup)
 
     @abstractmethod
     def _loop(self) -> None:

@@ -8,6 +8,7 @@ from spark_bull.queue.claim import ClaimSettings
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.tracer import TracerSource
 from spark_bull.worker.job_runner import OutcomePolicy, Runner
+from spark_bull.worker.slot_state import Setup
 from spark_bull.worker.start_limit import StartLimit
 
 
@@ -41,6 +42,7 @@ class SlotPlan:
       min_chunk: number of jobs for which a UDF waits, `chunk_wait_ms` at most.
       chunk_wait_ms: see `min_chunk`; ms.
       tracer: the tracer of the slots: see `spark_bull.tracer.spans_of`.
+      setup: makes the state of a slot: see `spark_bull.worker.slot_state`.
     """
 
     queues: tuple[QueuePlan, ...]
@@ -53,6 +55,7 @@ class SlotPlan:
     min_chunk: int = 1
     chunk_wait_ms: int = 0
     tracer: TracerSource = None
+    setup: Setup | None = None
 
     @property
     def handle(self) -> QueueHandle:

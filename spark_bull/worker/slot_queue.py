@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from queue import SimpleQueue
 from threading import Thread
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 from uuid import uuid4
 
 from spark_bull.clock import monotonic_s
@@ -70,6 +70,8 @@ class SlotQueue:
     ) -> None:
         self.handle: QueueHandle = queue.handle
         self.weight = queue.weight
+        #: What `setup` has made for the jobs of the slot.
+        self.state: Any = None
         self._start_limit = queue.start_limit
         self.keeper = LockKeeper(queue.handle, queue.claim_settings.lock_ms)
         self.is_waiting = False
@@ -150,7 +152,7 @@ class SlotQueue:
 
     def running(self, jobs: Sequence[ClaimedJob], token: str) -> list[RunningJob]:
         """Returns claimed jobs as processors receive them."""
-        running = [RunningJob(job, self.handle, token, self.keeper.lost) for job in jobs]
+        running = [RunningJob(job, self.handle, token, self.keeper.lost, self.state) for job in jobs]
         if self._start_limit is not None:
             for job in running:
                 if self._start_limit.is_last(job.claimed):

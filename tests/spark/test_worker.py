@@ -397,7 +397,9 @@ def test_wrong_arguments_are_refused_before_the_start(spark: SparkSession, redis
         ({"processor": print, "chunkSice": 3}, "chunk_size"),
         ({"processor": print, "timeout": 3}, "did you mean `timeout_ms`"),
         ({"processor": print, "metrics": 3}, "did you mean `metrics_minutes`"),
-        ({"processor": lambda job: lock, "slots": 1}, "picklable"),
+        ({"processor": lambda job: lock, "slots": 1}, "`processor` to be picklable"),
+        ({"processor": print, "setup": lambda: lock, "slots": 1}, "`setup` to be picklable"),
+        ({"processor": print, "setup": 5}, "`setup` to be a function"),
     ]
     for arguments, words in wrong:
         with pytest.raises(OptionError, match=words):
@@ -421,6 +423,44 @@ def test_a_worker_fails_if_its_slots_cannot_start(
     with pytest.raises(WorkerFailed, match="JSONDecodeError"):
         worker.await_termination(120)
     assert worker.status().state == "failed"
+
+
+def test_each_slot_has_a_state_that_setup_makes_and_closes(
+    queue: BullQueue, start: Start, redis_url: str, prefix: str, client: Redis
+) -> None:
+    key = f"{prefix}:states"
+
+    def setup() -> Iterator[str]:
+        with Redis.from_url(redis_url) as redis:
+            state = f"state {redis.rpush(key, 'made')}"
+            yield state
+            redis.rpush(key, f"{state} closed")
+
+    def processor(job: Any) -> Any:
+        with Redis.from_url(redis_url) as redis:
+            wait_until(lambda: redis.llen(key) >= 2, "the states of both slots")
+        return job.state
+
+    queue.add_many(NewJob({}) for _ in range(20))
+    worker = start(processor, setup=setup, slots=2)
+    wait_until(lambda: queue.counts()["completed"] == 20, "all jobs")
+    assert worker.stop(PATIENCE_S)
+    assert {job.returnvalue for job in queue.page("completed")} <= {"state 1", "state 2"}
+    made, closed = client.lrange(key, 0, 1), client.lrange(key, 2, -1)
+    assert (made, sorted(closed)) == ([b"made", b"made"], [b"state 1 closed", b"state 2 closed"])
+
+
+def test_a_setup_that_fails_is_named_and_leaves_the_jobs_waiting(queue: BullQueue, start: Start) -> None:
+    def setup() -> None:
+        raise KeyError("MODEL")
+
+    queue.add_many(NewJob({}) for _ in range(3))
+    worker = start(print, setup=setup)
+    with pytest.raises(
+        WorkerFailed, match="expected `setup` to return the state of a slot, it raised KeyError: 'MODEL'"
+    ):
+        worker.await_termination(PATIENCE_S)
+    assert queue.counts()["wait"] == 3
 
 
 # transformations

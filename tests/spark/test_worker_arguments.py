@@ -28,7 +28,7 @@ from tests.support.work_bench import WorkBench
 
 ENGINES = ("loop", "stream")
 #: Arguments that are Python objects, and have no row in the table of options.
-OBJECTS = ("payload_schema", "backoff_strategy")
+OBJECTS = ("payload_schema", "backoff_strategy", "setup")
 ARGUMENTS = [*(row.name for row in TABLE if WORK in row.scopes and row.scopes != EVERYWHERE), *OBJECTS]
 
 #: Arguments that both engines support, and their values.
@@ -50,8 +50,8 @@ GIVEN: dict[str, Any] = {
     "payload_schema": "kind STRING, n LONG",
     "backoff_strategy": lambda made, kind, error, job: 10,
 }
-#: Arguments that no UDF supports; see conformance/test_concurrency.py.
-FUNCTIONS_ONLY = ("concurrency",)
+#: Arguments that no UDF supports; see conformance/test_concurrency.py and test_setup.py.
+FUNCTIONS_ONLY = ("concurrency", "setup")
 #: Arguments of the engine `loop`; conformance/test_chunks.py and test_worker_concurrency.py show their effects.
 LOOP_ONLY = ("min_chunk", "chunk_wait_ms", "max_started")
 STREAM_ONLY = ("checkpoint", "max_jobs_per_trigger")

@@ -70,6 +70,8 @@ CASES = {
     ),
     "def add_up(": Case(jobs={"sums": [{"numbers": [1, 2]}]}, then={"sums": {"completed": 1}}, prints=("paused",)),
     "def score(": Case(jobs={"flights": [{"distance": 500, "delay": 7}]}, then={"flights": {"completed": 1}}),
+    "def greet(": Case(jobs={"mail": [{"to": "ada@example.org", "tenant": "a"}]}, then={"mail": {"completed": 1}}),
+    "def predict(": Case(jobs={"flights": [{"distance": 500, "delay": 7}]}, then={"flights": {"completed": 1}}),
     "def enrich(": Case(jobs={"orders": [{"sku": "tea", "amount": 2}]}, then={"orders": {"completed": 1}}),
     "ConsoleSpanExporter(": Case(jobs={"mail": [{"to": "ada@example.org"}]}, then={"mail": {"completed": 1}}),
     "current_trace()": Case(then={"mail": {"wait": 1}}),

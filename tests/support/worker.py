@@ -18,6 +18,7 @@ from spark_bull.worker.running_job import RunningJob
 from spark_bull.worker.slot import loop_of
 from spark_bull.worker.slot_control import SlotControl
 from spark_bull.worker.slot_plan import QueuePlan, SlotPlan
+from spark_bull.worker.slot_state import Setup
 from spark_bull.worker.slot_stats import SlotStats
 from spark_bull.worker.start_limit import start_limit
 from tests.support.wait import PATIENCE_S
@@ -61,6 +62,7 @@ class OurWorker:
         runner: Runner | None = None,
         policy: OutcomePolicy | None = None,
         tracer: TracerSource = None,
+        setup: Setup | None = None,
         **claim_settings: Any,
     ) -> None:
         self.id = uuid4().hex[:8]
@@ -84,6 +86,7 @@ class OurWorker:
             min_chunk=min_chunk,
             chunk_wait_ms=chunk_wait_ms,
             tracer=tracer,
+            setup=setup,
         )
         self.control = SlotControl(plan)
         self.loop = loop_of(plan, 0, spans_of(tracer))

@@ -101,6 +101,7 @@ WORKER_ONLY = {
     "processor",
     "payload_schema",
     "backoff_strategy",
+    "setup",
     "tracer",
     "redis",
 }

@@ -13,7 +13,7 @@ from pyspark.sql.types import LongType
 
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.errors import DialectError, OptionError
-from spark_bull.spark.process.worker_options import check_tracer, worker_options
+from spark_bull.spark.process.worker_options import check_setup, check_tracer, worker_options
 
 
 def of_a_job(job: Any) -> None: ...
@@ -101,3 +101,26 @@ def test_a_tracer_is_for_functions_of_a_job(processor: Callable[..., Any], engin
     check_tracer(False, engine, processor)
     with pytest.raises(OptionError, match="`tracer` has no effect on UDFs and functions of DataFrames"):
         check_tracer(True, engine, processor)
+
+
+@pytest.mark.parametrize(("processor", "engine"), [(of_frames, "stream"), (udf, "loop"), (udf, "stream")])
+def test_a_setup_is_for_functions_of_a_job(processor: Callable[..., Any], engine: str) -> None:
+    check_setup(dict, "loop", of_a_job)
+    check_setup(dict, "loop", {"send": of_a_job})
+    check_setup(None, engine, processor)
+    with pytest.raises(OptionError, match="`setup` has no effect on UDFs and functions of DataFrames"):
+        check_setup(dict, engine, processor)
+
+
+def test_a_setup_is_a_coroutine_function_only_if_a_processor_is() -> None:
+    async def coroutine(job: object) -> None: ...
+
+    async def setup() -> None: ...
+
+    check_setup(setup, "loop", coroutine)
+    check_setup(setup, "loop", {"send": of_a_job, "*": coroutine})
+    for processor in (of_a_job, {"send": of_a_job}):
+        with pytest.raises(OptionError, match="expected `setup` to be a plain function"):
+            check_setup(setup, "loop", processor)
+    with pytest.raises(OptionError, match="expected `setup` to be a function without parameters, got: 5"):
+        check_setup(5, "loop", of_a_job)  # type: ignore[arg-type]

@@ -57,7 +57,7 @@ class LoopEngine:
         self.restarts = 0
 
     def start(self) -> None:
-        """Starts the Spark job. Raises OptionError if the processor cannot be pickled."""
+        """Starts the Spark job. Raises OptionError if a function of the plan cannot be pickled."""
         check_picklable(self._plan)
         self._thread.start()
 
@@ -147,11 +147,18 @@ class LoopEngine:
 
 
 def check_picklable(plan: SlotPlan) -> None:
-    """Raises OptionError if the processor cannot be pickled."""
-    try:
-        cloudpickle.dumps(plan)
-    except Exception as error:
-        raise OptionError(
-            "expected `processor` to be picklable, as it is sent to the executors, "
-            f"got {type(error).__name__}: {error}; open connections, locks and files inside the function"
-        ) from error
+    """Raises OptionError if a function of the plan cannot be pickled."""
+    parts = {
+        "processor": plan.runner,
+        "setup": plan.setup,
+        "tracer": plan.tracer,
+        "backoff_strategy": plan.policy.strategy,
+    }
+    for name, part in parts.items():
+        try:
+            cloudpickle.dumps(part)
+        except Exception as error:
+            raise OptionError(
+                f"expected `{name}` to be picklable, as it is sent to the executors, "
+                f"got {type(error).__name__}: {error}; open connections, locks and files inside the function"
+            ) from error

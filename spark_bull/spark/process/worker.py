@@ -27,6 +27,7 @@ from spark_bull.spark.process.udf_runner import is_udf, schema_of_payload, udf_r
 from spark_bull.spark.process.udf_transform import UdfTransformation
 from spark_bull.spark.process.worker_options import (
     Processor,
+    check_setup,
     check_tracer,
     claim_options,
     settle_options,
@@ -40,6 +41,7 @@ from spark_bull.worker.interrupts import exiting_on_sigterm
 from spark_bull.worker.job_runner import BackoffStrategy, FunctionRunner, OutcomePolicy, Runner
 from spark_bull.worker.outcome_policy import keep_rule
 from spark_bull.worker.slot_plan import QueuePlan, SlotPlan
+from spark_bull.worker.slot_state import Setup
 from spark_bull.worker.start_limit import start_limit
 from spark_bull.worker.status import WorkerStatus, lag_of
 
@@ -88,6 +90,9 @@ class Worker:
         none; a number is how many to keep; {"age": seconds, "count": jobs} limits both.
       remove_on_fail: the same for failed jobs.
       backoff_strategy: f(attempts made, type, error, job) -> ms, for types of backoff that are not built in.
+      setup: a function without parameters that each slot calls once, before it claims jobs; `job.state` is what it
+        returns or yields, or the value of the context manager that it returns. That is closed when the slot ends. May
+        be a coroutine function if the processor is one. For functions only.
       tracer: makes a span for each attempt of a job, in the trace of the span that added it: True for the global tracer
         of the executor's process, or a function that each slot calls once, and that returns a tracer of OpenTelemetry.
         For functions only.
@@ -144,6 +149,7 @@ class Worker:
         remove_on_complete: KeepRule | None = None,
         remove_on_fail: KeepRule | None = None,
         backoff_strategy: BackoffStrategy | None = None,
+        setup: Setup | None = None,
         tracer: TracerSource = None,
         metrics_minutes: int | None = None,
         max_started: int | None = None,
@@ -209,6 +215,7 @@ class Worker:
             raise OptionError("expected `processor`: a function of a job, functions by name, or a UDF; got none")
         self._options = options = worker_options(arguments | connection, processor, redis=redis, unknown=unknown)
         check_tracer(tracer, options["engine"], processor)
+        check_setup(setup, options["engine"], processor)
         worked = worked_queues(queue, queues, weights, options["engine"])
         self._spark = spark
         self.handles = [open_handle(options, one.name) for one in worked]
@@ -270,6 +277,7 @@ class Worker:
                 min_chunk=options["min_chunk"],
                 chunk_wait_ms=options["chunk_wait_ms"],
                 tracer=tracer,
+                setup=setup,
             )
             self._engine = LoopEngine(spark, plan, _slots(spark, options["slots"]))
         self._promoter = None

@@ -9,11 +9,13 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame
 
-from spark_bull.errors import OptionError
+from spark_bull.errors import OptionError, expected
 from spark_bull.options import WORK, Options, as_texts, parse_arguments
 from spark_bull.spark.process.udf_runner import is_udf
 from spark_bull.store.settings import resolved
 from spark_bull.tracer import TracerSource, check_sendable
+from spark_bull.worker.job_tasks import is_coroutine_function
+from spark_bull.worker.slot_state import Setup
 
 Processor = Callable[..., Any]
 
@@ -82,6 +84,25 @@ def check_tracer(tracer: TracerSource, engine: str, processor: Processor | Mappi
         raise OptionError(
             "`tracer` has no effect on UDFs and functions of DataFrames, which get many jobs at a time: "
             "leave it out, or use a function of a job"
+        )
+
+
+def check_setup(setup: Setup | None, engine: str, processor: Processor | Mapping[str, Processor]) -> None:
+    """Raises OptionError for a `setup` that cannot be called, or has no effect."""
+    if setup is None:
+        return
+    if engine == "stream" or is_udf(processor):
+        raise OptionError(
+            "`setup` has no effect on UDFs and functions of DataFrames: leave it out, and set up the state before the "
+            "loop of a UDF over iterators, or use a function of a job"
+        )
+    if not callable(setup):
+        raise expected("setup", "a function without parameters", setup)
+    functions = processor.values() if isinstance(processor, Mapping) else (processor,)
+    is_async = inspect.iscoroutinefunction(setup) or inspect.isasyncgenfunction(setup)
+    if is_async and not any(map(is_coroutine_function, functions)):
+        raise OptionError(
+            "expected `setup` to be a plain function, as no processor is a coroutine function, got a coroutine function"
         )
 
 

@@ -1,0 +1,213 @@
+"""`setup` makes the state of a slot once; its jobs have it as `job.state`; it is closed when the slot ends."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import pytest
+
+from spark_bull import BullQueue, NewJob
+from spark_bull.errors import WorkerFailed
+from spark_bull.worker.running_job import RunningJob
+from tests.support.wait import wait_until
+from tests.support.worker import OurWorker
+
+JOBS = 6
+
+#: One job at a time in the main thread; several in threads; coroutines.
+each_way = pytest.mark.parametrize("way", ["one by one", "threads", "coroutines"])
+
+
+class Pool:
+    """A state that knows who uses it, and where it was opened and closed."""
+
+    def __init__(self) -> None:
+        self.users: list[str] = []
+        self.steps: list[str] = ["opened"]
+
+    def close(self) -> None:
+        self.steps.append("closed")
+
+
+class AsyncPool(Pool):
+    async def close(self) -> None:  # type: ignore[override]
+        await asyncio.sleep(0)
+        super().close()
+
+
+@pytest.fixture(params=["bullmq"])
+def queue(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterator[BullQueue]:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
+        yield queue
+
+
+def use(job: RunningJob) -> Any:
+    assert "closed" not in job.state.steps
+    job.state.users.append(job.id)
+
+
+async def use_in_loop(job: RunningJob) -> Any:
+    use(job)
+
+
+def worker(queue: BullQueue, way: str, setup: Callable[[], Any], function: Callable[..., Any] = use) -> OurWorker:
+    if way == "coroutines":
+        return OurWorker(queue.handle, use_in_loop, setup=setup, concurrency=2)
+    return OurWorker(queue.handle, function, setup=setup, concurrency=1 if way == "one by one" else 2)
+
+
+def completed(queue: BullQueue, count: int = JOBS) -> None:
+    wait_until(lambda: queue.counts()["completed"] == count, f"{count} completed jobs")
+
+
+class Recorded:
+    """Functions that return the same kinds of state, and the states that they have made."""
+
+    def __init__(self) -> None:
+        self.made: list[Pool] = []
+
+    def value(self) -> Pool:
+        self.made.append(Pool())
+        return self.made[-1]
+
+    def generator(self) -> Iterator[Pool]:
+        pool = Pool()
+        self.made.append(pool)
+        yield pool
+        pool.close()
+
+    @contextmanager
+    def manager(self) -> Iterator[Pool]:
+        yield from self.generator()
+
+    async def coroutine(self) -> Pool:
+        asyncio.get_running_loop()
+        self.made.append(AsyncPool())
+        return self.made[-1]
+
+    async def async_generator(self) -> AsyncIterator[Pool]:
+        pool = AsyncPool()
+        self.made.append(pool)
+        yield pool
+        await pool.close()
+
+    @asynccontextmanager
+    async def async_manager(self) -> AsyncIterator[Pool]:
+        async for pool in self.async_generator():
+            yield pool
+
+
+@each_way
+@pytest.mark.parametrize("kind", ["value", "generator", "manager"])
+@pytest.mark.parametrize("queue", ["bull-1", "bull", "bullmq"], indirect=True)
+def test_all_jobs_of_a_slot_share_a_state_that_is_closed_when_the_slot_ends(
+    queue: BullQueue, way: str, kind: str
+) -> None:
+    recorded = Recorded()
+    ids = queue.add_many(NewJob({}) for _ in range(JOBS)).ids
+    with worker(queue, way, getattr(recorded, kind)):
+        completed(queue)
+        (pool,) = recorded.made
+        assert pool.steps == ["opened"]
+    assert sorted(pool.users) == sorted(ids)
+    assert pool.steps == ["opened", "closed"]
+
+
+@pytest.mark.parametrize("kind", ["coroutine", "async_generator", "async_manager"])
+def test_coroutine_functions_may_have_a_setup_in_their_event_loop(queue: BullQueue, kind: str) -> None:
+    recorded = Recorded()
+    ids = queue.add_many(NewJob({}) for _ in range(JOBS)).ids
+    with worker(queue, "coroutines", getattr(recorded, kind)):
+        completed(queue)
+    (pool,) = recorded.made
+    assert sorted(pool.users) == sorted(ids)
+    assert pool.steps == ["opened", "closed"]
+
+
+def test_a_plain_setup_of_coroutine_functions_runs_in_their_event_loop_too(queue: BullQueue) -> None:
+    loops: list[object] = []
+
+    def setup() -> None:
+        loops.append(asyncio.get_running_loop())
+
+    async def processor(job: RunningJob) -> None:
+        loops.append(asyncio.get_running_loop())
+
+    queue.add({})
+    with OurWorker(queue.handle, processor, setup=setup):
+        completed(queue, 1)
+    assert loops[0] is loops[1]
+
+
+def test_functions_by_name_of_several_queues_share_the_state(redis_url: str, prefix: str) -> None:
+    recorded = Recorded()
+    options = {"url": redis_url, "prefix": prefix, "protocol": "bullmq"}
+    with BullQueue("a", **options) as a, BullQueue("b", **options) as b:
+        a.add({}, name="send")
+        b.add({}, name="report")
+        functions = {"send": use, "*": use_in_loop}
+        with OurWorker([a.handle, b.handle], functions, setup=recorded.value):
+            completed(a, 1)
+            completed(b, 1)
+    (pool,) = recorded.made
+    assert len(pool.users) == 2
+
+
+def test_each_slot_has_a_state_of_its_own(queue: BullQueue) -> None:
+    recorded = Recorded()
+    both = threading.Barrier(2)
+
+    def processor(job: RunningJob) -> None:
+        use(job)
+        both.wait()
+
+    queue.add_many(NewJob({}) for _ in range(2))
+    first, second = (worker(queue, "one by one", recorded.value, processor) for _ in range(2))
+    with first, second:
+        completed(queue, 2)
+    assert sorted(len(pool.users) for pool in recorded.made) == [1, 1]
+
+
+@each_way
+def test_a_setup_that_fails_ends_the_slot_before_it_claims_a_job(queue: BullQueue, way: str) -> None:
+    def setup() -> None:
+        raise KeyError("MODEL")
+
+    queue.add({})
+    ours = worker(queue, way, setup)
+    with pytest.raises(
+        WorkerFailed, match=r"expected `setup` to return the state of a slot, it raised KeyError: 'MODEL'$"
+    ):
+        ours.loop.run()
+    assert queue.counts()["wait"] == 1
+    job = queue.get_job("1")
+    assert job is not None
+    assert not job.attempts_started
+
+
+@each_way
+def test_an_error_while_the_state_is_closed_is_logged(
+    queue: BullQueue, way: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken(Pool):
+        def close(self) -> None:
+            raise OSError("gone")
+
+    queue.add({})
+    with worker(queue, way, Broken) as ours:
+        completed(queue, 1)
+    assert ours.stats is not None
+    assert ours.stats.completed == 1
+    assert "closing what `setup` returned failed (OSError: gone)" in caplog.text
+
+
+def test_without_setup_there_is_no_state(queue: BullQueue) -> None:
+    states: list[Any] = []
+    queue.add({})
+    with OurWorker(queue.handle, lambda job: states.append(job.state)):
+        completed(queue, 1)
+    assert states == [None]
