@@ -20,12 +20,11 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def _session(args: Namespace) -> Iterator[SparkSession]:
+def _session(args: Namespace, queue: str) -> Iterator[SparkSession]:
     from spark_bull.spark.programs.session import errors_in_one_line, session
 
     sigterm_as_sigint()
-    name = f"{args.command} {args.queue}"
-    with errors_in_one_line(), session(name, args.master, dict(args.conf)) as spark:
+    with errors_in_one_line(), session(f"{args.command} {queue}", args.master, dict(args.conf)) as spark:
         yield spark
 
 
@@ -33,17 +32,26 @@ def _dispatch(args: Namespace) -> Output:
     from spark_bull.spark.programs.dispatch import Source, dispatch
 
     source = Source(args.input, args.format, dict(args.read), args.query)
-    with _session(args) as spark:
+    with _session(args, args.queue) as spark:
         return _output(dispatch(spark, source, args.queue, _options(args)), args)
 
 
 def _work(args: Namespace) -> Output:
-    from spark_bull.spark.programs.work import work
+    from spark_bull.spark.programs.work import Functions, work
 
     given = {name: getattr(args, name) for name in ("payload_schema", "engine", "slots", "timeout_ms")}
     options = _options(args) | {name: value for name, value in given.items() if value is not None}
-    with _session(args) as spark:
-        done = work(spark, args.queue, args.processor, options, grace_s=args.grace, until_idle_s=args.until_idle)
+    functions = Functions(args.processor, args.setup)
+    with _session(args, ", ".join(args.queue)) as spark:
+        done = work(
+            spark,
+            args.queue,
+            functions,
+            options,
+            weights=dict(args.weight),
+            grace_s=args.grace,
+            until_idle_s=args.until_idle,
+        )
         return _output(done, args)
 
 
@@ -51,7 +59,7 @@ def _collect(args: Namespace) -> Output:
     from spark_bull.spark.programs.collect import Table, collect
 
     table, every = Table(args.output, args.format, args.checkpoint), None if args.once else args.trigger
-    with _session(args) as spark:
+    with _session(args, args.queue) as spark:
         try:
             return _output(collect(spark, args.queue, table, _options(args), every), args)
         except KeyboardInterrupt:
@@ -62,7 +70,7 @@ def _collect(args: Namespace) -> Output:
 def _report(args: Namespace) -> Output:
     from spark_bull.spark.programs.report import report
 
-    with _session(args) as spark:
+    with _session(args, args.queue) as spark:
         for frame in report(spark, args.queue, _options(args), args.query):
             if args.json:
                 for row in frame.toJSON().collect():
@@ -88,12 +96,27 @@ def _setting(text: str) -> tuple[str, str]:
     return name, value
 
 
+def _weight(text: str) -> tuple[str, int]:
+    name, _, number = text.rpartition("=")
+    if not name or not number.isdigit():
+        raise ArgumentTypeError(f"expected queue=number, got: {text!r}")
+    return name, int(number)
+
+
+def _names(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
 def _add_settings_arguments(parser: ArgumentParser, name: str, help: str) -> None:
     parser.add_argument(name, type=_setting, action="append", default=[], metavar="NAME=VALUE", help=help)
 
 
 def _add_common_arguments(parser: ArgumentParser, queue: str, option: str) -> None:
     parser.add_argument("--queue", required=True, help=queue)
+    _add_spark_arguments(parser, option)
+
+
+def _add_spark_arguments(parser: ArgumentParser, option: str) -> None:
     _add_settings_arguments(parser, "--option", option)
     parser.add_argument("--master", help="Spark master, if not run by spark-submit")
     _add_settings_arguments(parser, "--conf", "Spark configuration property")
@@ -111,6 +134,7 @@ def _add_dispatch_arguments(parser: ArgumentParser) -> None:
 
 def _add_work_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--processor", required=True, metavar="MODULE:NAME", help="function of a job, or a UDF")
+    parser.add_argument("--setup", metavar="MODULE:NAME", help="function that makes the state of a slot")
     parser.add_argument("--payload-schema", metavar="DDL", help="schema of the payloads, required for UDFs")
     parser.add_argument("--engine", choices=("auto", "loop", "stream"), help="engine of the worker (default: auto)")
     parser.add_argument("--slots", type=int, help="number of parallel Spark tasks (default: all cores but one)")
@@ -125,7 +149,23 @@ def _add_work_arguments(parser: ArgumentParser) -> None:
         help="maximum time for jobs to finish after a stop: 5m (default: 30s)",
     )
     parser.add_argument("--until-idle", type=seconds, metavar="TIME", help="exit after this time without jobs")
-    _add_common_arguments(parser, "queue to process", "argument of the worker")
+    parser.add_argument(
+        "--queue",
+        type=_names,
+        action="extend",
+        required=True,
+        metavar="NAMES",
+        help="queues to process, comma separated; jobs of the first are claimed before those of the others",
+    )
+    parser.add_argument(
+        "--weight",
+        type=_weight,
+        action="append",
+        default=[],
+        metavar="QUEUE=NUMBER",
+        help="how often this queue is asked first, instead of the order of the queues; may be repeated",
+    )
+    _add_spark_arguments(parser, "argument of the worker")
 
 
 def _add_collect_arguments(parser: ArgumentParser) -> None:

@@ -17,6 +17,7 @@ from redis import Redis
 
 import spark_bull
 from spark_bull.cli import main
+from spark_bull.cli.main import parser
 from spark_bull.cli.tables import as_table
 from spark_bull.cli.times import duration, milliseconds, relative, seconds, utc
 from spark_bull.local import EmbeddedRedis
@@ -404,6 +405,29 @@ def test_programs_have_help_without_pyspark(command: str) -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE_S)
     assert f"usage: spark-bull {command} " in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("given", "queues", "weights"),
+    [
+        (["--queue", "mail"], ["mail"], []),
+        (["--queue", "urgent, mail"], ["urgent", "mail"], []),
+        (["--queue", "urgent", "--queue", "mail,slow"], ["urgent", "mail", "slow"], []),
+        (["--queue", "a=b,c", "--weight", "a=b=3", "--weight", "c=1"], ["a=b", "c"], [("a=b", 3), ("c", 1)]),
+    ],
+)
+def test_work_takes_several_queues_and_their_weights(
+    given: list[str], queues: list[str], weights: list[tuple[str, int]]
+) -> None:
+    args = parser().parse_args(["work", "--processor", "my_jobs:send", *given])
+    assert (args.queue, args.weight) == (queues, weights)
+
+
+@pytest.mark.parametrize("given", ["urgent", "=3", "urgent=", "urgent=many", "urgent=-1"])
+def test_a_weight_that_is_no_number_is_refused(given: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parser().parse_args(["work", "--processor", "my_jobs:send", "--queue", "urgent", "--weight", given])
+    assert f"argument --weight: expected queue=number, got: '{given}'" in capsys.readouterr().err
 
 
 def test_no_module_of_the_command_shadows_the_standard_library() -> None:

@@ -112,6 +112,24 @@ def test_work_runs_any_function_until_the_queue_is_empty(redis_url: str, prefix:
         assert {job.parsed("returnvalue") for job in queue.page("completed")} == {2 * n for n in range(50)}
 
 
+def test_work_processes_several_queues_with_a_state(redis_url: str, prefix: str, tmp_path: Path) -> None:
+    module = tmp_path / "my_jobs.py"
+    module.write_text("def connect():\n    return 'connected'\ndef send(job):\n    return [job.queue, job.state]\n")
+    options = {"url": redis_url, "prefix": prefix, "protocol": "bullmq"}
+    with BullQueue("urgent", **options) as urgent, BullQueue("mail", **options) as mail:
+        for queue in (urgent, mail):
+            queue.add_many(NewJob({"n": n}) for n in range(5))
+        script = ["--py-files", str(module), str(ROOT / "jobs/work.py"), "--queue", "urgent", "--queue", "mail"]
+        functions = ["--processor", "my_jobs:send", "--setup", "my_jobs:connect"]
+        where = ["--url", redis_url, "--prefix", prefix, "--until-idle", "1", "--slots", "1"]
+        ran = submit(*script, *functions, *where, "--weight", "urgent=3", "--option", "concurrency=2")
+        assert ran.returncode == 0, ran.stderr[-3000:]
+        assert "10 completed, 0 failed" in ran.stdout
+        for queue in (urgent, mail):
+            values = [job.parsed("returnvalue") for job in queue.page("completed")]
+            assert values == [[queue.name, "connected"]] * 5
+
+
 def test_options_of_work_are_parsed_by_their_types(redis_url: str, prefix: str, tmp_path: Path) -> None:
     module = tmp_path / "my_jobs.py"
     module.write_text("def none(job):\n    return None\n")

@@ -87,3 +87,84 @@ def test_slots_run_on_several_executors_with_the_package_in_py_files(
                 os.killpg(running.pid, signal.SIGKILL)
         assert "600 completed, 0 failed" in output
         assert queue.counts()["completed"] == 600
+
+
+RESOURCES = """
+import os
+import sys
+import time
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+
+url, prefix, folder = sys.argv[1:]
+spark = (
+    SparkSession.builder.master("local-cluster[1,2,1024]")
+    .config("spark.ui.enabled", "false")
+    .config("spark.executor.extraJavaOptions", "-Xss4m")
+    .config("spark.resources.discoveryPlugin", "org.apache.spark.resource.ResourceDiscoveryScriptPlugin")
+    .config("spark.worker.resource.gpu.amount", 2)
+    .config("spark.worker.resource.gpu.discoveryScript", f"{folder}/gpus.sh")
+    .config("spark.executor.resource.gpu.amount", 2)
+    .config("spark.task.resource.gpu.amount", 1)
+    .getOrCreate()
+)
+spark.sparkContext.setLogLevel("OFF")
+
+from spark_bull import Worker
+
+def addresses():
+    return TaskContext.get().resources()["gpu"].addresses
+
+def function(job):
+    # Both slots wait until each of them has a job.
+    seen = os.path.join(folder, job.data["seen"])
+    open(os.path.join(seen, "-".join(addresses())), "w").close()
+    while len(os.listdir(seen)) < 2:
+        time.sleep(0.01)
+    return [job.state, addresses()]
+
+async def coroutine(job):
+    return [job.state, addresses()]
+
+options = {"url": url, "prefix": prefix, "protocol": "bullmq", "setup": addresses, "slots": 2, "progress": False}
+processors = {"one": function, "several": function, "coroutine": coroutine}
+for queue, concurrency, names in (("one", 1, ["one"]), ("several", 2, ["several", "coroutine"])):
+    by_name = {name: processors[name] for name in names}
+    with Worker(spark, queue, by_name, concurrency=concurrency, **options) as worker:
+        while worker.status().finished < 40:
+            time.sleep(0.2)
+spark.stop()
+"""
+
+
+@pytest.mark.spark
+def test_functions_read_the_addresses_of_the_resources_of_their_slot(
+    redis_url: str, prefix: str, tmp_path: Path
+) -> None:
+    """Each slot has one of two GPUs, in its function, in its threads, and in its event loop."""
+    script = tmp_path / "gpus.sh"
+    script.write_text("""#!/bin/sh\necho '{"name": "gpu", "addresses": ["7", "9"]}'\n""")
+    script.chmod(0o755)
+    program = tmp_path / "program.py"
+    program.write_text(RESOURCES)
+    for name in ("one", "several"):
+        (tmp_path / name).mkdir()
+    options = {"url": redis_url, "prefix": prefix, "protocol": "bullmq"}
+    with BullQueue("one", **options) as one, BullQueue("several", **options) as several:
+        one.add_many(NewJob({"seen": "one"}, name="one") for _ in range(40))
+        several.add_many(NewJob({"seen": "several"}, name=name) for name in ["several"] * 20 + ["coroutine"] * 20)
+        run = subprocess.run(
+            [sys.executable, str(program), redis_url, prefix, str(tmp_path)],
+            cwd=tmp_path,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=PATIENCE_S,
+        )
+        assert run.returncode == 0, run.stderr[-5_000:]
+        for queue, names in ((one, {"one"}), (several, {"several", "coroutine"})):
+            jobs = queue.page("completed", 0, 100)
+            seen = {(job.name, *map(tuple, job.parsed("returnvalue"))) for job in jobs}
+            assert len(jobs) == 40
+            assert {name for name, *_ in seen} == names
+            assert all(state == addresses for _, state, addresses in seen)
+            assert {addresses for _, _, addresses in seen} == {("7",), ("9",)}

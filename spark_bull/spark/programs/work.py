@@ -1,11 +1,12 @@
-"""Processes jobs of a queue on the executors with a Python function."""
+"""Processes jobs of queues on the executors with a Python function."""
 
 from __future__ import annotations
 
 import importlib
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,30 +18,41 @@ from spark_bull.spark.process.worker import Worker
 from spark_bull.worker.status import WorkerStatus
 
 
-def processor_of(name: str) -> Any:
+@dataclass(frozen=True)
+class Functions:
+    """What the worker calls, as MODULE:NAME."""
+
+    processor: str
+    setup: str | None = None
+
+
+def imported(argument: str, name: str) -> Any:
     """Imports the object MODULE:NAME, also from the current folder. Raises OptionError."""
     module, separator, attribute = name.partition(":")
     if not separator:
-        raise OptionError(f"expected --processor MODULE:NAME, got: {name!r}")
+        raise OptionError(f"expected {argument} MODULE:NAME, got: {name!r}")
     sys.path.insert(0, str(Path.cwd()))
     try:
         return getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
-        raise OptionError(f"expected --processor to be importable, got {name!r}: {error}") from error
+        raise OptionError(f"expected {argument} to be importable, got {name!r}: {error}") from error
 
 
 def work(
     spark: SparkSession,
-    queue: str,
-    processor: str,
+    queues: Sequence[str],
+    functions: Functions,
     options: Mapping[str, Any],
     *,
+    weights: Mapping[str, int],
     grace_s: float,
     until_idle_s: float | None = None,
 ) -> WorkerStatus:
     """Runs a worker until the program is stopped, or idle for `until_idle_s`; returns its status."""
     # Imported after the session is created, which @udf and @pandas_udf may need.
-    worker = Worker(spark, queue, processor_of(processor), **_arguments(options))
+    processor = imported("--processor", functions.processor)
+    setup = None if functions.setup is None else imported("--setup", functions.setup)
+    worker = Worker(spark, None, processor, queues=queues, weights=weights, setup=setup, **_arguments(options))
     try:
         worker.start()
         _wait(worker, until_idle_s)
