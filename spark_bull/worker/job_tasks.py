@@ -53,9 +53,9 @@ class JobTasks:
         """Cancels the task of this job; `error` becomes its result."""
         self._loop.call_soon_threadsafe(self._end, job, lambda: error)
 
-    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Runs a coroutine in the event loop, and returns its result."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+    def run(self, coroutine: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
+        """Runs a coroutine in the event loop, and returns its result. Raises TimeoutError after `timeout_s`."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(timeout_s)
 
     def close(self) -> None:
         """Ends the event loop. Tasks that still run are cancelled; one that blocks the loop is left behind."""

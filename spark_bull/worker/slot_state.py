@@ -13,7 +13,7 @@ from contextlib import (
     asynccontextmanager,
     contextmanager,
 )
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from spark_bull.error_text import described
 from spark_bull.errors import WorkerFailed
@@ -21,6 +21,8 @@ from spark_bull.worker.job_tasks import JobTasks
 
 log = logging.getLogger("spark_bull")
 
+#: Maximum duration of the close in an event loop, s: a coroutine that failed to end may block the loop.
+_CLOSE_S: Final = 30.0
 #: Returns or yields the state, or returns a context manager that has it; also as a coroutine.
 Setup = Callable[[], Any]
 
@@ -87,7 +89,7 @@ class _InEventLoop:
         return self._tasks.run(self._open())
 
     def close(self) -> None:
-        self._tasks.run(self._stack.aclose())
+        self._tasks.run(self._stack.aclose(), _CLOSE_S)
 
     async def _open(self) -> Any:
         made = self._setup()
