@@ -35,7 +35,13 @@ def test_a_slot_returns_its_jobs_when_its_process_is_to_end(
 ) -> None:
     ids = queue.add_many(NewJob({"n": n}) for n in range(JOBS)).ids
     with terminated_slot.start(redis_url, prefix, queue.protocol, concurrency) as process:
-        wait_until(lambda: queue.counts()["active"] == JOBS, "the slot to claim all jobs")
+
+        def started() -> bool:
+            jobs = queue.page("active")
+            return len(jobs) == JOBS and sum(job.parsed("progress") == 1 for job in jobs) == concurrency
+
+        # Jobs in a reply that the slot has not read yet are rescued when their locks expire.
+        wait_until(started, "the slot to claim all jobs, and to start as many as it may")
         process.send_signal(number)
         assert process.wait(PATIENCE_S) == 128 + number
     assert (queue.counts()["wait"], queue.counts()["active"]) == (JOBS, 0)

@@ -1,4 +1,4 @@
-"""A process that is a slot of a worker, whose jobs do not end by themselves.
+"""A process that is a slot of a worker, whose jobs report progress 1 when they start, and do not end by themselves.
 
 python -m tests.support.terminated_slot <url> <prefix> <dialect> <concurrency>
 """
@@ -13,6 +13,7 @@ from pathlib import Path
 from spark_bull import BullQueue
 from spark_bull.queue.claim import ClaimSettings
 from spark_bull.worker.job_runner import FunctionRunner
+from spark_bull.worker.running_job import RunningJob
 from spark_bull.worker.slot import loop_of
 from spark_bull.worker.slot_plan import QueuePlan, SlotPlan
 
@@ -28,7 +29,12 @@ def start(url: str, prefix: str, dialect: str, concurrency: int) -> subprocess.P
 def main(url: str, prefix: str, dialect: str, concurrency: str) -> None:
     handle = BullQueue("q", url=url, prefix=prefix, protocol=dialect).handle
     settings = ClaimSettings("slot", lock_ms=3_600_000, control=handle.keys.control("slot"))
-    runner = FunctionRunner(lambda job: time.sleep(3_600))
+
+    def processor(job: RunningJob) -> None:
+        job.update_progress(1)
+        time.sleep(3_600)
+
+    runner = FunctionRunner(processor)
     loop_of(SlotPlan((QueuePlan(handle, settings),), "slot", runner, concurrency=int(concurrency)), 0).run()
 
 
