@@ -13,7 +13,8 @@ import time
 from benchmarks.filling import plain, queue_at
 from spark_bull import BullQueue
 from spark_bull.outcomes import Claim, Outcomes
-from spark_bull.queue.claim import ClaimSettings, work
+from spark_bull.queue.claim import work
+from spark_bull.queue.claim_settings import ClaimSettings
 
 CLAIM_SETTINGS = ClaimSettings("finisher")
 RETURNVALUE = '{"ok":true,"bytes":1234}'

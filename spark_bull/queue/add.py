@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from spark_bull.model import Added
-from spark_bull.queue.handle import RECEIPT_TTL_MS, QueueHandle
+from spark_bull.queue import verbs
+from spark_bull.queue.handle import QueueHandle
 
 
 def add_chunk(
@@ -18,20 +19,11 @@ def add_chunk(
     first, added, duplicates = 1, 0, 0
     ids: list[str] = []
     while first <= rows:
-        first, new, known, new_ids = handle.run(
-            "add",
-            {
-                "number": number,
-                "from": first,
-                "chunk": packed,
-                "want_ids": int(want_ids),
-                "ttl_ms": RECEIPT_TTL_MS,
-            },
-            receipt=handle.keys.receipt(sender),
-        )
-        added += new
-        duplicates += known
-        ids.extend(_text(job_id) for job_id in new_ids)
+        reply = verbs.add(handle, handle.keys.receipt(sender), number, packed, first=first, want_ids=want_ids)
+        first = reply.first
+        added += reply.added
+        duplicates += reply.duplicates
+        ids.extend(_text(job_id) for job_id in reply.ids)
     return Added(ids, added, duplicates)
 
 

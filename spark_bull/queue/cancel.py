@@ -8,9 +8,11 @@ from typing import Final, NamedTuple
 import msgpack
 
 from spark_bull.errors import WrongState, expected
+from spark_bull.queue import verbs
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.manage import job_error, job_keys
 from spark_bull.queue.read import get_job
+from spark_bull.queue.verbs import JobReply
 
 #: Requests that no slot has read expire after this time.
 REQUEST_TTL_MS: Final = 3_600_000
@@ -31,16 +33,16 @@ def request_cancel(handle: QueueHandle, job_id: str, reason: str | None = None) 
     """Asks the slot that holds a job to cancel it. Raises JobMissing; WrongState unless a slot of a Worker holds it."""
     if reason is not None and not isinstance(reason, str):
         raise expected("reason", "a text", reason)
-    args = {"job_id": job_id, "reason": (reason or "").encode("utf-8", "replace"), "ttl_ms": REQUEST_TTL_MS}
-    (answer,) = handle.run("cancel", args, **job_keys(handle, job_id))
-    if answer != b"done":
-        _raise_refusal(handle, job_id, answer.decode())
+    packed = (reason or "").encode("utf-8", "replace")
+    answer = verbs.cancel(handle, job_id, job_keys(handle, job_id), packed, ttl_ms=REQUEST_TTL_MS)
+    if answer != "done":
+        _raise_refusal(handle, job_id, answer)
 
 
 def _raise_refusal(handle: QueueHandle, job_id: str, answer: str) -> None:
     job = get_job(handle, job_id)
     if job is None or job.state != "active":
-        raise job_error(handle, job_id, "missing" if job is None else answer, "", "active")
+        raise job_error(handle, job_id, JobReply("missing" if job is None else answer), "active")
     queue = handle.keys.queue
     if answer == "foreign":
         raise WrongState(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from spark_bull.queue.claim import ClaimSettings, claim_packed
+from spark_bull.queue.claim import claim_packed
+from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle
 
 #: TTL of the ledger after the last batch of its query.

@@ -6,31 +6,34 @@ works chunk by chunk, so that no call blocks Redis for long; after an interrupti
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from spark_bull.dialects.base import may_be_other_key
 from spark_bull.dialects.fields import ALWAYS_THERE
 from spark_bull.errors import DialectError, JobError, JobLocked, JobMissing, QueueBusy, WrongState, expected
-from spark_bull.queue.handle import CHUNK_SIZE, MOVE_SIZE, QueueHandle
+from spark_bull.queue import verbs
+from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.queue.read import get_job
+from spark_bull.queue.verbs import JobKeys, JobReply, Sweep
 
 #: The field with a job's result or error, by its state.
 _OUTCOME: Final = {"completed": "returnvalue", "failed": "failedReason"}
 _WAITING: Final = ("wait", "paused", "prioritized")
 _NOT_CLEANED: Final = "waiting-children"
 _NO_LIMIT: Final = 2**53
+#: The position before the first id of a state.
+_BEGINNING: Final = b"0"
 
 
 def pause(handle: QueueHandle) -> None:
     """Keeps workers from claiming further jobs; active jobs continue."""
-    while handle.run("pause", {"limit": MOVE_SIZE}):
+    while verbs.pause(handle):
         pass
 
 
 def resume(handle: QueueHandle) -> None:
     """Lets workers claim jobs again. No job is lost, whichever version paused the queue or added jobs since."""
-    while handle.run("resume", {"limit": MOVE_SIZE}):
+    while verbs.resume(handle):
         pass
 
 
@@ -49,13 +52,13 @@ def retry(handle: QueueHandle, job_id: str, state: str = "failed") -> None:
         raise DialectError(
             f"expected `state` to be one that {handle.dialect.name} retries from ({', '.join(allowed)}), got: {state!r}"
         )
-    args = {"job_id": job_id, "from": state, "outcome": _OUTCOME[state]}
-    _check(handle, job_id, handle.run_once("retry", args, **job_keys(handle, job_id), state=handle.keys[state]), state)
+    reply = verbs.retry(handle, job_id, job_keys(handle, job_id), state, _OUTCOME[state])
+    _check(handle, job_id, reply, state)
 
 
 def promote(handle: QueueHandle, job_id: str) -> None:
     """Moves a delayed job to the waiting ones. Raises JobMissing, or WrongState when it is not delayed."""
-    _check(handle, job_id, handle.run_once("promote", {"job_id": job_id}, **job_keys(handle, job_id)), "delayed")
+    _check(handle, job_id, verbs.promote(handle, job_id, job_keys(handle, job_id)), "delayed")
 
 
 def remove(handle: QueueHandle, job_id: str, *, with_children: bool = True, chunk_size: int = CHUNK_SIZE) -> None:
@@ -65,11 +68,11 @@ def remove(handle: QueueHandle, job_id: str, *, with_children: bool = True, chun
     next job of a job scheduler. A tree of more than `chunk_size` jobs takes several calls, each of which can raise
     JobLocked.
     """
-    args = {"job_id": job_id, "with_children": int(with_children), "limit": chunk_size}
-    answer = [b"open"]
-    while answer[0] == b"open":
-        answer = handle.run_once("remove", args, **job_keys(handle, job_id))
-    _check(handle, job_id, answer, "removable")
+    reply = JobReply("open")
+    while reply.result == "open":
+        keys = job_keys(handle, job_id)
+        reply = verbs.remove(handle, job_id, keys, with_children=with_children, limit=chunk_size)
+    _check(handle, job_id, reply, "removable")
 
 
 def clean(
@@ -90,22 +93,24 @@ def clean(
     for name, number in (("grace_ms", grace_ms), ("limit", limit)):
         if not isinstance(number, int) or isinstance(number, bool) or number < 0:
             raise expected(name, "an integer >= 0", number)
-    handle.dialect.state_key(state)
+    store = handle.dialect.state_key(state)
     if state == _NOT_CLEANED:
         raise DialectError(f"jobs in {state} can't be cleaned, as others depend on them: remove them one by one")
     ids: list[str] = []
     before = handle.connection.now_ms() - grace_ms
-    position: bytes = b"0"
+    position = _BEGINNING
     while position:
-        args = {
-            "before": before,
-            "finished": int(state in _OUTCOME),
-            "state": state,
-            "removed": len(ids),
-            "limit": limit - len(ids) if limit else _NO_LIMIT,
-        }
-        position, removed = _sweep(handle, "clean", state, position, chunk_size, args)
-        ids.extend(job_id.decode() for job_id in removed)
+        reply = verbs.clean(
+            handle,
+            Sweep(store, position, chunk_size),
+            state=state,
+            before=before,
+            finished=state in _OUTCOME,
+            removed=len(ids),
+            limit=limit - len(ids) if limit else _NO_LIMIT,
+        )
+        position = reply.position
+        ids += reply.removed
     return ids
 
 
@@ -119,10 +124,11 @@ def drain(handle: QueueHandle, *, delayed: bool = False, chunk_size: int = CHUNK
 
 
 def _drained(handle: QueueHandle, state: str, chunk_size: int) -> int:
-    removed, position = 0, b"0"
+    store, removed, position = handle.dialect.state_key(state), 0, _BEGINNING
     while position:
-        position, count = _sweep(handle, "drain", state, position, chunk_size, {"limit": _NO_LIMIT})
-        removed += int(count)
+        reply = verbs.drain(handle, Sweep(store, position, chunk_size), limit=_NO_LIMIT)
+        position = reply.position
+        removed += reply.removed
     return removed
 
 
@@ -133,15 +139,14 @@ def obliterate(handle: QueueHandle, *, force: bool = False, chunk_size: int = CH
     registered writes stay: their jobs are added to the new queue. A parent that waits for children of another queue
     stays, as in BullMQ. Receipts of other processes expire within an hour.
     """
-    args = {"limit": chunk_size, "move": MOVE_SIZE, "force": int(force)}
     while True:
-        state, *active = handle.run_once("obliterate", args)
-        if state == b"done":
+        reply = verbs.obliterate(handle, limit=chunk_size, force=force)
+        if reply.state == "done":
             # The reply has arrived: the receipt of this thread is not needed any more.
             handle.connection.call("UNLINK", handle.keys.receipt(handle.sender))
             return
-        if state == b"active":
-            raise _busy(handle, int(active[0]))
+        if reply.state == "active":
+            raise _busy(handle, reply.active)
 
 
 def check_obliterate(handle: QueueHandle) -> None:
@@ -160,25 +165,11 @@ def _busy(handle: QueueHandle, active: int) -> QueueBusy:
     )
 
 
-def _sweep(
-    handle: QueueHandle, verb: str, state: str, position: bytes, size: int, args: Mapping[str, Any]
-) -> tuple[bytes, Any]:
-    """Processes one slice of a state; see lua/lib/sweep.lua. Returns the next position, empty at the end."""
-    store = handle.dialect.state_key(state)
-    slice_args = {"kind": store.kind, "position": position, "size": size}
-    reached, result = handle.run_once(verb, {**args, **slice_args}, state=handle.keys[store.key])
-    return _as_bytes(reached), result
-
-
-def _as_bytes(position: bytes | int) -> bytes:
-    return position if isinstance(position, bytes) else b"%d" % position
-
-
-def job_keys(handle: QueueHandle, job_id: str) -> dict[str, str]:
+def job_keys(handle: QueueHandle, job_id: str) -> JobKeys:
     """The keys of a job. Raises JobMissing for an id that is the name of another key of the queue, such as `wait`."""
     if may_be_other_key(job_id) and not _is_job(handle, job_id):
-        raise job_error(handle, job_id, "missing", "", "")
-    return {"job": handle.keys.job(job_id), "lock": handle.keys.lock(job_id)}
+        raise job_error(handle, job_id, JobReply("missing"), "")
+    return JobKeys(handle.keys.job(job_id), handle.keys.lock(job_id))
 
 
 def _is_job(handle: QueueHandle, job_id: str) -> bool:
@@ -186,15 +177,16 @@ def _is_job(handle: QueueHandle, job_id: str) -> bool:
     return bool(handle.connection.call("TYPE", key) == b"hash" and handle.connection.call("HEXISTS", key, ALWAYS_THERE))
 
 
-def _check(handle: QueueHandle, job_id: str, answer: list[bytes], wanted: str) -> None:
+def _check(handle: QueueHandle, job_id: str, reply: JobReply, wanted: str) -> None:
     """Raises the error that a script has returned for a job."""
-    result, *detail = answer
-    if result != b"done":
-        raise job_error(handle, job_id, result.decode(), detail[0].decode() if detail else "", wanted)
+    if reply.result != "done":
+        raise job_error(handle, job_id, reply, wanted)
 
 
-def job_error(handle: QueueHandle, job_id: str, result: str, detail: str, wanted: str) -> JobError:
+def job_error(handle: QueueHandle, job_id: str, reply: JobReply, wanted: str) -> JobError:
+    """The error for a job that a verb has refused. wanted: the state that was expected."""
     queue = handle.keys.queue
+    result, detail = reply
     subject = f"job {job_id} of queue {queue}"
     if result == "missing":
         return JobMissing(f"expected a job {job_id} in queue {queue}, found none", queue=queue, job_id=job_id)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from spark_bull.errors import JobLockLost, JobMissing
+from spark_bull.queue import verbs
 from spark_bull.queue.handle import QueueHandle
-
-#: Answer of a script: the lock of the job does not hold the token.
-_LOCK_LOST: Final = -2
 
 
 def update_progress(
@@ -19,22 +15,19 @@ def update_progress(
     The lock of a job with a checkpoint must hold `lock_token` ("": none is held). of_checkpoint: whether a checkpoint
     is added or removed, for which the lock must be held, too.
     """
-    args = {"job_id": job_id, "progress": progress, "lock_token": lock_token, "of_checkpoint": int(of_checkpoint)}
-    keys = {**_job(handle, job_id), "lock": handle.keys.lock(job_id)}
-    _check(handle, job_id, handle.run("progress", args, **keys))
+    _check(handle, job_id, verbs.progress(handle, job_id, progress, lock_token=lock_token, of_checkpoint=of_checkpoint))
 
 
 def add_log(handle: QueueHandle, job_id: str, row: str, keep: int = 0) -> int:
     """Adds a row to a job's log and keeps its last `keep` rows (0: all); returns their number. Raises JobMissing."""
-    args = {"job_id": job_id, "row": row, "keep": keep}
-    count: int = handle.run_once("log", args, **_job(handle, job_id), logs=handle.keys.logs(job_id))
+    count = verbs.log(handle, job_id, row, keep=keep)
     _check(handle, job_id, count)
     return count
 
 
 def update_data(handle: QueueHandle, job_id: str, data: str) -> None:
     """Replaces a job's payload, JSON text. Raises JobMissing."""
-    _check(handle, job_id, handle.run("update_data", {"job_id": job_id, "data": data}, **_job(handle, job_id)))
+    _check(handle, job_id, verbs.update_data(handle, job_id, data))
 
 
 def lock_lost(handle: QueueHandle, job_id: str) -> JobLockLost:
@@ -48,13 +41,9 @@ def lock_lost(handle: QueueHandle, job_id: str) -> JobLockLost:
     )
 
 
-def _job(handle: QueueHandle, job_id: str) -> dict[str, str]:
-    return {"job": handle.keys.job(job_id)}
-
-
 def _check(handle: QueueHandle, job_id: str, answer: int) -> None:
-    if answer == _LOCK_LOST:
+    if answer == verbs.LOCK_LOST:
         raise lock_lost(handle, job_id)
-    if answer < 0:
+    if answer == verbs.MISSING:
         queue = handle.keys.queue
         raise JobMissing(f"expected a job {job_id} in queue {queue}, found none", queue=queue, job_id=job_id)

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 import msgpack
 
 from spark_bull.dialects.fields import ALWAYS_THERE, text_of
-from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle
+from spark_bull.queue import verbs
+from spark_bull.queue.discovery import EVERYTHING, DiscoverResult, DiscoverSettings, Horizon
+from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.read import MAX_BYTES
+from spark_bull.queue.verbs import RESULTS_TTL_MS
 
-#: TTL of the ledger after the last call of its query.
-RESULTS_TTL_MS: Final = 7 * 86_400_000
 #: Events or jobs that one call examines.
 LOOKED_AT: Final = 500
 #: Number of slices of the look-back window.
@@ -29,22 +29,6 @@ STATES: Final = ("completed", "failed")
 UNFINISHED: Final = ("wait", "paused", "active", "delayed", "prioritized", "waiting_children")
 
 
-class Horizon(NamedTuple):
-    """Bounds of a scan: the highest scores, and the last event, at a time (ms). '' stands for no bound.
-
-    `ended`: number of jobs that had ended by then, whether or not they still exist.
-    """
-
-    completed: str = ""
-    failed: str = ""
-    event: str = ""
-    at: str = ""
-    ended: str = ""
-
-
-EVERYTHING: Final = Horizon()
-
-
 class LedgerLease(NamedTuple):
     """Result of acquiring a ledger: ok, lost, or taken (by `owner`), and the positions of its start and end."""
 
@@ -52,35 +36,6 @@ class LedgerLease(NamedTuple):
     start: int = 0
     end: int = 0
     owner: str = ""
-
-
-class Remaining(IntEnum):
-    """What a call of `discover` leaves to the next one. EVENTS includes jobs."""
-
-    NOTHING = 0
-    JOBS = 1
-    EVENTS = 2
-
-
-class DiscoverResult(NamedTuple):
-    """Result of a call of `discover`. `end`: position after the last entry.
-
-    `state`: ok, lost, taken (by `owner`) or recreated (the queue has been deleted since). `missed`: approximate number
-    of ended jobs that are unaccounted for because events were trimmed before they were read; -1: unknown. `cursor`: id
-    of the last event read.
-    """
-
-    state: str
-    end: int = 0
-    remaining: Remaining = Remaining.NOTHING
-    missed: int = 0
-    owner: str = ""
-    cursor: str = ""
-
-    @property
-    def more(self) -> bool:
-        """Whether the scan is incomplete."""
-        return self.remaining is not Remaining.NOTHING
 
 
 class ResultChunk(NamedTuple):
@@ -168,31 +123,16 @@ class ResultLedger:
         accept_recreated: continues with a queue that has been deleted since. strict: the next call reports jobs that
         are unaccounted for again. events_only: leaves the sets of finished jobs to a later call.
         """
-        state, *rest = self.handle.run(
-            "discover",
-            {
-                "owner": self.owner,
-                "accept_recreated": int(accept_recreated),
-                "strict": int(strict),
-                "events_only": int(events_only),
-                "lookback_ms": self.lookback_ms,
-                "slice_ms": self._slice_ms,
-                "most": most,
-                "ttl_ms": RESULTS_TTL_MS,
-                "until_completed": horizon.completed,
-                "until_failed": horizon.failed,
-                "until_event": horizon.event,
-                "until_at": horizon.at,
-                "until_ended": horizon.ended,
-                "states": self.states,
-            },
-            **self._keys,
+        settings = DiscoverSettings(
+            self.owner,
+            self.states,
+            self.lookback_ms,
+            self._slice_ms,
+            accept_recreated=accept_recreated,
+            strict=strict,
+            events_only=events_only,
         )
-        if state == b"ok":
-            end, remaining, *of_events = rest
-            cursor, missed = of_events or (b"", 0)
-            return DiscoverResult("ok", end, Remaining(remaining), missed, cursor=cursor.decode())
-        return DiscoverResult(state.decode(), owner=rest[0].decode() if state == b"taken" else "")
+        return verbs.discover(self.handle, self._keys, settings, horizon, most=most)
 
     def horizon(self) -> Horizon:
         """The bounds within which all jobs finished by now are found. SETs have none: they are scanned whole."""
@@ -220,7 +160,7 @@ class ResultLedger:
         """Deletes the jobs of the entries before a position, unless they were retried since, and the entries."""
         start: int | None = self.start()
         while start is not None and start < position:
-            start = self.handle.run("archive", {"position": position, "limit": CHUNK_SIZE}, **self._keys)
+            start = verbs.archive(self.handle, self._keys, position)
 
     def read(self, start: int, stop: int, fields: Sequence[str]) -> tuple[int, ResultChunk]:
         """The entries start..stop, the last one excluded, with these fields of their jobs; fewer if they are large.

@@ -11,13 +11,12 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Final
 
-import msgpack
-
 from spark_bull.dialects.base import NextJob
 from spark_bull.errors import PatternError
 from spark_bull.keys import SCHEDULED
 from spark_bull.outcomes import ClaimedJob
-from spark_bull.queue.handle import RECEIPT_TTL_MS, QueueHandle
+from spark_bull.queue import verbs
+from spark_bull.queue.handle import QueueHandle
 
 log = logging.getLogger("spark_bull")
 
@@ -47,15 +46,9 @@ def advance(
     receipt = handle.keys.receipt(f"schedules:{sender}")
     for start in range(0, len(found), ADVANCE_SIZE):
         part = found[start : start + ADVANCE_SIZE]
-        args = {
-            "call": f"{call}:{start}",
-            "ttl_ms": RECEIPT_TTL_MS,
-            "again": int(again),
-            "jobs": msgpack.packb([_packable(fields) for _, fields in part], use_bin_type=False),
-        }
-        made = handle.run("advance", args, receipt=receipt)
+        made = verbs.advance(handle, receipt, f"{call}:{start}", [fields for _, fields in part], again=again)
         for (job, _), outcome in zip(part, made, strict=True):
-            _log_failure(handle, job, outcome.decode())
+            _log_failure(handle, job, outcome)
 
 
 def version_of(handle: QueueHandle) -> str:
@@ -72,10 +65,6 @@ def _next_job(handle: QueueHandle, job: ClaimedJob, now: int, version: str) -> N
     except PatternError as error:
         _error(handle, job, str(error))
         return None
-
-
-def _packable(fields: NextJob) -> dict[str, object]:
-    return {name: value for name, value in fields.items() if value is not None}
 
 
 #: Why a schedule was not advanced, by the reply of the script.

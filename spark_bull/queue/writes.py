@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple, TypedDict
+from typing import Final, TypedDict
 
 import msgpack
 
@@ -19,13 +19,12 @@ from spark_bull.dialects.registry import DIALECTS
 from spark_bull.errors import SparkBullError, StagedDataLost
 from spark_bull.keys import QueueKeys
 from spark_bull.model import WriteRecord
-from spark_bull.queue.handle import CHUNK_SIZE, MOVE_SIZE, QueueHandle
+from spark_bull.queue import verbs
+from spark_bull.queue.handle import QueueHandle
 from spark_bull.store.connection import Connection
 
 log = logging.getLogger("spark_bull")
 
-#: TTL of the record of a finished write.
-RECORD_TTL_MS: Final = 30 * 86_400_000
 #: TTL of the watermark of a query or application after its last write.
 WATERMARK_TTL_MS: Final = 400 * 86_400_000
 
@@ -160,7 +159,7 @@ def roll_forward(handle: QueueHandle, write_id: str, progress: Progress | None =
         # The dialect that its chunks are encoded for, which can differ from that of the handle.
         handle = replace(handle, dialect=DIALECTS[dialect.decode()])
     while True:
-        reply = _commit(handle, write_id, position)
+        reply = verbs.commit(handle, write_id, position)
         if reply.state == "unknown":
             raise StagedDataLost(_lost_write(handle.keys.queue, write_id, position, total))
         position = reply.position
@@ -198,29 +197,9 @@ def _lost_write(queue: str, write_id: str, position: int, total: int) -> str:
     )
 
 
-class _CommitReply(NamedTuple):
-    """State of a write, number of its rows processed, and id of a write that has to be committed before it."""
-
-    state: str
-    position: int
-    ahead: str = ""
-
-
-def _commit(handle: QueueHandle, write_id: str, position: int) -> _CommitReply:
-    """Adds at most one chunk; see lua/lib/commit_once.lua."""
-    state, reached, *ahead = handle.run(
-        "commit",
-        {"write_id": write_id, "position": position, "record_ttl_ms": RECORD_TTL_MS},
-        write=handle.keys.write(write_id),
-        manifest=handle.keys.manifest(write_id),
-    )
-    return _CommitReply(state.decode(), int(reached), *(write.decode() for write in ahead))
-
-
 def _empty(handle: QueueHandle, write_id: str) -> None:
     """Removes the jobs that a write replaces, unless it has added jobs."""
-    args = {"limit": CHUNK_SIZE, "move": MOVE_SIZE}
-    while handle.run_once("empty", args, write=handle.keys.write(write_id)) == b"open":
+    while verbs.empty(handle, write_id):
         pass
 
 

@@ -7,8 +7,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Final
 
-from spark_bull.queue.claim import ClaimSettings, take_up
+from spark_bull.queue.claim import take_up
 from spark_bull.queue.claim_ledger import ClaimLedger, Portion
+from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.worker.claim_keeper import ClaimKeeper
 
 #: Maximum size of the packed jobs kept in memory; beyond it, tasks read the jobs from Redis.

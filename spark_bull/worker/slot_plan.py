@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from spark_bull.queue.claim import ClaimSettings
+from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.tracer import TracerSource
 from spark_bull.worker.job_runner import OutcomePolicy, Runner

@@ -15,7 +15,8 @@ from uuid import uuid4
 from spark_bull.clock import monotonic_s
 from spark_bull.errors import ConnectionLost, SparkBullError
 from spark_bull.outcomes import LOST, Claim, ClaimedJob, Outcomes
-from spark_bull.queue.claim import ClaimSettings, work
+from spark_bull.queue.claim import work
+from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.worker.blocked_parents import fail_blocked
 from spark_bull.worker.job_signal import JobSignal, retry_until_connected

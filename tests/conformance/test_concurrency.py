@@ -14,7 +14,8 @@ from redis import Redis
 
 from spark_bull import BullQueue, NewJob
 from spark_bull.errors import DelayedError, RateLimitError, UnrecoverableError
-from spark_bull.queue.claim import ClaimSettings, rescue, work
+from spark_bull.queue.claim import rescue, work
+from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.worker.job_runner import JobFunction
 from spark_bull.worker.running_job import RunningJob
 from tests.support.wait import PATIENCE_S, wait_until

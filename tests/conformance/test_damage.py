@@ -18,9 +18,11 @@ from redis import Redis
 from spark_bull.model import NewJob
 from spark_bull.outcomes import Outcomes
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.claim import ClaimSettings, promote_due, read_claimed, rescue, unpack_claimed, work
+from spark_bull.queue.claim import read_claimed, rescue, unpack_claimed, work
 from spark_bull.queue.claim_ledger import ClaimLedger
+from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.queue.read import read_ids, read_jobs
+from spark_bull.queue.verbs import promote_due
 from spark_bull.spark.job_columns import batch_of
 from spark_bull.spark.process.claim_batch import claim_batch
 from spark_bull.spark.schemas import SCHEMAS

@@ -22,8 +22,10 @@ from spark_bull.model import NewJob
 from spark_bull.options import WORK, parse_arguments
 from spark_bull.outcomes import Claim, Delayed, Failed, Outcomes, Retried
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.claim import ClaimSettings, promote_due, rescue
+from spark_bull.queue.claim import rescue
 from spark_bull.queue.claim_ledger import ClaimLedger
+from spark_bull.queue.claim_settings import ClaimSettings
+from spark_bull.queue.verbs import promote_due
 from spark_bull.services.promoter import Promoter
 from spark_bull.worker.running_job import RunningJob
 from tests.support.node_peer import NodePeer

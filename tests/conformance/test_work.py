@@ -20,9 +20,11 @@ from spark_bull.options import SETTLE, parse_options
 from spark_bull.outcomes import Delayed, Failed, Lost, Outcomes, Retried
 from spark_bull.queue import claim as claims
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.claim import ClaimSettings, extend, promote_due, read_claimed, relock, rescue, unpack_claimed
+from spark_bull.queue.claim import extend, read_claimed, relock, rescue, unpack_claimed
 from spark_bull.queue.claim_ledger import ClaimLedger
+from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.queue.report import add_log, update_data, update_progress
+from spark_bull.queue.verbs import promote_due
 from spark_bull.spark.process.settle import SettlePlan, settle_task
 from spark_bull.spark.process.settle_tokens import SettleTokens
 from spark_bull.worker.claimer import Claimer

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from spark_bull.outcomes import Claim, Failed, Keep, Outcomes
+from spark_bull.queue.discovery import EVERYTHING, DiscoverResult, Horizon
 from spark_bull.queue.handle import CHUNK_SIZE
-from spark_bull.queue.result_ledger import EVERYTHING, LOOKED_AT, DiscoverResult, Horizon, ResultChunk, ResultLedger
+from spark_bull.queue.result_ledger import LOOKED_AT, ResultChunk, ResultLedger
 from tests.support.work_bench import WorkBench, completed
 
 #: Job id and state.

@@ -25,7 +25,7 @@ from spark_bull.model import NewJob
 from spark_bull.outcomes import ClaimedJob, Outcomes
 from spark_bull.queue import claim as claims
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.claim import ClaimSettings
+from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.queue.report import add_log, update_data, update_progress
 from spark_bull.worker.blocked_parents import fail_blocked
 from spark_bull.worker.job_runner import OutcomePolicy, Result

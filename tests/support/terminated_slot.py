@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from spark_bull import BullQueue
-from spark_bull.queue.claim import ClaimSettings
+from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.worker.job_runner import FunctionRunner
 from spark_bull.worker.running_job import RunningJob
 from spark_bull.worker.slot import loop_of

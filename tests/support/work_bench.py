@@ -12,7 +12,7 @@ from spark_bull.model import NewJob
 from spark_bull.outcomes import Claim, Failed, Outcomes
 from spark_bull.queue import claim as claims
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.claim import ClaimSettings
+from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.queue.handle import QueueHandle
 
 CLAIM_SETTINGS = ClaimSettings("slot", lock_ms=3_600_000)

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 from spark_bull.errors import UnrecoverableError
-from spark_bull.queue.claim import ClaimSettings
+from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.tracer import TracerSource, spans_of
 from spark_bull.worker.job_runner import FunctionRunner, JobFunction, OutcomePolicy, Runner

@@ -20,9 +20,10 @@ from pyspark.sql.types import StructType
 
 from spark_bull.errors import ConnectionLost, OptionError, ResultsLost
 from spark_bull.options import COLLECT, Options, parse_options
+from spark_bull.queue.discovery import Horizon
 from spark_bull.queue.find import is_glob
 from spark_bull.queue.handle import open_handle
-from spark_bull.queue.result_ledger import STATES, Horizon, ResultLedger
+from spark_bull.queue.result_ledger import STATES, ResultLedger
 from spark_bull.services.collector import Collector
 from spark_bull.spark.schemas import QUEUE_REQUIRED, columns_of
 from spark_bull.store.connection import Connection

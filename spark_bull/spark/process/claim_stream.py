@@ -21,8 +21,9 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 from spark_bull.errors import ConnectionLost, OptionError
 from spark_bull.group_limits import GroupLimits
 from spark_bull.options import CLAIM, Options, parse_options
-from spark_bull.queue.claim import ClaimSettings, default_worker, read_chunk, unpack_claimed
+from spark_bull.queue.claim import read_chunk, unpack_claimed
 from spark_bull.queue.claim_ledger import ClaimLedger, Portion
+from spark_bull.queue.claim_settings import ClaimSettings, default_worker
 from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle, open_handle
 from spark_bull.spark.process.claim_batch import claim_batch
 from spark_bull.store.settings import resolved

@@ -27,7 +27,8 @@ from spark_bull.clock import LAST_ETA_MS
 from spark_bull.errors import OptionError, did_you_mean
 from spark_bull.options import SETTLE, Options, parse_options
 from spark_bull.outcomes import LOST, Claim, ClaimedJob, Delayed, Failed, Keep, Outcomes
-from spark_bull.queue.claim import ClaimSettings, read_claimed, work
+from spark_bull.queue.claim import read_claimed, work
+from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.queue.handle import QueueHandle, open_handle
 from spark_bull.spark.json_text import is_encodable, is_json, to_json
 from spark_bull.spark.process.settle_tokens import read_settle_token

@@ -20,8 +20,9 @@ from pyspark.sql.types import StringType, StructField, StructType
 from spark_bull.error_text import trace_of
 from spark_bull.errors import ConnectionLost, SparkBullError, WorkerFailed, control_error
 from spark_bull.outcomes import Outcomes
-from spark_bull.queue.claim import ClaimSettings, extend, work
+from spark_bull.queue.claim import extend, work
 from spark_bull.queue.claim_ledger import ClaimLedger
+from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.spark.json_text import MAX_SHOWN
 from spark_bull.spark.process.error_columns import ERROR_SCHEMA, error_columns

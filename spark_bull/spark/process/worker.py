@@ -18,7 +18,7 @@ from spark_bull.errors import OptionError, SparkBullError, expected
 from spark_bull.model import KeepRule
 from spark_bull.options import WORK, Options, as_options, redis_options
 from spark_bull.queue.cancel import request_cancel
-from spark_bull.queue.claim import ClaimSettings, default_worker
+from spark_bull.queue.claim_settings import ClaimSettings, default_worker
 from spark_bull.queue.handle import QueueHandle, open_handle
 from spark_bull.services.promoter import Promoter
 from spark_bull.spark.process.loop_engine import LoopEngine

@@ -1,0 +1,403 @@
+"""The verbs of a dialect: one function for each script in `lua/<dialect>/` and `lua/job/`, with the same name.
+
+The contract at the head of the script says what it does; the functions give it types. Every verb handles at most one
+chunk, and has the same effect when its call is repeated after a lost reply: by its effect, or by a stored reply (a
+receipt), in which case the caller names the call, or `run_once` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Final, Literal, NamedTuple, TypedDict
+
+import msgpack
+
+from spark_bull.dialects.base import NextJob, StateKey
+from spark_bull.group_limits import GroupLimits
+from spark_bull.outcomes import Outcomes
+from spark_bull.queue.claim_settings import ClaimSettings
+from spark_bull.queue.discovery import DiscoverResult, DiscoverSettings, Horizon, Remaining
+from spark_bull.queue.handle import CHUNK_SIZE, MOVE_SIZE, RECEIPT_TTL_MS, QueueHandle
+
+#: TTL of the record of a finished write.
+RECORD_TTL_MS: Final = 30 * 86_400_000
+#: TTL of a ledger of results after the last call of its query.
+RESULTS_TTL_MS: Final = 7 * 86_400_000
+
+
+class JobKeys(NamedTuple):
+    """The keys of one job."""
+
+    job: str
+    lock: str
+
+
+# Dispatch
+
+
+class AddReply(NamedTuple):
+    """`first`: number of the first row that was not processed. `ids`: those of new and known jobs, if wanted."""
+
+    first: int
+    added: int
+    duplicates: int
+    ids: list[bytes | int]
+
+
+def add(handle: QueueHandle, receipt: str, number: int | str, packed: bytes, *, first: int, want_ids: bool) -> AddReply:
+    """Adds the jobs of a packed chunk from its row `first` on. `receipt` and `number` identify the call."""
+    args = {"number": number, "from": first, "chunk": packed, "want_ids": int(want_ids), "ttl_ms": RECEIPT_TTL_MS}
+    return AddReply(*handle.run("add", args, receipt=receipt))
+
+
+class CommitReply(NamedTuple):
+    """State of a write, number of its rows processed, and id of a write that has to be committed before it."""
+
+    state: str
+    position: int
+    ahead: str = ""
+
+
+def commit(handle: QueueHandle, write_id: str, position: int) -> CommitReply:
+    """Adds the next staged jobs of a registered write, at most one chunk; see lua/lib/commit_once.lua."""
+    state, reached, *ahead = handle.run(
+        "commit",
+        {"write_id": write_id, "position": position, "record_ttl_ms": RECORD_TTL_MS},
+        write=handle.keys.write(write_id),
+        manifest=handle.keys.manifest(write_id),
+    )
+    return CommitReply(state.decode(), int(reached), *(write.decode() for write in ahead))
+
+
+def empty(handle: QueueHandle, write_id: str) -> bool:
+    """Removes the next jobs that a registered write replaces. Returns whether to call again."""
+    args = {"limit": CHUNK_SIZE, "move": MOVE_SIZE}
+    return bool(handle.run_once("empty", args, write=handle.keys.write(write_id)) == b"open")
+
+
+# Operators
+
+
+class JobReply(NamedTuple):
+    """What became of a call for one job: done, open (call again), or why nothing was changed.
+
+    detail: key of the locked job, if any.
+    """
+
+    result: str
+    detail: str = ""
+
+
+def _job_reply(reply: Sequence[bytes]) -> JobReply:
+    return JobReply(*(part.decode() for part in reply))
+
+
+def pause(handle: QueueHandle) -> int:
+    """Pauses the queue. Returns the number of jobs that are still to be moved: call again until 0."""
+    return int(handle.run("pause", {"limit": MOVE_SIZE}))
+
+
+def resume(handle: QueueHandle) -> int:
+    """Resumes the queue. Returns the number of jobs that are still to be moved: call again until 0."""
+    return int(handle.run("resume", {"limit": MOVE_SIZE}))
+
+
+def retry(handle: QueueHandle, job_id: str, keys: JobKeys, state: str, outcome: str) -> JobReply:
+    """Moves a job of `state`, completed or failed, to the waiting ones. outcome: field with its result or error."""
+    args = {"job_id": job_id, "from": state, "outcome": outcome}
+    return _job_reply(handle.run_once("retry", args, **keys._asdict(), state=handle.keys[state]))
+
+
+def promote(handle: QueueHandle, job_id: str, keys: JobKeys) -> JobReply:
+    """Moves a delayed job to the waiting ones."""
+    return _job_reply(handle.run_once("promote", {"job_id": job_id}, **keys._asdict()))
+
+
+def remove(handle: QueueHandle, job_id: str, keys: JobKeys, *, with_children: bool, limit: int) -> JobReply:
+    """Removes a job, and its children if wanted, `limit` jobs at most."""
+    args = {"job_id": job_id, "with_children": int(with_children), "limit": limit}
+    return _job_reply(handle.run_once("remove", args, **keys._asdict()))
+
+
+class Sweep(NamedTuple):
+    """The part of a state that a call processes: `size` ids from a position, which is b"0" at the beginning."""
+
+    store: StateKey
+    position: bytes
+    size: int
+
+
+def _sweep_args(sweep: Sweep) -> dict[str, str | bytes | int]:
+    return {"kind": sweep.store.kind, "position": sweep.position, "size": sweep.size}
+
+
+def _position(reply: bytes | int) -> bytes:
+    return reply if isinstance(reply, bytes) else b"%d" % reply
+
+
+class CleanReply(NamedTuple):
+    """The position to go on from, b"" at the end, and the ids of the removed jobs."""
+
+    position: bytes
+    removed: list[str]
+
+
+def clean(
+    handle: QueueHandle, sweep: Sweep, *, state: str, before: int, finished: bool, removed: int, limit: int
+) -> CleanReply:
+    """Removes jobs of a state that ended, started or were added by `before`, ms since 1970; see clean.lua.
+
+    finished: whether the state is that of finished jobs. removed: number of jobs that earlier calls have removed.
+    """
+    args = {"before": before, "finished": int(finished), "state": state, "removed": removed, "limit": limit}
+    key = handle.keys[sweep.store.key]
+    position, ids = handle.run_once("clean", {**args, **_sweep_args(sweep)}, state=key)
+    return CleanReply(_position(position), [job_id.decode() for job_id in ids])
+
+
+class DrainReply(NamedTuple):
+    """The position to go on from, b"" at the end, and the number of removed jobs."""
+
+    position: bytes
+    removed: int
+
+
+def drain(handle: QueueHandle, sweep: Sweep, *, limit: int) -> DrainReply:
+    """Removes jobs of a state that wait for a worker or are delayed."""
+    args = {"limit": limit, **_sweep_args(sweep)}
+    position, removed = handle.run_once("drain", args, state=handle.keys[sweep.store.key])
+    return DrainReply(_position(position), int(removed))
+
+
+class ObliterateReply(NamedTuple):
+    """State: open (call again), done, or active. active: number of active jobs."""
+
+    state: str
+    active: int = 0
+
+
+def obliterate(handle: QueueHandle, *, limit: int, force: bool) -> ObliterateReply:
+    """Pauses a queue and removes its next jobs, finally its other keys; with active jobs only by force."""
+    state, *active = handle.run_once("obliterate", {"limit": limit, "move": MOVE_SIZE, "force": int(force)})
+    return ObliterateReply(state.decode(), *map(int, active))
+
+
+# Workers and services
+
+
+class WorkReply(TypedDict):
+    """The reply of `work`, unpacked. Lua returns false for nothing; pairs are (job id, reason or type of its key)."""
+
+    ids: list[str]
+    columns: dict[str, object] | Literal[False]
+    damaged: list[tuple[str, str]]
+    lost: list[tuple[str, str]] | Literal[False]
+    limited_ms: int
+    next_due: float | Literal[False]
+    more: bool
+    stop: bool
+    paused: bool
+    now: int
+
+
+def work(
+    handle: QueueHandle,
+    settings: ClaimSettings,
+    limit: int,
+    *,
+    call: str,
+    token: str,
+    most_bytes: int,
+    outcomes: Outcomes | None = None,
+    held: str = "",
+    ledger: str = "",
+    with_jobs: bool = True,
+) -> bytes:
+    """Settles a chunk of claimed jobs and claims the next one; see `claim.work`. Returns a packed WorkReply."""
+    limiter_max, limiter_ms = settings.limiter or ("", "")
+    args = {
+        "call": call,
+        "ttl_ms": RECEIPT_TTL_MS,
+        "lock_token": token,
+        "lock_ms": settings.lock_ms,
+        "worker": settings.worker,
+        "limit": limit,
+        "most_bytes": most_bytes,
+        "held": held,
+        "limiter_max": limiter_max,
+        "limiter_ms": limiter_ms,
+        "at_once": "" if settings.at_once is None else settings.at_once,
+        "group": _packed(settings.group) if settings.group else "",
+        "max_metrics": settings.max_metrics,
+        "want_jobs": int(with_jobs),
+        "outcomes": msgpack.packb(outcomes.packable(), use_bin_type=False) if outcomes else "",
+    }
+    reply: bytes = handle.run(
+        "work",
+        args,
+        receipt=handle.keys.receipt(settings.sender),
+        control=settings.control or None,
+        ledger=ledger or None,
+    )
+    return reply
+
+
+@lru_cache(maxsize=128)
+def _packed(limits: GroupLimits) -> bytes:
+    packed: bytes = msgpack.packb(limits.given | {"path": limits.by.split(".")})
+    return packed
+
+
+def unpack_work(reply: bytes) -> WorkReply:
+    """Unpacks a reply of `work`."""
+    answer: WorkReply = msgpack.unpackb(reply, raw=False, strict_map_key=False, unicode_errors="replace")
+    return answer
+
+
+def claimed(handle: QueueHandle, job_ids: Sequence[str], fields: Sequence[str]) -> dict[str, object]:
+    """Reads fields of claimed jobs again, as columns by name; see lua/lib/collapsed.lua."""
+    ids = msgpack.packb(list(job_ids), use_bin_type=False)
+    reply = handle.run("claimed", {"ids": ids, "fields": fields})
+    columns: dict[str, object] = msgpack.unpackb(reply, raw=False, unicode_errors="replace")
+    return columns
+
+
+def extend(handle: QueueHandle, token: str, job_ids: Sequence[str], lock_ms: int) -> list[str]:
+    """Extends the locks that hold `token`; returns the ids of jobs whose lock no longer holds it."""
+    lost: list[bytes] = handle.run("extend", {"lock_token": token, "lock_ms": lock_ms, "ids": job_ids})
+    return [job_id.decode() for job_id in lost]
+
+
+def relock(handle: QueueHandle, token: str, job_ids: Sequence[str], lock_ms: int) -> int:
+    """Locks those jobs that are active without a lock; returns their number."""
+    return int(handle.run("relock", {"lock_token": token, "lock_ms": lock_ms, "ids": job_ids}))
+
+
+class Promoted(NamedTuple):
+    """How many delayed jobs were promoted, and when the next one is due (ms since 1970), None when there is none.
+
+    `now`: time of Redis, ms since 1970.
+    """
+
+    moved: int
+    next_due: int | None
+    now: int
+
+    @property
+    def more(self) -> bool:
+        """Whether further jobs are due."""
+        return self.next_due is not None and self.next_due <= self.now
+
+
+def promote_due(handle: QueueHandle, limit: int = CHUNK_SIZE) -> Promoted:
+    """Moves delayed jobs that are due to the waiting ones, `limit` at most."""
+    moved, next_due, now = handle.run_once("promote_due", {"limit": limit})
+    return Promoted(int(moved), int(next_due) if next_due else None, int(now))
+
+
+class RescueReply(NamedTuple):
+    """The position to go on from, b"" at the end; ids of jobs that wait again, and of those that have failed."""
+
+    position: bytes
+    stalled: list[str]
+    failed: list[str]
+
+
+def rescue(
+    handle: QueueHandle, call: str, position: bytes, *, max_stalled: int, check_ms: int, limit: int
+) -> RescueReply:
+    """Moves stalled jobs back to the waiting ones, unless a check was made within `check_ms`; `limit` jobs at most."""
+    args = {
+        "call": call,
+        "position": position,
+        "limit": limit,
+        "max_stalled": max_stalled,
+        "check_ms": check_ms,
+        "ttl_ms": RECEIPT_TTL_MS,
+    }
+    reached, stalled, failed = handle.run("rescue", args, receipt=handle.keys.receipt(f"rescue:{call}"))
+    return RescueReply(reached, [i.decode() for i in stalled], [i.decode() for i in failed])
+
+
+def advance(handle: QueueHandle, receipt: str, call: str, jobs: Sequence[NextJob], *, again: bool) -> list[str]:
+    """Adds the next jobs of schedules; returns what became of each, see the dialects' advance.lua."""
+    args = {
+        "call": call,
+        "ttl_ms": RECEIPT_TTL_MS,
+        "again": int(again),
+        "jobs": msgpack.packb(
+            [{name: value for name, value in job.items() if value is not None} for job in jobs], use_bin_type=False
+        ),
+    }
+    return [outcome.decode() for outcome in handle.run("advance", args, receipt=receipt)]
+
+
+# One job, while it is processed
+
+#: Replies of `progress`, `log` and `update_data`: the job does not exist, its lock does not hold the token.
+MISSING: Final = -1
+LOCK_LOST: Final = -2
+
+
+def progress(handle: QueueHandle, job_id: str, value: str, *, lock_token: str, of_checkpoint: bool) -> int:
+    """Stores and publishes the progress of a job, JSON text. Returns 0, MISSING or LOCK_LOST.
+
+    of_checkpoint: whether a checkpoint is added or removed.
+    """
+    args = {"job_id": job_id, "progress": value, "lock_token": lock_token, "of_checkpoint": int(of_checkpoint)}
+    return int(handle.run("progress", args, job=handle.keys.job(job_id), lock=handle.keys.lock(job_id)))
+
+
+def log(handle: QueueHandle, job_id: str, row: str, *, keep: int) -> int:
+    """Adds a row to a job's log, of which the last `keep` rows stay (0: all). Returns their number, or MISSING."""
+    keys = {"job": handle.keys.job(job_id), "logs": handle.keys.logs(job_id)}
+    return int(handle.run_once("log", {"row": row, "keep": keep}, **keys))
+
+
+def update_data(handle: QueueHandle, job_id: str, data: str) -> int:
+    """Replaces a job's payload, JSON text. Returns 0 or MISSING."""
+    return int(handle.run("update_data", {"data": data}, job=handle.keys.job(job_id)))
+
+
+def cancel(handle: QueueHandle, job_id: str, keys: JobKeys, reason: bytes, *, ttl_ms: int) -> str:
+    """Requests that the slot that holds a job cancels it. Returns done, missing, unlocked or foreign."""
+    args = {"job_id": job_id, "reason": reason, "ttl_ms": ttl_ms}
+    (answer,) = handle.run("cancel", args, **keys._asdict())
+    outcome: str = answer.decode()
+    return outcome
+
+
+# Collect
+
+
+def discover(
+    handle: QueueHandle, ledger: dict[str, str], settings: DiscoverSettings, horizon: Horizon, *, most: int
+) -> DiscoverResult:
+    """Finds finished jobs within a horizon and appends them to a ledger; examines about `most` events and jobs.
+
+    ledger: the keys of the ledger.
+    """
+    args: dict[str, Any] = {
+        **settings._asdict(),
+        "most": most,
+        "ttl_ms": RESULTS_TTL_MS,
+        **{f"until_{name}": bound for name, bound in horizon._asdict().items()},
+    }
+    for name in ("accept_recreated", "strict", "events_only"):
+        args[name] = int(args[name])
+    state, *rest = handle.run("discover", args, **ledger)
+    if state == b"ok":
+        end, remaining, *of_events = rest
+        cursor, missed = of_events or (b"", 0)
+        return DiscoverResult("ok", end, Remaining(remaining), missed, cursor=cursor.decode())
+    return DiscoverResult(state.decode(), owner=rest[0].decode() if state == b"taken" else "")
+
+
+def archive(handle: QueueHandle, ledger: dict[str, str], position: int) -> int | None:
+    """Deletes jobs of entries before a position of a ledger, and the entries. Returns the position of the first entry.
+
+    None: there is no ledger.
+    """
+    start: int | None = handle.run("archive", {"position": position, "limit": CHUNK_SIZE}, **ledger)
+    return start

@@ -1,0 +1,48 @@
+"""Every verb of a dialect is one typed function."""
+
+from __future__ import annotations
+
+import re
+from inspect import getdoc, getmembers, isfunction, signature
+from pathlib import Path
+
+from spark_bull.dialects.base import SHARED_VERBS
+from spark_bull.dialects.registry import DIALECTS
+from spark_bull.queue import verbs
+
+PACKAGE = Path(verbs.__file__).parents[1]
+#: Functions of the module, besides those that run a script.
+HELPERS = {"unpack_work"}
+
+
+def functions() -> dict[str, object]:
+    return {
+        name: function
+        for name, function in getmembers(verbs, isfunction)
+        if function.__module__ == verbs.__name__ and not name.startswith("_")
+    }
+
+
+def scripts_of(folder: str) -> set[str]:
+    return {path.stem for path in (PACKAGE / "lua" / folder).glob("*.lua")}
+
+
+def test_each_script_of_each_dialect_has_a_function_of_its_name() -> None:
+    in_dialects = {verb for dialect in DIALECTS.values() for verb in scripts_of(dialect.folder)}
+    assert scripts_of("job") == SHARED_VERBS
+    assert functions().keys() - HELPERS == in_dialects | SHARED_VERBS
+
+
+def test_each_verb_has_a_sentence_and_the_type_of_its_reply() -> None:
+    for name, function in functions().items():
+        assert getdoc(function), name
+        assert signature(function).return_annotation not in (signature(function).empty, "Any"), name  # type: ignore[arg-type]
+
+
+def test_no_other_module_runs_a_script_of_a_dialect() -> None:
+    callers = {
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*.py")
+        if re.search(r"handle\.run(_once)?\(", path.read_text(encoding="utf-8"))
+    }
+    assert callers == {"queue/verbs.py"}
