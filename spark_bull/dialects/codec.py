@@ -1,21 +1,15 @@
-"""Encodes jobs as chunks: columns of checked values, split by size, packed with msgpack.
-
-A chunk is a map with `n` and a column per property: one value for all jobs, or a list. Strings are packed raw, as the
-msgpack of Redis has no binary type.
-"""
+"""Checks the properties of jobs and encodes them as the scripts expect them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
-import msgpack
-
-from spark_bull.columns import listed
 from spark_bull.dialects.base import DEFAULT_NAME, Dialect, Prepared, check_eta, json_text
+from spark_bull.dialects.chunks import EncodedJobs, collapsed
 from spark_bull.errors import OptionError, SparkBullError, expected
 from spark_bull.model import NewJob, RawJson
 from spark_bull.options import Options
@@ -35,8 +29,6 @@ ROW_NAMES: Final = ("jobId", "delay", "runAt", "timestamp")
 NAMES: Final = ("data", "name", *ROW_NAMES, *OPTION_NAMES)
 #: Properties that an option of the same name sets for all jobs.
 DEFAULT_NAMES: Final = tuple(name for name in NAMES if name not in ("data", "jobId"))
-
-Columns = dict[str, Any]
 
 
 def defaults_of(options: Options) -> dict[str, Any]:
@@ -60,17 +52,16 @@ def encode(
     rows: Mapping[str, Sequence[Any]],
     defaults: Mapping[str, Any],
     numbers: Sequence[int],
-) -> Columns:
-    """Checks the rows of a batch and encodes them as the columns of a chunk.
+) -> EncodedJobs:
+    """Checks the rows of a batch and encodes them.
 
     rows: lists of equal length by the names of NAMES; `data` is JSON text; None means not given. defaults: values of
     properties that a row does not give. numbers: the rows' numbers, for errors. Raises OptionError or DialectError
     with the row and the property.
     """
     data = _data(dialect, rows["data"], numbers)
-    columns: Columns = {"n": len(data), "data": data}
     default_name = defaults.get("name", DEFAULT_NAME)
-    columns["name"] = _collapsed([default_name if name is None else name for name in rows.get("name", (None,))])
+    names = [default_name if name is None else name for name in rows.get("name", (None,))]
     given = [name for name in (*ROW_NAMES, *OPTION_NAMES) if name in rows]
     if not given:
         encoded = [_Row(dialect, {}).encode(defaults)]
@@ -84,8 +75,20 @@ def encode(
             except SparkBullError as error:
                 raise type(error)(f"row {numbers[position]}: {error}") from None
     _check_size(data, encoded, numbers)
-    columns.update(_as_columns(encoded))
-    return columns
+    return EncodedJobs(
+        n=len(data),
+        data=data,
+        name=collapsed(names),
+        opts=collapsed([row.prepared.opts for row in encoded]),
+        marked=any(_has_mark(text) for text in {row.prepared.opts for row in encoded}),
+        job_id=collapsed([row.job_id for row in encoded]),
+        delay=collapsed([row.delay or None for row in encoded]),
+        run_at=collapsed([row.run_at for row in encoded]),
+        timestamp=collapsed([row.timestamp for row in encoded]),
+        priority=collapsed([row.prepared.priority or None for row in encoded]),
+        lifo=collapsed([row.prepared.lifo or None for row in encoded]),
+        attempts=collapsed([row.prepared.attempts if row.prepared.attempts > 1 else None for row in encoded]),
+    )
 
 
 @dataclass(frozen=True)
@@ -158,37 +161,8 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _as_columns(encoded: list[_EncodedRow]) -> Columns:
-    """The columns of encoded rows, without empty ones."""
-    opts = _collapsed([row.prepared.opts for row in encoded])
-    columns: Columns = {
-        "opts": opts,
-        "marked": any(_has_mark(text) for text in ([opts] if isinstance(opts, str) else opts)),
-    }
-    sources: dict[str, Callable[[_EncodedRow], Any]] = {
-        "jobId": lambda row: row.job_id,
-        "delay": lambda row: row.delay or None,
-        "runAt": lambda row: row.run_at,
-        "timestamp": lambda row: row.timestamp,
-        "priority": lambda row: row.prepared.priority or None,
-        "lifo": lambda row: row.prepared.lifo or None,
-        "attempts": lambda row: row.prepared.attempts if row.prepared.attempts > 1 else None,
-    }
-    for name, source in sources.items():
-        column = _collapsed([source(row) for row in encoded])
-        if column is not None:
-            columns[name] = column
-    return columns
-
-
 def _has_mark(opts: str) -> bool:
     return "\x01" in opts or "\x02" in opts or "\x03" in opts
-
-
-def _collapsed(values: list[Any]) -> Any:
-    """The value if all are equal, else the list."""
-    first = values[0] if values else None
-    return first if all(value == first for value in values) else values
 
 
 def _data(dialect: Dialect, texts: Sequence[Any], numbers: Sequence[int]) -> list[str]:
@@ -271,83 +245,3 @@ def _check_texts(number: int, job: NewJob) -> None:
 
 def _data_text(data: Any) -> str:
     return data.text if isinstance(data, RawJson) else json_text("data", data)
-
-
-@dataclass
-class ChunkBuilder:
-    """Collects columns of batches and splits them into packed chunks of limited size."""
-
-    chunk_size: int
-    chunk_bytes: int
-    _rows: int = field(default=0, init=False)
-    _bytes: int = field(default=0, init=False)
-    _parts: list[Columns] = field(default_factory=list, init=False)
-
-    @property
-    def gathered(self) -> int:
-        """Bytes of payload that are not in a chunk yet."""
-        return self._bytes
-
-    def add(self, columns: Columns) -> Iterator[tuple[int, bytes]]:
-        """Adds a batch; yields (rows, packed) for each chunk that is full."""
-        data = columns["data"]
-        start = 0
-        for position, text in enumerate(data):
-            size = len(text) if text.isascii() else len(text.encode())
-            full = self._rows + position - start >= self.chunk_size
-            if (full or self._bytes + size > self.chunk_bytes) and (self._rows or position > start):
-                self._take(columns, start, position)
-                yield self._cut()
-                start = position
-            self._bytes += size
-        self._take(columns, start, len(data))
-
-    def flush(self) -> Iterator[tuple[int, bytes]]:
-        """Yields the remaining rows as a chunk, if there are any."""
-        if self._rows:
-            yield self._cut()
-
-    def _take(self, columns: Columns, start: int, stop: int) -> None:
-        if stop > start:
-            self._parts.append(sliced(columns, start, stop))
-            self._rows += stop - start
-
-    def _cut(self) -> tuple[int, bytes]:
-        chunk = joined(self._parts)
-        rows = self._rows
-        self._rows, self._bytes, self._parts = 0, 0, []
-        return rows, pack(chunk)
-
-
-def sliced(columns: Columns, start: int, stop: int) -> Columns:
-    """Rows start..stop of columns."""
-    part = {n: v[start:stop] if isinstance(v, list) else v for n, v in columns.items()}
-    part["n"] = stop - start
-    return part
-
-
-def joined(parts: list[Columns]) -> Columns:
-    """Parts of batches as one chunk."""
-    if len(parts) == 1:
-        return parts[0]
-    whole: Columns = {"n": sum(part["n"] for part in parts)}
-    for name in {name for part in parts for name in part if name != "n"}:
-        values = [part.get(name) for part in parts]
-        if all(not isinstance(v, list) and v == values[0] for v in values):
-            whole[name] = values[0]
-        elif name == "marked":
-            whole[name] = any(values)
-        else:
-            whole[name] = [
-                value for part, column in zip(parts, values, strict=True) for value in listed(column, part["n"])
-            ]
-    return whole
-
-
-def pack(chunk: Columns) -> bytes:
-    """A chunk, packed for the scripts. Raises OptionError for a text that UTF-8 can't encode."""
-    try:
-        packed: bytes = msgpack.packb(chunk, use_bin_type=False)
-    except UnicodeEncodeError as error:
-        raise OptionError(f"expected texts that UTF-8 can encode, got: {error.object[:200]!r}") from None
-    return packed

@@ -8,7 +8,8 @@ from typing import Any, NoReturn
 from uuid import uuid4
 
 from spark_bull.dialects.base import DEFAULT_NAME
-from spark_bull.dialects.codec import ChunkBuilder, carrying, check_defaults, defaults_of, encode, rows_of
+from spark_bull.dialects.chunks import ChunkBuilder
+from spark_bull.dialects.codec import carrying, check_defaults, defaults_of, encode, rows_of
 from spark_bull.errors import OptionError, did_you_mean
 from spark_bull.model import Added, Backoff, Job, KeepRule, NewJob, WriteRecord
 from spark_bull.options import QUEUE, parse_arguments

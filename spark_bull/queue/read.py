@@ -240,10 +240,18 @@ def _step(
             "fields": fields,
         },
     )
-    reached, done, ids, values, scores, rest = msgpack.unpackb(answer, raw=True)
+    reply = unpacked(answer)
+    ids, rest = reply["ids"], reply["left_over"]
     states: list[str | None] = [state] * len(ids)
-    chunk = Chunk(ids, states, _run_at(states, scores or [False] * len(ids)), _by_field(fields, values))
-    return _Step(reached, bool(done), msgpack.packb(rest, use_bin_type=False) if rest else b"", chunk)
+    chunk = Chunk(
+        ids, states, _run_at(states, reply["scores"] or [False] * len(ids)), _by_field(fields, reply["values"])
+    )
+    return _Step(reply["position"], reply["done"], msgpack.packb(rest, use_bin_type=False) if rest else b"", chunk)
+
+
+def unpacked(reply: bytes) -> dict[str, Any]:
+    """The parts of a packed reply by name; texts in them stay bytes."""
+    return {name.decode(): part for name, part in msgpack.unpackb(reply, raw=True).items()}
 
 
 def _run_at(states: list[str | None], scores: list[Any]) -> list[int | None]:
@@ -270,9 +278,10 @@ def _read_ids(handle: QueueHandle, ids: list[bytes], fields: list[str], *, again
             "fields": fields,
         },
     )
-    done, found, values, numbers, scores = msgpack.unpackb(answer, raw=True)
+    reply = unpacked(answer)
+    found = reply["ids"]
     names = [None, *sorted_states]
-    states: list[str | None] = [names[number] for number in numbers]
+    states: list[str | None] = [names[number] for number in reply["states"]]
     if None in states:
         in_lists = _find_in_lists(handle, [i for i, state in zip(found, states, strict=True) if state is None])
         states = [state or in_lists.get(job_id) for job_id, state in zip(found, states, strict=True)]
@@ -282,7 +291,9 @@ def _read_ids(handle: QueueHandle, ids: list[bytes], fields: list[str], *, again
         moved = _read_ids(handle, unplaced, fields, again=False)[1]
         settled = dict(zip(moved.ids, moved.states, strict=True))
         states = [state or settled.get(job_id) for job_id, state in zip(found, states, strict=True)]
-    return done, Chunk(found, states, _run_at(states, scores), _by_field(fields, values))
+    return reply["processed"], Chunk(
+        found, states, _run_at(states, reply["scores"]), _by_field(fields, reply["values"])
+    )
 
 
 def _find_in_lists(handle: QueueHandle, ids: list[bytes]) -> dict[bytes, str]:

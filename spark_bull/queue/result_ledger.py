@@ -11,13 +11,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-import msgpack
-
 from spark_bull.dialects.fields import ALWAYS_THERE, text_of
 from spark_bull.queue import verbs
 from spark_bull.queue.discovery import EVERYTHING, DiscoverResult, DiscoverSettings, Horizon
 from spark_bull.queue.handle import QueueHandle
-from spark_bull.queue.read import MAX_BYTES
+from spark_bull.queue.read import MAX_BYTES, unpacked
 from spark_bull.queue.verbs import RESULTS_TTL_MS
 
 #: Events or jobs that one call examines.
@@ -169,7 +167,8 @@ class ResultLedger:
         """
         names = list(dict.fromkeys([ALWAYS_THERE, "finishedOn", *fields]))
         answer = self._script("read", {"start": start, "stop": stop, "most_bytes": MAX_BYTES, "fields": names})
-        position, *columns = msgpack.unpackb(answer, raw=True)
-        if not columns:
+        reply = unpacked(answer)
+        position, columns = reply["position"], reply.get("columns")
+        if columns is None:
             return position, ResultChunk(0, {})
-        return position, ResultChunk(position - start, {name.decode(): column for name, column in columns[0].items()})
+        return position, ResultChunk(position - start, {name.decode(): column for name, column in columns.items()})

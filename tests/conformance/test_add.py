@@ -22,8 +22,8 @@ from redis import Redis
 from spark_bull.errors import DialectError, OptionError, SparkBullError, StagedDataLost
 from spark_bull.model import NewJob
 from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.verbs import RECORD_TTL_MS
 from spark_bull.queue.writes import (
-    RECORD_TTL_MS,
     WATERMARK_TTL_MS,
     Identity,
     discard,

@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from spark_bull.dialects.codec import ChunkBuilder, encode, rows_of
+from spark_bull.dialects.chunks import ChunkBuilder
+from spark_bull.dialects.codec import encode, rows_of
 from spark_bull.errors import DialectError, JobLocked, JobMissing, OptionError, QueueBusy, WrongState
 from spark_bull.model import NewJob
-from spark_bull.queue import manage
+from spark_bull.queue import manage, verbs
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.handle import RECEIPT_TTL_MS, QueueHandle
 from spark_bull.queue.writes import QueuePlan, StagedPart, recover, register, stage_chunk
@@ -196,7 +197,7 @@ def test_pause_and_resume_publish_one_event_each(bench: Bench, prefix: str) -> N
 def test_pause_and_resume_overwrite_no_list(
     bench: Bench, waiting: int, paused: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(manage, "MOVE_SIZE", 3)
+    monkeypatch.setattr(verbs, "MOVE_SIZE", 3)
     older, newer = bench.put("paused", paused), bench.put("wait", waiting)
     bench.queue.pause()
     if bench.flavour.paused_list == "paused":

@@ -24,6 +24,7 @@ from spark_bull.errors import DelayedError, RateLimitError, SparkBullError, Unre
 from spark_bull.model import NewJob
 from spark_bull.outcomes import ClaimedJob, Outcomes
 from spark_bull.queue import claim as claims
+from spark_bull.queue import verbs
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.queue.report import add_log, update_data, update_progress
@@ -454,9 +455,9 @@ class Lives:
             if not any(score < HOUR * 4096 for _, score in self._members(queue, "delayed")):
                 return None
             self._node("promoteDue", queue=queue)
-            claims.promote_due(self.ours[queue].handle)
+            verbs.promote_due(self.ours[queue].handle)
             return Answers(f"promote what is due in {queue}")
-        claims.promote_due(self.ours[queue].handle)
+        verbs.promote_due(self.ours[queue].handle)
         # We write the time of the next delayed job to the marker; Node's workers read it themselves.
         self.client.delete(f"{PREFIXES[1]}:{queue}:marker")
         answers = self._claim(1, queue)

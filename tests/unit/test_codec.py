@@ -14,8 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_bull.clock import LAST_ETA_MS, epoch_ms
+from spark_bull.columns import listed
 from spark_bull.dialects.base import MARKS, UNSUPPORTED_OPTIONS, Dialect, json_text
-from spark_bull.dialects.codec import ChunkBuilder, Columns, encode, joined, pack, rows_of, sliced
+from spark_bull.dialects.chunks import ChunkBuilder, EncodedJobs, joined, pack, sliced
+from spark_bull.dialects.codec import encode, rows_of
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.errors import DialectError, OptionError, SparkBullError
 from spark_bull.model import NewJob, RawJson
@@ -30,7 +32,7 @@ def opts_of(dialect: Dialect, **given: Any) -> str:
     return dialect.prepare(given).opts
 
 
-def encoded(dialect: Dialect, defaults: Mapping[str, Any] | None = None, **rows: list[Any]) -> Columns:
+def encoded(dialect: Dialect, defaults: Mapping[str, Any] | None = None, **rows: list[Any]) -> EncodedJobs:
     count = len(next(iter(rows.values())))
     return encode(dialect, {"data": ["{}"] * count, **rows}, defaults or {}, range(count))
 
@@ -198,11 +200,12 @@ def test_any_options_survive_encoding_and_decoding(
 @each_dialect
 def test_equal_values_of_all_rows_become_one_value(dialect: Dialect) -> None:
     columns = encoded(dialect, attempts=[3, 3], name=["a", "a"])
-    assert columns["n"] == 2
-    assert columns["name"] == "a"
-    assert isinstance(columns["opts"], str)
-    assert columns["attempts"] == 3
-    assert not {"delay", "runAt", "jobId", "priority", "lifo"} & columns.keys()
+    assert columns.n == 2
+    assert columns.name == "a"
+    assert isinstance(columns.opts, str)
+    assert columns.attempts == 3
+    others = (columns.delay, columns.run_at, columns.job_id, columns.priority, columns.lifo)
+    assert others == (None, None, None, None, None)
 
 
 def test_different_values_become_lists() -> None:
@@ -215,12 +218,12 @@ def test_different_values_become_lists() -> None:
         priority=[None, 2],
         lifo=[True, 0],
     )
-    assert columns["name"] == ["a", "__default__"]
-    assert columns["jobId"] == ["x", None]
-    assert columns["delay"] == [None, 5]
-    assert columns["priority"] == [None, 2]
-    assert columns["lifo"] == [True, None]
-    assert [json.loads(text.replace(DELAY_MARK, "5").replace(JOB_ID_MARK, '"x"')) for text in columns["opts"]] == [
+    assert columns.name == ["a", "__default__"]
+    assert columns.job_id == ["x", None]
+    assert columns.delay == [None, 5]
+    assert columns.priority == [None, 2]
+    assert columns.lifo == [True, None]
+    assert [json.loads(text.replace(DELAY_MARK, "5").replace(JOB_ID_MARK, '"x"')) for text in columns.opts] == [
         {"attempts": 3, "delay": 5, "jobId": "x", "lifo": True},
         {"attempts": 0, "delay": 5, "priority": 2, "lifo": 0},
     ]
@@ -228,19 +231,19 @@ def test_different_values_become_lists() -> None:
 
 def test_a_default_applies_to_rows_without_a_value() -> None:
     columns = encoded(BULLMQ, {"priority": 5, "name": "n"}, priority=[None, 1, 0], name=[None, "a", ""])
-    assert columns["priority"] == [5, 1, None]
-    assert columns["name"] == ["n", "a", ""]
+    assert columns.priority == [5, 1, None]
+    assert columns.name == ["n", "a", ""]
 
 
 def test_a_default_without_a_column_applies_to_all_rows() -> None:
     columns = encode(BULLMQ, {"data": ["1", "2"]}, {"priority": 5, "opts": {"tenant": "t"}}, range(2))
-    assert (columns["priority"], columns["opts"]) == (5, '{"attempts":0,"priority":5,"tenant":"t"}')
+    assert (columns.priority, columns.opts) == (5, '{"attempts":0,"priority":5,"tenant":"t"}')
 
 
 def test_sql_decimals_become_json_numbers() -> None:
     backoff = {"type": "exponential", "delay": Decimal("100.00"), "jitter": Decimal("0.5")}
     columns = encoded(BULLMQ, backoff=[backoff], removeOnFail=[{"age": Decimal(60)}])
-    assert json.loads(columns["opts"]) == {
+    assert json.loads(columns.opts) == {
         "attempts": 0,
         "backoff": {"type": "exponential", "delay": 100, "jitter": 0.5},
         "removeOnFail": {"age": 60},
@@ -260,13 +263,13 @@ def test_opts_are_merged_last() -> None:
         priority=[1, 1, 1],
         opts=[None, '{"priority": 9, "tenant": "b"}', {"delay": 5}],
     )
-    assert columns["priority"] == [1, 9, 1]
-    assert columns["delay"] == [None, None, 5]
-    assert json.loads(columns["opts"][1]) == {"attempts": 0, "priority": 9, "tenant": "b", "kept": 1}
+    assert columns.priority == [1, 9, 1]
+    assert columns.delay == [None, None, 5]
+    assert json.loads(columns.opts[1]) == {"attempts": 0, "priority": 9, "tenant": "b", "kept": 1}
 
 
 def test_a_job_id_in_opts_is_checked_as_one_in_its_column() -> None:
-    assert encoded(BULLMQ, opts=['{"jobId": "a"}', '{"jobId": "b"}'])["jobId"] == ["a", "b"]
+    assert encoded(BULLMQ, opts=['{"jobId": "a"}', '{"jobId": "b"}']).job_id == ["a", "b"]
     with pytest.raises(OptionError, match="row 1: expected `jobId` not to be an integer"):
         encoded(BULLMQ, opts=['{"jobId": "a"}', '{"jobId": 7}'])
 
@@ -276,8 +279,7 @@ def test_the_time_of_a_row_overrides_the_default(column: str) -> None:
     soon = epoch_ms() + 60_000
     other = {"delay": "runAt", "runAt": "delay"}[column]
     columns = encoded(BULLMQ, {other: soon if other == "runAt" else 1}, **{column: [soon if column == "runAt" else 1]})
-    assert column in columns
-    assert other not in columns
+    assert (columns.delay is None, columns.run_at is None) == (column == "runAt", column == "delay")
 
 
 def test_delay_and_run_at_in_one_row_are_refused() -> None:
@@ -316,21 +318,21 @@ def test_a_bad_row_is_refused_with_its_number(dialect: Dialect, row: dict[str, A
 @pytest.mark.parametrize("data", ["null", "0", "false", '""'])
 def test_bull_replaces_falsy_payloads_by_an_empty_object(data: str) -> None:
     rows = {"data": [data, "1"]}
-    assert encode(BULL, rows, {}, range(2))["data"] == ["{}", "1"]
-    assert encode(BULL1, rows, {}, range(2))["data"] == ["{}", "1"]
-    assert encode(BULLMQ, rows, {}, range(2))["data"] == [data, "1"]
+    assert encode(BULL, rows, {}, range(2)).data == ["{}", "1"]
+    assert encode(BULL1, rows, {}, range(2)).data == ["{}", "1"]
+    assert encode(BULLMQ, rows, {}, range(2)).data == [data, "1"]
 
 
 def test_the_size_limit_of_a_payload_is_in_bytes() -> None:
     rows = {"data": ['"ab"', '"éé"']}
-    assert encode(BULLMQ, rows, {"opts": {"sizeLimit": 6}}, range(2))["n"] == 2
+    assert encode(BULLMQ, rows, {"opts": {"sizeLimit": 6}}, range(2)).n == 2
     with pytest.raises(OptionError, match="row 1: expected `data` within `sizeLimit` of 5 bytes, got 6"):
         encode(BULLMQ, rows, {"opts": {"sizeLimit": 5}}, range(2))
 
 
 @each_dialect
 def test_an_unpaired_surrogate_in_opts_is_escaped(dialect: Dialect) -> None:
-    assert '"note":"\\ud800"' in encoded(dialect, opts=['{"note": "\\ud800"}'])["opts"]
+    assert '"note":"\\ud800"' in encoded(dialect, opts=['{"note": "\\ud800"}']).opts
 
 
 @pytest.mark.parametrize("row", [{"name": ["\ud800"]}, {"jobId": ["\ud800"]}, {"data": ["\ud800"]}], ids=ascii)
@@ -340,7 +342,7 @@ def test_an_unpaired_surrogate_elsewhere_is_refused(row: dict[str, Any]) -> None
 
 
 def test_a_job_without_delay_may_have_any_timestamp() -> None:
-    assert encoded(BULLMQ, timestamp=[LAST_ETA_MS + 1], delay=[0])["timestamp"] == LAST_ETA_MS + 1
+    assert encoded(BULLMQ, timestamp=[LAST_ETA_MS + 1], delay=[0]).timestamp == LAST_ETA_MS + 1
 
 
 # jobs of plain Python
@@ -376,63 +378,65 @@ SCALARS = st.none() | st.integers(0, 9) | st.text("ab", max_size=2)
 
 
 @st.composite
-def batches(draw: st.DrawFn) -> Columns:
+def batches(draw: st.DrawFn) -> EncodedJobs:
     count = draw(st.integers(0, 8))
-    columns: Columns = {"n": count, "data": draw(st.lists(st.text("xé", max_size=40), min_size=count, max_size=count))}
-    for name in draw(st.sets(st.sampled_from(["name", "opts", "delay"]))):
-        columns[name] = draw(SCALARS | st.lists(SCALARS, min_size=count, max_size=count))
-    columns["marked"] = draw(st.booleans())
-    return columns
+    data = draw(st.lists(st.text("xé", max_size=40), min_size=count, max_size=count))
+    given = draw(st.sets(st.sampled_from(["name", "opts", "delay"])))
+    columns = {name: draw(SCALARS | st.lists(SCALARS, min_size=count, max_size=count)) for name in given}
+    return EncodedJobs(count, data, marked=draw(st.booleans()), **columns)
 
 
-def rows_in(columns: Columns) -> list[tuple[Any, ...]]:
-    def value(name: str, row: int) -> Any:
-        column = columns.get(name)
-        return column[row] if isinstance(column, list) else column
+def rows_in(columns: EncodedJobs) -> list[tuple[Any, ...]]:
+    names = ("data", "name", "opts", "delay")
+    return list(zip(*(listed(getattr(columns, name), columns.n) for name in names), strict=True))
 
-    return [tuple(value(name, row) for name in ("data", "name", "opts", "delay")) for row in range(columns["n"])]
+
+def unpacked(packed: bytes) -> EncodedJobs:
+    return EncodedJobs(**msgpack.unpackb(packed, raw=False))
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(batches(), max_size=6), st.integers(1, 10), st.integers(1, 100))
-def test_chunks_hold_all_rows_in_order_and_keep_their_limits(parts: list[Columns], size: int, most_bytes: int) -> None:
+def test_chunks_hold_all_rows_in_order_and_keep_their_limits(
+    parts: list[EncodedJobs], size: int, most_bytes: int
+) -> None:
     builder = ChunkBuilder(size, most_bytes)
     cut = [chunk for part in parts for chunk in builder.add(part)]
     gathered = builder.gathered
     cut += builder.flush()
-    chunks = [msgpack.unpackb(packed, raw=False) for _, packed in cut]
+    chunks = [unpacked(packed) for _, packed in cut]
 
     assert [row for chunk in chunks for row in rows_in(chunk)] == [row for part in parts for row in rows_in(part)]
-    assert [rows for rows, _ in cut] == [chunk["n"] for chunk in chunks]
+    assert [rows for rows, _ in cut] == [chunk.n for chunk in chunks]
     for chunk in chunks:
-        assert 1 <= chunk["n"] <= size
-        weight = sum(len(text.encode()) for text in chunk["data"])
-        assert weight <= most_bytes or chunk["n"] == 1
+        assert 1 <= chunk.n <= size
+        weight = sum(len(text.encode()) for text in chunk.data)
+        assert weight <= most_bytes or chunk.n == 1
     for chunk, after in pairwise(chunks):
         # A chunk ends only when it is full.
-        weight = sum(len(text.encode()) for text in [*chunk["data"], after["data"][0]])
-        assert chunk["n"] == size or weight > most_bytes
-    assert gathered <= most_bytes or not chunks or chunks[-1]["n"] == 1
+        weight = sum(len(text.encode()) for text in [*chunk.data, after.data[0]])
+        assert chunk.n == size or weight > most_bytes
+    assert gathered <= most_bytes or not chunks or chunks[-1].n == 1
     assert builder.gathered == 0
     assert list(builder.flush()) == []
 
 
-@given(st.lists(batches().filter(lambda part: part["n"]), min_size=1, max_size=4))
-def test_joined_parts_hold_all_rows_and_are_marked_if_any_part_is(parts: list[Columns]) -> None:
+@given(st.lists(batches().filter(lambda part: part.n), min_size=1, max_size=4))
+def test_joined_parts_hold_all_rows_and_are_marked_if_any_part_is(parts: list[EncodedJobs]) -> None:
     whole = joined(parts)
     assert rows_in(whole) == [row for part in parts for row in rows_in(part)]
-    assert whole["marked"] == any(part["marked"] for part in parts)
+    assert whole.marked == any(part.marked for part in parts)
 
 
 @given(batches(), st.integers(0, 8), st.integers(0, 8))
-def test_a_slice_holds_the_rows_of_its_range(columns: Columns, start: int, more: int) -> None:
-    stop = min(start + more, columns["n"])
+def test_a_slice_holds_the_rows_of_its_range(columns: EncodedJobs, start: int, more: int) -> None:
+    stop = min(start + more, columns.n)
     start = min(start, stop)
     assert rows_in(sliced(columns, start, stop)) == rows_in(columns)[start:stop]
 
 
 def test_texts_are_packed_in_types_that_redis_can_unpack() -> None:
-    packed = pack({"n": 1, "data": ["x" * 40]})
+    packed = pack(EncodedJobs(1, ["x" * 40]))
     # 0xd9 is str 8, as new to msgpack as 0xc4, the binary type; old raw texts go from 31 bytes straight to 0xda.
     assert b"\xd9" not in packed
     assert b"\xc4" not in packed

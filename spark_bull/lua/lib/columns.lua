@@ -16,13 +16,13 @@ end
 
 -- Returns a function of the row that returns the job's creation time (ms since 1970) and delay (ms).
 local function clock_of(chunk, now)
-  if not (chunk.timestamp or chunk.runAt or chunk.delay) then
+  if not (chunk.timestamp or chunk.run_at or chunk.delay) then
     return function()
       return now, 0
     end
   end
   local timestamps, delays = listed(chunk, 'timestamp'), listed(chunk, 'delay')
-  local run_ats = listed(chunk, 'runAt')
+  local run_ats = listed(chunk, 'run_at')
   return function(i)
     local timestamp = timestamps[i] or now
     if run_ats[i] then

@@ -2,8 +2,8 @@
 -- `read/find` searches, or in no state. A call reads about `most_bytes` at most.
 -- @keys states...
 -- @args base kinds most_bytes ids fields...
--- @returns msgpack: {number of ids processed, ids of the jobs that exist, values job after job, index in `states` (0:
--- none) and score (false: none) of each}
+-- @returns msgpack of {processed = number of ids, ids = of the jobs that exist, values = job after job, states = index
+-- in `states` of each (0: none), scores = of each (false: none)}
 -- @include lib/job_fields
 
 local call = redis.call
@@ -28,4 +28,10 @@ local numbers, scores = {}, {}
 for i, job_id in ipairs(jobs.ids) do
   numbers[i], scores[i] = state_of(job_id)
 end
-return cmsgpack.pack({unread - 1, jobs.ids, jobs.values, numbers, scores})
+return cmsgpack.pack({
+  processed = unread - 1,
+  ids = jobs.ids,
+  values = jobs.values,
+  states = numbers,
+  scores = scores,
+})

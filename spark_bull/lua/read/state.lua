@@ -5,7 +5,7 @@
 -- returned; the next call sends them back.
 -- @keys state
 -- @args base kind position window slice slices most most_bytes left_over fields...
--- @returns msgpack: {next position, 1 at the end, ids, values job after job, scores of a ZSET, ids left over}
+-- @returns msgpack of {position = next one, done, ids, values = job after job, scores = those of a ZSET, left_over}
 -- @include lib/job_fields
 -- @include lib/slice_of
 
@@ -42,8 +42,14 @@ if arg.kind == 'set' then
   for i = unread, #ids do
     left_over[#left_over + 1] = ids[i]
   end
-  local done = cursor == '0' and #left_over == 0
-  return cmsgpack.pack({cursor, done and 1 or 0, jobs.ids, jobs.values, {}, left_over})
+  return cmsgpack.pack({
+    position = cursor,
+    done = cursor == '0' and #left_over == 0,
+    ids = jobs.ids,
+    values = jobs.values,
+    scores = {},
+    left_over = left_over,
+  })
 end
 
 local range = arg.kind == 'zset' and 'ZREVRANGE' or 'LRANGE'
@@ -66,6 +72,11 @@ if arg.kind == 'zset' then
     scores[i] = call('ZSCORE', key.state, job_id)
   end
 end
-local done = unread > #ids and #members < window
-local position = (first + passed) .. ':' .. (members[passed] or '')
-return cmsgpack.pack({position, done and 1 or 0, jobs.ids, jobs.values, scores, {}})
+return cmsgpack.pack({
+  position = (first + passed) .. ':' .. (members[passed] or ''),
+  done = unread > #ids and #members < window,
+  ids = jobs.ids,
+  values = jobs.values,
+  scores = scores,
+  left_over = {},
+})

@@ -3,8 +3,8 @@
 -- are those of the entry: what happened to the job later is not shown.
 -- @keys ledger track
 -- @args base start stop most_bytes fields...
--- @returns msgpack: {position after the last one read, columns by name (see lib/collapsed): the fields, `id`, `state`,
--- and in `there` 'there', 'gone' (it was gone when it was discovered) or 'missing'}; {position} when there is no entry
+-- @returns msgpack of {position = after the last one read, columns = by name, see lib/collapsed: the fields, `id`,
+-- `state`, and in `there` 'there', 'gone' (it was gone when it was discovered) or 'missing'}; no columns without entries
 -- @include lib/collapsed
 -- @include lib/job_row
 -- @include lib/no_fields
@@ -14,7 +14,7 @@
 local call, fields, start = redis.call, arg.fields, tonumber(arg.start)
 local base = tonumber(call('HGET', key.track, 'base') or start)
 if start < base then
-  return cmsgpack.pack({base})
+  return cmsgpack.pack({position = base})
 end
 local at = positions_of(fields)
 local VALUE = {completed = at.returnvalue, failed = at.failedReason}
@@ -54,9 +54,9 @@ for i, entry in ipairs(call('LRANGE', key.ledger, start - base, tonumber(arg.sto
   end
 end
 if #rows == 0 then
-  return cmsgpack.pack({start})
+  return cmsgpack.pack({position = start})
 end
 for _, name in ipairs({'id', 'state', 'there'}) do
   fields[#fields + 1] = name
 end
-return cmsgpack.pack({start + #rows, collapsed(rows, fields)})
+return cmsgpack.pack({position = start + #rows, columns = collapsed(rows, fields)})

@@ -10,7 +10,8 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark import TaskContext
 
-from spark_bull.dialects.codec import ChunkBuilder, defaults_of, encode
+from spark_bull.dialects.chunks import ChunkBuilder
+from spark_bull.dialects.codec import defaults_of, encode
 from spark_bull.errors import OptionError, SparkBullError
 from spark_bull.queue.add import add_chunk
 from spark_bull.queue.handle import QueueHandle

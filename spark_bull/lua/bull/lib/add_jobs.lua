@@ -20,7 +20,7 @@ local function add_jobs(key, arg, chunk, from, now)
   end
   local counter = call('INCRBY', key.id, last - from + 1) - last
   local names, all_opts = listed(chunk, 'name'), listed(chunk, 'opts')
-  local custom_ids, priorities = listed(chunk, 'jobId'), listed(chunk, 'priority')
+  local custom_ids, priorities = listed(chunk, 'job_id'), listed(chunk, 'priority')
   local lifos, times_of = listed(chunk, 'lifo'), clock_of(chunk, now)
   local ids, duplicates = {}, 0
   local pushes, text = new_pushes(), number_texts()

@@ -22,7 +22,7 @@ local function add_jobs(key, arg, chunk, from, now)
   local n = chunk.n
   local counter = call('INCRBY', key.id, n - from + 1) - n
   local target = waiting_list(key)
-  local all_opts, custom_ids = listed(chunk, 'opts'), listed(chunk, 'jobId')
+  local all_opts, custom_ids = listed(chunk, 'opts'), listed(chunk, 'job_id')
   local all_attempts, lifos = listed(chunk, 'attempts'), listed(chunk, 'lifo')
   local times_of = clock_of(chunk, now)
   local ids, duplicates = {}, 0

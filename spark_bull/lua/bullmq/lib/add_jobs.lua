@@ -16,7 +16,7 @@ local function add_jobs(key, arg, chunk, from, now)
   local target, paused_or_full = waiting_list(key, arg.bullmq_version)
   local max_events = event_limit(key)
   local names, datas, all_opts = listed(chunk, 'name'), chunk.data, listed(chunk, 'opts')
-  local custom_ids, priorities = listed(chunk, 'jobId'), listed(chunk, 'priority')
+  local custom_ids, priorities = listed(chunk, 'job_id'), listed(chunk, 'priority')
   local lifos, times_of, marked = listed(chunk, 'lifo'), clock_of(chunk, now), chunk.marked
   local events, text = key.events, number_texts()
   local ids, duplicates = {}, 0

@@ -1,0 +1,141 @@
+"""Chunks of encoded jobs: columns of checked values, split by size, packed with msgpack.
+
+A packed chunk is a map of columns, by the names that the scripts read. Strings are packed raw, as the msgpack of Redis
+has no binary type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final, NamedTuple, Optional, TypeVar, Union
+
+import msgpack
+
+from spark_bull.columns import listed
+from spark_bull.errors import OptionError
+
+T = TypeVar("T")
+#: The values of a property: one for all jobs, a list with one for each, or None if no job has the property.
+Column = Union[T, list[Optional[T]], None]  # noqa: UP007, UP045
+
+
+@dataclass(frozen=True)
+class EncodedJobs:
+    """`n` encoded jobs, column by column.
+
+    data: payloads, JSON text. opts: options, JSON text. marked: whether some options have marks; see `base.MARKS`.
+    delay: ms; run_at, timestamp: ms since 1970.
+    """
+
+    n: int
+    data: list[str]
+    name: Column[str] = None
+    opts: Column[str] = None
+    marked: bool = False
+    job_id: Column[str] = None
+    delay: Column[int] = None
+    run_at: Column[int] = None
+    timestamp: Column[int] = None
+    priority: Column[int] = None
+    lifo: Column[bool] = None
+    attempts: Column[int] = None
+
+
+#: Columns other than the payload, which each job has.
+_SHARED: Final = [f.name for f in fields(EncodedJobs) if f.name not in ("n", "data", "marked")]
+
+
+class PackedChunk(NamedTuple):
+    """A chunk, and the number of its jobs."""
+
+    rows: int
+    packed: bytes
+
+
+@dataclass
+class ChunkBuilder:
+    """Collects encoded jobs and splits them into packed chunks of limited size."""
+
+    chunk_size: int
+    chunk_bytes: int
+    _rows: int = field(default=0, init=False)
+    _bytes: int = field(default=0, init=False)
+    _parts: list[EncodedJobs] = field(default_factory=list, init=False)
+
+    @property
+    def gathered(self) -> int:
+        """Bytes of payload that are not in a chunk yet."""
+        return self._bytes
+
+    def add(self, jobs: EncodedJobs) -> Iterator[PackedChunk]:
+        """Adds jobs; yields each chunk that is full."""
+        start = 0
+        for position, text in enumerate(jobs.data):
+            size = len(text) if text.isascii() else len(text.encode())
+            full = self._rows + position - start >= self.chunk_size
+            if (full or self._bytes + size > self.chunk_bytes) and (self._rows or position > start):
+                self._take(jobs, start, position)
+                yield self._cut()
+                start = position
+            self._bytes += size
+        self._take(jobs, start, jobs.n)
+
+    def flush(self) -> Iterator[PackedChunk]:
+        """Yields the remaining jobs as a chunk, if there are any."""
+        if self._rows:
+            yield self._cut()
+
+    def _take(self, jobs: EncodedJobs, start: int, stop: int) -> None:
+        if stop > start:
+            self._parts.append(sliced(jobs, start, stop))
+            self._rows += stop - start
+
+    def _cut(self) -> PackedChunk:
+        chunk = joined(self._parts)
+        rows = self._rows
+        self._rows, self._bytes, self._parts = 0, 0, []
+        return PackedChunk(rows, pack(chunk))
+
+
+def sliced(jobs: EncodedJobs, start: int, stop: int) -> EncodedJobs:
+    """Jobs start..stop, the last one excluded."""
+    columns = {name: getattr(jobs, name) for name in _SHARED}
+    lists: dict[str, Any] = {name: column[start:stop] for name, column in columns.items() if isinstance(column, list)}
+    return replace(jobs, n=stop - start, data=jobs.data[start:stop], **lists)
+
+
+def joined(parts: Sequence[EncodedJobs]) -> EncodedJobs:
+    """The jobs of all parts; at least one."""
+    if len(parts) == 1:
+        return parts[0]
+    return EncodedJobs(
+        n=sum(part.n for part in parts),
+        data=[text for part in parts for text in part.data],
+        marked=any(part.marked for part in parts),
+        **{name: _joined_column(parts, name) for name in _SHARED},
+    )
+
+
+def _joined_column(parts: Sequence[EncodedJobs], name: str) -> Any:
+    columns = [getattr(part, name) for part in parts]
+    if all(not isinstance(column, list) and column == columns[0] for column in columns):
+        return columns[0]
+    return [value for part, column in zip(parts, columns, strict=True) for value in listed(column, part.n)]
+
+
+def collapsed(values: Sequence[T | None]) -> Column[T]:
+    """The value if all are equal, None if there is none, else the list."""
+    first = values[0] if values else None
+    return first if all(value == first for value in values) else [*values]
+
+
+def pack(jobs: EncodedJobs) -> bytes:
+    """A chunk, packed for the scripts. Raises OptionError for a text that UTF-8 can't encode."""
+    columns = {f.name: getattr(jobs, f.name) for f in fields(jobs)}
+    given = {name: column for name, column in columns.items() if column is not None}
+    try:
+        packed: bytes = msgpack.packb(given, use_bin_type=False)
+    except UnicodeEncodeError as error:
+        raise OptionError(f"expected texts that UTF-8 can encode, got: {error.object[:200]!r}") from None
+    return packed
