@@ -1,4 +1,4 @@
-"""Runs a processor over claimed jobs, one result per job, and turns results into outcomes."""
+"""Runs a processor over claimed jobs, one result per job."""
 
 from __future__ import annotations
 
@@ -7,24 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple, Protocol
 
-from spark_bull.dialects.base import Dialect
-from spark_bull.error_text import trace_of
 from spark_bull.errors import (
-    DelayedError,
-    JobDamaged,
-    OptionError,
     ProcessorMissing,
-    RateLimitError,
-    UnrecoverableError,
 )
-from spark_bull.outcomes import Delayed, Keep, Outcomes
 from spark_bull.worker.alarm import interruptible
 from spark_bull.worker.interrupts import raise_if_interrupted
-from spark_bull.worker.outcome_policy import NoReturnValue, Strategy, failure, keep_of, returnvalue_text
 from spark_bull.worker.running_job import RunningJob
-
-#: strategy(attempts made, backoff type, error, job) -> ms; -1: no further attempt. As in the Node libraries.
-BackoffStrategy = Callable[[int, str, BaseException, RunningJob], Any]
 
 
 class Result(NamedTuple):
@@ -103,56 +91,3 @@ class FunctionRunner:
                 yield Result(job, None, error)
             else:
                 yield Result(job, value, None)
-
-
-@dataclass(frozen=True)
-class OutcomePolicy:
-    """Turns results into outcomes. Its fields are defaults of the worker, for jobs whose options do not set them."""
-
-    keep_completed: Keep = None
-    keep_failed: Keep = None
-    strategy: BackoffStrategy | None = None
-
-    def record(self, outcomes: Outcomes, dialect: Dialect, result: Result, now: int) -> None:
-        """Adds one result to the outcomes. now: time of Redis, ms since 1970. Never raises."""
-        claimed, error = result.job.claimed, result.error
-        if error is not None:
-            # What a processor raises instead of JobCancelled, such as DelayedError, must not start the job again.
-            error = result.job.cancellation or error
-        if error is None:
-            try:
-                text = returnvalue_text(dialect, result.value)
-            except NoReturnValue as no_value:
-                error = no_value
-            else:
-                keep = keep_of(dialect, claimed.opts, "removeOnComplete", self.keep_completed)
-                outcomes.complete(claimed.id, text, keep)
-                return
-        try:
-            if isinstance(error, DelayedError):
-                outcomes.delayed.append(Delayed(claimed.id, error.due(now)))
-                return
-            if isinstance(error, RateLimitError):
-                outcomes.limited_ms = max(outcomes.limited_ms, error.rest())
-                outcomes.returned.append(claimed.id)
-                return
-        except (AttributeError, OptionError) as incomplete:  # A subclass, or a processor, has changed its attributes.
-            error = incomplete
-        self._record_failure(outcomes, dialect, result.job, error)
-
-    def _record_failure(self, outcomes: Outcomes, dialect: Dialect, job: RunningJob, error: BaseException) -> None:
-        decided = failure(
-            dialect,
-            job.claimed,
-            error,
-            stack=trace_of(error),
-            unrecoverable=job.discarded or isinstance(error, (UnrecoverableError, JobDamaged)),
-            strategy=strategy_for(self.strategy, job),
-            default_keep=self.keep_failed,
-        )
-        outcomes.add_failure(decided)
-
-
-def strategy_for(strategy: BackoffStrategy | None, job: RunningJob) -> Strategy | None:
-    """Binds the user's strategy to a job; None if there is none."""
-    return None if strategy is None else lambda made, kind, error: strategy(made, kind, error, job)

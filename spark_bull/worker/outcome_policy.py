@@ -1,111 +1,84 @@
-"""Decides the outcome of a job, by its options and dialect: completed, retried or failed, kept or removed."""
+"""Turns the results of jobs into outcomes: completed, retried, failed, delayed or returned; kept or removed."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Final, TypeGuard
+from typing import Any, Final
 
-from spark_bull.clock import LAST_ETA_MS, epoch_ms
-from spark_bull.dialects.backoff import fixed_ms
 from spark_bull.dialects.base import Dialect, json_text
-from spark_bull.error_text import reason_of, sendable
-from spark_bull.job_json import parsed_opts
+from spark_bull.error_text import reason_of, trace_of
+from spark_bull.errors import DelayedError, JobDamaged, OptionError, RateLimitError, UnrecoverableError
 from spark_bull.model import RawJson
-from spark_bull.outcomes import ClaimedJob, Failed, Keep, Retried
+from spark_bull.outcomes import Delayed, Keep, Outcomes
+from spark_bull.worker.failure import Strategy, failure
 from spark_bull.worker.interrupts import raise_if_interrupted
+from spark_bull.worker.job_options import keep_of
+from spark_bull.worker.job_runner import Result
+from spark_bull.worker.running_job import RunningJob
 
-#: strategy(attempts made, backoff type, error) -> ms; -1: no further attempt.
-Strategy = Callable[[int, str, BaseException], Any]
-
+#: strategy(attempts made, backoff type, error, job) -> ms; -1: no further attempt. As in the Node libraries.
+BackoffStrategy = Callable[[int, str, BaseException, RunningJob], Any]
 
 #: Maximum characters of a return value as JSON text.
 MAX_RETURNVALUE: Final = 2**26
-#: Larger numbers in a job's options are ignored.
-_MAX_OPTION: Final = 2**53
-#: Exponent at which exponential backoff stops growing; the delay is beyond all limits by then.
-_MAX_EXPONENT: Final = 60
 
 
 class NoReturnValue(TypeError):
     """The value that a processor returned cannot be stored as JSON."""
 
 
-class BackoffFailed(ValueError):
-    """A backoff strategy raised an exception, or did not return a number (ms)."""
-
-
 @dataclass(frozen=True)
-class JobOptions:
-    """The options of a job that affect its outcome. `timeout`: ms, 0: none. Keep rules: `...` if not set."""
+class OutcomePolicy:
+    """Turns results into outcomes. Its fields are defaults of the worker, for jobs whose options do not set them."""
 
-    attempts: int
-    backoff: Mapping[str, Any] | None
-    lifo: bool
-    keep_completed: Any
-    keep_failed: Any
-    stack_limit: int | None
-    log_limit: int
-    timeout: int
+    keep_completed: Keep = None
+    keep_failed: Keep = None
+    strategy: BackoffStrategy | None = None
 
+    def record(self, outcomes: Outcomes, dialect: Dialect, result: Result, now: int) -> None:
+        """Adds one result to the outcomes. now: time of Redis, ms since 1970. Never raises."""
+        claimed, error = result.job.claimed, result.error
+        if error is not None:
+            # What a processor raises instead of JobCancelled, such as DelayedError, must not start the job again.
+            error = result.job.cancellation or error
+        if error is None:
+            try:
+                text = returnvalue_text(dialect, result.value)
+            except NoReturnValue as no_value:
+                error = no_value
+            else:
+                keep = keep_of(dialect, claimed.opts, "removeOnComplete", self.keep_completed)
+                outcomes.complete(claimed.id, text, keep)
+                return
+        try:
+            if isinstance(error, DelayedError):
+                outcomes.delayed.append(Delayed(claimed.id, error.due(now)))
+                return
+            if isinstance(error, RateLimitError):
+                outcomes.limited_ms = max(outcomes.limited_ms, error.rest())
+                outcomes.returned.append(claimed.id)
+                return
+        except (AttributeError, OptionError) as incomplete:  # A subclass, or a processor, has changed its attributes.
+            error = incomplete
+        self._record_failure(outcomes, dialect, result.job, error)
 
-@lru_cache(maxsize=4096)
-def job_options(opts: str) -> JobOptions:
-    """Parses a job's `opts`. Text that is not a JSON object, and values of a wrong type, are ignored."""
-    given = parsed_opts(opts) or {}
-    backoff = given.get("backoff")
-    if _is_number(backoff):
-        backoff = {"type": "fixed", "delay": backoff}
-    return JobOptions(
-        attempts=_integer(given.get("attempts")) or 0,
-        backoff=backoff if isinstance(backoff, dict) else None,
-        lifo=given.get("lifo") is True,
-        keep_completed=_keep(given, "removeOnComplete"),
-        keep_failed=_keep(given, "removeOnFail"),
-        stack_limit=_integer(given.get("stackTraceLimit")),
-        log_limit=_integer(given.get("kl", given.get("keepLogs"))) or 0,
-        timeout=_integer(given.get("timeout")) or 0,
-    )
-
-
-def _is_number(value: object) -> TypeGuard[int | float]:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= _MAX_OPTION
-
-
-def _integer(value: object) -> int | None:
-    return int(value) if _is_number(value) else None
-
-
-def _keep(given: Mapping[str, Any], name: str) -> Any:
-    """Returns the keep rule of an option, `...` if it is not set: see `keep_rule`."""
-    value = given.get(name)
-    return keep_rule(value) if isinstance(value, (bool, int, float, dict)) else ...
-
-
-def keep_rule(value: object) -> Keep:
-    """Parses removeOnComplete or removeOnFail: True keeps none, a number so many, an object has count and age (s)."""
-    if _is_number(value):
-        count = _integer(value)
-        return {"count": count} if count is not None and count >= 0 else None
-    if isinstance(value, dict):
-        rule = {name: int(n) for name, n in value.items() if name in ("count", "age", "limit") and _is_number(n)}
-        return rule or None
-    return {"count": 0} if value is True else None
+    def _record_failure(self, outcomes: Outcomes, dialect: Dialect, job: RunningJob, error: BaseException) -> None:
+        decided = failure(
+            dialect,
+            job.claimed,
+            error,
+            stack=trace_of(error),
+            unrecoverable=job.discarded or isinstance(error, (UnrecoverableError, JobDamaged)),
+            strategy=strategy_for(self.strategy, job),
+            default_keep=self.keep_failed,
+        )
+        outcomes.add_failure(decided)
 
 
-def keep_of(dialect: Dialect, opts: str, name: str, default: Keep = None) -> Keep:
-    """Returns how many finished jobs to keep. name: removeOnComplete or removeOnFail; default: rule of the worker."""
-    options = job_options(opts)
-    given: Any = options.keep_completed if name == "removeOnComplete" else options.keep_failed
-    if given is ...:
-        return default
-    if not dialect.has_keep_rules:
-        # The dialect only knows true and false.
-        return {"count": 0} if name == "removeOnComplete" and given is not None else None
-    rule: Keep = given
-    return rule
+def strategy_for(strategy: BackoffStrategy | None, job: RunningJob) -> Strategy | None:
+    """Binds the user's strategy to a job; None if there is none."""
+    return None if strategy is None else lambda made, kind, error: strategy(made, kind, error, job)
 
 
 def returnvalue_text(dialect: Dialect, value: Any) -> str:
@@ -134,79 +107,3 @@ def _raw_text(value: RawJson) -> str:
         raise TypeError(f"expected the text of RawJson to be a string, got: {type(value.text).__name__}")
     value.text.encode()
     return value.text
-
-
-def failure(
-    dialect: Dialect,
-    job: ClaimedJob,
-    error: BaseException | str,
-    *,
-    stack: str | None = None,
-    unrecoverable: bool = False,
-    strategy: Strategy | None = None,
-    default_keep: Keep = None,
-) -> Failed | Retried:
-    """Decides whether a job whose attempt failed is retried, immediately or after a delay, or has failed.
-
-    stack: text of the trace to store; None stores none. unrecoverable: whether remaining attempts are skipped.
-    strategy: computes backoff of types that are not built in. default_keep: for jobs without `removeOnFail`.
-    """
-    options = job_options(job.opts)
-    reason = reason_of(error) if isinstance(error, BaseException) else sendable(error)
-    traces = _with_trace(job.stacktrace, stack, dialect.stack_limit(options.stack_limit))
-    allowed = options.attempts if job.attempts is None else job.attempts
-    made = job.attempts_made + 1
-    delay = -1
-    if made < allowed and not unrecoverable:
-        try:
-            delay = min(_backoff_ms(dialect, options.backoff, made, error, strategy), LAST_ETA_MS - epoch_ms())
-        except BackoffFailed as failed:
-            reason = f"{reason} ({failed})"
-    if delay < 0:
-        return Failed(job.id, reason, traces, keep_of(dialect, job.opts, "removeOnFail", default_keep), allowed)
-    return Retried(job.id, reason, traces, delay, options.lifo)
-
-
-def _with_trace(traces: str | None, stack: str | None, limit: int | None) -> str:
-    """Appends a trace to the JSON list of a job's traces and keeps the last `limit` of them."""
-    try:
-        known = json.loads(traces) if traces else []
-    except (ValueError, RecursionError):
-        known = []
-    kept: list[Any] = known if isinstance(known, list) else []
-    if stack is not None:
-        kept = [*kept, stack]
-        if limit is not None and limit >= 0:
-            kept = kept[-limit:] if limit else []
-    return json_text("stacktrace", kept)
-
-
-def _backoff_ms(
-    dialect: Dialect,
-    backoff: Mapping[str, Any] | None,
-    made: int,
-    error: BaseException | str,
-    strategy: Strategy | None,
-) -> int:
-    """Returns the ms until the next attempt; 0: immediately, -1: never, as for an unknown type."""
-    if not backoff:
-        return 0
-    kind, delay, jitter = backoff.get("type"), backoff.get("delay"), backoff.get("jitter")
-    if not _is_number(delay):
-        delay = 0
-    if not dialect.has_jitter or not _is_number(jitter):
-        jitter = 0
-    if kind == "fixed":
-        return fixed_ms(delay, min(jitter, 1))
-    if kind == "exponential":
-        return dialect.exponential_ms(delay, min(made, _MAX_EXPONENT), min(jitter, 1))
-    if strategy is None:
-        return -1
-    try:
-        ms = strategy(made, str(kind), error if isinstance(error, BaseException) else RuntimeError(error))
-    except BaseException as raised:
-        raise_if_interrupted()
-        raise BackoffFailed(f"no further attempt: the backoff strategy raised {reason_of(raised)}") from None
-    if not _is_number(ms):
-        raise BackoffFailed(f"no further attempt: expected the backoff strategy to return ms, got: {type(ms).__name__}")
-    return int(ms)

@@ -14,7 +14,7 @@ from spark_bull.outcomes import ClaimedJob
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.report import add_log, lock_lost, update_data, update_progress
 from spark_bull.worker.checkpoint import Reported
-from spark_bull.worker.outcome_policy import job_options
+from spark_bull.worker.job_options import job_options
 
 _UNSET: Any = object()
 #: Held to create the lock of a job.

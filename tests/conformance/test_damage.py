@@ -26,7 +26,7 @@ from spark_bull.queue.verbs import promote_due
 from spark_bull.spark.job_columns import batch_of
 from spark_bull.spark.process.claim_batch import claim_batch
 from spark_bull.spark.schemas import SCHEMAS
-from spark_bull.worker.outcome_policy import failure
+from spark_bull.worker.failure import failure
 from spark_bull.worker.running_job import RunningJob
 from tests.support.damage import ALL, DAMAGES, Damage, damage_job
 from tests.support.wait import wait_until

@@ -28,7 +28,7 @@ from spark_bull.queue.verbs import promote_due
 from spark_bull.spark.process.settle import SettlePlan, settle_task
 from spark_bull.spark.process.settle_tokens import SettleTokens
 from spark_bull.worker.claimer import Claimer
-from spark_bull.worker.outcome_policy import keep_rule
+from spark_bull.worker.job_options import keep_rule
 from tests.support.sending import send_scripts_twice
 from tests.support.wait import wait_until
 from tests.support.work_bench import CLAIM_SETTINGS, WorkBench, completed

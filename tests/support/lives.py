@@ -29,8 +29,9 @@ from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.queue.report import add_log, update_data, update_progress
 from spark_bull.worker.blocked_parents import fail_blocked
-from spark_bull.worker.job_runner import OutcomePolicy, Result
-from spark_bull.worker.outcome_policy import job_options
+from spark_bull.worker.job_options import job_options
+from spark_bull.worker.job_runner import Result
+from spark_bull.worker.outcome_policy import OutcomePolicy
 from spark_bull.worker.running_job import RunningJob
 from tests.support.dump import Dump, Moments, Window, difference, dump, normalise, normalise_messages
 from tests.support.jobs import HOUR, Job, new_job_arguments

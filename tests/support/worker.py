@@ -13,7 +13,8 @@ from spark_bull.errors import UnrecoverableError
 from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.tracer import TracerSource, spans_of
-from spark_bull.worker.job_runner import FunctionRunner, JobFunction, OutcomePolicy, Runner
+from spark_bull.worker.job_runner import FunctionRunner, JobFunction, Runner
+from spark_bull.worker.outcome_policy import OutcomePolicy
 from spark_bull.worker.running_job import RunningJob
 from spark_bull.worker.slot import loop_of
 from spark_bull.worker.slot_control import SlotControl

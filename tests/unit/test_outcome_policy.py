@@ -15,7 +15,9 @@ from spark_bull.dialects.registry import DIALECTS
 from spark_bull.model import RawJson
 from spark_bull.outcomes import ClaimedJob, Failed, Outcomes, Retried
 from spark_bull.worker.chunk_size import ChunkSize
-from spark_bull.worker.outcome_policy import NoReturnValue, failure, keep_of, keep_rule, returnvalue_text
+from spark_bull.worker.failure import failure
+from spark_bull.worker.job_options import keep_of, keep_rule
+from spark_bull.worker.outcome_policy import NoReturnValue, returnvalue_text
 
 BULLMQ, BULL, BULL_1 = DIALECTS["bullmq"], DIALECTS["bull"], DIALECTS["bull-1"]
 

@@ -33,8 +33,8 @@ from spark_bull.spark.provider import register
 from spark_bull.spark.query_start import start_query
 from spark_bull.spark.spark_errors import first_line, python_trace
 from spark_bull.worker.bisection import Abandoned, run_bisected
-from spark_bull.worker.job_runner import BackoffStrategy
 from spark_bull.worker.job_signal import retry_until_connected
+from spark_bull.worker.outcome_policy import BackoffStrategy
 
 log = logging.getLogger("spark_bull")
 

@@ -38,8 +38,9 @@ from spark_bull.spark.process.worker_queues import worked_queues
 from spark_bull.spark.python_check import check_python
 from spark_bull.tracer import TracerSource
 from spark_bull.worker.interrupts import exiting_on_sigterm
-from spark_bull.worker.job_runner import BackoffStrategy, FunctionRunner, OutcomePolicy, Runner
-from spark_bull.worker.outcome_policy import keep_rule
+from spark_bull.worker.job_options import keep_rule
+from spark_bull.worker.job_runner import FunctionRunner, Runner
+from spark_bull.worker.outcome_policy import BackoffStrategy, OutcomePolicy
 from spark_bull.worker.slot_plan import QueuePlan, SlotPlan
 from spark_bull.worker.slot_state import Setup
 from spark_bull.worker.start_limit import start_limit

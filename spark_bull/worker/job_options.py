@@ -1,0 +1,87 @@
+"""The options of a job that affect its outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final, TypeGuard
+
+from spark_bull.dialects.base import Dialect
+from spark_bull.job_json import parsed_opts
+from spark_bull.outcomes import Keep
+
+#: Larger numbers in a job's options are ignored.
+_MAX_OPTION: Final = 2**53
+
+
+@dataclass(frozen=True)
+class JobOptions:
+    """The options of a job that affect its outcome. `timeout`: ms, 0: none. Keep rules: `...` if not set."""
+
+    attempts: int
+    backoff: Mapping[str, Any] | None
+    lifo: bool
+    keep_completed: Any
+    keep_failed: Any
+    stack_limit: int | None
+    log_limit: int
+    timeout: int
+
+
+@lru_cache(maxsize=4096)
+def job_options(opts: str) -> JobOptions:
+    """Parses a job's `opts`. Text that is not a JSON object, and values of a wrong type, are ignored."""
+    given = parsed_opts(opts) or {}
+    backoff = given.get("backoff")
+    if is_number(backoff):
+        backoff = {"type": "fixed", "delay": backoff}
+    return JobOptions(
+        attempts=_integer(given.get("attempts")) or 0,
+        backoff=backoff if isinstance(backoff, dict) else None,
+        lifo=given.get("lifo") is True,
+        keep_completed=_keep(given, "removeOnComplete"),
+        keep_failed=_keep(given, "removeOnFail"),
+        stack_limit=_integer(given.get("stackTraceLimit")),
+        log_limit=_integer(given.get("kl", given.get("keepLogs"))) or 0,
+        timeout=_integer(given.get("timeout")) or 0,
+    )
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Whether a value of an option counts as a number."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= _MAX_OPTION
+
+
+def _integer(value: object) -> int | None:
+    return int(value) if is_number(value) else None
+
+
+def _keep(given: Mapping[str, Any], name: str) -> Any:
+    """Returns the keep rule of an option, `...` if it is not set: see `keep_rule`."""
+    value = given.get(name)
+    return keep_rule(value) if isinstance(value, (bool, int, float, dict)) else ...
+
+
+def keep_rule(value: object) -> Keep:
+    """Parses removeOnComplete or removeOnFail: True keeps none, a number so many, an object has count and age (s)."""
+    if is_number(value):
+        count = _integer(value)
+        return {"count": count} if count is not None and count >= 0 else None
+    if isinstance(value, dict):
+        rule = {name: int(n) for name, n in value.items() if name in ("count", "age", "limit") and is_number(n)}
+        return rule or None
+    return {"count": 0} if value is True else None
+
+
+def keep_of(dialect: Dialect, opts: str, name: str, default: Keep = None) -> Keep:
+    """Returns how many finished jobs to keep. name: removeOnComplete or removeOnFail; default: rule of the worker."""
+    options = job_options(opts)
+    given: Any = options.keep_completed if name == "removeOnComplete" else options.keep_failed
+    if given is ...:
+        return default
+    if not dialect.has_keep_rules:
+        # The dialect only knows true and false.
+        return {"count": 0} if name == "removeOnComplete" and given is not None else None
+    rule: Keep = given
+    return rule
