@@ -1,4 +1,4 @@
-"""Several executor processes: slots run on all of them, and killing one loses no job."""
+"""Several executors: slots run on all of them, even more slots than cores, and killing one loses no job."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ from pyspark.sql import SparkSession
 
 url, prefix, jobs, seen = sys.argv[1:]
 spark = (
-    SparkSession.builder.master("local-cluster[2,1,1024]")
+    SparkSession.builder.master("local-cluster[2,2,1024]")
     .config("spark.ui.enabled", "false")
+    .config("spark.speculation", "true")
     .config("spark.executor.extraJavaOptions", "-Xss4m")
     .getOrCreate()
 )
@@ -44,7 +45,7 @@ def processor(job):
     return executor
 
 options = {"url": url, "prefix": prefix, "protocol": "bullmq"}
-with Worker(spark, "q", processor, slots=2, lock_ms=5000, check_ms=1000, progress=False, **options) as worker:
+with Worker(spark, "q", processor, slots=16, lock_ms=5000, check_ms=1000, progress=False, **options) as worker:
     while worker.status().completed < int(jobs):
         time.sleep(0.2)
     print(worker.status())
@@ -68,11 +69,11 @@ def test_slots_run_on_several_executors_with_the_package_in_py_files(
         arguments = ["--py-files", str(package), str(program), redis_url, prefix, "600", str(seen)]
         environment = {**os.environ, "PYTHONSAFEPATH": "1"}
         running = subprocess.Popen(
-            [str(submit), "--master", "local-cluster[2,1,1024]", *arguments],
+            [str(submit), "--master", "local-cluster[2,2,1024]", *arguments],
             cwd=tmp_path,
             env=environment,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
         )
@@ -86,6 +87,7 @@ def test_slots_run_on_several_executors_with_the_package_in_py_files(
             if running.poll() is None:
                 os.killpg(running.pid, signal.SIGKILL)
         assert "600 completed, 0 failed" in output
+        assert "expected spark.speculation=false" in output
         assert queue.counts()["completed"] == 600
 
 

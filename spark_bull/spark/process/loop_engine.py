@@ -59,6 +59,7 @@ class LoopEngine:
     def start(self) -> None:
         """Starts the Spark job. Raises OptionError if a function of the plan cannot be pickled."""
         check_picklable(self._plan)
+        warn_of_speculation(self._spark)
         self._thread.start()
 
     @property
@@ -135,7 +136,6 @@ class LoopEngine:
     def _run_job(self) -> None:
         self._spark.addTag(self._tag)
         slots = self._spark.range(0, self._slots, 1, self._slots)
-        # This requires spark.speculation=false: a slot that is still running must not be started a second time.
         slots.mapInArrow(partial(run_slots, self._plan), _SCHEMA).collect()
 
     def _has_started_since(self, moment: int) -> bool:
@@ -144,6 +144,15 @@ class LoopEngine:
         except SparkBullError:
             return True
         return any(int(slot["started"]) >= moment - 60_000 and slot["claimed"] for slot in reports)
+
+
+def warn_of_speculation(spark: SparkSession) -> None:
+    """Logs a warning if Spark may start a slot twice."""
+    if spark.conf.get("spark.speculation", "false") == "true":
+        log.warning(
+            "expected spark.speculation=false: when a worker stops, Spark may start a second copy of a slot whose jobs "
+            "still run, and kill the first one; its jobs are processed again"
+        )
 
 
 def check_picklable(plan: SlotPlan) -> None:
