@@ -8,7 +8,7 @@ Prints medians and writes them to benchmarks/results/collect.json. See benchmark
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -20,7 +20,7 @@ from benchmarks.command import Part, run_parts
 from benchmarks.process import by_side, in_turns, medians
 from benchmarks.report import Verdict, at_least, at_most
 from benchmarks.steady import Steady, steady
-from benchmarks.trials import yardstick
+from benchmarks.trials import Processed, yardstick
 from spark_bull.queue.result_ledger import SLICES
 
 #: Targets of benchmarks/README.md.
@@ -57,7 +57,7 @@ def run_throughput(spark: SparkSession, size: Size) -> tuple[dict[str, Any], lis
         by_spark(spark, server, WARM_UP_JOBS)
     given = {STREAM: size.jobs, NODE: size.jobs, PYTHON: size.python_jobs, DISCOVER: size.jobs, READ: size.jobs}
     with finished_queue(size.jobs) as server:
-        sides = {
+        sides: dict[str, Callable[..., Processed]] = {
             STREAM: partial(by_spark, spark),
             NODE: partial(by_peer, spark, "bullmq_collect.js"),
             PYTHON: partial(by_peer, spark, "bullmq_collect.py"),

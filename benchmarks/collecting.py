@@ -137,7 +137,8 @@ def began(batch: Any) -> float:
 
 
 def ended(batch: Any) -> float:
-    return began(batch) + batch["durationMs"]["triggerExecution"] / 1000
+    ms: int = batch["durationMs"]["triggerExecution"]
+    return began(batch) + ms / 1000
 
 
 def check_once(frame: DataFrame, jobs: int) -> None:

@@ -70,12 +70,13 @@ def script_ms(client: Redis) -> float:
     """Returns the median duration of the scripts that add chunks, by the slow log; 0 without such scripts."""
     ours = {load(f"bullmq/{name}").sha.encode() for name in ("add", "commit")}
     commands = [(entry["command"].split(b" ")[:2], entry["duration"]) for entry in client.slowlog_get(100_000)]
-    return statistics.median([us / 1000 for words, us in commands if words[1:] and words[1] in ours] or [0.0])
+    times: list[float] = [us / 1000 for words, us in commands if words[1:] and words[1] in ours] or [0.0]
+    return statistics.median(times)
 
 
 def check(client: Redis, jobs: int) -> None:
     """Checks that all jobs wait exactly once with their hashes, and that no staged chunks are left."""
-    ids = [job_id.decode() for job_id in client.lrange(f"{BASE}wait", 0, -1)]
+    ids = [job_id.decode() for job_id in client.execute_command("LRANGE", f"{BASE}wait", 0, -1)]
     assert sorted(map(int, ids)) == list(range(1, jobs + 1)), f"expected jobs 1 to {jobs} in wait, got {len(ids)}"
     assert client.get(f"{BASE}id") == str(jobs).encode()
     hashes = sum(client.exists(*(BASE + i for i in ids[at : at + 1_000])) for at in range(0, jobs, 1_000))

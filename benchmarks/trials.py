@@ -182,7 +182,7 @@ def script_ms(client: Redis) -> tuple[float, float]:
 
 def check_all_completed(client: Redis, ids: range, still_delayed: int = 0) -> None:
     """Checks that these jobs completed with all fields, that no other job is waiting or active, and no lock is left."""
-    found = {int(job_id) for job_id in client.zrange(f"{BASE}completed", 0, -1)}
+    found = {int(job_id) for job_id in client.execute_command("ZRANGE", f"{BASE}completed", 0, -1)}
     assert found == set(ids), f"expected {len(ids)} completed jobs, got {len(found)}"
     for kind, count in (("delayed", still_delayed), ("failed", 0), ("prioritized", 0)):
         assert client.zcard(BASE + kind) == count, f"expected {count} {kind} jobs, got {client.zcard(BASE + kind)}"

@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.pandas.functions import pandas_udf
 
 from spark_bull import Worker
 
@@ -102,7 +103,7 @@ def function(spark: SparkSession, kind: str = "noop", slots: int = SLOTS, **opti
 def vectorised(spark: SparkSession, **options: Any) -> Working:
     """Runs the loop engine with a pandas UDF over the parsed payloads."""
 
-    @f.pandas_udf("string")
+    @pandas_udf("string")  # type: ignore[call-overload, untyped-decorator, unused-ignore]
     def noop(payload: pd.DataFrame) -> pd.Series:
         return pd.Series([None] * len(payload))
 

@@ -54,7 +54,7 @@ def _options(rows: list[tuple[Option, str]]) -> str:
 
 def _default(option: Option, scope: str | None = None) -> str:
     """Formats a default as Markdown; that of a scope takes precedence over `shown`."""
-    if scope in option.scope_defaults:
+    if scope is not None and scope in option.scope_defaults:
         return _text(option.scope_defaults[scope])
     return option.shown or _text(option.default)
 
