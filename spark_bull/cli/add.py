@@ -12,7 +12,7 @@ from spark_bull.cli.command import Command, Output, open_queue
 from spark_bull.cli.times import milliseconds
 from spark_bull.errors import OptionError
 from spark_bull.model import NewJob, RawJson
-from spark_bull.options import json_object
+from spark_bull.option_values import json_object
 
 
 def _add(args: Namespace) -> Output:

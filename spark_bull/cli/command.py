@@ -9,7 +9,8 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from spark_bull.errors import SparkBullError
-from spark_bull.options import READ, Options, as_texts, parse_options
+from spark_bull.option_table import READ
+from spark_bull.options import Options, as_texts, parse_options
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.find import exists, find_queues, is_glob
 from spark_bull.queue.handle import QueueHandle

@@ -13,7 +13,8 @@ from spark_bull.dialects.backoff import bull_exponential_ms
 from spark_bull.dialects.fields import CLAIMED_FIELDS
 from spark_bull.errors import DialectError, OptionError, expected
 from spark_bull.keys import SEGMENTS, QueueKeys
-from spark_bull.options import Options, check_keep
+from spark_bull.option_values import check_keep
+from spark_bull.options import Options
 from spark_bull.outcomes import ClaimedJob
 from spark_bull.store.connection import Command
 

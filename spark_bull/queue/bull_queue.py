@@ -12,7 +12,8 @@ from spark_bull.dialects.chunks import ChunkBuilder
 from spark_bull.dialects.codec import carrying, check_defaults, defaults_of, encode, rows_of
 from spark_bull.errors import OptionError, did_you_mean
 from spark_bull.model import Added, Backoff, Job, KeepRule, NewJob, WriteRecord
-from spark_bull.options import QUEUE, parse_arguments
+from spark_bull.option_table import QUEUE
+from spark_bull.options import parse_arguments
 from spark_bull.queue import manage
 from spark_bull.queue.add import add_chunk, sum_of
 from spark_bull.queue.cancel import request_cancel

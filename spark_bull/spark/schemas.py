@@ -23,17 +23,9 @@ from pyspark.sql.types import (
 
 from spark_bull.dialects.fields import CLAIMED_FIELDS, FIELDS, Kind
 from spark_bull.errors import OptionError, did_you_mean
-from spark_bull.options import (
-    COLLECT,
-    READ,
-    REDIS_PREFIX,
-    Options,
-    choose_mode,
-    is_spark_option,
-    parse_options,
-    scopes_of,
-    unknown_option,
-)
+from spark_bull.option_table import COLLECT, READ
+from spark_bull.option_values import choose_mode
+from spark_bull.options import REDIS_PREFIX, Options, is_spark_option, parse_options, scopes_of, unknown_option
 
 QUEUE_REQUIRED: Final = (
     "expected the option `queue` (names, comma separated, or globs), got none. If this is a table of the catalog: "

@@ -16,7 +16,8 @@ from redis import Redis
 
 from spark_bull.errors import JobMissing
 from spark_bull.model import NewJob
-from spark_bull.options import SETTLE, parse_options
+from spark_bull.option_table import SETTLE
+from spark_bull.options import parse_options
 from spark_bull.outcomes import Delayed, Failed, Lost, Outcomes, Retried
 from spark_bull.queue import claim as claims
 from spark_bull.queue.bull_queue import BullQueue

@@ -9,7 +9,8 @@ import pytest
 
 from spark_bull import BullQueue, EmbeddedRedis, NewJob, Promoter
 from spark_bull.errors import ConnectionLost
-from spark_bull.options import COLLECT, parse_options
+from spark_bull.option_table import COLLECT
+from spark_bull.options import parse_options
 from spark_bull.queue.find import describe, find_queues
 from spark_bull.queue.writes import roll_forward
 from spark_bull.services.collector import Collector

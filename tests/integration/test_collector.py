@@ -10,7 +10,8 @@ from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis
 from spark_bull.errors import DialectError, ResultsLost
-from spark_bull.options import COLLECT, parse_options
+from spark_bull.option_table import COLLECT
+from spark_bull.options import parse_options
 from spark_bull.services.collector import Collector, shares
 from tests.support.passing_state import become_cluster
 from tests.support.wait import wait_until

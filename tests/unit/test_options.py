@@ -12,14 +12,9 @@ from hypothesis import strategies as st
 
 from spark_bull.errors import OptionError
 from spark_bull.model import STATES
+from spark_bull.option_table import PYTHON_SCOPES, QUEUE, READ, TABLE, WORK, WRITE
 from spark_bull.options import (
-    PYTHON_SCOPES,
-    QUEUE,
-    READ,
     SPARK_OPTIONS,
-    TABLE,
-    WORK,
-    WRITE,
     as_options,
     as_texts,
     parse_arguments,

@@ -12,7 +12,8 @@ from pyspark.sql.types import StructType
 from spark_bull.dialects.codec import check_defaults, defaults_of
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.errors import DialectError
-from spark_bull.options import WRITE, Options, parse_options
+from spark_bull.option_table import WRITE
+from spark_bull.options import Options, parse_options
 from spark_bull.queue.handle import QueueHandle, open_handle
 from spark_bull.queue.writes import Identity, is_written, recover
 from spark_bull.spark.dispatch.rows import RowPlan, plan_rows

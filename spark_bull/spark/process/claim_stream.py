@@ -20,7 +20,8 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 
 from spark_bull.errors import ConnectionLost, OptionError
 from spark_bull.group_limits import GroupLimits
-from spark_bull.options import CLAIM, Options, parse_options
+from spark_bull.option_table import CLAIM
+from spark_bull.options import Options, parse_options
 from spark_bull.queue.claim import read_chunk, unpack_claimed
 from spark_bull.queue.claim_ledger import ClaimLedger, Portion
 from spark_bull.queue.claim_settings import ClaimSettings, default_worker

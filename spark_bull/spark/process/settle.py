@@ -25,7 +25,8 @@ from pyspark.sql.types import BooleanType, DataType, IntegralType, StringType, S
 
 from spark_bull.clock import LAST_ETA_MS
 from spark_bull.errors import OptionError, did_you_mean
-from spark_bull.options import SETTLE, Options, parse_options
+from spark_bull.option_table import SETTLE
+from spark_bull.options import Options, parse_options
 from spark_bull.outcomes import LOST, Claim, ClaimedJob, Delayed, Failed, Keep, Outcomes
 from spark_bull.queue.claim import read_claimed, work
 from spark_bull.queue.claim_settings import ClaimSettings

@@ -9,7 +9,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from spark_bull.options import WRITE, parse_options
+from spark_bull.option_table import WRITE
+from spark_bull.options import parse_options
 from spark_bull.queue.handle import open_handle
 from spark_bull.queue.writes import records
 from spark_bull.spark.dispatch.progress import WriteProgress

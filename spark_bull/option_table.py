@@ -1,0 +1,442 @@
+"""The table of options, for the data source, the Python API, the command line and the documentation.
+
+A row has the name, the parser, the default, the scopes and the description of an option.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from spark_bull.group_limits import group_limits
+from spark_bull.keys import DEFAULT_PREFIX
+from spark_bull.option_values import (
+    KEEP_RULE,
+    Parser,
+    backoff,
+    choice,
+    choose_mode,
+    flag,
+    instant,
+    integer,
+    json_object,
+    keep,
+    limiter,
+    names,
+    states,
+    text,
+    trace_context,
+)
+
+WRITE: Final = "write"
+READ: Final = "read"
+CLAIM: Final = "claim"
+SETTLE: Final = "settle"
+COLLECT: Final = "collect"
+WORK: Final = "work"
+QUEUE: Final = "bull_queue"
+SERVICE: Final = "service"
+
+#: Scopes whose options are arguments of Python functions, which spell them in snake_case.
+PYTHON_SCOPES: Final = frozenset({WORK, QUEUE, SERVICE})
+
+#: Titles of the scopes in errors.
+SCOPE_TITLES: Final = {
+    WRITE: "writes",
+    READ: "reads",
+    CLAIM: "streaming reads with mode=claim",
+    SETTLE: "writes with mode=settle",
+    COLLECT: "streaming reads",
+    WORK: "a Worker",
+    QUEUE: "a BullQueue",
+    SERVICE: "a Promoter or Rescuer",
+}
+
+PROTOCOLS: Final = ("auto", "bull-1", "bull", "bullmq")
+VIEWS: Final = ("jobs", "counts", "queues", "writes", "logs", "workers")
+
+
+@dataclass(frozen=True)
+class Option:
+    """One row of the table.
+
+    default: the default value, parsed. shown: the default as printed in the documentation. scope_defaults: defaults of
+    scopes that differ.
+    """
+
+    name: str
+    parse: Parser
+    default: Any
+    scopes: tuple[str, ...]
+    doc: str
+    shown: str | None = None
+    scope_defaults: Mapping[str, Any] = field(default_factory=dict)
+
+    def default_in(self, scope: str) -> Any:
+        return self.scope_defaults.get(scope, self.default)
+
+
+ALL: Final = (WRITE, READ, CLAIM, SETTLE, COLLECT)
+#: Scopes of the options that locate a queue and connect to Redis.
+EVERYWHERE: Final = (*ALL, WORK, QUEUE, SERVICE)
+
+TABLE: Final[tuple[Option, ...]] = (
+    # where the queue is
+    Option(
+        "url",
+        text,
+        None,
+        EVERYWHERE,
+        "`redis://`, `rediss://` or `unix://` URL, with user, password and database",
+        "`$SPARK_BULL_URL`, else host and port",
+    ),
+    Option("host", text, "localhost", EVERYWHERE, "host of Redis if there is no `url`"),
+    Option("port", integer(1, 65535), 6379, EVERYWHERE, "port of Redis if there is no `url`"),
+    Option("db", integer(0), 0, EVERYWHERE, "number of the database if there is no `url`"),
+    Option("username", text, None, EVERYWHERE, "ACL user; takes precedence over the one in `url`"),
+    Option(
+        "password",
+        text,
+        None,
+        EVERYWHERE,
+        "password; takes precedence over the one in `url`; never shown",
+        "`$SPARK_BULL_PASSWORD`",
+    ),
+    Option("ssl", flag, False, EVERYWHERE, "whether to use TLS if there is no `url`"),
+    Option("callTimeoutMs", integer(1), 30_000, EVERYWHERE, "timeout of one call to Redis, after which it is retried"),
+    Option(
+        "retryMs",
+        integer(0),
+        20_000,
+        EVERYWHERE,
+        "how long a call is retried, with exponential backoff, while Redis is unavailable",
+    ),
+    Option("prefix", text, DEFAULT_PREFIX, EVERYWHERE, "first part of every key, as in the Node library"),
+    Option(
+        "queue",
+        text,
+        None,
+        ALL,
+        "write: name of the queue (takes precedence over a `queue` column); read: names, comma separated, or a glob",
+        "required, or a `queue` column",
+    ),
+    Option(
+        "protocol",
+        choice(*PROTOCOLS),
+        "auto",
+        EVERYWHERE,
+        "dialect of the queue: `bull-1` (Bull 1, 2), `bull` (3, 4), `bullmq` (5, 6); `auto` detects it",
+    ),
+    Option(
+        "bullmqVersion",
+        choice("auto", "5", "6"),
+        "auto",
+        EVERYWHERE,
+        "where jobs of a paused BullMQ queue go: list `paused` (5) or `wait` (6); "
+        "`auto` follows `meta.version`, else 6",
+    ),
+    Option(
+        "mode",
+        choose_mode,
+        None,
+        ALL,
+        "`claim`: a streaming read claims jobs to be processed; `settle`: a write records the outcomes of claimed jobs",
+        "none: jobs are added or inspected",
+    ),
+    # how a write works
+    Option(
+        "delivery",
+        choice("exactly-once", "at-least-once"),
+        "exactly-once",
+        (WRITE,),
+        "`exactly-once`: all jobs become visible when Spark commits; "
+        "`at-least-once`: each chunk as soon as it is complete",
+    ),
+    Option("chunkSize", integer(1, 2_000), 500, (*ALL, QUEUE), "maximum number of jobs per script call"),
+    Option(
+        "chunkBytes",
+        integer(1_024, 256 << 20),
+        1 << 20,
+        (WRITE, QUEUE),
+        "maximum bytes of payload per script call; a larger job is sent alone",
+    ),
+    Option(
+        "stageTtlMs",
+        integer(1_000),
+        86_400_000,
+        (WRITE,),
+        "lifetime of the staged jobs of an uncommitted write; must exceed the duration of the Spark job",
+    ),
+    Option(
+        "txnAppId",
+        text,
+        None,
+        (WRITE,),
+        "with `txnVersion`: a write of the same application with the same or a lower version adds nothing",
+    ),
+    Option("txnVersion", integer(0), None, (WRITE,), "see `txnAppId`; an increasing number"),
+    Option(
+        "confirmObliterate",
+        flag,
+        False,
+        (WRITE,),
+        'with `mode("overwrite")`: delete the queue and all its jobs first (batch only)',
+    ),
+    Option(
+        "ignoreNullFields",
+        flag,
+        True,
+        (WRITE,),
+        "omit null fields from the JSON of a STRUCT, as Spark's `to_json` does",
+    ),
+    Option(
+        "jobColumns",
+        names,
+        (),
+        (WRITE,),
+        "columns that are settings of the job, comma separated, for a DataFrame without a column `data`; "
+        "all other columns are the payload",
+        "none",
+    ),
+    # defaults for all rows
+    Option("name", text, None, (WRITE, QUEUE), "default for a column of this name", "`__default__`"),
+    Option("delay", integer(0), None, (WRITE, QUEUE), "default for a column of this name, ms"),
+    Option("runAt", instant, None, (WRITE, QUEUE), "default for a column of this name, ISO 8601 or ms"),
+    Option("priority", integer(0), None, (WRITE, QUEUE), "default for a column of this name"),
+    Option("attempts", integer(0), None, (WRITE, QUEUE), "default for a column of this name"),
+    Option(
+        "backoff",
+        backoff,
+        None,
+        (WRITE, QUEUE),
+        "default for a column of this name: ms, or JSON with type, delay, jitter",
+    ),
+    Option("lifo", flag, None, (WRITE, QUEUE), "default for a column of this name"),
+    Option(
+        "removeOnComplete",
+        keep,
+        None,
+        (WRITE, QUEUE),
+        "default for a column of this name: true, a count, or JSON with age (s) and count",
+    ),
+    Option(
+        "removeOnFail",
+        keep,
+        None,
+        (WRITE, QUEUE),
+        "default for a column of this name, as above",
+    ),
+    Option("timestamp", instant, None, (WRITE, QUEUE), "default for a column of this name", "now (Redis)"),
+    Option("opts", json_object, None, (WRITE, QUEUE), "further options of the Node library, JSON, merged last"),
+    Option(
+        "telemetry",
+        trace_context,
+        "",
+        (WRITE,),
+        "trace context of OpenTelemetry that jobs carry, JSON as returned by `current_trace()`; BullMQ only",
+        "none",
+    ),
+    # how jobs are claimed
+    Option(
+        "maxJobsPerTrigger",
+        integer(1),
+        10_000,
+        (CLAIM, COLLECT),
+        "maximum number of jobs per micro-batch",
+        scope_defaults={COLLECT: 100_000},
+    ),
+    Option(
+        "rowsPerPartition",
+        integer(1),
+        5_000,
+        (CLAIM, COLLECT),
+        "maximum number of jobs per task of a micro-batch",
+        scope_defaults={COLLECT: 50_000},
+    ),
+    Option(
+        "lockMs",
+        integer(300),
+        30_000,
+        (CLAIM,),
+        "duration of the jobs' locks, after which jobs of a dead query can be rescued; extended while the query runs",
+    ),
+    Option(
+        "readerId",
+        text,
+        None,
+        (CLAIM, COLLECT),
+        "name of the ledger; one query uses it at a time",
+        "generated, stored in the checkpoint",
+    ),
+    Option(
+        "workerName",
+        text,
+        None,
+        (CLAIM,),
+        "name that BullMQ stores as `processedBy`",
+        "`spark-` and `readerId`",
+    ),
+    Option(
+        "limiter",
+        limiter,
+        None,
+        (CLAIM, WORK),
+        'rate limit of the whole queue: at most `max` jobs start in `duration` ms, `{"max": 100, "duration": 1000}`',
+    ),
+    Option(
+        "group",
+        group_limits,
+        None,
+        (CLAIM, WORK),
+        "limits of each group of jobs: at most `max` start in `duration_ms`, and `concurrency` run at the same time; a "
+        "job's group is its `opts.group.id`, else the field `by` of its payload, "
+        '`{"by": "tenant", "max": 5, "duration_ms": 1000, "concurrency": 2}`',
+    ),
+    # how they are settled
+    Option(
+        "removeOnComplete", keep, None, (SETTLE,), f"for jobs without a rule of their own: {KEEP_RULE}", "all are kept"
+    ),
+    Option("removeOnFail", keep, None, (SETTLE,), "for jobs without a rule of their own, as above", "all are kept"),
+    Option(
+        "metricsMinutes", integer(0), 0, (SETTLE,), "minutes of metrics to keep, as Node's `maxDataPoints`; 0: none"
+    ),
+    # how results are collected
+    Option(
+        "startingOffsets",
+        choice("earliest", "latest"),
+        "earliest",
+        (COLLECT,),
+        "where a new query starts: with all existing finished jobs, or with jobs that finish from now on "
+        "(requires `readerId`)",
+    ),
+    Option(
+        "startingTimestamp",
+        instant,
+        None,
+        (COLLECT,),
+        "where a new query starts: with jobs that finished since this time, ISO 8601 or ms; not for bull-1",
+        "by `startingOffsets`",
+    ),
+    Option(
+        "minPartitions",
+        integer(1, 10_000),
+        1,
+        (COLLECT,),
+        "minimum number of tasks per micro-batch, if it has that many jobs",
+    ),
+    Option(
+        "lookbackMs",
+        integer(1_000, 86_400_000),
+        60_000,
+        (COLLECT,),
+        "tolerated clock skew and delay of workers; the ledger keeps the ids of jobs of this period",
+    ),
+    Option(
+        "failOnDataLoss",
+        flag,
+        True,
+        (COLLECT,),
+        "fail the query if finished jobs may be lost, or a job was removed before it was read; `false`: log a warning",
+    ),
+    Option(
+        "removeOnRead",
+        flag,
+        False,
+        (COLLECT,),
+        "delete jobs from Redis after the batch with them is committed",
+    ),
+    # what a read shows
+    Option(
+        "view",
+        choice(*VIEWS),
+        "jobs",
+        (READ,),
+        "table to read: `jobs`, `counts`, `queues`, `writes`, `logs` or `workers`",
+    ),
+    Option(
+        "states",
+        states,
+        (),
+        (READ, COLLECT),
+        "only jobs in these states, comma separated",
+        "all",
+        scope_defaults={COLLECT: ("completed", "failed")},
+    ),
+    Option("jobIds", names, (), (READ,), "only these jobs, comma separated", "all"),
+    Option(
+        "numPartitions",
+        integer(1, 10_000),
+        None,
+        (READ,),
+        "number of partitions, by a hash of the job id",
+        "by size: 1 per 100,000 jobs, at most 16",
+    ),
+    # arguments of a Worker, as Python spells them
+    Option(
+        "engine",
+        choice("auto", "loop", "stream"),
+        "auto",
+        (WORK,),
+        "`loop`: long tasks; `stream`: micro-batches; `auto`: `stream` for functions of DataFrames, else `loop`",
+    ),
+    Option(
+        "slots", integer(1), None, (WORK,), "number of Spark tasks that process jobs in parallel", "all cores but one"
+    ),
+    Option(
+        "concurrency",
+        integer(1, 2_000),
+        1,
+        (WORK,),
+        "maximum number of jobs that a slot processes at the same time: functions in threads, coroutine functions in "
+        "an event loop; each job is settled when it ends",
+    ),
+    Option(
+        "min_chunk",
+        integer(1, 2_000),
+        1,
+        (WORK,),
+        "number of jobs for which a call of a UDF waits, `chunk_wait_ms` at most; engine `loop`",
+    ),
+    Option("chunk_wait_ms", integer(0), 1_000, (WORK,), "see `min_chunk`; ms"),
+    Option("chunk_size", integer(1, 2_000), 200, (WORK,), "maximum number of jobs per claim of a slot"),
+    Option(
+        "timeout_ms", integer(0), 0, (WORK,), "maximum duration of a job, or of one call of a UDF, ms; 0: unlimited"
+    ),
+    Option(
+        "lock_ms",
+        integer(300),
+        30_000,
+        (WORK,),
+        "duration of the jobs' locks, ms, after which jobs of a dead slot can be rescued; extended while the slot runs",
+    ),
+    Option("name", text, None, (WORK,), "name of the worker, which BullMQ stores as `processedBy`"),
+    Option(
+        "remove_on_complete", keep, None, (WORK,), f"for jobs without a rule of their own: {KEEP_RULE}", "all are kept"
+    ),
+    Option("remove_on_fail", keep, None, (WORK,), "for jobs without a rule of their own, as above", "all are kept"),
+    Option("metrics_minutes", integer(0), 0, (WORK,), "minutes of metrics to keep, as Node's `maxDataPoints`; 0: none"),
+    Option(
+        "max_started",
+        integer(0),
+        0,
+        (WORK,),
+        "how often a job may start, whatever ended its attempts, before it fails, as BullMQ's `maxStartedAttempts`; "
+        "0: unlimited; BullMQ only",
+    ),
+    Option("max_stalled", integer(0), 1, (WORK, SERVICE), "how often a job may stall before it fails"),
+    Option("check_ms", integer(1), 30_000, (WORK, SERVICE), "interval of the check for stalled jobs, ms"),
+    Option("promoter", flag, True, (WORK,), "run a `Promoter` on the driver"),
+    Option(
+        "checkpoint",
+        text,
+        None,
+        (WORK,),
+        "engine `stream`: checkpoint folder, from which a later program continues",
+        "a temporary one",
+    ),
+    Option(
+        "max_jobs_per_trigger", integer(1), 10_000, (WORK,), "engine `stream`: maximum number of jobs per micro-batch"
+    ),
+    Option("progress", flag, None, (WORK,), "show a line with the worker's progress", "on a terminal or in a notebook"),
+)

@@ -1,0 +1,150 @@
+"""Parsers of the values of options, which are texts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
+from typing import Any, Final
+
+from spark_bull.errors import OptionError, did_you_mean, expected
+from spark_bull.model import STATES
+
+#: parser(name, text) -> value; raises OptionError.
+Parser = Callable[[str, str], Any]
+
+
+def text(_name: str, value: str) -> str:
+    return value
+
+
+def flag(name: str, value: str) -> bool:
+    lowered = value.strip().lower()
+    if lowered in ("true", "1", "yes"):
+        return True
+    if lowered in ("false", "0", "no"):
+        return False
+    raise expected(name, "true or false", value)
+
+
+def integer(low: int, high: int | None = None) -> Parser:
+    if high is not None:
+        what = f"an integer from {low:,} to {high:,}"
+    else:
+        what = {0: "an integer >= 0", 1: "a positive integer"}.get(low, f"an integer >= {low:,}")
+
+    def parse(name: str, value: str) -> int:
+        try:
+            number = int(value.strip())
+        except ValueError:
+            raise expected(name, what, value) from None
+        if number < low or (high is not None and number > high):
+            raise expected(name, what, value)
+        return number
+
+    return parse
+
+
+def choice(*choices: str) -> Parser:
+    def parse(name: str, value: str) -> str:
+        lowered = value.strip().lower()
+        if lowered not in choices:
+            raise expected(name, "one of " + ", ".join(choices), value)
+        return lowered
+
+    return parse
+
+
+def names(_name: str, value: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in value.split(",") if part.strip())
+
+
+def states(name: str, value: str) -> tuple[str, ...]:
+    found = names(name, value)
+    for state in found:
+        if state not in STATES:
+            hint = did_you_mean(state, STATES)
+            raise OptionError(f"expected `{name}` to list some of {', '.join(STATES)}, got: {state!r}{hint}")
+    return found
+
+
+def instant(name: str, value: str) -> int:
+    """Parses ISO 8601 (UTC if there is no offset) or ms since 1970; returns ms since 1970."""
+    if value.strip().isdigit():
+        return int(value)
+    try:
+        moment = datetime.fromisoformat(value.strip().replace("Z", "+00:00"))
+    except ValueError:
+        raise expected(name, "an ISO 8601 time or ms since 1970", value) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=timezone.utc)
+    return int(moment.timestamp() * 1000)
+
+
+def json_object(name: str, value: str) -> dict[str, Any]:
+    parsed = _json_or_none(value)
+    if not isinstance(parsed, dict):
+        raise expected(name, "a JSON object", value)
+    return parsed
+
+
+def trace_context(name: str, value: str) -> str:
+    """Checks the text, which is stored as it is; an empty object is nothing to store."""
+    return value if json_object(name, value) else ""
+
+
+def backoff(name: str, value: str) -> int | dict[str, Any]:
+    """Parses ms or a JSON object, whose members are checked with the job."""
+    parsed = _json_or_none(value)
+    if isinstance(parsed, (int, dict)) and not (isinstance(parsed, bool) and parsed):
+        return parsed
+    raise expected(name, "ms, or a JSON object with type and delay", value)
+
+
+KEEP_RULE: Final = "true, false, a count, or an object with age (s) and count"
+
+
+def keep(name: str, value: str) -> Any:
+    """Parses the rule how many finished jobs are kept: true keeps none, false all, a number is the count to keep."""
+    lowered = value.strip().lower()
+    parsed = lowered == "true" if lowered in ("true", "false") else _json_or_none(value)
+    if parsed is None:
+        raise expected(name, KEEP_RULE, value)
+    check_keep(name, parsed)
+    return parsed
+
+
+def check_keep(name: str, value: object) -> None:
+    """Raises OptionError for an invalid rule how many jobs to keep. -1 keeps all, as in the Node libraries."""
+    if isinstance(value, Mapping):
+        numbers = [number for key, number in value.items() if key in ("age", "count", "limit")]
+        is_valid = bool(numbers) and len(numbers) == len(value) and all(map(_is_count, numbers))
+    else:
+        is_valid = isinstance(value, bool) or _is_count(value)
+    if not is_valid:
+        raise expected(name, KEEP_RULE, value)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= -1
+
+
+def limiter(name: str, value: str) -> tuple[int, int]:
+    """Parses a JSON object {"max": jobs, "duration": ms}; returns (jobs, ms)."""
+    parsed = _json_or_none(value)
+    if isinstance(parsed, dict) and set(parsed) == {"max", "duration"}:
+        limit = (parsed["max"], parsed["duration"])
+        if all(isinstance(number, int) and not isinstance(number, bool) and number >= 1 for number in limit):
+            return limit
+    raise expected(name, 'an object such as {"max": 100, "duration": 1000} (jobs, ms), both positive integers', value)
+
+
+def _json_or_none(value: str) -> Any:
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return None
+
+
+#: Parser of `mode`.
+choose_mode: Final = choice("claim", "settle")
