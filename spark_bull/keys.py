@@ -52,8 +52,10 @@ SEGMENTS = {
     "cancels": "spark:cancel:requests",
     "group_active": "spark:group:active",
     "group_delayed": "spark:group:delayed",
+    "group_promoted": "spark:group:promoted",
     "group_started": "spark:group:started",
     "group_windows": "spark:group:windows",
+    "group_settings": "spark:group:settings",
 }
 
 

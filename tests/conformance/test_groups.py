@@ -39,8 +39,9 @@ from tests.support.worker import OurWorker
 DIALECTS = ("bull-1", "bull", "bullmq")
 HOUR_MS = 3_600_000
 TWO_AT_ONCE = GroupLimits("tenant", concurrency=2)
+FIVE_AT_ONCE = GroupLimits("tenant", concurrency=5)
 THREE_PER_HOUR = GroupLimits("tenant", max=3, duration_ms=HOUR_MS)
-GROUP_KEYS = ("group_active", "group_delayed", "group_started", "group_windows")
+GROUP_KEYS = ("group_active", "group_delayed", "group_promoted", "group_started", "group_windows", "group_settings")
 
 each_dialect = pytest.mark.parametrize("queue", DIALECTS, indirect=True)
 with_priorities = pytest.mark.parametrize("bench", DIALECTS[1:], indirect=True)
@@ -73,8 +74,8 @@ def add(queue: BullQueue, tenants: Sequence[str | None], **options: Any) -> list
     return queue.add_many(jobs).ids
 
 
-def settings(group: GroupLimits | None = TWO_AT_ONCE, slot: str = "slot") -> ClaimSettings:
-    return ClaimSettings(slot, lock_ms=HOUR_MS, group=group)
+def settings(group: GroupLimits | None = TWO_AT_ONCE, at_once: int | None = None) -> ClaimSettings:
+    return ClaimSettings("slot", lock_ms=HOUR_MS, group=group, at_once=at_once)
 
 
 def claim(bench: WorkBench, limit: int = 10, group: GroupLimits = TWO_AT_ONCE) -> Claim:
@@ -97,11 +98,20 @@ def due_times(bench: WorkBench, ids: Sequence[str]) -> list[int]:
     return [int(bench.client.zscore(bench.key("delayed"), one)) // 4096 for one in ids]
 
 
-def end_windows(bench: WorkBench) -> None:
-    """Moves the windows of all groups, and the due times of all jobs, two hours back."""
-    for name, back in (("group_windows", 2 * HOUR_MS), ("delayed", 2 * HOUR_MS * 4096)):
-        for member in bench.client.zrange(bench.key(name), 0, -1):
-            bench.client.zincrby(bench.key(name), -back, member)
+def move_back(bench: WorkBench, name: str, back: int) -> None:
+    for member in bench.client.zrange(bench.key(name), 0, -1):
+        bench.client.zincrby(bench.key(name), -back, member)
+
+
+def end_windows(bench: WorkBench, hours: int = 2) -> None:
+    """Moves the windows of all groups, and the due times of all jobs, back."""
+    move_back(bench, "group_windows", hours * HOUR_MS)
+    move_back(bench, "delayed", hours * HOUR_MS * 4096)
+    # The members of delayed jobs end with their scores in `delayed`.
+    for member in bench.client.zrange(bench.key("group_delayed"), 0, -1):
+        place, _, score = member.rpartition(b"\0")
+        bench.client.zrem(bench.key("group_delayed"), member)
+        bench.client.zadd(bench.key("group_delayed"), {place + b"\0%d" % (int(score) - hours * HOUR_MS * 4096): 0})
 
 
 # concurrency
@@ -141,15 +151,14 @@ def outcomes_of(found: Claim, job_id: str) -> list[Outcomes]:
 
 
 @pytest.mark.parametrize("way", range(4), ids=["completed", "failed", "retried", "delayed"])
-def test_a_job_that_ends_makes_the_next_one_of_its_group_the_next_of_the_queue(bench: WorkBench, way: int) -> None:
+def test_a_job_that_ends_promotes_the_next_one_of_its_group_behind_the_next_jobs(bench: WorkBench, way: int) -> None:
     ids = add(bench.queue, ["a"] * 4)
     found = claim(bench)
-    add(bench.queue, ["b"])
+    others = add(bench.queue, [None] * 150)
     bench.work(outcomes_of(found, ids[1])[way])
     assert ids[2] not in delayed(bench)
     assert ids[3] in delayed(bench)
-    following = claim(bench, 1)
-    assert ids_of(following) == [ids[2]]
+    assert ids_of(claim(bench, 101)) == [*others[:100], ids[2]]
     assert bench.field(ids[2], "delay") in ("0", None)
     assert bench.client.zrange(bench.key("group_active"), 0, -1) == [ids[0].encode(), ids[2].encode()]
 
@@ -197,6 +206,79 @@ def test_a_higher_limit_takes_effect_with_the_next_claims(bench: WorkBench) -> N
     later = bench.work(completed(found), 10, claim_settings=settings(more))
     started = ids_of(later) + ids_of(claim(bench, group=more))
     assert sorted(started) == sorted(ids[2:])
+
+
+def finish(bench: WorkBench, group: GroupLimits, at_once: int | None = None, limit: int = 10) -> list[str]:
+    """Claims and completes jobs until no more can start; returns their ids in the order in which they started."""
+    started: list[str] = []
+    found = bench.claim(limit, claim_settings=settings(group, at_once))
+    while found.jobs or found.more:
+        started += ids_of(found)
+        found = bench.work(completed(found), limit, claim_settings=settings(group, at_once))
+    return started
+
+
+def test_promoted_jobs_have_their_places_before_they_start(bench: WorkBench) -> None:
+    ids = add(bench.queue, ["a"] * 40)
+    first = claim(bench, 10, FIVE_AT_ONCE)
+    bench.work(completed(first))
+    for started in range(1, 6):
+        found = bench.claim(10, claim_settings=settings(FIVE_AT_ONCE, at_once=1))
+        assert ids_of(found) == [ids[4 + started]]
+        assert bench.counts() == {"completed": 5, "active": started, "delayed": 30} | (
+            {"wait": 5 - started} if started < 5 else {}
+        )
+
+
+def test_a_job_is_delayed_once_at_most(bench: WorkBench) -> None:
+    ids = add(bench.queue, ["a"] * 40)
+    one_by_one = settings(FIVE_AT_ONCE, at_once=1)
+    running = [bench.claim(10, claim_settings=one_by_one) for _ in range(5)]
+    claim(bench, 10, FIVE_AT_ONCE)
+    left = set(delayed(bench))
+    assert left == set(ids[5:])
+    for ended in range(40):
+        found = bench.work(completed(running.pop(0)), 10, claim_settings=one_by_one)
+        running.append(found)
+        assert set(delayed(bench)) <= left
+        left = set(delayed(bench))
+        assert len(found.jobs) == (ended < 35)
+
+
+RETURNED = ("returned", "unstarted", "retried")
+
+
+def put_back(bench: WorkBench, found: Claim, job_id: str, way: str) -> None:
+    if way == "retried":
+        bench.work(Outcomes(found.token, retried=[Retried(job_id, "no", "[]", 0, False)]))
+    elif way == "stalled":
+        bench.client.delete(bench.handle.keys.lock(job_id))
+        rescue_all(bench)
+    else:
+        bench.work(Outcomes(found.token, **{way: [job_id]}))
+
+
+@pytest.mark.parametrize("way", [*RETURNED, "stalled"])
+def test_a_job_that_waits_again_starts_before_the_delayed_jobs_of_its_group(bench: WorkBench, way: str) -> None:
+    ids = add(bench.queue, ["a"] * 10)
+    found = claim(bench)
+    put_back(bench, found, ids[0], way)
+    assert bench.counts() == {"active": 1, "wait": 1, "delayed": 8}
+    assert ids_of(claim(bench)) == ids[:1]
+
+
+@pytest.mark.parametrize("way", RETURNED)
+def test_a_job_that_waits_again_behind_a_backlog_starts_before_the_delayed_jobs_of_its_group(
+    bench: WorkBench, way: str
+) -> None:
+    ids = add(bench.queue, ["a"] * 10)
+    found = claim(bench)
+    others = add(bench.queue, ["b"] * 300)
+    put_back(bench, found, ids[0], way)
+    bench.work(outcomes_of(found, ids[1])[0])
+    started = finish(bench, TWO_AT_ONCE, at_once=1)
+    assert sorted(started) == sorted([ids[0], *ids[2:], *others])
+    assert started.index(ids[0]) < started.index(ids[3])
 
 
 # rate
@@ -250,6 +332,54 @@ def test_counters_of_periods_that_are_over_are_deleted(bench: WorkBench) -> None
     assert bench.client.exists(*(bench.key(name) for name in GROUP_KEYS)) == 0
 
 
+def test_a_group_that_has_used_up_its_period_gets_no_job_promoted_until_it_is_over(bench: WorkBench) -> None:
+    ids = add(bench.queue, ["a"] * 8)
+    both = GroupLimits("tenant", max=3, duration_ms=HOUR_MS, concurrency=2)
+    bench.work(completed(claim(bench, 10, both)))
+    found = claim(bench, 10, both)
+    bench.work(completed(found))
+    assert bench.counts() == {"completed": 3, "delayed": 5}
+    end = int(bench.client.zrange(bench.key("group_windows"), 0, 0, withscores=True)[0][1])
+    assert claim(bench, 10, both).next_due == end
+    # None of the jobs is due.
+    move_back(bench, "group_windows", 2 * HOUR_MS)
+    assert ids_of(claim(bench, 10, both)) == ids[3:5]
+    assert bench.counts() == {"completed": 3, "active": 2, "delayed": 3}
+
+
+@pytest.mark.parametrize("others_promote", [True, False])
+def test_the_end_of_a_period_promotes_no_more_jobs_than_may_start(bench: WorkBench, others_promote: bool) -> None:
+    ids = add(bench.queue, ["a"] * 30)
+    bench.work(completed(claim(bench, 20, THREE_PER_HOUR)))
+    for first in (3, 6, 9):
+        end_windows(bench, 1)
+        if others_promote:
+            assert promote_due(bench.handle).moved == 3
+        found = bench.claim(10, claim_settings=settings(THREE_PER_HOUR, at_once=1))
+        assert ids_of(found) == [ids[first]]
+        assert bench.counts() == {"completed": first, "active": 1, "wait": 2, "delayed": 27 - first}
+        bench.work(completed(found))
+        bench.work(completed(claim(bench, 20, THREE_PER_HOUR)))
+
+
+def test_each_of_many_groups_whose_periods_are_over_starts_jobs(bench: WorkBench) -> None:
+    tenants = [f"tenant-{n}" for n in range(1100)]
+    one = GroupLimits("tenant", max=1, duration_ms=HOUR_MS)
+    add(bench.queue, tenants)
+    bench.work(completed(claim(bench, 2000, one)))
+    move_back(bench, "group_windows", 2 * HOUR_MS)
+    ids = add(bench.queue, tenants)
+    assert ids_of(claim(bench, 2000, one)) == ids
+    assert set(bench.client.hvals(bench.key("group_started"))) == {b"1"}
+
+
+def test_jobs_that_wait_for_running_ones_are_due_a_few_at_a_time(bench: WorkBench) -> None:
+    ids = add(bench.queue, ["a"] * 32)
+    now = claim(bench, 10).now
+    lateness = [round((due - now) / HOUR_MS) for due in due_times(bench, ids[2:])]
+    assert lateness == [1] * 10 + [2] * 10 + [3] * 10
+
+
 # which group
 
 
@@ -296,12 +426,44 @@ def test_the_jobs_of_a_small_tenant_do_not_wait_behind_the_backlog_of_a_big_one(
     assert bench.counts()["delayed"] > 380
 
 
+def test_a_small_tenant_does_not_wait_behind_others_whose_limits_fill_all_places(bench: WorkBench) -> None:
+    add(bench.queue, ["one", "two"] * 200)
+    running = [found for found in (claim(bench, 1) for _ in range(4)) if found.jobs]
+    assert len(running) == 4
+    waits = []
+    for _ in range(20):
+        small = add(bench.queue, ["small"])
+        waited = 0
+        while True:
+            found = bench.work(completed(running.pop(0)), 1, claim_settings=settings())
+            while not found.jobs:
+                assert found.more
+                found = bench.claim(1, claim_settings=settings())
+            running.append(found)
+            waited += 1
+            if ids_of(found) == small:
+                break
+            assert waited < 100
+        waits.append(waited)
+    # With four places, three jobs end in less time than one takes.
+    assert max(waits) <= 3
+
+
+def test_a_tenant_whose_job_ends_keeps_its_share_while_others_have_a_backlog(bench: WorkBench) -> None:
+    tenants = ["one"] * 50 + ["two"] * 500
+    tenant_of = dict(zip(add(bench.queue, tenants), tenants, strict=True))
+    started = [tenant_of[job_id] for job_id in finish(bench, TWO_AT_ONCE, limit=4)]
+    assert len(started) == 550
+    assert started[:100].count("one") >= 45
+
+
 def test_one_call_delays_a_limited_number_of_jobs_and_reports_that_there_is_more(bench: WorkBench) -> None:
     ids = add(bench.queue, ["a"] * 1200)
     other = add(bench.queue, ["b"])
     assert ids_of(bench.claim(2, claim_settings=settings())) == ids[:2]
+    assert bench.counts()["delayed"] == 250
     found = bench.claim(1, claim_settings=settings())
-    assert (found.jobs, found.more, bench.counts()["delayed"]) == ([], True, 250)
+    assert (found.jobs, found.more, bench.counts()["delayed"]) == ([], True, 500)
     assert ids_of(claim(bench, 1)) == other
     assert bench.counts() == {"active": 3, "delayed": 1198}
 
@@ -357,6 +519,40 @@ def test_delayed_jobs_that_were_removed_or_promoted_by_others_hold_up_nobody(ben
     assert set(delayed(bench)) == {ids[3], ids[6]}
 
 
+@pytest.mark.parametrize("way", ["removed", "completed elsewhere"])
+def test_a_group_whose_first_delayed_jobs_are_gone_starts_the_others_at_once(bench: WorkBench, way: str) -> None:
+    ids = add(bench.queue, ["a"] * 800)
+    found = claim(bench)
+    assert claim(bench).jobs == []
+    gone = ids[2:700]
+    bench.client.zrem(bench.key("delayed"), *gone)
+    if way == "removed":
+        bench.client.delete(*map(bench.handle.keys.job, gone))
+    bench.work(completed(found))
+    assert ids_of(claim(bench)) == ids[700:702]
+    assert bench.client.zcard(bench.key("group_delayed")) == bench.counts()["delayed"] == 98
+
+
+def test_promoted_jobs_that_others_have_started_or_removed_free_their_places(bench: WorkBench) -> None:
+    ids = add(bench.queue, ["a"] * 8)
+    found = claim(bench)
+    bench.work(completed(found))
+    assert bench.counts() == {"completed": 2, "wait": 2, "delayed": 4}
+    bench.queue.remove(ids[2])
+    assert ids_of(bench.claim(1)) == [ids[3]]
+    add(bench.queue, ["a"])
+    assert ids_of(claim(bench)) == ids[4:6]
+
+
+def test_a_job_that_was_promoted_by_hand_takes_a_place_of_its_group(bench: WorkBench) -> None:
+    ids = add(bench.queue, ["a"] * 8)
+    found = claim(bench)
+    bench.queue.promote(ids[2])
+    bench.work(completed(found))
+    assert bench.counts() == {"completed": 2, "wait": 2, "delayed": 4}
+    assert sorted(ids_of(claim(bench))) == sorted(ids[2:4])
+
+
 # other features of the queue
 
 
@@ -371,6 +567,20 @@ def test_priorities_are_kept(bench: WorkBench) -> None:
     bench.work(completed(found))
     other = add(bench.queue, ["b"], priority=5)
     assert ids_of(claim(bench)) == [*high, *other, *low]
+
+
+@pytest.mark.parametrize("bench", ["bull"], indirect=True)
+def test_the_highest_numbers_of_priorities_are_kept(bench: WorkBench) -> None:
+    first = add(bench.queue, ["a"] * 2, priority=1)
+    found = claim(bench)
+    lowest = add(bench.queue, ["a"], priority=3 * 10**15)
+    low = add(bench.queue, ["a"], priority=10**8)
+    high = add(bench.queue, ["a"], priority=10**8 - 1)
+    none = add(bench.queue, ["a"])
+    assert claim(bench).jobs == []
+    assert bench.client.zcard(bench.key("group_delayed")) == 4
+    bench.work(completed(found))
+    assert first + finish(bench, TWO_AT_ONCE) == [*first, *high, *low, *lowest, *none]
 
 
 def test_a_promoted_job_of_a_paused_queue_waits_until_it_is_resumed(bench: WorkBench) -> None:
@@ -426,7 +636,7 @@ def test_a_claiming_query_has_the_limits_too(bench: WorkBench) -> None:
 def test_obliterate_removes_the_counters(bench: WorkBench) -> None:
     add(bench.queue, ["a"] * 5)
     claim(bench, 10, GroupLimits("tenant", max=3, duration_ms=HOUR_MS, concurrency=2))
-    assert bench.client.exists(*(bench.key(name) for name in GROUP_KEYS)) == 4
+    assert bench.client.exists(*(bench.key(name) for name in GROUP_KEYS)) == 5
     bench.queue.obliterate(force=True)
     assert bench.client.exists(*(bench.key(name) for name in GROUP_KEYS)) == 0
 

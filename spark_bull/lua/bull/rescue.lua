@@ -1,11 +1,12 @@
 -- Moves stalled jobs back to the waiting ones, a slice per call; see rescue_slices. A job that stalled more than
 -- `max_stalled` times fails.
--- @keys receipt stalled stalled_check active wait paused meta_paused failed group_active
+-- @keys receipt stalled stalled_check active wait paused meta_paused failed group_active group_delayed group_promoted
 -- @args base call ttl_ms position limit max_stalled check_ms
 -- @returns {next position or '', ids of jobs that wait again, ids of jobs that failed}
 -- @include bull/lib/finished_of
 -- @include bull/lib/waiting_list
 -- @include lib/count_up
+-- @include lib/group_queue
 -- @include lib/leave_groups
 -- @include lib/rescue_slices
 -- @include lib/time_ms
@@ -42,7 +43,7 @@ end
 
 return rescue_slices(key, arg, string.format('%.0f', now), function(ids)
   local back, failed, finished = {}, {}, finished_of(arg.base, key.failed, now)
-  leave_groups(key, ids)
+  local left = leave_groups(key, ids)
   for _, id in ipairs(ids) do
     if call('LREM', key.active, 1, id) > 0 then
       local stalled = count_up(arg.base .. id, 'stalledCounter')
@@ -56,5 +57,6 @@ return rescue_slices(key, arg, string.format('%.0f', now), function(ids)
       end
     end
   end
+  keep_places(key, left, back)
   return back, failed
 end)

@@ -1,11 +1,12 @@
 -- Moves stalled jobs back to the waiting ones, a slice per call; see rescue_slices. A job that stalled more than
 -- `max_stalled` times gets a deferred failure, with which the next worker fails it, unless a scheduler made it.
--- @keys receipt stalled stalled_check active wait paused prioritized pc meta events marker repeats group_active
+-- @keys receipt stalled stalled_check active wait paused prioritized pc meta events marker repeats group_active group_delayed group_promoted
 -- @args base bullmq_version call ttl_ms position limit max_stalled check_ms
 -- @returns {next position or '', ids of jobs that wait again, {}}
 -- @include bullmq/lib/enqueue_job
 -- @include bullmq/lib/event_limit
 -- @include lib/count_up
+-- @include lib/group_queue
 -- @include lib/leave_groups
 -- @include lib/rescue_slices
 -- @include lib/time_ms
@@ -22,7 +23,7 @@ return rescue_slices(key, arg, string.format('%.0f', time_ms()), function(ids)
   if arg.position == '' then
     call('XTRIM', key.events, 'MAXLEN', '~', event_limit(key))
   end
-  leave_groups(key, ids)
+  local left = leave_groups(key, ids)
   for _, id in ipairs(ids) do
     if call('LREM', key.active, 1, id) > 0 then
       local job_key = arg.base .. id
@@ -36,5 +37,6 @@ return rescue_slices(key, arg, string.format('%.0f', time_ms()), function(ids)
       back[#back + 1] = id
     end
   end
+  keep_places(key, left, back)
   return back, {}
 end)

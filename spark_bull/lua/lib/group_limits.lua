@@ -1,76 +1,35 @@
 -- @include lib/group_of
--- @include lib/group_queue
+-- @include lib/group_room
 
 -- Jobs that one call moves to `delayed` at most, and that it reads at a time.
 local MAX_HELD = 250
 local GROUP_PASS = 100
 local MAX_PASSES = 20
--- The rank of jobs that come after all others of their group.
-local LAST_RANK = 99999999
--- Jobs of a group that are due again in one `lock_ms`, in case that no running job of the group ends.
-local DUE_TOGETHER = 1000
+-- Groups whose jobs are promoted by one call, as their windows have ended.
+local MAX_ENDED = 100
 
--- The number of running jobs of a group. Where it has reached the limit, jobs without a lock are removed: their worker
--- has died.
-local function running_of(key, base, group, limit)
-  local call, number = redis.call, tonumber(group)
-  local count = call('ZCOUNT', key.group_active, number, number)
-  if count < limit then
-    return count
-  end
-  local ids, locks = call('ZRANGEBYSCORE', key.group_active, number, number, 'LIMIT', 0, 5000), {}
-  for i, id in ipairs(ids) do
-    locks[i] = base .. id .. ':lock'
-  end
-  if call('EXISTS', unpack(locks)) < #locks then
-    for i, id in ipairs(ids) do
-      if call('EXISTS', locks[i]) == 0 then
-        call('ZREM', key.group_active, id)
-        count = count - 1
-      end
-    end
-  end
-  return count
-end
-
--- Deletes the counters of windows that have ended.
+-- Deletes the counters of windows that have ended; returns their groups.
 local function drop_windows(key, now)
-  local over = redis.call('ZRANGEBYSCORE', key.group_windows, '-inf', now, 'LIMIT', 0, 1000)
+  local over = redis.call('ZRANGEBYSCORE', key.group_windows, '-inf', now, 'LIMIT', 0, MAX_ENDED)
   if #over > 0 then
     redis.call('ZREM', key.group_windows, unpack(over))
     redis.call('HDEL', key.group_started, unpack(over))
   end
-end
-
--- What a group may start, as this call knows it: {running, started, window_end}.
-local function room_of(key, base, settings, group, now)
-  local room = {running = 0, started = 0}
-  if settings.concurrency then
-    room.running = running_of(key, base, group, settings.concurrency)
-  end
-  if settings.max then
-    room.window_end = tonumber(redis.call('ZSCORE', key.group_windows, group)) or now + settings.duration_ms
-    room.started = tonumber(redis.call('HGET', key.group_started, group)) or 0
-  end
-  return room
-end
-
-local function free_in(settings, room)
-  return math.min((settings.concurrency or math.huge) - room.running, (settings.max or math.huge) - room.started)
+  return over
 end
 
 -- When the job with so many delayed jobs of its group before it is due: in the first window with a place for it, if
 -- there is a rate limit. A running job that ends promotes the next one; jobs that wait for that are due when a job of a
--- dead worker has lost its lock.
+-- dead worker has lost its lock, as many at a time as a group may run, ten at least.
 local function due_of(settings, room, before, now, lock_ms)
-  local due = now
-  if settings.concurrency and room.running >= settings.concurrency or not settings.max then
-    due = now + lock_ms * (1 + math.floor(before / DUE_TOGETHER))
+  local due, ahead = now, room.promoted + before
+  if settings.concurrency and room.running + ahead >= settings.concurrency or not settings.max then
+    due = now + lock_ms * (1 + math.floor(before / math.max(10, settings.concurrency)))
   end
   if settings.max then
-    local ahead = room.started + before - settings.max
-    if ahead >= 0 then
-      due = math.max(due, room.window_end + math.floor(ahead / settings.max) * settings.duration_ms)
+    local late = room.started + ahead - settings.max
+    if late >= 0 then
+      due = math.max(due, room.window_end + math.floor(late / settings.max) * settings.duration_ms)
     end
   end
   -- At least a few ms, so that a job is not moved back and forth without a pause.
@@ -84,76 +43,123 @@ local function count_start(key, settings, group, room, id)
   end
   if settings.max then
     room.started = room.started + 1
-    if redis.call('HINCRBY', key.group_started, group, 1) == 1 then
+    redis.call('HSET', key.group_started, group, room.started)
+    if room.started == 1 then
       redis.call('ZADD', key.group_windows, room.window_end, group)
     end
   end
 end
 
--- The limits of the groups of jobs, nil without `arg.group`. `hold(id, rank, timestamp, opts, data)` returns whether
--- the job must wait: then it is delayed by `delay(id, eta)`, else it counts as started. `refill()` promotes delayed
--- jobs of groups in which jobs may start, by `promote(ids)`, and returns whether there were any. `may_hold()`: whether
--- the call may delay further jobs.
-local function group_limits(key, arg, now, delay, promote)
-  if arg.group == '' then
+-- The limits of the groups of jobs, nil without `arg.group`, or if the call is to claim no job. `admit(may_start, id,
+-- rank, timestamp, opts, data)` returns 'started' (the job was counted), 'held' (it was delayed by `delay(id, eta)`, as
+-- it must wait) or, unless `may_start`, 'ready'. `refill()` promotes delayed jobs of groups in which jobs may start, by
+-- `promote(ids)`, and returns whether there were any. `may_hold()`: whether the call may delay further jobs.
+-- `next_due(due)`: the earlier one of `due` and the time at which `refill` can promote jobs again, as a window ends.
+-- The first jobs for windows that have ended are promoted at once.
+local function group_limits(key, arg, allowed, now, delay, promote)
+  if arg.group == '' or allowed <= 0 then
     return nil
   end
   local call, settings, lock_ms = redis.call, cmsgpack.unpack(arg.group), tonumber(arg.lock_ms)
   local rooms, refillable, held, limits = {}, {}, 0, {}
-  drop_windows(key, now)
 
-  function limits.hold(id, rank, timestamp, opts, data)
-    local group = group_of(settings.path, opts, data)
-    if not group then
+  local function room(group)
+    rooms[group] = rooms[group] or room_of(key, arg.base, settings, group, now)
+    return rooms[group]
+  end
+
+  local function has_delayed()
+    return call('EXISTS', key.group_delayed) == 1
+  end
+
+  local function hold(id, group, place)
+    local before = call('ZLEXCOUNT', key.group_delayed, '[' .. group, '(' .. place)
+    delay(id, due_of(settings, room(group), before, now, lock_ms))
+    call('ZADD', key.group_delayed, 0, place .. call('ZSCORE', key.delayed, id))
+    if held == 0 then
+      call('SET', key.group_settings, arg.group)
+    end
+    held = held + 1
+  end
+
+  -- Whether a job is the next one of its group. A place is reserved for a promoted one.
+  local function is_next(known, group, place, is_promoted)
+    local free = free_in(settings, known)
+    if free <= 0 then
       return false
     end
-    local room = rooms[group] or room_of(key, arg.base, settings, group, now)
-    rooms[group] = room
-    local free, has_delayed = free_in(settings, room), call('EXISTS', key.group_delayed) == 1
-    local place = (has_delayed or free <= 0) and place_of(group, rank, timestamp, id)
-    if has_delayed then
-      call('ZREMRANGEBYLEX', key.group_delayed, '[' .. place, '(' .. place .. '\255')
+    if is_promoted then
+      return true
     end
-    local is_next = free > 0 and not (has_delayed and #first_delayed(key, group, 1, place) > 0)
-    if is_next then
-      count_start(key, settings, group, room, id)
-    else
-      local before = call('ZLEXCOUNT', key.group_delayed, '[' .. group, '(' .. place)
-      delay(id, due_of(settings, room, before, now, lock_ms))
-      call('ZADD', key.group_delayed, 0, place .. call('ZSCORE', key.delayed, id))
-      held = held + 1
+    if not has_delayed() then
+      return free > known.promoted
     end
-    if free > 0 and has_delayed then
-      refillable[group] = room
+    refillable[group] = known
+    local earlier, _, by_others = first_delayed(key, group, 1, place)
+    known.promoted = known.promoted + by_others
+    return free > known.promoted and #earlier == 0
+  end
+
+  function limits.admit(may_start, id, rank, timestamp, opts, data)
+    local group = group_of(settings.path, opts, data)
+    if not group then
+      return may_start and 'started' or 'ready'
     end
-    return not is_next
+    local known, place = room(group), place_of(group, rank, timestamp, id)
+    local is_promoted = call('ZSCORE', key.group_promoted, id)
+    local may = is_next(known, group, place, is_promoted)
+    if may and not may_start then
+      return 'ready'
+    end
+    if is_promoted then
+      call('ZREM', key.group_promoted, id)
+      known.promoted = math.max(0, known.promoted - 1)
+    end
+    call('ZREMRANGEBYLEX', key.group_delayed, '[' .. place, '(' .. place .. '\255')
+    if not may then
+      hold(id, group, place)
+      return 'held'
+    end
+    count_start(key, settings, group, known, id)
+    return 'started'
   end
 
   function limits.refill()
-    local promoted = 0
-    for group, room in pairs(refillable) do
-      local free = math.min(free_in(settings, room), GROUP_PASS)
-      promoted = promoted + (free > 0 and promote_of_group(key, group, free, promote) or 0)
-    end
+    local groups = refillable
     refillable = {}
-    return promoted > 0
+    return promote_of_groups(key, settings, groups, promote)
   end
 
   function limits.may_hold()
     return held < MAX_HELD
   end
 
+  function limits.next_due(due)
+    local window_end = settings.max and has_delayed()
+      and tonumber(call('ZRANGE', key.group_windows, 0, 0, 'WITHSCORES')[2])
+    return window_end and due and math.min(window_end, due) or window_end or due
+  end
+
+  local ended = drop_windows(key, now)
+  if has_delayed() then
+    for _, group in ipairs(ended) do
+      refillable[group] = room(group)
+    end
+    limits.refill()
+  else
+    call('DEL', key.group_promoted, key.group_settings)
+  end
   return limits
 end
 
--- Claims up to `count` of the waiting jobs: `take(count)` processes the next ones while `has_room()`, and returns
--- whether it has read the last one. Only limits of groups, which hold jobs back, need several passes. Returns the same.
-local function take_passes(groups, count, take, has_room)
+-- Claims up to `count` of the waiting jobs: `take(count)` processes the next ones while `goes_on()`, and returns whether
+-- it has read the last one. Only limits of groups, which hold jobs back, need several passes. Returns the same.
+local function take_passes(groups, count, take, goes_on)
   if not groups then
     return take(count)
   end
   local passes, is_over = 0, false
-  while not is_over and passes < MAX_PASSES and has_room() do
+  while not is_over and passes < MAX_PASSES and goes_on() do
     is_over, passes = take(math.max(count, GROUP_PASS)), passes + 1
   end
   return is_over

@@ -1,8 +1,19 @@
--- @include lib/group_queue
+-- @include lib/group_room
 
--- Promotes as many delayed jobs of each group as its running jobs have ended: {group -> number}.
-local function refill_groups(key, left, promote)
-  for group, count in pairs(left) do
-    promote_of_group(key, group, count, promote)
+-- Promotes delayed jobs of the groups whose running jobs have ended, {job id -> group}, where there are places, by
+-- `promote(ids)`. Jobs that wait again (the list `waiting`) keep their places. The limits are those of the call, or else
+-- those with which jobs were delayed.
+local function refill_groups(key, arg, now, left, waiting, promote)
+  if not next(left) or redis.call('EXISTS', key.group_delayed) == 0 then
+    return
+  end
+  local packed = arg.group ~= '' and arg.group or redis.call('GET', key.group_settings)
+  keep_places(key, left, waiting)
+  if packed then
+    local settings, rooms = cmsgpack.unpack(packed), {}
+    for _, group in pairs(left) do
+      rooms[group] = rooms[group] or room_of(key, arg.base, settings, group, now)
+    end
+    promote_of_groups(key, settings, rooms, promote)
   end
 end

@@ -19,10 +19,11 @@ local function claim_jobs(key, arg, now, limit, start, promote)
   local allowed, limited_ms = claim_quota(key, arg, {}, limit)
   local ids, rows, dropped, damaged, bytes, most_bytes = {}, {}, {}, {}, 0, tonumber(arg.most_bytes)
   local at = positions_of(CLAIM_FIELDS)
-  local groups = group_limits(key, arg, now, function(id, eta)
+  local groups = group_limits(key, arg, allowed, now, function(id, eta)
     delay_job(key, id, eta)
   end, promote)
 
+  -- Returns whether the job was processed: when no more may start, the next one that may stays.
   local function take(id)
     local job_key = base .. id
     local row, kind = job_row(job_key, unpack(CLAIM_FIELDS))
@@ -32,28 +33,38 @@ local function claim_jobs(key, arg, now, limit, start, promote)
         damaged[#damaged + 1] = {id, kind}
       end
       dropped[#dropped + 1] = id
-      return
+      return true
     end
     bytes = bytes + #(row[at.data] or '')
-    local rank = tonumber(row[at.priority]) or 0
-    if groups and groups.hold(id, rank > 0 and rank or LAST_RANK, row[at.timestamp], row[at.opts], row[at.data]) then
-      dropped[#dropped + 1] = id
-      return
+    if groups then
+      local rank = tonumber(row[at.priority]) or 0
+      rank = rank > 0 and math.min(rank, LAST_RANK - 1) or LAST_RANK
+      local answer = groups.admit(#ids < allowed, id, rank, row[at.timestamp], row[at.opts], row[at.data])
+      if answer == 'ready' then
+        return false
+      end
+      if answer == 'held' then
+        dropped[#dropped + 1] = id
+        return true
+      end
     end
     call('SET', job_key .. ':lock', arg.lock_token, 'PX', arg.lock_ms)
     start(job_key, id)
     ids[#ids + 1], rows[#rows + 1] = id, row
+    return true
   end
 
-  local function has_room()
-    return #ids < allowed and bytes < most_bytes and not (groups and not groups.may_hold())
+  -- With limits of groups, jobs that can't start are delayed up to the next one that can, so that it is found at once.
+  local is_ready = false
+  local function goes_on()
+    return bytes < most_bytes and not is_ready and (#ids < allowed or groups) and not (groups and not groups.may_hold())
   end
 
   local function take_waiting(count)
     local waiting, processed = call('LRANGE', key.wait, -count, -1), 0
-    while processed < #waiting and has_room() do
-      take(waiting[#waiting - processed])
-      processed = processed + 1
+    while processed < #waiting and goes_on() do
+      is_ready = not take(waiting[#waiting - processed])
+      processed = processed + (is_ready and 0 or 1)
     end
     if processed > 0 then
       call('LTRIM', key.wait, 0, -processed - 1)
@@ -69,7 +80,7 @@ local function claim_jobs(key, arg, now, limit, start, promote)
     end
   end
   if allowed > #ids then
-    take_passes(groups, allowed - #ids, take_waiting, has_room)
+    take_passes(groups, allowed - #ids, take_waiting, goes_on)
   end
   if #ids > 0 then
     call('LPUSH', key.active, unpack(ids))
@@ -79,7 +90,7 @@ local function claim_jobs(key, arg, now, limit, start, promote)
     ids = ids,
     damaged = damaged,
     limited_ms = limited_ms,
-    next_due = next_due_of(key.delayed),
+    next_due = groups and groups.next_due(next_due_of(key.delayed)) or next_due_of(key.delayed),
     more = allowed > 0 and call('EXISTS', key.wait) == 1,
   }, rows, dropped, groups
 end

@@ -2,15 +2,17 @@
 -- @include lib/walk_steps
 
 -- Groups jobs {id, priority} to {priority, ids, before}, sorted by priority. `before`: number of jobs of the list that
--- are claimed before the group, those of its priority included unless `first`.
-local function by_priority(key, jobs, length, first)
+-- are claimed before the group, at most `most` of its own priority among them. Jobs with the priority math.huge have
+-- none.
+local function by_priority(key, jobs, length, most)
   local groups, group_of = {}, {}
   for _, job in ipairs(jobs) do
     local group = group_of[job.priority]
     if not group then
-      local max = (first and '(' or '') .. string.format('%.17g', job.priority)
-      local before = redis.call('ZCOUNT', key.priority, 0, max)
-      group = {priority = job.priority, ids = {}, before = math.min(before, length)}
+      local priority = string.format('%.17g', job.priority)
+      local before = redis.call('ZCOUNT', key.priority, 0, '(' .. priority) + most
+      local all = job.priority == math.huge and length or redis.call('ZCOUNT', key.priority, 0, priority)
+      group = {priority = job.priority, ids = {}, before = math.min(before, all, length)}
       groups[#groups + 1], group_of[job.priority] = group, group
     end
     group.ids[#group.ids + 1] = job.id
@@ -59,7 +61,7 @@ local function insert_many_by_priority(key, target, jobs)
     return
   end
   local length, walked = redis.call('LLEN', target), 0
-  local groups = by_priority(key, jobs, length)
+  local groups = by_priority(key, jobs, length, math.huge)
   for _, group in ipairs(groups) do
     walked = walked + #group.ids * (length - group.before)
   end
@@ -75,14 +77,14 @@ end
 -- Maximum number of list entries that one script removes and pushes again.
 local MAX_MOVED = 5000
 
--- Inserts jobs {id, priority} before all others of their priority, in this order; math.huge stands for jobs without
--- one, which are claimed last. Where these places are too far from the end of the list, the jobs become the next ones
--- of all.
-local function insert_first_by_priority(key, target, jobs)
+-- Inserts jobs {id, priority} behind the next `most` jobs of their priority, in this order; math.huge stands for jobs
+-- without one, which are claimed last. Where these places are too far from the end of the list, the jobs become the next
+-- ones of all.
+local function insert_near_by_priority(key, target, jobs, most)
   if #jobs == 0 then
     return
   end
-  local groups = by_priority(key, jobs, redis.call('LLEN', target), true)
+  local groups = by_priority(key, jobs, redis.call('LLEN', target), most)
   if groups[#groups].before > MAX_MOVED then
     for _, group in ipairs(groups) do
       group.before = 0

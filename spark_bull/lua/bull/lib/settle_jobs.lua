@@ -3,17 +3,19 @@
 -- @include bull/lib/finished_of
 -- @include bull/lib/insert_many_by_priority
 -- @include bull/lib/json_text
--- @include bull/lib/promote_waiting
+-- @include bull/lib/promote_group
 -- @include bull/lib/save_attempt
 -- @include bull/lib/undo_starts
 -- @include bull/lib/waiting_list
 -- @include lib/drop_missing
+-- @include lib/insert_near
 -- @include lib/metrics
 -- @include lib/outcome_columns
 -- @include lib/priority_of
 -- @include lib/refill_groups
 -- @include lib/release_owned
 -- @include lib/settle_alone
+-- @include lib/waiting_again
 
 -- Moves a job to its finished state by its keep rule, and publishes it. `field`: returnvalue or failedReason; `text`:
 -- its value.
@@ -28,13 +30,15 @@ local function finish_bull(base, finished, job_id, field, text, keep)
   call('PUBLISH', finished.state, '{"jobId":' .. json_text(job_id) .. ',"val":' .. json_text(text) .. '}')
 end
 
-local function retry_jobs(key, base, retried, mine, lost, now)
-  local call, target, prioritized = redis.call, waiting_list(key), {}
+local function retry_jobs(key, base, retried, mine, lost, left, now)
+  local call, target, prioritized, near = redis.call, waiting_list(key), {}, {}
   for _, job in ipairs(retried) do
     if mine[job.id] and settle_alone(key, base, job.id, lost, save_attempt, base .. job.id, job) then
       local priority = priority_of(base .. job.id)
       if job.delay > 0 then
         delay_job(key, job.id, now + job.delay)
+      elseif comes_near(key, left, job.id) and not job.lifo then
+        near[#near + 1] = {id = job.id, priority = priority > 0 and priority or math.huge}
       elseif priority > 0 then
         prioritized[#prioritized + 1] = {id = job.id, priority = priority}
       else
@@ -43,6 +47,7 @@ local function retry_jobs(key, base, retried, mine, lost, now)
     end
   end
   insert_many_by_priority(key, target, prioritized)
+  insert_near_by_priority(key, target, near, JOBS_BEFORE)
 end
 
 -- Jobs that are given back become the next ones of their priority, in their old order.
@@ -54,7 +59,7 @@ local function return_jobs(key, base, returned, mine)
       jobs[#jobs + 1] = {id = id, priority = priority > 0 and priority or math.huge}
     end
   end
-  insert_first_by_priority(key, waiting_list(key), jobs)
+  insert_near_by_priority(key, waiting_list(key), jobs, 0)
 end
 
 -- Jobs that were claimed but not started become what they were before.
@@ -89,7 +94,7 @@ local function settle_jobs(key, arg, outcomes, now)
       failed = failed + 1
     end
   end
-  retry_jobs(key, base, outcomes.retried or {}, mine, lost, now)
+  retry_jobs(key, base, outcomes.retried or {}, mine, lost, left, now)
   delay_jobs(key, outcomes.delayed or {}, mine, now)
   put_back(key, base, outcomes.unstarted or {}, mine)
   return_jobs(key, base, outcomes.returned or {}, mine)
@@ -97,8 +102,8 @@ local function settle_jobs(key, arg, outcomes, now)
     -- Not in `limiter`: Node delays its jobs by the excess of that counter.
     redis.call('SET', key.rate_limited, '1', 'PX', outcomes.limited_ms)
   end
-  refill_groups(key, left, function(ids)
-    promote_waiting(key, arg, ids)
+  refill_groups(key, arg, now, left, waiting_again(outcomes, mine), function(ids)
+    promote_group(key, arg, ids)
   end)
   count_finished(key, arg, completed, failed, now)
   return {lost = lost, may_drain = next(mine) ~= nil}

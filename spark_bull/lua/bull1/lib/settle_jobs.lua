@@ -5,12 +5,14 @@
 -- @include bull/lib/undo_starts
 -- @include bull/lib/waiting_list
 -- @include bull1/lib/announce
--- @include bull1/lib/promote_first
+-- @include bull1/lib/promote_group
 -- @include lib/drop_missing
+-- @include lib/insert_near
 -- @include lib/outcome_columns
 -- @include lib/refill_groups
 -- @include lib/release_owned
 -- @include lib/settle_alone
+-- @include lib/waiting_again
 
 local function complete_jobs(key, arg, jobs, mine, lost)
   local call, done = redis.call, {}
@@ -56,6 +58,8 @@ local function settle_jobs(key, arg, outcomes, now)
     if mine[job.id] and settle_alone(key, base, job.id, lost, save_attempt, base .. job.id, job) then
       if job.delay > 0 then
         delay_job(key, job.id, now + job.delay)
+      elseif comes_near(key, left, job.id) and not job.lifo then
+        insert_near(target, {job.id})
       else
         call(job.lifo and 'RPUSH' or 'LPUSH', target, job.id)
       end
@@ -68,8 +72,8 @@ local function settle_jobs(key, arg, outcomes, now)
   if (outcomes.limited_ms or 0) > 0 then
     call('SET', key.rate_limited, '1', 'PX', outcomes.limited_ms)
   end
-  refill_groups(key, left, function(ids)
-    promote_first(key, ids)
+  refill_groups(key, arg, now, left, waiting_again(outcomes, mine), function(ids)
+    promote_group(key, ids)
   end)
   return {lost = lost, may_drain = false}
 end

@@ -2,7 +2,7 @@
 -- @include bullmq/lib/delay_job
 -- @include bullmq/lib/major_version
 -- @include bullmq/lib/promote_due_jobs
--- @include bullmq/lib/promote_first
+-- @include bullmq/lib/promote_group
 -- @include lib/claim_quota
 -- @include lib/group_limits
 -- @include lib/next_due_of
@@ -23,19 +23,20 @@ local function claim_jobs(key, arg, now, limit)
     duration = tonumber(meta[4]),
   }
   local paused_or_full = limits.paused or (limits.concurrency and call('LLEN', key.active) >= limits.concurrency)
-  local next_due = limit > 0 and promote_due_jobs(key, arg, now, math.max(limit, 100))
   local allowed, limited_ms = claim_quota(key, arg, limits, limit)
   local ids, rows, damaged, taken, bytes, deferred = {}, {}, {}, 0, 0, 0
   local most_bytes, text, processed_on = tonumber(arg.most_bytes), number_texts(), string.format('%.0f', now)
   local token, lock_ms, events = arg.lock_token, arg.lock_ms, key.events
   local at = positions_of(CLAIM_FIELDS)
-  local groups = group_limits(key, arg, now, function(id, eta)
+  local groups = group_limits(key, arg, allowed, now, function(id, eta)
     call('HSET', base .. id, 'delay', string.format('%.0f', eta - now))
     delay_job(key, id, eta)
   end, function(ready)
-    promote_first(key, arg, ready)
+    promote_group(key, arg, ready)
   end)
+  local next_due = limit > 0 and promote_due_jobs(key, arg, now, math.max(limit, 100))
 
+  -- Returns whether the job was processed: when no more may start, the next one that may stays.
   local function take(id, prioritized)
     local row, kind = claim_row(base, id, at, prioritized)
     if not row then
@@ -43,13 +44,17 @@ local function claim_jobs(key, arg, now, limit)
         set_aside(key, id, kind)
         damaged[#damaged + 1] = {id, kind}
       end
-      return
+      return true
     end
     bytes = bytes + #(row[at.data] or '')
     -- A job that fails without being run is in no group.
-    if groups and not row[at.defa]
-      and groups.hold(id, tonumber(row[at.priority]) or 0, row[at.timestamp], row[at.opts], row[at.data]) then
-      return
+    if groups then
+      local may_start = taken < allowed
+      local answer = row[at.defa] and (may_start and 'started' or 'ready') or groups.admit(may_start, id,
+        tonumber(row[at.priority]) or 0, row[at.timestamp], row[at.opts], row[at.data])
+      if answer ~= 'started' then
+        return answer == 'held'
+      end
     end
     local job_key, started = base .. id, row[at.ats] and text(whole_number(row[at.ats]) + 1) or '1'
     row[at.ats] = started
@@ -65,18 +70,21 @@ local function claim_jobs(key, arg, now, limit)
     if row[at.defa] then
       deferred = deferred + 1
     end
+    return true
   end
 
-  local function has_room()
-    return taken < allowed and bytes < most_bytes and not (groups and not groups.may_hold())
+  -- With limits of groups, jobs that can't start are delayed up to the next one that can, so that it is found at once.
+  local is_ready = false
+  local function goes_on()
+    return bytes < most_bytes and not is_ready and (taken < allowed or groups) and not (groups and not groups.may_hold())
   end
 
   -- Claims jobs of this list, the next one first, up to the limits; returns how many it has processed.
   local function take_of(waiting, first, step, prioritized)
     local processed, count = 0, #waiting
-    while processed < count and has_room() do
-      take(waiting[first + step * processed], prioritized)
-      processed = processed + 1
+    while processed < count and goes_on() do
+      is_ready = not take(waiting[first + step * processed], prioritized)
+      processed = processed + (is_ready and 0 or 1)
     end
     return processed
   end
@@ -102,8 +110,8 @@ local function claim_jobs(key, arg, now, limit)
     return #prioritized < count
   end
 
-  if allowed > 0 and take_passes(groups, allowed, take_waiting, has_room) then
-    take_passes(groups, allowed, take_prioritized, has_room)
+  if allowed > 0 and take_passes(groups, allowed, take_waiting, goes_on) then
+    take_passes(groups, allowed, take_prioritized, goes_on)
   end
   if #ids > 0 then
     call('LPUSH', key.active, unpack(ids))
@@ -113,7 +121,7 @@ local function claim_jobs(key, arg, now, limit)
   end
   if groups then
     groups.refill()
-    next_due = next_due_of(key.delayed)
+    next_due = groups.next_due(next_due_of(key.delayed))
   end
   local left = call('LLEN', key.wait) + call('ZCARD', key.prioritized) > 0
   if left and not paused_or_full and limited_ms == 0 then

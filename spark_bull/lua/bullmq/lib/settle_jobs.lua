@@ -1,6 +1,7 @@
 -- @include bullmq/lib/allow_wrongtype
 -- @include bullmq/lib/delay_job
 -- @include bullmq/lib/enqueue_job
+-- @include bullmq/lib/enqueue_near
 -- @include bullmq/lib/event_limit
 -- @include bullmq/lib/finished_of
 -- @include bullmq/lib/free_and_requeue
@@ -8,7 +9,7 @@
 -- @include bullmq/lib/parents
 -- @include bullmq/lib/priority_score
 -- @include bullmq/lib/promote_due_jobs
--- @include bullmq/lib/promote_first
+-- @include bullmq/lib/promote_group
 -- @include bullmq/lib/put_first
 -- @include bullmq/lib/row_to_settle
 -- @include lib/count_up
@@ -20,6 +21,7 @@
 -- @include lib/refill_groups
 -- @include lib/release_owned
 -- @include lib/settle_alone
+-- @include lib/waiting_again
 -- @include lib/whole_number
 
 -- Jobs that can't complete, id -> reason: a child is unfinished, or has failed. Most jobs have no children: one call
@@ -134,7 +136,7 @@ local function fail_jobs(key, arg, failed, mine, lost, now)
 end
 
 -- As in Node, up to 1,000 delayed jobs that are due are promoted before a job is retried at once.
-local function retry_jobs(key, arg, retried, mine, lost, now)
+local function retry_jobs(key, arg, retried, mine, lost, left, now)
   local call, is_promoted = redis.call, false
   for _, job in ipairs(retried) do
     if mine[job.id] and save_attempt(key, arg.base, job, lost) then
@@ -148,8 +150,12 @@ local function retry_jobs(key, arg, retried, mine, lost, now)
           promote_due_jobs(key, arg, now, 1000)
           is_promoted = true
         end
-        local priority = priority_of(job_key)
-        enqueue_job(key, arg.bullmq_version, job.id, priority, job.lifo and 'RPUSH' or 'LPUSH')
+        if not job.lifo and comes_near(key, left, job.id) then
+          enqueue_near(key, arg, {job.id})
+        else
+          local priority = priority_of(job_key)
+          enqueue_job(key, arg.bullmq_version, job.id, priority, job.lifo and 'RPUSH' or 'LPUSH')
+        end
         call('XADD', key.events, 'MAXLEN', '~', event_limit(key), '*', 'event', 'waiting',
           'jobId', job.id, 'prev', 'active')
       end
@@ -229,7 +235,7 @@ local function settle_jobs(key, arg, outcomes, now)
   end
   local completed = complete_jobs(key, arg, jobs, mine, lost, now)
   local failed = fail_jobs(key, arg, outcomes.failed or {}, mine, lost, now)
-  retry_jobs(key, arg, outcomes.retried or {}, mine, lost, now)
+  retry_jobs(key, arg, outcomes.retried or {}, mine, lost, left, now)
   delay_jobs(key, arg, outcomes.delayed or {}, mine, lost, now)
   put_back(key, arg, outcomes.unstarted or {}, mine, lost)
   return_jobs(key, arg, outcomes.returned or {}, mine)
@@ -238,8 +244,8 @@ local function settle_jobs(key, arg, outcomes, now)
     redis.call('SET', key.limiter, '9007199254740991', 'PX', outcomes.limited_ms)
     redis.call('SET', key.rate_limited, '1', 'PX', outcomes.limited_ms)
   end
-  refill_groups(key, left, function(ids)
-    promote_first(key, arg, ids)
+  refill_groups(key, arg, now, left, waiting_again(outcomes, mine), function(ids)
+    promote_group(key, arg, ids)
   end)
   count_finished(key, arg, completed, failed, now)
   return {lost = lost, may_drain = completed + failed > 0}

@@ -1,0 +1,80 @@
+-- @include lib/group_queue
+
+-- Jobs of one group that one call promotes at most.
+local MAX_PROMOTED = 100
+
+-- The number of running jobs of a group. Where it has reached the limit, jobs without a lock are removed: their worker
+-- has died.
+local function running_of(key, base, group, limit)
+  local call, number = redis.call, tonumber(group)
+  local count = call('ZCOUNT', key.group_active, number, number)
+  if count < limit then
+    return count
+  end
+  local ids, locks = call('ZRANGEBYSCORE', key.group_active, number, number, 'LIMIT', 0, 5000), {}
+  for i, id in ipairs(ids) do
+    locks[i] = base .. id .. ':lock'
+  end
+  if call('EXISTS', unpack(locks)) < #locks then
+    for i, id in ipairs(ids) do
+      if call('EXISTS', locks[i]) == 0 then
+        call('ZREM', key.group_active, id)
+        count = count - 1
+      end
+    end
+  end
+  return count
+end
+
+-- How many further jobs of a group may start.
+local function free_in(settings, room)
+  return math.min((settings.concurrency or math.huge) - room.running, (settings.max or math.huge) - room.started)
+end
+
+-- What a group may start, as this call knows it: {running, started, window_end, promoted}. `promoted`: jobs that wait
+-- for places that are reserved for them.
+local function room_of(key, base, settings, group, now)
+  local room = {running = 0, started = 0, promoted = 0}
+  if settings.concurrency then
+    room.running = running_of(key, base, group, settings.concurrency)
+  end
+  if settings.max then
+    local window_end = tonumber(redis.call('ZSCORE', key.group_windows, group))
+    if window_end and window_end > now then
+      room.window_end, room.started = window_end, tonumber(redis.call('HGET', key.group_started, group)) or 0
+    else
+      room.window_end = now + settings.duration_ms
+    end
+  end
+  local free = free_in(settings, room)
+  if free > 0 then
+    room.promoted = promoted_of(key, group, free)
+  end
+  return room
+end
+
+-- Promotes the first delayed jobs of these groups {group -> room} for which there is a place, by `promote(ids)`.
+-- Returns whether there were any.
+local function promote_of_groups(key, settings, rooms, promote)
+  local promoted = {}
+  for group, room in pairs(rooms) do
+    local places = math.min(free_in(settings, room) - room.promoted, MAX_PROMOTED)
+    if places > 0 then
+      local ids, members, by_others = first_delayed(key, group, places)
+      local ready, taken = {}, {}
+      for i = 1, math.min(#ids, places - by_others) do
+        ready[i], taken[i] = ids[i], members[i]
+        promoted[#promoted + 1] = ids[i]
+      end
+      if #ready > 0 then
+        redis.call('ZREM', key.group_delayed, unpack(taken))
+        note_promoted(key, group, ready)
+      end
+      room.promoted = room.promoted + by_others + #ready
+    end
+  end
+  if #promoted > 0 then
+    promote(promoted)
+  end
+  return #promoted > 0
+end
