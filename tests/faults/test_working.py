@@ -7,10 +7,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from threading import Event
+from threading import Event, Lock
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from pyspark.sql import functions as f
 from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis, NewJob, Promoter, Worker
+from spark_bull.group_limits import GroupLimits
 from spark_bull.queue.claim import work
 from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.worker.running_job import RunningJob
@@ -273,6 +275,57 @@ def test_a_job_that_was_moved_to_active_but_not_locked_is_rescued(own_redis: Own
 
 
 #: A worker that stops after its first claim, before it advances the schedule.
+WORKER_OF_GROUPS = """
+import sys, threading
+from spark_bull import BullQueue
+from spark_bull.group_limits import GroupLimits
+from tests.support.worker import OurWorker
+
+forever = threading.Event()
+url, prefix, protocol = sys.argv[1:]
+limits = GroupLimits("tenant", concurrency=2)
+with BullQueue("q", url=url, prefix=prefix, protocol=protocol) as queue:
+    with OurWorker(queue.handle, lambda job: forever.wait(), concurrency=8, lock_ms=1_000, group=limits):
+        forever.wait()
+"""
+
+
+@pytest.mark.parametrize("protocol", DIALECTS)
+def test_the_counters_of_groups_are_right_after_a_worker_was_killed(
+    client: Redis, redis_url: str, prefix: str, protocol: str
+) -> None:
+    command = [sys.executable, "-c", WORKER_OF_GROUPS, redis_url, prefix, protocol]
+    running: Counter[str] = Counter()
+    most: Counter[str] = Counter()
+    lock = Lock()
+
+    def count(job: RunningJob) -> None:
+        tenant = job.data["tenant"]
+        with lock:
+            running[tenant] += 1
+            most[tenant] = max(most[tenant], running[tenant])
+        Event().wait(0.005)
+        with lock:
+            running[tenant] -= 1
+
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=protocol) as queue:
+        keys = queue.handle.keys
+        queue.add_many(NewJob({"tenant": tenant}) for tenant in ["a", "b"] * 15)
+        with subprocess.Popen(command, cwd=ROOT) as worker:
+            wait_until(lambda: queue.counts()["active"] == 4, "two jobs of each group to run")
+            wait_until(lambda: queue.counts()["delayed"] == 26, "the others to be delayed")
+            worker.send_signal(signal.SIGKILL)
+        assert client.zcard(keys["group_active"]) == 4
+        limits = GroupLimits("tenant", concurrency=2)
+        with (
+            Promoter(redis_url, ["q"], check_ms=100, prefix=prefix, protocol=protocol),
+            OurWorker(queue.handle, count, concurrency=8, lock_ms=1_000, group=limits),
+        ):
+            wait_until(lambda: queue.counts()["completed"] == 30, "all jobs to complete")
+        assert max(most.values()) <= 2, most
+        assert client.exists(keys["group_active"], keys["group_delayed"]) == 0
+
+
 HANGING_WORKER = """
 import sys, threading
 from spark_bull import BullQueue

@@ -6,7 +6,7 @@
 -- @include bull/lib/finished_of
 -- @include bull/lib/waiting_list
 -- @include lib/count_up
--- @include lib/group_queue
+-- @include lib/group_places
 -- @include lib/leave_groups
 -- @include lib/rescue_slices
 -- @include lib/time_ms

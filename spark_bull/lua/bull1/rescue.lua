@@ -7,7 +7,7 @@
 -- @include bull/lib/waiting_list
 -- @include bull1/lib/announce
 -- @include lib/count_up
--- @include lib/group_queue
+-- @include lib/group_places
 -- @include lib/leave_groups
 -- @include lib/once
 

@@ -6,7 +6,7 @@
 -- @include bullmq/lib/enqueue_job
 -- @include bullmq/lib/event_limit
 -- @include lib/count_up
--- @include lib/group_queue
+-- @include lib/group_places
 -- @include lib/leave_groups
 -- @include lib/rescue_slices
 -- @include lib/time_ms

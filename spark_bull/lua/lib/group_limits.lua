@@ -55,8 +55,8 @@ end
 -- it must wait) or, unless `may_start`, 'ready'. `refill()` promotes delayed jobs of groups in which jobs may start, by
 -- `promote(ids)`, and returns whether there were any. `may_hold()`: whether the call may delay further jobs.
 -- `next_due(due)`: the earlier one of `due` and the time at which `refill` can promote jobs again, as a window ends.
--- The first jobs for windows that have ended are promoted at once.
-local function group_limits(key, arg, allowed, now, delay, promote)
+-- The first jobs for windows that have ended are promoted at once. `waits(key, id)`: whether a job waits.
+local function group_limits(key, arg, allowed, now, waits, delay, promote)
   if arg.group == '' or allowed <= 0 then
     return nil
   end
@@ -64,7 +64,7 @@ local function group_limits(key, arg, allowed, now, delay, promote)
   local rooms, refillable, held, limits = {}, {}, 0, {}
 
   local function room(group)
-    rooms[group] = rooms[group] or room_of(key, arg.base, settings, group, now)
+    rooms[group] = rooms[group] or room_of(key, arg.base, settings, group, now, waits)
     return rooms[group]
   end
 
@@ -95,7 +95,7 @@ local function group_limits(key, arg, allowed, now, delay, promote)
       return free > known.promoted
     end
     refillable[group] = known
-    local earlier, _, by_others = first_delayed(key, group, 1, place)
+    local earlier, _, by_others = first_delayed(key, group, 1, waits, place)
     known.promoted = known.promoted + by_others
     return free > known.promoted and #earlier == 0
   end
@@ -127,7 +127,7 @@ local function group_limits(key, arg, allowed, now, delay, promote)
   function limits.refill()
     local groups = refillable
     refillable = {}
-    return promote_of_groups(key, settings, groups, promote)
+    return promote_of_groups(key, settings, groups, promote, waits)
   end
 
   function limits.may_hold()
@@ -152,8 +152,8 @@ local function group_limits(key, arg, allowed, now, delay, promote)
   return limits
 end
 
--- Claims up to `count` of the waiting jobs: `take(count)` processes the next ones while `goes_on()`, and returns whether
--- it has read the last one. Only limits of groups, which hold jobs back, need several passes. Returns the same.
+-- Claims up to `count` of the waiting jobs: `take(count)` processes the next ones while `goes_on()`, and returns
+-- whether it has read the last one. Only limits of groups, which hold jobs back, need several passes. Returns the same.
 local function take_passes(groups, count, take, goes_on)
   if not groups then
     return take(count)

@@ -1,15 +1,14 @@
+-- @include lib/group_places
+
 -- The jobs that are delayed because of the limits of their group are in the ZSET `group_delayed`, all with one score. A
 -- member is the group, the job's rank, creation time and length of its id (so that members are sorted by all of them),
--- then its id, a zero byte, and its score in `delayed`. Those of them that wait again, as there is a place for each, are
--- in the ZSET `group_promoted`: job id -> number of its group.
+-- then its id, a zero byte, and its score in `delayed`.
 local PLACE = '^' .. string.rep('.', 50) .. '(.*)%z([^%z]*)$'
 -- The rank of jobs that come after all others of their group.
 local LAST_RANK = 9007199254740992
 -- Maximum number of members that one search reads, and of jobs that it looks up among the waiting ones.
 local MAX_EXAMINED = 1000
 local MAX_LOOKED_UP = 10
--- How many of the next waiting jobs are searched for a promoted one.
-local NEAR = 1000
 
 -- The start of the member of a job. `rank`: jobs of a lower one come first.
 local function place_of(group, rank, timestamp, id)
@@ -18,39 +17,9 @@ local function place_of(group, rank, timestamp, id)
   return string.format('%s%016.0f%015.0f%03.0f', group, order, created, math.min(#id, 999)) .. id .. '\0'
 end
 
-local function waits(key, id)
-  local call = redis.call
-  return key.prioritized and call('ZSCORE', key.prioritized, id)
-    or call('LPOS', key.wait, id, 'RANK', -1, 'MAXLEN', NEAR)
-    or call('LPOS', key.paused, id, 'RANK', -1, 'MAXLEN', NEAR)
-end
-
-local function note_promoted(key, group, ids)
-  for _, id in ipairs(ids) do
-    redis.call('ZADD', key.group_promoted, group, id)
-  end
-end
-
--- Whether a job that waits again after it has left its group, {job id -> group}, comes behind the next jobs, and not at
--- the end: delayed jobs of its group would overtake it.
-local function comes_near(key, left, id)
-  return left[id] and redis.call('EXISTS', key.group_delayed) == 1
-end
-
--- Reserves a place for jobs `ids` that wait again after they have left their groups, {job id -> group}.
-local function keep_places(key, left, ids)
-  if next(left) and redis.call('EXISTS', key.group_delayed) == 1 then
-    for _, id in ipairs(ids) do
-      if left[id] then
-        note_promoted(key, left[id], {id})
-      end
-    end
-  end
-end
-
--- The number of promoted jobs of a group that have not started. Where they fill all `places`, those that no longer wait
--- are removed: others have started or deleted them.
-local function promoted_of(key, group, places)
+-- The number of promoted jobs of a group that have not started. Where they fill all `places`, those for which
+-- `waits(key, id)` is false are removed: others have started or deleted them.
+local function promoted_of(key, group, places, waits)
   local call, number = redis.call, tonumber(group)
   local count = call('ZCOUNT', key.group_promoted, number, number)
   if count > 0 and count >= places then
@@ -66,7 +35,7 @@ end
 
 -- Removes the members of jobs that have left `delayed`, or were delayed for another reason since. Those that were
 -- promoted by others and wait count as promoted; returns how many there are.
-local function remove_outdated(key, group, outdated, looked_up)
+local function remove_outdated(key, group, outdated, looked_up, waits)
   local waiting = {}
   redis.call('ZREM', key.group_delayed, unpack(outdated))
   for i = 1, math.min(#outdated, MAX_LOOKED_UP - looked_up) do
@@ -79,9 +48,9 @@ local function remove_outdated(key, group, outdated, looked_up)
   return #waiting
 end
 
--- Ids and members of the first delayed jobs of a group, `count` at most, before the place `before` if given; and how many
--- jobs were found that others have promoted.
-local function first_delayed(key, group, count, before)
+-- Ids and members of the first delayed jobs of a group, `count` at most, before the place `before` if given; and how
+-- many jobs were found that others have promoted.
+local function first_delayed(key, group, count, waits, before)
   local call, ids, members, promoted, looked_up = redis.call, {}, {}, 0, 0
   local examined, batch = 0, math.min(count, MAX_EXAMINED)
   while #ids < count and examined < MAX_EXAMINED do
@@ -102,7 +71,7 @@ local function first_delayed(key, group, count, before)
       end
     end
     if #outdated > 0 then
-      promoted = promoted + remove_outdated(key, group, outdated, looked_up)
+      promoted = promoted + remove_outdated(key, group, outdated, looked_up, waits)
       looked_up = math.min(looked_up + #outdated, MAX_LOOKED_UP)
     end
     examined, batch = examined + #found, 200

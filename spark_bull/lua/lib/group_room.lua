@@ -33,7 +33,7 @@ end
 
 -- What a group may start, as this call knows it: {running, started, window_end, promoted}. `promoted`: jobs that wait
 -- for places that are reserved for them.
-local function room_of(key, base, settings, group, now)
+local function room_of(key, base, settings, group, now, waits)
   local room = {running = 0, started = 0, promoted = 0}
   if settings.concurrency then
     room.running = running_of(key, base, group, settings.concurrency)
@@ -48,19 +48,19 @@ local function room_of(key, base, settings, group, now)
   end
   local free = free_in(settings, room)
   if free > 0 then
-    room.promoted = promoted_of(key, group, free)
+    room.promoted = promoted_of(key, group, free, waits)
   end
   return room
 end
 
 -- Promotes the first delayed jobs of these groups {group -> room} for which there is a place, by `promote(ids)`.
 -- Returns whether there were any.
-local function promote_of_groups(key, settings, rooms, promote)
+local function promote_of_groups(key, settings, rooms, promote, waits)
   local promoted = {}
   for group, room in pairs(rooms) do
     local places = math.min(free_in(settings, room) - room.promoted, MAX_PROMOTED)
     if places > 0 then
-      local ids, members, by_others = first_delayed(key, group, places)
+      local ids, members, by_others = first_delayed(key, group, places, waits)
       local ready, taken = {}, {}
       for i = 1, math.min(#ids, places - by_others) do
         ready[i], taken[i] = ids[i], members[i]

@@ -1,9 +1,9 @@
 -- @include lib/group_room
 
 -- Promotes delayed jobs of the groups whose running jobs have ended, {job id -> group}, where there are places, by
--- `promote(ids)`. Jobs that wait again (the list `waiting`) keep their places. The limits are those of the call, or else
--- those with which jobs were delayed.
-local function refill_groups(key, arg, now, left, waiting, promote)
+-- `promote(ids)`; `waits(key, id)` tells whether a job waits. Jobs that wait again (the list `waiting`) keep their
+-- places. The limits are those of the call, or else those with which jobs were delayed.
+local function refill_groups(key, arg, now, left, waiting, waits, promote)
   if not next(left) or redis.call('EXISTS', key.group_delayed) == 0 then
     return
   end
@@ -12,8 +12,8 @@ local function refill_groups(key, arg, now, left, waiting, promote)
   if packed then
     local settings, rooms = cmsgpack.unpack(packed), {}
     for _, group in pairs(left) do
-      rooms[group] = rooms[group] or room_of(key, arg.base, settings, group, now)
+      rooms[group] = rooms[group] or room_of(key, arg.base, settings, group, now, waits)
     end
-    promote_of_groups(key, settings, rooms, promote)
+    promote_of_groups(key, settings, rooms, promote, waits)
   end
 end

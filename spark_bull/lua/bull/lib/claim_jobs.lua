@@ -7,6 +7,7 @@
 -- @include lib/next_due_of
 -- @include lib/positions_of
 -- @include lib/set_aside
+-- @include lib/waits
 
 -- Claims up to `limit` jobs of Bull; see queue/claim.py. `start(job_key, id)` marks a job as started and publishes it.
 -- `promote(ids)` makes delayed jobs of groups the next ones.
@@ -19,7 +20,7 @@ local function claim_jobs(key, arg, now, limit, start, promote)
   local allowed, limited_ms = claim_quota(key, arg, {}, limit)
   local ids, rows, dropped, damaged, bytes, most_bytes = {}, {}, {}, {}, 0, tonumber(arg.most_bytes)
   local at = positions_of(CLAIM_FIELDS)
-  local groups = group_limits(key, arg, allowed, now, function(id, eta)
+  local groups = group_limits(key, arg, allowed, now, waits, function(id, eta)
     delay_job(key, id, eta)
   end, promote)
 
@@ -57,7 +58,10 @@ local function claim_jobs(key, arg, now, limit, start, promote)
   -- With limits of groups, jobs that can't start are delayed up to the next one that can, so that it is found at once.
   local is_ready = false
   local function goes_on()
-    return bytes < most_bytes and not is_ready and (#ids < allowed or groups) and not (groups and not groups.may_hold())
+    if bytes >= most_bytes or is_ready then
+      return false
+    end
+    return groups and groups.may_hold() or not groups and #ids < allowed
   end
 
   local function take_waiting(count)

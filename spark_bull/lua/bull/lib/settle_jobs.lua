@@ -16,6 +16,7 @@
 -- @include lib/release_owned
 -- @include lib/settle_alone
 -- @include lib/waiting_again
+-- @include lib/waits
 
 -- Moves a job to its finished state by its keep rule, and publishes it. `field`: returnvalue or failedReason; `text`:
 -- its value.
@@ -102,7 +103,7 @@ local function settle_jobs(key, arg, outcomes, now)
     -- Not in `limiter`: Node delays its jobs by the excess of that counter.
     redis.call('SET', key.rate_limited, '1', 'PX', outcomes.limited_ms)
   end
-  refill_groups(key, arg, now, left, waiting_again(outcomes, mine), function(ids)
+  refill_groups(key, arg, now, left, waiting_again(outcomes, mine), waits, function(ids)
     promote_group(key, arg, ids)
   end)
   count_finished(key, arg, completed, failed, now)

@@ -13,6 +13,7 @@
 -- @include lib/release_owned
 -- @include lib/settle_alone
 -- @include lib/waiting_again
+-- @include lib/waits
 
 local function complete_jobs(key, arg, jobs, mine, lost)
   local call, done = redis.call, {}
@@ -72,7 +73,7 @@ local function settle_jobs(key, arg, outcomes, now)
   if (outcomes.limited_ms or 0) > 0 then
     call('SET', key.rate_limited, '1', 'PX', outcomes.limited_ms)
   end
-  refill_groups(key, arg, now, left, waiting_again(outcomes, mine), function(ids)
+  refill_groups(key, arg, now, left, waiting_again(outcomes, mine), waits, function(ids)
     promote_group(key, ids)
   end)
   return {lost = lost, may_drain = false}

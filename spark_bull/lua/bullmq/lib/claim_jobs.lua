@@ -3,6 +3,7 @@
 -- @include bullmq/lib/major_version
 -- @include bullmq/lib/promote_due_jobs
 -- @include bullmq/lib/promote_group
+-- @include bullmq/lib/waits_or_prioritized
 -- @include lib/claim_quota
 -- @include lib/group_limits
 -- @include lib/next_due_of
@@ -28,7 +29,7 @@ local function claim_jobs(key, arg, now, limit)
   local most_bytes, text, processed_on = tonumber(arg.most_bytes), number_texts(), string.format('%.0f', now)
   local token, lock_ms, events = arg.lock_token, arg.lock_ms, key.events
   local at = positions_of(CLAIM_FIELDS)
-  local groups = group_limits(key, arg, allowed, now, function(id, eta)
+  local groups = group_limits(key, arg, allowed, now, waits_or_prioritized, function(id, eta)
     call('HSET', base .. id, 'delay', string.format('%.0f', eta - now))
     delay_job(key, id, eta)
   end, function(ready)
@@ -76,7 +77,10 @@ local function claim_jobs(key, arg, now, limit)
   -- With limits of groups, jobs that can't start are delayed up to the next one that can, so that it is found at once.
   local is_ready = false
   local function goes_on()
-    return bytes < most_bytes and not is_ready and (taken < allowed or groups) and not (groups and not groups.may_hold())
+    if bytes >= most_bytes or is_ready then
+      return false
+    end
+    return groups and groups.may_hold() or not groups and taken < allowed
   end
 
   -- Claims jobs of this list, the next one first, up to the limits; returns how many it has processed.

@@ -12,6 +12,7 @@
 -- @include bullmq/lib/promote_group
 -- @include bullmq/lib/put_first
 -- @include bullmq/lib/row_to_settle
+-- @include bullmq/lib/waits_or_prioritized
 -- @include lib/count_up
 -- @include lib/drop_missing
 -- @include lib/metrics
@@ -244,7 +245,7 @@ local function settle_jobs(key, arg, outcomes, now)
     redis.call('SET', key.limiter, '9007199254740991', 'PX', outcomes.limited_ms)
     redis.call('SET', key.rate_limited, '1', 'PX', outcomes.limited_ms)
   end
-  refill_groups(key, arg, now, left, waiting_again(outcomes, mine), function(ids)
+  refill_groups(key, arg, now, left, waiting_again(outcomes, mine), waits_or_prioritized, function(ids)
     promote_group(key, arg, ids)
   end)
   count_finished(key, arg, completed, failed, now)
