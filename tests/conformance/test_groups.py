@@ -461,9 +461,9 @@ def test_one_call_delays_a_limited_number_of_jobs_and_reports_that_there_is_more
     ids = add(bench.queue, ["a"] * 1200)
     other = add(bench.queue, ["b"])
     assert ids_of(bench.claim(2, claim_settings=settings())) == ids[:2]
-    assert bench.counts()["delayed"] == 250
+    assert bench.counts()["delayed"] == 150
     found = bench.claim(1, claim_settings=settings())
-    assert (found.jobs, found.more, bench.counts()["delayed"]) == ([], True, 500)
+    assert (found.jobs, found.more, bench.counts()["delayed"]) == ([], True, 300)
     assert ids_of(claim(bench, 1)) == other
     assert bench.counts() == {"active": 3, "delayed": 1198}
 

@@ -2,7 +2,7 @@
 -- @include lib/group_room
 
 -- Jobs that one call moves to `delayed` at most, and that it reads at a time.
-local MAX_HELD = 250
+local MAX_HELD = 150
 local GROUP_PASS = 100
 local MAX_PASSES = 20
 -- Groups whose jobs are promoted by one call, as their windows have ended.
@@ -51,8 +51,8 @@ local function count_start(key, settings, group, room, id)
 end
 
 -- The limits of the groups of jobs, nil without `arg.group`, or if the call is to claim no job. `admit(may_start, id,
--- rank, timestamp, opts, data)` returns 'started' (the job was counted), 'held' (it was delayed by `delay(id, eta)`, as
--- it must wait) or, unless `may_start`, 'ready'. `refill()` promotes delayed jobs of groups in which jobs may start, by
+-- rank, timestamp, opts, data)` returns 'started' (the job was counted), 'held' (it was delayed by `delay(id, eta)`,
+-- which returns its score, as it must wait) or, unless `may_start`, 'ready'. `refill()` promotes delayed jobs of groups in which jobs may start, by
 -- `promote(ids)`, and returns whether there were any. `may_hold()`: whether the call may delay further jobs.
 -- `next_due(due)`: the earlier one of `due` and the time at which `refill` can promote jobs again, as a window ends.
 -- The first jobs for windows that have ended are promoted at once. `waits(key, id)`: whether a job waits.
@@ -62,24 +62,34 @@ local function group_limits(key, arg, allowed, now, waits, delay, promote)
   end
   local call, settings, lock_ms = redis.call, cmsgpack.unpack(arg.group), tonumber(arg.lock_ms)
   local rooms, refillable, held, limits = {}, {}, 0, {}
+  local has_delayed, has_promoted = call('EXISTS', key.group_delayed) == 1, false
 
   local function room(group)
     rooms[group] = rooms[group] or room_of(key, arg.base, settings, group, now, waits)
     return rooms[group]
   end
 
-  local function has_delayed()
-    return call('EXISTS', key.group_delayed) == 1
+  -- How many delayed jobs of a group are before a place: most jobs come after all that are known.
+  local function before_of(known, group, place)
+    local last = known.last or call('ZREVRANGEBYLEX', key.group_delayed, '(' .. group .. '\255', '[' .. group,
+      'LIMIT', 0, 1)[1] or group
+    known.count = known.count or call('ZLEXCOUNT', key.group_delayed, '[' .. group, '(' .. group .. '\255')
+    known.last = place > last and place or last
+    if place > last then
+      return known.count
+    end
+    return call('ZLEXCOUNT', key.group_delayed, '[' .. group, '(' .. place)
   end
 
   local function hold(id, group, place)
-    local before = call('ZLEXCOUNT', key.group_delayed, '[' .. group, '(' .. place)
-    delay(id, due_of(settings, room(group), before, now, lock_ms))
-    call('ZADD', key.group_delayed, 0, place .. call('ZSCORE', key.delayed, id))
+    local known = room(group)
+    local score = delay(id, due_of(settings, known, before_of(known, group, place), now, lock_ms))
+    call('ZADD', key.group_delayed, 0, place .. score)
+    known.count = known.count + 1
     if held == 0 then
       call('SET', key.group_settings, arg.group)
     end
-    held = held + 1
+    held, has_delayed = held + 1, true
   end
 
   -- Whether a job is the next one of its group. A place is reserved for a promoted one.
@@ -91,12 +101,12 @@ local function group_limits(key, arg, allowed, now, waits, delay, promote)
     if is_promoted then
       return true
     end
-    if not has_delayed() then
+    if not has_delayed then
       return free > known.promoted
     end
     refillable[group] = known
     local earlier, _, by_others = first_delayed(key, group, 1, waits, place)
-    known.promoted = known.promoted + by_others
+    known.promoted, has_promoted = known.promoted + by_others, has_promoted or by_others > 0
     return free > known.promoted and #earlier == 0
   end
 
@@ -106,7 +116,7 @@ local function group_limits(key, arg, allowed, now, waits, delay, promote)
       return may_start and 'started' or 'ready'
     end
     local known, place = room(group), place_of(group, rank, timestamp, id)
-    local is_promoted = call('ZSCORE', key.group_promoted, id)
+    local is_promoted = has_promoted and call('ZSCORE', key.group_promoted, id)
     local may = is_next(known, group, place, is_promoted)
     if may and not may_start then
       return 'ready'
@@ -115,10 +125,12 @@ local function group_limits(key, arg, allowed, now, waits, delay, promote)
       call('ZREM', key.group_promoted, id)
       known.promoted = math.max(0, known.promoted - 1)
     end
-    call('ZREMRANGEBYLEX', key.group_delayed, '[' .. place, '(' .. place .. '\255')
     if not may then
       hold(id, group, place)
       return 'held'
+    end
+    if has_delayed then
+      call('ZREMRANGEBYLEX', key.group_delayed, '[' .. place, '(' .. place .. '\255')
     end
     count_start(key, settings, group, known, id)
     return 'started'
@@ -135,13 +147,13 @@ local function group_limits(key, arg, allowed, now, waits, delay, promote)
   end
 
   function limits.next_due(due)
-    local window_end = settings.max and has_delayed()
+    local window_end = settings.max and has_delayed
       and tonumber(call('ZRANGE', key.group_windows, 0, 0, 'WITHSCORES')[2])
     return window_end and due and math.min(window_end, due) or window_end or due
   end
 
   local ended = drop_windows(key, now)
-  if has_delayed() then
+  if has_delayed then
     for _, group in ipairs(ended) do
       refillable[group] = room(group)
     end
@@ -149,6 +161,7 @@ local function group_limits(key, arg, allowed, now, waits, delay, promote)
   else
     call('DEL', key.group_promoted, key.group_settings)
   end
+  has_promoted = call('EXISTS', key.group_promoted) == 1
   return limits
 end
 

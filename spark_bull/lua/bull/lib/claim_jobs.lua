@@ -21,7 +21,7 @@ local function claim_jobs(key, arg, now, limit, start, promote)
   local ids, rows, dropped, damaged, bytes, most_bytes = {}, {}, {}, {}, 0, tonumber(arg.most_bytes)
   local at = positions_of(CLAIM_FIELDS)
   local groups = group_limits(key, arg, allowed, now, waits, function(id, eta)
-    delay_job(key, id, eta)
+    return delay_job(key, id, eta)
   end, promote)
 
   -- Returns whether the job was processed: when no more may start, the next one that may stays.

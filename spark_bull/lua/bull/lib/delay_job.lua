@@ -1,8 +1,10 @@
--- Adds a job that has run to the delayed ones, due at `eta` ms, and publishes that time. Jobs of one millisecond are
+-- Adds a job that has run to the delayed ones, due at `eta` ms, and publishes that time. Returns its score. Jobs of one millisecond are
 -- ordered by the last bits of their ids; an id that is not a number counts as 0.
 local function delay_job(key, job_id, eta)
   local number = tonumber(job_id)
   local score = eta * 4096 + (number and number % 1 == 0 and bit.band(number % 4096, 0xfff) or 0)
-  redis.call('ZADD', key.delayed, string.format('%.0f', score), job_id)
+  local text = string.format('%.0f', score)
+  redis.call('ZADD', key.delayed, text, job_id)
   redis.call('PUBLISH', key.delayed, score / 4096)
+  return text
 end

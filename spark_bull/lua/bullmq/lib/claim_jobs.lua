@@ -1,5 +1,5 @@
 -- @include bullmq/lib/claim_row
--- @include bullmq/lib/delay_job
+-- @include bullmq/lib/hold_job
 -- @include bullmq/lib/major_version
 -- @include bullmq/lib/promote_due_jobs
 -- @include bullmq/lib/promote_group
@@ -28,10 +28,10 @@ local function claim_jobs(key, arg, now, limit)
   local ids, rows, damaged, taken, bytes, deferred = {}, {}, {}, 0, 0, 0
   local most_bytes, text, processed_on = tonumber(arg.most_bytes), number_texts(), string.format('%.0f', now)
   local token, lock_ms, events = arg.lock_token, arg.lock_ms, key.events
-  local at = positions_of(CLAIM_FIELDS)
+  local at, highest = positions_of(CLAIM_FIELDS), {}
   local groups = group_limits(key, arg, allowed, now, waits_or_prioritized, function(id, eta)
     call('HSET', base .. id, 'delay', string.format('%.0f', eta - now))
-    delay_job(key, id, eta)
+    return hold_job(key, highest, id, eta)
   end, function(ready)
     promote_group(key, arg, ready)
   end)
@@ -124,6 +124,9 @@ local function claim_jobs(key, arg, now, limit)
     count_started(key, arg, limits, is_5 and #ids or #ids - deferred)
   end
   if groups then
+    if next(highest) then
+      mark_held(key)
+    end
     groups.refill()
     next_due = groups.next_due(next_due_of(key.delayed))
   end
