@@ -769,6 +769,18 @@ def test_no_more_jobs_start_in_a_period_than_the_limit_by_the_clock_of_redis(
         assert count <= 3, starts
 
 
+@each_dialect
+@pytest.mark.parametrize("concurrency", [1, 4])
+def test_a_worker_continues_with_a_group_when_its_period_is_over(queue: BullQueue, concurrency: int) -> None:
+    """Without a promoter, and long before the delayed jobs are due."""
+    add(queue, ["a"] * 9 + ["b"] * 2)
+    limits = GroupLimits("tenant", max=3, duration_ms=300, concurrency=2)
+    watch = Watch()
+    with OurWorker(queue.handle, watch.process, concurrency=concurrency, lock_ms=HOUR_MS, group=limits):
+        wait_until(all_completed(queue, 11), "all jobs to complete")
+    assert max(watch.most.values()) <= 2, watch.most
+
+
 @pytest.mark.parametrize("peer", [peer for peer in PEERS if peer.alias != "bull-1.0.0"], ids=str)
 def test_a_node_worker_promotes_and_processes_what_was_delayed(
     peer: Peer, node: Callable[..., NodePeer], redis_url: str, prefix: str
