@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from spark_bull.group_limits import group_limits
 from spark_bull.keys import DEFAULT_PREFIX
+from spark_bull.limiter import parse_limiter
 from spark_bull.option_values import (
     KEEP_RULE,
     Parser,
@@ -22,7 +23,6 @@ from spark_bull.option_values import (
     integer,
     json_object,
     keep,
-    limiter,
     names,
     states,
     text,
@@ -279,10 +279,11 @@ TABLE: Final[tuple[Option, ...]] = (
     ),
     Option(
         "limiter",
-        limiter,
+        parse_limiter,
         None,
         (CLAIM, WORK),
-        'rate limit of the whole queue: at most `max` jobs start in `duration` ms, `{"max": 100, "duration": 1000}`',
+        "rate limit of the whole queue: at most `max` jobs start in `duration` ms, "
+        '`{"max": 100, "duration": 1000}`; with `groupKey`, of each group of Bull 3 and 4',
     ),
     Option(
         "group",

@@ -129,16 +129,6 @@ def _is_count(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= -1
 
 
-def limiter(name: str, value: str) -> tuple[int, int]:
-    """Parses a JSON object {"max": jobs, "duration": ms}; returns (jobs, ms)."""
-    parsed = _json_or_none(value)
-    if isinstance(parsed, dict) and set(parsed) == {"max", "duration"}:
-        limit = (parsed["max"], parsed["duration"])
-        if all(isinstance(number, int) and not isinstance(number, bool) and number >= 1 for number in limit):
-            return limit
-    raise expected(name, 'an object such as {"max": 100, "duration": 1000} (jobs, ms), both positive integers', value)
-
-
 def _json_or_none(value: str) -> Any:
     try:
         return json.loads(value)

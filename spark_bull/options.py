@@ -151,6 +151,9 @@ def _check_together(given: Mapping[str, Any], scope: str) -> None:
         raise OptionError(f"expected one of `delay` and `{run_at}`, got both: leave one out")
     if "startingOffsets" in given and "startingTimestamp" in given:
         raise OptionError("expected one of `startingOffsets` and `startingTimestamp`, got both: leave one out")
+    limiter = given.get("limiter")
+    if "group" in given and limiter is not None and limiter.group_key is not None:
+        raise OptionError("expected one of `group` and a `limiter` with `groupKey`, got both: leave one out")
     if "url" in given and ("host" in given or "port" in given):
         raise OptionError("expected one of `url` and `host`/`port`, got both: leave one out")
     if "url" in given:

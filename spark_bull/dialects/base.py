@@ -13,6 +13,7 @@ from spark_bull.dialects.backoff import bull_exponential_ms
 from spark_bull.dialects.fields import CLAIMED_FIELDS
 from spark_bull.errors import DialectError, OptionError, expected
 from spark_bull.keys import SEGMENTS, QueueKeys
+from spark_bull.limiter import Limiter
 from spark_bull.option_values import check_keep
 from spark_bull.options import Options
 from spark_bull.outcomes import ClaimedJob
@@ -82,6 +83,8 @@ class Dialect(ABC):
     replaced_data: ClassVar[frozenset[str]] = frozenset()
     #: Whether custom ids may be integers.
     takes_integer_ids: ClassVar[bool] = True
+    #: Whether a limiter may have a `groupKey`.
+    has_limiter_groups: ClassVar[bool] = False
     #: Options, and arguments of a Worker, that have no effect in this dialect.
     lacks: ClassVar[frozenset[str]] = frozenset()
     #: Field of a job's hash, by attribute of ClaimedJob: what a claim reads.
@@ -120,6 +123,11 @@ class Dialect(ABC):
         for name in sorted(self.lacks & options.given):
             if options[name]:
                 raise DialectError(f"expected no `{name}`: it has no effect in {self.name}; leave it out")
+        limiter: Limiter | None = options.values.get("limiter")
+        if limiter is not None and limiter.group_key is not None and not self.has_limiter_groups:
+            raise DialectError(
+                f"expected no `groupKey` in `limiter`: {self.name} has no such groups; use the argument `group`"
+            )
 
     def check_job_id(self, job_id: str) -> None:
         """Raises OptionError for a custom job id that the Node library refuses, or that is the name of another key."""

@@ -31,6 +31,7 @@ class Bull(Dialect):
     name = "bull"
     folder = "bull"
     replaced_data = FALSE_IN_JAVASCRIPT
+    has_limiter_groups = True
     lacks: ClassVar = frozenset({"name", "telemetry", "workerName", "max_started"})
     states: ClassVar = {
         "wait": StateKey("wait", "list"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spark_bull.group_limits import GroupLimits
+from spark_bull.limiter import Limiter
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class ClaimSettings:
     sender: str
     lock_ms: int = 30_000
     worker: str = ""
-    limiter: tuple[int, int] | None = None
+    limiter: Limiter | None = None
     max_metrics: int = 0
     control: str = ""
     at_once: int | None = None

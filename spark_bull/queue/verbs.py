@@ -215,7 +215,7 @@ def work(
     with_jobs: bool = True,
 ) -> bytes:
     """Settles a chunk of claimed jobs and claims the next one; see `claim.work`. Returns a packed WorkReply."""
-    limiter_max, limiter_ms = settings.limiter or ("", "")
+    limiter = settings.limiter
     args = {
         "call": call,
         "ttl_ms": RECEIPT_TTL_MS,
@@ -225,8 +225,9 @@ def work(
         "limit": limit,
         "most_bytes": most_bytes,
         "held": held,
-        "limiter_max": limiter_max,
-        "limiter_ms": limiter_ms,
+        "limiter_max": limiter.max if limiter else "",
+        "limiter_ms": limiter.duration if limiter else "",
+        "limiter_groups": int(limiter is not None and limiter.group_key is not None),
         "at_once": "" if settings.at_once is None else settings.at_once,
         "group": _packed(settings.group) if settings.group else "",
         "max_metrics": settings.max_metrics,

@@ -15,6 +15,7 @@ import pytest
 from redis import Redis
 
 from spark_bull.errors import JobMissing
+from spark_bull.limiter import Limiter
 from spark_bull.model import NewJob
 from spark_bull.option_table import SETTLE
 from spark_bull.options import parse_options
@@ -119,7 +120,7 @@ def test_nothing_is_claimed_after_the_stop_signal(bench: WorkBench) -> None:
 
 def test_the_limiter_of_a_worker_applies_to_the_whole_queue(bench: WorkBench) -> None:
     bench.add(10)
-    slots = [ClaimSettings(name, limiter=(3, HOUR_MS)) for name in ("one", "two")]
+    slots = [ClaimSettings(name, limiter=Limiter(3, HOUR_MS)) for name in ("one", "two")]
     assert len(bench.claim(2, claim_settings=slots[0]).jobs) == 2
     claim = bench.claim(10, claim_settings=slots[1])
     assert len(claim.jobs) == 1
@@ -143,7 +144,9 @@ def test_limits_of_the_queue_are_respected(bench: WorkBench) -> None:
 def test_a_slot_with_a_limiter_claims_only_jobs_that_start_at_once(bench: WorkBench) -> None:
     bench.add(4)
     assert len(bench.claim(2, claim_settings=ClaimSettings("free", at_once=1)).jobs) == 2
-    assert len(bench.claim(2, claim_settings=ClaimSettings("limited", limiter=(10, HOUR_MS), at_once=1)).jobs) == 1
+    assert (
+        len(bench.claim(2, claim_settings=ClaimSettings("limited", limiter=Limiter(10, HOUR_MS), at_once=1)).jobs) == 1
+    )
 
 
 @only_bullmq
@@ -158,14 +161,14 @@ def test_with_a_concurrency_limit_a_slot_claims_only_jobs_that_start_at_once(ben
 def test_the_duration_of_a_worker_overrides_that_of_the_queue(bench: WorkBench) -> None:
     bench.add(2)
     bench.client.hset(bench.key("meta"), mapping={"max": 1, "duration": 2 * HOUR_MS})
-    claim_settings = ClaimSettings("slot", limiter=(50, HOUR_MS))
+    claim_settings = ClaimSettings("slot", limiter=Limiter(50, HOUR_MS))
     assert len(bench.claim(10, claim_settings=claim_settings).jobs) == 1
     assert 0 < bench.claim(10, claim_settings=claim_settings).limited_ms <= HOUR_MS
 
 
 @only_bullmq
 def test_the_last_job_of_a_paused_or_limited_queue_publishes_no_drained_event(bench: WorkBench) -> None:
-    def finish_last(limiter: tuple[int, int] | None = None) -> None:
+    def finish_last(limiter: Limiter | None = None) -> None:
         bench.add()
         claim = bench.claim(1)
         if limiter is None:
@@ -173,7 +176,7 @@ def test_the_last_job_of_a_paused_or_limited_queue_publishes_no_drained_event(be
         bench.work(completed(claim), 5, ClaimSettings("slot", limiter=limiter))
 
     bench.client.set(bench.key("limiter"), 9, px=HOUR_MS)
-    finish_last(limiter=(9, HOUR_MS))
+    finish_last(limiter=Limiter(9, HOUR_MS))
     finish_last()
     events = bench.client.xrange(bench.key("events"))
     assert b"drained" not in [event[b"event"] for _, event in events]
@@ -513,7 +516,7 @@ def test_a_ledger_records_claimed_jobs(bench: WorkBench) -> None:
 def test_nothing_is_claimed_ahead_with_a_limiter(bench: WorkBench) -> None:
     ids = bench.add(6)
     limited = Claimer(
-        ClaimLedger(bench.handle, "limited"), ClaimSettings("limited", HOUR_MS, limiter=(100, HOUR_MS)), 2
+        ClaimLedger(bench.handle, "limited"), ClaimSettings("limited", HOUR_MS, limiter=Limiter(100, HOUR_MS)), 2
     )
     free = Claimer(ClaimLedger(bench.handle, "free"), ClaimSettings("free", HOUR_MS), 2)
     assert limited.claim(2) == 2

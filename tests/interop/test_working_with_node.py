@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 from redis import Redis
 
+from spark_bull.limiter import Limiter
 from spark_bull.model import NewJob
 from spark_bull.outcomes import Failed, Outcomes, Retried
 from spark_bull.queue.bull_queue import BullQueue
@@ -274,10 +275,78 @@ def test_a_manual_rate_limit_applies_to_workers_with_a_limiter(
     with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
         queue.add({})
         theirs.call("invoke", queue="q", method="rateLimit", args=[HOUR_MS])
-        limited = work(queue.handle, ClaimSettings("slot", limiter=(100, 1_000)), None, 1)
+        limited = work(queue.handle, ClaimSettings("slot", limiter=Limiter(100, 1_000)), None, 1)
         assert limited.jobs == []
         assert limited.limited_ms > 0
         assert len(work(queue.handle, ClaimSettings("slot"), None, 1).jobs) == 1
+
+
+LIMITER = {"max": 2, "duration": HOUR_MS, "groupKey": "tenant"}
+each_bull = pytest.mark.parametrize("peer", [p for p in PEERS if p.dialect == "bull"], ids=str)
+
+
+def limited_keys(client: Redis, queue: BullQueue) -> dict[str, Any]:
+    """The counters, delayed jobs and index of a limiter with groups; lifetimes in hours."""
+    base = queue.handle.keys.base
+    counters = {}
+    for key in client.scan_iter(match=f"{base}limiter:*"):
+        name, kind = key.decode().removeprefix(base), client.type(key)
+        if kind == b"string":
+            counters[name] = (client.get(key), round(client.pttl(key) / HOUR_MS))
+        elif kind == b"set":
+            counters[name] = client.smembers(key)
+        else:
+            counters[name] = {i: limited.decode().removeprefix(base) for i, limited in client.hgetall(key).items()}
+    return counters
+
+
+def delays_in_hours(queue: BullQueue) -> dict[str, float]:
+    now = queue.handle.connection.now_ms()
+    return {job.id: round(((job.run_at or 0) - now) / HOUR_MS, 1) for job in queue.page("delayed")}
+
+
+@each_bull
+def test_jobs_of_groups_are_limited_as_by_node(
+    node: StartNode, redis_url: str, client: Redis, prefix: str, peer: Peer
+) -> None:
+    """A queue of Node with `groupKey` appends the group to the ids of its jobs."""
+    ids = ["1:a", "2:a", "3:a", "4:b", "5:a", "6", "7:c:b", "8:b", "9:"]
+    queues = {}
+    for side in ("left", "right"):
+        queues[side] = queue = BullQueue(side, url=redis_url, prefix=prefix, protocol="bull")
+        queue.add_many(NewJob({"$behaviour": "return:1"}, job_id=job_id) for job_id in ids)
+
+    def is_over(queue: BullQueue) -> bool:
+        counts = queue.counts()
+        return not counts["wait"] and not counts["active"] and bool(counts["completed"])
+
+    theirs = node(peer.alias, prefix=prefix)
+    theirs.call("process", queue="left", concurrency=1, opts={"limiter": LIMITER})
+    wait_until(lambda: is_over(queues["left"]), "Node to process the jobs")
+    theirs.call("stop", queue="left")
+    with OurWorker(queues["right"].handle, limiter=Limiter(2, HOUR_MS, "tenant")):
+        wait_until(lambda: is_over(queues["right"]), "our worker to process the jobs")
+    completed = [sorted(job.id for job in queue.page("completed")) for queue in queues.values()]
+    assert completed[0] == completed[1] == ["1:a", "2:a", "4:b", "6", "7:c:b", "9:"]
+    assert delays_in_hours(queues["left"]) == delays_in_hours(queues["right"])
+    assert limited_keys(client, queues["left"]) == limited_keys(client, queues["right"])
+
+
+@each_bull
+def test_groups_share_their_limits_with_node(node: StartNode, redis_url: str, prefix: str, peer: Peer) -> None:
+    theirs = node(peer.alias, prefix=prefix)
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bull") as queue:
+        theirs.call("process", queue="q", concurrency=1, opts={"limiter": LIMITER})
+        queue.add({"$behaviour": "return:1"}, job_id="1:a")
+        wait_until(lambda: queue.counts()["completed"] == 1, "Node to process a job")
+        theirs.call("stop", queue="q")
+        queue.add_many(NewJob({}, job_id=job_id) for job_id in ("2:a", "3:a", "4:b"))
+        with OurWorker(queue.handle, limiter=Limiter(2, HOUR_MS, "tenant")):
+            wait_until(lambda: queue.counts()["completed"] == 3, "our worker to process two jobs")
+            wait_until(lambda: queue.counts()["delayed"] == 1, "our worker to delay a job")
+        assert [job.id for job in queue.page("delayed")] == ["3:a"]
+        queue.remove("3:a")
+        assert queue.handle.connection.call("EXISTS", queue.handle.keys["limiter_index"]) == 0
 
 
 Take = Callable[[BullQueue, str], Callable[[str], None]]

@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_bull.errors import OptionError
+from spark_bull.dialects.registry import DIALECTS
+from spark_bull.errors import DialectError, OptionError
+from spark_bull.limiter import Limiter
 from spark_bull.model import STATES
-from spark_bull.option_table import PYTHON_SCOPES, QUEUE, READ, TABLE, WORK, WRITE
+from spark_bull.option_table import CLAIM, PYTHON_SCOPES, QUEUE, READ, TABLE, WORK, WRITE
 from spark_bull.options import (
     SPARK_OPTIONS,
     as_options,
@@ -172,7 +174,7 @@ def test_an_invalid_retention_rule_is_refused(value: Any) -> None:
 
 def test_numbers_and_flags_may_be_texts() -> None:
     options = parse_options({"lock_ms": "1000", "promoter": "false", "limiter": '{"max": 3, "duration": 50}'}, WORK)
-    assert (options["lock_ms"], options["promoter"], options["limiter"]) == (1000, False, (3, 50))
+    assert (options["lock_ms"], options["promoter"], options["limiter"]) == (1000, False, Limiter(3, 50))
 
 
 @pytest.mark.parametrize("value", [True, 1.5, "soon", 299, "299"])
@@ -181,7 +183,36 @@ def test_an_invalid_number_is_refused(value: Any) -> None:
         parse_options(as_texts({"lock_ms": value}), WORK)
 
 
-@pytest.mark.parametrize("value", [{"max": 3}, {"max": 3, "duration": 0}, {"max": True, "duration": 1}, "3/s", 3])
+def test_a_limiter_may_have_a_field_for_groups() -> None:
+    value = {"max": 3, "duration": 50, "groupKey": "tenant"}
+    limiter = parse_options(as_texts({"limiter": value}), WORK)["limiter"]
+    assert limiter == Limiter(3, 50, "tenant")
+    assert limiter.given == value
+    group = {"by": "tenant", "concurrency": 1}
+    with pytest.raises(OptionError, match="expected one of `group` and a `limiter` with `groupKey`"):
+        parse_options(as_texts({"limiter": value, "group": group}), WORK)
+
+
+@pytest.mark.parametrize("name", ["bull-1", "bullmq"])
+def test_a_limiter_of_groups_is_refused_where_it_does_not_exist(name: str) -> None:
+    options = parse_options({"limiter": '{"max": 3, "duration": 50, "groupKey": "tenant"}'}, CLAIM)
+    DIALECTS["bull"].check_options(options)
+    with pytest.raises(DialectError, match=r"expected no `groupKey` in `limiter`: .* use the argument `group`"):
+        DIALECTS[name].check_options(options)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"max": 3},
+        {"max": 3, "duration": 1, "groupKey": ""},
+        {"max": 3, "duration": 1, "by": "a"},
+        {"max": 3, "duration": 0},
+        {"max": True, "duration": 1},
+        "3/s",
+        3,
+    ],
+)
 def test_an_invalid_limiter_is_refused(value: Any) -> None:
     with pytest.raises(OptionError, match="expected `limiter` to be an object such as"):
         parse_options(as_texts({"limiter": value}), WORK)

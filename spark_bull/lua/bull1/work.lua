@@ -10,7 +10,7 @@
 
 -- Bull 1.1 reads `lockAcquired` to decide whether a job without a lock was ever started.
 local function claim(now, limit)
-  local claimed, rows, _, groups = claim_jobs(key, arg, now, limit, function(job_key)
+  local claimed, rows, _, groups = claim_jobs(key, arg, now, limit, {}, function(job_key)
     redis.call('HSET', job_key, 'lockAcquired', '1')
   end, function(ids)
     promote_group(key, ids)

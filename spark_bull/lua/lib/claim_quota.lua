@@ -11,8 +11,12 @@ local function started_jobs(limiter)
 end
 
 -- The rate limit: how many jobs may start in how many ms, nil for none. As in BullMQ, the queue's `max` has precedence
--- over that of the worker's limiter, but the worker's duration over that of the queue.
+-- over that of the worker's limiter, but the worker's duration over that of the queue. With
+-- `of_groups`, the worker's limiter applies to each group of jobs by itself.
 local function rate_limit(arg, limits)
+  if limits.of_groups then
+    return nil
+  end
   local most = limits.max or tonumber(arg.limiter_max)
   local duration = tonumber(arg.limiter_ms) or limits.duration
   if most and duration then
@@ -20,8 +24,8 @@ local function rate_limit(arg, limits)
   end
 end
 
--- Returns the claimable count and the rate-limit wait (ms). `limits`: {paused, concurrency, max, duration} of the queue
--- itself, nil for none. Under a limit, no more jobs are claimed than start at once: others would use up the limit
+-- Returns the claimable count and the rate-limit wait (ms). `limits`: {paused, concurrency, max, duration, of_groups} of
+-- the queue itself, nil for none. Under a limit, no more jobs are claimed than start at once: others would use up the limit
 -- without running.
 local function claim_quota(key, arg, limits, limit)
   local call = redis.call
@@ -48,7 +52,7 @@ local function claim_quota(key, arg, limits, limit)
   if most_active then
     limit = math.min(limit, most_active - call('LLEN', key.active))
   end
-  if most or most_active or arg.group ~= '' then
+  if most or most_active or limits.of_groups or arg.group ~= '' then
     limit = math.min(limit, tonumber(arg.at_once) or limit)
   end
   return math.max(limit, 0), 0

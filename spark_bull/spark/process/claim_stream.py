@@ -20,6 +20,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 
 from spark_bull.errors import ConnectionLost, OptionError
 from spark_bull.group_limits import GroupLimits
+from spark_bull.limiter import Limiter
 from spark_bull.option_table import CLAIM
 from spark_bull.options import Options, parse_options
 from spark_bull.queue.claim import read_chunk, unpack_claimed
@@ -76,7 +77,7 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._chunk_size: int = min(options["chunkSize"], options["rowsPerPartition"])
         self._lock_ms: int = options["lockMs"]
         self._worker: str = options["workerName"] or ""
-        self._limiter: tuple[int, int] | None = options["limiter"]
+        self._limiter: Limiter | None = options["limiter"]
         self._group: GroupLimits | None = options["group"]
         self._reader: str = options["readerId"] or uuid4().hex[:16]
         #: Number of jobs that an AvailableNow query may still claim; None: any number.

@@ -84,7 +84,8 @@ class Worker:
         Default, 0: unlimited.
       lock_ms: duration of a job's lock, ms, after which the job of a dead slot can be rescued; default: 30,000.
       name: name of the worker, stored by BullMQ as `processedBy` of its jobs; default: `spark-` and the worker's id.
-      limiter: rate limit of the whole queue: {"max": jobs, "duration": ms}.
+      limiter: rate limit of the whole queue: {"max": jobs, "duration": ms}; with "groupKey", of each group of Bull 3
+        and 4.
       group: limits of each group of jobs, such as {"by": "tenant", "max": 5, "duration_ms": 1000, "concurrency": 2}: at
         most `max` start in `duration_ms`, and at most `concurrency` run at the same time. The group of a job is its
         `opts.group.id`, or else the field `by` of its payload.
@@ -146,7 +147,7 @@ class Worker:
         timeout_ms: int | None = None,
         lock_ms: int | None = None,
         name: str | None = None,
-        limiter: Mapping[str, int] | None = None,
+        limiter: Mapping[str, Any] | None = None,
         group: Mapping[str, str | int] | None = None,
         remove_on_complete: KeepRule | None = None,
         remove_on_fail: KeepRule | None = None,

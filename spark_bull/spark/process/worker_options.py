@@ -114,7 +114,7 @@ def claim_options(options: Options, reader: str, slots: int) -> dict[str, str]:
         "readerId": reader,
         "lockMs": options["lock_ms"],
         "workerName": options["name"],
-        "limiter": options["limiter"] and dict(zip(("max", "duration"), options["limiter"], strict=True)),
+        "limiter": options["limiter"] and options["limiter"].given,
         "group": options["group"] and options["group"].given,
         "chunkSize": options["chunk_size"] if "chunk_size" in options.given else None,
         "maxJobsPerTrigger": options["max_jobs_per_trigger"],

@@ -9,15 +9,16 @@
 -- @include lib/set_aside
 -- @include lib/waits
 
--- Claims up to `limit` jobs of Bull; see queue/claim.py. `start(job_key, id)` marks a job as started and publishes it.
+-- Claims up to `limit` jobs of Bull; see queue/claim.py, and lib/claim_quota for `limits`. `start(job_key, id)` marks a
+-- job as started and publishes it, or delays it and returns 'delayed'.
 -- `promote(ids)` makes delayed jobs of groups the next ones.
 -- `held` was moved to `active` without a lock by a blocking command; it comes first, unless the stalled check has moved
 -- it back.
 -- Returns what work_once expects, the ids that were delayed or dropped because their jobs are gone, and the limits of
 -- groups, whose delayed jobs are to be promoted once all of these ids have left the waiting ones.
-local function claim_jobs(key, arg, now, limit, start, promote)
+local function claim_jobs(key, arg, now, limit, limits, start, promote)
   local call, base, held = redis.call, arg.base, arg.held
-  local allowed, limited_ms = claim_quota(key, arg, {}, limit)
+  local allowed, limited_ms = claim_quota(key, arg, limits, limit)
   local ids, rows, dropped, damaged, bytes, most_bytes = {}, {}, {}, {}, 0, tonumber(arg.most_bytes)
   local at = positions_of(CLAIM_FIELDS)
   local groups = group_limits(key, arg, allowed, now, waits, function(id, eta)
@@ -49,8 +50,10 @@ local function claim_jobs(key, arg, now, limit, start, promote)
         return true
       end
     end
+    if start(job_key, id) == 'delayed' then
+      return true
+    end
     call('SET', job_key .. ':lock', arg.lock_token, 'PX', arg.lock_ms)
-    start(job_key, id)
     ids[#ids + 1], rows[#rows + 1] = id, row
     return true
   end
@@ -88,7 +91,7 @@ local function claim_jobs(key, arg, now, limit, start, promote)
   end
   if #ids > 0 then
     call('LPUSH', key.active, unpack(ids))
-    count_started(key, arg, {}, #ids)
+    count_started(key, arg, limits, #ids)
   end
   return {
     ids = ids,

@@ -1,0 +1,47 @@
+"""The rate limit of a worker, as in the Node libraries."""
+
+from __future__ import annotations
+
+import json
+from typing import Final, NamedTuple
+
+from spark_bull.errors import expected
+
+_EXPECTED: Final = (
+    'an object such as {"max": 100, "duration": 1000} (jobs, ms), both positive integers; `groupKey` may name a field '
+    "of the payload"
+)
+
+
+class Limiter(NamedTuple):
+    """At most `max` jobs of the queue start in `duration` ms.
+
+    group_key: the limit applies to each group of jobs by itself (Bull 3 and 4). The group of a job is the part of its
+    id behind the last colon: Node's queues with this `groupKey` append the field of the payload to the ids of new jobs.
+    """
+
+    max: int
+    duration: int
+    group_key: str | None = None
+
+    @property
+    def given(self) -> dict[str, str | int]:
+        """The limiter as it is given in options."""
+        group = {} if self.group_key is None else {"groupKey": self.group_key}
+        return {"max": self.max, "duration": self.duration, **group}
+
+
+def parse_limiter(name: str, value: str) -> Limiter:
+    """Parses a JSON object with max, duration and, optionally, groupKey. Raises OptionError."""
+    try:
+        parsed = json.loads(value)
+    except (ValueError, RecursionError):
+        parsed = None
+    if not isinstance(parsed, dict) or not {"max", "duration"} <= set(parsed) <= {"max", "duration", "groupKey"}:
+        raise expected(name, _EXPECTED, value)
+    group_key = parsed.get("groupKey")
+    limits = (parsed["max"], parsed["duration"])
+    is_valid = all(type(number) is int and number >= 1 for number in limits)
+    if not is_valid or not (group_key is None or (isinstance(group_key, str) and group_key)):
+        raise expected(name, _EXPECTED, value)
+    return Limiter(*limits, group_key)

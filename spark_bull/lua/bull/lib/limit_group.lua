@@ -1,0 +1,35 @@
+-- @include lib/claim_quota
+
+-- Applies a limiter with `groupKey` to a job that is to start, as a worker of Bull 3 and 4 with the same counters does:
+-- counts it, or delays it if its group has used up its period, or has delayed jobs. The group is the part of the id
+-- behind the last colon. Returns whether the job was delayed.
+local function limit_group(key, arg, id, now)
+  local call, group = redis.call, string.match(id, '[^:]+$')
+  local counter = group and key.limiter .. ':' .. group or key.limiter
+  local most, duration, limited = tonumber(arg.limiter_max), tonumber(arg.limiter_ms), counter .. ':limited'
+  local delay = 0
+  if call('SREM', limited, id) == 1 then
+    call('HDEL', key.limiter_index, id)
+  else
+    local before = call('SCARD', limited)
+    if before > 0 then
+      -- 10 % more than the jobs before it need, as Bull adds.
+      delay = before * duration * 1.1 / most + call('PTTL', counter)
+    end
+  end
+  local started = started_jobs(counter)
+  if delay == 0 and started >= most then
+    delay = call('PTTL', counter) + (started - most) * duration / most
+  end
+  if delay > 0 then
+    call('ZADD', key.delayed, (now + delay) * 4096 + bit.band(started, 0xfff), id)
+    call('PUBLISH', key.delayed, now + delay)
+    call('SADD', limited, id)
+    call('HSET', key.limiter_index, id, limited)
+    return true
+  end
+  if call('INCR', counter) == 1 then
+    call('PEXPIRE', counter, duration)
+  end
+  return false
+end
