@@ -13,6 +13,7 @@ from spark_bull.worker.alarm import interrupt
 from spark_bull.worker.cancel_reader import Cancelled
 from spark_bull.worker.chunk_size import ChunkSize
 from spark_bull.worker.job_runner import Result
+from spark_bull.worker.queue_order import in_order
 from spark_bull.worker.running_job import RunningJob
 from spark_bull.worker.slot_loop import SlotLoop
 from spark_bull.worker.slot_plan import SlotPlan
@@ -76,7 +77,7 @@ class ChunkLoop(SlotLoop):
 
     def _claim(self, processed: _Processed | None) -> _Chunk | None:
         """Settles a chunk and claims the next one of the first queue that has jobs; None when no queue has any."""
-        order = self._order()
+        order = in_order(self.queues)
         if processed is not None and processed.queue is not order[0]:
             processed.queue.work(processed.outcomes, 0)
             processed = None

@@ -14,6 +14,7 @@ from spark_bull.worker.cancel_reader import Cancelled
 from spark_bull.worker.job_runner import FunctionRunner, Result
 from spark_bull.worker.job_tasks import JobTasks, is_coroutine_function
 from spark_bull.worker.job_threads import JobThreads
+from spark_bull.worker.queue_order import in_order
 from spark_bull.worker.running_job import RunningJob
 from spark_bull.worker.slot_loop import Event, SlotLoop
 from spark_bull.worker.slot_plan import SlotPlan
@@ -74,7 +75,7 @@ class ConcurrentLoop(SlotLoop):
 
     def _settle_and_claim(self) -> None:
         """Settles what has ended, and fills the places that are free."""
-        for queue in self._order():
+        for queue in in_order(self.queues):
             while True:
                 outcomes, room = self._ended.pop(queue, None), self._room()
                 may_claim = room > 0 and not queue.is_waiting

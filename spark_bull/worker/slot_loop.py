@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -72,13 +71,6 @@ class SlotLoop(ABC):
     @abstractmethod
     def _cancel(self, cancelled: Cancelled) -> None:
         """Ends a job that was cancelled; called in another thread, repeatedly for as long as the job is held."""
-
-    def _order(self) -> Sequence[SlotQueue]:
-        """The queues in the order in which they are asked for jobs."""
-        if not any(queue.weight for queue in self.queues):
-            return self.queues
-        # Weighted random order: Efraimidis and Spirakis, "Weighted random sampling with a reservoir", 2006.
-        return sorted(self.queues, key=lambda queue: random.random() ** (1 / max(1, queue.weight)), reverse=True)
 
     def _events(self, timeout_s: float | None = None) -> list[Event]:
         """All events that have arrived; waits for the first one, `timeout_s` at most."""

@@ -262,6 +262,7 @@ def test_functions_that_block_beyond_their_timeout_hold_no_place_until_there_are
     add(queue, 6)
     with OurWorker(queue.handle, processor, concurrency=2, timeout_ms=20):
         until(lambda: queue.counts()["failed"] == 4, "four jobs to exceed their timeout")
+        assert len(started) == 4
         blocked.set()
         until(lambda: ended(queue) == 6, "the others to run once the threads have ended")
     assert sorted(started) == list(range(6))
