@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -86,6 +86,12 @@ def returnvalue_text(dialect: Dialect, value: Any) -> str:
 
     Raises NoReturnValue if JSON cannot hold the value, or its text is too long.
     """
+    if isinstance(value, Coroutine):
+        value.close()
+        raise NoReturnValue(
+            "expected the processor to return a value that JSON can hold, got a coroutine, which has not run: "
+            "pass the coroutine function itself as the processor"
+        )
     try:
         text = _raw_text(value) if isinstance(value, RawJson) else json_text("returnvalue", value)
     except BaseException as error:  # A value may hold objects whose methods raise anything.

@@ -150,6 +150,14 @@ def test_a_return_value_that_is_not_json_is_an_error(value: Any) -> None:
         returnvalue_text(BULLMQ, value)
 
 
+def test_a_returned_coroutine_is_refused_with_advice() -> None:
+    async def process() -> int:
+        return 1
+
+    with pytest.raises(NoReturnValue, match="pass the coroutine function itself as the processor"):
+        returnvalue_text(DIALECTS["bullmq"], process())
+
+
 def test_outcomes_pack_equal_values_once() -> None:
     outcomes = Outcomes("token")
     for n in range(3):
