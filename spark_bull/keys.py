@@ -92,6 +92,10 @@ class QueueKeys:
         """STRING with the lock token of the worker that processes the job."""
         return f"{self.base}{job_id}:lock"
 
+    def deduplication(self, deduplication_id: str) -> str:
+        """STRING: the job that has a deduplication id."""
+        return f"{self.base}de:{deduplication_id}"
+
     def stage(self, attempt: str) -> str:
         """HASH chunk number -> packed chunk, written by one attempt of one task."""
         return f"{self.base}spark:stage:{attempt}"

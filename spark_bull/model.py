@@ -24,6 +24,8 @@ STATES = (
 Backoff = int | Mapping[str, Any]
 #: How many finished jobs to keep: True none, False all, a number so many, or {"age": seconds, "count": jobs}.
 KeepRule = bool | int | Mapping[str, int]
+#: The deduplication id of a job, or a mapping with `id` and a rule, by the names of BullMQ.
+Deduplication = str | Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,9 @@ class NewJob:
       remove_on_fail: the same for a job that has failed.
       timestamp: creation time of the job, ms since 1970; default: the current time of Redis.
       opts: further options of the Node library, by its own names; they take precedence over the others.
+      deduplication: an id that one unfinished job of the queue can have: while it is taken, the job is not added. Or a
+        mapping with `id` and a rule: `ttl` (ms), `extend`, `replace`, `reschedule`, `keepLastIfActive` as in BullMQ,
+        and `deferrableBy` (s). Bull 4 has only `id` and `ttl`; Bull 1 to 3 have no such ids.
     """
 
     data: Any
@@ -72,6 +77,7 @@ class NewJob:
     remove_on_fail: KeepRule | None = None
     timestamp: int | None = None
     opts: Mapping[str, Any] | None = None
+    deduplication: Deduplication | None = None
 
 
 @dataclass(frozen=True)
@@ -171,14 +177,16 @@ class Added:
     """The result of adding jobs.
 
     Parameters:
-      ids: ids of the jobs, in the order given.
+      ids: ids of the jobs, in the order given; for a deduplicated one, that of the job that has its deduplication id.
       added: number of jobs that were added.
       duplicates: number of jobs that were not added because their id existed.
+      deduplicated: number of jobs that were not added because their deduplication id was taken.
     """
 
     ids: list[str]
     added: int
     duplicates: int
+    deduplicated: int = 0
 
 
 @dataclass(frozen=True)
@@ -191,13 +199,14 @@ class WriteRecord:
       state: open, finished, or broken (staged jobs were lost).
       delivery: exactly-once or at-least-once.
       jobs: number of jobs of the write.
-      done: number of jobs processed so far: added ones and duplicates.
+      done: number of jobs processed so far: added ones, duplicates and deduplicated ones.
       added: number of jobs that were added.
       duplicates: number of jobs that were not added because their id existed.
       started_on: when the write was registered.
       finished_on: when its last job was added.
       app_id: the option `txnAppId`, or the id of the streaming query.
       version: the option `txnVersion`, or the number of the micro-batch.
+      deduplicated: number of jobs that were not added because their deduplication id was taken.
     """
 
     id: str
@@ -212,6 +221,7 @@ class WriteRecord:
     finished_on: int | None
     app_id: str | None = None
     version: int | None = None
+    deduplicated: int = 0
 
     @property
     def duration_ms(self) -> int | None:

@@ -18,6 +18,7 @@ from spark_bull.option_values import (
     backoff,
     choice,
     choose_mode,
+    deduplication,
     flag,
     instant,
     integer,
@@ -228,6 +229,32 @@ TABLE: Final[tuple[Option, ...]] = (
         "default for a column of this name, as above",
     ),
     Option("timestamp", instant, None, (WRITE, QUEUE), "default for a column of this name", "now (Redis)"),
+    Option(
+        "deduplication",
+        deduplication,
+        None,
+        (WRITE, QUEUE),
+        "default for a column of this name: an id that one unfinished job of the queue can have, or JSON with id and a "
+        "rule; JSON without id is the rule of all rows that give an id; BullMQ and Bull 4",
+    ),
+    Option(
+        "uniqueBy",
+        names,
+        (),
+        (WRITE,),
+        "columns, comma separated, whose values as a JSON array are the deduplication id of a row; columns beside "
+        "`data` that are not settings are used for nothing else",
+        "none",
+    ),
+    Option(
+        "uniqueFor",
+        integer(1),
+        None,
+        (WRITE,),
+        "the `ttl` of deduplication ids, ms: jobs with the same id are dropped for so long, whether the first one has "
+        "finished or not",
+        "until the job finishes",
+    ),
     Option("opts", json_object, None, (WRITE, QUEUE), "further options of the Node library, JSON, merged last"),
     Option(
         "telemetry",

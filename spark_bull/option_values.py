@@ -101,6 +101,12 @@ def backoff(name: str, value: str) -> int | dict[str, Any]:
     raise expected(name, "ms, or a JSON object with type and delay", value)
 
 
+def deduplication(_name: str, value: str) -> str | dict[str, Any]:
+    """Parses an id or a JSON object, whose members are checked with the job."""
+    parsed = _json_or_none(value)
+    return parsed if isinstance(parsed, dict) else value
+
+
 KEEP_RULE: Final = "true, false, a count, or an object with age (s) and count"
 
 

@@ -151,6 +151,7 @@ def _check_together(given: Mapping[str, Any], scope: str) -> None:
         raise OptionError(f"expected one of `delay` and `{run_at}`, got both: leave one out")
     if "startingOffsets" in given and "startingTimestamp" in given:
         raise OptionError("expected one of `startingOffsets` and `startingTimestamp`, got both: leave one out")
+    _check_deduplication(given)
     limiter = given.get("limiter")
     if "group" in given and limiter is not None and limiter.group_key is not None:
         raise OptionError("expected one of `group` and a `limiter` with `groupKey`, got both: leave one out")
@@ -158,3 +159,12 @@ def _check_together(given: Mapping[str, Any], scope: str) -> None:
         raise OptionError("expected one of `url` and `host`/`port`, got both: leave one out")
     if "url" in given:
         check_url(given["url"])
+
+
+def _check_deduplication(given: Mapping[str, Any]) -> None:
+    rule = given.get("deduplication")
+    has_id = rule is not None and (not isinstance(rule, Mapping) or "id" in rule)
+    if has_id and "uniqueBy" in given:
+        raise OptionError("expected one of `uniqueBy` and an id in `deduplication`, got both: leave one out")
+    if isinstance(rule, Mapping) and "ttl" in rule and "uniqueFor" in given:
+        raise OptionError("expected one of `uniqueFor` and `ttl` in `deduplication`, got both: leave one out")

@@ -19,7 +19,21 @@ PAGE: Final = ROOT / "docs" / "access.md"
 CONNECTING: Final = {"PING", "INFO", "HELLO", "CLIENT|SETNAME", "CLIENT|ID", "EVAL", "EVALSHA"}
 #: Words in capitals in scripts that are arguments of a command or part of an error.
 ARGUMENTS: Final = frozenset(
-    ("BEFORE", "BLOCK", "COUNT", "LEFT", "LIMIT", "MATCH", "MAXLEN", "RANK", "RIGHT", "STREAM", "STREAMS", "WRONGTYPE")
+    (
+        "BEFORE",
+        "BLOCK",
+        "COUNT",
+        "KEEPTTL",
+        "LEFT",
+        "LIMIT",
+        "MATCH",
+        "MAXLEN",
+        "RANK",
+        "RIGHT",
+        "STREAM",
+        "STREAMS",
+        "WRONGTYPE",
+    )
 ) | {"WITHSCORES"}
 #: Verb -> the modules that send its commands, and its scripts.
 VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
@@ -40,6 +54,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         (
             *("work", "progress", "promote_due", "rescue", "commit", "empty", "advance"),
             *("job/claimed", "job/extend", "job/relock", "job/log", "job/update_data", "claims/cut"),
+            "job/free_deduplication",
         ),
     ),
     "collect": (
@@ -47,8 +62,19 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         ("discover", "archive", "results/open", "results/horizon", "results/read", "results/cut"),
     ),
     "manage": (
-        ("queue/manage", "queue/read"),
-        ("pause", "resume", "promote", "remove", "retry", "clean", "drain", "obliterate", "job/cancel"),
+        ("queue/deduplication", "queue/manage", "queue/read"),
+        (
+            "pause",
+            "resume",
+            "promote",
+            "remove",
+            "retry",
+            "clean",
+            "drain",
+            "obliterate",
+            "job/cancel",
+            "job/free_deduplication",
+        ),
     ),
 }
 #: Commands sent by methods of redis-py: for subscriptions, and for the list of connections.

@@ -10,10 +10,13 @@ from typing import Any, ClassVar, Final, Literal, TypedDict
 
 from spark_bull.clock import LAST_ETA_MS, epoch_ms
 from spark_bull.dialects.backoff import bull_exponential_ms
+from spark_bull.dialects.deduplication import ID_MARK, Rule
+from spark_bull.dialects.deduplication import NAME as DEDUPLICATION
 from spark_bull.dialects.fields import CLAIMED_FIELDS
 from spark_bull.errors import DialectError, OptionError, expected
 from spark_bull.keys import SEGMENTS, QueueKeys
 from spark_bull.limiter import Limiter
+from spark_bull.model import RawJson
 from spark_bull.option_values import check_keep
 from spark_bull.options import Options
 from spark_bull.outcomes import ClaimedJob
@@ -25,10 +28,10 @@ MARKS: Final = {"jobId": "\x03", "delay": "\x02", "timestamp": "\x01"}
 DEFAULT_NAME: Final = "__default__"
 
 #: Options of the Node libraries that need more keys than a plain job; they can't be dispatched yet.
-UNSUPPORTED_OPTIONS: Final = ("parent", "deduplication", "debounce", "repeat", "repeatJobKey", "rateLimiterKey")
+UNSUPPORTED_OPTIONS: Final = ("parent", "repeat", "repeatJobKey", "rateLimiterKey")
 
 #: Verbs that are the same in all dialects; their scripts are in lua/job.
-SHARED_VERBS: Final = frozenset({"claimed", "extend", "relock", "log", "update_data", "cancel"})
+SHARED_VERBS: Final = frozenset({"claimed", "extend", "relock", "log", "update_data", "cancel", "free_deduplication"})
 
 Kind = Literal["list", "zset", "set"]
 
@@ -43,13 +46,17 @@ class StateKey:
 
 @dataclass(frozen=True)
 class Prepared:
-    """Checked options, which jobs can share: their text, with marks, and the values that scripts need."""
+    """Checked options, which jobs can share: their text, with marks, and the values that scripts need.
+
+    deduplication: the rule for the job's deduplication id, JSON text; None if it is the simple one.
+    """
 
     opts: str
     priority: int
     lifo: bool
     attempts: int
     size_limit: int | None
+    deduplication: str | None = None
 
 
 class NextJob(TypedDict, total=False):
@@ -99,6 +106,9 @@ class Dialect(ABC):
     unwritten_results: ClassVar[frozenset[str]] = frozenset()
     #: Whether `backoff` may have a jitter.
     has_jitter: ClassVar[bool] = False
+    #: The Node library's option with the deduplication id of a job, and its members beside `id`; None: it has none.
+    deduplication_option: ClassVar[str | None] = None
+    deduplication_members: ClassVar[frozenset[str]] = frozenset()
     #: The states from which a finished job can be retried.
     retryable_states: ClassVar[tuple[str, ...]] = ("failed",)
 
@@ -187,8 +197,13 @@ class Dialect(ABC):
         """Checks a job's options and formats them as text.
 
         `given` has the Node library's names. It has `timestamp`, `delay` and `jobId` if the job has them, with any
-        value. Raises OptionError or DialectError.
+        value, and `deduplication`, a Rule, if the job has a deduplication id. Raises OptionError or DialectError.
         """
+        rule: Rule | None = given.get(DEDUPLICATION)
+        if rule is not None and given.get("parent"):
+            raise OptionError(
+                f"expected one of `{DEDUPLICATION}` and `parent`, got both: a child can't be deduplicated"
+            )
         for name in UNSUPPORTED_OPTIONS:
             if name in given:
                 raise DialectError(
@@ -198,6 +213,8 @@ class Dialect(ABC):
             raise DialectError(
                 f"expected no `telemetry` or `tracer`: jobs of {self.name} carry no trace context; leave it out"
             )
+        if "debounce" in given:
+            raise DialectError(f"expected no `debounce` in `opts`: {self.name} has none; use `{DEDUPLICATION}`")
         opts = dict(given)
         priority = self.check_priority(opts.get("priority", 0))
         attempts = opts.get("attempts", 1)
@@ -207,20 +224,33 @@ class Dialect(ABC):
         for name in ("removeOnComplete", "removeOnFail"):
             if opts.get(name) is not None:
                 check_keep(name, opts[name])
+        if rule is not None and rule.is_deferring:
+            opts["delay"] = 0
         for name, mark in MARKS.items():
             if name in opts:
                 opts[name] = mark
-        text = with_bare_marks("opts", self._opts(opts))
-        return Prepared(text, priority, bool(opts.get("lifo")), max(1, attempts), opts.get("sizeLimit"))
+        if rule is not None and self.deduplication_option:
+            del opts[DEDUPLICATION]
+            opts[self.deduplication_option] = RawJson(rule.text_with_id(ID_MARK))
+        return Prepared(
+            with_bare_marks("opts", self._opts(opts)),
+            priority,
+            bool(opts.get("lifo")),
+            max(1, attempts),
+            opts.get("sizeLimit"),
+            rule.text if rule and rule.members else None,
+        )
 
 
 def with_bare_marks(name: str, opts: Mapping[str, Any]) -> str:
-    """Options as JSON text, with marks without quotes."""
-    members = [
-        f"{json_text(name, key)}:{value if value == MARKS.get(key) else json_text(name, value)}"
-        for key, value in opts.items()
-    ]
-    return "{" + ",".join(members) + "}"
+    """Options as JSON text, with marks without quotes, and RawJson unchanged."""
+    return "{" + ",".join(f"{json_text(name, key)}:{_bare(name, key, opts[key])}" for key in opts) + "}"
+
+
+def _bare(name: str, key: str, value: Any) -> str:
+    if isinstance(value, RawJson):
+        return value.text
+    return value if value == MARKS.get(key) else json_text(name, value)
 
 
 def json_text(name: str, value: Any) -> str:

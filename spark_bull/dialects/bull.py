@@ -32,6 +32,8 @@ class Bull(Dialect):
     folder = "bull"
     replaced_data = FALSE_IN_JAVASCRIPT
     has_limiter_groups = True
+    deduplication_option = "debounce"
+    deduplication_members = frozenset({"ttl"})
     lacks: ClassVar = frozenset({"name", "telemetry", "workerName", "max_started"})
     states: ClassVar = {
         "wait": StateKey("wait", "list"),

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final
 
 from spark_bull.dialects.backoff import bullmq_exponential_ms
 from spark_bull.dialects.base import MARKS, Dialect, NextJob, StateKey, normal_backoff, with_bare_marks, without_nulls
+from spark_bull.dialects.deduplication import MEMBERS
 from spark_bull.dialects.fields import CLAIMED_FIELDS
 from spark_bull.dialects.repeating import is_over, iteration_of, next_of_pattern, number_of, opts_of, time_of
 from spark_bull.errors import OptionError, expected
@@ -45,6 +46,8 @@ class BullMQ(Dialect):
     takes_integer_ids = False
     has_event_stream = True
     has_jitter = True
+    deduplication_option = "deduplication"
+    deduplication_members = MEMBERS
     retryable_states = ("failed", "completed")
     claim_fields: ClassVar = {
         field.claimed: field.names[-1] for name, field in CLAIMED_FIELDS.items() if name != "attempts"

@@ -25,7 +25,7 @@ class EncodedJobs:
     """`n` encoded jobs, column by column.
 
     data: payloads, JSON text. opts: options, JSON text. marked: whether some options have marks; see `base.MARKS`.
-    delay: ms; run_at, timestamp: ms since 1970.
+    delay: ms; run_at, timestamp: ms since 1970. deduplication: rules of deduplication ids, JSON text, unless simple.
     """
 
     n: int
@@ -40,6 +40,8 @@ class EncodedJobs:
     priority: Column[int] = None
     lifo: Column[bool] = None
     attempts: Column[int] = None
+    deduplication_id: Column[str] = None
+    deduplication: Column[str] = None
 
 
 #: Columns other than the payload, which each job has.

@@ -10,6 +10,8 @@ from typing import Any, Final
 
 from spark_bull.dialects.base import DEFAULT_NAME, Dialect, Prepared, check_eta, json_text
 from spark_bull.dialects.chunks import EncodedJobs, collapsed
+from spark_bull.dialects.deduplication import ID_MARK, Deduplications, with_ttl
+from spark_bull.dialects.deduplication import NAME as DEDUPLICATION
 from spark_bull.errors import OptionError, SparkBullError, expected
 from spark_bull.model import NewJob, RawJson
 from spark_bull.options import Options
@@ -22,6 +24,7 @@ OPTION_NAMES: Final = (
     "lifo",
     "removeOnComplete",
     "removeOnFail",
+    "deduplication",
     "opts",
 )
 #: Properties that differ from job to job; the options text has marks for them.
@@ -34,6 +37,9 @@ DEFAULT_NAMES: Final = tuple(name for name in NAMES if name not in ("data", "job
 def defaults_of(options: Options) -> dict[str, Any]:
     """The defaults of all jobs that options set, as `encode` expects them."""
     defaults = {name: options[name] for name in DEFAULT_NAMES if options[name] is not None}
+    ttl = options.values.get("uniqueFor")
+    if ttl is not None:
+        defaults[DEDUPLICATION] = with_ttl(defaults.get(DEDUPLICATION), ttl)
     return defaults | carrying(options.values.get("telemetry", ""))
 
 
@@ -44,7 +50,7 @@ def carrying(context: str) -> dict[str, Any]:
 
 def check_defaults(dialect: Dialect, defaults: Mapping[str, Any]) -> None:
     """Raises OptionError or DialectError for defaults that a job can't have."""
-    _Row(dialect, {}).encode(defaults)
+    _Row(dialect, defaults).encode({})
 
 
 def encode(
@@ -64,7 +70,7 @@ def encode(
     names = [default_name if name is None else name for name in rows.get("name", (None,))]
     given = [name for name in (*ROW_NAMES, *OPTION_NAMES) if name in rows]
     if not given:
-        encoded = [_Row(dialect, {}).encode(defaults)]
+        encoded = [_Row(dialect, defaults).encode({})]
     else:
         encoder = _Row(dialect, defaults)
         encoded = []
@@ -88,6 +94,8 @@ def encode(
         priority=collapsed([row.prepared.priority or None for row in encoded]),
         lifo=collapsed([row.prepared.lifo or None for row in encoded]),
         attempts=collapsed([row.prepared.attempts if row.prepared.attempts > 1 else None for row in encoded]),
+        deduplication_id=collapsed([row.deduplication_id for row in encoded]),
+        deduplication=collapsed([row.prepared.deduplication for row in encoded]),
     )
 
 
@@ -98,6 +106,7 @@ class _EncodedRow:
     delay: int | None
     run_at: int | None
     timestamp: int | None
+    deduplication_id: str | None
 
 
 class _Row:
@@ -107,6 +116,9 @@ class _Row:
         self._dialect = dialect
         self._defaults = defaults
         self._prepared: dict[tuple[Any, ...], Prepared] = {}
+        self._deduplications = Deduplications(
+            dialect.name, dialect.deduplication_option, dialect.deduplication_members, defaults.get(DEDUPLICATION)
+        )
 
     def encode(self, row: Mapping[str, Any]) -> _EncodedRow:
         merged = self._merged(row)
@@ -120,7 +132,11 @@ class _Row:
             _check_ms("delay", delay)
             _check_ms("runAt", run_at)
             check_eta(run_at, delay, timestamp)
-        return _EncodedRow(self._shared(merged), job_id, delay, run_at, timestamp)
+        deduplication = self._deduplications.of(merged)
+        deduplication_id = None
+        if deduplication is not None:
+            deduplication_id, merged[DEDUPLICATION] = deduplication
+        return _EncodedRow(self._shared(merged), job_id, delay, run_at, timestamp, deduplication_id)
 
     def _merged(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Defaults, then the row, then its `opts`."""
@@ -162,7 +178,7 @@ def _plain(value: Any) -> Any:
 
 
 def _has_mark(opts: str) -> bool:
-    return "\x01" in opts or "\x02" in opts or "\x03" in opts
+    return "\x01" in opts or "\x02" in opts or "\x03" in opts or ID_MARK in opts
 
 
 def _data(dialect: Dialect, texts: Sequence[Any], numbers: Sequence[int]) -> list[str]:
@@ -227,6 +243,7 @@ def rows_of(jobs: Sequence[NewJob], first_row: int = 0) -> dict[str, list[Any]]:
         "lifo": [job.lifo for job in jobs],
         "removeOnComplete": [job.remove_on_complete for job in jobs],
         "removeOnFail": [job.remove_on_fail for job in jobs],
+        DEDUPLICATION: [job.deduplication for job in jobs],
         "opts": [job.opts or None for job in jobs],
     }
     return {n: v for n, v in rows.items() if n == "data" or any(x is not None for x in v)}

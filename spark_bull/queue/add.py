@@ -16,15 +16,14 @@ def add_chunk(
 
     `sender` and `number` identify the calls.
     """
-    first, added, duplicates = 1, 0, 0
-    ids: list[str] = []
+    parts: list[Added] = []
+    first = 1
     while first <= rows:
         reply = verbs.add(handle, handle.keys.receipt(sender), number, packed, first=first, want_ids=want_ids)
         first = reply.first
-        added += reply.added
-        duplicates += reply.duplicates
-        ids.extend(_text(job_id) for job_id in reply.ids)
-    return Added(ids, added, duplicates)
+        ids = [_text(job_id) for job_id in reply.ids]
+        parts.append(Added(ids, reply.added, reply.duplicates, reply.deduplicated))
+    return sum_of(parts)
 
 
 def _text(value: bytes | int) -> str:
@@ -34,9 +33,10 @@ def _text(value: bytes | int) -> str:
 def sum_of(parts: Iterable[Added]) -> Added:
     """The results of several calls as one."""
     ids: list[str] = []
-    added = duplicates = 0
+    added = duplicates = deduplicated = 0
     for part in parts:
         ids.extend(part.ids)
         added += part.added
         duplicates += part.duplicates
-    return Added(ids, added, duplicates)
+        deduplicated += part.deduplicated
+    return Added(ids, added, duplicates, deduplicated)

@@ -11,12 +11,13 @@ from spark_bull.dialects.base import DEFAULT_NAME
 from spark_bull.dialects.chunks import ChunkBuilder
 from spark_bull.dialects.codec import carrying, check_defaults, defaults_of, encode, rows_of
 from spark_bull.errors import OptionError, did_you_mean
-from spark_bull.model import Added, Backoff, Job, KeepRule, NewJob, WriteRecord
+from spark_bull.model import Added, Backoff, Deduplication, Job, KeepRule, NewJob, WriteRecord
 from spark_bull.option_table import QUEUE
 from spark_bull.options import parse_arguments
 from spark_bull.queue import manage
 from spark_bull.queue.add import add_chunk, sum_of
 from spark_bull.queue.cancel import request_cancel
+from spark_bull.queue.deduplication import free, holder_of
 from spark_bull.queue.handle import QueueHandle, open_handle
 from spark_bull.queue.read import counts, get_job, logs, page
 from spark_bull.queue.writes import records, recover
@@ -60,6 +61,7 @@ class BullQueue:
       remove_on_complete: default for their `remove_on_complete`.
       remove_on_fail: default for their `remove_on_fail`.
       timestamp: default for their `timestamp`, ms since 1970.
+      deduplication: default for their `deduplication`; a mapping without `id` is the rule of jobs that give an id.
       opts: further options of the Node library for jobs added here, by its own names.
       tracer: makes a span for each call that adds jobs, whose context the jobs carry, as with `telemetry` in BullMQ:
         True for the global tracer, a tracer of OpenTelemetry, or a function that returns one. BullMQ only.
@@ -99,6 +101,7 @@ class BullQueue:
         remove_on_complete: KeepRule | None = None,
         remove_on_fail: KeepRule | None = None,
         timestamp: int | None = None,
+        deduplication: Deduplication | None = None,
         opts: Mapping[str, Any] | None = None,
         tracer: TracerSource = None,
         **unknown: NoReturn,
@@ -128,6 +131,7 @@ class BullQueue:
             "remove_on_complete": remove_on_complete,
             "remove_on_fail": remove_on_fail,
             "timestamp": timestamp,
+            "deduplication": deduplication,
             "opts": opts,
         }
         self._options = parse_arguments(arguments, redis, QUEUE, unknown)
@@ -177,6 +181,7 @@ class BullQueue:
         remove_on_complete: KeepRule | None = None,
         remove_on_fail: KeepRule | None = None,
         timestamp: int | None = None,
+        deduplication: Deduplication | None = None,
         opts: Mapping[str, Any] | None = None,
         **unknown: NoReturn,
     ) -> str:
@@ -196,10 +201,12 @@ class BullQueue:
             completed jobs of the queue; {"age": seconds, "count": jobs} limits both.
           remove_on_fail: the same for a job that has failed.
           timestamp: creation time of the job, ms since 1970; default: the current time of Redis.
+          deduplication: an id that one unfinished job of the queue can have: while it is taken, the job is not added.
+            Or a mapping with `id` and a rule, as in NewJob.
           opts: further options of the Node library, by its own names; they take precedence over the others.
 
         Returns:
-          The job's id.
+          The job's id; that of the job that has its deduplication id, if the job is deduplicated.
 
         Raises:
           OptionError: for a value that is wrong or unknown; nothing was added.
@@ -220,6 +227,7 @@ class BullQueue:
             remove_on_complete=remove_on_complete,
             remove_on_fail=remove_on_fail,
             timestamp=timestamp,
+            deduplication=deduplication,
             opts=opts,
         )
         if self._spans is None:
@@ -317,7 +325,36 @@ class BullQueue:
         """
         return logs(self.handle, job_id, start, stop)
 
+    def get_deduplication_job_id(self, deduplication_id: str) -> str | None:
+        """Finds the job that has a deduplication id.
+
+        Parameters:
+          deduplication_id: the deduplication id.
+
+        Returns:
+          Id of the job, or None when the id is free.
+
+        Raises:
+          DialectError: for a queue of Bull 1 or 2.
+        """
+        return holder_of(self.handle, deduplication_id)
+
     # manage
+
+    def remove_deduplication_key(self, deduplication_id: str, job_id: str | None = None) -> bool:
+        """Frees a deduplication id, so that the next job that has it is added.
+
+        Parameters:
+          deduplication_id: the deduplication id.
+          job_id: frees it only if this job has it.
+
+        Returns:
+          Whether it was freed.
+
+        Raises:
+          DialectError: for a queue of Bull 1 or 2.
+        """
+        return free(self.handle, deduplication_id, job_id)
 
     def pause(self) -> None:
         """Keeps workers from claiming further jobs; active jobs continue."""

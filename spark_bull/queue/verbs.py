@@ -42,6 +42,7 @@ class AddReply(NamedTuple):
     first: int
     added: int
     duplicates: int
+    deduplicated: int
     ids: list[bytes | int]
 
 
@@ -91,6 +92,11 @@ class JobReply(NamedTuple):
 
 def _job_reply(reply: Sequence[bytes]) -> JobReply:
     return JobReply(*(part.decode() for part in reply))
+
+
+def free_deduplication(handle: QueueHandle, holder: str, job_id: str) -> bool:
+    """Frees a deduplication id, if it belongs to a job ("": to any). Returns whether it did."""
+    return bool(handle.run_once("free_deduplication", {"job_id": job_id}, holder=holder))
 
 
 def pause(handle: QueueHandle) -> int:

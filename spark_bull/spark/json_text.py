@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
 import pyarrow as pa
@@ -38,6 +39,12 @@ def to_json(array: pa.Array, field: pa.Field, *, ignore_nulls: bool) -> pa.Array
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return _list(array, ignore_nulls=ignore_nulls)
     return _scalar(array)
+
+
+def to_json_arrays(arrays: Sequence[pa.Array], fields: Sequence[pa.Field], *, ignore_nulls: bool) -> pa.Array:
+    """Converts the values of each row to the JSON text of an array."""
+    texts = [to_json(array, field, ignore_nulls=ignore_nulls) for array, field in zip(arrays, fields, strict=True)]
+    return _join("[", pc.binary_join_element_wise(*(pc.fill_null(text, "null") for text in texts), ","), "]")
 
 
 def is_encodable(field: pa.Field) -> bool:

@@ -82,6 +82,7 @@ SCHEMAS: Final[dict[str, StructType]] = {
             "jobs": LongType(),
             "added": LongType(),
             "duplicates": LongType(),
+            "deduplicated": LongType(),
             "startedOn": TIME,
             "finishedOn": TIME,
             "durationMs": LongType(),

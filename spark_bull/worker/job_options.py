@@ -27,6 +27,7 @@ class JobOptions:
     stack_limit: int | None
     log_limit: int
     timeout: int
+    deduplication_id: str | None
 
 
 @lru_cache(maxsize=4096)
@@ -45,6 +46,7 @@ def job_options(opts: str) -> JobOptions:
         stack_limit=_integer(given.get("stackTraceLimit")),
         log_limit=_integer(given.get("kl", given.get("keepLogs"))) or 0,
         timeout=_integer(given.get("timeout")) or 0,
+        deduplication_id=_deduplication_id(given.get("de", given.get("debounce"))),
     )
 
 
@@ -55,6 +57,11 @@ def is_number(value: object) -> TypeGuard[int | float]:
 
 def _integer(value: object) -> int | None:
     return int(value) if is_number(value) else None
+
+
+def _deduplication_id(rule: object) -> str | None:
+    deduplication_id = rule.get("id") if isinstance(rule, dict) else None
+    return str(deduplication_id) if is_number(deduplication_id) or isinstance(deduplication_id, str) else None
 
 
 def _keep(given: Mapping[str, Any], name: str) -> Any:

@@ -11,6 +11,7 @@ from spark_bull.dialects.base import json_text
 from spark_bull.errors import JobCancelled
 from spark_bull.job_json import opts_of, payload_of
 from spark_bull.outcomes import ClaimedJob
+from spark_bull.queue.deduplication import free
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.report import add_log, lock_lost, update_data, update_progress
 from spark_bull.worker.checkpoint import Reported
@@ -172,6 +173,18 @@ class RunningJob:
     def parent_key(self) -> str | None:
         """Redis key of the parent job; BullMQ only."""
         return self.claimed.parent_key
+
+    def remove_deduplication_key(self) -> bool:
+        """Frees the job's deduplication id while the job runs, so that the next job that has it is added.
+
+        Returns:
+          Whether it was freed; False if the job has no such id, or another job has it.
+
+        Raises:
+          ConnectionLost: if Redis cannot be reached.
+        """
+        deduplication_id = job_options(self.claimed.opts).deduplication_id
+        return deduplication_id is not None and free(self._handle, deduplication_id, self.claimed.id)
 
     def update_progress(self, progress: Any) -> None:
         """Stores the job's progress and publishes it as an event.

@@ -20,8 +20,12 @@ from hypothesis import strategies as st
 from redis import Redis
 
 from spark_bull.errors import DialectError, OptionError, SparkBullError, StagedDataLost
+from spark_bull.local import EmbeddedRedis
 from spark_bull.model import NewJob
+from spark_bull.outcomes import Outcomes
 from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.claim import work
+from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.queue.verbs import RECORD_TTL_MS
 from spark_bull.queue.writes import (
     WATERMARK_TTL_MS,
@@ -42,6 +46,7 @@ from tests.support.writes import DAY_MS, register_all, stage, stage_all
 DIALECTS = ["bull-1", "bull", "bullmq"]
 LONG_AGO = 1_600_000_000_000
 LONG = 5 * 10**11
+CLAIM = ClaimSettings("slot", lock_ms=HOUR)
 
 only_bullmq = pytest.mark.parametrize("dialect", ["bullmq"], indirect=True)
 only_bull = pytest.mark.parametrize("dialect", ["bull"], indirect=True)
@@ -68,7 +73,8 @@ def calls(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ca
         reply = script(self, name, keys, args)
         if request.param == "sent twice":
             again = script(self, name, keys, args)
-            assert again == reply or name == "write/discard"
+            # Replies of `work` have the current time.
+            assert again == reply or name == "write/discard" or name.endswith("/work")
         return reply
 
     monkeypatch.setattr(Connection, "script", observed)
@@ -267,6 +273,110 @@ def test_an_existing_id_is_not_added_again_and_is_counted(bench: Bench) -> None:
     before = {name: value for name, value in bench.public().items() if name not in ("id", "events")}
     assert bench.add(*[job(99, job_id=job_id) for job_id in "edcba"]) == (0, 5)
     assert {name: value for name, value in bench.public().items() if name not in ("id", "events")} == before
+
+
+each_deduplicating = pytest.mark.parametrize("dialect", ["bull", "bullmq"], indirect=True)
+
+
+@each_deduplicating
+def test_a_job_whose_deduplication_id_is_taken_is_not_added_and_is_counted(make: Callable[..., Bench]) -> None:
+    bench = make()
+    once = [job(n, deduplication="x" if n % 2 else None) for n in range(6)]
+    added = bench.queue.add_many(once)
+    assert (added.added, added.duplicates, added.deduplicated) == (4, 0, 2)
+    assert added.ids == ["1", "2", "3", "2", "5", "2"]
+    assert bench.numbers(bench.taken()) == [0, 1, 2, 4]
+    assert bench.queue.get_deduplication_job_id("x") == "2"
+    assert bench.queue.add({}, deduplication={"id": "x"}) == "2"
+    assert bench.queue.add({}, deduplication="y") == "8"
+    found = bench.queue.get_job("2")
+    assert found is not None
+    assert found.deduplication_id == "x"
+
+
+@each_deduplicating
+def test_a_write_counts_deduplicated_jobs_in_its_record(make: Callable[..., Bench]) -> None:
+    bench = make()
+    register_all(bench.queue.handle, "w", [[job(n, deduplication=str(n % 4)) for n in range(10)]], 3)
+    record = roll_forward(bench.queue.handle, "w")
+    assert (record.jobs, record.added, record.duplicates, record.deduplicated) == (10, 4, 0, 6)
+    assert bench.numbers(bench.taken()) == [0, 1, 2, 3]
+
+
+@each_deduplicating
+def test_an_existing_job_id_takes_precedence_over_a_deduplication_id(make: Callable[..., Bench]) -> None:
+    bench = make()
+    jobs = [job(n, job_id="own", deduplication="x") for n in range(2)]
+    added = bench.queue.add_many([*jobs, job(2, deduplication="x")])
+    assert (added.ids, added.added, added.duplicates, added.deduplicated) == (["own", "own", "own"], 1, 1, 1)
+
+
+@each_deduplicating
+def test_a_deduplication_id_with_a_ttl_expires(bench: Bench) -> None:
+    bench.add(job(0, deduplication={"id": "x", "ttl": HOUR}), job(1, deduplication="y"))
+    assert 0 < bench.client.pttl(bench.key("de:x")) <= HOUR
+    assert bench.client.pttl(bench.key("de:y")) == -1
+
+
+@each_deduplicating
+def test_a_deduplication_id_can_be_freed(make: Callable[..., Bench]) -> None:
+    bench = make()
+    queue = bench.queue
+    queue.add({}, deduplication="x")
+    assert queue.remove_deduplication_key("x", job_id="7") is False
+    assert queue.get_deduplication_job_id("x") == "1"
+    assert queue.remove_deduplication_key("x", job_id="1") is True
+    assert queue.get_deduplication_job_id("x") is None
+    assert queue.remove_deduplication_key("x") is False
+    assert queue.add({}, deduplication="x") == "2"
+    assert queue.remove_deduplication_key("x") is True
+
+
+@pytest.mark.parametrize("dialect", ["bull-1"], indirect=True)
+def test_bull_1_has_no_deduplication_ids(make: Callable[..., Bench]) -> None:
+    queue = make().queue
+    for refused in (
+        lambda: queue.add({}, deduplication="x"),
+        lambda: queue.get_deduplication_job_id("x"),
+        lambda: queue.remove_deduplication_key("x"),
+        lambda: make(deduplication={"ttl": 5}),
+    ):
+        with pytest.raises(DialectError, match="bull-1 has no deduplication ids"):
+            refused()
+
+
+@only_bullmq
+def test_the_first_deferred_job_runs_after_the_active_one_with_its_own_delay(bench: Bench) -> None:
+    deferred = {"id": "x", "deferrableBy": 30}
+    bench.add(job(0, deduplication=deferred))
+    bench.add(job(1, deduplication=deferred))
+    assert bench.taken() == ["1"], "a waiting job has the id"
+    claimed = work(bench.queue.handle, CLAIM, None, 1, token="t")
+    assert [found.id for found in claimed.jobs] == ["1"]
+    bench.add(*[job(n, delay=(n - 2) * HOUR, deduplication=deferred) for n in (2, 3, 4)])
+    outcomes = Outcomes("t")
+    outcomes.complete("1", "null", None)
+    work(bench.queue.handle, CLAIM, outcomes, 0, token="t")
+    (next_id,) = bench.due()
+    assert bench.numbers([next_id]) == [2]
+    assert bench.fields(next_id)["delay"] == "30000"
+    assert bench.client.get(bench.key("de:x")) == next_id.encode()
+    assert bench.client.exists(bench.key("dn:x")) == 0
+    bench.add(job(5, deduplication=deferred))
+    assert bench.due() == [next_id]
+    assert bench.taken() == []
+
+
+def test_a_chunk_reads_the_active_jobs_once() -> None:
+    jobs = [job(n, deduplication={"id": str(n), "keepLastIfActive": True}) for n in range(20)]
+    with EmbeddedRedis() as server, Redis.from_url(server.url) as client, BullQueue("q", url=server.url) as queue:
+        queue.add_many(jobs)
+        assert len(work(queue.handle, CLAIM, None, 20).jobs) == 20
+        client.config_resetstat()
+        assert queue.add_many(jobs).deduplicated == 20
+        sent = client.info("commandstats")
+        assert sent["cmdstat_lrange"]["calls"] == 1
+        assert "cmdstat_lpos" not in sent
 
 
 def test_an_id_can_be_used_again_after_its_job_is_removed(bench: Bench) -> None:

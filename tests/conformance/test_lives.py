@@ -6,7 +6,7 @@ A failure prints the shortest sequence that shows it, and the differences. `make
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from itertools import count
 from random import randrange
@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 from hypothesis import Phase, given, seed, settings
+from hypothesis.strategies import SearchStrategy
 from redis import Redis
 
 from spark_bull.local import EmbeddedRedis
 from tests.support.jobs import HOUR, Job
-from tests.support.life_steps import lives_of
+from tests.support.life_steps import deduplicated_lives_of, lives_of
 from tests.support.lives import PREFIXES, LifeDiffers, Lives, Step, step
 from tests.support.node_peer import NodePeer
 from tests.support.peers import PEERS, Peer
@@ -42,6 +43,10 @@ def child(name: str, queue: str, **opts: Any) -> dict[str, Any]:
 
 def parent(name: str, children: list[dict[str, Any]], **opts: Any) -> dict[str, Any]:
     return {**child(name, "main", **opts), "children": children}
+
+
+def once(name: str, delay: int = 0, **rule: Any) -> Job:
+    return job(**({"delay": delay} if delay else {}), deduplication={"id": name, **rule})
 
 
 LONG_AGO = 1_700_000_000_000
@@ -116,6 +121,55 @@ KNOWN_SEQUENCES = {
         )
         for state, opts in {"wait": {}, "delayed": {"delay": HOUR}, "prioritized": {"priority": 1}}.items()
     },
+    **{
+        f"a deduplication id whose job is gone is taken over {how}": (
+            ["bullmq"],
+            [
+                step("add", jobs=[once("x", keepLastIfActive=True)]),
+                step("lose", state="wait", job=0),
+                step("add", jobs=[once("x", **rule), once("x")]),
+            ],
+        )
+        for how, rule in {
+            "by the next one": {},
+            "with a TTL": {"ttl": HOUR},
+            "and extended": {"ttl": HOUR, "extend": True},
+            "instead of replaced": {"replace": True},
+        }.items()
+    },
+    "a job that replaces a delayed one discards what was stored while that was active, in BullMQ 6": (
+        ["bullmq"],
+        [
+            step("add", jobs=[once("x", keepLastIfActive=True)]),
+            step("claim", count=1),
+            step("add", jobs=[once("x", keepLastIfActive=True)]),
+            step("settle", does=[("delay", HOUR)]),
+            step("add", jobs=[once("x", replace=True)]),
+            step("claim", count=1),
+            step("settle", does=[("complete", 1)], then=1),
+        ],
+    ),
+    "jobs of one call replace and reschedule each other": (
+        ["bullmq"],
+        [
+            step("add", jobs=[once("x", HOUR), once("x", 2 * HOUR, replace=True), once("x", replace=True)]),
+            step("add", jobs=[once("y", HOUR), once("y", 3 * HOUR, reschedule=True), once("y", HOUR, reschedule=True)]),
+            step("add", jobs=[once("z", HOUR), once("z", 0, reschedule=True), once("z", 2 * HOUR, replace=True)]),
+            step("due", count=3),
+            step("claim", count=3),
+        ],
+    ),
+    "the last job that came while another one was active runs after it": (
+        ["bullmq"],
+        [
+            step("add", jobs=[once("x", keepLastIfActive=True, ttl=HOUR)]),
+            step("claim", count=1),
+            step("add", jobs=[once("x", keepLastIfActive=True), once("x", HOUR, keepLastIfActive=True)]),
+            step("settle", does=[("fail", "no")], then=1),
+            step("add", jobs=[once("x", keepLastIfActive=True), once("x", keepLastIfActive=True, replace=True)]),
+            step("claim", count=1),
+        ],
+    ),
     "a worker that settles after its queue was obliterated leaves no key": (
         ["bull", "bullmq"],
         [
@@ -143,19 +197,19 @@ def test_a_known_sequence_of_steps_leaves_the_same_keys_as_with_node(lives: Live
     lives.live(life)
 
 
-def some_lives(dialect: str, first: int) -> list[list[Step]]:
+def some_lives(made: SearchStrategy[list[Step]], first: int) -> list[list[Step]]:
     """Ten sequences, the same for the same seed."""
     lives: list[list[Step]] = []
     few = settings(max_examples=10, deadline=None, database=None, phases=[Phase.generate])
-    seed(first)(few(given(lives_of(dialect))(lambda life: lives.append(life))))()
+    seed(first)(few(given(made)(lambda life: lives.append(life))))()
     return lives
 
 
-def live_at_random(lives: Lives, first: int, steps: int) -> None:
+def live_at_random(lives: Lives, first: int, steps: int, made: Callable[[str], SearchStrategy[list[Step]]]) -> None:
     """Runs sequences until so many steps were done; shortens a failing one, faster than Hypothesis would."""
     lives.steps = 0
     for number in count(first):
-        for life in some_lives(lives.peer.dialect, number):
+        for life in some_lives(made(lives.peer.dialect), number):
             try:
                 lives.live(life)
             except LifeDiffers as apart:
@@ -169,7 +223,14 @@ def live_at_random(lives: Lives, first: int, steps: int) -> None:
 @pytest.mark.interop
 @pytest.mark.timeout(1200)
 def test_random_sequences_of_steps_leave_the_same_keys_as_with_node(lives: Lives) -> None:
-    live_at_random(lives, int(os.environ.get("SPARK_BULL_LIVES_SEED", SEED)), STEPS)
+    live_at_random(lives, int(os.environ.get("SPARK_BULL_LIVES_SEED", SEED)), STEPS, lives_of)
+
+
+@pytest.mark.slow
+@pytest.mark.interop
+@pytest.mark.timeout(1200)
+def test_random_adds_with_deduplication_ids_leave_the_same_keys_as_with_node(lives: Lives) -> None:
+    live_at_random(lives, int(os.environ.get("SPARK_BULL_LIVES_SEED", SEED)), STEPS // 4, deduplicated_lives_of)
 
 
 @pytest.mark.soak
@@ -177,4 +238,13 @@ def test_random_sequences_of_steps_leave_the_same_keys_as_with_node(lives: Lives
 def test_many_random_sequences_of_steps_leave_the_same_keys_as_with_node(lives: Lives) -> None:
     first = randrange(10**9)
     print(f"seed {first}")
-    live_at_random(lives, first, SOAK_STEPS)
+    live_at_random(lives, first, SOAK_STEPS, lives_of)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+def test_ten_thousand_random_adds_with_deduplication_ids_leave_the_same_keys_as_with_node(lives: Lives) -> None:
+    first = randrange(10**9)
+    print(f"seed {first}")
+    # Four of ten steps add 15 jobs on average.
+    live_at_random(lives, first, 2_000, deduplicated_lives_of)

@@ -75,6 +75,7 @@ def new_job_arguments(job: Job) -> dict[str, Any]:
         "removeOnComplete": "remove_on_complete",
         "removeOnFail": "remove_on_fail",
         "timestamp": "timestamp",
+        "deduplication": "deduplication",
     }
     opts = job.get("opts") or {}
     return {

@@ -110,9 +110,30 @@ def steps_of(dialect: str) -> Steps:
         (1, _step("drain", delayed=st.booleans(), queue=QUEUE)),
         (1, _step("obliterate", force=st.booleans(), queue=QUEUE)),
     ]
+    if dialect != "bull-1":
+        weighted += [(8, _deduplicated(dialect))]
     if dialect == "bullmq":
-        weighted += [(5, _settings()), (6, _deduplicated()), (8, _flow())]
+        weighted += [(5, _settings()), (8, _flow())]
     return st.sampled_from([one for weight, one in weighted for _ in range(weight)]).flatmap(lambda one: one)
+
+
+@st.composite
+def deduplicated_lives_of(draw: st.DrawFn, dialect: str) -> list[Step]:
+    """Sequences of 60 steps that add jobs with 50 deduplication ids, claim and settle them."""
+    jobs = deduplicated_jobs(dialect, [f"id {number}" for number in range(50)], most=30)
+    settle = _step(
+        "settle", does=st.lists(_outcome(dialect), min_size=1, max_size=9), claim=FEW, then=st.integers(0, 9)
+    )
+    weighted = [
+        (10, _step("add", jobs=jobs)),
+        (5, _step("claim", count=st.integers(1, 20))),
+        (8, settle),
+        (1, _step("due", count=st.integers(1, 9))),
+        (1, _step("promote_due")),
+        (1, _managed("remove", "delayed", "wait", "completed")),
+    ]
+    steps = st.sampled_from([one for weight, one in weighted for _ in range(weight)]).flatmap(lambda one: one)
+    return draw(st.lists(steps, min_size=60, max_size=60))
 
 
 def _managed(verb: str, *states: str) -> Steps:
@@ -135,23 +156,44 @@ def _settings() -> Steps:
     )
 
 
-def _deduplicated() -> Steps:
-    """Jobs with deduplication ids."""
-    rule = st.one_of(
-        st.just({}),
-        st.just({"ttl": HOUR}),
-        st.just({"ttl": HOUR, "extend": True}),
-        st.just({"ttl": HOUR, "extend": True, "replace": True}),
-        st.just({"replace": True}),
-        st.just({"keepLastIfActive": True}),
+#: Rules for deduplication ids.
+DEDUPLICATION_RULES: list[dict[str, Any]] = [
+    {},
+    {},
+    {"ttl": HOUR},
+    {"ttl": HOUR, "extend": True},
+    {"extend": True},
+    {"replace": True},
+    {"ttl": HOUR, "replace": True},
+    {"ttl": HOUR, "extend": True, "replace": True},
+    {"keepLastIfActive": True},
+    {"keepLastIfActive": True, "ttl": HOUR},
+    {"keepLastIfActive": True, "ttl": HOUR, "extend": True},
+    {"keepLastIfActive": True, "replace": True},
+    {"keepLastIfActive": True, "replace": True, "ttl": HOUR},
+    {"reschedule": True},
+    {"reschedule": True, "ttl": HOUR},
+    {"reschedule": True, "ttl": HOUR, "extend": True, "keepLastIfActive": True},
+    {"reschedule": True, "replace": True},
+]
+
+
+def deduplicated_jobs(dialect: str, ids: list[str], most: int = 4) -> st.SearchStrategy[list[dict[str, Any]]]:
+    """Jobs of which most have one of these deduplication ids."""
+    option = "debounce" if dialect == "bull" else "deduplication"
+    known = DEDUPLICATION_RULES if dialect == "bullmq" else [rule for rule in DEDUPLICATION_RULES if {*rule} <= {"ttl"}]
+    once = st.builds(
+        lambda name, rule, opts: {"name": "once", "data": {}, "opts": {**opts, option: {"id": name, **rule}}},
+        st.sampled_from(ids),
+        st.sampled_from(known),
+        st.one_of(st.just({}), HOURS.map(lambda delay: {"delay": delay}), _some(options(dialect), 2)),
     )
-    job = st.builds(
-        lambda name, rule, opts: {"name": "once", "data": {}, "opts": {**opts, "deduplication": {"id": name, **rule}}},
-        st.sampled_from(["x", "y"]),
-        rule,
-        _some({name: of for name, of in options("bullmq").items() if name != "jobId"}, 2),
-    )
-    return _step("add_by_node", jobs=st.lists(job, min_size=1, max_size=3), queue=QUEUE)
+    plain = st.just({"name": "plain", "data": {}, "opts": {}})
+    return st.lists(st.one_of(once, once, once, plain), min_size=1, max_size=most)
+
+
+def _deduplicated(dialect: str) -> Steps:
+    return _step("add", jobs=deduplicated_jobs(dialect, ["x", "y"]), queue=QUEUE)
 
 
 ON_FAILURE = [

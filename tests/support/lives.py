@@ -541,10 +541,6 @@ class Lives:
             f"{method}({', '.join(map(str, args))}) of {queue}", "invoke", queue=queue, method=method, args=args
         )
 
-    def _add_by_node(self, jobs: list[Job], queue: str = QUEUES[0]) -> Answers:
-        """Adds jobs with options that only Node supports."""
-        return self._by_node(f"Node adds to {queue}: {json.dumps(jobs)}", "add", queue=queue, jobs=jobs)
-
     def _flow(self, flow: dict[str, Any]) -> Answers | None:
         if not self.bullmq:
             return None

@@ -18,6 +18,7 @@ from spark_bull.columns import listed
 from spark_bull.dialects.base import MARKS, UNSUPPORTED_OPTIONS, Dialect, json_text
 from spark_bull.dialects.chunks import ChunkBuilder, EncodedJobs, joined, pack, sliced
 from spark_bull.dialects.codec import encode, rows_of
+from spark_bull.dialects.deduplication import ID_MARK
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.errors import DialectError, OptionError, SparkBullError
 from spark_bull.model import NewJob, RawJson
@@ -165,7 +166,7 @@ def test_unsupported_options_are_refused(dialect: Dialect, name: str) -> None:
 JSON_OPTS = st.dictionaries(
     st.text(min_size=1).map(lambda name: f"x-{name}"),
     st.recursive(
-        st.none() | st.booleans() | st.integers() | st.text() | st.sampled_from(["\x01", "\x02", "\x03"]),
+        st.none() | st.booleans() | st.integers() | st.text() | st.sampled_from(["\x01", "\x02", "\x03", "\x04"]),
         lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
         max_leaves=5,
     ),
@@ -192,6 +193,105 @@ def test_any_options_survive_encoding_and_decoding(
             assert opts[name] == value
     # It must be valid UTF-8 to be sent to Redis.
     assert text.encode()
+
+
+# deduplication ids
+
+
+def stored(dialect: Dialect, given: Any, default: Any = None) -> dict[str, Any] | None:
+    """The option as it is stored for a row, by the name that the Node library gives it."""
+    columns = encoded(dialect, {} if default is None else {"deduplication": default}, deduplication=[given])
+    text = str(columns.opts).replace(ID_MARK, json.dumps(columns.deduplication_id))
+    opts = json.loads(text.replace(DELAY_MARK, "0").replace(TIMESTAMP_MARK, "0"))
+    assert columns.marked or columns.deduplication_id is None
+    found: dict[str, Any] | None = opts.get("de", opts.get("debounce"))
+    return found
+
+
+def test_a_deduplication_id_is_stored_as_by_the_library() -> None:
+    rule = {"id": "é 1", "ttl": 5, "extend": False, "replace": True, "reschedule": None}
+    assert stored(BULLMQ, "x") == {"id": "x"}
+    assert stored(BULLMQ, 7) == {"id": "7"}
+    assert stored(BULLMQ, rule) == {"id": "é 1", "ttl": 5, "extend": False, "replace": True}
+    assert stored(BULL, "x") == {"id": "x"}
+    assert stored(BULL, {"id": "x", "ttl": 5}) == {"id": "x", "ttl": 5}
+    assert stored(BULLMQ, None) is None
+
+
+def test_rows_with_the_same_rule_share_their_options() -> None:
+    columns = encoded(BULLMQ, deduplication=["a", "b", {"id": "c"}])
+    assert (columns.deduplication_id, columns.deduplication) == (["a", "b", "c"], None)
+    assert columns.opts == f'{{"attempts":0,"de":{{"id":{ID_MARK}}}}}'
+    columns = encoded(BULLMQ, deduplication=[{"id": "a", "ttl": 9}, {"id": "b", "ttl": 9}])
+    assert columns.deduplication == '{"ttl":9}'
+
+
+def test_a_default_without_an_id_is_the_rule_of_rows_with_an_id() -> None:
+    default = {"ttl": 9, "extend": True}
+    assert stored(BULLMQ, "x", default) == {"id": "x", "ttl": 9, "extend": True}
+    assert stored(BULLMQ, {"id": "x", "ttl": 8}, default) == {"id": "x", "ttl": 8, "extend": True}
+    assert stored(BULLMQ, None, default) is None
+    assert stored(BULLMQ, {}, default) is None
+    assert stored(BULLMQ, None, "all") == {"id": "all"}
+    assert stored(BULLMQ, "x", "all") == {"id": "x"}
+
+
+def test_a_deduplication_id_can_be_in_opts_by_the_name_of_the_library() -> None:
+    assert encoded(BULLMQ, opts=[{"deduplication": {"id": "x"}}]).deduplication_id == "x"
+    assert encoded(BULL, opts=['{"debounce": {"id": "x", "ttl": 5}}']).deduplication == '{"ttl":5}'
+
+
+def test_a_deferred_job_has_a_delay_to_change() -> None:
+    columns = encoded(BULLMQ, deduplication=[{"id": "x", "deferrableBy": 30}])
+    assert columns.opts == f'{{"attempts":0,"delay":{DELAY_MARK},"de":{{"id":{ID_MARK},"deferrableBy":30}}}}'
+    assert columns.deduplication == '{"deferrableBy":30}'
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("", "`deduplication` to be an id, or an object with `id` and a rule such as `ttl` (ms), got: ''"),
+        (True, "`deduplication` to be an id, or an object"),
+        (["x"], "`deduplication` to be an id, or an object"),
+        ({"id": ""}, "`deduplication.id` to be a text that is not empty, got: ''"),
+        ({"id": 1.5}, "`deduplication.id` to be a text"),
+        ({"ttl": 5}, "`deduplication` to have an `id`, got: {'ttl': 5}"),
+        ({"id": "x", "ttl": 0}, "`deduplication.ttl` to be a positive integer (ms), got: 0"),
+        ({"id": "x", "ttl": -1}, "`deduplication.ttl` to be a positive integer (ms), got: -1"),
+        ({"id": "x", "ttl": 1.5}, "`deduplication.ttl` to be a positive integer (ms), got: 1.5"),
+        ({"id": "x", "ttl": [1]}, "`deduplication.ttl` to be a positive integer (ms), got: [1]"),
+        ({"id": "x", "replace": "yes"}, "`deduplication.replace` to be true or false, got: 'yes'"),
+        ({"id": "x", "deferrableBy": -1}, "`deduplication.deferrableBy` to be an integer >= 0 (s), got: -1"),
+        (
+            {"id": "x", "keepLast": True},
+            "unknown member `keepLast` of `deduplication` (did you mean",
+        ),
+        ({"id": "x", "deferrableBy": 1, "ttl": 5}, "one of `deferrableBy` and `ttl`, got both"),
+        ({"id": "x", "deferrableBy": 1, "keepLastIfActive": True}, "one of `deferrableBy` and `keepLastIfActive`"),
+    ],
+)
+def test_a_wrong_deduplication_id_or_rule_names_the_row(given: Any, message: str) -> None:
+    with pytest.raises(OptionError) as error:
+        encoded(BULLMQ, deduplication=[None, given])
+    assert str(error.value).startswith("row 1: ")
+    assert message in str(error.value)
+
+
+def test_a_child_can_not_be_deduplicated() -> None:
+    with pytest.raises(OptionError, match="row 0: expected one of `deduplication` and `parent`, got both"):
+        encoded(BULLMQ, deduplication=["x"], opts=[{"parent": {"id": "1", "queue": "bull:q"}}])
+
+
+def test_dialects_without_deduplication_ids_refuse_them() -> None:
+    with pytest.raises(DialectError, match="row 0: expected no `deduplication`: bull-1 has no deduplication ids"):
+        encoded(BULL1, deduplication=["x"])
+    with pytest.raises(DialectError, match="bull-1 has no deduplication ids"):
+        encoded(BULL1, {"deduplication": {"ttl": 5}}, jobId=["a"])
+    with pytest.raises(DialectError, match="row 0: expected `deduplication` without `extend`: bull has only"):
+        encoded(BULL, deduplication=[{"id": "x", "extend": True}])
+    for dialect in (BULL1, BULLMQ):
+        with pytest.raises(DialectError, match="expected no `debounce` in `opts`"):
+            encoded(dialect, opts=[{"debounce": {"id": "x"}}])
 
 
 # rows

@@ -33,7 +33,8 @@ from pyspark.sql.types import (
 )
 
 from spark_bull.dialects.codec import NAMES
-from spark_bull.errors import OptionError
+from spark_bull.dialects.registry import DIALECTS
+from spark_bull.errors import DialectError, OptionError
 from spark_bull.option_table import WRITE
 from spark_bull.options import parse_options
 from spark_bull.spark.dispatch import rows as rows_module
@@ -86,6 +87,7 @@ def read(schema: StructType, values: list[tuple[Any, ...]], **options: str) -> d
         ("lifo", [STRING, INT]),
         ("removeOnComplete", [STRING, DOUBLE]),
         ("removeOnFail", [STRING, ArrayType(INT)]),
+        ("deduplication", [INT, struct(ttl=LONG), struct(id=STRING, ttl=STRING), struct(id=STRING, once=BOOLEAN)]),
         ("opts", [INT, ArrayType(STRING)]),
         ("queue", [INT, BINARY]),
     ],
@@ -108,6 +110,8 @@ def test_a_column_of_the_wrong_type_is_refused(name: str, kinds: list[DataType])
         struct(data=STRING, jobId=LONG, delay=INT, priority=ByteType(), attempts=ShortType(), timestamp=LONG),
         struct(data=STRING, jobId=STRING, runAt=TIMESTAMP, timestamp=TIMESTAMP, name=STRING, lifo=BOOLEAN),
         struct(data=STRING, backoff=INT, removeOnComplete=BOOLEAN, removeOnFail=INT, opts=MapType(STRING, STRING)),
+        struct(data=STRING, deduplication=STRING),
+        struct(data=STRING, deduplication=struct(id=LONG, ttl=INT, extend=BOOLEAN, deferrableBy=ByteType())),
         struct(data=STRING, backoff=struct(type=STRING, delay=INT), removeOnFail=struct(age=INT), opts=struct(kl=INT)),
     ],
     ids=lambda schema: schema.simpleString(),
@@ -141,6 +145,62 @@ def test_invalid_columns_are_refused(schema: StructType, message: str) -> None:
     with pytest.raises(OptionError) as error:
         plan(schema)
     assert message in str(error.value)
+
+
+# deduplication ids
+
+
+def test_the_values_of_unique_columns_are_the_deduplication_id() -> None:
+    schema = struct(to=STRING, template=INT, score=DOUBLE)
+    rows = read(schema, [("ada", 1, 0.5), ('"a,b"', None, 2.0), (None, None, None)], uniqueBy="TO, template")
+    assert rows["deduplication"] == ['["ada",1]', '["\\"a,b\\"",null]', "[null,null]"]
+    assert rows["data"][0] == '{"to":"ada","template":1,"score":0.5}'
+    nested = read(struct(who=struct(a=INT, b=ArrayType(STRING))), [({"a": 1, "b": ["x"]},)], uniqueBy="who")
+    assert nested["deduplication"] == ['[{"a":1,"b":["x"]}]']
+
+
+def test_unique_columns_can_be_beside_data_and_settings() -> None:
+    rows = read(struct(data=STRING, name=STRING, customer=LONG), [("{}", "send", 7)], uniqueBy="name,customer")
+    assert rows == {"data": ["{}"], "name": ["send"], "deduplication": ['["send",7]']}
+
+
+@pytest.mark.parametrize(
+    ("schema", "options", "message"),
+    [
+        (struct(to=STRING), {"uniqueBy": "too"}, "got no column `too` (did you mean `to`?), only: `to`"),
+        (struct(a=INT, b=INTERVAL, data=STRING), {"uniqueBy": "a,b"}, "column `b` to be of types that JSON can hold"),
+        (struct(a=INT, data=STRING), {"uniqueBy": "data"}, "unknown column `a`"),
+        (struct(data=STRING, deduplication=STRING), {"uniqueBy": "data"}, "one of `uniqueBy` and a column `dedup"),
+        (struct(a=INT), {"uniqueBy": "a", "deduplication": "x"}, "one of `uniqueBy` and an id in `deduplication`"),
+        (
+            struct(a=INT),
+            {"uniqueBy": "a", "uniqueFor": "5", "deduplication": '{"ttl": 5}'},
+            "and `ttl` in `ded",
+        ),
+        (struct(a=INT), {"uniqueFor": "5"}, "expected deduplication ids, as option `uniqueFor` is set"),
+        (
+            struct(a=INT),
+            {"deduplication": '{"ttl": 5}'},
+            "ids, as option `deduplication` is set",
+        ),
+        (struct(a=INT), {"uniqueBy": "a", "uniqueFor": "0"}, "`uniqueFor` to be a positive integer, got: '0'"),
+    ],
+)
+def test_wrong_options_of_deduplication_ids_are_refused(
+    schema: StructType, options: dict[str, str], message: str
+) -> None:
+    with pytest.raises(OptionError) as error:
+        plan(schema, **options)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("schema", "options"), [(struct(a=INT), {"uniqueBy": "a"}), (struct(data=STRING, deduplication=STRING), {})]
+)
+def test_a_dialect_without_deduplication_ids_refuses_the_column(schema: StructType, options: dict[str, str]) -> None:
+    with pytest.raises(DialectError, match="bull-1 has no deduplication ids"):
+        plan(schema, **options).check_dialect(DIALECTS["bull-1"])
+    plan(schema, **options).check_dialect(DIALECTS["bull"])
 
 
 def test_the_error_about_a_missing_queue_mentions_catalog_tables() -> None:
@@ -211,7 +271,8 @@ def test_without_data_the_whole_row_is_the_payload() -> None:
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "data"])
 def test_a_column_is_payload_unless_job_columns_lists_it(name: str) -> None:
-    kinds = {"runAt": TIMESTAMP, "timestamp": LONG, "lifo": BOOLEAN, "opts": STRING, "name": STRING}
+    texts = dict.fromkeys(("opts", "name", "deduplication"), STRING)
+    kinds = {"runAt": TIMESTAMP, "timestamp": LONG, "lifo": BOOLEAN, **texts}
     schema = struct(**{"n": INT, name: kinds.get(name, INT)})
     assert plan(schema).columns == {}
     assert plan(schema).payload == (0, 1)

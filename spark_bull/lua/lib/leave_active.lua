@@ -1,10 +1,4 @@
-local function set_of(ids)
-  local set = {}
-  for _, id in ipairs(ids) do
-    set[id] = true
-  end
-  return set
-end
+-- @include lib/set_of
 
 local function all_in(set, ids)
   for _, id in ipairs(ids) do

@@ -65,11 +65,12 @@ def _finish(write_id: str, plans: list[QueuePlan]) -> None:
                 f"{unfinished}, or `spark-bull recover` for each, adds its remaining jobs. Cause: {error}"
             ) from error
         log.info(
-            "write %s: %d jobs added to queue %s, %d duplicates, %s ms",
+            "write %s: %d jobs added to queue %s, %d duplicates, %d deduplicated, %s ms",
             write_id,
             record.added,
             record.queue,
             record.duplicates,
+            record.deduplicated,
             record.duration_ms,
         )
     if lost:
@@ -109,6 +110,7 @@ def _queue_plan(plan: WritePlan, queue: str, parts: list[TaskPart], started_on: 
         fields["position"] = fields["jobs"]
         fields["added"] = sum(part.added for part in parts)
         fields["duplicates"] = sum(part.duplicates for part in parts)
+        fields["deduplicated"] = sum(part.deduplicated for part in parts)
     return QueuePlan(handle, staged, fields)
 
 

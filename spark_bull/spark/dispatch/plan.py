@@ -32,6 +32,7 @@ class TaskPart:
     rows: int = 0
     added: int = 0
     duplicates: int = 0
+    deduplicated: int = 0
 
 
 @dataclass(frozen=True)

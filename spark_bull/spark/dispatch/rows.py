@@ -26,9 +26,11 @@ from pyspark.sql.types import (
 
 from spark_bull.dialects.base import Dialect
 from spark_bull.dialects.codec import NAMES
-from spark_bull.errors import OptionError, did_you_mean
+from spark_bull.dialects.deduplication import MEMBERS
+from spark_bull.dialects.deduplication import NAME as DEDUPLICATION
+from spark_bull.errors import DialectError, OptionError, did_you_mean
 from spark_bull.options import Options
-from spark_bull.spark.json_text import check_json, is_encodable, to_json
+from spark_bull.spark.json_text import check_json, is_encodable, to_json, to_json_arrays
 
 log = logging.getLogger("spark_bull")
 
@@ -52,6 +54,20 @@ def _one_of(expected: str, *types: type[DataType]) -> _Rule:
     return _Rule(expected, lambda kind: isinstance(kind, types))
 
 
+#: Types of the fields of a STRUCT `deduplication`; the others are BOOLEAN.
+_DEDUPLICATION: Final = dict.fromkeys(MEMBERS, (BooleanType,)) | {
+    "id": (StringType, IntegralType),
+    "ttl": (IntegralType,),
+    "deferrableBy": (IntegralType,),
+}
+
+
+def _is_deduplication(kind: DataType) -> bool:
+    if not isinstance(kind, StructType):
+        return isinstance(kind, StringType)
+    return "id" in kind.names and all(isinstance(f.dataType, _DEDUPLICATION.get(f.name, ())) for f in kind.fields)
+
+
 _RULES: Final[dict[str, _Rule]] = {
     DATA: _one_of("STRUCT, MAP, ARRAY, VARIANT, or STRING holding JSON", StringType, *_NESTED),
     "name": _one_of("STRING", StringType),
@@ -66,6 +82,11 @@ _RULES: Final[dict[str, _Rule]] = {
     "lifo": _one_of("BOOLEAN", BooleanType),
     "removeOnComplete": _one_of("BOOLEAN, an integer, or STRUCT<age, count>", BooleanType, IntegralType, StructType),
     "removeOnFail": _one_of("BOOLEAN, an integer, or STRUCT<age, count>", BooleanType, IntegralType, StructType),
+    DEDUPLICATION: _Rule(
+        "STRING, or STRUCT<id, ttl, extend, replace, reschedule, keepLastIfActive, deferrableBy>, of which `id` is "
+        "required (`ttl` and `deferrableBy` are integers, the others BOOLEAN)",
+        _is_deduplication,
+    ),
     "opts": _one_of("STRING holding a JSON object, STRUCT or MAP", StringType, StructType, MapType),
 }
 _BY_LOWER: Final = {name.lower(): name for name in (*NAMES, QUEUE)}
@@ -73,17 +94,25 @@ _BY_LOWER: Final = {name.lower(): name for name in (*NAMES, QUEUE)}
 
 @dataclass(frozen=True)
 class RowPlan:
-    """Indexes of the columns that are settings or `data`; `payload`: those of the columns that form the payload."""
+    """Indexes of the columns that are settings or `data`.
+
+    payload: those of the columns that form the payload. unique_by: those of the columns whose values are the
+    deduplication id.
+    """
 
     columns: Mapping[str, int]
     payload: tuple[int, ...]
+    unique_by: tuple[int, ...]
     json_properties: frozenset[str]
     ignore_nulls: bool
     #: Name of the column `jobId` if it has integers.
     integer_ids: str | None = None
 
     def check_dialect(self, dialect: Dialect) -> None:
-        """Raises OptionError for a column type that the dialect does not accept."""
+        """Raises OptionError for a column type that the dialect does not accept, DialectError for a column."""
+        if (self.unique_by or DEDUPLICATION in self.columns) and dialect.deduplication_option is None:
+            source = "option `uniqueBy`" if self.unique_by else f"column `{DEDUPLICATION}`"
+            raise DialectError(f"expected no {source}: {dialect.name} has no deduplication ids; use `jobId`")
         if self.integer_ids is not None and not dialect.takes_integer_ids:
             raise OptionError(
                 f"expected column `{self.integer_ids}` to be STRING (a custom id of {dialect.name} may not be an "
@@ -107,6 +136,12 @@ class RowPlan:
             whole = pa.StructArray.from_arrays([batch.column(i) for i in self.payload], fields=fields)
             field = pa.field(DATA, whole.type)
             rows[DATA] = to_json(whole, field, ignore_nulls=self.ignore_nulls).to_pylist()
+        if self.unique_by:
+            rows[DEDUPLICATION] = to_json_arrays(
+                [batch.column(i) for i in self.unique_by],
+                [batch.schema.field(i) for i in self.unique_by],
+                ignore_nulls=self.ignore_nulls,
+            ).to_pylist()
         return rows
 
     def _property(self, name: str, array: pa.Array, field: pa.Field, first_row: int) -> list[Any]:
@@ -134,8 +169,8 @@ def plan_rows(schema: StructType, options: Options) -> RowPlan:
     With a column `data`, all other columns are settings. Otherwise the whole row is the payload, except for the columns
     in the option `jobColumns`.
 
-    Raises OptionError for a setting of a wrong type, a duplicate or unknown column, a column of `jobColumns` that does
-    not exist, and if there is no payload or no queue.
+    Raises OptionError for a setting of a wrong type, a duplicate or unknown column, a column of `jobColumns` or
+    `uniqueBy` that does not exist, and if there is no payload or no queue.
     """
     columns, payload = _beside_data(schema, options) if _has_data(schema) else _whole_row(schema, options)
     if options["queue"] is not None:
@@ -145,6 +180,7 @@ def plan_rows(schema: StructType, options: Options) -> RowPlan:
     plan = RowPlan(
         columns,
         payload,
+        _unique_by(schema, options, columns),
         frozenset(
             name
             for name in (DATA, "opts")
@@ -174,8 +210,11 @@ def _beside_data(schema: StructType, options: Options) -> tuple[dict[str, int], 
             "leave the option out, or rename `data` if it is part of the payload"
         )
     columns: dict[str, int] = {}
+    others = {name.lower() for name in options["uniqueBy"]}
     for index, field in enumerate(schema.fields):
         name = _BY_LOWER.get(field.name.lower())
+        if name is None and field.name.lower() in others:
+            continue
         if name is None:
             raise OptionError(
                 f"unknown column `{field.name}`{did_you_mean(field.name, _BY_LOWER.values())}: next to `data`, "
@@ -183,6 +222,33 @@ def _beside_data(schema: StructType, options: Options) -> tuple[dict[str, int], 
             )
         _add(columns, name, index, field)
     return columns, ()
+
+
+def _unique_by(schema: StructType, options: Options, columns: Mapping[str, int]) -> tuple[int, ...]:
+    """Returns the indexes of the columns in `uniqueBy`."""
+    by_name = {field.name.lower(): index for index, field in enumerate(schema.fields)}
+    named: tuple[str, ...] = options["uniqueBy"]
+    for name in named:
+        if name.lower() not in by_name:
+            raise OptionError(
+                f"expected the DataFrame to have the columns in `uniqueBy`, got no column `{name}`"
+                f"{did_you_mean(name, schema.names)}, only: {_listed(schema.names)}"
+            )
+    if named and DEDUPLICATION in columns:
+        raise OptionError(f"expected one of `uniqueBy` and a column `{DEDUPLICATION}`, got both: leave one out")
+    if not named and DEDUPLICATION not in columns:
+        _check_ids(options)
+    return tuple(by_name[name.lower()] for name in named)
+
+
+def _check_ids(options: Options) -> None:
+    """Raises OptionError for a rule of deduplication ids if no row has such an id."""
+    rule = options[DEDUPLICATION]
+    for name in ("uniqueFor", DEDUPLICATION):
+        if name in options.given and (rule is None or (isinstance(rule, Mapping) and "id" not in rule)):
+            raise OptionError(
+                f"expected deduplication ids, as option `{name}` is set: use `uniqueBy`, or a column `{DEDUPLICATION}`"
+            )
 
 
 def _whole_row(schema: StructType, options: Options) -> tuple[dict[str, int], tuple[int, ...]]:
@@ -260,7 +326,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _check_encodable(schema: StructType, plan: RowPlan) -> None:
-    indexes = [*plan.payload, *(i for n, i in plan.columns.items() if n in (DATA, "opts"))]
+    indexes = [*plan.payload, *plan.unique_by, *(i for n, i in plan.columns.items() if n in (DATA, "opts"))]
     try:
         arrow = to_arrow_schema(StructType([schema.fields[i] for i in indexes]), timezone="UTC")
     except (TypeError, ValueError) as error:

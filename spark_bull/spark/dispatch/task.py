@@ -63,6 +63,7 @@ class _QueueWriter:
     rows: int = 0
     added: int = 0
     duplicates: int = 0
+    deduplicated: int = 0
 
 
 @dataclass
@@ -130,6 +131,7 @@ class _Task:
             sent = add_chunk(writer.handle, self.attempt, writer.chunks, rows, packed, want_ids=False)
             writer.added += sent.added
             writer.duplicates += sent.duplicates
+            writer.deduplicated += sent.deduplicated
         writer.chunks += 1
         writer.rows += rows
 
@@ -149,6 +151,7 @@ class _Task:
                 writer.rows,
                 writer.added,
                 writer.duplicates,
+                writer.deduplicated,
             )
             for queue, writer in self.writers.items()
             if writer.chunks

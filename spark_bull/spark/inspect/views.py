@@ -56,6 +56,7 @@ def write_rows(queue_slice: QueueSlice) -> Iterator[Row]:
             "jobs": record.jobs,
             "added": record.added,
             "duplicates": record.duplicates,
+            "deduplicated": record.deduplicated,
             "startedOn": record.started_on,
             "finishedOn": record.finished_on,
             "durationMs": record.duration_ms,

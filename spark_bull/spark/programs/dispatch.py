@@ -34,12 +34,13 @@ class Dispatched:
     protocol: str
     added: int
     duplicates: int
+    deduplicated: int
     seconds: float
 
     def __str__(self) -> str:
         return (
             f"{self.added:,} jobs added to queue {self.queue} ({self.protocol}), {self.duplicates:,} duplicates, "
-            f"{self.seconds:.1f} s, {self.added / self.seconds:,.0f} jobs/s"
+            f"{self.deduplicated:,} deduplicated, {self.seconds:.1f} s, {self.added / self.seconds:,.0f} jobs/s"
         )
 
 
@@ -55,4 +56,4 @@ def dispatch(spark: SparkSession, source: Source, queue: str, options: Mapping[s
         jobs.write.format("bull").options(**options).option("queue", queue).mode("append").save()
     seconds = time.monotonic() - started
     record = records(handle)[-1]
-    return Dispatched(record.queue, handle.dialect.name, record.added, record.duplicates, seconds)
+    return Dispatched(record.queue, handle.dialect.name, record.added, record.duplicates, record.deduplicated, seconds)

@@ -1,7 +1,9 @@
+-- @include bull/lib/debounce
 -- @include bull/lib/free_id
 -- @include bull/lib/insert_by_priority
 -- @include bull/lib/waiting_list
 -- @include lib/columns
+-- @include lib/deduplications
 -- @include lib/fill_opts
 -- @include lib/number_texts
 -- @include lib/push
@@ -9,7 +11,8 @@
 
 -- Adds the jobs of a chunk from row `from` on: all of them, or with priorities as many as the length of the list
 -- allows.
--- Returns {next = first row not processed, added, duplicates, ids}.
+-- Returns {next = first row not processed, added, duplicates, deduplicated, ids}. A job that is deduplicated has the id
+-- of the job that is kept.
 local function add_jobs(key, arg, chunk, from, now)
   local call, base = redis.call, arg.base
   local target = waiting_list(key)
@@ -22,40 +25,63 @@ local function add_jobs(key, arg, chunk, from, now)
   local names, all_opts = listed(chunk, 'name'), listed(chunk, 'opts')
   local custom_ids, priorities = listed(chunk, 'job_id'), listed(chunk, 'priority')
   local lifos, times_of = listed(chunk, 'lifo'), clock_of(chunk, now)
-  local ids, duplicates = {}, 0
+  local deduplication_of = deduplications_of(chunk)
+  local ids, duplicates, deduplicated = {}, 0, 0
   local pushes, text = new_pushes(), number_texts()
+
+  local function add(i, job_id, deduplication_id)
+    local job_key, priority, opts = base .. job_id, priorities[i] or 0, all_opts[i]
+    local timestamp, delay = times_of(i)
+    if chunk.marked then
+      opts = fill_opts(opts, timestamp, delay, job_id, deduplication_id)
+    end
+    call('HSET', job_key, 'name', names[i], 'data', chunk.data[i], 'opts', opts,
+      'timestamp', text(timestamp), 'delay', text(delay), 'priority', text(priority))
+    if deduplication_id then
+      call('HSET', job_key, 'deid', deduplication_id)
+    end
+    if delay > 0 then
+      local eta = timestamp + delay
+      call('ZADD', key.delayed, eta * 4096 + bit.band(counter + i, 0xfff), job_id)
+      call('PUBLISH', key.delayed, eta)
+    else
+      if priority > 0 then
+        flush_pushes(pushes, target)
+        insert_by_priority(key, target, job_id, priority)
+      else
+        gather_push(pushes, job_id, lifos[i])
+      end
+      call('PUBLISH', base .. 'waiting@' .. arg.token, job_id)
+    end
+  end
+
   for i = from, last do
     local custom_id = custom_ids[i]
     local job_id = custom_id or free_id(key, base, counter + i)
-    ids[#ids + 1] = job_id
-    local job_key = base .. job_id
-    if custom_id and call('EXISTS', job_key) == 1 then
+    if custom_id and call('EXISTS', base .. custom_id) == 1 then
       duplicates = duplicates + 1
       call('PUBLISH', base .. 'duplicated@' .. arg.token, job_id)
     else
-      local timestamp, delay = times_of(i)
-      local priority = priorities[i] or 0
-      local opts = all_opts[i]
-      if chunk.marked then
-        opts = fill_opts(opts, timestamp, delay, job_id)
+      local deduplication_id, rule, kept
+      if deduplication_of then
+        deduplication_id, rule = deduplication_of(i)
+        kept = deduplication_id and debounce(base, arg.token, deduplication_id, rule.ttl, job_id)
       end
-      call('HSET', job_key, 'name', names[i], 'data', chunk.data[i], 'opts', opts,
-        'timestamp', text(timestamp), 'delay', text(delay), 'priority', text(priority))
-      if delay > 0 then
-        local eta = timestamp + delay
-        call('ZADD', key.delayed, eta * 4096 + bit.band(counter + i, 0xfff), job_id)
-        call('PUBLISH', key.delayed, eta)
+      if kept then
+        deduplicated = deduplicated + 1
+        job_id = kept
       else
-        if priority > 0 then
-          flush_pushes(pushes, target)
-          insert_by_priority(key, target, job_id, priority)
-        else
-          gather_push(pushes, job_id, lifos[i])
-        end
-        call('PUBLISH', base .. 'waiting@' .. arg.token, job_id)
+        add(i, job_id, deduplication_id)
       end
     end
+    ids[#ids + 1] = job_id
   end
   flush_pushes(pushes, target)
-  return {next = last + 1, added = last - from + 1 - duplicates, duplicates = duplicates, ids = ids}
+  return {
+    next = last + 1,
+    added = last - from + 1 - duplicates - deduplicated,
+    duplicates = duplicates,
+    deduplicated = deduplicated,
+    ids = ids,
+  }
 end

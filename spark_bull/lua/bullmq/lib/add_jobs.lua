@@ -1,14 +1,18 @@
+-- @include bullmq/lib/deduplicate
+-- @include bullmq/lib/delay_job
 -- @include bullmq/lib/delayed_score
 -- @include bullmq/lib/event_limit
 -- @include bullmq/lib/priority_score
 -- @include bullmq/lib/waiting_list
 -- @include lib/columns
+-- @include lib/deduplications
 -- @include lib/fill_opts
 -- @include lib/number_texts
 -- @include lib/push
 
 -- Adds all jobs of a chunk from row `from` on.
--- Returns {next = first row not processed, added, duplicates, ids}.
+-- Returns {next = first row not processed, added, duplicates, deduplicated, ids}. A job that is deduplicated has the id
+-- of the job that is kept.
 local function add_jobs(key, arg, chunk, from, now)
   local call, base = redis.call, arg.base
   local n = chunk.n
@@ -18,42 +22,73 @@ local function add_jobs(key, arg, chunk, from, now)
   local names, datas, all_opts = listed(chunk, 'name'), chunk.data, listed(chunk, 'opts')
   local custom_ids, priorities = listed(chunk, 'job_id'), listed(chunk, 'priority')
   local lifos, times_of, marked = listed(chunk, 'lifo'), clock_of(chunk, now), chunk.marked
+  local deduplication_of = deduplications_of(chunk)
+  local kept_of = deduplication_of and deduplicator(key, arg)
   local events, text = key.events, number_texts()
-  local ids, duplicates = {}, 0
+  local ids, duplicates, deduplicated = {}, 0, 0
   local pushes, delayed, prioritized, highest = new_pushes(), {}, {}, {}
+
+  local function add(i, job_id, timestamp, delay, deduplication_id)
+    local job_key, name, priority, opts = base .. job_id, names[i], priorities[i] or 0, all_opts[i]
+    if marked then
+      opts = fill_opts(opts, timestamp, delay, job_id, deduplication_id)
+    end
+    call('HSET', job_key, 'name', name, 'data', datas[i], 'opts', opts,
+      'timestamp', text(timestamp), 'delay', text(delay), 'priority', text(priority))
+    if deduplication_id then
+      call('HSET', job_key, 'deid', deduplication_id)
+    end
+    call('XADD', events, '*', 'event', 'added', 'jobId', job_id, 'name', name)
+    if delay > 0 then
+      local eta = timestamp + delay
+      if deduplication_of then
+        -- The next jobs of the chunk may replace it.
+        delay_job(key, job_id, eta)
+      else
+        delayed[#delayed + 1] = delayed_score(key, highest, eta)
+        delayed[#delayed + 1] = job_id
+        call('XADD', events, '*', 'event', 'delayed', 'jobId', job_id, 'delay', text(eta))
+      end
+    else
+      if priority > 0 then
+        prioritized[#prioritized + 1] = {job_id, priority}
+      else
+        gather_push(pushes, job_id, lifos[i])
+      end
+      call('XADD', events, '*', 'event', 'waiting', 'jobId', job_id)
+    end
+  end
+
   for i = from, n do
     local custom_id = custom_ids[i]
     local job_id = custom_id or (counter + i) .. ''
-    ids[#ids + 1] = job_id
-    local job_key = base .. job_id
-    if custom_id and call('EXISTS', job_key) == 1 then
+    if custom_id and call('EXISTS', base .. custom_id) == 1 then
       duplicates = duplicates + 1
       call('XADD', events, '*', 'event', 'duplicated', 'jobId', job_id)
     else
       local timestamp, delay = times_of(i)
-      local name = names[i]
-      local priority = priorities[i] or 0
-      local opts = all_opts[i]
-      if marked then
-        opts = fill_opts(opts, timestamp, delay, job_id)
+      local deduplication_id, rule, kept
+      if deduplication_of then
+        deduplication_id, rule = deduplication_of(i)
+        kept = deduplication_id and kept_of({
+          id = job_id,
+          name = names[i],
+          data = datas[i],
+          opts = all_opts[i],
+          timestamp = timestamp,
+          delay = delay,
+          deduplication_id = deduplication_id,
+          rule = rule,
+        })
       end
-      call('HSET', job_key, 'name', name, 'data', datas[i], 'opts', opts,
-        'timestamp', text(timestamp), 'delay', text(delay), 'priority', text(priority))
-      call('XADD', events, '*', 'event', 'added', 'jobId', job_id, 'name', name)
-      if delay > 0 then
-        local eta = timestamp + delay
-        delayed[#delayed + 1] = delayed_score(key, highest, eta)
-        delayed[#delayed + 1] = job_id
-        call('XADD', events, '*', 'event', 'delayed', 'jobId', job_id, 'delay', text(eta))
+      if kept then
+        deduplicated = deduplicated + 1
+        job_id = kept
       else
-        if priority > 0 then
-          prioritized[#prioritized + 1] = {job_id, priority}
-        else
-          gather_push(pushes, job_id, lifos[i])
-        end
-        call('XADD', events, '*', 'event', 'waiting', 'jobId', job_id)
+        add(i, job_id, timestamp, delay, deduplication_id)
       end
     end
+    ids[#ids + 1] = job_id
   end
   local ready = #pushes.newest + #pushes.next + #prioritized > 0
   flush_pushes(pushes, target)
@@ -75,5 +110,11 @@ local function add_jobs(key, arg, chunk, from, now)
     call('ZADD', key.marker, 0, '0')
   end
   call('XTRIM', key.events, 'MAXLEN', '~', max_events)
-  return {next = n + 1, added = n - from + 1 - duplicates, duplicates = duplicates, ids = ids}
+  return {
+    next = n + 1,
+    added = n - from + 1 - duplicates - deduplicated,
+    duplicates = duplicates,
+    deduplicated = deduplicated,
+    ids = ids,
+  }
 end

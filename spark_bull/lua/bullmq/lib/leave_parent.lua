@@ -1,4 +1,5 @@
 -- @include bullmq/lib/enqueue_job
+-- @include bullmq/lib/unlink_job
 
 -- Parents and children refer to each other by the keys of their hashes, in any queue.
 -- Returns the base of the queue's keys, and the job's id. The name of a queue has no ':', an id can have some.
@@ -31,11 +32,6 @@ local function free_deduplication(base, job_id, deduplication_id)
   if holder and redis.pcall('GET', holder) == job_id then
     redis.call('UNLINK', holder, base .. 'dn:' .. deduplication_id)
   end
-end
-
-local function unlink_job(job_key)
-  return redis.call('UNLINK', job_key, job_key .. ':lock', job_key .. ':logs', job_key .. ':dependencies',
-    job_key .. ':processed', job_key .. ':failed', job_key .. ':unsuccessful')
 end
 
 -- Removes a deleted job from the dependencies of its parent. A parent without further dependencies starts; with
