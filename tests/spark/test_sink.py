@@ -189,6 +189,52 @@ def test_an_existing_job_id_counts_as_duplicate(bull: Bull, queue: Any, protocol
     assert [(w.added, w.duplicates) for w in queue(protocol=protocol).writes()] == [(60, 40), (0, 100)]
 
 
+each_deduplicating = pytest.mark.parametrize("protocol", ["bull", "bullmq"])
+
+
+@each_deduplicating
+@each_delivery
+def test_rows_with_the_same_values_become_one_job(bull: Bull, queue: Any, protocol: str, delivery: str) -> None:
+    frame = bull.spark.range(0, 100, 1, 2).selectExpr("id AS n", "concat('to ', id % 60) AS to", "id % 2 AS kind")
+    bull.write(frame, protocol=protocol, delivery=delivery, uniqueBy="to,KIND")
+    ours = queue(protocol=protocol)
+    assert ours.counts()["wait"] == 60
+    assert ours.get_deduplication_job_id('["to 7",1]') is not None
+    assert {job.deduplication_id for job in ours.page("wait")} == {f'["to {n}",{n % 2}]' for n in range(60)}
+    bull.write(frame, protocol=protocol, delivery=delivery, uniqueBy="to,kind", uniqueFor=HOUR_MS)
+    writes = bull.read(view="writes", protocol=protocol).orderBy("startedOn").collect()
+    assert [(w.jobs, w.added, w.duplicates, w.deduplicated) for w in writes] == [(100, 60, 0, 40), (100, 0, 0, 100)]
+
+
+def test_a_column_and_an_option_set_deduplication_ids_and_their_rule(bull: Bull, queue: Any) -> None:
+    frame = bull.spark.sql("""
+        SELECT named_struct('n', n) AS data, named_struct('id', id, 'ttl', ttl, 'replace', true) AS deduplication,
+               3600000L AS delay
+        FROM VALUES (1, 'a', 5000L), (2, 'a', NULL), (3, 'b', NULL), (4, NULL, NULL) AS rows(n, id, ttl)
+    """).coalesce(1)
+    with pytest.raises(PySparkException, match="row 3: expected `deduplication` to have an `id`"):
+        bull.write(frame)
+    rule = json.dumps({"ttl": 9000, "extend": True})
+    bull.write(frame.where("data.n < 4"), deduplication=rule)
+    jobs = queue().page("delayed")
+    assert sorted(numbers(jobs)) == [2, 3]
+    assert {job.parsed("opts")["de"]["ttl"] for job in jobs} == {9000}
+    assert [(w.jobs, w.added, w.deduplicated) for w in queue().writes()] == [(3, 3, 0)]
+
+
+@each_delivery
+def test_rows_of_a_stream_with_the_same_deduplication_id_become_one_job(
+    bull: Bull, queue: Any, tmp_path: Path, delivery: str
+) -> None:
+    for number in range(3):
+        put(tmp_path / "in", number, range(number * 10, number * 10 + 10))
+    columns = ("named_struct('n', n) AS data", "concat('id ', n % 15) AS deduplication")
+    stream(bull, tmp_path / "in", tmp_path / "checkpoint", delivery=delivery, columns=columns)
+    assert sorted(n % 15 for n in numbers(queue().page("wait"))) == list(range(15))
+    assert [write.added + write.deduplicated for write in queue().writes()] == [10, 10, 10]
+    assert sum(write.deduplicated for write in queue().writes()) == 15
+
+
 @each_delivery
 def test_the_same_version_of_an_application_is_written_once(bull: Bull, queue: Any, delivery: str) -> None:
     frame = frame_of(bull, 300)

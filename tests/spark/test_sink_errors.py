@@ -143,6 +143,15 @@ def test_an_error_about_invalid_json_names_the_row(bull: Bull, client: Redis) ->
         ("'{}' AS data, timestamp'2100-01-01' AS runAt", "before 2039-09-07"),
         ("'{}' AS data, '[1]' AS opts", "expected `opts` to be a JSON object"),
         ("'{}' AS data, '{\"repeat\": {}}' AS opts", "can't be dispatched yet"),
+        ("'{}' AS data, '' AS deduplication", "expected `deduplication` to be an id"),
+        (
+            "'{}' AS data, named_struct('id', 'x', 'ttl', 0) AS deduplication",
+            "expected `deduplication.ttl` to be a pos",
+        ),
+        (
+            "'{}' AS data, 'x' AS deduplication, '{\"parent\": {\"id\": \"1\"}}' AS opts",
+            "one of `deduplication` and `parent`",
+        ),
     ],
 )
 def test_a_bad_row_is_named_and_no_job_is_visible(bull: Bull, client: Redis, columns: str, said: str) -> None:
@@ -159,6 +168,15 @@ def test_a_column_of_integer_ids_is_refused_for_bullmq_before_any_task(bull: Bul
     assert said in refusal(bull, by_row, queue=None, protocol="bullmq")
     assert not keys(client, bull)
     bull.write(one_row(bull, "'{}' AS data, 17 AS jobId"), protocol="bull")
+
+
+def test_bull_1_refuses_deduplication_ids_before_any_task(bull: Bull, client: Redis) -> None:
+    said = "bull-1 has no deduplication ids"
+    assert said in refusal(bull, one_row(bull, "'{}' AS data, 'x' AS deduplication"), protocol="bull-1")
+    assert said in refusal(bull, one_row(bull, "1 AS n"), protocol="bull-1", uniqueBy="n")
+    by_row = one_row(bull, "1 AS n, 'q' AS queue")
+    assert said in refusal(bull, by_row, queue=None, protocol="bull-1", uniqueBy="n", jobColumns="queue")
+    assert not keys(client, bull)
 
 
 def test_bull_1_refuses_a_priority(bull: Bull) -> None:
