@@ -203,6 +203,11 @@ def pattern_of(prefix: str) -> str:
 
 def has_hash_tag(prefix: str, queue: str) -> bool:
     """Whether all keys of the queue are in one slot of a Redis Cluster."""
-    base = f"{prefix}:{queue}"
-    start = base.find("{")
-    return start >= 0 and base.find("}", start) > start + 1
+    return bool(hash_tag(prefix, queue))
+
+
+def hash_tag(prefix: str, queue: str) -> str:
+    """The hash tag of the keys of the queue: keys with the same one are in one slot of a Redis Cluster. "": none."""
+    _, _, rest = f"{prefix}:{queue}".partition("{")
+    tag, end, _ = rest.partition("}")
+    return tag if end else ""

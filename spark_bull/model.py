@@ -41,7 +41,9 @@ class RawJson:
 
 @dataclass(frozen=True)
 class NewJob:
-    """A job to add with BullQueue.add_many. A field that is None gets the queue's default, if it has one.
+    """A job to add with BullQueue.add_many, or as a follow-up with RunningJob.then.
+
+    A field that is None gets the queue's default, if it has one.
 
     Parameters:
       data: the payload: anything JSON can hold, or RawJson.

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 #: Which finished jobs to keep: None keeps all, {"count": 0} none, else {"count": jobs, "age": s, "limit": removals}.
 Keep = Mapping[str, int] | None
+#: The outcome of a job after which a follow-up is added: it has completed, or failed without a further attempt.
+On = Literal["success", "failure"]
+#: Maximum number of follow-ups of one job.
+MAX_FOLLOW_UPS: Final = 250
 
 
 class ClaimedJob(NamedTuple):
@@ -61,13 +65,29 @@ class Delayed(NamedTuple):
     until: int
 
 
+class FollowUp(NamedTuple):
+    """A job that is added in the step that settles the job `of`, if that has the outcome `on`.
+
+    queue, base: name of its queue, and the start of the keys of that. job: its properties, by their names in
+    EncodedJobs. size: characters of its texts.
+    """
+
+    of: str
+    on: On
+    queue: str
+    base: str
+    job: Mapping[str, Any]
+    size: int
+
+
 @dataclass
 class Outcomes:
     """The outcomes of jobs claimed under one lock token; a job has one outcome.
 
     Completed jobs have a return value (JSON text) and a rule for how many completed jobs to keep. `returned`: jobs that
     their processors gave back; with `limited_ms` > 0 the queue is rate limited for that time. `unstarted`: jobs that go
-    back in their order, as if they had not been claimed. `size`: number of characters of the texts.
+    back in their order, as if they had not been claimed. `follow_ups`: those of all jobs, of which only
+    those are sent that belong to the outcome of their job. `size`: number of characters of the texts.
     """
 
     token: str
@@ -80,6 +100,7 @@ class Outcomes:
     returned: list[str] = field(default_factory=list)
     unstarted: list[str] = field(default_factory=list)
     limited_ms: int = 0
+    follow_ups: list[FollowUp] = field(default_factory=list)
     size: int = 0
 
     def __len__(self) -> int:
@@ -105,6 +126,15 @@ class Outcomes:
         else:
             self.retried.append(job)
 
+    def add_follow_ups(self, follow_ups: Sequence[FollowUp]) -> None:
+        """Adds follow-ups of a job."""
+        self.follow_ups += follow_ups
+        self.size += sum(one.size for one in follow_ups)
+
+    def is_large(self, most_bytes: int) -> bool:
+        """Whether the outcomes should be settled before further ones are added, so that no script takes too long."""
+        return self.size > most_bytes or len(self.follow_ups) >= MAX_FOLLOW_UPS
+
     def packable(self) -> dict[str, Any]:
         """The outcomes as the scripts unpack them: texts, numbers, lists and maps; empty parts are left out."""
         same_keep = all(keep == self.keeps[0] for keep in self.keeps)
@@ -119,9 +149,34 @@ class Outcomes:
             "returned": self.returned,
             "unstarted": self.unstarted,
             "limited_ms": self.limited_ms,
+            "follow_ups": self._chunks() if self.follow_ups else None,
         }
         given = {name: part for name, part in parts.items() if part or (name == "values" and self.completed_ids)}
         return {"token": self.token} | given
+
+    def _chunks(self) -> list[dict[str, Any]]:
+        """The follow-ups that belong to the outcomes of their jobs, as one chunk for each queue."""
+        ended: dict[On, set[str]] = {"success": {*self.completed_ids}, "failure": {job.id for job in self.failed}}
+        by_base: dict[str, list[FollowUp]] = {}
+        for one in self.follow_ups:
+            if one.of in ended[one.on]:
+                by_base.setdefault(one.base, []).append(one)
+        return [
+            {
+                "base": base,
+                "queue": group[0].queue,
+                "of": [one.of for one in group],
+                "jobs": _chunk([one.job for one in group]),
+            }
+            for base, group in by_base.items()
+        ]
+
+
+def _chunk(jobs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Jobs as a chunk; see EncodedJobs."""
+    names = dict.fromkeys(name for job in jobs for name in job)
+    columns: dict[str, Any] = {name: [job.get(name) for job in jobs] for name in names}
+    return columns | {"n": len(jobs), "marked": any(columns.get("marked", ()))}
 
 
 class Lost(NamedTuple):

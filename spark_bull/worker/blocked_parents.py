@@ -13,13 +13,17 @@ from spark_bull.worker.outcome_policy import OutcomePolicy
 from spark_bull.worker.running_job import RunningJob
 
 
-def fail_blocked(handle: QueueHandle, policy: OutcomePolicy, token: str, lost: Sequence[Lost], now: int) -> Outcomes:
+def fail_blocked(
+    handle: QueueHandle, policy: OutcomePolicy, rejected: Outcomes, lost: Sequence[Lost], now: int
+) -> Outcomes:
     """Returns the outcomes of jobs that could not complete because of their children; empty if there are none.
 
-    A job with a failed child fails without a further attempt. now: time of Redis, ms since 1970.
+    A job with a failed child fails without a further attempt. rejected: their outcomes until now. now: time of Redis,
+    ms since 1970.
     """
-    outcomes = Outcomes(token)
+    outcomes = Outcomes(rejected.token)
     blocked = {one.id: one.why for one in lost if one.is_blocked}
+    outcomes.add_follow_ups([one for one in rejected.follow_ups if one.of in blocked])
     for job in read_claimed(handle, list(blocked)):
         error = _error_of(job.id, blocked[job.id])
         policy.record(outcomes, handle.dialect, Result(RunningJob(job, handle), None, error), now)

@@ -152,7 +152,7 @@ class ChunkLoop(SlotLoop):
                 if (one_by_one and outcomes.limited_ms) or (too_long and now_s - started > RETURN_S):
                     self._return_rest(queue, outcomes, running[running.index(result.job) + 1 :], claim.now)
                     break
-                if done < len(jobs) and (too_long or outcomes.size > self._plan.chunk_bytes):
+                if done < len(jobs) and (too_long or outcomes.is_large(self._plan.chunk_bytes)):
                     queue.work(outcomes, 0)
                     outcomes, settled_at = Outcomes(claim.token), monotonic_s()
                     self._report.publish_now_and_then("busy", self.clients)

@@ -172,7 +172,10 @@ class ConcurrentLoop(SlotLoop):
             self._record(queue, Result(stalled[1], None, error))
 
     def _record(self, queue: SlotQueue, result: Result) -> None:
-        self._plan.policy.record(self._outcomes(queue), queue.handle.dialect, result, queue.now)
+        outcomes = self._outcomes(queue)
+        self._plan.policy.record(outcomes, queue.handle.dialect, result, queue.now)
+        if outcomes.is_large(self._plan.chunk_bytes):
+            queue.work(self._ended.pop(queue), 0)
 
     def _outcomes(self, queue: SlotQueue) -> Outcomes:
         return self._ended.setdefault(queue, Outcomes(self._token))

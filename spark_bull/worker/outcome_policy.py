@@ -39,6 +39,8 @@ class OutcomePolicy:
     def record(self, outcomes: Outcomes, dialect: Dialect, result: Result, now: int) -> None:
         """Adds one result to the outcomes. now: time of Redis, ms since 1970. Never raises."""
         claimed, error = result.job.claimed, result.error
+        if result.job.follow_ups:
+            outcomes.add_follow_ups(result.job.follow_ups)
         if error is not None:
             # What a processor raises instead of JobCancelled, such as DelayedError, must not start the job again.
             error = result.job.cancellation or error

@@ -8,10 +8,13 @@ from typing import Any, Final
 
 from spark_bull.clock import monotonic_s
 from spark_bull.dialects.base import json_text
-from spark_bull.errors import JobCancelled
+from spark_bull.dialects.codec import rows_of
+from spark_bull.errors import JobCancelled, expected
 from spark_bull.job_json import opts_of, payload_of
-from spark_bull.outcomes import ClaimedJob
+from spark_bull.model import NewJob
+from spark_bull.outcomes import ClaimedJob, FollowUp, On
 from spark_bull.queue.deduplication import free
+from spark_bull.queue.follow_ups import check_bounds, encode_follow_ups
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.report import add_log, lock_lost, update_data, update_progress
 from spark_bull.worker.checkpoint import Reported
@@ -44,6 +47,7 @@ class RunningJob:
         "_data",
         "_deadline",
         "_discarded",
+        "_follow_ups",
         "_handle",
         "_lost",
         "_reported",
@@ -69,6 +73,7 @@ class RunningJob:
         self._state = state
         self._data = _UNSET
         self._discarded = False
+        self._follow_ups: tuple[FollowUp, ...] = ()
         self._deadline: float | None = None
         self._reported: Reported | None = None
         self._reporting: Lock | None = None
@@ -254,6 +259,42 @@ class RunningJob:
         """
         update_data(self._handle, self.claimed.id, json_text("data", data))
         self._data = data
+
+    def then(self, job: NewJob, queue: str | None = None, on: On = "success") -> None:
+        """Adds a job in the step that settles this one: both happen, or neither.
+
+            def processor(job):
+                job.then(NewJob({"to": job.data["to"]}), queue="mail")
+
+        If this attempt is retried, delayed or returned, or its outcome is rejected as the lock is lost, the follow-ups
+        of the attempt are dropped.
+
+        Parameters:
+          job: the job to add.
+          queue: name of its queue, which has the prefix and the dialect of this one; default: the same queue.
+          on: "success" adds it if this job completes, "failure" if it fails without a further attempt.
+
+        Raises:
+          OptionError: for a wrong value, and if this job has more than 250 follow-ups, or more than 4 MiB of them.
+          DialectError: for a property that the dialect lacks, and for a queue of another dialect.
+          JobLockLost: if the attempt has ended, or has lost the lock of the job.
+          ConnectionLost: if Redis cannot be reached. Only the first use of another queue sends something.
+        """
+        if self.lock_lost:
+            raise lock_lost(self._handle, self.id)
+        if not isinstance(job, NewJob):
+            raise expected("job", 'a NewJob, such as NewJob({"to": "ada"})', job)
+        with self._one_report():
+            number = len(self._follow_ups)
+            added = encode_follow_ups(self._handle, rows_of([job], number), [self.id], [queue], [on], number)
+            follow_ups = (*self._follow_ups, *added)
+            check_bounds(follow_ups)
+            self._follow_ups = follow_ups
+
+    @property
+    def follow_ups(self) -> tuple[FollowUp, ...]:
+        """The follow-ups of this attempt so far. Read by the worker."""
+        return self._follow_ups
 
     def begin(self, limit_ms: int) -> None:
         """Sets the start of the attempt to now. Called by the worker.

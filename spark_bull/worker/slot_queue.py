@@ -216,9 +216,7 @@ class SlotQueue:
         for one in claim.lost:
             if not one.is_blocked:
                 self._warn(f"outcome of job {one.id} was rejected", LOST[one.why])
-        blocked = self._retry(
-            lambda: fail_blocked(self.handle, self._plan.policy, outcomes.token, claim.lost, claim.now)
-        )
+        blocked = self._retry(lambda: fail_blocked(self.handle, self._plan.policy, outcomes, claim.lost, claim.now))
         if blocked:
             self.work(blocked, 0)
 

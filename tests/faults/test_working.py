@@ -67,6 +67,27 @@ def test_lost_replies_have_no_effect_on_a_worker(own_redis: OwnRedis, protocol: 
         assert (worker.stats.completed, worker.stats.lost) == (100, 0)
 
 
+@pytest.mark.parametrize("concurrency", [1, 4])
+@pytest.mark.parametrize("protocol", DIALECTS)
+def test_lost_replies_lose_no_follow_ups_and_repeat_none(own_redis: OwnRedis, protocol: str, concurrency: int) -> None:
+    server = own_redis()
+
+    def processor(job: RunningJob) -> None:
+        job.then(NewJob(job.data), queue="next")
+        job.then(NewJob(job.data, delay=HOUR_MS), queue="later")
+
+    with BullQueue("q", url=server.url, protocol=protocol) as queue:
+        queue.add_many(NewJob({"n": n}) for n in range(100))
+        with losing_proxy(server.port, each=3) as proxy:
+            there = BullQueue("q", url=proxy.url, protocol=protocol)
+            with OurWorker(there.handle, processor, chunk_size=7, concurrency=concurrency):
+                wait_until(lambda: queue.counts()["completed"] == 100, "all jobs to complete")
+            assert proxy.lost >= 5
+    for name, state in (("next", "wait"), ("later", "delayed")):
+        with BullQueue(name, url=server.url, protocol=protocol) as following:
+            assert sorted(job.data["n"] for job in following.page(state)) == list(range(100))
+
+
 def test_a_worker_continues_after_an_outage_of_redis(own_redis: OwnRedis, caplog: pytest.LogCaptureFixture) -> None:
     """For longer than a call is retried."""
     server = own_redis({"appendonly": "yes", "appendfsync": "always"})
@@ -324,6 +345,52 @@ def test_the_counters_of_groups_are_right_after_a_worker_was_killed(
             wait_until(lambda: queue.counts()["completed"] == 30, "all jobs to complete")
         assert max(most.values()) <= 2, most
         assert client.exists(keys["group_active"], keys["group_delayed"]) == 0
+
+
+#: A worker whose jobs have a follow-up in another queue and one in their own.
+WORKER_WITH_FOLLOW_UPS = """
+import sys, threading, time
+from spark_bull import BullQueue, NewJob
+from tests.support.worker import OurWorker
+
+url, prefix, protocol, concurrency = sys.argv[1:]
+
+def processor(job):
+    if "of" not in job.data:
+        job.then(NewJob({"of": job.data["n"]}))
+        job.then(NewJob({"of": job.data["n"]}), queue="next")
+        time.sleep(0.002)
+
+with BullQueue("q", url=url, prefix=prefix, protocol=protocol) as queue:
+    with OurWorker(queue.handle, processor, chunk_size=10, concurrency=int(concurrency), lock_ms=500):
+        threading.Event().wait()
+"""
+
+
+@pytest.mark.parametrize("concurrency", [1, 4])
+@pytest.mark.parametrize("protocol", DIALECTS)
+def test_killed_workers_lose_no_follow_ups_and_repeat_none(
+    redis_url: str, prefix: str, protocol: str, concurrency: int
+) -> None:
+    """Each worker is killed at another time; the last one ends all jobs."""
+    count, kills = 600, 6
+    command = [sys.executable, "-c", WORKER_WITH_FOLLOW_UPS, redis_url, prefix, protocol, str(concurrency)]
+    options = {"url": redis_url, "prefix": prefix, "protocol": protocol}
+    with (
+        BullQueue("q", **options) as queue,
+        BullQueue("next", **options) as following,
+        Promoter(redis_url, ["q"], check_ms=100, max_stalled=1000, prefix=prefix, protocol=protocol),
+    ):
+        queue.add_many(NewJob({"n": n}) for n in range(count))
+        for kill in range(1, kills + 1):
+            with subprocess.Popen(command, cwd=ROOT) as worker:
+                enough = 2 * count if kill == kills else kill * count // kills
+                wait_until(lambda enough=enough: queue.counts()["completed"] >= enough, f"{enough} jobs to complete")
+                worker.send_signal(signal.SIGKILL)
+        own = [job.data["of"] for job in queue.page("completed") if "of" in job.data]
+        others = [job.data["of"] for job in following.page("wait")]
+        assert (sorted(own), sorted(others)) == (list(range(count)), list(range(count)))
+        assert queue.counts()["failed"] == 0
 
 
 HANGING_WORKER = """

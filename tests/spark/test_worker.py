@@ -485,6 +485,26 @@ def test_a_transformation_settles_jobs(queue: BullQueue, start: Start) -> None:
     wait_until(lambda: totals() == (4, 3, 1), "the totals to count all jobs")
 
 
+@each_dialect
+def test_a_transformation_adds_follow_ups(queue: BullQueue, start: Start, redis_url: str, prefix: str) -> None:
+    def transform(jobs: DataFrame) -> DataFrame:
+        fields = [f.struct(f.col("data.n").alias("of")).alias("data"), f.lit("next").alias("queue")]
+        follow_ups = [f.struct(*fields, f.lit(on).alias("on")) for on in ("success", "failure")]
+        return jobs.select(
+            "id",
+            "token",
+            f.lit(1).alias("returnvalue"),
+            f.when(f.col("data.n") == 3, "three").alias("error"),
+            f.when(f.col("data.n") > 0, f.array(*follow_ups)).alias("then"),
+        )
+
+    queue.add_many(NewJob({"n": n}) for n in range(5))
+    start(transform, payload_schema="n INT")
+    assert work_off(queue) == {"completed": 4, "failed": 1}
+    with BullQueue("next", url=redis_url, prefix=prefix, protocol=queue.protocol) as following:
+        assert sorted(job.data["of"] for job in following.page("wait")) == [1, 2, 3, 4]
+
+
 def test_bad_rows_of_a_transformation_fail_alone(queue: BullQueue, start: Start) -> None:
     @f.udf("int")
     def risky(n: int) -> int:

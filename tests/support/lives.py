@@ -348,7 +348,7 @@ class Lives:
         order = _settled_in_order(outcomes)
         left = self._node("settle", queue=held.queue, outcomes=[done[i] for i in order], count=then, token=token)
         claim_of_ours = claims.work(handle, CLAIM_SETTINGS, outcomes, then, token=token)
-        failed = fail_blocked(handle, OutcomePolicy(), held.token, claim_of_ours.lost, now)
+        failed = fail_blocked(handle, OutcomePolicy(), outcomes, claim_of_ours.lost, now)
         if len(failed):
             claims.work(handle, CLAIM_SETTINGS, failed, 0)
         said = ", ".join(f"{i} {done[i]['does']} {json.dumps(done[i]['value'])}" for i in order)

@@ -43,7 +43,9 @@ CASES = {
         then={"mail": {"wait": 2}}, prints=("ada@example.org", "alan@example.org", "|wait|")
     ),
     "new Worker('mail'": Case(jobs={"mail": [{"to": "ada", "template": 1}]}, prints=("send1toada",)),
-    '{"sent": job.data["to"]}': Case(jobs={"mail": [{"to": "ada@example.org"}]}, then={"mail": {"completed": 1}}),
+    '"to"]}  # stored as `returnvalue`; an exception': Case(
+        jobs={"mail": [{"to": "ada@example.org"}]}, then={"mail": {"completed": 1}}
+    ),
     "archive.trigger": Case(finished=1, files="mail/*.parquet"),
     "spark-bull add": Case(then={"mail": {"delayed": 1}}, prints=("delayed",)),
     # docs
@@ -65,10 +67,17 @@ CASES = {
     "queue.retry(job.id)": Case(
         finished=2, then={"mail": {"wait": 2, "completed": 2, "failed": 0}}, prints=("bad", "0completedjobs")
     ),
-    "UnrecoverableError(": Case(
+    'UnrecoverableError("no address")': Case(
         jobs={"mail": [{"to": "ada@example.org"}, {"to": "nowhere"}]}, then={"mail": {"completed": 1, "failed": 1}}
     ),
     "def add_up(": Case(jobs={"sums": [{"numbers": [1, 2]}]}, then={"sums": {"completed": 1}}, prints=("paused",)),
+    "def resize(": Case(
+        jobs={"images": [{"image": "a.png"}, {"image": "b.gif"}]},
+        then={"images": {"completed": 1, "failed": 1}, "publish": {"wait": 1}, "review": {"wait": 1}},
+    ),
+    "def measure(": Case(
+        jobs={"images": [{"image": "a.png"}]}, then={"images": {"completed": 1}, "publish": {"wait": 1}}
+    ),
     "def score(": Case(jobs={"flights": [{"distance": 500, "delay": 7}]}, then={"flights": {"completed": 1}}),
     "def greet(": Case(jobs={"mail": [{"to": "ada@example.org", "tenant": "a"}]}, then={"mail": {"completed": 1}}),
     "def predict(": Case(jobs={"flights": [{"distance": 500, "delay": 7}]}, then={"flights": {"completed": 1}}),

@@ -9,6 +9,7 @@
 -- @include bullmq/lib/is_scheduled_job
 -- @include bullmq/lib/leave_parent
 -- @include lib/job_row
+-- @include lib/keys_at
 -- @include lib/once
 -- @include lib/walk_steps
 

@@ -177,18 +177,28 @@ def plan_rows(schema: StructType, options: Options) -> RowPlan:
         columns.pop(QUEUE, None)
     elif QUEUE not in columns:
         raise _no_queue(schema, payload)
-    plan = RowPlan(
-        columns,
-        payload,
-        _unique_by(schema, options, columns),
-        frozenset(
-            name
-            for name in (DATA, "opts")
-            if name in columns and isinstance(schema.fields[columns[name]].dataType, StringType)
-        ),
-        options["ignoreNullFields"],
-        _integer_ids(schema, columns),
-    )
+    unique_by = _unique_by(schema, options, columns)
+    return _plan(schema, columns, payload, unique_by, ignore_nulls=options["ignoreNullFields"])
+
+
+def plan_fields(schema: StructType) -> RowPlan:
+    """Maps the fields of a STRUCT with `data` to settings of jobs, as `plan_rows` does with columns."""
+    if not _has_data(schema):
+        raise OptionError(f"expected a field `data`, got: {_listed(schema.names)}")
+    return _plan(schema, _data_and_settings(schema), (), (), ignore_nulls=True)
+
+
+def _plan(
+    schema: StructType,
+    columns: dict[str, int],
+    payload: tuple[int, ...],
+    unique_by: tuple[int, ...],
+    *,
+    ignore_nulls: bool,
+) -> RowPlan:
+    texts = (name for name in (DATA, "opts") if name in columns)
+    json_properties = frozenset(name for name in texts if isinstance(schema.fields[columns[name]].dataType, StringType))
+    plan = RowPlan(columns, payload, unique_by, json_properties, ignore_nulls, _integer_ids(schema, columns))
     _check_encodable(schema, plan)
     return plan
 
@@ -209,8 +219,12 @@ def _beside_data(schema: StructType, options: Options) -> tuple[dict[str, int], 
             "option `jobColumns` is for a DataFrame without a column `data`: next to `data`, all columns are settings; "
             "leave the option out, or rename `data` if it is part of the payload"
         )
+    return _data_and_settings(schema, frozenset(name.lower() for name in options["uniqueBy"])), ()
+
+
+def _data_and_settings(schema: StructType, others: frozenset[str] = frozenset()) -> dict[str, int]:
+    """Maps every column to `data` or a setting, except `others`, in lower case."""
     columns: dict[str, int] = {}
-    others = {name.lower() for name in options["uniqueBy"]}
     for index, field in enumerate(schema.fields):
         name = _BY_LOWER.get(field.name.lower())
         if name is None and field.name.lower() in others:
@@ -221,7 +235,7 @@ def _beside_data(schema: StructType, options: Options) -> tuple[dict[str, int], 
                 "columns are settings of the job; move it into `data` or drop it"
             )
         _add(columns, name, index, field)
-    return columns, ()
+    return columns
 
 
 def _unique_by(schema: StructType, options: Options, columns: Mapping[str, int]) -> tuple[int, ...]:

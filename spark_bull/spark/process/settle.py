@@ -2,9 +2,9 @@
 
 Columns: `id` and `token` from the claim; `returnvalue` (any type that JSON can hold; a STRING is JSON) of a completed
 job, or `error` (STRING) of a failed attempt, optionally with `stacktrace` (STRING) and `unrecoverable` (BOOLEAN: no
-further attempt). For a job that has to run again without counting the attempt: `delay` (ms), `runAt` (TIMESTAMP), or
-`rateLimit` (ms in which no job of the queue starts). The job's lock ensures that an outcome counts once: repeated tasks
-and batches are harmless.
+further attempt), and `then`, jobs to add in the same step (see follow_up_column.py). For a job that has to run again
+without counting the attempt: `delay` (ms), `runAt` (TIMESTAMP), or `rateLimit` (ms in which no job of the queue
+starts). The job's lock ensures that an outcome counts once: repeated tasks and batches are harmless.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property, partial
 from typing import Any, Final, Literal, TypeVar
@@ -21,17 +21,18 @@ from uuid import uuid4
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import BooleanType, DataType, IntegralType, StringType, StructType, TimestampType
+from pyspark.sql.types import ArrayType, BooleanType, DataType, IntegralType, StringType, StructType, TimestampType
 
 from spark_bull.clock import LAST_ETA_MS
 from spark_bull.errors import OptionError, did_you_mean
 from spark_bull.option_table import SETTLE
 from spark_bull.options import Options, parse_options
-from spark_bull.outcomes import LOST, Claim, ClaimedJob, Delayed, Failed, Keep, Outcomes
-from spark_bull.queue.claim import read_claimed, work
+from spark_bull.outcomes import LOST, Claim, ClaimedJob, Delayed, Failed, FollowUp, Keep, Outcomes
+from spark_bull.queue.claim import CLAIM_BYTES, read_claimed, work
 from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.queue.handle import QueueHandle, open_handle
 from spark_bull.spark.json_text import is_encodable, is_json, to_json
+from spark_bull.spark.process.follow_up_column import THEN, FollowUpPlan, plan_follow_ups
 from spark_bull.spark.process.settle_tokens import read_settle_token
 from spark_bull.spark.schemas import CLAIM_SCHEMA
 from spark_bull.store.settings import resolved
@@ -59,6 +60,7 @@ _OPTIONAL: Final[Mapping[str, tuple[type[DataType], str]]] = {
     "delay": (IntegralType, "an integer (ms)"),
     "runAt": (TimestampType, "TIMESTAMP"),
     "rateLimit": (IntegralType, "an integer (ms)"),
+    THEN: (ArrayType, "ARRAY<STRUCT<data, …>>"),
 }
 _BY_LOWER: Final = {name.lower(): name for name in ("id", "token", "returnvalue", *_OPTIONAL)}
 #: Columns of which at least one is required.
@@ -85,6 +87,7 @@ class SettlePlan:
     """All that a settling task needs; made on the driver, picklable.
 
     strategy: for backoffs that aren't built in. patient: a Redis that is away is waited for; else the task fails.
+    follow_ups: how to read the column `then`; None if it is absent.
     """
 
     options: Options
@@ -92,6 +95,7 @@ class SettlePlan:
     is_text: bool
     strategy: BackoffStrategy | None = None
     patient: bool = False
+    follow_ups: FollowUpPlan | None = None
 
     @cached_property
     def policy(self) -> OutcomePolicy:
@@ -138,7 +142,8 @@ def plan_settle(raw: Mapping[str, str], schema: StructType, strategy: BackoffStr
     if options["queue"] is None and "queue" not in names:
         raise OptionError("expected an option `queue`, or a column `queue`, got neither")
     is_text = value is not None and isinstance(value.dataType, StringType)
-    plan = SettlePlan(options, tuple(names), is_text, strategy)
+    follow_ups = plan_follow_ups(names[THEN]) if THEN in names else None
+    plan = SettlePlan(options, tuple(names), is_text, strategy, follow_ups=follow_ups)
     for handle in plan.handles().values():
         handle.dialect.check_options(options)
         handle.connection.check(handle.keys.prefix, [handle.keys.queue], write=True)
@@ -196,17 +201,20 @@ def settle_task(plan: SettlePlan, batches: Iterator[pa.RecordBatch]) -> Settled:
     size, counts, handles = int(plan.options["chunkSize"]), Counter[Ending](), plan.ask(plan.handles)
     for batch in batches:
         for start in range(0, batch.num_rows, size):
-            for (queue, token), rows in _by_queue_and_token(plan, batch.slice(start, size)).items():
+            part = batch.slice(start, size)
+            then = part.column(plan.names.index(THEN)) if plan.follow_ups else None
+            for (queue, token), rows in _by_queue_and_token(plan, part).items():
                 if queue not in handles:
                     handles[queue] = plan.ask(partial(open_handle, plan.options, queue))
-                counts.update(_Rows(plan, handles[queue], token, rows).settle())
+                counts.update(_Rows(plan, handles[queue], token, rows, then).settle())
     return Settled(counts)
 
 
 @dataclass(frozen=True)
 class _Row:
-    """The outcome of one job. `value` is JSON text. `is_plain`: see SettleToken."""
+    """The outcome of one job. `value` is JSON text. `is_plain`: see SettleToken. `position`: its row in the slice."""
 
+    position: int
     id: str
     is_plain: bool
     value: str
@@ -225,22 +233,43 @@ class _Row:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Rows of jobs of one queue, claimed under one token."""
+    """Rows of jobs of one queue, claimed under one token. `then`: the column of all rows of the slice."""
 
     plan: SettlePlan
     handle: QueueHandle
     token: str
     rows: list[_Row]
+    then: pa.Array | None
 
     def settle(self) -> Counter[Ending]:
+        rows, follow_ups = list({row.id: row for row in self.rows}.values()), dict[str, list[FollowUp]]()
+        if self.plan.follow_ups is not None and self.then is not None:
+            rows, follow_ups = self._read_follow_ups(self.plan.follow_ups, self.then, rows)
+        counts = Counter[Ending]()
+        for part in _parts(rows, follow_ups):
+            counts.update(self._settle(part, follow_ups))
+        self.plan.ask(lambda: self._count(counts))
+        return counts
+
+    def _read_follow_ups(
+        self, plan: FollowUpPlan, then: pa.Array, rows: Sequence[_Row]
+    ) -> tuple[list[_Row], dict[str, list[FollowUp]]]:
+        """The follow-ups of the rows, which fail those whose follow-ups are invalid."""
+        ended = [row for row in rows if not row.is_postponed]
+        ids, column = [row.id for row in ended], then.take(pa.array([row.position for row in ended], pa.int64()))
+        read = self.plan.ask(lambda: plan.read(self.handle, ids, column))
+        errors = {row.id: "; ".join(filter(None, (row.error, read.errors.get(row.id)))) for row in ended}
+        return [replace(row, error=errors[row.id]) if row.id in read.errors else row for row in rows], read.valid
+
+    def _settle(self, rows: Sequence[_Row], follow_ups: Mapping[str, Sequence[FollowUp]]) -> Counter[Ending]:
         outcomes, lost = Outcomes(self.token), 0
-        rows = {row.id: row for row in self.rows}
-        self._postpone(outcomes, [row for row in rows.values() if row.is_postponed])
+        self._postpone(outcomes, [row for row in rows if row.is_postponed])
         kinds: dict[str, Ending] = dict.fromkeys(outcomes.all_ids(), "returned")
-        ended = [row for row in rows.values() if not row.is_postponed]
+        ended = [row for row in rows if not row.is_postponed]
         to_read = [row.id for row in ended if row.error is not None or not row.is_plain]
         known = {job.id: job for job in self.plan.ask(lambda: read_claimed(self.handle, to_read))}
         for row in ended:
+            outcomes.add_follow_ups(follow_ups.get(row.id, ()))
             job = known.get(row.id)
             if row.error is None and (job or row.is_plain):
                 outcomes.complete(row.id, row.value, self._keep_of(job))
@@ -256,11 +285,10 @@ class _Rows:
                 if not one.is_blocked:
                     kinds.pop(one.id, None)
                     lost += self._lost(one.id, one.why)
-            changes = self._fail_blocked(claim)
+            changes = self._fail_blocked(outcomes, claim)
         counts = Counter[Ending](kinds.values())
         counts.update(changes)
         counts["lost"] = lost
-        self.plan.ask(lambda: self._count(counts))
         return counts
 
     def _work(self, outcomes: Outcomes) -> Claim:
@@ -286,9 +314,9 @@ class _Rows:
         outcomes.add_failure(decided)
         return "failed" if isinstance(decided, Failed) else "retried"
 
-    def _fail_blocked(self, claim: Claim) -> Counter[Ending]:
+    def _fail_blocked(self, outcomes: Outcomes, claim: Claim) -> Counter[Ending]:
         """Settles parents that can't complete yet; returns the changes of the counts."""
-        blocked = self.plan.ask(lambda: fail_blocked(self.handle, self.plan.policy, self.token, claim.lost, claim.now))
+        blocked = self.plan.ask(lambda: fail_blocked(self.handle, self.plan.policy, outcomes, claim.lost, claim.now))
         if blocked:
             self._work(blocked)
         failed, retried = len(blocked.failed), len(blocked.retried)
@@ -325,6 +353,19 @@ class _Rows:
         self.handle.connection.pipeline([*increments, ("PEXPIRE", key, TOTALS_TTL_MS)])
 
 
+def _parts(rows: list[_Row], follow_ups: Mapping[str, Sequence[FollowUp]]) -> Iterator[list[_Row]]:
+    """Splits rows with many follow-ups for several calls of a script."""
+    part, sent = list[_Row](), Outcomes("")
+    for row in rows:
+        part.append(row)
+        sent.add_follow_ups(follow_ups.get(row.id, ()))
+        if sent.is_large(CLAIM_BYTES):
+            yield part
+            part, sent = [], Outcomes("")
+    if part:
+        yield part
+
+
 def _error_of(value: str) -> str | None:
     """Why a `returnvalue` fails the attempt; None for JSON."""
     return None if is_json(value) else f"expected `returnvalue` to hold JSON, got: {value[:200]!r}"
@@ -345,7 +386,8 @@ def _by_queue_and_token(plan: SettlePlan, batch: pa.RecordBatch) -> dict[tuple[s
 
     queues = [plan.options["queue"]] * count if plan.options["queue"] else column("queue", None)
     grouped: dict[tuple[str, str], list[_Row]] = {}
-    for queue, job_id, settle_token, value, error, stack, unrecoverable, *postponed in zip(
+    for position, queue, job_id, settle_token, value, error, stack, unrecoverable, *postponed in zip(
+        range(count),
         queues,
         column("id", None),
         column("token", None),
@@ -363,7 +405,14 @@ def _by_queue_and_token(plan: SettlePlan, batch: pa.RecordBatch) -> dict[tuple[s
         token, _, is_plain = read_settle_token(settle_token)
         text = "null" if value is None else value
         row = _Row(
-            job_id, is_plain, text, _error_of(text) if error is None else error, stack, bool(unrecoverable), *postponed
+            position,
+            job_id,
+            is_plain,
+            text,
+            _error_of(text) if error is None else error,
+            stack,
+            bool(unrecoverable),
+            *postponed,
         )
         grouped.setdefault((queue, token), []).append(row)
     return grouped

@@ -1,5 +1,6 @@
 -- @include bullmq/lib/enqueue_job
 -- @include bullmq/lib/unlink_job
+-- @include lib/keys_at
 
 -- Parents and children refer to each other by the keys of their hashes, in any queue.
 -- Returns the base of the queue's keys, and the job's id. The name of a queue has no ':', an id can have some.
@@ -12,18 +13,6 @@ local function split_job_key(arg, job_key)
     end
   end
   return string.match(job_key, '^(.*:)(.*)$')
-end
-
--- The keys of `key`, for the queue whose keys start with `base`.
-local function keys_at(key, arg, base)
-  if base == arg.base then
-    return key
-  end
-  local keys = {}
-  for name, full in pairs(key) do
-    keys[name] = base .. string.sub(full, #arg.base + 1)
-  end
-  return keys
 end
 
 -- A removed job releases its deduplication id, if it owns it.

@@ -1,6 +1,7 @@
 -- @include bullmq/lib/delay_job
 -- @include bullmq/lib/enqueue_job
 -- @include bullmq/lib/leave_parent
+-- @include lib/keys_at
 -- @include lib/whole_number
 
 -- Moves a parent from `state` to the waiting or, if it has a delay, the delayed jobs. Returns whether it was in

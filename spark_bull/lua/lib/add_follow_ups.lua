@@ -1,0 +1,49 @@
+-- @include lib/keys_at
+
+-- A chunk with only these rows of another one.
+local function only_rows(chunk, rows)
+  if #rows == chunk.n then
+    return chunk
+  end
+  local part = {}
+  for name, column in pairs(chunk) do
+    part[name] = column
+    if type(column) == 'table' then
+      part[name] = {}
+      for i, row in ipairs(rows) do
+        part[name][i] = column[row]
+      end
+    end
+  end
+  part.n = #rows
+  return part
+end
+
+-- Adds the follow-ups of outcomes, those of rejected ones excepted. `follow_ups`: a list of {base, queue, of, jobs}: a
+-- chunk of jobs for one queue, and the id of the settled job that each belongs to; nil if there are none. `mine`,
+-- `lost`: see release_owned.
+local function add_follow_ups(key, arg, follow_ups, mine, lost, now, add_jobs)
+  if not follow_ups then
+    return
+  end
+  local is_lost = {}
+  for _, one in ipairs(lost) do
+    is_lost[one[1]] = true
+  end
+  for _, group in ipairs(follow_ups) do
+    local rows, args = {}, {}
+    for row, id in ipairs(group.of) do
+      if mine[id] and not is_lost[id] then
+        rows[#rows + 1] = row
+      end
+    end
+    for name, value in pairs(arg) do
+      args[name] = value
+    end
+    args.base, args.queue = group.base, group.queue
+    local chunk, keys, from = only_rows(group.jobs, rows), keys_at(key, arg, group.base), 1
+    while from <= chunk.n do
+      from = add_jobs(keys, args, chunk, from, now).next
+    end
+  end
+end

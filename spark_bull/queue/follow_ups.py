@@ -1,0 +1,95 @@
+"""Follow-ups: jobs that are added by the call that settles another job, both or neither."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from functools import lru_cache
+from typing import Any, Final, get_args
+
+from spark_bull.columns import listed
+from spark_bull.dialects.chunks import EncodedJobs, pack
+from spark_bull.dialects.codec import encode
+from spark_bull.dialects.registry import checked_dialect
+from spark_bull.errors import OptionError, expected
+from spark_bull.keys import QueueKeys, hash_tag
+from spark_bull.outcomes import MAX_FOLLOW_UPS, FollowUp, On
+from spark_bull.queue.handle import QueueHandle
+
+#: Maximum size of the follow-ups of one job, characters.
+MAX_SIZE: Final = 4 << 20
+_ON: Final = get_args(On)
+
+
+def encode_follow_ups(
+    handle: QueueHandle,
+    rows: Mapping[str, Sequence[Any]],
+    of: Sequence[str],
+    queues: Sequence[str | None],
+    ons: Sequence[Any],
+    first_row: int = 0,
+) -> list[FollowUp]:
+    """Checks jobs as BullQueue.add does, and encodes them as follow-ups of jobs of the queue of `handle`.
+
+    rows: the jobs, as `codec.encode` expects them. of, queues, ons: for each of them the id of the job that it follows,
+    its queue (None: the same), and the outcome after which it is added. first_row: number of the first one, for errors.
+    Raises OptionError or DialectError.
+    """
+    for on in ons:
+        if on not in _ON:
+            raise expected("on", " or ".join(_ON), on)
+    keys = [handle.keys if queue is None else keys_of(handle, queue) for queue in queues]
+    encoded = encode(handle.dialect, rows, {}, range(first_row, first_row + len(of)))
+    pack(encoded)
+    return [
+        FollowUp(job_id, on, there.queue, there.base, job, sum(len(v) for v in job.values() if isinstance(v, str)))
+        for job_id, on, there, job in zip(of, ons, keys, _jobs_of(encoded), strict=True)
+    ]
+
+
+def _jobs_of(encoded: EncodedJobs) -> list[dict[str, Any]]:
+    columns = {f.name: listed(getattr(encoded, f.name), encoded.n) for f in fields(encoded) if f.name != "n"}
+    rows = zip(*columns.values(), strict=True)
+    return [{name: value for name, value in zip(columns, row, strict=True) if value is not None} for row in rows]
+
+
+def check_bounds(follow_ups: Sequence[FollowUp]) -> None:
+    """Raises OptionError if one job has too many or too large follow-ups for one script."""
+    if len(follow_ups) > MAX_FOLLOW_UPS:
+        raise OptionError(
+            f"expected at most {MAX_FOLLOW_UPS} follow-ups of a job, got {len(follow_ups)}: "
+            "let a follow-up add the others, or add them with BullQueue.add_many"
+        )
+    size = sum(one.size for one in follow_ups)
+    if size > MAX_SIZE:
+        raise OptionError(
+            f"expected the follow-ups of a job to have at most {MAX_SIZE:,} characters, got {size:,}: "
+            "store large payloads elsewhere, and pass their location"
+        )
+
+
+def keys_of(handle: QueueHandle, queue: str) -> QueueKeys:
+    """The keys of the queue of follow-ups.
+
+    Raises OptionError for a queue that no script can reach together with that of `handle`, and DialectError for one of
+    another dialect.
+    """
+    if not isinstance(queue, str):
+        raise expected("queue", "the name of a queue", queue)
+    return handle.keys if queue == handle.keys.queue else _other_keys(handle, queue)
+
+
+@lru_cache(maxsize=1024)
+def _other_keys(handle: QueueHandle, queue: str) -> QueueKeys:
+    """Reads the signs of the queue's dialect in Redis, once per process."""
+    handle.dialect.check_queue(queue)
+    keys = handle.keys
+    tag = hash_tag(keys.prefix, keys.queue)
+    if tag and tag != hash_tag(keys.prefix, queue):
+        raise OptionError(
+            f"expected the queue of a follow-up to have the hash tag {{{tag}}} of queue {keys.queue}, as one script "
+            f"writes to both, got: {queue!r}"
+        )
+    there = QueueKeys(queue, keys.prefix)
+    checked_dialect(handle.connection, there, handle.dialect.name)
+    return there

@@ -1,0 +1,495 @@
+"""Follow-ups are added by the call that settles their job: both or neither, and as BullQueue.add adds them.
+
+Every test with a queue runs twice: with each script sent once, and with each script sent again as if its reply had been
+lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgpack
+import pyarrow as pa
+import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import ArrayType, BooleanType, DataType, IntegerType, StringType, StructField, StructType
+from redis import Redis
+
+from spark_bull.errors import DelayedError, DialectError, JobLockLost, OptionError
+from spark_bull.model import NewJob
+from spark_bull.outcomes import MAX_FOLLOW_UPS, Claim, Outcomes
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.spark.process.settle import plan_settle, settle_task
+from spark_bull.store.connection import Connection
+from spark_bull.worker.job_runner import JobFunction, Result
+from spark_bull.worker.outcome_policy import OutcomePolicy
+from spark_bull.worker.running_job import RunningJob
+from tests.support.dump import difference, dump, normalise, normalise_messages, window
+from tests.support.pubsub import published
+from tests.support.sending import send_scripts_twice
+from tests.support.wait import wait_until
+from tests.support.work_bench import WorkBench
+from tests.support.worker import OurWorker
+
+DIALECTS = ("bull-1", "bull", "bullmq")
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture(params=["once", "twice"])
+def twice(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    if request.param == "twice":
+        send_scripts_twice(monkeypatch)
+    return bool(request.param == "twice")
+
+
+@pytest.fixture(params=DIALECTS)
+def bench(
+    request: pytest.FixtureRequest, twice: bool, client: Redis, redis_url: str, prefix: str
+) -> Iterator[WorkBench]:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
+        yield WorkBench(queue, client, twice)
+
+
+only_bullmq = pytest.mark.parametrize("bench", ["bullmq"], indirect=True)
+not_bull_1 = pytest.mark.parametrize("bench", DIALECTS[1:], indirect=True)
+
+
+def other(bench: WorkBench, name: str) -> BullQueue:
+    """Another queue of the same prefix and dialect."""
+    handle = bench.handle
+    return BullQueue(name, url=handle.connection.settings.url, prefix=handle.keys.prefix, protocol=handle.dialect.name)
+
+
+def payloads(queue: BullQueue, state: str = "wait") -> list[Any]:
+    """The payloads of a state, the next job first."""
+    return [job.data for job in queue.page(state)]
+
+
+def running(bench: WorkBench, claim: Claim) -> list[RunningJob]:
+    return [RunningJob(job, bench.handle, claim.token) for job in claim.jobs]
+
+
+def outcomes_of(bench: WorkBench, claim: Claim, jobs: Sequence[RunningJob], error: Exception | None = None) -> Outcomes:
+    outcomes = Outcomes(claim.token)
+    for job in jobs:
+        OutcomePolicy().record(outcomes, bench.handle.dialect, Result(job, 1, error), claim.now)
+    return outcomes
+
+
+# processors
+
+
+def in_kind(kind: str, function: Callable[[RunningJob], Any]) -> JobFunction:
+    async def coroutine(job: RunningJob) -> Any:
+        await asyncio.sleep(0)
+        return function(job)
+
+    return coroutine if kind == "coroutine" else function
+
+
+@pytest.mark.parametrize("kind", ["main thread", "threads", "coroutine"])
+def test_a_processor_adds_jobs_to_its_own_queue_and_to_another_one(bench: WorkBench, kind: str) -> None:
+    def processor(job: RunningJob) -> Any:
+        if "of" not in job.data:
+            job.then(NewJob({"of": job.data["n"], "on": "success"}))
+            job.then(NewJob({"of": job.data["n"], "on": "success"}), queue="next")
+            job.then(NewJob({"of": job.data["n"], "on": "failure"}), queue="next", on="failure")
+            if job.data["n"] % 2:
+                raise ValueError("odd")
+        return 1
+
+    bench.add(6)
+    with OurWorker(bench.handle, in_kind(kind, processor), chunk_size=4, concurrency=1 if kind == "main thread" else 3):
+        wait_until(lambda: bench.counts() == {"completed": 6, "failed": 3}, "all jobs to end")
+    own = [job.data["of"] for job in bench.queue.page("completed") if "of" in job.data]
+    assert sorted(own) == [0, 2, 4]
+    with other(bench, "next") as following:
+        added = Counter((data["of"], data["on"]) for data in payloads(following))
+    assert added == Counter({(n, "failure" if n % 2 else "success"): 1 for n in range(6)})
+
+
+def test_only_the_follow_ups_of_the_attempt_that_settles_the_job_are_added(bench: WorkBench) -> None:
+    def processor(job: RunningJob) -> Any:
+        attempt = job.attempts_made + 1
+        for on in ("success", "failure"):
+            job.then(NewJob({"n": job.data["n"], "attempt": attempt, "on": on}), queue="next", on=on)
+        if attempt < 3 or job.data["n"] == 1:
+            raise ValueError("again")
+        return attempt
+
+    bench.add(2, attempts=3)
+    with OurWorker(bench.handle, processor):
+        wait_until(lambda: bench.counts() == {"completed": 1, "failed": 1}, "both jobs to end")
+    with other(bench, "next") as following:
+        assert sorted((d["n"], d["attempt"], d["on"]) for d in payloads(following)) == [
+            (0, 3, "success"),
+            (1, 3, "failure"),
+        ]
+
+
+def test_a_job_that_is_delayed_has_no_follow_ups(bench: WorkBench) -> None:
+    bench.add()
+    claim = bench.claim()
+    (job,) = running(bench, claim)
+    for on in ("success", "failure"):
+        job.then(NewJob({}), on=on)
+    bench.work(outcomes_of(bench, claim, [job], DelayedError(HOUR_MS)))
+    assert bench.counts() == {"delayed": 1}
+
+
+def test_a_job_can_be_followed_by_one_with_its_own_id(bench: WorkBench) -> None:
+    """The settled job is removed before the follow-up is added."""
+    [job_id] = bench.queue.add_many([NewJob({"n": 1}, job_id="same", remove_on_complete=True)]).ids
+    claim = bench.claim()
+    (job,) = running(bench, claim)
+    job.then(NewJob({"n": 2}, job_id="same"))
+    outcomes = Outcomes(claim.token, follow_ups=list(job.follow_ups))
+    outcomes.complete(job_id, "1", {"count": 0})
+    again = bench.work(outcomes, limit=1)
+    assert [(one.id, one.data) for one in again.jobs] == [("same", '{"n":2}')]
+
+
+@only_bullmq
+def test_a_parent_that_cannot_complete_has_the_follow_ups_of_a_failure(bench: WorkBench) -> None:
+    [job_id] = bench.add()
+
+    def processor(job: RunningJob) -> Any:
+        if job.id != job_id:
+            return None
+        bench.client.sadd(f"{bench.handle.keys.job(job.id)}:dependencies", "missing")
+        for on in ("success", "failure"):
+            job.then(NewJob({"on": on}), queue="next", on=on)
+        return 1
+
+    with OurWorker(bench.handle, processor):
+        wait_until(lambda: bench.counts() == {"failed": 1}, "the parent to fail")
+    with other(bench, "next") as following:
+        assert payloads(following) == [{"on": "failure"}]
+
+
+# rejected outcomes
+
+
+@pytest.mark.parametrize("loss", ["locked by another", "unlocked", "removed", "damaged"])
+def test_a_job_whose_outcome_is_rejected_has_no_follow_ups(bench: WorkBench, loss: str) -> None:
+    lost, kept = bench.add(2)
+    claim = bench.claim()
+    jobs = running(bench, claim)
+    for job in jobs:
+        job.then(NewJob({"of": job.id}))
+        job.then(NewJob({"of": job.id}), queue="next")
+    keys, client = bench.handle.keys, bench.client
+    match loss:
+        case "locked by another":
+            client.set(keys.lock(lost), "another")
+        case "unlocked":
+            client.delete(keys.lock(lost))
+        case "removed":
+            client.delete(keys.job(lost))
+        case "damaged":
+            client.set(keys.job(lost), "no hash")
+    answer = bench.work(outcomes_of(bench, claim, jobs))
+    assert [one.id for one in answer.lost] == [lost]
+    assert payloads(bench.queue) == [{"of": kept}]
+    with other(bench, "next") as following:
+        assert payloads(following) == [{"of": kept}]
+
+
+def test_settling_again_in_another_call_adds_nothing(bench: WorkBench) -> None:
+    bench.add(3)
+    claim = bench.claim()
+    jobs = running(bench, claim)
+    for job in jobs:
+        job.then(NewJob({}))
+    outcomes = outcomes_of(bench, claim, jobs)
+    bench.work(outcomes)
+    assert [one.why for one in bench.work(outcomes).lost] == ["unlocked"] * 3
+    assert bench.counts() == {"completed": 3, "wait": 3}
+
+
+def test_an_attempt_that_has_lost_its_lock_is_told_so(bench: WorkBench) -> None:
+    bench.add()
+    (job,) = running(bench, bench.claim())
+    job.lose_lock()
+    with pytest.raises(JobLockLost, match="end this attempt"):
+        job.then(NewJob({}))
+
+
+# the same keys
+
+
+def jobs_of_all_kinds(bench: WorkBench) -> list[NewJob]:
+    jobs = [
+        NewJob({"n": 1}),
+        NewJob("text é", delay=HOUR_MS),
+        NewJob({"n": 3}, lifo=True),
+        NewJob(None, job_id="own"),
+        NewJob({"n": 5}, job_id="own"),
+        NewJob([6], attempts=3, backoff=1000),
+        NewJob({"n": 7}, remove_on_complete=True, remove_on_fail=True),
+        NewJob({"n": 8}, delay=2 * HOUR_MS, timestamp=1_600_000_000_000),
+    ]
+    if bench.handle.dialect.name != "bull-1":
+        jobs += [NewJob({"n": n}, "mail", priority=p) for n, p in enumerate([3, 1, 2, 1], 9)]
+        jobs += [NewJob({"n": 13}, "mail", priority=1, delay=HOUR_MS)]
+        jobs += [NewJob({"n": n}, deduplication="simple") for n in (14, 15)]
+    if bench.bullmq:
+        rule = {"id": "throttled", "ttl": HOUR_MS, "extend": True}
+        jobs += [NewJob({"n": n}, delay=HOUR_MS, deduplication=rule) for n in (16, 17)]
+    return jobs
+
+
+def leave_alone(bench: WorkBench, queue: BullQueue) -> None:
+    pass
+
+
+def use(bench: WorkBench, queue: BullQueue) -> None:
+    queue.add_many([NewJob({"before": n}) for n in range(3)] + [NewJob({"later": 1}, delay=HOUR_MS)])
+    if bench.handle.dialect.name != "bull-1":
+        queue.add({"before": 4}, priority=2)
+
+
+def pause(bench: WorkBench, queue: BullQueue) -> None:
+    use(bench, queue)
+    queue.pause()
+
+
+@pytest.mark.parametrize("prepare", [leave_alone, use, pause])
+@pytest.mark.parametrize("at_once", [True, False])
+def test_follow_ups_leave_the_same_keys_as_jobs_that_are_added(
+    bench: WorkBench, prepare: Callable[[WorkBench, BullQueue], None], at_once: bool
+) -> None:
+    """Also with the same messages. In one call of add or settle, or each in its own one."""
+    jobs = jobs_of_all_kinds(bench)
+    groups = [jobs] if at_once else [[job] for job in jobs]
+    prefix = bench.handle.keys.prefix
+    names = [f"{side}-{prefix}" for side in ("left", "right")]  # Bull 1 publishes outside the prefix.
+    with window() as taken, other(bench, names[0]) as left, other(bench, names[1]) as right:
+        for queue in (left, right):
+            prepare(bench, queue)
+        with published(bench.client, prefix, left.name) as left_messages:
+            for group in groups:
+                left.add_many(group)
+        with published(bench.client, prefix, right.name) as right_messages:
+            for group in groups:
+                bench.add()
+                claim = bench.claim()
+                (parent,) = running(bench, claim)
+                for job in group:
+                    parent.then(job, queue=right.name)
+                bench.work(outcomes_of(bench, claim, [parent]))
+    dumps = [dump(bench.client, prefix, name) for name in names]
+    assert difference(*(normalise(one, taken) for one in dumps)) == []
+    messages = [
+        normalise_messages(heard, prefix, one, taken)
+        for heard, one in zip((left_messages, right_messages), dumps, strict=True)
+    ]
+    # The messages of pauses and of other calls are the same by construction; those of the jobs are compared.
+    assert difference(*messages) == []
+
+
+@only_bullmq
+@pytest.mark.parametrize("version", ["5", "6"])
+def test_follow_ups_of_a_paused_queue_wait_where_its_version_keeps_them(bench: WorkBench, version: str) -> None:
+    with other(bench, "next") as following:
+        bench.client.hset(following.handle.keys["meta"], "version", f"bullmq:{version}.0.0")
+        following.pause()
+        bench.add()
+        claim = bench.claim()
+        (job,) = running(bench, claim)
+        job.then(NewJob({}), queue="next")
+        bench.work(outcomes_of(bench, claim, [job]))
+        where = "paused" if version == "5" else "wait"
+        assert bench.client.llen(following.handle.keys[where]) == 1
+
+
+# bounds
+
+
+@pytest.mark.parametrize("concurrency", [1, 5])
+def test_a_worker_settles_many_follow_ups_in_several_calls(
+    bench: WorkBench, monkeypatch: pytest.MonkeyPatch, concurrency: int
+) -> None:
+    sent: list[int] = []
+    script = Connection.script
+
+    def observed(self: Connection, name: str, keys: dict[str, Any], args: dict[str, Any] | None = None) -> Any:
+        if name.endswith("/work") and args and args["outcomes"]:
+            groups = msgpack.unpackb(args["outcomes"], raw=False).get("follow_ups", ())
+            sent.append(sum(len(group["of"]) for group in groups))
+        return script(self, name, keys, args)
+
+    monkeypatch.setattr(Connection, "script", observed)
+    each = MAX_FOLLOW_UPS - 10
+
+    def processor(job: RunningJob) -> None:
+        for n in range(each):
+            job.then(NewJob({"of": job.data["n"], "n": n}), queue="next")
+
+    bench.add(5)
+    with OurWorker(bench.handle, processor, chunk_size=5, concurrency=concurrency):
+        wait_until(lambda: bench.counts() == {"completed": 5}, "all jobs to end")
+    assert max(sent) < 2 * MAX_FOLLOW_UPS
+    with other(bench, "next") as following:
+        assert following.counts()["wait"] == 5 * each
+
+
+@not_bull_1
+def test_prioritised_follow_ups_of_one_job_keep_their_order(bench: WorkBench) -> None:
+    bench.add()
+    claim = bench.claim()
+    (job,) = running(bench, claim)
+    for n in range(MAX_FOLLOW_UPS):
+        job.then(NewJob({"n": n}, priority=1 + n % 3), queue="next")
+    bench.work(outcomes_of(bench, claim, [job]))
+    with other(bench, "next") as following:
+        state = "prioritized" if bench.bullmq else "wait"
+        assert [data["n"] for data in payloads(following, state)] == sorted(range(MAX_FOLLOW_UPS), key=lambda n: n % 3)
+
+
+# queues
+
+
+def test_a_queue_of_another_dialect_is_refused(bench: WorkBench) -> None:
+    names = {"bull-1": "bullmq", "bull": "bull-1", "bullmq": "bull"}
+    handle = bench.handle
+    url, prefix = handle.connection.settings.url, handle.keys.prefix
+    with BullQueue("next", url=url, prefix=prefix, protocol=names[handle.dialect.name]) as following:
+        following.add({})
+    bench.add()
+    (job,) = running(bench, bench.claim())
+    with pytest.raises(DialectError, match="expected queue next to speak"):
+        job.then(NewJob({}), queue="next")
+    assert job.follow_ups == ()
+
+
+# the column `then`
+
+
+TEXT, NUMBER = StringType(), IntegerType()
+
+
+def struct(**fields: DataType) -> StructType:
+    return StructType([StructField(name, kind) for name, kind in fields.items()])
+
+
+def settle(bench: WorkBench, fields: StructType, rows: dict[str, list[Any]]) -> Counter[str]:
+    handle = bench.handle
+    schema = struct(id=TEXT, token=TEXT, returnvalue=TEXT, error=TEXT, then=ArrayType(fields))
+    options = {"url": str(handle.connection.settings.url), "prefix": handle.keys.prefix, "queue": "q", "chunkSize": "4"}
+    plan = plan_settle({**options, "protocol": handle.dialect.name}, schema)
+    batch = pa.RecordBatch.from_pydict(rows, schema=to_arrow_schema(schema, timezone="UTC"))
+    # A task that runs again, as Spark lets it after a failure, adds nothing.
+    counts, again = (Counter[str](settle_task(plan, iter([batch])).counts) for _ in range(2))
+    assert not +again - Counter({"lost": len(rows["id"])})
+    return +counts
+
+
+def test_rows_with_outcomes_have_follow_ups(bench: WorkBench) -> None:
+    ids = bench.add(7, attempts=2)
+    claim = bench.claim()
+
+    def then(n: int) -> list[Any] | None:
+        by_default = {"data": {"of": n}, "queue": None, "on": None, "delay": None}
+        failure = {"data": {"of": n, "failed": True}, "queue": "next", "on": "failure", "delay": None}
+        later = {"data": {"of": n}, "queue": "next", "on": "success", "delay": HOUR_MS}
+        return None if n == 5 else [] if n == 6 else [by_default, None, failure, later]
+
+    rows = {
+        "id": ids,
+        "token": [claim.token] * 7,
+        "returnvalue": ["1"] * 7,
+        "error": [None, None, None, None, "bad", None, None],
+        "then": [then(n) for n in range(7)],
+    }
+    fields = struct(data=struct(of=NUMBER, failed=BooleanType()), queue=TEXT, on=TEXT, delay=NUMBER)
+    assert settle(bench, fields, rows) == {"completed": 6, "retried": 1}
+    follow_ups = [data for data in payloads(bench.queue) if "of" in data]
+    assert sorted(data["of"] for data in follow_ups) == [0, 1, 2, 3]
+    assert all(data.keys() == {"of"} for data in follow_ups)
+    with other(bench, "next") as following:
+        assert payloads(following) == []
+        assert sorted(data["of"] for data in payloads(following, "delayed")) == [0, 1, 2, 3]
+
+
+def test_a_row_that_fails_for_good_has_the_follow_ups_of_a_failure(bench: WorkBench) -> None:
+    [job_id] = bench.add()
+    claim = bench.claim()
+    then = [{"data": f'"{on}"', "on": on} for on in ("success", "failure")]
+    rows = {"id": [job_id], "token": [claim.token], "returnvalue": [None], "error": ["bad"], "then": [then]}
+    assert settle(bench, struct(data=TEXT, on=TEXT), rows) == {"failed": 1}
+    assert payloads(bench.queue) == ["failure"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "bad", "reason"),
+    [
+        (struct(data=TEXT, delay=NUMBER), {"data": "1", "delay": -1}, "expected `delay` to be ms >= 0"),
+        (struct(data=TEXT, on=TEXT), {"data": "1", "on": "always"}, "expected `on` to be success or failure"),
+        (struct(data=TEXT, queue=TEXT), {"data": "1", "queue": ""}, "name of a queue"),
+        (struct(data=TEXT), {"data": "{"}, "JSON"),
+        (struct(data=TEXT), {"data": None}, "got NULL"),
+    ],
+)
+def test_a_row_with_an_invalid_follow_up_fails_alone(
+    bench: WorkBench, fields: StructType, bad: dict[str, Any], reason: str
+) -> None:
+    ids = bench.add(3)
+    claim = bench.claim()
+    good = {**dict.fromkeys(bad), "data": "1"}
+    rows = {
+        "id": ids,
+        "token": [claim.token] * 3,
+        "returnvalue": ["1"] * 3,
+        "error": [None] * 3,
+        "then": [[good], [good, bad], [good]],
+    }
+    assert settle(bench, fields, rows) == {"completed": 2, "failed": 1}
+    (failed,) = bench.queue.page("failed")
+    assert failed.id == ids[1]
+    assert str(failed.failed_reason).startswith("column `then`: ")
+    assert reason in str(failed.failed_reason)
+    assert payloads(bench.queue) == [1, 1]
+
+
+def test_rows_with_many_follow_ups_are_settled_in_several_calls(bench: WorkBench) -> None:
+    ids = bench.add(4)
+    claim = bench.claim()
+    counts = [MAX_FOLLOW_UPS, MAX_FOLLOW_UPS + 1, 1, MAX_FOLLOW_UPS]
+    rows = {
+        "id": ids,
+        "token": [claim.token] * 4,
+        "returnvalue": ["1"] * 4,
+        "error": [None] * 4,
+        "then": [[{"data": str(n)}] * count for n, count in enumerate(counts, 1)],
+    }
+    assert settle(bench, struct(data=TEXT), rows) == {"completed": 3, "failed": 1}
+    (failed,) = bench.queue.page("failed")
+    assert f"at most {MAX_FOLLOW_UPS} follow-ups of a job" in str(failed.failed_reason)
+    assert Counter(payloads(bench.queue)) == {1: MAX_FOLLOW_UPS, 3: 1, 4: MAX_FOLLOW_UPS}
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        (TEXT, "expected column `then` to be ARRAY<STRUCT<data, …>>, got: STRING"),
+        (ArrayType(TEXT), "expected column `then` to be ARRAY<STRUCT<data, …>>, got: ARRAY<STRING>"),
+        (ArrayType(struct(queue=TEXT)), "column `then`: expected a field `data`, got: `queue`"),
+        (
+            ArrayType(struct(data=TEXT, on=NUMBER)),
+            "expected the field `on` of column `then` to be STRING, got: INT",
+        ),
+        (
+            ArrayType(struct(data=TEXT, dealy=NUMBER)),
+            r"column `then`: unknown column `dealy` \(did you mean `delay`",
+        ),
+        (ArrayType(struct(data=TEXT, delay=TEXT)), "column `then`: expected column `delay` to be an integer"),
+    ],
+)
+def test_a_column_of_a_wrong_type_is_refused_before_any_task(redis_url: str, kind: DataType, message: str) -> None:
+    schema = struct(id=TEXT, token=TEXT, returnvalue=TEXT, then=kind)
+    with pytest.raises(OptionError, match=message):
+        plan_settle({"url": redis_url, "queue": "q", "protocol": "bullmq"}, schema)
