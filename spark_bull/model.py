@@ -111,7 +111,7 @@ class Job:
       priority: 1 is the highest, 0 is none.
       processed_by: name of the worker; BullMQ only.
       parent_key: Redis key of the parent job; BullMQ only.
-      deduplication_id: deduplication id of the job; BullMQ only.
+      deduplication_id: deduplication id of the job; BullMQ and Bull 4 only.
       repeat_job_key: key of the schedule that made the job.
     """
 

@@ -134,8 +134,8 @@ TABLE: Final[tuple[Option, ...]] = (
         choice("auto", "5", "6"),
         "auto",
         EVERYWHERE,
-        "where jobs of a paused BullMQ queue go: list `paused` (5) or `wait` (6); "
-        "`auto` follows `meta.version`, else 6",
+        "version of BullMQ where they differ: the list of jobs of a paused queue, `paused` (5) or `wait` (6), and some "
+        "rules of deduplication ids; `auto` follows `meta.version`, else 6",
     ),
     Option(
         "mode",

@@ -22,7 +22,6 @@ from redis import Redis
 from spark_bull.errors import DialectError, OptionError, SparkBullError, StagedDataLost
 from spark_bull.local import EmbeddedRedis
 from spark_bull.model import NewJob
-from spark_bull.outcomes import Outcomes
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.claim import work
 from spark_bull.queue.claim_settings import ClaimSettings
@@ -73,8 +72,7 @@ def calls(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ca
         reply = script(self, name, keys, args)
         if request.param == "sent twice":
             again = script(self, name, keys, args)
-            # Replies of `work` have the current time.
-            assert again == reply or name == "write/discard" or name.endswith("/work")
+            assert again == reply or name == "write/discard"
         return reply
 
     monkeypatch.setattr(Connection, "script", observed)
@@ -343,28 +341,6 @@ def test_bull_1_has_no_deduplication_ids(make: Callable[..., Bench]) -> None:
     ):
         with pytest.raises(DialectError, match="bull-1 has no deduplication ids"):
             refused()
-
-
-@only_bullmq
-def test_the_first_deferred_job_runs_after_the_active_one_with_its_own_delay(bench: Bench) -> None:
-    deferred = {"id": "x", "deferrableBy": 30}
-    bench.add(job(0, deduplication=deferred))
-    bench.add(job(1, deduplication=deferred))
-    assert bench.taken() == ["1"], "a waiting job has the id"
-    claimed = work(bench.queue.handle, CLAIM, None, 1, token="t")
-    assert [found.id for found in claimed.jobs] == ["1"]
-    bench.add(*[job(n, delay=(n - 2) * HOUR, deduplication=deferred) for n in (2, 3, 4)])
-    outcomes = Outcomes("t")
-    outcomes.complete("1", "null", None)
-    work(bench.queue.handle, CLAIM, outcomes, 0, token="t")
-    (next_id,) = bench.due()
-    assert bench.numbers([next_id]) == [2]
-    assert bench.fields(next_id)["delay"] == "30000"
-    assert bench.client.get(bench.key("de:x")) == next_id.encode()
-    assert bench.client.exists(bench.key("dn:x")) == 0
-    bench.add(job(5, deduplication=deferred))
-    assert bench.due() == [next_id]
-    assert bench.taken() == []
 
 
 def test_a_chunk_reads_the_active_jobs_once() -> None:

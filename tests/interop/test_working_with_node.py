@@ -518,3 +518,20 @@ def test_a_job_that_starts_too_often_fails_as_in_node(
     last = f"scripted failure {2 - started}" if peer.alias.startswith("bullmq-6") else too_often
     expected = {(0, "fail"): last, (0, "fail:1"): "scripted failure 1", (1, "fail"): last, (2, "return:1"): too_often}
     assert ended[1][1] == expected[started, behaviour]
+
+
+@each_bullmq
+def test_node_adds_the_job_that_we_have_deferred(node: StartNode, redis_url: str, prefix: str, peer: Peer) -> None:
+    started = node(peer.alias, prefix=prefix)
+    deferred = {"id": "x", "deferrableBy": 3600}
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+        started.call("add", queue="q", jobs=[{"name": "task", "data": 1, "opts": {"deduplication": {"id": "x"}}}])
+        (claimed,) = started.call("claim", queue="q", count=1, token="t")
+        added = queue.add_many([NewJob(number, deduplication=deferred) for number in (2, 3)])
+        assert (added.added, added.deduplicated, added.ids) == (0, 2, ["1", "1"])
+        done = {"jobId": claimed["id"], "token": "t", "does": "complete", "value": None}
+        started.call("settle", queue="q", outcomes=[done], token="t")
+        (job,) = queue.page("delayed")
+        assert (job.data, job.delay, job.deduplication_id) == (2, HOUR_MS, "x")
+        found = started.call("invoke", queue="q", method="getDeduplicationJobId", args=["x"])
+        assert found == queue.get_deduplication_job_id("x") == job.id

@@ -1,0 +1,190 @@
+"""When a job with a deduplication id is added, and which one: the policies of docs/howto/dispatch.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from spark_bull.errors import DelayedError, UnrecoverableError
+from spark_bull.outcomes import Outcomes
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.claim import work
+from spark_bull.queue.claim_settings import ClaimSettings
+from spark_bull.worker.job_runner import Result
+from spark_bull.worker.outcome_policy import OutcomePolicy
+from spark_bull.worker.running_job import RunningJob
+from tests.support.jobs import HOUR
+from tests.support.wait import wait_until
+
+CLAIM = ClaimSettings("slot", lock_ms=HOUR)
+
+each_dialect = pytest.mark.parametrize("once", ["bull", "bullmq"], indirect=True)
+each_version = pytest.mark.parametrize("once", ["5", "6"], indirect=True)
+
+
+@dataclass
+class Once:
+    """A queue, and a worker that is driven step by step. The payload of a job is its number."""
+
+    queue: BullQueue
+    running: list[RunningJob] = field(default_factory=list)
+
+    def add(self, number: int, rule: Any = "x", **properties: Any) -> bool:
+        """Adds a job; returns whether it has become a job."""
+        added_id = self.queue.add(number, deduplication=rule, **properties)
+        job = self.queue.get_job(added_id)
+        return job is not None and job.data == number
+
+    def start(self) -> RunningJob:
+        claimed = work(self.queue.handle, CLAIM, None, 1, token="t")
+        self.running.append(RunningJob(claimed.jobs[0], self.queue.handle, "t"))
+        return self.running[-1]
+
+    def end(self, error: Exception | None = None) -> None:
+        """Ends the job that was started last."""
+        handle, outcomes = self.queue.handle, Outcomes("t")
+        result = Result(self.running.pop(), None, error)
+        OutcomePolicy().record(outcomes, handle.dialect, result, handle.connection.now_ms())
+        work(handle, CLAIM, outcomes, 0)
+
+    def numbers(self, state: str = "wait") -> list[int]:
+        return [job.data for job in self.queue.page(state)]
+
+
+@pytest.fixture(params=["6"])
+def once(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterator[Once]:
+    options = {"protocol": "bull"} if request.param == "bull" else {"protocol": "bullmq"}
+    if request.param in ("5", "6"):
+        options["bullmq_version"] = request.param
+    with BullQueue("q", url=redis_url, prefix=prefix, **options) as queue:
+        yield Once(queue)
+
+
+@each_dialect
+def test_a_simple_id_is_taken_while_its_job_waits_runs_or_is_retried(once: Once) -> None:
+    assert once.add(1, attempts=2)
+    assert not once.add(2)
+    once.start()
+    assert not once.add(3)
+    once.end(RuntimeError())
+    assert not once.add(4)
+    once.start()
+    once.end(UnrecoverableError("no"))
+    assert once.add(5)
+    once.start()
+    once.end()
+    assert once.add(6)
+    assert once.numbers() == [6]
+
+
+@each_dialect
+def test_a_simple_id_is_taken_while_its_job_is_delayed(once: Once) -> None:
+    assert once.add(1, delay=HOUR)
+    assert not once.add(2)
+    once.queue.promote("1")
+    assert not once.add(3)
+    once.queue.remove("1")
+    assert once.add(4)
+
+
+def test_a_delayed_attempt_keeps_the_id(once: Once) -> None:
+    once.add(1)
+    once.start()
+    once.end(DelayedError(HOUR))
+    assert not once.add(2)
+
+
+def test_a_job_can_free_its_id_when_it_starts(once: Once) -> None:
+    once.add(1)
+    assert not once.add(2)
+    job = once.start()
+    assert job.remove_deduplication_key() is True
+    assert job.remove_deduplication_key() is False
+    assert once.add(3)
+    assert not once.add(4)
+    once.end()
+    assert not once.add(5), "the job that has ended no longer had the id"
+    assert once.numbers() == [3]
+
+
+@each_dialect
+def test_a_job_without_a_deduplication_id_frees_nothing(once: Once) -> None:
+    once.queue.add(1)
+    assert once.start().remove_deduplication_key() is False
+
+
+@each_dialect
+def test_an_id_can_be_taken_for_as_long_as_its_job_is_delayed(once: Once) -> None:
+    rule = {"id": "x", "ttl": 1}
+    assert once.add(1, rule, delay=1)
+    wait_until(lambda: once.queue.get_deduplication_job_id("x") is None, "the id to expire")
+    assert once.add(2, {"id": "x", "ttl": HOUR}, delay=HOUR)
+    assert not once.add(3, {"id": "x", "ttl": HOUR}, delay=HOUR)
+
+
+def test_an_id_with_a_ttl_outlives_its_job(once: Once) -> None:
+    rule = {"id": "x", "ttl": HOUR}
+    assert once.add(1, rule)
+    once.start()
+    once.end()
+    assert not once.add(2, rule)
+
+
+@each_version
+def test_of_delayed_jobs_the_last_one_stays(once: Once) -> None:
+    rule = {"id": "x", "ttl": HOUR, "extend": True, "replace": True}
+    assert all(once.add(number, rule, delay=HOUR) for number in range(5))
+    assert once.numbers("delayed") == [4]
+    once.queue.promote(str(5))
+    assert not once.add(5, rule, delay=HOUR)
+    assert once.numbers() == [4]
+
+
+@pytest.mark.parametrize(("once", "hours"), [("5", 1), ("6", 3)], indirect=["once"])
+def test_a_delayed_job_gets_the_delay_of_the_last_one_in_bullmq_6(once: Once, hours: int) -> None:
+    rule = {"id": "x", "reschedule": True}
+    assert once.add(1, rule, delay=HOUR)
+    assert not once.add(2, rule, delay=3 * HOUR)
+    (job,) = once.queue.page("delayed")
+    assert (job.data, job.delay) == (1, hours * HOUR)
+
+
+@each_version
+def test_the_last_job_runs_after_the_running_one(once: Once) -> None:
+    rule = {"id": "x", "keepLastIfActive": True}
+    once.add(1, rule)
+    once.start()
+    assert not any(once.add(number, rule) for number in (2, 3, 4))
+    assert once.numbers() == []
+    once.end(UnrecoverableError("no"))
+    assert once.numbers() == [4]
+    assert not once.add(5, rule), "the stored job has the id"
+    once.start()
+    once.end()
+    assert once.add(6, rule)
+
+
+@each_version
+def test_the_first_deferred_job_is_delayed_after_the_running_one(once: Once) -> None:
+    rule = {"id": "x", "deferrableBy": 30}
+    once.add(1, rule)
+    assert not once.add(2, rule), "a waiting job has the id"
+    once.start()
+    assert not any(once.add(number, rule, delay=number * HOUR) for number in (3, 4, 5))
+    assert once.numbers() == once.numbers("delayed") == []
+    once.end()
+    (deferred,) = once.queue.page("delayed")
+    assert (deferred.data, deferred.delay, deferred.opts["delay"]) == (3, 30_000, 30_000)
+    assert not once.add(6, rule), "the deferred job has the id"
+
+
+def test_a_job_that_is_deferred_by_0_s_runs_next(once: Once) -> None:
+    rule = {"id": "x", "deferrableBy": 0}
+    once.add(1, rule)
+    once.start()
+    once.add(2, rule, delay=HOUR)
+    once.end()
+    assert once.numbers() == [2]
