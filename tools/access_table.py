@@ -52,7 +52,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
             *(f"spark/process/{name}" for name in ("loop_engine", "settle", "stream_engine")),
         ),
         (
-            *("work", "progress", "promote_due", "rescue", "commit", "empty", "advance"),
+            *("work", "work_and_add", "progress", "promote_due", "rescue", "commit", "empty", "advance"),
             *("job/claimed", "job/extend", "job/relock", "job/log", "job/update_data", "claims/cut"),
             "job/free_deduplication",
         ),

@@ -220,8 +220,11 @@ def work(
     ledger: str = "",
     with_jobs: bool = True,
 ) -> bytes:
-    """Settles a chunk of claimed jobs and claims the next one; see `claim.work`. Returns a packed WorkReply."""
-    limiter = settings.limiter
+    """Settles a chunk of claimed jobs and claims the next one; see `claim.work`. Returns a packed WorkReply.
+
+    Outcomes with follow-ups have a script of their own, which does more.
+    """
+    limiter, settled = settings.limiter, outcomes.packable() if outcomes else {}
     args = {
         "call": call,
         "ttl_ms": RECEIPT_TTL_MS,
@@ -238,10 +241,10 @@ def work(
         "group": _packed(settings.group) if settings.group else "",
         "max_metrics": settings.max_metrics,
         "want_jobs": int(with_jobs),
-        "outcomes": msgpack.packb(outcomes.packable(), use_bin_type=False) if outcomes else "",
+        "outcomes": msgpack.packb(settled, use_bin_type=False) if settled else "",
     }
     reply: bytes = handle.run(
-        "work",
+        "work_and_add" if "follow_ups" in settled else "work",
         args,
         receipt=handle.keys.receipt(settings.sender),
         control=settings.control or None,

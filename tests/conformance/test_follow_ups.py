@@ -317,8 +317,8 @@ def test_a_worker_settles_many_follow_ups_in_several_calls(
     script = Connection.script
 
     def observed(self: Connection, name: str, keys: dict[str, Any], args: dict[str, Any] | None = None) -> Any:
-        if name.endswith("/work") and args and args["outcomes"]:
-            groups = msgpack.unpackb(args["outcomes"], raw=False).get("follow_ups", ())
+        if name.endswith("/work_and_add") and args:
+            groups = msgpack.unpackb(args["outcomes"], raw=False)["follow_ups"]
             sent.append(sum(len(group["of"]) for group in groups))
         return script(self, name, keys, args)
 

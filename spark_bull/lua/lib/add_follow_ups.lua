@@ -20,20 +20,17 @@ local function only_rows(chunk, rows)
 end
 
 -- Adds the follow-ups of outcomes, those of rejected ones excepted. `follow_ups`: a list of {base, queue, of, jobs}: a
--- chunk of jobs for one queue, and the id of the settled job that each belongs to; nil if there are none. `mine`,
--- `lost`: see release_owned.
-local function add_follow_ups(key, arg, follow_ups, mine, lost, now, add_jobs)
-  if not follow_ups then
-    return
-  end
+-- chunk of jobs for one queue, and the id of the settled job that each belongs to. `settled`: the result of
+-- settle_jobs.
+local function add_follow_ups(key, arg, follow_ups, settled, now, add_jobs)
   local is_lost = {}
-  for _, one in ipairs(lost) do
+  for _, one in ipairs(settled.lost) do
     is_lost[one[1]] = true
   end
   for _, group in ipairs(follow_ups) do
     local rows, args = {}, {}
     for row, id in ipairs(group.of) do
-      if mine[id] and not is_lost[id] then
+      if settled.mine[id] and not is_lost[id] then
         rows[#rows + 1] = row
       end
     end
@@ -45,5 +42,14 @@ local function add_follow_ups(key, arg, follow_ups, mine, lost, now, add_jobs)
     while from <= chunk.n do
       from = add_jobs(keys, args, chunk, from, now).next
     end
+  end
+end
+
+-- Returns a function that settles jobs as `settle_jobs` does, and adds their follow-ups with `add_jobs`.
+local function settling_and_adding(settle_jobs, add_jobs)
+  return function(key, arg, outcomes, now)
+    local settled = settle_jobs(key, arg, outcomes, now)
+    add_follow_ups(key, arg, outcomes.follow_ups, settled, now, add_jobs)
+    return settled
   end
 end

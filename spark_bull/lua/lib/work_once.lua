@@ -4,9 +4,9 @@
 
 -- Settles and claims, unless this call was answered before, and returns the reply. The receipt holds what was done,
 -- without the fields of the claimed jobs: a repeated call reads them again. `settle_jobs(key, arg, outcomes, now)`
--- returns {lost = {{id, reason}, …} of rejected outcomes, may_drain = whether the queue may have drained by it}.
--- `claim(now, limit, may_drain)` returns {ids, damaged, limited_ms, next_due, more}, and the values of `fields` of each
--- claimed job.
+-- returns {mine = set of the settled jobs, lost = {{id, reason}, …} of rejected outcomes, may_drain = whether the queue
+-- may have drained by it}. `claim(key, arg, now, limit, may_drain)` returns {ids, damaged, limited_ms, next_due, more},
+-- and the values of `fields` of each claimed job.
 local function work_once(key, arg, settle_jobs, claim, fields)
   local call, now = redis.call, time_ms()
   local last = call('GET', key.receipt)
@@ -17,7 +17,7 @@ local function work_once(key, arg, settle_jobs, claim, fields)
       settled = settle_jobs(key, arg, cmsgpack.unpack(arg.outcomes), now)
     end
     local control = key.control and call('GET', key.control)
-    done, rows = claim(now, control and 0 or tonumber(arg.limit), settled.may_drain)
+    done, rows = claim(key, arg, now, control and 0 or tonumber(arg.limit), settled.may_drain)
     done.call, done.lost, done.stop, done.paused = arg.call, settled.lost, control == 'stop', control == 'pause'
     if key.ledger and #done.ids > 0 then
       call('RPUSH', key.ledger, unpack(done.ids))

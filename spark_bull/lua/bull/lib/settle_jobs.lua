@@ -1,4 +1,3 @@
--- @include bull/lib/add_jobs
 -- @include bull/lib/delay_job
 -- @include bull/lib/delay_jobs
 -- @include bull/lib/finished_of
@@ -8,7 +7,6 @@
 -- @include bull/lib/save_attempt
 -- @include bull/lib/undo_starts
 -- @include bull/lib/waiting_list
--- @include lib/add_follow_ups
 -- @include lib/drop_missing
 -- @include lib/insert_near
 -- @include lib/metrics
@@ -109,6 +107,5 @@ local function settle_jobs(key, arg, outcomes, now)
     promote_group(key, arg, ids)
   end)
   count_finished(key, arg, completed, failed, now)
-  add_follow_ups(key, arg, outcomes.follow_ups, mine, lost, now, add_jobs)
-  return {lost = lost, may_drain = next(mine) ~= nil}
+  return {mine = mine, lost = lost, may_drain = next(mine) ~= nil}
 end

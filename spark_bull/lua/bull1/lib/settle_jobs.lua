@@ -4,10 +4,8 @@
 -- @include bull/lib/save_attempt
 -- @include bull/lib/undo_starts
 -- @include bull/lib/waiting_list
--- @include bull1/lib/add_jobs
 -- @include bull1/lib/announce
 -- @include bull1/lib/promote_group
--- @include lib/add_follow_ups
 -- @include lib/drop_missing
 -- @include lib/insert_near
 -- @include lib/outcome_columns
@@ -78,6 +76,5 @@ local function settle_jobs(key, arg, outcomes, now)
   refill_groups(key, arg, now, left, waiting_again(outcomes, mine), waits, function(ids)
     promote_group(key, ids)
   end)
-  add_follow_ups(key, arg, outcomes.follow_ups, mine, lost, now, add_jobs)
-  return {lost = lost, may_drain = false}
+  return {mine = mine, lost = lost, may_drain = false}
 end

@@ -1,4 +1,3 @@
--- @include bullmq/lib/add_jobs
 -- @include bullmq/lib/allow_wrongtype
 -- @include bullmq/lib/delay_job
 -- @include bullmq/lib/enqueue_job
@@ -14,7 +13,6 @@
 -- @include bullmq/lib/put_first
 -- @include bullmq/lib/row_to_settle
 -- @include bullmq/lib/waits_or_prioritized
--- @include lib/add_follow_ups
 -- @include lib/count_up
 -- @include lib/drop_missing
 -- @include lib/metrics
@@ -251,6 +249,5 @@ local function settle_jobs(key, arg, outcomes, now)
     promote_group(key, arg, ids)
   end)
   count_finished(key, arg, completed, failed, now)
-  add_follow_ups(key, arg, outcomes.follow_ups, mine, lost, now, add_jobs)
-  return {lost = lost, may_drain = completed + failed > 0}
+  return {mine = mine, lost = lost, may_drain = completed + failed > 0}
 end
