@@ -173,4 +173,4 @@ def test_a_wrong_option_ends_collect_with_a_one_line_error(redis_url: str, tmp_p
     arguments = ["--queue", "q", "--output", str(tmp_path / "lake"), "--url", redis_url]
     ran = submit(str(ROOT / "jobs/collect.py"), *arguments, "--once", "--option", "startingOffsets=latest")
     assert ran.returncode != 0
-    assert "collect: startingOffsets=latest needs the option `readerId`" in ran.stdout + ran.stderr
+    assert "collect: startingOffsets=latest requires the option `readerId`" in ran.stdout + ran.stderr
