@@ -27,7 +27,7 @@ demo: setup ## Dispatch, inspect, process and collect 336,776 flights
 test: setup ## Run the tests; PYTEST_ARGS="-k claim" selects some
 	$(RUN) -m pytest -q -n 2 --dist worksteal $(PYTEST_ARGS)
 
-soak: setup ## Compare random histories of queues with Node for half an hour
+soak: setup ## Compare random histories of queues with Node, and kill drivers, for half an hour
 	$(RUN) -m pytest -q -m soak -n 2 $(PYTEST_ARGS)
 
 lint: $(PYTHON_STAMP) docs ## Check style, format, types and documentation

@@ -21,6 +21,7 @@ from spark_bull.local import EmbeddedRedis
 from tests.support.access import PASSWORD, RESTRICTED, USER
 from tests.support.bare_python import bare_python
 from tests.support.dump import escaped
+from tests.support.jvm import JVM_OPTIONS
 from tests.support.node_peer import GRACE_S, NodePeer
 from tests.support.node_process import NodeProcess
 from tests.support.passing_state import become_cluster
@@ -36,6 +37,8 @@ settings.load_profile("any machine")
 # The Python that Spark starts, in the sessions of the tests and in those of the programs that they run.
 os.environ["PYSPARK_PYTHON"] = str(Path(__file__).parent / "support" / "spark_python.sh")
 os.environ["SPARK_BULL_TEST_PYTHON"] = sys.executable
+# A JVM that runs only some seconds needs half as much CPU without its second compiler and parallel garbage collector.
+os.environ["SPARK_SUBMIT_OPTS"] = JVM_OPTIONS
 # Shells start background programs with SIGINT ignored, but some tests send it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -26,7 +26,9 @@ from tests.support.node_peer import NodePeer
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 
-KILLS = 10
+#: One for each queue; and of `make soak`.
+KILLS = 4
+SOAK_KILLS = 40
 #: Time limit for a driver, which starts a JVM and its queries one after the other.
 DRIVER_S = 600
 #: The look-back window, and the clock skew of the Node workers; the rest is for delays. ms.
@@ -193,8 +195,9 @@ def test_a_peer_can_have_a_wrong_clock(node: StartNode, redis_url: str, prefix: 
 @pytest.mark.spark
 @pytest.mark.interop
 @pytest.mark.timeout(20 * DRIVER_S)
-def test_ten_kills_of_the_driver_lose_no_result_and_repeat_none(
-    node: StartNode, spark: SparkSession, client: Redis, redis_url: str, prefix: str, tmp_path: Path
+@pytest.mark.parametrize("kills", [KILLS, pytest.param(SOAK_KILLS, marks=pytest.mark.soak)])
+def test_kills_of_the_driver_lose_no_result_and_repeat_none(
+    node: StartNode, spark: SparkSession, client: Redis, redis_url: str, prefix: str, tmp_path: Path, kills: int
 ) -> None:
     """With a queue of each dialect and one with removeOnRead, while Node workers and ours process jobs."""
     chance, over, hit = Random(17), Event(), 0
@@ -221,7 +224,7 @@ def test_ten_kills_of_the_driver_lose_no_result_and_repeat_none(
         feeding = stack.enter_context(ThreadPoolExecutor(1)).submit(feed_all, list(queues.values()), over)
         stack.callback(over.set)
 
-        for fed in islice(cycle(queues.values()), KILLS):
+        for fed in islice(cycle(queues.values()), kills):
             other = chance.choice([other for other in queues.values() if other is not fed])
             trigger = {"processingTime": chance.choice(["0 seconds", "200 milliseconds"])}
             with driver([fed, other], trigger, maxJobsPerTrigger="500", rowsPerPartition="200") as running:

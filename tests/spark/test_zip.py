@@ -17,6 +17,7 @@ from spark_bull.model import NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from tests.support.bare_python import bare_environment
 from tests.support.finisher import Finisher
+from tests.support.jvm import JVM_OPTIONS
 from tests.support.wait import PATIENCE_S, wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -51,6 +52,7 @@ def submit(package_zip: Path, foreign_python: Path, redis_url: str, prefix: str,
 
     def submit(script: str, *arguments: str, master: str = CLUSTER) -> str:
         begin = [f"{environment['SPARK_HOME']}/bin/spark-submit", "--master", master]
+        begin += ["--conf", f"spark.executor.extraJavaOptions={JVM_OPTIONS}"]
         sent = ["--py-files", f"{package_zip},{modules}", str(ROOT / "jobs" / f"{script}.py")]
         where = ["--url", redis_url]
         where += ["--prefix", prefix] if script == "promote" else ["--option", f"prefix={prefix}"]

@@ -29,8 +29,6 @@ ROOT = Path(__file__).parents[2]
 LOOK_S = 0.2
 #: Interval of the printed status of its queries, s.
 REPORT_S = 30
-#: For a JVM that runs only some seconds.
-JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 class CollectingDriver:
@@ -90,8 +88,7 @@ def collect(
 
 
 def main(plan: Mapping[str, Any]) -> None:
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    spark = builder.config("spark.driver.extraJavaOptions", JVM_OPTIONS).getOrCreate()
+    spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
     spark_bull.register(spark)
     folder, trigger = Path(plan["folder"]), plan["trigger"]
     queries: dict[str, StreamingQuery] = {}
