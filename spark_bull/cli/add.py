@@ -11,15 +11,15 @@ from typing import Final
 from spark_bull.cli.command import Command, Output, open_queue
 from spark_bull.cli.times import milliseconds
 from spark_bull.errors import OptionError
-from spark_bull.model import NewJob, RawJson
-from spark_bull.option_values import json_object
+from spark_bull.model import Added, NewJob, RawJson
+from spark_bull.option_values import deduplication, json_object
 
 
 def _add(args: Namespace) -> Output:
     if args.data == "-":
         return _add_lines(args, sys.stdin)
     added = open_queue(args).add_many([_job(args, _json(args.data, "data"))])
-    return {"id": added.ids[0], "added": added.added, "duplicates": added.duplicates}
+    return {"id": added.ids[0], **_counts(args, added)}
 
 
 def _add_lines(args: Namespace, lines: Iterable[str]) -> Output:
@@ -29,7 +29,12 @@ def _add_lines(args: Namespace, lines: Iterable[str]) -> Output:
     payloads = [_json(line, f"line {number}") for number, line in enumerate(lines, 1) if line.strip()]
     added = open_queue(args).add_many(_job(args, payload) for payload in payloads)
     ids = {"ids": added.ids} if args.json else {}
-    return {"added": added.added, "duplicates": added.duplicates, **ids}
+    return {**_counts(args, added), **ids}
+
+
+def _counts(args: Namespace, added: Added) -> dict[str, int]:
+    deduplicated = {"deduplicated": added.deduplicated} if args.deduplication or added.deduplicated else {}
+    return {"added": added.added, "duplicates": added.duplicates, **deduplicated}
 
 
 def _job(args: Namespace, payload: RawJson) -> NewJob:
@@ -40,6 +45,7 @@ def _job(args: Namespace, payload: RawJson) -> NewJob:
         delay=args.delay,
         priority=args.priority,
         attempts=args.attempts,
+        deduplication=deduplication("deduplication", args.deduplication) if args.deduplication is not None else None,
         opts=json_object("opts", args.opts) if args.opts else {},
     )
 
@@ -66,6 +72,11 @@ def _add_job_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--priority", type=int, help="priority; 1 is the highest, 0 none")
     parser.add_argument("--attempts", type=int, help="maximum number of attempts")
+    parser.add_argument(
+        "--deduplication",
+        metavar="ID|JSON",
+        help="deduplication id, or JSON with id and a rule: nothing is added while an unfinished job has the id",
+    )
     parser.add_argument("--opts", metavar="JSON", help="further job options of the Node library")
 
 

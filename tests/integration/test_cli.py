@@ -84,6 +84,14 @@ def test_a_job_is_added_and_shown(run: Run) -> None:
     assert run("logs", "mail", "1") == "nothing\n"
 
 
+def test_a_job_is_added_once_per_deduplication_id(run: Run, queue: BullQueue) -> None:
+    added = as_data(run, "add", "mail", "{}", "--deduplication", "ada")
+    assert added == {"id": "1", "added": 1, "duplicates": 0, "deduplicated": 0}
+    added = as_data(run, "add", "mail", "{}", "--deduplication", '{"id": "ada", "ttl": 60000}')
+    assert added == {"id": "1", "added": 0, "duplicates": 0, "deduplicated": 1}
+    assert queue.get_deduplication_job_id("ada") == "1"
+
+
 def test_a_page_fits_the_terminal(in_shell: InShell, queue: BullQueue) -> None:
     for n in range(5):
         queue.add({"text": "x" * 500, "n": n})

@@ -55,7 +55,7 @@ CASES = {
     ),
     'option("queue", "numbers")': Case(),
     '"uniqueBy", "order,event"': Case(then={"mail": {"wait": 2}}, prints=("|3|2|1|",)),
-    "NewJob({": Case(then={"mail": {"wait": 1, "delayed": 1}}, prints=("1\n1\n71\n7\n",)),
+    "debounce = {": Case(then={"mail": {"wait": 1, "delayed": 1}}, prints=("1\n1\n71\n7\n",)),
     "remove_deduplication_key()": Case(then={"pages": {"completed": 1, "wait": 0}}),
     '"jobColumns"': Case(then={"mail": {"delayed": 1}}),
     "INSERT INTO outbox": Case(then={"mail": {"wait": 2}}),

@@ -29,52 +29,48 @@ local function add_jobs(key, arg, chunk, from, now)
   local ids, duplicates, deduplicated = {}, 0, 0
   local pushes, text = new_pushes(), number_texts()
 
-  local function add(i, job_id, deduplication_id)
-    local job_key, priority, opts = base .. job_id, priorities[i] or 0, all_opts[i]
-    local timestamp, delay = times_of(i)
-    if chunk.marked then
-      opts = fill_opts(opts, timestamp, delay, job_id, deduplication_id)
-    end
-    call('HSET', job_key, 'name', names[i], 'data', chunk.data[i], 'opts', opts,
-      'timestamp', text(timestamp), 'delay', text(delay), 'priority', text(priority))
-    if deduplication_id then
-      call('HSET', job_key, 'deid', deduplication_id)
-    end
-    if delay > 0 then
-      local eta = timestamp + delay
-      call('ZADD', key.delayed, eta * 4096 + bit.band(counter + i, 0xfff), job_id)
-      call('PUBLISH', key.delayed, eta)
-    else
-      if priority > 0 then
-        flush_pushes(pushes, target)
-        insert_by_priority(key, target, job_id, priority)
-      else
-        gather_push(pushes, job_id, lifos[i])
-      end
-      call('PUBLISH', base .. 'waiting@' .. arg.token, job_id)
-    end
-  end
-
   for i = from, last do
     local custom_id = custom_ids[i]
     local job_id = custom_id or free_id(key, base, counter + i)
-    if custom_id and call('EXISTS', base .. custom_id) == 1 then
+    local job_key, kept, debounce_id = base .. job_id, nil, nil
+    if custom_id and call('EXISTS', job_key) == 1 then
       duplicates = duplicates + 1
       call('PUBLISH', base .. 'duplicated@' .. arg.token, job_id)
     else
-      local deduplication_id, rule, kept
       if deduplication_of then
-        deduplication_id, rule = deduplication_of(i)
-        kept = deduplication_id and debounce(base, arg.token, deduplication_id, rule.ttl, job_id)
+        local id, rule = deduplication_of(i)
+        debounce_id, kept = id, id and debounce(base, arg.token, id, rule.ttl, job_id)
       end
       if kept then
         deduplicated = deduplicated + 1
-        job_id = kept
       else
-        add(i, job_id, deduplication_id)
+        local timestamp, delay = times_of(i)
+        local priority = priorities[i] or 0
+        local opts = all_opts[i]
+        if chunk.marked then
+          opts = fill_opts(opts, timestamp, delay, job_id, debounce_id)
+        end
+        call('HSET', job_key, 'name', names[i], 'data', chunk.data[i], 'opts', opts,
+          'timestamp', text(timestamp), 'delay', text(delay), 'priority', text(priority))
+        if debounce_id then
+          call('HSET', job_key, 'deid', debounce_id)
+        end
+        if delay > 0 then
+          local eta = timestamp + delay
+          call('ZADD', key.delayed, eta * 4096 + bit.band(counter + i, 0xfff), job_id)
+          call('PUBLISH', key.delayed, eta)
+        else
+          if priority > 0 then
+            flush_pushes(pushes, target)
+            insert_by_priority(key, target, job_id, priority)
+          else
+            gather_push(pushes, job_id, lifos[i])
+          end
+          call('PUBLISH', base .. 'waiting@' .. arg.token, job_id)
+        end
       end
     end
-    ids[#ids + 1] = job_id
+    ids[#ids + 1] = kept or job_id
   end
   flush_pushes(pushes, target)
   return {

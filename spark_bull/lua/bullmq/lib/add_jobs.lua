@@ -28,67 +28,68 @@ local function add_jobs(key, arg, chunk, from, now)
   local ids, duplicates, deduplicated = {}, 0, 0
   local pushes, delayed, prioritized, highest = new_pushes(), {}, {}, {}
 
-  local function add(i, job_id, timestamp, delay, deduplication_id)
-    local job_key, name, priority, opts = base .. job_id, names[i], priorities[i] or 0, all_opts[i]
-    if marked then
-      opts = fill_opts(opts, timestamp, delay, job_id, deduplication_id)
-    end
-    call('HSET', job_key, 'name', name, 'data', datas[i], 'opts', opts,
-      'timestamp', text(timestamp), 'delay', text(delay), 'priority', text(priority))
-    if deduplication_id then
-      call('HSET', job_key, 'deid', deduplication_id)
-    end
-    call('XADD', events, '*', 'event', 'added', 'jobId', job_id, 'name', name)
-    if delay > 0 then
-      local eta = timestamp + delay
-      if deduplication_of then
-        -- The next jobs of the chunk may replace it.
-        delay_job(key, job_id, eta)
-      else
-        delayed[#delayed + 1] = delayed_score(key, highest, eta)
-        delayed[#delayed + 1] = job_id
-        call('XADD', events, '*', 'event', 'delayed', 'jobId', job_id, 'delay', text(eta))
-      end
-    else
-      if priority > 0 then
-        prioritized[#prioritized + 1] = {job_id, priority}
-      else
-        gather_push(pushes, job_id, lifos[i])
-      end
-      call('XADD', events, '*', 'event', 'waiting', 'jobId', job_id)
-    end
+  -- Returns the id of the job that has the deduplication id of a row and is kept, if any, and the deduplication id.
+  local function deduplicate(i, job_id, timestamp, delay)
+    local deduplication_id, rule = deduplication_of(i)
+    local kept = deduplication_id and kept_of({
+      id = job_id,
+      name = names[i],
+      data = datas[i],
+      opts = all_opts[i],
+      timestamp = timestamp,
+      delay = delay,
+      deduplication_id = deduplication_id,
+      rule = rule,
+    })
+    return kept, deduplication_id
   end
 
   for i = from, n do
     local custom_id = custom_ids[i]
     local job_id = custom_id or (counter + i) .. ''
-    if custom_id and call('EXISTS', base .. custom_id) == 1 then
+    local job_key, kept, deduplication_id = base .. job_id, nil, nil
+    if custom_id and call('EXISTS', job_key) == 1 then
       duplicates = duplicates + 1
       call('XADD', events, '*', 'event', 'duplicated', 'jobId', job_id)
     else
       local timestamp, delay = times_of(i)
-      local deduplication_id, rule, kept
       if deduplication_of then
-        deduplication_id, rule = deduplication_of(i)
-        kept = deduplication_id and kept_of({
-          id = job_id,
-          name = names[i],
-          data = datas[i],
-          opts = all_opts[i],
-          timestamp = timestamp,
-          delay = delay,
-          deduplication_id = deduplication_id,
-          rule = rule,
-        })
+        kept, deduplication_id = deduplicate(i, job_id, timestamp, delay)
       end
       if kept then
         deduplicated = deduplicated + 1
-        job_id = kept
       else
-        add(i, job_id, timestamp, delay, deduplication_id)
+        local name = names[i]
+        local priority = priorities[i] or 0
+        local opts = all_opts[i]
+        if marked then
+          opts = fill_opts(opts, timestamp, delay, job_id, deduplication_id)
+        end
+        call('HSET', job_key, 'name', name, 'data', datas[i], 'opts', opts,
+          'timestamp', text(timestamp), 'delay', text(delay), 'priority', text(priority))
+        if deduplication_id then
+          call('HSET', job_key, 'deid', deduplication_id)
+        end
+        call('XADD', events, '*', 'event', 'added', 'jobId', job_id, 'name', name)
+        if delay > 0 and deduplication_of then
+          -- The next jobs of the chunk may replace it.
+          delay_job(key, job_id, timestamp + delay)
+        elseif delay > 0 then
+          local eta = timestamp + delay
+          delayed[#delayed + 1] = delayed_score(key, highest, eta)
+          delayed[#delayed + 1] = job_id
+          call('XADD', events, '*', 'event', 'delayed', 'jobId', job_id, 'delay', text(eta))
+        else
+          if priority > 0 then
+            prioritized[#prioritized + 1] = {job_id, priority}
+          else
+            gather_push(pushes, job_id, lifos[i])
+          end
+          call('XADD', events, '*', 'event', 'waiting', 'jobId', job_id)
+        end
       end
     end
-    ids[#ids + 1] = job_id
+    ids[#ids + 1] = kept or job_id
   end
   local ready = #pushes.newest + #pushes.next + #prioritized > 0
   flush_pushes(pushes, target)
