@@ -350,6 +350,27 @@ def test_prioritised_follow_ups_of_one_job_keep_their_order(bench: WorkBench) ->
         assert [data["n"] for data in payloads(following, state)] == sorted(range(MAX_FOLLOW_UPS), key=lambda n: n % 3)
 
 
+@pytest.mark.parametrize("bench", ["bull"], indirect=True)
+def test_prioritised_follow_ups_do_not_search_a_long_list_one_by_one(bench: WorkBench) -> None:
+    """Bull keeps them among the waiting jobs, where LINSERT searches the place of each."""
+
+    def searches() -> int:
+        return int(bench.client.info("commandstats").get("cmdstat_linsert", {}).get("calls", 0))
+
+    with other(bench, "next") as following:
+        following.add_many([NewJob({"n": -1})] * 3_000)
+        bench.add()
+        claim = bench.claim()
+        (job,) = running(bench, claim)
+        for n in range(MAX_FOLLOW_UPS):
+            job.then(NewJob({"n": n}, priority=1 + n % 2), queue="next")
+        before = searches()
+        bench.work(outcomes_of(bench, claim, [job]))
+        assert searches() == before
+        first = [job.data["n"] for job in following.page("wait", 0, MAX_FOLLOW_UPS)]
+    assert first == [*range(0, MAX_FOLLOW_UPS, 2), *range(1, MAX_FOLLOW_UPS, 2), -1]
+
+
 # queues
 
 

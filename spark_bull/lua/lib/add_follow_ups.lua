@@ -38,9 +38,10 @@ local function add_follow_ups(key, arg, follow_ups, settled, now, add_jobs)
       args[name] = value
     end
     args.base, args.queue = group.base, group.queue
-    local chunk, keys, from = only_rows(group.jobs, rows), keys_at(key, arg, group.base), 1
-    while from <= chunk.n do
-      from = add_jobs(keys, args, chunk, from, now).next
+    local chunk = only_rows(group.jobs, rows)
+    chunk.whole = true
+    if chunk.n > 0 then
+      add_jobs(keys_at(key, arg, group.base), args, chunk, 1, now)
     end
   end
 end

@@ -1,6 +1,6 @@
 -- @include bull/lib/debounce
 -- @include bull/lib/free_id
--- @include bull/lib/insert_by_priority
+-- @include bull/lib/insert_many_by_priority
 -- @include bull/lib/waiting_list
 -- @include lib/columns
 -- @include lib/deduplications
@@ -10,14 +10,14 @@
 -- @include lib/walk_steps
 
 -- Adds the jobs of a chunk from row `from` on: all of them, or with priorities as many as the length of the list
--- allows.
+-- allows, unless the chunk must be added as a whole.
 -- Returns {next = first row not processed, added, duplicates, deduplicated, ids}. A job that is deduplicated has the id
 -- of the job that is kept.
 local function add_jobs(key, arg, chunk, from, now)
   local call, base = redis.call, arg.base
   local target = waiting_list(key)
   local last = chunk.n
-  if chunk.priority then
+  if chunk.priority and not chunk.whole then
     local share = math.max(1, math.floor(WALK_STEPS / (call('LLEN', target) + chunk.n)))
     last = math.min(last, from + share - 1)
   end
@@ -27,7 +27,7 @@ local function add_jobs(key, arg, chunk, from, now)
   local lifos, times_of = listed(chunk, 'lifo'), clock_of(chunk, now)
   local deduplication_of = deduplications_of(chunk)
   local ids, duplicates, deduplicated = {}, 0, 0
-  local pushes, text = new_pushes(), number_texts()
+  local pushes, prioritized, text = new_pushes(), {}, number_texts()
 
   for i = from, last do
     local custom_id = custom_ids[i]
@@ -60,10 +60,17 @@ local function add_jobs(key, arg, chunk, from, now)
           call('ZADD', key.delayed, eta * 4096 + bit.band(counter + i, 0xfff), job_id)
           call('PUBLISH', key.delayed, eta)
         else
+          -- Jobs with a priority are inserted before the next ones with `lifo`, and after the last ones.
           if priority > 0 then
-            flush_pushes(pushes, target)
-            insert_by_priority(key, target, job_id, priority)
+            if #pushes.next > 0 then
+              flush_pushes(pushes, target)
+            end
+            prioritized[#prioritized + 1] = {id = job_id, priority = priority}
           else
+            if lifos[i] and #prioritized > 0 then
+              insert_many_by_priority(key, target, prioritized)
+              prioritized = {}
+            end
             gather_push(pushes, job_id, lifos[i])
           end
           call('PUBLISH', base .. 'waiting@' .. arg.token, job_id)
@@ -73,6 +80,7 @@ local function add_jobs(key, arg, chunk, from, now)
     ids[#ids + 1] = kept or job_id
   end
   flush_pushes(pushes, target)
+  insert_many_by_priority(key, target, prioritized)
   return {
     next = last + 1,
     added = last - from + 1 - duplicates - deduplicated,
