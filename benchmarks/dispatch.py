@@ -1,6 +1,6 @@
 """Benchmark of dispatch: the Spark sink and BullMQ's addBulk fill fresh servers in turns.
 
-    make bench            or   .venv/bin/python -m benchmarks.dispatch --jobs 300000 --rounds 3
+    make bench            or   .venv/bin/python -m benchmarks.dispatch --jobs 300000 --rounds 3 --only deduplication
 
 Prints medians and writes them to benchmarks/results/dispatch.json. See benchmarks/README.md.
 """
@@ -16,11 +16,12 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
+from pyspark.sql import DataFrame
 from redis import Redis
 
 from benchmarks.probes import pinged
 from benchmarks.report import Verdict, at_most, show_verdicts, write_results
-from benchmarks.sides import QUEUE, Side, add_bulk, new_session, sink, strings, structs
+from benchmarks.sides import QUEUE, Side, add_bulk, new_session, sink, strings, structs, with_ids
 from benchmarks.trials import yardstick
 from spark_bull import EmbeddedRedis
 from spark_bull.store.scripts import load
@@ -30,6 +31,10 @@ BASE = f"bull:{QUEUE}:"
 SLOWLOG = {"slowlog-log-slower-than": "200", "slowlog-max-len": "100000"}
 #: Targets of benchmarks/README.md: ratios to the better BullMQ rate.
 TARGETS = {"at-least-once, string": 3.5, "exactly-once, string": 3.2, "exactly-once, struct": 2.5}
+#: The ratio with deduplication ids, of which each is given twice.
+DEDUPLICATION_TARGET = 3.0
+PARTS = ("plain", "deduplication")
+DELIVERIES = ("exactly-once", "at-least-once")
 #: Ratio to the script of `yardstick`.
 SCRIPT_TARGET = 1.0
 COST_TARGET = 1.10
@@ -48,8 +53,8 @@ class Measured:
     server_us_per_job: float
 
 
-def measure(side: Side, jobs: int) -> Measured:
-    """Fills a fresh server and checks its content."""
+def measure(side: Side, jobs: int, kept: int | None = None) -> Measured:
+    """Fills a fresh server and checks its content. kept: number of deduplication ids; None: all jobs are added."""
     with EmbeddedRedis(SLOWLOG) as server, Redis.from_url(server.url) as client:
         with side(server.port, jobs) as run:
             client.slowlog_reset()
@@ -57,7 +62,10 @@ def measure(side: Side, jobs: int) -> Measured:
             with pinged(server.port) as pings:
                 seconds = run()
             server_us = (cpu_seconds(client) - before) / jobs * 1e6
-        check(client, jobs)
+        if kept is None:
+            check(client, jobs)
+        else:
+            check_once(client, jobs, kept)
         return Measured(seconds, pings.p50, pings.p99, pings.longest, script_ms(client), server_us)
 
 
@@ -92,6 +100,15 @@ def check(client: Redis, jobs: int) -> None:
         key for key in client.scan_iter(f"{BASE}spark:*", count=10_000) if b":stage:" in key or b":manifest:" in key
     }
     assert not left, f"expected no staged chunks to be left, got {left}"
+
+
+def check_once(client: Redis, jobs: int, kept: int) -> None:
+    """Checks that one job of each deduplication id waits."""
+    ids = client.execute_command("LRANGE", f"{BASE}wait", 0, -1)
+    assert len(set(ids)) == len(ids) == kept, f"expected {kept} jobs in wait, got {len(ids)}"
+    assert client.get(f"{BASE}id") == str(jobs).encode()
+    held = client.mget([f"{BASE}de:{number}" for number in range(kept)])
+    assert set(held) == set(ids), "expected the id of each waiting job in a deduplication key"
 
 
 def median_of(runs: Sequence[Measured]) -> Measured:
@@ -135,6 +152,30 @@ def verdicts(found: dict[str, Measured], jobs: int, yard_ms: float) -> list[Verd
     return results
 
 
+def deduplication_verdicts(found: dict[str, Measured], jobs: int) -> list[Verdict]:
+    """Compares the rates of deduplicated jobs with that of the peer."""
+    best, results = best_rate(found, jobs), []
+    for name, result in found.items():
+        if not is_peer(name):
+            ratio = jobs / result.seconds / best
+            target = f">= {DEDUPLICATION_TARGET}"
+            results.append(Verdict(f"{name}, x addBulk", target, f"{ratio:.2f}", ratio >= DEDUPLICATION_TARGET))
+    return results
+
+
+def rounds_of(sides: dict[str, Side], jobs: int, rounds: int, kept: int | None = None) -> dict[str, list[Measured]]:
+    """Measures the sides in turns, ours once before."""
+    for name, side in sides.items():
+        if not is_peer(name):
+            measure(side, jobs, kept)
+    runs: dict[str, list[Measured]] = {name: [] for name in sides}
+    for round_number in range(rounds):
+        for name, side in sides.items():
+            runs[name].append(measure(side, jobs, kept))
+            print(f"round {round_number + 1}: {name:32}{jobs / runs[name][-1].seconds:9,.0f} jobs/s", flush=True)
+    return runs
+
+
 def growth(small: int, large: int, delivery: str, rounds: int) -> tuple[dict[str, object], list[Verdict]]:
     """Compares cost per job and memory of few and of many jobs, each in its own session."""
     command = [sys.executable, "-m", "benchmarks.growth", delivery, str(rounds)]
@@ -152,11 +193,49 @@ def growth(small: int, large: int, delivery: str, rounds: int) -> tuple[dict[str
     return {str(small): few, str(large): many}, results
 
 
+@dataclass(frozen=True)
+class Part:
+    """The runs of a part by side, and its verdicts."""
+
+    runs: dict[str, list[Measured]]
+    verdicts: list[Verdict]
+
+
+def plain(frames: dict[str, DataFrame], jobs: int, rounds: int, chunk_sizes: Sequence[int], yard_ms: float) -> Part:
+    """Compares plain jobs. frames: by kind of their payloads."""
+    sides = {"BullMQ addBulk, 1 process": add_bulk(1), "BullMQ addBulk, 2 processes": add_bulk(2)}
+    sides |= {f"{delivery}, {kind}": sink(frames[kind], delivery) for kind in frames for delivery in DELIVERIES}
+    for size in chunk_sizes:
+        for delivery in DELIVERIES:
+            sides[f"{delivery}, chunks of {size}"] = sink(frames["string"], delivery, chunkSize=str(size))
+    runs = rounds_of(sides, jobs, rounds)
+    return Part(runs, verdicts(shown(runs, jobs), jobs, yard_ms))
+
+
+def deduplication(frame: DataFrame, jobs: int, rounds: int) -> Part:
+    """Compares jobs of which every second one has a deduplication id that is taken."""
+    kept = jobs // 2
+    once = with_ids(frame, kept).cache()
+    once.count()
+    sides = {f"BullMQ addBulk, once, {number}": add_bulk(number, kept) for number in (1, 2)}
+    sides |= {f"{delivery}, once": sink(once, delivery) for delivery in DELIVERIES}
+    runs = rounds_of(sides, jobs, rounds, kept)
+    return Part(runs, deduplication_verdicts(shown(runs, jobs), jobs))
+
+
+def shown(runs: dict[str, list[Measured]], jobs: int) -> dict[str, Measured]:
+    """Prints and returns the medians of runs."""
+    found = {name: median_of(of_one) for name, of_one in runs.items()}
+    show(found, jobs)
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--jobs", type=int, default=300_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--chunk-sizes", type=int, nargs="*", default=[], help="additional values of chunkSize")
+    parser.add_argument("--only", nargs="*", choices=PARTS, default=PARTS, help="parts to run; default: all")
     parser.add_argument("--no-growth", action="store_true", help="skip the comparison of 100,000 with 1,000,000 jobs")
     parser.add_argument("--quick", action="store_true", help="one round of 20,000 jobs, 5,000 against 50,000")
     args = parser.parse_args()
@@ -169,35 +248,26 @@ def main() -> None:
     frames = {"string": strings(spark, jobs).cache(), "struct": structs(spark, jobs).cache()}
     for frame in frames.values():
         frame.count()
-    deliveries = ("exactly-once", "at-least-once")
-    ours = {f"{delivery}, {kind}": sink(frames[kind], delivery) for kind in frames for delivery in deliveries}
-    for size in args.chunk_sizes:
-        for delivery in deliveries:
-            ours[f"{delivery}, chunks of {size}"] = sink(frames["string"], delivery, chunkSize=str(size))
-    sides = {"BullMQ addBulk, 1 process": add_bulk(1), "BullMQ addBulk, 2 processes": add_bulk(2), **ours}
-    for side in ours.values():
-        measure(side, jobs)
-    runs: dict[str, list[Measured]] = {name: [] for name in sides}
-    yard_ms = []
-    for round_number in range(rounds):
-        yard_ms.append(yardstick().script_p50_ms)
-        for name, side in sides.items():
-            runs[name].append(measure(side, jobs))
-            print(f"round {round_number + 1}: {name:32}{jobs / runs[name][-1].seconds:9,.0f} jobs/s", flush=True)
+    yard_ms = [yardstick().script_p50_ms for _ in range(rounds)] if "plain" in args.only else []
+    parts = []
+    if "plain" in args.only:
+        parts.append(plain(frames, jobs, rounds, args.chunk_sizes, statistics.median(yard_ms)))
+    if "deduplication" in args.only:
+        parts.append(deduplication(frames["string"], jobs, rounds))
     spark.stop()
 
-    found = {name: median_of(of_one) for name, of_one in runs.items()}
-    show(found, jobs)
-    results = verdicts(found, jobs, statistics.median(yard_ms))
+    results = [verdict for part in parts for verdict in part.verdicts]
     grown: dict[str, object] = {}
-    for delivery in () if args.no_growth else deliveries:
+    for delivery in DELIVERIES if "plain" in args.only and not args.no_growth else ():
         grown[delivery], judged = growth(*sizes, delivery, rounds)
         results += judged
     show_verdicts(results)
+    runs = {name: of_one for part in parts for name, of_one in part.runs.items()}
+    medians = {name: median_of(of_one) for name, of_one in runs.items()}
     report = {
         "jobs": jobs,
         "rounds": rounds,
-        "medians": {name: asdict(r) | {"jobs_per_second": jobs / r.seconds} for name, r in found.items()},
+        "medians": {name: asdict(r) | {"jobs_per_second": jobs / r.seconds} for name, r in medians.items()},
         "runs": {name: [asdict(run) for run in of_one] for name, of_one in runs.items()},
         "yardstick_ms": yard_ms,
         "growth": grown,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import expr
 
 import spark_bull
 
@@ -58,13 +59,18 @@ def sink(frame: DataFrame, delivery: str, **options: str) -> Side:
     return ready
 
 
-def add_bulk(processes: int) -> Side:
-    """The BullMQ side: several processes that start at the same time."""
+def with_ids(frame: DataFrame, ids: int) -> DataFrame:
+    """Gives the rows so many deduplication ids, in turns."""
+    return frame.withColumn("deduplication", expr(f"string(bigint(get_json_object(data, '$.id')) % {ids})"))
+
+
+def add_bulk(processes: int, ids: int = 0) -> Side:
+    """The BullMQ side: several processes that start at the same time. ids: number of deduplication ids; 0: none."""
 
     @contextmanager
     def ready(port: int, jobs: int) -> Iterator[Run]:
         with ExitStack() as stack:
-            peers = [stack.enter_context(_peer(port, share)) for share in shares(jobs, processes)]
+            peers = [stack.enter_context(_peer(port, share, ids)) for share in shares(jobs, processes)]
             for peer in peers:
                 _expect(peer, "ready")
             yield lambda: timed(lambda: _begin(peers))
@@ -76,8 +82,8 @@ def shares(jobs: int, processes: int) -> list[int]:
     return [jobs * (i + 1) // processes - jobs * i // processes for i in range(processes)]
 
 
-def _peer(port: int, jobs: int) -> subprocess.Popen[str]:
-    command = ["node", str(PEER), str(port), QUEUE, str(jobs), str(ADD_BULK_CHUNK)]
+def _peer(port: int, jobs: int, ids: int) -> subprocess.Popen[str]:
+    command = ["node", str(PEER), str(port), QUEUE, str(jobs), str(ADD_BULK_CHUNK), str(ids)]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 

@@ -69,17 +69,16 @@ def encode(
     default_name = defaults.get("name", DEFAULT_NAME)
     names = [default_name if name is None else name for name in rows.get("name", (None,))]
     given = [name for name in (*ROW_NAMES, *OPTION_NAMES) if name in rows]
+    encoder = _Row(dialect, defaults)
+    ids: Sequence[str | None] | None = None
     if not given:
-        encoded = [_Row(dialect, defaults).encode({})]
+        encoded = [encoder.encode({})]
+    elif given == [DEDUPLICATION] and data and all(isinstance(value, str) and value for value in rows[DEDUPLICATION]):
+        # Rows that differ in nothing but their deduplication ids.
+        ids = rows[DEDUPLICATION]
+        encoded = encoder.encode_rows([DEDUPLICATION], [ids[:1]], numbers)
     else:
-        encoder = _Row(dialect, defaults)
-        encoded = []
-        for position, values in enumerate(zip(*(rows[name] for name in given), strict=True)):
-            row = {n: v for n, v in zip(given, values, strict=True) if v is not None}
-            try:
-                encoded.append(encoder.encode(row))
-            except SparkBullError as error:
-                raise type(error)(f"row {numbers[position]}: {error}") from None
+        encoded = encoder.encode_rows(given, [rows[name] for name in given], numbers)
     _check_size(data, encoded, numbers)
     return EncodedJobs(
         n=len(data),
@@ -94,7 +93,7 @@ def encode(
         priority=collapsed([row.prepared.priority or None for row in encoded]),
         lifo=collapsed([row.prepared.lifo or None for row in encoded]),
         attempts=collapsed([row.prepared.attempts if row.prepared.attempts > 1 else None for row in encoded]),
-        deduplication_id=collapsed([row.deduplication_id for row in encoded]),
+        deduplication_id=collapsed(ids or [row.deduplication_id for row in encoded]),
         deduplication=collapsed([row.prepared.deduplication for row in encoded]),
     )
 
@@ -120,6 +119,19 @@ class _Row:
             dialect.name, dialect.deduplication_option, dialect.deduplication_members, defaults.get(DEDUPLICATION)
         )
 
+    def encode_rows(
+        self, names: Sequence[str], columns: Sequence[Sequence[Any]], numbers: Sequence[int]
+    ) -> list[_EncodedRow]:
+        """Encodes rows, of which None is not given. Errors name the number of the row."""
+        encoded = []
+        for position, values in enumerate(zip(*columns, strict=True)):
+            row = {n: v for n, v in zip(names, values, strict=True) if v is not None}
+            try:
+                encoded.append(self.encode(row))
+            except SparkBullError as error:
+                raise type(error)(f"row {numbers[position]}: {error}") from None
+        return encoded
+
     def encode(self, row: Mapping[str, Any]) -> _EncodedRow:
         merged = self._merged(row)
         job_id, delay, run_at, timestamp = (merged.get(name) for name in ROW_NAMES)
@@ -132,10 +144,11 @@ class _Row:
             _check_ms("delay", delay)
             _check_ms("runAt", run_at)
             check_eta(run_at, delay, timestamp)
-        deduplication = self._deduplications.of(merged)
         deduplication_id = None
-        if deduplication is not None:
-            deduplication_id, merged[DEDUPLICATION] = deduplication
+        if DEDUPLICATION in merged or self._dialect.deduplication_option in merged:
+            deduplication = self._deduplications.of(merged)
+            if deduplication is not None:
+                deduplication_id, merged[DEDUPLICATION] = deduplication
         return _EncodedRow(self._shared(merged), job_id, delay, run_at, timestamp, deduplication_id)
 
     def _merged(self, row: Mapping[str, Any]) -> dict[str, Any]:

@@ -65,10 +65,12 @@ local function add_jobs(key, arg, chunk, from, now)
         if marked then
           opts = fill_opts(opts, timestamp, delay, job_id, deduplication_id)
         end
-        call('HSET', job_key, 'name', name, 'data', datas[i], 'opts', opts,
-          'timestamp', text(timestamp), 'delay', text(delay), 'priority', text(priority))
         if deduplication_id then
-          call('HSET', job_key, 'deid', deduplication_id)
+          call('HSET', job_key, 'name', name, 'data', datas[i], 'opts', opts, 'timestamp', text(timestamp),
+            'delay', text(delay), 'priority', text(priority), 'deid', deduplication_id)
+        else
+          call('HSET', job_key, 'name', name, 'data', datas[i], 'opts', opts,
+            'timestamp', text(timestamp), 'delay', text(delay), 'priority', text(priority))
         end
         call('XADD', events, '*', 'event', 'added', 'jobId', job_id, 'name', name)
         if delay > 0 and deduplication_of then

@@ -58,7 +58,7 @@ local function deduplicator(key, arg)
 
   -- An id without a TTL whose job is gone is free; BullMQ 5 does not see that.
   local function take_stale(holder, aside, job, kept)
-    if is_5 or call('PTTL', holder) ~= -1 or call('EXISTS', base .. kept) == 1 then
+    if is_5 or call('EXISTS', base .. kept) == 1 or call('PTTL', holder) ~= -1 then
       return false
     end
     call('DEL', aside)
