@@ -49,6 +49,10 @@ def once(name: str, delay: int = 0, **rule: Any) -> Job:
     return job(**({"delay": delay} if delay else {}), deduplication={"id": name, **rule})
 
 
+def debounced(name: str, delay: int = 0) -> Job:
+    return job(**({"delay": delay} if delay else {}), debounce={"id": name})
+
+
 LONG_AGO = 1_700_000_000_000
 PAGES = [(0, 2), (0, 0), (1, 3), (2, 9), (4, 5), (0, -1), (-3, -1), (5, 4), (7, 9)]
 
@@ -149,6 +153,27 @@ KNOWN_SEQUENCES = {
             step("settle", does=[("complete", 1)], then=1),
         ],
     ),
+    **{
+        f"removing a {state} job frees its debounce id, whichever job has it": (
+            ["bull"],
+            [
+                step("add", jobs=[debounced("x"), debounced("y", HOUR)]),
+                step("claim", count=1),
+                step("settle", does=[("complete", 1)]),
+                step("add", jobs=[debounced("x")]),
+                *removal,
+                step("add", jobs=[debounced("x"), debounced("y")]),
+            ],
+        )
+        for state, removal in {
+            "completed": [step("manage", verb="remove", state="completed", job=0)],
+            "waiting": [step("manage", verb="remove", state="wait", job=0)],
+            "cleaned": [step("clean", state="wait", limit=0)],
+            "cleaned completed": [step("clean", state="completed", limit=0)],
+            "drained": [step("drain", delayed=True)],
+            "obliterated": [step("obliterate", force=False)],
+        }.items()
+    },
     "jobs of one call replace and reschedule each other": (
         ["bullmq"],
         [

@@ -1,7 +1,8 @@
 -- @include lib/job_row
 
--- Deletes the keys of jobs that have left their state. Finished ones no longer have a priority, a place in a rate
--- limited group and, unless it has a TTL, a debounce id.
+-- Deletes the keys of jobs that have left their state, and frees their debounce ids, as Bull does even if another job
+-- has the id. Jobs that `finished` no longer have a priority or a place in a rate limited group, and have freed their
+-- debounce ids unless those have a TTL.
 local function remove_jobs(key, arg, ids, finished)
   local call = redis.call
   if not finished and #ids > 0 then
@@ -9,9 +10,8 @@ local function remove_jobs(key, arg, ids, finished)
     local limited = call('EXISTS', key.limiter_index) == 1
     for _, job_id in ipairs(ids) do
       local row = job_row(arg.base .. job_id, 'deid')
-      local holder = row and row[1] and arg.base .. 'de:' .. row[1]
-      if holder and redis.pcall('GET', holder) == job_id then
-        call('UNLINK', holder)
+      if row and row[1] then
+        call('UNLINK', arg.base .. 'de:' .. row[1])
       end
       local group = limited and call('HGET', key.limiter_index, job_id)
       if group then
