@@ -104,7 +104,8 @@ class ChunkLoop(SlotLoop):
                 if left_s <= 0 or last.stop or last.paused:
                     break
                 if not last.more:
-                    queue.begin_wait(last, left_s)
+                    if not queue.is_waiting:
+                        queue.begin_wait(last, left_s)
                     self._wait(left_s)
                 last = queue.work(None, self._plan.chunk_size - len(jobs), claim.token)
                 queue.keeper.hold(claim.token, [job.id for job in last.jobs], last.now)

@@ -29,7 +29,7 @@ log = logging.getLogger("spark_bull")
 
 T = TypeVar("T")
 
-#: An idle slot sends two commands per queue in this time: one that waits for a job, one that claims.
+#: An idle slot sends three commands per queue in this time: CLIENT ID, one that waits for a job, one that claims.
 IDLE_S: Final = 10.0
 #: Maximum duration of a wait if Redis denies CLIENT UNBLOCK, and the slot has several queues.
 SHORT_WAIT_S: Final = 1.0

@@ -67,10 +67,16 @@ class _Plain:
         made = self._setup()
         if inspect.isgenerator(made):
             return self._stack.enter_context(contextmanager(lambda: made)())
+        if inspect.isawaitable(made):
+            if inspect.iscoroutine(made):
+                made.close()
+            raise TypeError("expected a value, got an awaitable: only with coroutine functions, it is awaited")
+        if callable(close := getattr(made, "close", None)):
+            # Also for context managers: a connection to a database enters a transaction, and stays open.
+            self._stack.callback(close)
+            return made
         if isinstance(made, AbstractContextManager):
             return self._stack.enter_context(made)
-        if callable(close := getattr(made, "close", None)):
-            self._stack.callback(close)
         return made
 
     def close(self) -> None:
@@ -101,10 +107,11 @@ class _InEventLoop:
             return self._stack.enter_context(contextmanager(lambda: made)())
         if isinstance(made, AbstractAsyncContextManager):
             return await self._stack.enter_async_context(made)
-        if isinstance(made, AbstractContextManager):
-            return self._stack.enter_context(made)
         if callable(close := getattr(made, "close", None)):
             self._stack.push_async_callback(_called, close)
+            return made
+        if isinstance(made, AbstractContextManager):
+            return self._stack.enter_context(made)
         return made
 
 

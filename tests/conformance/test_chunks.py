@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from threading import Event
 from typing import Any
 
 import pandas as pd
@@ -78,3 +79,35 @@ def test_a_stop_ends_the_wait_for_a_chunk(queue: BullQueue) -> None:
         wait_until(lambda: queue.counts()["active"] == 2, "the slot to claim the jobs")
     assert sizes == [2]
     assert queue.counts()["completed"] == 2
+
+
+def test_a_slot_that_processes_a_chunk_waits_for_no_queue(queue: BullQueue, other: BullQueue) -> None:
+    """In Bull, a wait takes a job: it would stay active, without a lock, until the chunk is processed."""
+    running, over = Event(), Event()
+
+    def process(n: Any) -> Any:
+        running.set()
+        assert over.wait(PATIENCE_S)
+        return pd.Series([str(value) for value in n])
+
+    runner = UdfRunner(process, "pandas", pa.struct([pa.field("n", pa.int64())]), pa.string())
+    handles = [queue.handle, other.handle]
+    with OurWorker(handles, runner=runner, chunk_size=10, min_chunk=2, chunk_wait_ms=FOREVER_MS) as worker:
+
+        def waits() -> int:
+            clients = queue.handle.connection.clients()
+            return sum(int(one["id"]) in worker.loop.clients and "b" in one["flags"] for one in clients)
+
+        wait_until(lambda: waits() == 2, "the slot to wait for both queues")
+        add(queue, 1)
+        wait_until(lambda: queue.counts()["active"] == 1 and waits() == 2, "the slot to wait for a second job")
+        # The end of its wait for the other queue does not begin another wait for the first one.
+        add(other, 1)
+        wait_until(lambda: waits() == 1, "the end of a wait")
+        add(queue, 1)
+        assert running.wait(PATIENCE_S)
+        add(queue, 1)
+        assert waits() == 0
+        assert queue.counts()["wait"] == 1
+        over.set()
+        wait_until(completed(queue, 2), "the chunk to be processed")

@@ -86,6 +86,12 @@ def claim(bench: WorkBench, limit: int = 10, group: GroupLimits = TWO_AT_ONCE) -
     return found
 
 
+def claim_and_complete(bench: WorkBench, limit: int, group: GroupLimits) -> Claim:
+    found = claim(bench, limit, group)
+    bench.work(completed(found), claim_settings=settings(group))
+    return found
+
+
 def ids_of(found: Claim) -> list[str]:
     return [job.id for job in found.jobs]
 
@@ -371,6 +377,26 @@ def test_each_of_many_groups_whose_periods_are_over_starts_jobs(bench: WorkBench
     ids = add(bench.queue, tenants)
     assert ids_of(claim(bench, 2000, one)) == ids
     assert set(bench.client.hvals(bench.key("group_started"))) == {b"1"}
+
+
+def test_a_claim_promotes_a_limited_number_of_jobs_when_many_periods_end_at_once(bench: WorkBench) -> None:
+    tenants = [f"tenant-{n}" for n in range(60)]
+    some = GroupLimits("tenant", max=20, duration_ms=HOUR_MS)
+    add(bench.queue, tenants * 30)
+    total = len(tenants) * 30
+    started = 0
+    while more := len(ids_of(claim_and_complete(bench, 500, some))):
+        started += more
+    assert started == len(tenants) * 20
+    assert bench.queue.counts()["delayed"] == total - started
+    move_back(bench, "group_windows", 2 * HOUR_MS)
+    claimed = claim_and_complete(bench, 1, some)
+    assert len(claimed.jobs) == 1
+    assert bench.queue.counts()["delayed"] >= total - started - 200
+    started += 1
+    while more := len(ids_of(claim_and_complete(bench, 500, some))):
+        started += more
+    assert started == total
 
 
 def test_jobs_that_wait_for_running_ones_are_due_a_few_at_a_time(bench: WorkBench) -> None:

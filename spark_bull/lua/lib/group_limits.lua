@@ -98,13 +98,15 @@ local function group_limits(key, arg, allowed, now, waits, delay, promote)
     if free <= 0 then
       return false
     end
+    if has_delayed then
+      refillable[group] = known
+    end
     if is_promoted then
       return true
     end
     if not has_delayed then
       return free > known.promoted
     end
-    refillable[group] = known
     local earlier, _, by_others = first_delayed(key, group, 1, waits, place)
     known.promoted, has_promoted = known.promoted + by_others, has_promoted or by_others > 0
     return free > known.promoted and #earlier == 0

@@ -1,7 +1,7 @@
 -- @include lib/group_queue
 
--- Jobs of one group that one call promotes at most.
-local MAX_PROMOTED = 100
+-- Jobs that one call promotes, over all groups, but one of each group at least.
+local MAX_PROMOTED = 200
 
 -- The number of running jobs of a group. Where it has reached the limit, jobs without a lock are removed: their worker
 -- has died.
@@ -56,9 +56,14 @@ end
 -- Promotes the first delayed jobs of these groups {group -> room} for which there is a place, by `promote(ids)`.
 -- Returns whether there were any.
 local function promote_of_groups(key, settings, rooms, promote, waits)
-  local promoted = {}
+  local promoted, groups = {}, 0
+  for _ in pairs(rooms) do
+    groups = groups + 1
+  end
+  -- Claims and settlements of these jobs promote further ones.
+  local share = math.max(1, math.floor(MAX_PROMOTED / math.max(1, groups)))
   for group, room in pairs(rooms) do
-    local places = math.min(free_in(settings, room) - room.promoted, MAX_PROMOTED)
+    local places = math.min(free_in(settings, room) - room.promoted, share)
     if places > 0 then
       local ids, members, by_others = first_delayed(key, group, places, waits)
       local ready, taken = {}, {}

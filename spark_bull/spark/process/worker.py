@@ -439,7 +439,9 @@ class Worker:
     def _loop_engine(self, method: str) -> LoopEngine:
         """Returns the engine, if it can pause."""
         if not isinstance(self._engine, LoopEngine):
-            raise SparkBullError(f"{method}() has no effect with engine='stream': stop() the worker and start another")
+            raise SparkBullError(
+                f"{method}() has no effect with engine='stream': use engine='loop', or stop() the worker"
+            )
         state = self._current_state()
         if state not in ("running", "paused"):
             raise SparkBullError(f"expected a running worker for {method}(), this one is {state}")

@@ -23,6 +23,8 @@ def worked_queues(
     names = _names(queue, queues)
     if engine == "stream" and len(names) > 1:
         raise OptionError("engine='stream' processes one queue: start a Worker for each, or use engine='loop'")
+    if engine == "stream" and weights:
+        raise OptionError("`weights` has no effect with engine='stream': leave it out, or use engine='loop'")
     if weights is None or weights == {}:
         return tuple(WorkedQueue(name) for name in names)
     if not isinstance(weights, Mapping):

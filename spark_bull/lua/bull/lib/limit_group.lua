@@ -5,6 +5,10 @@
 -- behind the last colon. Returns whether the job was delayed.
 local function limit_group(key, arg, id, now)
   local call, group = redis.call, string.match(id, '[^:]+$')
+  if group == 'index' then
+    -- Its counter would be the key of the index; Bull fails with such a job.
+    group = nil
+  end
   local counter = group and key.limiter .. ':' .. group or key.limiter
   local most, duration, limited = tonumber(arg.limiter_max), tonumber(arg.limiter_ms), counter .. ':limited'
   local delay = 0
