@@ -93,21 +93,16 @@ def test_a_slot_that_processes_a_chunk_waits_for_no_queue(queue: BullQueue, othe
     runner = UdfRunner(process, "pandas", pa.struct([pa.field("n", pa.int64())]), pa.string())
     handles = [queue.handle, other.handle]
     with OurWorker(handles, runner=runner, chunk_size=10, min_chunk=2, chunk_wait_ms=FOREVER_MS) as worker:
-
-        def waits() -> int:
-            clients = queue.handle.connection.clients()
-            return sum(int(one["id"]) in worker.loop.clients and "b" in one["flags"] for one in clients)
-
-        wait_until(lambda: waits() == 2, "the slot to wait for both queues")
+        wait_until(lambda: worker.waits() == 2, "the slot to wait for both queues")
         add(queue, 1)
-        wait_until(lambda: queue.counts()["active"] == 1 and waits() == 2, "the slot to wait for a second job")
+        wait_until(lambda: queue.counts()["active"] == 1 and worker.waits() == 2, "the slot to wait for a second job")
         # The end of its wait for the other queue does not begin another wait for the first one.
         add(other, 1)
-        wait_until(lambda: waits() == 1, "the end of a wait")
+        wait_until(lambda: worker.waits() == 1, "the end of a wait")
         add(queue, 1)
         assert running.wait(PATIENCE_S)
         add(queue, 1)
-        assert waits() == 0
+        assert worker.waits() == 0
         assert queue.counts()["wait"] == 1
         over.set()
         wait_until(completed(queue, 2), "the chunk to be processed")

@@ -490,14 +490,9 @@ def test_a_slot_waits_for_all_its_queues_at_once(queues: list[BullQueue], concur
     with OurWorker([queue.handle for queue in queues], lambda job: job.queue, concurrency=concurrency) as worker:
         for round_ in range(2):
             for queue in reversed(queues):
-                until(lambda: blocked(worker, queues[0]) == 2, "the slot to wait for both queues")
+                until(lambda: worker.waits() == 2, "the slot to wait for both queues")
                 queue.add({"n": round_})
                 until(lambda queue=queue, n=round_: ended(queue) == n + 1, "the job")  # type: ignore[misc]
-
-
-def blocked(worker: OurWorker, queue: BullQueue) -> int:
-    clients = queue.handle.connection.clients()
-    return sum(int(one["id"]) in worker.loop.clients and "b" in one["flags"] for one in clients)
 
 
 @each_pair
@@ -505,7 +500,7 @@ def test_a_busy_slot_leaves_the_signals_of_its_other_queues_to_others(queues: li
     urgent, mail = queues
     gate = Gate()
     with OurWorker([urgent.handle, mail.handle], gate.pass_through) as worker:
-        until(lambda: blocked(worker, urgent) == 2, "the slot to wait for both queues")
+        until(lambda: worker.waits() == 2, "the slot to wait for both queues")
         urgent.add({"n": "busy"})
         until(lambda: gate.running == {"busy"}, "the job")
         with OurWorker(mail.handle, lambda job: "other"):
@@ -533,16 +528,16 @@ def test_waits_that_lost_their_connection_can_still_be_ended(queues: list[BullQu
     """Otherwise every job of a slot with several queues starts when the waits for the other queues time out."""
     _, mail = queues
     with OurWorker([queue.handle for queue in queues], lambda job: job.data["n"]) as worker:
-        until(lambda: blocked(worker, mail) == 2, "the slot to wait for both queues")
+        until(lambda: worker.waits() == 2, "the slot to wait for both queues")
         before = worker.loop.clients
         for client_id in before:
             client.client_kill_filter(_id=str(client_id))
-        until(lambda: blocked(worker, mail) == 2, "the slot to wait again")
+        until(lambda: worker.waits() == 2, "the slot to wait again")
         assert not set(before) & set(worker.loop.clients)
         for n in range(2):
             mail.add({"n": n})
             until(lambda n=n: ended(mail) == n + 1, "the job")  # type: ignore[misc]
-            until(lambda: blocked(worker, mail) == 2, "the slot to wait for both queues")
+            until(lambda: worker.waits() == 2, "the slot to wait for both queues")
 
 
 def test_a_wait_that_fails_ends_its_slot_with_the_error(queue: BullQueue, monkeypatch: pytest.MonkeyPatch) -> None:

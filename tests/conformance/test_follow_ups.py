@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgpack
@@ -16,7 +16,6 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, BooleanType, DataType, IntegerType, StringType, StructField, StructType
-from redis import Redis
 
 from spark_bull.errors import DelayedError, DialectError, JobLockLost, OptionError, UnrecoverableError
 from spark_bull.model import NewJob
@@ -29,32 +28,11 @@ from spark_bull.worker.outcome_policy import OutcomePolicy
 from spark_bull.worker.running_job import RunningJob
 from tests.support.dump import difference, dump, normalise, normalise_messages, window
 from tests.support.pubsub import published
-from tests.support.sending import send_scripts_twice
 from tests.support.wait import wait_until
-from tests.support.work_bench import WorkBench
+from tests.support.work_bench import WorkBench, not_bull_1, only_bullmq
 from tests.support.worker import OurWorker
 
-DIALECTS = ("bull-1", "bull", "bullmq")
 HOUR_MS = 3_600_000
-
-
-@pytest.fixture(params=["once", "twice"])
-def twice(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    if request.param == "twice":
-        send_scripts_twice(monkeypatch)
-    return bool(request.param == "twice")
-
-
-@pytest.fixture(params=DIALECTS)
-def bench(
-    request: pytest.FixtureRequest, twice: bool, client: Redis, redis_url: str, prefix: str
-) -> Iterator[WorkBench]:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
-        yield WorkBench(queue, client, twice)
-
-
-only_bullmq = pytest.mark.parametrize("bench", ["bullmq"], indirect=True)
-not_bull_1 = pytest.mark.parametrize("bench", DIALECTS[1:], indirect=True)
 
 
 def other(bench: WorkBench, name: str) -> BullQueue:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
-from redis import Redis
 
 from spark_bull.errors import OptionError
 from spark_bull.group_limits import GroupLimits
@@ -31,12 +30,10 @@ from spark_bull.services.promoter import Promoter
 from spark_bull.worker.running_job import RunningJob
 from tests.support.node_peer import NodePeer
 from tests.support.peers import PEERS, Peer
-from tests.support.sending import send_scripts_twice
 from tests.support.wait import wait_until
-from tests.support.work_bench import WorkBench, completed
+from tests.support.work_bench import DIALECTS, WorkBench, completed, not_bull_1
 from tests.support.worker import OurWorker
 
-DIALECTS = ("bull-1", "bull", "bullmq")
 HOUR_MS = 3_600_000
 TWO_AT_ONCE = GroupLimits("tenant", concurrency=2)
 FIVE_AT_ONCE = GroupLimits("tenant", concurrency=5)
@@ -44,22 +41,6 @@ THREE_PER_HOUR = GroupLimits("tenant", max=3, duration_ms=HOUR_MS)
 GROUP_KEYS = ("group_active", "group_delayed", "group_promoted", "group_started", "group_windows", "group_settings")
 
 each_dialect = pytest.mark.parametrize("queue", DIALECTS, indirect=True)
-with_priorities = pytest.mark.parametrize("bench", DIALECTS[1:], indirect=True)
-
-
-@pytest.fixture(params=["once", "twice"])
-def twice(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    if request.param == "twice":
-        send_scripts_twice(monkeypatch)
-    return bool(request.param == "twice")
-
-
-@pytest.fixture(params=DIALECTS)
-def bench(
-    request: pytest.FixtureRequest, twice: bool, client: Redis, redis_url: str, prefix: str
-) -> Iterator[WorkBench]:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
-        yield WorkBench(queue, client, twice)
 
 
 @pytest.fixture
@@ -582,7 +563,7 @@ def test_a_job_that_was_promoted_by_hand_takes_a_place_of_its_group(bench: WorkB
 # other features of the queue
 
 
-@with_priorities
+@not_bull_1
 def test_priorities_are_kept(bench: WorkBench) -> None:
     add(bench.queue, ["a"] * 2)
     found = claim(bench)

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from redis import Redis
 
 from spark_bull.errors import JobMissing
 from spark_bull.limiter import Limiter
@@ -21,7 +20,6 @@ from spark_bull.option_table import SETTLE
 from spark_bull.options import parse_options
 from spark_bull.outcomes import Delayed, Failed, Lost, Outcomes, Retried
 from spark_bull.queue import claim as claims
-from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.claim import extend, read_claimed, relock, rescue, unpack_claimed
 from spark_bull.queue.claim_ledger import ClaimLedger
 from spark_bull.queue.claim_settings import ClaimSettings
@@ -31,31 +29,10 @@ from spark_bull.spark.process.settle import SettlePlan, settle_task
 from spark_bull.spark.process.settle_tokens import SettleTokens
 from spark_bull.worker.claimer import Claimer
 from spark_bull.worker.job_options import keep_rule
-from tests.support.sending import send_scripts_twice
 from tests.support.wait import wait_until
-from tests.support.work_bench import CLAIM_SETTINGS, WorkBench, completed
+from tests.support.work_bench import CLAIM_SETTINGS, WorkBench, completed, not_bull_1, only_bullmq
 
-DIALECTS = ("bull-1", "bull", "bullmq")
 HOUR_MS = 3_600_000
-
-
-@pytest.fixture(params=["once", "twice"])
-def twice(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    if request.param == "twice":
-        send_scripts_twice(monkeypatch)
-    return bool(request.param == "twice")
-
-
-@pytest.fixture(params=DIALECTS)
-def bench(
-    request: pytest.FixtureRequest, twice: bool, client: Redis, redis_url: str, prefix: str
-) -> Iterator[WorkBench]:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
-        yield WorkBench(queue, client, twice)
-
-
-only_bullmq = pytest.mark.parametrize("bench", ["bullmq"], indirect=True)
-not_bull_1 = pytest.mark.parametrize("bench", DIALECTS[1:], indirect=True)
 
 
 def make_due(bench: WorkBench, ids: Iterable[str]) -> None:

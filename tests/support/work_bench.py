@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
+import pytest
 from redis import Redis
 
 from spark_bull.model import NewJob
@@ -15,7 +16,11 @@ from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.queue.handle import QueueHandle
 
+DIALECTS = ("bull-1", "bull", "bullmq")
 CLAIM_SETTINGS = ClaimSettings("slot", lock_ms=3_600_000)
+
+only_bullmq = pytest.mark.parametrize("bench", ["bullmq"], indirect=True)
+not_bull_1 = pytest.mark.parametrize("bench", DIALECTS[1:], indirect=True)
 
 
 @dataclass

@@ -104,6 +104,11 @@ class OurWorker:
     def start(self) -> None:
         self._thread.start()
 
+    def waits(self) -> int:
+        """How many blocking commands of the slot wait for jobs."""
+        clients = self.plan.queues[0].handle.connection.clients()
+        return sum(int(one["id"]) in self.loop.clients and "b" in one["flags"] for one in clients)
+
     def __enter__(self) -> OurWorker:
         self.start()
         return self

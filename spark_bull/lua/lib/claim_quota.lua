@@ -25,8 +25,8 @@ local function rate_limit(arg, limits)
 end
 
 -- Returns the claimable count and the rate-limit wait (ms). `limits`: {paused, concurrency, max, duration, of_groups} of
--- the queue itself, nil for none. Under a limit, no more jobs are claimed than start at once: others would use up the limit
--- without running.
+-- the queue itself, nil for none. Under a limit, no more jobs are claimed than start at once: others would use up the
+-- limit without running.
 local function claim_quota(key, arg, limits, limit)
   local call = redis.call
   local left = call('PTTL', key.rate_limited)

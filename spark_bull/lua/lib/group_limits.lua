@@ -52,10 +52,11 @@ end
 
 -- The limits of the groups of jobs, nil without `arg.group`, or if the call is to claim no job. `admit(may_start, id,
 -- rank, timestamp, opts, data)` returns 'started' (the job was counted), 'held' (it was delayed by `delay(id, eta)`,
--- which returns its score, as it must wait) or, unless `may_start`, 'ready'. `refill()` promotes delayed jobs of groups in which jobs may start, by
--- `promote(ids)`, and returns whether there were any. `may_hold()`: whether the call may delay further jobs.
--- `next_due(due)`: the earlier one of `due` and the time at which `refill` can promote jobs again, as a window ends.
--- The first jobs for windows that have ended are promoted at once. `waits(key, id)`: whether a job waits.
+-- which returns its score, as it must wait) or, unless `may_start`, 'ready'. `refill()` promotes delayed jobs of groups
+-- in which jobs may start, by `promote(ids)`, and returns whether there were any. `may_hold()`: whether the call may
+-- delay further jobs. `next_due(due)`: the earlier one of `due` and the time at which `refill` can promote jobs again,
+-- as a window ends. The first jobs for windows that have ended are promoted at once. `waits(key, id)`: whether a job
+-- waits.
 local function group_limits(key, arg, allowed, now, waits, delay, promote)
   if arg.group == '' or allowed <= 0 then
     return nil

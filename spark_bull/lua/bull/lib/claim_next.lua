@@ -1,20 +1,7 @@
 -- @include bull/lib/claim_jobs
+-- @include bull/lib/leave_limiter
 -- @include bull/lib/limit_group
 -- @include bull/lib/promote_group
-
--- Removes claimed jobs from the groups in which Node's limiter keeps delayed jobs.
-local function leave_limiter(key, ids)
-  local call = redis.call
-  if call('EXISTS', key.limiter_index) == 1 then
-    for _, id in ipairs(ids) do
-      local group = call('HGET', key.limiter_index, id)
-      if group then
-        call('SREM', group, id)
-        call('HDEL', key.limiter_index, id)
-      end
-    end
-  end
-end
 
 -- Deletes what Bull stores about waiting jobs outside of their list.
 local function leave_wait(key, ids)

@@ -1,5 +1,5 @@
--- Takes a debounce id for a job, for `ttl` ms, or without it until the job finishes. When another job has the id, publishes
--- that and returns its id.
+-- Takes a debounce id for a job, for `ttl` ms, or without it until the job finishes. When another job has the id,
+-- publishes that and returns its id.
 local function debounce(base, token, debounce_id, ttl, job_id)
   local call, holder = redis.call, base .. 'de:' .. debounce_id
   local is_free

@@ -1,5 +1,5 @@
--- Adds a job that has run to the delayed ones, due at `eta` ms, and publishes that time. Returns its score. Jobs of one millisecond are
--- ordered by the last bits of their ids; an id that is not a number counts as 0.
+-- Adds an existing job to the delayed ones, due at `eta` ms, and publishes that time. Returns its score. Jobs of one
+-- millisecond are ordered by the last bits of their ids; an id that is not a number counts as 0.
 local function delay_job(key, job_id, eta)
   local number = tonumber(job_id)
   local score = eta * 4096 + (number and number % 1 == 0 and bit.band(number % 4096, 0xfff) or 0)

@@ -1,3 +1,4 @@
+-- @include bull/lib/leave_limiter
 -- @include lib/job_row
 
 -- Deletes the keys of jobs that have left their state, and frees their debounce ids, as Bull does even if another job
@@ -7,16 +8,11 @@ local function remove_jobs(key, arg, ids, finished)
   local call = redis.call
   if not finished and #ids > 0 then
     call('ZREM', key.priority, unpack(ids))
-    local limited = call('EXISTS', key.limiter_index) == 1
+    leave_limiter(key, ids)
     for _, job_id in ipairs(ids) do
       local row = job_row(arg.base .. job_id, 'deid')
       if row and row[1] then
         call('UNLINK', arg.base .. 'de:' .. row[1])
-      end
-      local group = limited and call('HGET', key.limiter_index, job_id)
-      if group then
-        call('SREM', group, job_id)
-        call('HDEL', key.limiter_index, job_id)
       end
     end
   end

@@ -1,0 +1,28 @@
+"""Fixtures of the verbs of a queue, in every dialect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from redis import Redis
+
+from spark_bull.queue.bull_queue import BullQueue
+from tests.support.sending import send_scripts_twice
+from tests.support.work_bench import DIALECTS, WorkBench
+
+
+@pytest.fixture(params=["once", "twice"])
+def twice(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether each script is sent again, as if its reply had been lost."""
+    if request.param == "twice":
+        send_scripts_twice(monkeypatch)
+    return bool(request.param == "twice")
+
+
+@pytest.fixture(params=DIALECTS)
+def bench(
+    request: pytest.FixtureRequest, twice: bool, client: Redis, redis_url: str, prefix: str
+) -> Iterator[WorkBench]:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
+        yield WorkBench(queue, client, twice)
