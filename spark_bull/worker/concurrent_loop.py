@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -16,7 +17,7 @@ from spark_bull.worker.job_tasks import JobTasks, is_coroutine_function
 from spark_bull.worker.job_threads import JobThreads
 from spark_bull.worker.queue_order import in_order
 from spark_bull.worker.running_job import RunningJob
-from spark_bull.worker.slot_loop import Event, SlotLoop
+from spark_bull.worker.slot_loop import Event, SlotLoop, StateEnded
 from spark_bull.worker.slot_plan import SlotPlan
 from spark_bull.worker.slot_queue import SlotQueue
 from spark_bull.worker.slot_state import slot_state
@@ -64,7 +65,7 @@ class ConcurrentLoop(SlotLoop):
         if any(is_coroutine_function(function) for function in self._runner.functions.values()):
             self._tasks = JobTasks(self._inbox.put)
         try:
-            with slot_state(self._plan.setup, self._tasks) as state:
+            with slot_state(self._plan.setup, self._tasks, partial(self._inbox.put, StateEnded())) as state:
                 yield state
         finally:
             if self._tasks is not None:
@@ -154,6 +155,8 @@ class ConcurrentLoop(SlotLoop):
                 self._record(queue, event)
         elif isinstance(event, Cancelled) and event.is_current:
             self._end(event)
+        elif isinstance(event, StateEnded):
+            self._is_stopping = True
 
     def _cancel(self, cancelled: Cancelled) -> None:
         self._inbox.put(cancelled)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from threading import Thread
@@ -53,9 +54,13 @@ class JobTasks:
         """Cancels the task of this job; `error` becomes its result."""
         self._loop.call_soon_threadsafe(self._end, job, lambda: error)
 
-    def run(self, coroutine: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
-        """Runs a coroutine in the event loop, and returns its result. Raises TimeoutError after `timeout_s`."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(timeout_s)
+    def submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        """Runs a coroutine in the event loop, as a task of its own."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    def call(self, function: Callable[[], object]) -> None:
+        """Calls a function in the event loop."""
+        self._loop.call_soon_threadsafe(function)
 
     def close(self) -> None:
         """Ends the event loop. Tasks that still run are cancelled; one that blocks the loop is left behind."""

@@ -18,8 +18,14 @@ from spark_bull.worker.slot_state import slot_state
 from spark_bull.worker.slot_stats import SlotReport, SlotStats
 from spark_bull.worker.termination import returning_jobs
 
-#: A result of a job; the end of a wait; a job that was cancelled; or None: a thread that was abandoned has ended.
-Event = Result | Signalled | Cancelled | None
+
+class StateEnded:
+    """What `setup` made for the slot has ended by itself."""
+
+
+#: A result of a job; the end of a wait; a job that was cancelled; the end of the slot's state; or None: a thread that
+#: was abandoned has ended.
+Event = Result | Signalled | Cancelled | StateEnded | None
 #: How often a wait is ended again that had not begun when it was to be ended, s.
 _UNBLOCK_AGAIN_S: Final = 0.05
 

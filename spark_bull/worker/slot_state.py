@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -17,6 +19,7 @@ from typing import Any, Final, Protocol
 
 from spark_bull.error_text import described
 from spark_bull.errors import WorkerFailed
+from spark_bull.worker.interrupts import raise_if_interrupted
 from spark_bull.worker.job_tasks import JobTasks
 
 log = logging.getLogger("spark_bull")
@@ -27,6 +30,10 @@ _CLOSE_S: Final = 30.0
 Setup = Callable[[], Any]
 
 
+class SetupFailed(WorkerFailed):
+    """`setup` could not make the state of a slot, or the state ended before the slot."""
+
+
 class _State(Protocol):
     def open(self) -> Any: ...
 
@@ -34,24 +41,31 @@ class _State(Protocol):
 
 
 @contextmanager
-def slot_state(setup: Setup | None, tasks: JobTasks | None = None) -> Iterator[Any]:
-    """Makes the state, and closes it when the block is left. tasks: where coroutine functions run, and then `setup`.
+def slot_state(
+    setup: Setup | None, tasks: JobTasks | None = None, on_end: Callable[[], None] = lambda: None
+) -> Iterator[Any]:
+    """Makes the state, and closes it when the block is left.
 
-    Raises WorkerFailed if it cannot be made. An error while it is closed is logged.
+    tasks: where coroutine functions run, and then `setup`; there a state may end by itself, which calls `on_end`.
+
+    Raises SetupFailed if the state cannot be made, or has ended by itself. An error while it is closed is logged.
     """
     if setup is None:
         yield None
         return
-    state: _State = _Plain(setup) if tasks is None else _InEventLoop(setup, tasks)
+    state: _State = _Plain(setup) if tasks is None else _InEventLoop(setup, tasks, on_end)
     try:
         value = state.open()
-    except Exception as error:
-        raise WorkerFailed(f"expected `setup` to return the state of a slot, it raised {described(error)}") from error
+    except BaseException as error:
+        raise_if_interrupted()
+        raise SetupFailed(f"expected `setup` to return the state of a slot, it raised {described(error)}") from error
     try:
         yield value
     finally:
         try:
             state.close()
+        except SetupFailed:
+            raise
         except Exception as error:
             log.warning("closing what `setup` returned failed (%s)", described(error), exc_info=error)
 
@@ -84,34 +98,59 @@ class _Plain:
 
 
 class _InEventLoop:
-    """Runs `setup` in the event loop in which the coroutine functions run."""
+    """Runs `setup` in the event loop in which the coroutine functions run.
 
-    def __init__(self, setup: Setup, tasks: JobTasks) -> None:
+    One task opens the state and closes it, as task groups and timeouts in it require.
+    """
+
+    def __init__(self, setup: Setup, tasks: JobTasks, on_end: Callable[[], None]) -> None:
         self._setup = setup
         self._tasks = tasks
-        self._stack = AsyncExitStack()
+        self._on_end = on_end
+        self._opened: Future[Any] = Future()
+        self._over = asyncio.Event()
+        self._ended: Future[None] = Future()
 
     def open(self) -> Any:
-        return self._tasks.run(self._open())
+        self._ended = self._tasks.submit(self._hold())
+        value = self._opened.result()
+        self._ended.add_done_callback(lambda _: self._on_end())
+        return value
 
     def close(self) -> None:
-        self._tasks.run(self._stack.aclose(), _CLOSE_S)
+        if self._ended.done():
+            error = None if self._ended.cancelled() else self._ended.exception()
+            why = described(error) if error else "without an error"
+            raise SetupFailed(f"expected the state of a slot to last as long as the slot, it ended: {why}") from error
+        self._tasks.call(self._over.set)
+        self._ended.result(_CLOSE_S)
 
-    async def _open(self) -> Any:
+    async def _hold(self) -> None:
+        """Opens the state, waits until it is to be closed, and closes it."""
+        try:
+            async with AsyncExitStack() as stack:
+                self._opened.set_result(await self._made(stack))
+                await self._over.wait()
+        except BaseException as error:
+            if self._opened.done():
+                raise
+            self._opened.set_exception(error)
+
+    async def _made(self, stack: AsyncExitStack) -> Any:
         made = self._setup()
         if inspect.isawaitable(made):
             made = await made
         if inspect.isasyncgen(made):
-            return await self._stack.enter_async_context(asynccontextmanager(lambda: made)())
+            return await stack.enter_async_context(asynccontextmanager(lambda: made)())
         if inspect.isgenerator(made):
-            return self._stack.enter_context(contextmanager(lambda: made)())
+            return stack.enter_context(contextmanager(lambda: made)())
         if isinstance(made, AbstractAsyncContextManager):
-            return await self._stack.enter_async_context(made)
+            return await stack.enter_async_context(made)
         if callable(close := getattr(made, "close", None)):
-            self._stack.push_async_callback(_called, close)
+            stack.push_async_callback(_called, close)
             return made
         if isinstance(made, AbstractContextManager):
-            return self._stack.enter_context(made)
+            return stack.enter_context(made)
         return made
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -54,9 +55,14 @@ async def use_in_loop(job: RunningJob) -> Any:
     use(job)
 
 
+async def use_nothing(job: RunningJob) -> None:
+    pass
+
+
 def worker(queue: BullQueue, way: str, setup: Callable[[], Any], function: Callable[..., Any] = use) -> OurWorker:
     if way == "coroutines":
-        return OurWorker(queue.handle, use_in_loop, setup=setup, concurrency=2)
+        in_loop = use_in_loop if function is use else function
+        return OurWorker(queue.handle, in_loop, setup=setup, concurrency=2)
     return OurWorker(queue.handle, function, setup=setup, concurrency=1 if way == "one by one" else 2)
 
 
@@ -126,6 +132,79 @@ def test_coroutine_functions_may_have_a_setup_in_their_event_loop(queue: BullQue
     (pool,) = recorded.made
     assert sorted(pool.users) == sorted(ids)
     assert pool.steps == ["opened", "closed"]
+
+
+def test_an_asynchronous_setup_opens_and_closes_its_state_in_the_same_task(queue: BullQueue) -> None:
+    tasks: list[object] = []
+
+    @asynccontextmanager
+    async def setup() -> AsyncIterator[None]:
+        tasks.append(asyncio.current_task())
+        yield
+        tasks.append(asyncio.current_task())
+
+    queue.add({})
+    with worker(queue, "coroutines", setup, use_nothing):
+        completed(queue, 1)
+    opened, closed = tasks
+    assert opened is closed
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 has no asyncio.TaskGroup")
+def test_an_asynchronous_setup_may_have_a_task_group_and_a_timeout(
+    queue: BullQueue, caplog: pytest.LogCaptureFixture
+) -> None:
+    steps: list[str] = []
+
+    async def beat() -> None:
+        steps.append("begun")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            steps.append("ended")
+
+    @asynccontextmanager
+    async def setup() -> AsyncIterator[None]:
+        async with asyncio.timeout(3_600), asyncio.TaskGroup() as group:  # type: ignore[attr-defined,unused-ignore]
+            task = group.create_task(beat())
+            yield
+            task.cancel()
+
+    queue.add({})
+    with worker(queue, "coroutines", setup, use_nothing):
+        completed(queue, 1)
+    assert steps == ["begun", "ended"]
+    assert "closing what `setup` returned failed" not in caplog.text
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 has no asyncio.TaskGroup")
+def test_a_state_that_ends_by_itself_ends_the_slot_once_its_jobs_have_ended(queue: BullQueue) -> None:
+    started, ended = threading.Event(), threading.Event()
+
+    async def beat() -> None:
+        while not started.is_set():
+            await asyncio.sleep(0.01)
+        raise OSError("connection lost")
+
+    @asynccontextmanager
+    async def setup() -> AsyncIterator[None]:
+        try:
+            async with asyncio.TaskGroup() as group:  # type: ignore[attr-defined,unused-ignore]
+                group.create_task(beat())
+                yield
+        finally:
+            ended.set()
+
+    async def processor(job: RunningJob) -> None:
+        started.set()
+        while not ended.is_set():
+            await asyncio.sleep(0.01)
+
+    queue.add({})
+    ours = OurWorker(queue.handle, processor, setup=setup, concurrency=2)
+    with pytest.raises(WorkerFailed, match="expected the state of a slot to last as long as the slot, it ended: "):
+        ours.loop.run()
+    assert queue.counts()["completed"] == 1
 
 
 def test_a_plain_setup_of_coroutine_functions_runs_in_their_event_loop_too(queue: BullQueue) -> None:
