@@ -92,6 +92,14 @@ class QueueKeys:
         """STRING with the lock token of the worker that processes the job."""
         return f"{self.base}{job_id}:lock"
 
+    def children_values(self, job_id: str) -> str:
+        """HASH: key of a completed child of the job -> its return value, JSON text."""
+        return f"{self.base}{job_id}:processed"
+
+    def children_failures(self, job_id: str) -> str:
+        """HASH: key of a failed child whose failure does not fail the job -> the reason."""
+        return f"{self.base}{job_id}:failed"
+
     def deduplication(self, deduplication_id: str) -> str:
         """STRING: the job that has a deduplication id."""
         return f"{self.base}de:{deduplication_id}"

@@ -42,10 +42,14 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         ("queue/add", "queue/writes"),
         ("add", "commit", "empty", "advance", "write/stage", "write/register", "write/discard"),
     ),
-    "inspect": (("queue/read", "queue/writes", "spark/inspect/views"), ("read/find", "read/state", "read/jobs")),
+    "inspect": (
+        ("queue/children", "queue/read", "queue/writes", "spark/inspect/views"),
+        ("read/find", "read/state", "read/jobs"),
+    ),
     "process": (
         (
-            *(f"queue/{name}" for name in ("cancel", "claim", "claim_ledger", "read", "report", "schedules", "writes")),
+            *(f"queue/{name}" for name in ("cancel", "children", "claim", "claim_ledger")),
+            *(f"queue/{name}" for name in ("read", "report", "schedules", "writes")),
             *(f"dialects/{name}" for name in ("base", "bull", "bullmq")),
             *(f"worker/{name}" for name in ("job_signal", "slot_control", "slot_queue", "slot_stats", "status")),
             *(f"services/{name}" for name in ("delayed_signal", "stream_signal")),

@@ -109,6 +109,8 @@ class Dialect(ABC):
     #: The Node library's option with the deduplication id of a job, and its members beside `id`; None: it has none.
     deduplication_option: ClassVar[str | None] = None
     deduplication_members: ClassVar[frozenset[str]] = frozenset()
+    #: Whether jobs can have children.
+    has_flows: ClassVar[bool] = False
     #: The states from which a finished job can be retried.
     retryable_states: ClassVar[tuple[str, ...]] = ("failed",)
 

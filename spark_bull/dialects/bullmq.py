@@ -46,6 +46,7 @@ class BullMQ(Dialect):
     takes_integer_ids = False
     has_event_stream = True
     has_jitter = True
+    has_flows = True
     deduplication_option = "deduplication"
     deduplication_members = MEMBERS
     retryable_states = ("failed", "completed")

@@ -17,6 +17,7 @@ from spark_bull.options import parse_arguments
 from spark_bull.queue import manage
 from spark_bull.queue.add import add_chunk, sum_of
 from spark_bull.queue.cancel import request_cancel
+from spark_bull.queue.children import MAX_CHILDREN, failures_of, values_of
 from spark_bull.queue.deduplication import free, holder_of
 from spark_bull.queue.handle import QueueHandle, open_handle
 from spark_bull.queue.read import counts, get_job, logs, page
@@ -324,6 +325,38 @@ class BullQueue:
           The rows, oldest first.
         """
         return logs(self.handle, job_id, start, stop)
+
+    def get_children_values(self, job_id: str, limit: int = MAX_CHILDREN) -> dict[str, Any]:
+        """Reads the return values of a job's children that have completed.
+
+        Parameters:
+          job_id: id of the parent.
+          limit: maximum number of values, which are all in memory at once.
+
+        Returns:
+          The return values by the keys of the children, such as `bull:mail:7`; a string if one is not JSON.
+
+        Raises:
+          OptionError: if there are more values than `limit`.
+          DialectError: for a queue of Bull, whose jobs have no children.
+        """
+        return values_of(self.handle, job_id, limit)
+
+    def get_children_failures(self, job_id: str, limit: int = MAX_CHILDREN) -> dict[str, str]:
+        """Reads why children of a job have failed whose failures do not fail it, as getIgnoredChildrenFailures does.
+
+        Parameters:
+          job_id: id of the parent.
+          limit: maximum number of reasons, which are all in memory at once.
+
+        Returns:
+          The reasons by the keys of the children.
+
+        Raises:
+          OptionError: if there are more reasons than `limit`.
+          DialectError: for a queue of Bull, whose jobs have no children.
+        """
+        return failures_of(self.handle, job_id, limit)
 
     def get_deduplication_job_id(self, deduplication_id: str) -> str | None:
         """Finds the job that has a deduplication id.

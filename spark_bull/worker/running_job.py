@@ -13,6 +13,7 @@ from spark_bull.errors import JobCancelled, expected
 from spark_bull.job_json import opts_of, payload_of
 from spark_bull.model import NewJob
 from spark_bull.outcomes import ClaimedJob, FollowUp, On
+from spark_bull.queue.children import MAX_CHILDREN, failures_of, values_of
 from spark_bull.queue.deduplication import free
 from spark_bull.queue.follow_ups import check_bounds, encode_follow_ups
 from spark_bull.queue.handle import QueueHandle
@@ -178,6 +179,44 @@ class RunningJob:
     def parent_key(self) -> str | None:
         """Redis key of the parent job; BullMQ only."""
         return self.claimed.parent_key
+
+    def children_values(self, limit: int = MAX_CHILDREN) -> dict[str, Any]:
+        """Reads the return values of this job's children that have completed, as BullMQ's getChildrenValues does.
+
+            def total(job):
+                return sum(job.children_values().values())
+
+        Parameters:
+          limit: maximum number of values, which are all in memory at once.
+
+        Returns:
+          The return values by the keys of the children, such as `bull:mail:7`; a string if one is not JSON.
+
+        Raises:
+          OptionError: if there are more values than `limit`.
+          DialectError: for a queue of Bull, whose jobs have no children.
+          ConnectionLost: if Redis cannot be reached.
+        """
+        return values_of(self._handle, self.id, limit)
+
+    def children_failures(self, limit: int = MAX_CHILDREN) -> dict[str, str]:
+        """Reads why children of this job have failed, as BullMQ's getIgnoredChildrenFailures does.
+
+        These are children with `ignoreDependencyOnFailure` or `continueParentOnFailure`: a child with
+        `failParentOnFailure` fails this job without running it, one with `removeDependencyOnFailure` leaves no trace.
+
+        Parameters:
+          limit: maximum number of reasons, which are all in memory at once.
+
+        Returns:
+          The reasons by the keys of the children.
+
+        Raises:
+          OptionError: if there are more reasons than `limit`.
+          DialectError: for a queue of Bull, whose jobs have no children.
+          ConnectionLost: if Redis cannot be reached.
+        """
+        return failures_of(self._handle, self.id, limit)
 
     def remove_deduplication_key(self) -> bool:
         """Frees the job's deduplication id while the job runs, so that the next job that has it is added.

@@ -1,0 +1,56 @@
+"""The results of a parent's children, which BullMQ stores with the parent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from spark_bull.errors import DialectError, OptionError
+from spark_bull.job_json import json_or_text
+from spark_bull.queue.handle import QueueHandle
+
+#: Default of the maximum number of children whose results are read.
+MAX_CHILDREN: Final = 100_000
+#: Approximate number of results that one command reads.
+_SCAN_SIZE: Final = 500
+
+
+def values_of(handle: QueueHandle, job_id: str, limit: int = MAX_CHILDREN) -> dict[str, Any]:
+    """The return values of the completed children of a job, by the keys of the children.
+
+    Raises DialectError, and OptionError if there are more than `limit`.
+    """
+    check_flows(handle)
+    fields = _fields(handle, handle.keys.children_values(job_id), f"values of children of job {job_id}", limit)
+    return {child: json_or_text(value) for child, value in fields}
+
+
+def failures_of(handle: QueueHandle, job_id: str, limit: int = MAX_CHILDREN) -> dict[str, str]:
+    """The reasons of failed children that do not fail their parent, by the keys of the children.
+
+    Raises DialectError, and OptionError if there are more than `limit`.
+    """
+    check_flows(handle)
+    return dict(_fields(handle, handle.keys.children_failures(job_id), f"failures of children of job {job_id}", limit))
+
+
+def check_flows(handle: QueueHandle) -> None:
+    """Raises DialectError for a dialect whose jobs have no children."""
+    if not handle.dialect.has_flows:
+        raise DialectError(f"expected a queue of BullMQ: jobs of {handle.dialect.name} have no children")
+
+
+def _fields(handle: QueueHandle, key: str, what: str, limit: int) -> Iterator[tuple[str, str]]:
+    """The fields of a HASH. A field that is added meanwhile may be left out."""
+    call = handle.connection.call
+    count = call("HLEN", key)
+    if count > limit:
+        raise OptionError(
+            f"expected at most {limit:,} {what} of queue {handle.keys.queue}, found {count:,}: raise `limit`"
+        )
+    cursor, is_over = 0, count == 0
+    while not is_over:
+        cursor, found = call("HSCAN", key, cursor, "COUNT", _SCAN_SIZE)
+        is_over = int(cursor) == 0
+        for child, value in found.items():
+            yield child.decode(errors="replace"), value.decode(errors="replace")

@@ -1,0 +1,100 @@
+"""Parents and children of flows: the same happens, whether Node or we process which of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.worker.running_job import RunningJob
+from tests.support.node_peer import NodePeer
+from tests.support.peers import PEERS, Peer
+from tests.support.wait import wait_until
+from tests.support.worker import OurWorker, behave
+
+StartNode = Callable[..., NodePeer]
+
+each_bullmq = pytest.mark.parametrize("peer", [p for p in PEERS if p.dialect == "bullmq"], ids=str)
+
+pytestmark = pytest.mark.interop
+
+
+@pytest.fixture
+def theirs(node: StartNode, prefix: str, peer: Peer) -> NodePeer:
+    return node(peer.alias, prefix=prefix)
+
+
+@pytest.fixture
+def open_queue(redis_url: str, prefix: str) -> Iterator[Callable[[str], BullQueue]]:
+    opened: list[BullQueue] = []
+
+    def open_(name: str) -> BullQueue:
+        opened.append(BullQueue(name, url=redis_url, prefix=prefix, protocol="bullmq"))
+        return opened[-1]
+
+    yield open_
+    for queue in opened:
+        queue.close()
+
+
+def part(job_id: str, queue: str, behaviour: str = "", children: Any = (), **opts: Any) -> dict[str, Any]:
+    """A node of a flow, whose job does what tests/node/behaviours.js says."""
+    return {
+        "name": "part",
+        "queueName": queue,
+        "data": {"$behaviour": behaviour},
+        "opts": {"jobId": job_id, **opts},
+        "children": list(children),
+    }
+
+
+@each_bullmq
+def test_a_processor_reads_the_values_and_failures_of_children(
+    theirs: NodePeer, open_queue: Callable[[str], BullQueue], prefix: str
+) -> None:
+    parents, children = open_queue("parents"), open_queue("children")
+    given = {"a": '{"sum":[1,"é"]}', "b": "null", "c": '"7"'}
+    theirs.call(
+        "flow",
+        flow=part(
+            "p",
+            "parents",
+            children=[
+                *(part(name, "children", f"return:{value}") for name, value in given.items()),
+                part("d", "children", "fail", ignoreDependencyOnFailure=True),
+                part("e", "children", "fail", removeDependencyOnFailure=True),
+            ],
+        ),
+    )
+    theirs.call("process", queue="children")
+    read: list[Any] = []
+
+    def parent(job: RunningJob) -> None:
+        read.extend([job.children_values(), job.children_failures()])
+
+    with OurWorker(parents.handle, parent):
+        wait_until(lambda: parents.counts()["completed"] == 1, "the parent")
+    key = children.handle.keys.job
+    values = {key("a"): {"sum": [1, "é"]}, key("b"): None, key("c"): "7"}
+    assert read == [values, {key("d"): "scripted failure 1"}]
+    assert values == theirs.call("invoke", queue="parents", jobId="p", method="getChildrenValues")
+    assert read[1] == theirs.call("invoke", queue="parents", jobId="p", method="getIgnoredChildrenFailures")
+    assert [parents.get_children_values("p"), parents.get_children_failures("p")] == read
+    assert parents.get_children_values("none") == {}
+
+
+@each_bullmq
+def test_node_reads_the_values_of_children_that_we_processed(
+    theirs: NodePeer, open_queue: Callable[[str], BullQueue]
+) -> None:
+    children = open_queue("children")
+    failing = part("b", "children", "fail", continueParentOnFailure=True)
+    theirs.call("flow", flow=part("p", "parents", children=[part("a", "children", "return:[1]"), failing]))
+    with OurWorker(children.handle, behave):
+        wait_until(lambda: children.counts()["completed"] + children.counts()["failed"] == 2, "both children")
+    key = children.handle.keys.job
+    assert theirs.call("invoke", queue="parents", jobId="p", method="getChildrenValues") == {key("a"): [1]}
+    failures = theirs.call("invoke", queue="parents", jobId="p", method="getIgnoredChildrenFailures")
+    assert failures == {key("b"): "scripted failure 1"}
