@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         SparkBullError,
         StagedDataLost,
         UnrecoverableError,
+        WaitingForChildren,
         WorkerFailed,
         WrongState,
     )
@@ -88,6 +89,7 @@ _LAZY_EXPORTS = {
     "SparkBullError": "spark_bull.errors",
     "StagedDataLost": "spark_bull.errors",
     "UnrecoverableError": "spark_bull.errors",
+    "WaitingForChildren": "spark_bull.errors",
     "Worker": "spark_bull.spark.process.worker",
     "WorkerFailed": "spark_bull.errors",
     "WorkerStatus": "spark_bull.worker.status",
@@ -131,6 +133,7 @@ __all__ = [
     "SparkBullError",
     "StagedDataLost",
     "UnrecoverableError",
+    "WaitingForChildren",
     "Worker",
     "WorkerFailed",
     "WorkerStatus",

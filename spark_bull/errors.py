@@ -19,6 +19,7 @@ SparkBullError
 │   └── JobCancelled       the job was cancelled
 ├── DelayedError       raised by a processor: the job runs again later
 ├── RateLimitError     raised by a processor: the queue is rate limited
+├── WaitingForChildren raised by a processor: the job runs again when its children have ended
 └── JobError           an operation on a job failed
     ├── JobMissing     the job does not exist
     ├── JobLocked      a worker has locked the job
@@ -207,6 +208,24 @@ class RateLimitError(SparkBullError):
         return _milliseconds("duration", self.duration)
 
 
+class WaitingForChildren(SparkBullError):
+    """Raised by a processor: the job waits for its children, and runs again when they have ended (BullMQ).
+
+    The attempt does not count. Without unfinished children, the job runs again at once; with a failed child that fails
+    its parent, it fails.
+
+    Parameters:
+      message: a text for logs.
+    """
+
+    def __init__(self, message: str = "to run again when the children have ended") -> None:
+        super().__init__(message)
+
+
+#: What a processor raises for the job to run again without having lost an attempt.
+POSTPONING: Final = (DelayedError, RateLimitError, WaitingForChildren)
+
+
 class JobTimeout(SparkBullError):
     """A job exceeded its timeout."""
 
@@ -227,18 +246,20 @@ def _milliseconds(name: str, value: object) -> int:
 
 
 def control_error(trace: str) -> SparkBullError | None:
-    """Recreates the UnrecoverableError, DelayedError or RateLimitError at the end of a Python trace, of which Spark
-    passes on the text only; None for any other error.
+    """Recreates an UnrecoverableError, or one of POSTPONING, at the end of a Python trace.
+
+    Spark passes on the text only. None for any other error.
     """
-    raised = re.findall(
-        rf"^{__name__}\.(UnrecoverableError|DelayedError|RateLimitError)(?:: (.*))?$", trace, re.MULTILINE
-    )
+    names = "|".join(kind.__name__ for kind in (UnrecoverableError, *POSTPONING))
+    raised = re.findall(rf"^{__name__}\.({names})(?:: (.*))?$", trace, re.MULTILINE)
     if not raised:
         return None
     kind, message = raised[-1]
     number = re.search(r"\d+", message)
     if kind == "UnrecoverableError":
         return UnrecoverableError(message)
+    if kind == "WaitingForChildren":
+        return WaitingForChildren(message)
     if number is None:
         return None
     if kind == "RateLimitError":

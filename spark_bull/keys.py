@@ -92,6 +92,10 @@ class QueueKeys:
         """STRING with the lock token of the worker that processes the job."""
         return f"{self.base}{job_id}:lock"
 
+    def children(self, job_id: str) -> str:
+        """SET of the keys of the unfinished children of a job."""
+        return f"{self.base}{job_id}:dependencies"
+
     def children_values(self, job_id: str) -> str:
         """HASH: key of a completed child of the job -> its return value, JSON text."""
         return f"{self.base}{job_id}:processed"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Final, Literal, NamedTuple
 
 #: Which finished jobs to keep: None keeps all, {"count": 0} none, else {"count": jobs, "age": s, "limit": removals}.
@@ -86,8 +87,9 @@ class Outcomes:
 
     Completed jobs have a return value (JSON text) and a rule for how many completed jobs to keep. `returned`: jobs that
     their processors gave back; with `limited_ms` > 0 the queue is rate limited for that time. `unstarted`: jobs that go
-    back in their order, as if they had not been claimed. `follow_ups`: those of all jobs, of which only
-    those are sent that belong to the outcome of their job. `size`: number of characters of the texts.
+    back in their order, as if they had not been claimed. `waiting_for_children`: jobs that run again when their
+    children have ended. `follow_ups`: those of all jobs, of which only those are sent that belong to the outcome of
+    their job. `size`: number of characters of the texts.
     """
 
     token: str
@@ -99,17 +101,22 @@ class Outcomes:
     delayed: list[Delayed] = field(default_factory=list)
     returned: list[str] = field(default_factory=list)
     unstarted: list[str] = field(default_factory=list)
+    waiting_for_children: list[str] = field(default_factory=list)
     limited_ms: int = 0
     follow_ups: list[FollowUp] = field(default_factory=list)
     size: int = 0
 
     def __len__(self) -> int:
-        others = (self.failed, self.retried, self.delayed, self.returned, self.unstarted)
-        return len(self.completed_ids) + sum(len(jobs) for jobs in others)
+        others = (self.failed, self.retried, self.delayed)
+        return sum(len(jobs) for jobs in others) + sum(len(ids) for ids in (self.completed_ids, *self._postponed_ids))
+
+    @property
+    def _postponed_ids(self) -> tuple[list[str], ...]:
+        return self.returned, self.unstarted, self.waiting_for_children
 
     def all_ids(self) -> set[str]:
         others = (self.failed, self.retried, self.delayed)
-        return {*self.completed_ids, *self.returned, *self.unstarted, *(job.id for jobs in others for job in jobs)}
+        return {*self.completed_ids, *chain(*self._postponed_ids), *(job.id for jobs in others for job in jobs)}
 
     def complete(self, job_id: str, returnvalue: str, keep: Keep = None) -> None:
         """Adds a completed job; `returnvalue` is JSON text."""
@@ -148,6 +155,7 @@ class Outcomes:
             "delayed": [job._asdict() for job in self.delayed],
             "returned": self.returned,
             "unstarted": self.unstarted,
+            "waiting_for_children": self.waiting_for_children,
             "limited_ms": self.limited_ms,
             "follow_ups": self._chunks() if self.follow_ups else None,
         }
@@ -187,7 +195,7 @@ class Lost(NamedTuple):
 
     @property
     def is_blocked(self) -> bool:
-        """Whether the job is still claimed, and can't complete because of its children."""
+        """Whether the job is still claimed, and can't complete, or wait for its children, because of them."""
         return self.why in ("children", "failed_children")
 
 

@@ -130,6 +130,11 @@ class Dialect(ABC):
         if not queue:
             raise OptionError("expected `queue` to be the name of a queue, got an empty one")
 
+    def check_flows(self) -> None:
+        """Raises DialectError for a dialect whose jobs have no children."""
+        if not self.has_flows:
+            raise DialectError(f"expected a queue of BullMQ: jobs of {self.name} have no children")
+
     def check_options(self, options: Options) -> None:
         """Raises DialectError for an option that has no effect in this dialect."""
         for name in sorted(self.lacks & options.given):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from spark_bull.errors import DialectError, OptionError
+from spark_bull.errors import OptionError
 from spark_bull.job_json import json_or_text
 from spark_bull.queue.handle import QueueHandle
 
@@ -20,7 +20,7 @@ def values_of(handle: QueueHandle, job_id: str, limit: int = MAX_CHILDREN) -> di
 
     Raises DialectError, and OptionError if there are more than `limit`.
     """
-    check_flows(handle)
+    handle.dialect.check_flows()
     fields = _fields(handle, handle.keys.children_values(job_id), f"values of children of job {job_id}", limit)
     return {child: json_or_text(value) for child, value in fields}
 
@@ -30,14 +30,8 @@ def failures_of(handle: QueueHandle, job_id: str, limit: int = MAX_CHILDREN) -> 
 
     Raises DialectError, and OptionError if there are more than `limit`.
     """
-    check_flows(handle)
+    handle.dialect.check_flows()
     return dict(_fields(handle, handle.keys.children_failures(job_id), f"failures of children of job {job_id}", limit))
-
-
-def check_flows(handle: QueueHandle) -> None:
-    """Raises DialectError for a dialect whose jobs have no children."""
-    if not handle.dialect.has_flows:
-        raise DialectError(f"expected a queue of BullMQ: jobs of {handle.dialect.name} have no children")
 
 
 def _fields(handle: QueueHandle, key: str, what: str, limit: int) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Turns the results of jobs into outcomes: completed, retried, failed, delayed or returned; kept or removed."""
+"""Turns the results of jobs into outcomes: completed, retried, failed or postponed; kept or removed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ from typing import Any, Final
 
 from spark_bull.dialects.base import Dialect, json_text
 from spark_bull.error_text import reason_of, trace_of
-from spark_bull.errors import DelayedError, JobDamaged, OptionError, RateLimitError, UnrecoverableError
+from spark_bull.errors import (
+    DelayedError,
+    DialectError,
+    JobDamaged,
+    OptionError,
+    RateLimitError,
+    UnrecoverableError,
+    WaitingForChildren,
+)
 from spark_bull.model import RawJson
 from spark_bull.outcomes import Delayed, Keep, Outcomes
 from spark_bull.worker.failure import Strategy, failure
@@ -61,6 +69,12 @@ class OutcomePolicy:
                 outcomes.limited_ms = max(outcomes.limited_ms, error.rest())
                 outcomes.returned.append(claimed.id)
                 return
+            if isinstance(error, WaitingForChildren):
+                dialect.check_flows()
+                outcomes.waiting_for_children.append(claimed.id)
+                return
+        except DialectError as unknown:
+            error = unknown
         except (AttributeError, OptionError) as incomplete:  # A subclass, or a processor, has changed its attributes.
             error = incomplete
         self._record_failure(outcomes, dialect, result.job, error)

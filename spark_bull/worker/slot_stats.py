@@ -25,7 +25,8 @@ REPORT_TTL_MS: Final = 30 * 86_400_000
 class SlotStats:
     """Jobs by what became of them.
 
-    `returned`: given back, or delayed by the processor. `lost`: their outcomes were rejected.
+    `returned`: given back by the processor, delayed, or waiting for their children. `lost`: their outcomes were
+    rejected.
     """
 
     claimed: int = 0
@@ -41,7 +42,8 @@ class SlotStats:
         self.completed += len(outcomes.completed_ids) - sum(job_id in gone for job_id in outcomes.completed_ids if gone)
         self.failed += sum(job.id not in gone for job in outcomes.failed)
         self.retried += sum(job.id not in gone for job in outcomes.retried)
-        self.returned += sum(job_id not in gone for job_id in (*outcomes.returned, *outcomes.unstarted))
+        returned = (*outcomes.returned, *outcomes.unstarted, *outcomes.waiting_for_children)
+        self.returned += sum(job_id not in gone for job_id in returned)
         self.returned += sum(job.id not in gone for job in outcomes.delayed)
         self.lost += sum(not one.is_blocked for one in lost)
 

@@ -24,7 +24,7 @@ class WorkerStatus:
       completed: completed jobs.
       failed: failed jobs.
       retried: failed attempts that are followed by another one.
-      returned: jobs returned to the queue without an outcome, or delayed by the processor.
+      returned: jobs returned to the queue without an outcome, delayed, or waiting for their children.
       lost: outcomes that Redis rejected, because the job's lock was gone.
       jobs_per_second: finished jobs per second since the previous call of status().
       lag: jobs that can be claimed now.

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from spark_bull.errors import DelayedError, RateLimitError
+from spark_bull.errors import POSTPONING
 from spark_bull.job_json import parsed_opts
 from spark_bull.worker.job_runner import FunctionRunner, JobFunction
 from spark_bull.worker.job_tasks import is_coroutine_function
@@ -46,7 +46,7 @@ def _attempt(spans: Spans, worker: Mapping[str, str], job: RunningJob) -> Iterat
     with spans.processing(job.queue, carried, attributes) as span:
         try:
             yield
-        except (DelayedError, RateLimitError):
+        except POSTPONING:
             raise
         except BaseException as error:
             span.failed(error, job.attempts_made + 1)

@@ -82,6 +82,53 @@ KNOWN_SEQUENCES = {
             step("claim", count=1),
         ],
     ),
+    **{
+        f"a job that waits for its children {how}": (
+            ["bullmq"],
+            [
+                step("add", jobs=[job(jobId="p", **opts), job()]),
+                step("claim", count=1),
+                *flow,
+                step("settle", does=[("wait for children", None)]),
+                step("claim", count=2),
+                step("claim", count=2, queue="other"),
+                *[step("settle", does=[("complete", 1)], claim=number) for number in range(3)],
+                step("claim", count=2),
+                step("settle", does=[("complete", 2), ("complete", 2)]),
+            ],
+        )
+        for how, opts, flow in [
+            ("without having one runs again", {}, []),
+            ("without having one keeps its priority", {"priority": 2}, []),
+            ("runs when they have completed", {}, [step("flow", flow=parent("p", [child("c", "other")]))]),
+        ]
+    },
+    **{
+        f"a job that waits for its children, one of which has failed, {how}": (
+            ["bullmq"],
+            [
+                step("add", jobs=[job(jobId="p", attempts=3)]),
+                step("claim", count=1),
+                step("flow", flow=parent("p", [child("c", "other", **rule), child("d", "other")])),
+                step("claim", count=1, queue="other"),
+                step("settle", does=[("fail", "no")], claim=1),
+                step("settle", does=[("wait for children", None)]),
+                step("claim", count=1),
+                step("settle", does=[("complete", 1)]),
+                step("claim", count=1, queue="other"),
+                step("settle", does=[("complete", 1)]),
+                step("claim", count=1),
+                step("settle", does=[("complete", 1)]),
+            ],
+        )
+        for how, rule in {
+            "fails with the first": {"failParentOnFailure": True},
+            "waits for the others after a failure that it continues after": {"continueParentOnFailure": True},
+            "waits for the others after an ignored failure": {"ignoreDependencyOnFailure": True},
+            "waits for the others after a removed dependency": {"removeDependencyOnFailure": True},
+            "waits for it to be retried": {},
+        }.items()
+    },
     "a parent that waits for another queue's child outlives its obliterated queue": (
         ["bullmq"],
         [

@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
 
+import pyarrow as pa
 import pytest
-from redis import Redis
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
-from spark_bull.errors import DialectError, OptionError
-from spark_bull.queue.bull_queue import BullQueue
-from tests.support.work_bench import WorkBench
+from spark_bull.errors import DialectError, OptionError, WaitingForChildren
+from spark_bull.outcomes import Claim, Outcomes
+from spark_bull.spark.process.settle import plan_settle, settle_task
+from spark_bull.worker.blocked_parents import fail_blocked
+from spark_bull.worker.job_runner import Result
+from spark_bull.worker.outcome_policy import OutcomePolicy
+from spark_bull.worker.running_job import RunningJob
+from tests.support.wait import wait_until
+from tests.support.work_bench import DIALECTS, WorkBench, only_bullmq
+from tests.support.worker import OurWorker
+
+only_bull = pytest.mark.parametrize("bench", DIALECTS[:2], indirect=True)
 
 
-@pytest.fixture(params=["bullmq"])
-def bench(request: pytest.FixtureRequest, client: Redis, redis_url: str, prefix: str) -> Iterator[WorkBench]:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
-        yield WorkBench(queue, client, twice=False)
+def add_child(bench: WorkBench, parent_id: str, child_id: str = "c") -> None:
+    """Adds a child to a job, without going through Node."""
+    keys = bench.handle.keys
+    bench.queue.add({}, job_id=child_id)
+    bench.client.hset(keys.job(child_id), mapping={"parentKey": keys.job(parent_id)})
+    bench.client.sadd(keys.children(parent_id), keys.job(child_id))
 
 
+# results of children
+
+
+@only_bullmq
 def test_the_values_of_many_children_are_read_in_parts_up_to_a_limit(bench: WorkBench) -> None:
     values = {f"{bench.handle.keys.prefix}:c:{n}": str(n) for n in range(3_000)}
     bench.client.hset(bench.handle.keys.children_values("p"), mapping=values)
@@ -26,13 +43,124 @@ def test_the_values_of_many_children_are_read_in_parts_up_to_a_limit(bench: Work
         bench.queue.get_children_values("p", limit=2_999)
 
 
+@only_bullmq
 def test_a_value_that_is_not_json_is_a_text(bench: WorkBench) -> None:
     bench.client.hset(bench.handle.keys.children_values("p"), mapping={"bull:c:1": "{oops", "bull:c:2": b"\xff"})
     assert bench.queue.get_children_values("p") == {"bull:c:1": "{oops", "bull:c:2": "�"}
 
 
-@pytest.mark.parametrize("bench", ["bull-1", "bull"], indirect=True)
+@only_bull
 def test_jobs_of_bull_have_no_children(bench: WorkBench) -> None:
     for read in (bench.queue.get_children_values, bench.queue.get_children_failures):
         with pytest.raises(DialectError, match="expected a queue of BullMQ"):
             read("1")
+
+
+# WaitingForChildren
+
+
+def waiting(bench: WorkBench, claim: Claim) -> Outcomes:
+    """The outcomes of jobs whose processors have raised WaitingForChildren."""
+    outcomes = Outcomes(claim.token)
+    for job in claim.jobs:
+        result = Result(RunningJob(job, bench.handle), None, WaitingForChildren())
+        OutcomePolicy().record(outcomes, bench.handle.dialect, result, claim.now)
+    return outcomes
+
+
+@only_bullmq
+def test_a_job_waits_for_its_children_and_runs_again_without_having_lost_an_attempt(bench: WorkBench) -> None:
+    (parent,) = bench.add(attempts=2)
+    claim = bench.claim()
+    add_child(bench, parent)
+    settled = bench.work(waiting(bench, claim))
+    assert settled.lost == []
+    assert bench.counts() == {"waiting-children": 1, "wait": 1}
+    assert bench.locks([parent]) == [False]
+    (child,) = bench.claim().jobs
+    assert child.id == "c"
+    bench.queue.handle.connection.call("SET", bench.handle.keys.lock("c"), "t")
+    bench.work(Outcomes("t", completed_ids=["c"], returnvalues=["7"], keeps=[None]))
+    (again,) = bench.claim().jobs
+    assert (again.id, again.attempts_made, again.attempts_started) == (parent, 0, 2)
+    assert RunningJob(again, bench.handle).children_values() == {bench.handle.keys.job("c"): 7}
+
+
+@only_bullmq
+@pytest.mark.parametrize("priority", [None, 3])
+def test_a_job_without_unfinished_children_runs_again_before_the_others(bench: WorkBench, priority: int | None) -> None:
+    first, second = bench.add(2, priority=priority)
+    bench.work(waiting(bench, bench.claim(1)))
+    jobs = bench.claim().jobs
+    assert [(job.id, job.attempts_made, job.attempts_started) for job in jobs] == [(first, 0, 2), (second, 0, 1)]
+
+
+@only_bullmq
+def test_a_job_with_a_failed_child_fails_instead_of_waiting(bench: WorkBench) -> None:
+    (parent,) = bench.add(attempts=5)
+    claim = bench.claim()
+    add_child(bench, parent)
+    bench.client.zadd(f"{bench.handle.keys.job(parent)}:unsuccessful", {"another child": 1})
+    outcomes = waiting(bench, claim)
+    settled = bench.work(outcomes)
+    assert [(one.id, one.why) for one in settled.lost] == [(parent, "failed_children")]
+    bench.work(fail_blocked(bench.handle, OutcomePolicy(), outcomes, settled.lost, settled.now))
+    job = bench.queue.get_job(parent)
+    assert job is not None
+    assert (job.state, job.failed_reason) == ("failed", f"Job {parent} has a failed child and cannot complete")
+
+
+@only_bullmq
+def test_a_worker_that_has_lost_the_lock_does_not_make_the_job_wait(bench: WorkBench) -> None:
+    (parent,) = bench.add()
+    claim = bench.claim()
+    add_child(bench, parent)
+    bench.client.set(bench.handle.keys.lock(parent), "another worker")
+    settled = bench.work(waiting(bench, claim))
+    assert [(one.id, one.why) for one in settled.lost] == [(parent, "owner")]
+    assert bench.counts() == {"active": 1, "wait": 1}
+
+
+@only_bull
+def test_an_attempt_that_waits_for_children_fails_in_bull(bench: WorkBench) -> None:
+    (job_id,) = bench.add()
+
+    def processor(job: RunningJob) -> None:
+        raise WaitingForChildren
+
+    with OurWorker(bench.handle, processor):
+        wait_until(lambda: bench.counts() == {"failed": 1}, "the job to fail")
+    job = bench.queue.get_job(job_id)
+    assert job is not None
+    assert "expected a queue of BullMQ" in (job.failed_reason or "")
+
+
+def settle_rows(bench: WorkBench, claim: Claim) -> Counter[str]:
+    """Settles claimed jobs with `waitForChildren`, as a streaming query does, in a task that runs twice."""
+    given = {"id": StringType(), "token": StringType(), "error": StringType(), "waitForChildren": BooleanType()}
+    schema = StructType([StructField(name, kind) for name, kind in given.items()])
+    handle = bench.handle
+    options = {"url": str(handle.connection.settings.url), "prefix": handle.keys.prefix, "queue": "q"}
+    plan = plan_settle({**options, "protocol": handle.dialect.name}, schema)
+    rows = [{"id": job.id, "token": claim.token, "error": None, "waitForChildren": True} for job in claim.jobs]
+    batch = pa.RecordBatch.from_pylist(rows, schema=to_arrow_schema(schema, timezone="UTC"))
+    counts = Counter[str](settle_task(plan, iter([batch])).counts)
+    settle_task(plan, iter([batch]))
+    return +counts
+
+
+@only_bullmq
+def test_rows_of_a_stream_wait_for_their_children(bench: WorkBench) -> None:
+    ids = bench.add(3)
+    claim = bench.claim()
+    add_child(bench, ids[0])
+    bench.client.zadd(f"{bench.handle.keys.job(ids[1])}:unsuccessful", {"a child": 1})
+    assert settle_rows(bench, claim) == {"returned": 2, "failed": 1}
+    assert bench.counts() == {"waiting-children": 1, "failed": 1, "wait": 2}
+
+
+@only_bull
+def test_rows_of_a_stream_that_wait_for_children_fail_in_bull(bench: WorkBench) -> None:
+    bench.add()
+    assert settle_rows(bench, bench.claim()) == {"failed": 1}
+    assert bench.counts() == {"failed": 1}

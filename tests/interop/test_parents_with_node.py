@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from spark_bull.errors import WaitingForChildren
 from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.worker.job_runner import JobFunction
 from spark_bull.worker.running_job import RunningJob
 from tests.support.node_peer import NodePeer
 from tests.support.peers import PEERS, Peer
@@ -98,3 +101,51 @@ def test_node_reads_the_values_of_children_that_we_processed(
     assert theirs.call("invoke", queue="parents", jobId="p", method="getChildrenValues") == {key("a"): [1]}
     failures = theirs.call("invoke", queue="parents", jobId="p", method="getIgnoredChildrenFailures")
     assert failures == {key("b"): "scripted failure 1"}
+
+
+def in_kind(kind: str, function: Callable[[RunningJob], Any]) -> JobFunction:
+    async def coroutine(job: RunningJob) -> Any:
+        await asyncio.sleep(0)
+        return function(job)
+
+    return coroutine if kind == "coroutine" else function
+
+
+@each_bullmq
+@pytest.mark.parametrize("kind", ["main thread", "threads", "coroutine"])
+def test_a_processor_waits_for_a_child_that_node_processes(
+    theirs: NodePeer, open_queue: Callable[[str], BullQueue], prefix: str, kind: str
+) -> None:
+    parents = open_queue("parents")
+
+    def parent(job: RunningJob) -> Any:
+        values = job.children_values()
+        if not values:
+            opts = {"parent": {"id": job.id, "queue": f"{prefix}:parents"}}
+            child = {"name": "child", "data": {"$behaviour": "return:7"}, "opts": opts}
+            theirs.call("add", queue="children", jobs=[child])
+            raise WaitingForChildren
+        return list(values.values())
+
+    job_id = parents.add({})
+    concurrency = 1 if kind == "main thread" else 3
+    with OurWorker(parents.handle, in_kind(kind, parent), concurrency=concurrency):
+        wait_until(lambda: parents.counts()["waiting-children"] == 1, "the parent to wait")
+        theirs.call("process", queue="children")
+        wait_until(lambda: parents.counts()["completed"] == 1, "the parent to complete")
+    job = parents.get_job(job_id)
+    assert job is not None
+    assert (job.parsed("returnvalue"), job.attempts_made, job.attempts_started) == ([7], 1, 2)
+
+
+@each_bullmq
+def test_node_waits_for_a_child_that_we_process(theirs: NodePeer, open_queue: Callable[[str], BullQueue]) -> None:
+    parents, children = open_queue("parents"), open_queue("children")
+    job_id = parents.add({"$behaviour": "child:children;wait;values"})
+    theirs.call("process", queue="parents")
+    wait_until(lambda: parents.counts()["waiting-children"] == 1, "the parent to wait")
+    with OurWorker(children.handle, behave):
+        wait_until(lambda: parents.counts()["completed"] == 1, "the parent to complete")
+    job = parents.get_job(job_id)
+    assert job is not None
+    assert (job.parsed("returnvalue"), job.attempts_made, job.attempts_started) == ([7], 1, 2)

@@ -6,7 +6,8 @@
 //   discard        throw and give up at once   sleep:50      wait 50 ms
 //   hang           never return                progress:30   report progress (any JSON)
 //   log:text       write a log row             return:[1,2]  return that JSON
-//   crash          kill this process
+//   crash          kill this process           child:mail    add a child to that queue, unless one has completed
+//   wait           wait for the children       values        return the values of the children (BullMQ)
 //
 // Without a `return` step the job returns {"echo": <its data>}.
 
@@ -27,9 +28,13 @@ const STEPS = {
   log: (row, job) => job.log(row),
   return: (value) => ({ value: JSON.parse(value) }),
   crash: () => process.exit(1),
+  child: (queue, job) => job.addChild(queue),
+  wait: (_, job) => job.waitForChildren(),
+  values: async (_, job) => ({ value: Object.values(await job.childrenValues()) }),
 };
 
-// `job` is the adapter's neutral view: data, attemptsMade, progress(value), log(row), discard().
+// `job` is the adapter's neutral view: data, attemptsMade, progress(value), log(row), discard(); in BullMQ also
+// addChild(queue), waitForChildren(), childrenValues().
 async function behave(job) {
   const script = (job.data && job.data.$behaviour) || '';
   let result = { value: { echo: job.data } };
@@ -37,7 +42,7 @@ async function behave(job) {
     const [name, ...rest] = step.split(':');
     if (!STEPS[name]) throw new Error(`unknown behaviour ${name}`);
     const outcome = await STEPS[name](rest.join(':'), job);
-    if (name === 'return') result = outcome;
+    if (name === 'return' || name === 'values') result = outcome;
   }
   return result.value;
 }

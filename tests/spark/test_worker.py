@@ -17,7 +17,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from redis import Redis
 
-from spark_bull import BullQueue, DelayedError, NewJob, RateLimitError, RawJson, UnrecoverableError, Worker
+from spark_bull import (
+    BullQueue,
+    DelayedError,
+    NewJob,
+    RateLimitError,
+    RawJson,
+    UnrecoverableError,
+    WaitingForChildren,
+    Worker,
+)
 from spark_bull.errors import ConnectionLost, OptionError, SparkBullError, WorkerFailed
 from spark_bull.worker.slot_queue import IDLE_S
 from tests.support.wait import PATIENCE_S, wait_until
@@ -538,9 +547,18 @@ def test_a_udf_runs_in_the_stream_engine_too(queue: BullQueue, start: Start) -> 
     assert by_n(queue, "failed")[77].failed_reason == "poison 77"
 
 
+#: What the first run of a job raises, by its name.
+REQUESTS: dict[str, Exception] = {
+    "hopeless": UnrecoverableError("never"),
+    "later": DelayedError(50),
+    "limited": RateLimitError(60),
+    "parent": WaitingForChildren(),
+}
+
+
 def check_requested_outcomes(queue: BullQueue) -> None:
-    """The jobs hopeless, later, limited and plain have ended as their first run requested."""
-    assert work_off(queue) == {"completed": 3, "failed": 1}
+    """The jobs of REQUESTS, and the job plain, have ended as their first run requested."""
+    assert work_off(queue) == {"completed": 4, "failed": 1}
     failed = by_n(queue, "failed")["hopeless"]
     assert (failed.failed_reason, failed.attempts_made) == ("never", 1)
     for job in queue.page("completed"):
@@ -553,17 +571,16 @@ def test_a_udf_can_control_how_its_job_ends(queue: BullQueue, start: Start, redi
 
     @f.pandas_udf("string")  # type: ignore[call-overload, untyped-decorator, unused-ignore]
     def say(n: pd.Series) -> pd.Series:  # type: ignore[type-arg, unused-ignore]
-        errors = {"hopeless": UnrecoverableError("never"), "later": DelayedError(50), "limited": RateLimitError(60)}
         with Redis.from_url(redis_url) as redis:
             for one in n:
                 # A failing call is repeated with fewer jobs: the error counts once the job is alone.
-                if one in errors and not redis.sismember(seen, one):
+                if one in REQUESTS and not redis.sismember(seen, one):
                     if len(n) == 1:
                         redis.sadd(seen, one)
-                    raise errors[one]
+                    raise REQUESTS[one]
         return n
 
-    queue.add_many(NewJob({"n": n}, attempts=5) for n in ("plain", "hopeless", "later", "limited"))
+    queue.add_many(NewJob({"n": n}, attempts=5) for n in ("plain", *REQUESTS))
     start(say, payload_schema="n STRING", engine=engine)
     check_requested_outcomes(queue)
 
@@ -571,18 +588,17 @@ def test_a_udf_can_control_how_its_job_ends(queue: BullQueue, start: Start, redi
 def test_a_udf_within_a_transformation_can_control_how_its_job_ends(queue: BullQueue, start: Start) -> None:
     @f.udf("int")
     def say(n: str, started: int) -> int:
-        errors = {"hopeless": UnrecoverableError("never"), "later": DelayedError(50), "limited": RateLimitError(60)}
-        if n in errors and started == 1:
-            raise errors[n]
+        if n in REQUESTS and started == 1:
+            raise REQUESTS[n]
         return started
 
     def transform(jobs: DataFrame) -> DataFrame:
         return jobs.select("id", "token", say("data.n", "attemptsStarted").alias("returnvalue"))
 
-    queue.add_many(NewJob({"n": n}, attempts=5) for n in ("plain", "hopeless", "later", "limited"))
+    queue.add_many(NewJob({"n": n}, attempts=5) for n in ("plain", *REQUESTS))
     worker = start(transform, payload_schema="n STRING")
     check_requested_outcomes(queue)
-    wait_until(lambda: worker.status().returned == 2, "the totals to count the two delayed jobs")
+    wait_until(lambda: worker.status().returned == 3, "the totals to count the postponed jobs")
 
 
 def test_the_retention_rule_of_a_job_overrides_that_of_the_worker(queue: BullQueue, start: Start) -> None:

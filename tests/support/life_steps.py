@@ -71,6 +71,7 @@ def _outcome(dialect: str) -> st.SearchStrategy[tuple[str, Any]]:
     ]
     if dialect == "bullmq":
         outcomes += [st.tuples(st.just("delay"), HOURS), st.tuples(st.just("limit"), HOURS)]
+        outcomes += [st.tuples(st.just("wait for children"), st.none())]
     return st.one_of(outcomes)
 
 

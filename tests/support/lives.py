@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from redis import Redis
 
 from spark_bull.dialects.base import json_text
-from spark_bull.errors import DelayedError, RateLimitError, SparkBullError, UnrecoverableError
+from spark_bull.errors import DelayedError, RateLimitError, SparkBullError, UnrecoverableError, WaitingForChildren
 from spark_bull.model import NewJob
 from spark_bull.outcomes import ClaimedJob, Outcomes
 from spark_bull.queue import claim as claims
@@ -334,6 +334,9 @@ class Lives:
         blocked = [self._is_blocked(held.queue, job.id) for job, _ in held.jobs[: len(does)]]
         if any(blocked):
             does, then = does[: max(1, blocked.index(True))], 0
+        if any(kind == "wait for children" for kind, _ in does):
+            # Jobs without children are returned: one per call, as calls return the last one first.
+            does, then = does[:1], 0
         if self._is_limited(held.queue) or any(kind == "limit" for kind, _ in does):
             then = 0
         jobs, held.jobs = held.jobs[: len(does)], held.jobs[len(does) :]
@@ -355,7 +358,7 @@ class Lives:
         said = f"settle in {held.queue}: {said}" + (f"; claim {then}" if then else "")
         # Node's worker keeps the rate limit of a processor in memory, where the adapter resets it.
         self.client.delete(handle.keys["rate_limited"])
-        goes_on = bool(outcomes.retried or outcomes.delayed or outcomes.returned)
+        goes_on = bool(outcomes.retried or outcomes.delayed or outcomes.returned or outcomes.waiting_for_children)
         return Answers(said, *self._claimed(held.queue, token, left, claim_of_ours.jobs), goes_on=goes_on)
 
     def _is_limited(self, queue: str) -> bool:
@@ -559,6 +562,8 @@ def _note(outcomes: Outcomes, job: RunningJob, kind: str, value: Any, now: int) 
     elif kind == "return":
         outcomes.returned.append(job.claimed.id)
         return
+    elif kind == "wait for children":
+        error = WaitingForChildren()
     elif kind != "complete":
         error = {
             "fail": RuntimeError,
@@ -572,7 +577,7 @@ def _note(outcomes: Outcomes, job: RunningJob, kind: str, value: Any, now: int) 
 def _settled_in_order(outcomes: Outcomes) -> list[str]:
     """The order in which the scripts settle a chunk: Node's worker settles one by one, in this order."""
     others = [job.id for jobs in (outcomes.failed, outcomes.retried, outcomes.delayed) for job in jobs]
-    return [*outcomes.completed_ids, *others, *reversed(outcomes.returned)]
+    return [*outcomes.completed_ids, *others, *outcomes.waiting_for_children, *reversed(outcomes.returned)]
 
 
 def _new_job(job: Job) -> NewJob:

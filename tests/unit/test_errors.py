@@ -19,6 +19,7 @@ from spark_bull.errors import (
     RateLimitError,
     SparkBullError,
     UnrecoverableError,
+    WaitingForChildren,
     control_error,
     did_you_mean,
     expected,
@@ -74,7 +75,14 @@ def test_the_nearest_name_is_suggested_if_there_is_one(name: str, hint: str) -> 
 
 
 @pytest.mark.parametrize(
-    "error", [UnrecoverableError("never again"), DelayedError(50), DelayedError(until=2**40), RateLimitError(60)]
+    "error",
+    [
+        UnrecoverableError("never again"),
+        DelayedError(50),
+        DelayedError(until=2**40),
+        RateLimitError(60),
+        WaitingForChildren(),
+    ],
 )
 def test_a_control_error_is_parsed_from_a_trace(error: SparkBullError) -> None:
     try:

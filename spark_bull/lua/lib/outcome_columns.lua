@@ -10,7 +10,7 @@ local function outcome_columns(outcomes)
       jobs.all[#jobs.all + 1] = job.id
     end
   end
-  for _, group in ipairs({'returned', 'unstarted'}) do
+  for _, group in ipairs({'returned', 'unstarted', 'waiting_for_children'}) do
     for _, id in ipairs(outcomes[group] or {}) do
       jobs.all[#jobs.all + 1] = id
     end

@@ -8,7 +8,7 @@ from typing import Any, Final
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType, TimestampType
 
 from spark_bull.error_text import reason_of, trace_of
-from spark_bull.errors import DelayedError, RateLimitError, UnrecoverableError
+from spark_bull.errors import DelayedError, RateLimitError, UnrecoverableError, WaitingForChildren
 
 ERROR_SCHEMA: Final = StructType(
     [
@@ -18,6 +18,7 @@ ERROR_SCHEMA: Final = StructType(
         StructField("delay", LongType()),
         StructField("runAt", TimestampType()),
         StructField("rateLimit", LongType()),
+        StructField("waitForChildren", BooleanType()),
     ]
 )
 
@@ -31,6 +32,8 @@ def error_columns(error: BaseException, reason: str = "", stack: str = "") -> di
             return {"delay": error.due(0)}
         if isinstance(error, DelayedError):
             return {"runAt": datetime.fromtimestamp(error.due(0) / 1000, timezone.utc)}
+        if isinstance(error, WaitingForChildren):
+            return {"waitForChildren": True}
     except (AttributeError, TypeError, ValueError) as incomplete:  # A subclass has changed its attributes.
         error = incomplete
     return {

@@ -3,8 +3,9 @@
 Columns: `id` and `token` from the claim; `returnvalue` (any type that JSON can hold; a STRING is JSON) of a completed
 job, or `error` (STRING) of a failed attempt, optionally with `stacktrace` (STRING) and `unrecoverable` (BOOLEAN: no
 further attempt), and `then`, jobs to add in the same step (see follow_up_column.py). For a job that has to run again
-without counting the attempt: `delay` (ms), `runAt` (TIMESTAMP), or `rateLimit` (ms in which no job of the queue
-starts). The job's lock ensures that an outcome counts once: repeated tasks and batches are harmless.
+without counting the attempt: `delay` (ms), `runAt` (TIMESTAMP), `rateLimit` (ms in which no job of the queue starts),
+or `waitForChildren` (BOOLEAN). The job's lock ensures that an outcome counts once: repeated tasks and batches are
+harmless.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, BooleanType, DataType, IntegralType, StringType, StructType, TimestampType
 
 from spark_bull.clock import LAST_ETA_MS
-from spark_bull.errors import OptionError, did_you_mean
+from spark_bull.errors import DialectError, OptionError, did_you_mean
 from spark_bull.option_table import SETTLE
 from spark_bull.options import Options, parse_options
 from spark_bull.outcomes import LOST, Claim, ClaimedJob, Delayed, Failed, FollowUp, Keep, Outcomes
@@ -60,11 +61,12 @@ _OPTIONAL: Final[Mapping[str, tuple[type[DataType], str]]] = {
     "delay": (IntegralType, "an integer (ms)"),
     "runAt": (TimestampType, "TIMESTAMP"),
     "rateLimit": (IntegralType, "an integer (ms)"),
+    "waitForChildren": (BooleanType, "BOOLEAN"),
     THEN: (ArrayType, "ARRAY<STRUCT<data, …>>"),
 }
 _BY_LOWER: Final = {name.lower(): name for name in ("id", "token", "returnvalue", *_OPTIONAL)}
 #: Columns of which at least one is required.
-OUTCOMES: Final = ("returnvalue", "error", "delay", "runAt", "rateLimit")
+OUTCOMES: Final = ("returnvalue", "error", "delay", "runAt", "rateLimit", "waitForChildren")
 #: All columns that settling reads.
 SETTLED_COLUMNS: Final = tuple(_BY_LOWER.values())
 #: Other columns of the claim, which are ignored.
@@ -224,11 +226,13 @@ class _Row:
     delay: int | None
     run_at: datetime | None
     rate_limit: int | None
+    waits_for_children: bool | None
 
     @property
     def is_postponed(self) -> bool:
         """Whether the job runs again without counting the attempt."""
-        return not (self.delay is None and self.run_at is None and self.rate_limit is None)
+        given = (self.delay, self.run_at, self.rate_limit)
+        return bool(self.waits_for_children) or any(value is not None for value in given)
 
 
 @dataclass(frozen=True)
@@ -243,6 +247,8 @@ class _Rows:
 
     def settle(self) -> Counter[Ending]:
         rows, follow_ups = list({row.id: row for row in self.rows}.values()), dict[str, list[FollowUp]]()
+        if any(row.waits_for_children for row in rows):
+            rows = self._check_flows(rows)
         if self.plan.follow_ups is not None and self.then is not None:
             rows, follow_ups = self._read_follow_ups(self.plan.follow_ups, self.then, rows)
         counts = Counter[Ending]()
@@ -250,6 +256,17 @@ class _Rows:
             counts.update(self._settle(part, follow_ups))
         self.plan.ask(lambda: self._count(counts))
         return counts
+
+    def _check_flows(self, rows: list[_Row]) -> list[_Row]:
+        """Fails the attempts that wait for children, in a dialect whose jobs have none."""
+        try:
+            self.handle.dialect.check_flows()
+        except DialectError as error:
+            why = str(error)
+            return [
+                replace(row, waits_for_children=False, error=why) if row.waits_for_children else row for row in rows
+            ]
+        return rows
 
     def _read_follow_ups(
         self, plan: FollowUpPlan, then: pa.Array, rows: Sequence[_Row]
@@ -278,16 +295,16 @@ class _Rows:
                 kinds[row.id] = self._fail(outcomes, job, row, row.error)
             else:
                 lost += self._lost(row.id, "missing")
-        changes = Counter[Ending]()
+        failed = Counter[Ending]()
         if len(outcomes):
             claim = self._work(outcomes)
             for one in claim.lost:
+                kinds.pop(one.id, None)
                 if not one.is_blocked:
-                    kinds.pop(one.id, None)
                     lost += self._lost(one.id, one.why)
-            changes = self._fail_blocked(outcomes, claim)
+            failed = self._fail_blocked(outcomes, claim)
         counts = Counter[Ending](kinds.values())
-        counts.update(changes)
+        counts.update(failed)
         counts["lost"] = lost
         return counts
 
@@ -315,18 +332,19 @@ class _Rows:
         return "failed" if isinstance(decided, Failed) else "retried"
 
     def _fail_blocked(self, outcomes: Outcomes, claim: Claim) -> Counter[Ending]:
-        """Settles parents that can't complete yet; returns the changes of the counts."""
+        """Settles parents that can't complete yet; returns the number of jobs by what became of them."""
         blocked = self.plan.ask(lambda: fail_blocked(self.handle, self.plan.policy, outcomes, claim.lost, claim.now))
         if blocked:
             self._work(blocked)
-        failed, retried = len(blocked.failed), len(blocked.retried)
-        return Counter[Ending]({"completed": -len(blocked), "failed": failed, "retried": retried})
+        return Counter[Ending]({"failed": len(blocked.failed), "retried": len(blocked.retried)})
 
     def _postpone(self, outcomes: Outcomes, rows: Sequence[_Row]) -> None:
-        """Has the effect of DelayedError and RateLimitError in a processor."""
+        """Has the effect of DelayedError, RateLimitError and WaitingForChildren in a processor."""
         now = self.plan.ask(self.handle.connection.now_ms) if any(row.delay is not None for row in rows) else 0
         for row in rows:
-            if row.rate_limit is not None:
+            if row.waits_for_children:
+                outcomes.waiting_for_children.append(row.id)
+            elif row.rate_limit is not None:
                 outcomes.returned.append(row.id)
                 outcomes.limited_ms = max(outcomes.limited_ms, row.rate_limit)
             else:
@@ -398,6 +416,7 @@ def _by_queue_and_token(plan: SettlePlan, batch: pa.RecordBatch) -> dict[tuple[s
         column("delay", None),
         column("runAt", None),
         column("rateLimit", None),
+        column("waitForChildren", None),
         strict=True,
     ):
         if queue is None or job_id is None or settle_token is None:

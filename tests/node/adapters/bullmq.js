@@ -50,7 +50,7 @@ class BullMQAdapter extends Adapter {
   }
 
   async startWorker(name, concurrency, opts) {
-    const processor = (job) => behave(this.view(job));
+    const processor = (job, token) => behave(this.view(job, token));
     const worker = new this.library.Worker(name, processor, { ...this.options, concurrency, ...opts });
     const announce = (event, job, details) =>
       this.announce('worker', name, event, {
@@ -85,13 +85,22 @@ class BullMQAdapter extends Adapter {
     return listener;
   }
 
-  view(job) {
+  view(job, token) {
     return {
       data: job.data,
       attemptsMade: job.attemptsMade,
       progress: (value) => job.updateProgress(value),
       log: (row) => job.log(row),
       discard: () => { throw new this.library.UnrecoverableError('discarded'); },
+      childrenValues: () => job.getChildrenValues(),
+      addChild: async (name) => {
+        if (Object.keys(await job.getChildrenValues()).length) return;
+        const parent = { id: job.id, queue: job.queueQualifiedName };
+        await this.queue(name).add('child', { $behaviour: 'return:7' }, { parent });
+      },
+      waitForChildren: async () => {
+        if (await job.moveToWaitingChildren(token)) throw new this.library.WaitingChildrenError();
+      },
     };
   }
 }

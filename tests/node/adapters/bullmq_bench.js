@@ -11,6 +11,11 @@ const OUTCOMES = {
     await job.moveToDelayed(until, token);
     throw new library.DelayedError();
   },
+  'wait for children': async (library, queue, job, token) => {
+    if (await job.moveToWaitingChildren(token)) throw new library.WaitingChildrenError();
+    await job.moveToWait(token);
+    throw new library.WaitingError();
+  },
   return: async (library, queue, job, token) => {
     await job.moveToWait(token);
     throw new library.WaitingError();

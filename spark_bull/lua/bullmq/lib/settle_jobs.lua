@@ -12,6 +12,7 @@
 -- @include bullmq/lib/promote_group
 -- @include bullmq/lib/put_first
 -- @include bullmq/lib/row_to_settle
+-- @include bullmq/lib/wait_for_children
 -- @include bullmq/lib/waits_or_prioritized
 -- @include lib/count_up
 -- @include lib/drop_missing
@@ -25,9 +26,9 @@
 -- @include lib/waiting_again
 -- @include lib/whole_number
 
--- Jobs that can't complete, id -> reason: a child is unfinished, or has failed. Most jobs have no children: one call
--- checks all.
-local function barred_by_children(base, ids)
+-- Jobs that can't complete (`ids`) or wait for their children (`waiting`), id -> reason: a child is unfinished, or has
+-- failed. Most jobs have no children: one call checks all.
+local function barred_by_children(base, ids, waiting)
   local call, keys = redis.call, {}
   for i = 1, #ids do
     local job_key = base .. ids[i]
@@ -41,6 +42,11 @@ local function barred_by_children(base, ids)
       elseif call('EXISTS', keys[2 * i]) == 1 then
         barred[id] = 'failed_children'
       end
+    end
+  end
+  for _, id in ipairs(waiting) do
+    if call('EXISTS', base .. id .. ':unsuccessful') == 1 then
+      barred[id] = 'failed_children'
     end
   end
   return barred
@@ -228,8 +234,9 @@ end
 
 -- Settles outcomes of claimed jobs; see outcomes.py. Returns what work_once expects.
 local function settle_jobs(key, arg, outcomes, now)
-  local jobs = outcome_columns(outcomes)
-  local mine, lost, left = release_owned(key, arg.base, outcomes.token, jobs.all, barred_by_children(arg.base, jobs.ids))
+  local jobs, waiting = outcome_columns(outcomes), outcomes.waiting_for_children or {}
+  local barred = barred_by_children(arg.base, jobs.ids, waiting)
+  local mine, lost, left = release_owned(key, arg.base, outcomes.token, jobs.all, barred)
   drop_missing(arg.base, jobs.all, mine, lost)
   if next(mine) then
     redis.call('XTRIM', key.events, 'MAXLEN', '~', event_limit(key))
@@ -239,7 +246,11 @@ local function settle_jobs(key, arg, outcomes, now)
   retry_jobs(key, arg, outcomes.retried or {}, mine, lost, left, now)
   delay_jobs(key, arg, outcomes.delayed or {}, mine, lost, now)
   put_back(key, arg, outcomes.unstarted or {}, mine, lost)
-  return_jobs(key, arg, outcomes.returned or {}, mine)
+  outcomes.returned = outcomes.returned or {}
+  for _, id in ipairs(wait_for_children(key, arg, waiting, mine, now)) do
+    table.insert(outcomes.returned, id)
+  end
+  return_jobs(key, arg, outcomes.returned, mine)
   if (outcomes.limited_ms or 0) > 0 then
     -- The first key is for Node workers with a limiter, the second one for all workers of Spark.
     redis.call('SET', key.limiter, '9007199254740991', 'PX', outcomes.limited_ms)
