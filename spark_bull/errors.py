@@ -11,6 +11,7 @@ SparkBullError
 ├── ReaderInUse        another query reads results with the same `readerId`
 ├── StagedDataLost     staged chunks were missing at the commit of a write
 ├── WorkerFailed       the slots of a worker could not be started, or its query failed
+├── ParentError        the parent of a job is missing, or the job has another one
 ├── QueueBusy          a queue to be deleted has active jobs
 ├── ProcessorMissing   a worker has no processor for jobs of this name
 ├── JobTimeout         a job exceeded its timeout
@@ -85,6 +86,10 @@ class ReaderInUse(SparkBullError):
 
 class WorkerFailed(SparkBullError):
     """The slots of a worker could not be started, or its streaming query failed."""
+
+
+class ParentError(SparkBullError):
+    """A job was not added as a child: its parent is missing, the job has another parent, or is one of its ancestors."""
 
 
 class QueueBusy(SparkBullError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from spark_bull.job_json import json_or_text, opts_of, payload_of
@@ -26,6 +26,10 @@ Backoff = int | Mapping[str, Any]
 KeepRule = bool | int | Mapping[str, int]
 #: The deduplication id of a job, or a mapping with `id` and a rule, by the names of BullMQ.
 Deduplication = str | Mapping[str, Any]
+
+
+#: The parent of a job: a mapping with `queue`, `id` and, optionally, `onFailure`.
+Parent = Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,8 @@ class NewJob:
       deduplication: an id that one unfinished job of the queue can have: while it is taken, the job is not added. Or a
         mapping with `id` and a rule: `ttl` (ms), `extend`, `replace`, `reschedule`, `keepLastIfActive` as in BullMQ,
         and `deferrableBy` (s). Bull 4 has only `id` and `ttl`; Bull 1 to 3 have no such ids.
+      parent: a job that waits for this one: a mapping with its `queue`, `id` and optionally `onFailure`: what becomes
+        of it when this job fails: `wait` (the default), `fail`, `continue`, `ignore` or `remove`. BullMQ only.
     """
 
     data: Any
@@ -80,6 +86,7 @@ class NewJob:
     timestamp: int | None = None
     opts: Mapping[str, Any] | None = None
     deduplication: Deduplication | None = None
+    parent: Parent | None = None
 
 
 @dataclass(frozen=True)
@@ -183,12 +190,15 @@ class Added:
       added: number of jobs that were added.
       duplicates: number of jobs that were not added because their id existed.
       deduplicated: number of jobs that were not added because their deduplication id was taken.
+      rejected: why jobs were not added as children, by their positions from 0: `missing` (the parent), `other parent`,
+        `cycle`; their id is "".
     """
 
     ids: list[str]
     added: int
     duplicates: int
     deduplicated: int = 0
+    rejected: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -201,7 +211,7 @@ class WriteRecord:
       state: open, finished, or broken (staged jobs were lost).
       delivery: exactly-once or at-least-once.
       jobs: number of jobs of the write.
-      done: number of jobs processed so far: added ones, duplicates and deduplicated ones.
+      done: number of jobs processed so far, including those that were not added.
       added: number of jobs that were added.
       duplicates: number of jobs that were not added because their id existed.
       started_on: when the write was registered.
@@ -209,6 +219,7 @@ class WriteRecord:
       app_id: the option `txnAppId`, or the id of the streaming query.
       version: the option `txnVersion`, or the number of the micro-batch.
       deduplicated: number of jobs that were not added because their deduplication id was taken.
+      rejected: number of jobs that were not added because their parent was missing, or they had another one.
     """
 
     id: str
@@ -224,6 +235,7 @@ class WriteRecord:
     app_id: str | None = None
     version: int | None = None
     deduplicated: int = 0
+    rejected: int = 0
 
     @property
     def duration_ms(self) -> int | None:

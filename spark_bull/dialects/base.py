@@ -13,6 +13,8 @@ from spark_bull.dialects.backoff import bull_exponential_ms
 from spark_bull.dialects.deduplication import ID_MARK, Rule
 from spark_bull.dialects.deduplication import NAME as DEDUPLICATION
 from spark_bull.dialects.fields import CLAIMED_FIELDS
+from spark_bull.dialects.parents import NAME as PARENT
+from spark_bull.dialects.parents import PARENT_MARK, failure_flag
 from spark_bull.errors import DialectError, OptionError, expected
 from spark_bull.keys import SEGMENTS, QueueKeys
 from spark_bull.limiter import Limiter
@@ -28,7 +30,7 @@ MARKS: Final = {"jobId": "\x03", "delay": "\x02", "timestamp": "\x01"}
 DEFAULT_NAME: Final = "__default__"
 
 #: Options of the Node libraries that need more keys than a plain job; they can't be dispatched yet.
-UNSUPPORTED_OPTIONS: Final = ("parent", "repeat", "repeatJobKey", "rateLimiterKey")
+UNSUPPORTED_OPTIONS: Final = ("repeat", "repeatJobKey", "rateLimiterKey")
 
 #: Verbs that are the same in all dialects; their scripts are in lua/job.
 SHARED_VERBS: Final = frozenset({"claimed", "extend", "relock", "log", "update_data", "cancel", "free_deduplication"})
@@ -48,7 +50,8 @@ class StateKey:
 class Prepared:
     """Checked options, which jobs can share: their text, with marks, and the values that scripts need.
 
-    deduplication: the rule for the job's deduplication id, JSON text; None if it is the simple one.
+    deduplication: the rule for the job's deduplication id, JSON text; None if it is the simple one. on_failure: the
+    flag for the job's failure in its field `parent`; see `parents.FAILURE_FLAGS`.
     """
 
     opts: str
@@ -57,6 +60,7 @@ class Prepared:
     attempts: int
     size_limit: int | None
     deduplication: str | None = None
+    on_failure: str | None = None
 
 
 class NextJob(TypedDict, total=False):
@@ -204,13 +208,16 @@ class Dialect(ABC):
         """Checks a job's options and formats them as text.
 
         `given` has the Node library's names. It has `timestamp`, `delay` and `jobId` if the job has them, with any
-        value, and `deduplication`, a Rule, if the job has a deduplication id. Raises OptionError or DialectError.
+        value, `deduplication`, a Rule, if the job has a deduplication id, and `parent`, with any value, if it has a
+        parent. Raises OptionError or DialectError.
         """
         rule: Rule | None = given.get(DEDUPLICATION)
-        if rule is not None and given.get("parent"):
+        if rule is not None and PARENT in given:
             raise OptionError(
-                f"expected one of `{DEDUPLICATION}` and `parent`, got both: a child can't be deduplicated"
+                f"expected one of `{DEDUPLICATION}` and `{PARENT}`, got both: a child can't be deduplicated"
             )
+        if PARENT in given and not self.has_flows:
+            raise DialectError(f"expected no `{PARENT}`: jobs of {self.name} have no parents; leave it out")
         for name in UNSUPPORTED_OPTIONS:
             if name in given:
                 raise DialectError(
@@ -239,6 +246,8 @@ class Dialect(ABC):
         if rule is not None and self.deduplication_option:
             del opts[DEDUPLICATION]
             opts[self.deduplication_option] = RawJson(rule.text_with_id(ID_MARK))
+        if PARENT in opts:
+            opts[PARENT] = RawJson(PARENT_MARK)
         return Prepared(
             with_bare_marks("opts", self._opts(opts)),
             priority,
@@ -246,6 +255,7 @@ class Dialect(ABC):
             max(1, attempts),
             opts.get("sizeLimit"),
             rule.text if rule and rule.members else None,
+            failure_flag(given),
         )
 
 

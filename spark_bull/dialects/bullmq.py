@@ -10,6 +10,7 @@ from spark_bull.dialects.backoff import bullmq_exponential_ms
 from spark_bull.dialects.base import MARKS, Dialect, NextJob, StateKey, normal_backoff, with_bare_marks, without_nulls
 from spark_bull.dialects.deduplication import MEMBERS
 from spark_bull.dialects.fields import CLAIMED_FIELDS
+from spark_bull.dialects.parents import FAILURE_FLAGS
 from spark_bull.dialects.repeating import is_over, iteration_of, next_of_pattern, number_of, opts_of, time_of
 from spark_bull.errors import OptionError, expected
 from spark_bull.keys import QueueKeys, scheduler_of
@@ -17,22 +18,8 @@ from spark_bull.outcomes import ClaimedJob
 from spark_bull.store.connection import Command
 
 #: Option names that BullMQ stores under a short one.
-SHORT_NAMES: Final = {
-    "deduplication": "de",
-    "failParentOnFailure": "fpof",
-    "continueParentOnFailure": "cpof",
-    "ignoreDependencyOnFailure": "idof",
-    "keepLogs": "kl",
-    "removeDependencyOnFailure": "rdof",
-}
+SHORT_NAMES: Final = {"deduplication": "de", "keepLogs": "kl", **FAILURE_FLAGS}
 HIGHEST_PRIORITY: Final = 2**21 - 1
-#: What happens to the parent when a job fails; a job has at most one of them.
-ON_FAILURE: Final = (
-    "failParentOnFailure",
-    "continueParentOnFailure",
-    "ignoreDependencyOnFailure",
-    "removeDependencyOnFailure",
-)
 #: Versions of BullMQ that read cron patterns with cron-parser before its version 5.
 _CLASSIC: Final = re.compile(r"(bullmq:)?[1-5](\.|$)")
 _INTEGER: Final = re.compile(r"-?(0|[1-9][0-9]*)")
@@ -106,7 +93,7 @@ class BullMQ(Dialect):
         return ""
 
     def _opts(self, given: dict[str, Any]) -> dict[str, Any]:
-        chosen = [name for name in ON_FAILURE if given.get(name)]
+        chosen = [name for name in FAILURE_FLAGS if given.get(name)]
         if len(chosen) > 1:
             raise OptionError(
                 f"expected at most one of {', '.join(chosen)} in `opts`, got {len(chosen)}: they exclude each other"

@@ -26,6 +26,8 @@ class EncodedJobs:
 
     data: payloads, JSON text. opts: options, JSON text. marked: whether some options have marks; see `base.MARKS`.
     delay: ms; run_at, timestamp: ms since 1970. deduplication: rules of deduplication ids, JSON text, unless simple.
+    parent_queue, parent_id: the parents; on_failure: flags for the failure of a child, see `parents.FAILURE_FLAGS`.
+    waits_for_children: whether the job has children, for which it waits.
     """
 
     n: int
@@ -42,6 +44,10 @@ class EncodedJobs:
     attempts: Column[int] = None
     deduplication_id: Column[str] = None
     deduplication: Column[str] = None
+    parent_queue: Column[str] = None
+    parent_id: Column[str] = None
+    on_failure: Column[str] = None
+    waits_for_children: Column[bool] = None
 
 
 #: Columns other than the payload, which each job has.

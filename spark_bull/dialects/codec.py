@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
-from spark_bull.dialects.base import DEFAULT_NAME, Dialect, Prepared, check_eta, json_text
+from spark_bull.dialects.base import DEFAULT_NAME, MARKS, Dialect, Prepared, check_eta, json_text
 from spark_bull.dialects.chunks import EncodedJobs, collapsed
 from spark_bull.dialects.deduplication import ID_MARK, Deduplications, with_ttl
 from spark_bull.dialects.deduplication import NAME as DEDUPLICATION
+from spark_bull.dialects.parents import NAME as PARENT
+from spark_bull.dialects.parents import PARENT_MARK, Parent, take_parent
 from spark_bull.errors import OptionError, SparkBullError, expected
 from spark_bull.model import NewJob, RawJson
 from spark_bull.options import Options
@@ -25,13 +27,15 @@ OPTION_NAMES: Final = (
     "removeOnComplete",
     "removeOnFail",
     "deduplication",
+    "parent",
     "opts",
 )
 #: Properties that differ from job to job; the options text has marks for them.
 ROW_NAMES: Final = ("jobId", "delay", "runAt", "timestamp")
 NAMES: Final = ("data", "name", *ROW_NAMES, *OPTION_NAMES)
+_MARKS: Final = (*MARKS.values(), ID_MARK, PARENT_MARK)
 #: Properties that an option of the same name sets for all jobs.
-DEFAULT_NAMES: Final = tuple(name for name in NAMES if name not in ("data", "jobId"))
+DEFAULT_NAMES: Final = tuple(name for name in NAMES if name not in ("data", "jobId", PARENT))
 
 
 def defaults_of(options: Options) -> dict[str, Any]:
@@ -95,6 +99,7 @@ def encode(
         attempts=collapsed([row.prepared.attempts if row.prepared.attempts > 1 else None for row in encoded]),
         deduplication_id=collapsed(ids or [row.deduplication_id for row in encoded]),
         deduplication=collapsed([row.prepared.deduplication for row in encoded]),
+        **_parents(encoded),
     )
 
 
@@ -106,6 +111,18 @@ class _EncodedRow:
     run_at: int | None
     timestamp: int | None
     deduplication_id: str | None
+    parent: Parent | None
+
+
+def _parents(encoded: Sequence[_EncodedRow]) -> dict[str, Any]:
+    """The columns of jobs with parents; none if no job has one."""
+    if all(row.parent is None for row in encoded):
+        return {}
+    return {
+        "parent_queue": collapsed([row.parent and row.parent.queue for row in encoded]),
+        "parent_id": collapsed([row.parent and row.parent.id for row in encoded]),
+        "on_failure": collapsed([row.prepared.on_failure if row.parent else None for row in encoded]),
+    }
 
 
 class _Row:
@@ -149,7 +166,11 @@ class _Row:
             deduplication = self._deduplications.of(merged)
             if deduplication is not None:
                 deduplication_id, merged[DEDUPLICATION] = deduplication
-        return _EncodedRow(self._shared(merged), job_id, delay, run_at, timestamp, deduplication_id)
+        parent = take_parent(merged) if PARENT in merged else None
+        if parent is not None:
+            # Children of different parents share their options.
+            merged[PARENT] = True
+        return _EncodedRow(self._shared(merged), job_id, delay, run_at, timestamp, deduplication_id, parent)
 
     def _merged(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Defaults, then the row, then its `opts`."""
@@ -191,7 +212,7 @@ def _plain(value: Any) -> Any:
 
 
 def _has_mark(opts: str) -> bool:
-    return "\x01" in opts or "\x02" in opts or "\x03" in opts or ID_MARK in opts
+    return any(mark in opts for mark in _MARKS)
 
 
 def _data(dialect: Dialect, texts: Sequence[Any], numbers: Sequence[int]) -> list[str]:
@@ -257,6 +278,7 @@ def rows_of(jobs: Sequence[NewJob], first_row: int = 0) -> dict[str, list[Any]]:
         "removeOnComplete": [job.remove_on_complete for job in jobs],
         "removeOnFail": [job.remove_on_fail for job in jobs],
         DEDUPLICATION: [job.deduplication for job in jobs],
+        PARENT: [job.parent for job in jobs],
         "opts": [job.opts or None for job in jobs],
     }
     return {n: v for n, v in rows.items() if n == "data" or any(x is not None for x in v)}

@@ -22,7 +22,8 @@ def add_chunk(
         reply = verbs.add(handle, handle.keys.receipt(sender), number, packed, first=first, want_ids=want_ids)
         first = reply.first
         ids = [_text(job_id) for job_id in reply.ids]
-        parts.append(Added(ids, reply.added, reply.duplicates, reply.deduplicated))
+        rejected = {row - 1: reason.decode() for row, reason in reply.rejected}
+        parts.append(Added(ids, reply.added, reply.duplicates, reply.deduplicated, rejected))
     return sum_of(parts)
 
 
@@ -31,12 +32,14 @@ def _text(value: bytes | int) -> str:
 
 
 def sum_of(parts: Iterable[Added]) -> Added:
-    """The results of several calls as one."""
+    """The results of several calls as one. The positions of rejected jobs are not changed."""
     ids: list[str] = []
     added = duplicates = deduplicated = 0
+    rejected: dict[int, str] = {}
     for part in parts:
+        rejected |= part.rejected
         ids.extend(part.ids)
         added += part.added
         duplicates += part.duplicates
         deduplicated += part.deduplicated
-    return Added(ids, added, duplicates, deduplicated)
+    return Added(ids, added, duplicates, deduplicated, rejected)

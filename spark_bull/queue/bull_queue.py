@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import islice
 from typing import Any, NoReturn
 from uuid import uuid4
@@ -11,7 +12,7 @@ from spark_bull.dialects.base import DEFAULT_NAME
 from spark_bull.dialects.chunks import ChunkBuilder
 from spark_bull.dialects.codec import carrying, check_defaults, defaults_of, encode, rows_of
 from spark_bull.errors import OptionError, did_you_mean
-from spark_bull.model import Added, Backoff, Deduplication, Job, KeepRule, NewJob, WriteRecord
+from spark_bull.model import Added, Backoff, Deduplication, Job, KeepRule, NewJob, Parent, WriteRecord
 from spark_bull.option_table import QUEUE
 from spark_bull.options import parse_arguments
 from spark_bull.queue import manage
@@ -20,6 +21,7 @@ from spark_bull.queue.cancel import request_cancel
 from spark_bull.queue.children import MAX_CHILDREN, failures_of, values_of
 from spark_bull.queue.deduplication import free, holder_of
 from spark_bull.queue.handle import QueueHandle, open_handle
+from spark_bull.queue.parents import check_queues, rejection
 from spark_bull.queue.read import counts, get_job, logs, page
 from spark_bull.queue.writes import records, recover
 from spark_bull.tracer import TracerSource, spans_of
@@ -183,6 +185,7 @@ class BullQueue:
         remove_on_fail: KeepRule | None = None,
         timestamp: int | None = None,
         deduplication: Deduplication | None = None,
+        parent: Parent | None = None,
         opts: Mapping[str, Any] | None = None,
         **unknown: NoReturn,
     ) -> str:
@@ -204,6 +207,8 @@ class BullQueue:
           timestamp: creation time of the job, ms since 1970; default: the current time of Redis.
           deduplication: an id that one unfinished job of the queue can have: while it is taken, the job is not added.
             Or a mapping with `id` and a rule, as in NewJob.
+          parent: a job that waits for this one: a mapping with `queue`, `id` and `onFailure`, as in NewJob; BullMQ
+            only.
           opts: further options of the Node library, by its own names; they take precedence over the others.
 
         Returns:
@@ -212,6 +217,7 @@ class BullQueue:
         Raises:
           OptionError: for a value that is wrong or unknown; nothing was added.
           DialectError: for a property that the queue's dialect lacks.
+          ParentError: when the parent is missing, or the job has another one; nothing was added.
         """
         for given in unknown:
             raise OptionError(f"unknown property `{given}` of a job{did_you_mean(given, NewJob.__annotations__)}")
@@ -229,6 +235,7 @@ class BullQueue:
             remove_on_fail=remove_on_fail,
             timestamp=timestamp,
             deduplication=deduplication,
+            parent=parent,
             opts=opts,
         )
         if self._spans is None:
@@ -252,6 +259,7 @@ class BullQueue:
         Raises:
           OptionError: for a job that is wrong; jobs before it may have been added.
           DialectError: for a property that the queue's dialect lacks.
+          ParentError: when the parent of a job is missing, or the job has another one; all other jobs were added.
         """
         if self._spans is None:
             return self._added(jobs)
@@ -261,17 +269,23 @@ class BullQueue:
             return added
 
     def _added(self, jobs: Iterable[NewJob], context: str = "") -> Added:
-        return sum_of(self._add(jobs, carrying(context) | self._defaults))
+        added = sum_of(self._add(jobs, carrying(context) | self._defaults))
+        for row, reason in added.rejected.items():
+            raise rejection(row, reason)
+        return added
 
     def _add(self, jobs: Iterable[NewJob], defaults: Mapping[str, Any]) -> Iterator[Added]:
         builder = ChunkBuilder(self._options["chunkSize"], self._options["chunkBytes"])
-        remaining, first_row = iter(jobs), 0
+        remaining, first_row, sent = iter(jobs), 0, 0
         while batch := list(islice(remaining, 10_000)):
             numbers = range(first_row, first_row + len(batch))
             columns = encode(self.handle.dialect, rows_of(batch, first_row), defaults, numbers)
+            check_queues(self.handle, columns)
             first_row += len(batch)
             for rows, packed in (*builder.add(columns), *builder.flush()):
-                yield add_chunk(self.handle, self.handle.sender, uuid4().hex, rows, packed, want_ids=True)
+                added = add_chunk(self.handle, self.handle.sender, uuid4().hex, rows, packed, want_ids=True)
+                yield replace(added, rejected={sent + row: reason for row, reason in added.rejected.items()})
+                sent += rows
 
     # inspect
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from functools import lru_cache
 from typing import Any, Final, get_args
 
 from spark_bull.columns import listed
 from spark_bull.dialects.chunks import EncodedJobs, pack
 from spark_bull.dialects.codec import encode
-from spark_bull.dialects.registry import checked_dialect
 from spark_bull.errors import OptionError, expected
-from spark_bull.keys import QueueKeys, hash_tag
 from spark_bull.outcomes import MAX_FOLLOW_UPS, FollowUp, On
 from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.other_queue import keys_of
 
 #: Maximum size of the follow-ups of one job, characters.
 MAX_SIZE: Final = 4 << 20
@@ -38,7 +36,7 @@ def encode_follow_ups(
     for on in ons:
         if on not in _ON:
             raise expected("on", " or ".join(_ON), on)
-    keys = [handle.keys if queue is None else keys_of(handle, queue) for queue in queues]
+    keys = [handle.keys if queue is None else keys_of(handle, queue, "a follow-up") for queue in queues]
     encoded = encode(handle.dialect, rows, {}, range(first_row, first_row + len(of)))
     pack(encoded)
     return [
@@ -66,30 +64,3 @@ def check_bounds(follow_ups: Sequence[FollowUp]) -> None:
             f"expected the follow-ups of a job to have at most {MAX_SIZE:,} characters, got {size:,}: "
             "store large payloads elsewhere, and pass their location"
         )
-
-
-def keys_of(handle: QueueHandle, queue: str) -> QueueKeys:
-    """The keys of the queue of follow-ups.
-
-    Raises OptionError for a queue that no script can reach together with that of `handle`, and DialectError for one of
-    another dialect.
-    """
-    if not isinstance(queue, str):
-        raise expected("queue", "the name of a queue", queue)
-    return handle.keys if queue == handle.keys.queue else _other_keys(handle, queue)
-
-
-@lru_cache(maxsize=1024)
-def _other_keys(handle: QueueHandle, queue: str) -> QueueKeys:
-    """Reads the signs of the queue's dialect in Redis, once per process."""
-    handle.dialect.check_queue(queue)
-    keys = handle.keys
-    tag = hash_tag(keys.prefix, keys.queue)
-    if tag and tag != hash_tag(keys.prefix, queue):
-        raise OptionError(
-            f"expected the queue of a follow-up to have the hash tag {{{tag}}} of queue {keys.queue}, as one script "
-            f"writes to both, got: {queue!r}"
-        )
-    there = QueueKeys(queue, keys.prefix)
-    checked_dialect(handle.connection, there, handle.dialect.name)
-    return there

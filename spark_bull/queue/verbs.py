@@ -37,13 +37,16 @@ class JobKeys(NamedTuple):
 
 
 class AddReply(NamedTuple):
-    """`first`: number of the first row that was not processed. `ids`: those of new and known jobs, if wanted."""
+    """`first`: number of the first row that was not processed. `ids`: those of new and known jobs, if wanted.
+    `rejected`: rows that were not added as children, counted from 1, and why.
+    """
 
     first: int
     added: int
     duplicates: int
     deduplicated: int
     ids: list[bytes | int]
+    rejected: Sequence[tuple[int, bytes]] = ()
 
 
 def add(handle: QueueHandle, receipt: str, number: int | str, packed: bytes, *, first: int, want_ids: bool) -> AddReply:

@@ -256,6 +256,7 @@ def _record(handle: QueueHandle, write_id: str, raw: Mapping[bytes, bytes]) -> W
         added=number("added") or 0,
         duplicates=number("duplicates") or 0,
         deduplicated=number("deduplicated") or 0,
+        rejected=number("rejected") or 0,
         started_on=number("startedOn"),
         finished_on=number("finishedOn"),
         app_id=fields.get("appId"),

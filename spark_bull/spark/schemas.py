@@ -83,6 +83,7 @@ SCHEMAS: Final[dict[str, StructType]] = {
             "added": LongType(),
             "duplicates": LongType(),
             "deduplicated": LongType(),
+            "rejected": LongType(),
             "startedOn": TIME,
             "finishedOn": TIME,
             "durationMs": LongType(),

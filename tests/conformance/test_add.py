@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
-from spark_bull.errors import DialectError, OptionError, SparkBullError, StagedDataLost
+from spark_bull.errors import DialectError, OptionError, ParentError, SparkBullError, StagedDataLost
 from spark_bull.local import EmbeddedRedis
 from spark_bull.model import NewJob
 from spark_bull.queue.bull_queue import BullQueue
@@ -1038,3 +1038,75 @@ def test_discard_keeps_the_chunks_of_a_broken_write(make: Callable[..., Bench]) 
     stages = [handle.keys.stage(f"w.{n}.0") for n in range(2)]
     assert discard(handle.connection, handle.keys, "w", stages) == 0
     assert bench.client.exists(*stages) == 2
+
+
+# parents
+
+
+@only_bullmq
+def test_children_are_added_to_their_parents(bench: Bench) -> None:
+    parent = {"queue": bench.queue.name, "id": "p"}
+    # A child is added with its parent, or after it, in any call.
+    assert bench.add(job(0, job_id="p"), job(1, parent=parent | {"onFailure": "fail"}), *numbered(5, 2)) == (7, 0)
+    assert bench.add(*[job(n, job_id=f"c{n}", parent=parent) for n in range(7)], job(8)) == (8, 0)
+    prefix, queue = bench.queue.handle.keys.prefix, bench.queue.name
+    children = bench.client.smembers(bench.key("p:dependencies"))
+    assert children == {bench.key(child).encode() for child in ("2", *(f"c{n}" for n in range(7)))}
+    first = bench.fields("2")
+    assert first["parentKey"] == bench.key("p")
+    assert json.loads(first["parent"]) == {"id": "p", "queueKey": f"{prefix}:{queue}", "fpof": True}
+    assert json.loads(first["opts"]) == {
+        "attempts": 0,
+        "fpof": True,
+        "parent": {"id": "p", "queue": f"{prefix}:{queue}"},
+    }
+    assert "parentKey" not in bench.fields("3")
+
+
+@only_bullmq
+def test_jobs_whose_parent_is_missing_take_no_id_and_are_not_added(bench: Bench) -> None:
+    lost = {"queue": bench.queue.name, "id": "none"}
+    jobs = [job(0), job(1, parent=lost), job(2), job(3, job_id="x", parent=lost), job(4)]
+    if bench.way == "staged":
+        assert bench.add(*jobs) == (3, 0)
+        (record,) = bench.queue.writes()
+        assert (record.added, record.rejected, record.done) == (3, 2, 5)
+    else:
+        with pytest.raises(ParentError, match=r"^row 1: expected the parent of the job to exist"):
+            bench.queue.add_many(jobs)
+    assert bench.taken() == ["1", "2", "3"]
+    assert bench.client.get(bench.key("id")) == b"3"
+    assert not bench.client.exists(bench.key("x"), bench.key("none:dependencies"))
+
+
+@only_bullmq
+def test_a_job_keeps_its_living_parent_and_never_becomes_its_own_ancestor(make: Callable[..., Bench]) -> None:
+    bench = make()
+    queue = bench.queue
+    queue.add({}, job_id="a")
+    queue.add({}, job_id="b")
+    queue.add({}, job_id="child", parent={"queue": queue.name, "id": "a"})
+    before = bench.public()
+    with pytest.raises(ParentError, match="expected a job without another parent"):
+        queue.add({}, job_id="child", parent={"queue": queue.name, "id": "b"})
+    for ancestor, parent in (("a", "child"), ("b", "b")):
+        with pytest.raises(ParentError, match="expected a parent that does not depend on the job itself"):
+            queue.add({}, job_id=ancestor, parent={"queue": queue.name, "id": parent})
+    after = bench.public()
+    assert {name: value for name, value in after.items() if name != "id"} == {
+        name: value for name, value in before.items() if name != "id"
+    }
+
+
+@only_bullmq
+@pytest.mark.parametrize("queue", ["other", "bull-1:x"])
+def test_a_parent_in_a_queue_of_another_dialect_is_refused(make: Callable[..., Bench], queue: str) -> None:
+    bench = make()
+    prefix, _, name = queue.rpartition(":")
+    base = f"{prefix or bench.queue.handle.keys.prefix}:{name}:"
+    bench.client.sadd(f"{base}completed", "1")
+    try:
+        with pytest.raises(DialectError, match=f"expected queue {name} to speak bullmq"):
+            bench.queue.add({}, parent={"queue": queue, "id": "1"})
+    finally:
+        bench.client.delete(f"{base}completed")

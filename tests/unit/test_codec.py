@@ -156,6 +156,37 @@ def test_bullmq_refuses_conflicting_rules_for_the_parent() -> None:
         BULLMQ.prepare({"failParentOnFailure": True, "removeDependencyOnFailure": True})
 
 
+@pytest.mark.parametrize(
+    ("parent", "said"),
+    [
+        ("p", "`parent` to be an object with `queue` and `id`"),
+        ({"id": "p"}, "`parent.queue` to be the name of a queue, got: None"),
+        ({"queue": "bull:", "id": "p"}, "`parent.queue` to be the name of a queue, got: 'bull:'"),
+        ({"queue": "mail", "id": ""}, "`parent.id` to be the id of a job, got: ''"),
+        ({"queue": "mail", "id": True}, "`parent.id` to be the id of a job, got: True"),
+        ({"queue": "mail", "id": "p", "onFail": "wait"}, "unknown member `onFail` of `parent`.*`onFailure`"),
+        ({"queue": "mail", "id": "p", "onFailure": "stop"}, "`parent.onFailure` to be one of wait, fail, continue"),
+    ],
+)
+def test_a_parent_that_names_no_job_is_refused(parent: object, said: str) -> None:
+    with pytest.raises(OptionError, match=f"^row 3: .*{said}"):
+        encode(BULLMQ, {"data": ["{}"], "parent": [parent]}, {}, [3])
+
+
+def test_a_parent_excludes_other_policies_and_deduplication() -> None:
+    parent = {"queue": "mail", "id": "p", "onFailure": "fail"}
+    with pytest.raises(OptionError, match="they exclude each other"):
+        encode(BULLMQ, {"data": ["{}"], "parent": [parent]}, {"opts": {"ignoreDependencyOnFailure": True}}, [0])
+    with pytest.raises(OptionError, match="a child can't be deduplicated"):
+        encode(BULLMQ, {"data": ["{}"], "parent": [parent], "deduplication": ["x"]}, {}, [0])
+
+
+@pytest.mark.parametrize("dialect", [BULL, BULL1], ids=lambda dialect: dialect.name)
+def test_jobs_of_bull_have_no_parents(dialect: Dialect) -> None:
+    with pytest.raises(DialectError, match=f"jobs of {dialect.name} have no parents"):
+        encode(dialect, {"data": ["{}"], "parent": [{"queue": "mail", "id": "p"}]}, {}, [0])
+
+
 @each_dialect
 @pytest.mark.parametrize("name", UNSUPPORTED_OPTIONS)
 def test_unsupported_options_are_refused(dialect: Dialect, name: str) -> None:

@@ -88,6 +88,7 @@ def read(schema: StructType, values: list[tuple[Any, ...]], **options: str) -> d
         ("removeOnComplete", [STRING, DOUBLE]),
         ("removeOnFail", [STRING, ArrayType(INT)]),
         ("deduplication", [INT, struct(ttl=LONG), struct(id=STRING, ttl=STRING), struct(id=STRING, once=BOOLEAN)]),
+        ("parent", [STRING, struct(id=STRING), struct(queue=STRING, id=STRING, key=STRING), struct(queue=INT, id=INT)]),
         ("opts", [INT, ArrayType(STRING)]),
         ("queue", [INT, BINARY]),
     ],
@@ -110,6 +111,7 @@ def test_a_column_of_the_wrong_type_is_refused(name: str, kinds: list[DataType])
         struct(data=STRING, jobId=LONG, delay=INT, priority=ByteType(), attempts=ShortType(), timestamp=LONG),
         struct(data=STRING, jobId=STRING, runAt=TIMESTAMP, timestamp=TIMESTAMP, name=STRING, lifo=BOOLEAN),
         struct(data=STRING, backoff=INT, removeOnComplete=BOOLEAN, removeOnFail=INT, opts=MapType(STRING, STRING)),
+        struct(data=STRING, parent=struct(queue=STRING, id=LONG, onFailure=STRING)),
         struct(data=STRING, deduplication=STRING),
         struct(data=STRING, deduplication=struct(id=LONG, ttl=INT, extend=BOOLEAN, deferrableBy=ByteType())),
         struct(data=STRING, backoff=struct(type=STRING, delay=INT), removeOnFail=struct(age=INT), opts=struct(kl=INT)),
@@ -273,6 +275,7 @@ def test_without_data_the_whole_row_is_the_payload() -> None:
 def test_a_column_is_payload_unless_job_columns_lists_it(name: str) -> None:
     texts = dict.fromkeys(("opts", "name", "deduplication"), STRING)
     kinds = {"runAt": TIMESTAMP, "timestamp": LONG, "lifo": BOOLEAN, **texts}
+    kinds["parent"] = struct(queue=STRING, id=STRING)
     schema = struct(**{"n": INT, name: kinds.get(name, INT)})
     assert plan(schema).columns == {}
     assert plan(schema).payload == (0, 1)

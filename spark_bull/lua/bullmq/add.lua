@@ -1,7 +1,7 @@
 -- Adds jobs of one chunk to the queue, once per call of a sender.
--- @keys receipt id meta wait paused active delayed prioritized pc events marker
+-- @keys receipt id meta wait paused active delayed prioritized pc waiting_children completed events marker
 -- @args base queue token bullmq_version number from chunk want_ids ttl_ms
--- @returns {first row not processed, added, duplicates, deduplicated, ids if wanted}
+-- @returns {first row not processed, added, duplicates, deduplicated, ids if wanted, {row, reason} of rejected jobs}
 -- @include bullmq/lib/add_jobs
 -- @include lib/add_once
 

@@ -37,7 +37,7 @@ end
 
 -- Adds the next jobs of a registered write if its position is `arg.position` (rows processed), so that a call that is
 -- sent again changes nothing. The rows leave their stage key in the same script. `add_jobs(key, arg, chunk, from, now)`
--- returns {next, added, duplicates, deduplicated (nil: 0)}.
+-- returns {next, added, duplicates, deduplicated (nil: 0), rejected (nil: none)}.
 -- Returns {state, rows processed}; state is 'open', 'finished', 'broken' (staged rows are gone) or 'unknown' (no such
 -- write). Before the first row also 'replacing' (the queue has to be emptied first), or {'behind', 0, id of the write
 -- that comes first}.
@@ -88,6 +88,9 @@ local function commit_once(key, arg, add_jobs)
     call('HINCRBY', key.write, 'duplicates', result.duplicates)
     if (result.deduplicated or 0) > 0 then
       call('HINCRBY', key.write, 'deduplicated', result.deduplicated)
+    end
+    if #(result.rejected or {}) > 0 then
+      call('HINCRBY', key.write, 'rejected', #result.rejected)
     end
   end
   if call('EXISTS', key.manifest) == 0 then

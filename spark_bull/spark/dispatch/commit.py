@@ -73,6 +73,13 @@ def _finish(write_id: str, plans: list[QueuePlan]) -> None:
             record.deduplicated,
             record.duration_ms,
         )
+        if record.rejected:
+            log.warning(
+                "write %s: %d jobs were not added to queue %s: their parent has gone, or they have another one by now",
+                write_id,
+                record.rejected,
+                record.queue,
+            )
     if lost:
         others = f"; the jobs of the other {len(plans) - len(lost)} queues were added" if len(plans) > len(lost) else ""
         raise StagedDataLost("; ".join(str(error) for error in lost[:_MAX_SHOWN]) + others) from lost[0]
@@ -111,6 +118,7 @@ def _queue_plan(plan: WritePlan, queue: str, parts: list[TaskPart], started_on: 
         fields["added"] = sum(part.added for part in parts)
         fields["duplicates"] = sum(part.duplicates for part in parts)
         fields["deduplicated"] = sum(part.deduplicated for part in parts)
+        fields["rejected"] = sum(part.rejected for part in parts)
     return QueuePlan(handle, staged, fields)
 
 

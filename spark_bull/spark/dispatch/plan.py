@@ -33,6 +33,7 @@ class TaskPart:
     added: int = 0
     duplicates: int = 0
     deduplicated: int = 0
+    rejected: int = 0
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,8 @@ from spark_bull.dialects.base import Dialect
 from spark_bull.dialects.codec import NAMES
 from spark_bull.dialects.deduplication import MEMBERS
 from spark_bull.dialects.deduplication import NAME as DEDUPLICATION
+from spark_bull.dialects.parents import MEMBERS as PARENT_MEMBERS
+from spark_bull.dialects.parents import NAME as PARENT
 from spark_bull.errors import DialectError, OptionError, did_you_mean
 from spark_bull.options import Options
 from spark_bull.spark.json_text import check_json, is_encodable, to_json, to_json_arrays
@@ -68,6 +70,14 @@ def _is_deduplication(kind: DataType) -> bool:
     return "id" in kind.names and all(isinstance(f.dataType, _DEDUPLICATION.get(f.name, ())) for f in kind.fields)
 
 
+def _is_parent(kind: DataType) -> bool:
+    return (
+        isinstance(kind, StructType)
+        and {"queue", "id"} <= set(kind.names) <= set(PARENT_MEMBERS)
+        and all(isinstance(f.dataType, (StringType, IntegralType) if f.name == "id" else StringType) for f in kind)
+    )
+
+
 _RULES: Final[dict[str, _Rule]] = {
     DATA: _one_of("STRUCT, MAP, ARRAY, VARIANT, or STRING holding JSON", StringType, *_NESTED),
     "name": _one_of("STRING", StringType),
@@ -86,6 +96,10 @@ _RULES: Final[dict[str, _Rule]] = {
         "STRING, or STRUCT<id, ttl, extend, replace, reschedule, keepLastIfActive, deferrableBy>, of which `id` is "
         "required (`ttl` and `deferrableBy` are integers, the others BOOLEAN)",
         _is_deduplication,
+    ),
+    PARENT: _Rule(
+        "STRUCT<queue, id, onFailure>, of which `queue` and `id` are required (all STRING, `id` may be an integer)",
+        _is_parent,
     ),
     "opts": _one_of("STRING holding a JSON object, STRUCT or MAP", StringType, StructType, MapType),
 }
@@ -113,6 +127,8 @@ class RowPlan:
         if (self.unique_by or DEDUPLICATION in self.columns) and dialect.deduplication_option is None:
             source = "option `uniqueBy`" if self.unique_by else f"column `{DEDUPLICATION}`"
             raise DialectError(f"expected no {source}: {dialect.name} has no deduplication ids; use `jobId`")
+        if PARENT in self.columns and not dialect.has_flows:
+            raise DialectError(f"expected no column `{PARENT}`: jobs of {dialect.name} have no parents; drop it")
         if self.integer_ids is not None and not dialect.takes_integer_ids:
             raise OptionError(
                 f"expected column `{self.integer_ids}` to be STRING (a custom id of {dialect.name} may not be an "

@@ -15,6 +15,7 @@ from spark_bull.dialects.codec import defaults_of, encode
 from spark_bull.errors import OptionError, SparkBullError
 from spark_bull.queue.add import add_chunk
 from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.parents import check_parents
 from spark_bull.queue.writes import Identity, is_written, stage_chunk
 from spark_bull.spark.dispatch.plan import TaskPart, WritePlan, Written
 from spark_bull.spark.dispatch.rows import QUEUE
@@ -64,6 +65,7 @@ class _QueueWriter:
     added: int = 0
     duplicates: int = 0
     deduplicated: int = 0
+    rejected: int = 0
 
 
 @dataclass
@@ -110,6 +112,8 @@ class _Task:
         if writer.was_committed:
             return
         columns = encode(writer.handle.dialect, rows, self.defaults, numbers)
+        if columns.parent_id is not None and not _was_committed(self.plan, writer.handle, self.identity):
+            check_parents(writer.handle, columns, numbers)
         for count, packed in writer.builder.add(columns):
             self._send(writer, count, packed)
 
@@ -132,6 +136,7 @@ class _Task:
             writer.added += sent.added
             writer.duplicates += sent.duplicates
             writer.deduplicated += sent.deduplicated
+            writer.rejected += len(sent.rejected)
         writer.chunks += 1
         writer.rows += rows
 
@@ -152,6 +157,7 @@ class _Task:
                 writer.added,
                 writer.duplicates,
                 writer.deduplicated,
+                writer.rejected,
             )
             for queue, writer in self.writers.items()
             if writer.chunks

@@ -57,6 +57,7 @@ def write_rows(queue_slice: QueueSlice) -> Iterator[Row]:
             "added": record.added,
             "duplicates": record.duplicates,
             "deduplicated": record.deduplicated,
+            "rejected": record.rejected,
             "startedOn": record.started_on,
             "finishedOn": record.finished_on,
             "durationMs": record.duration_ms,

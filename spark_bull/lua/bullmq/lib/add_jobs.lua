@@ -1,3 +1,4 @@
+-- @include bullmq/lib/chunk_parents
 -- @include bullmq/lib/deduplicate
 -- @include bullmq/lib/delay_job
 -- @include bullmq/lib/delayed_score
@@ -11,8 +12,9 @@
 -- @include lib/push
 
 -- Adds all jobs of a chunk from row `from` on.
--- Returns {next = first row not processed, added, duplicates, deduplicated, ids}. A job that is deduplicated has the id
--- of the job that is kept.
+-- Returns {next = first row not processed, added, duplicates, deduplicated, ids, rejected}. A job that is deduplicated
+-- has the id of the job that is kept. `rejected`: {row, reason} of jobs that were not added, see chunk_parents; their id is
+-- ''.
 local function add_jobs(key, arg, chunk, from, now)
   local call, base = redis.call, arg.base
   local n = chunk.n
@@ -24,8 +26,10 @@ local function add_jobs(key, arg, chunk, from, now)
   local lifos, times_of, marked = listed(chunk, 'lifo'), clock_of(chunk, now), chunk.marked
   local deduplication_of = deduplications_of(chunk)
   local kept_of = deduplication_of and deduplicator(key, arg)
+  local parent_at, join_parent, join_existing = chunk_parents(key, arg, chunk)
+  local waits_for_children = listed(chunk, 'waits_for_children')
   local events, text = key.events, number_texts()
-  local ids, duplicates, deduplicated = {}, 0, 0
+  local ids, rejected, missing, duplicates, deduplicated = {}, {}, 0, 0, 0
   local pushes, delayed, prioritized, highest = new_pushes(), {}, {}, {}
 
   -- Returns the id of the job that has the deduplication id of a row and is kept, if any, and the deduplication id.
@@ -44,13 +48,29 @@ local function add_jobs(key, arg, chunk, from, now)
     return kept, deduplication_id
   end
 
+  -- A job that exists already joins its parent.
+  local function count_duplicate(i, job_id, parent)
+    local refused = parent and join_existing(parent, job_id, times_of(i))
+    if refused then
+      rejected[#rejected + 1] = {i, refused}
+      return ''
+    end
+    duplicates = duplicates + 1
+    call('XADD', events, '*', 'event', 'duplicated', 'jobId', job_id)
+    return job_id
+  end
+
   for i = from, n do
     local custom_id = custom_ids[i]
     local job_id = custom_id or (counter + i) .. ''
     local job_key, kept, deduplication_id = base .. job_id, nil, nil
-    if custom_id and call('EXISTS', job_key) == 1 then
-      duplicates = duplicates + 1
-      call('XADD', events, '*', 'event', 'duplicated', 'jobId', job_id)
+    local parent = parent_at and parent_at(i)
+    if parent and call('EXISTS', parent.key) == 0 then
+      -- It takes no number.
+      counter, missing, kept = counter - 1, missing + 1, ''
+      rejected[#rejected + 1] = {i, 'missing'}
+    elseif custom_id and call('EXISTS', job_key) == 1 then
+      kept = count_duplicate(i, job_id, parent)
     else
       local timestamp, delay = times_of(i)
       if deduplication_of then
@@ -63,7 +83,7 @@ local function add_jobs(key, arg, chunk, from, now)
         local priority = priorities[i] or 0
         local opts = all_opts[i]
         if marked then
-          opts = fill_opts(opts, timestamp, delay, job_id, deduplication_id)
+          opts = fill_opts(opts, timestamp, delay, job_id, deduplication_id, parent and parent.option)
         end
         if deduplication_id then
           call('HSET', job_key, 'name', name, 'data', datas[i], 'opts', opts, 'timestamp', text(timestamp),
@@ -73,7 +93,10 @@ local function add_jobs(key, arg, chunk, from, now)
             'timestamp', text(timestamp), 'delay', text(delay), 'priority', text(priority))
         end
         call('XADD', events, '*', 'event', 'added', 'jobId', job_id, 'name', name)
-        if delay > 0 and deduplication_of then
+        if waits_for_children[i] then
+          call('ZADD', key.waiting_children, text(timestamp), job_id)
+          call('XADD', events, '*', 'event', 'waiting-children', 'jobId', job_id)
+        elseif delay > 0 and deduplication_of then
           -- The next jobs of the chunk may replace it.
           delay_job(key, job_id, timestamp + delay)
         elseif delay > 0 then
@@ -88,6 +111,9 @@ local function add_jobs(key, arg, chunk, from, now)
             gather_push(pushes, job_id, lifos[i])
           end
           call('XADD', events, '*', 'event', 'waiting', 'jobId', job_id)
+        end
+        if parent then
+          join_parent(parent, job_key)
         end
       end
     end
@@ -112,12 +138,16 @@ local function add_jobs(key, arg, chunk, from, now)
   if ready and not paused_or_full then
     call('ZADD', key.marker, 0, '0')
   end
+  if missing > 0 then
+    call('DECRBY', key.id, missing)
+  end
   call('XTRIM', key.events, 'MAXLEN', '~', max_events)
   return {
     next = n + 1,
-    added = n - from + 1 - duplicates - deduplicated,
+    added = n - from + 1 - duplicates - deduplicated - #rejected,
     duplicates = duplicates,
     deduplicated = deduplicated,
     ids = ids,
+    rejected = rejected,
   }
 end

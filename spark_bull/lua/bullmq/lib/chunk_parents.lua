@@ -1,0 +1,96 @@
+-- @include bullmq/lib/major_version
+-- @include bullmq/lib/release_parent
+-- @include lib/columns
+
+-- Maximum number of ancestors in which a cycle is looked for.
+local MOST_ANCESTORS = 100
+
+-- Returns three functions for the jobs of a chunk, or nil when none of them has a parent:
+--   parent_at(i): the parent of a row, {id, queue (with the prefix), key, option = JSON text for the job's options,
+--     field = JSON text for the job's hash}; nil if it has none.
+--   join(parent, job_key): makes a new job a child.
+--   join_existing(parent, job_id, timestamp): makes a job that exists a child, as BullMQ does. Returns nil, or why it
+--     does not: 'other parent' (it has another one, which exists) or 'cycle' (it is an ancestor of the parent).
+-- With `chunk.deferred` no parent is released: the caller does it, after all children were added.
+local function chunk_parents(key, arg, chunk)
+  if not chunk.parent_id then
+    return nil
+  end
+  local call = redis.call
+  local ids, queues, flags = listed(chunk, 'parent_id'), listed(chunk, 'parent_queue'), listed(chunk, 'on_failure')
+  local prefix = string.sub(arg.base, 1, -#arg.queue - 2)
+  local is_5 = major_version(call('HGET', key.meta, 'version'), arg.bullmq_version) <= 5
+
+  local function parent_at(i)
+    local id, queue = ids[i], queues[i]
+    if not id then
+      return nil
+    end
+    if not string.find(queue, ':', 1, true) then
+      queue = prefix .. queue
+    end
+    local id_text, queue_text = cjson.encode(id), cjson.encode(queue)
+    local flag = flags[i] and ',"' .. flags[i] .. '":true' or ''
+    return {
+      id = id,
+      queue = queue,
+      key = queue .. ':' .. id,
+      option = '{"id":' .. id_text .. ',"queue":' .. queue_text .. '}',
+      field = '{"id":' .. id_text .. ',"queueKey":' .. queue_text .. flag .. '}',
+    }
+  end
+
+  local function refer_to(parent, job_key)
+    call('HSET', job_key, 'parentKey', parent.key, 'parent', parent.field)
+  end
+
+  local function join(parent, job_key)
+    refer_to(parent, job_key)
+    call('SADD', parent.key .. ':dependencies', job_key)
+  end
+
+  local function is_ancestor(job_key, parent_key)
+    local ancestor = parent_key
+    for _ = 1, MOST_ANCESTORS do
+      if not ancestor or ancestor == job_key then
+        return ancestor == job_key
+      end
+      ancestor = call('HGET', ancestor, 'parentKey')
+    end
+    return false
+  end
+
+  -- The result of a job that has completed is known at once.
+  local function join_completed(parent, job_key, timestamp)
+    call('HSET', parent.key .. ':processed', job_key, call('HGET', job_key, 'returnvalue') or 'null')
+    if not chunk.deferred and call('SCARD', parent.key .. ':dependencies') == 0 then
+      local keys, parent_id = parent_of(key, arg, parent.key)
+      release_parent(keys, arg, parent.key, parent_id, keys.waiting_children, timestamp)
+    end
+  end
+
+  local function join_existing(parent, job_id, timestamp)
+    local job_key = arg.base .. job_id
+    local other = call('HGET', job_key, 'parentKey')
+    if other and other ~= parent.key then
+      if call('EXISTS', other) == 1 then
+        return 'other parent'
+      end
+      if is_5 then
+        -- BullMQ 5 leaves a job whose parent is gone without one.
+        return nil
+      end
+    end
+    if is_ancestor(job_key, parent.key) then
+      return 'cycle'
+    end
+    if call('ZSCORE', key.completed, job_id) then
+      join_completed(parent, job_key, timestamp)
+    else
+      call('SADD', parent.key .. ':dependencies', job_key)
+    end
+    refer_to(parent, job_key)
+  end
+
+  return parent_at, join, join_existing
+end

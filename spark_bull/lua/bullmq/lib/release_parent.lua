@@ -1,0 +1,29 @@
+-- @include bullmq/lib/delay_job
+-- @include bullmq/lib/enqueue_job
+-- @include bullmq/lib/leave_parent
+-- @include lib/keys_at
+-- @include lib/whole_number
+
+-- Moves a parent from `state` to the waiting or, if it has a delay, the delayed jobs. Returns whether it was in
+-- `state`.
+local function release_parent(keys, arg, parent_key, parent_id, state, now)
+  local call = redis.call
+  if call('ZREM', state, parent_id) == 0 then
+    return false
+  end
+  local fields = call('HMGET', parent_key, 'priority', 'delay')
+  local delay = whole_number(fields[2])
+  if delay > 0 then
+    delay_job(keys, parent_id, now + delay)
+  else
+    enqueue_job(keys, arg.bullmq_version, parent_id, whole_number(fields[1]), 'RPUSH')
+    call('XADD', keys.events, '*', 'event', 'waiting', 'jobId', parent_id, 'prev', 'waiting-children')
+  end
+  return true
+end
+
+-- Returns the keys of the parent's queue, and its id.
+local function parent_of(key, arg, parent_key)
+  local base, parent_id = split_job_key(arg, parent_key)
+  return keys_at(key, arg, base), parent_id
+end

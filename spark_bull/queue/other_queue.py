@@ -1,0 +1,36 @@
+"""Other queues of the jobs that belong together: one script writes to all of them."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from spark_bull.dialects.registry import checked_dialect
+from spark_bull.errors import OptionError, expected
+from spark_bull.keys import QueueKeys, hash_tag
+from spark_bull.queue.handle import QueueHandle
+
+
+def keys_of(handle: QueueHandle, queue: str, of: str, prefix: str | None = None) -> QueueKeys:
+    """The keys of the queue of `of`, such as "a follow-up". prefix: that of its keys; None: that of `handle`.
+
+    Raises OptionError for a queue that no script can reach together with that of `handle`, and DialectError for one of
+    another dialect.
+    """
+    if not isinstance(queue, str):
+        raise expected("queue", "the name of a queue", queue)
+    there = QueueKeys(queue, prefix or handle.keys.prefix)
+    return handle.keys if there == handle.keys else _checked(handle, there, of)
+
+
+@lru_cache(maxsize=1024)
+def _checked(handle: QueueHandle, there: QueueKeys, of: str) -> QueueKeys:
+    """Reads the signs of the queue's dialect in Redis, once per process."""
+    handle.dialect.check_queue(there.queue)
+    tag = hash_tag(handle.keys.prefix, handle.keys.queue)
+    if tag and tag != hash_tag(there.prefix, there.queue):
+        raise OptionError(
+            f"expected the queue of {of} to have the hash tag {{{tag}}} of queue {handle.keys.queue}, as one script "
+            f"writes to both, got: {there.queue!r}"
+        )
+    checked_dialect(handle.connection, there, handle.dialect.name)
+    return there

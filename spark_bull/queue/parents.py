@@ -1,0 +1,80 @@
+"""Parents of jobs that are added: whether they exist, and why a job can't be their child."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from spark_bull.columns import listed
+from spark_bull.dialects.chunks import EncodedJobs
+from spark_bull.errors import OptionError, ParentError
+from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.other_queue import keys_of
+
+#: Why a script has rejected a child -> the message.
+REASONS: Final[Mapping[str, str]] = {
+    "missing": "expected the parent of the job to exist, but it is missing: add it first, or add both as a flow",
+    "other parent": "expected a job without another parent, but it exists and has one: use another `jobId`",
+    "cycle": "expected a parent that does not depend on the job itself, but it does: leave `parent` out",
+}
+
+
+def rejection(row: int, reason: str) -> ParentError:
+    """The error for a job that a script has rejected."""
+    return ParentError(f"row {row}: {REASONS[reason]}; jobs without such an error were added")
+
+
+def check_queues(handle: QueueHandle, jobs: EncodedJobs) -> None:
+    """Raises OptionError for a parent in a queue that no script can reach together with that of `handle`, and
+    DialectError for one in a queue of another dialect.
+    """
+    if jobs.parent_id is not None:
+        _parents(handle, jobs)
+
+
+def check_parents(handle: QueueHandle, jobs: EncodedJobs, numbers: Sequence[int]) -> None:
+    """Raises OptionError for a job whose parent is missing, or in a queue that no script can reach together with that
+    of `handle`, and for one that exists and has another parent.
+
+    numbers: those of the rows, for errors. Scripts check jobs again, which may have changed by then.
+    """
+    if jobs.parent_id is None:
+        return
+    parents = _parents(handle, jobs)
+    existing = _existing(handle, parents.values())
+    for position, parent in parents.items():
+        if parent not in existing:
+            raise _refused(numbers[position], "missing", parent)
+    ids = listed(jobs.job_id, jobs.n)
+    children = {position: handle.keys.job(job_id) for position in parents if (job_id := ids[position]) is not None}
+    replies = handle.connection.pipeline([("HGET", child, "parentKey") for child in children.values()])
+    others = {
+        position: other.decode()
+        for position, other in zip(children, replies, strict=True)
+        if other and other.decode() != parents[position]
+    }
+    living = _existing(handle, others.values())
+    for position, other in others.items():
+        if other in living:
+            raise _refused(numbers[position], "other parent", children[position])
+
+
+def _parents(handle: QueueHandle, jobs: EncodedJobs) -> dict[int, str]:
+    """The keys of the parents, by the positions of their children."""
+    keys = {}
+    queues, ids = listed(jobs.parent_queue, jobs.n), listed(jobs.parent_id, jobs.n)
+    for position, (queue, parent_id) in enumerate(zip(queues, ids, strict=True)):
+        if queue is not None and parent_id is not None:
+            prefix, _, name = queue.rpartition(":")
+            keys[position] = keys_of(handle, name, "a parent", prefix or None).job(parent_id)
+    return keys
+
+
+def _existing(handle: QueueHandle, keys: Iterable[str]) -> set[str]:
+    distinct = list(dict.fromkeys(keys))
+    replies = handle.connection.pipeline([("EXISTS", key) for key in distinct])
+    return {key for key, exists in zip(distinct, replies, strict=True) if exists}
+
+
+def _refused(row: int, reason: str, key: str) -> OptionError:
+    return OptionError(f"row {row}, column `parent`: {REASONS[reason]}; got: {key}")
