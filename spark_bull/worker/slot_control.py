@@ -12,7 +12,7 @@ from spark_bull.worker.status import slots_of
 log = logging.getLogger("spark_bull")
 
 #: How long the slots can see a request to stop.
-STOP_TTL_MS: Final = 3_600_000
+STOP_TTL_MS: Final = 86_400_000
 #: After this time a paused worker goes on, should nobody resume it.
 PAUSE_TTL_MS: Final = 400 * 86_400_000
 
@@ -24,14 +24,20 @@ class SlotControl:
         self._plan = plan
 
     def pause(self) -> None:
-        """Lets the slots claim no further jobs. Raises ConnectionLost."""
-        self._write("pause", PAUSE_TTL_MS)
+        """Lets the slots claim no further jobs, unless they are to stop. Raises ConnectionLost."""
+        self._write("pause", PAUSE_TTL_MS, "NX")
 
     def resume(self) -> None:
-        """Lets the slots claim jobs again. Raises ConnectionLost."""
+        """Lets the slots claim jobs again, unless they are to stop. Raises ConnectionLost."""
+        for queue in self._plan.queues:
+            if queue.handle.connection.call("GET", queue.claim_settings.control) == b"pause":
+                queue.handle.connection.call("DEL", queue.claim_settings.control)
+        self.unblock()
+
+    def withdraw_stop(self) -> None:
+        """Lets slots that start from now on claim jobs. Raises ConnectionLost."""
         for queue in self._plan.queues:
             queue.handle.connection.call("DEL", queue.claim_settings.control)
-        self.unblock()
 
     def request_stop(self) -> bool:
         """Lets the slots stop once they have finished their jobs. Returns whether Redis could be reached."""
@@ -52,6 +58,6 @@ class SlotControl:
         except SparkBullError as error:
             log.warning("worker %s: could not unblock its slots: %s", self._plan.worker, error)
 
-    def _write(self, request: Literal["stop", "pause"], ttl_ms: int) -> None:
+    def _write(self, request: Literal["stop", "pause"], ttl_ms: int, *condition: str) -> None:
         for queue in self._plan.queues:
-            queue.handle.connection.call("SET", queue.claim_settings.control, request, "PX", ttl_ms)
+            queue.handle.connection.call("SET", queue.claim_settings.control, request, "PX", ttl_ms, *condition)

@@ -36,7 +36,7 @@ class SlotLoop(ABC):
     def __init__(self, plan: SlotPlan, slot: int, *, at_once: int | None, waits_in_thread: bool = True) -> None:
         self._plan = plan
         self._stats = SlotStats()
-        self._report = SlotReport(plan.handle, plan.worker, slot, self._stats)
+        self._report = SlotReport(plan.handle, plan.worker, plan.run, slot, self._stats)
         self._inbox: SimpleQueue[Event] = SimpleQueue()
         self._is_stopping = False
         self.queues: Sequence[SlotQueue] = [

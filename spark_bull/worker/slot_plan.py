@@ -44,6 +44,7 @@ class SlotPlan:
       chunk_wait_ms: see `min_chunk`; ms.
       tracer: the tracer of the slots: see `spark_bull.tracer.spans_of`.
       setup: makes the state of a slot: see `spark_bull.worker.slot_state`.
+      run: number of the start of the slots; each starts all slots of the worker.
     """
 
     queues: tuple[QueuePlan, ...]
@@ -57,6 +58,7 @@ class SlotPlan:
     chunk_wait_ms: int = 0
     tracer: TracerSource = None
     setup: Setup | None = None
+    run: int = 0
 
     @property
     def handle(self) -> QueueHandle:

@@ -51,9 +51,10 @@ class SlotStats:
 class SlotReport:
     """Publishes a slot's state and counters. state: idle, busy or stopped."""
 
-    def __init__(self, handle: QueueHandle, worker: str, slot: int, stats: SlotStats) -> None:
+    def __init__(self, handle: QueueHandle, worker: str, run: int, slot: int, stats: SlotStats) -> None:
         self._handle = handle
         self._key = handle.keys.slots(worker)
+        self._run = run
         self._slot = slot
         self._stats = stats
         self._started = epoch_ms()
@@ -67,7 +68,13 @@ class SlotReport:
 
     def publish(self, state: str, clients: Sequence[int]) -> None:
         """Publishes the counters if they have changed. clients: ids of the connections on which the slot waits."""
-        slot = {"slot": self._slot, "started": self._started, "state": state, "clients": list(clients)}
+        slot = {
+            "run": self._run,
+            "slot": self._slot,
+            "started": self._started,
+            "state": state,
+            "clients": list(clients),
+        }
         report = json.dumps(slot | asdict(self._stats))
         self._published_at = monotonic_s()
         if report == self._published:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from redis import Redis
@@ -470,6 +471,59 @@ def test_a_setup_that_fails_is_named_and_leaves_the_jobs_waiting(queue: BullQueu
     ):
         worker.await_termination(PATIENCE_S)
     assert queue.counts()["wait"] == 3
+
+
+def failing_setup(redis_url: str, key: str, failures: int) -> Callable[[], None]:
+    """A setup that fails in slot 1, this many times, and counts these times."""
+
+    def setup() -> None:
+        context = TaskContext.get()
+        assert context is not None
+        with Redis.from_url(redis_url) as redis:
+            if context.partitionId() == 1 and redis.incr(key) <= failures:
+                raise KeyError("MODEL")
+
+    return setup
+
+
+def test_a_setup_that_fails_in_one_slot_ends_the_worker_and_leaves_the_jobs_of_the_others_in_order(
+    queue: BullQueue, start: Start, redis_url: str, prefix: str, client: Redis
+) -> None:
+    key = f"{prefix}:failures"
+
+    def processor(job: Any) -> None:
+        with Redis.from_url(redis_url) as redis:
+            wait_until(lambda: redis.get(key), "the setup of the other slot to fail")
+
+    queue.add_many(NewJob({}) for _ in range(100))
+    worker = start(processor, setup=failing_setup(redis_url, key, 100), slots=2, lock_ms=3_600_000)
+    with pytest.raises(WorkerFailed, match=r"after 3 attempts, last error: expected `setup` .* KeyError: 'MODEL'"):
+        worker.await_termination(PATIENCE_S)
+    assert client.get(key) == b"3"
+    counts = queue.counts()
+    assert (counts["active"], counts["failed"], counts["wait"] + counts["completed"]) == (0, 0, 100)
+    start(processor, setup=failing_setup(redis_url, key, 0), slots=2)
+    assert work_off(queue) == {"completed": 100}
+    assert {job.stalled_counter for job in queue.page("completed")} == {0}
+
+
+def test_a_setup_that_fails_at_first_is_tried_again(
+    queue: BullQueue, start: Start, redis_url: str, prefix: str, client: Redis
+) -> None:
+    both, key = f"{prefix}:both", f"{prefix}:failures"
+
+    def processor(job: Any) -> None:
+        context = TaskContext.get()
+        assert context is not None
+        with Redis.from_url(redis_url) as redis:
+            redis.sadd(both, context.partitionId())
+            wait_until(lambda: redis.scard(both) == 2, "both slots to process a job")
+
+    worker = start(processor, setup=failing_setup(redis_url, key, 2), slots=2, chunk_size=1)
+    wait_until(lambda: client.get(key) == b"3", "the setup to succeed")
+    queue.add_many(NewJob({}) for _ in range(20))
+    assert work_off(queue) == {"completed": 20}
+    assert worker.status().restarts == 2
 
 
 # transformations

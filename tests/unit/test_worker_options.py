@@ -13,6 +13,7 @@ from pyspark.sql.types import LongType
 
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.errors import DialectError, OptionError
+from spark_bull.spark.process.loop_engine import task_tries
 from spark_bull.spark.process.worker_options import check_setup, check_tracer, worker_options
 
 
@@ -124,3 +125,19 @@ def test_a_setup_is_a_coroutine_function_only_if_a_processor_is() -> None:
             check_setup(setup, "loop", processor)
     with pytest.raises(OptionError, match="expected `setup` to be a function without parameters, got: 5"):
         check_setup(5, "loop", of_a_job)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("master", "tries"),
+    [
+        ("local", 1),
+        ("local[*]", 1),
+        ("local[2]", 1),
+        ("local[2,3]", 3),
+        ("local-cluster[2,2,1024]", 4),
+        ("spark://host:7077", 4),
+        ("", 4),
+    ],
+)
+def test_how_often_spark_tries_a_task_depends_on_the_master(master: str, tries: int) -> None:
+    assert task_tries(master, "4") == tries
