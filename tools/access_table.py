@@ -76,6 +76,8 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
             "clean",
             "drain",
             "obliterate",
+            "remove_child_dependency",
+            "remove_unprocessed_children",
             "job/cancel",
             "job/free_deduplication",
         ),

@@ -18,6 +18,7 @@ from spark_bull.options import parse_arguments
 from spark_bull.queue import manage
 from spark_bull.queue.add import add_chunk, sum_of
 from spark_bull.queue.cancel import request_cancel
+from spark_bull.queue.child_removal import remove_child_dependency, remove_unprocessed_children
 from spark_bull.queue.children import MAX_CHILDREN, failures_of, values_of
 from spark_bull.queue.deduplication import free, holder_of
 from spark_bull.queue.handle import QueueHandle, open_handle
@@ -476,6 +477,38 @@ class BullQueue:
           WrongState: when it is the next job of a job scheduler.
         """
         manage.remove(self.handle, job_id, with_children=with_children, chunk_size=self._options["chunkSize"])
+
+    def remove_child_dependency(self, job_id: str) -> bool:
+        """Removes a job from the children of its parent, which starts if it waited for this job alone (BullMQ).
+
+        Parameters:
+          job_id: id of the child.
+
+        Returns:
+          Whether it was an unfinished child.
+
+        Raises:
+          JobMissing: when there is no such job, or its parent is gone.
+          DialectError: for a queue of Bull.
+        """
+        return remove_child_dependency(self.handle, job_id)
+
+    def remove_unprocessed_children(self, job_id: str) -> int:
+        """Removes those children of a job that have not ended, and their children (BullMQ).
+
+        The job starts if it waited for these alone. Locked jobs, which are usually active, stay.
+
+        Parameters:
+          job_id: id of the parent.
+
+        Returns:
+          How many jobs were removed.
+
+        Raises:
+          JobMissing: when there is no such job.
+          DialectError: for a queue of Bull.
+        """
+        return remove_unprocessed_children(self.handle, job_id, chunk_size=self._options["chunkSize"])
 
     def clean(self, grace_ms: int = 0, limit: int = 0, state: str = "completed") -> list[str]:
         """Removes old jobs of a state.

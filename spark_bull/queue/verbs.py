@@ -129,6 +129,25 @@ def remove(handle: QueueHandle, job_id: str, keys: JobKeys, *, with_children: bo
     return _job_reply(handle.run_once("remove", args, **keys._asdict()))
 
 
+def remove_child_dependency(handle: QueueHandle, job_id: str) -> JobReply:
+    """Removes a job from the children of its parent; see the script for the replies."""
+    return _job_reply(handle.run_once("remove_child_dependency", {}, job=handle.keys.job(job_id)))
+
+
+class ChildrenReply(NamedTuple):
+    """The position to go on from, b"" at the end, and the number of removed jobs; None: the job does not exist."""
+
+    position: bytes
+    removed: int | None
+
+
+def remove_unprocessed_children(handle: QueueHandle, job_id: str, position: bytes, *, limit: int) -> ChildrenReply:
+    """Removes descendants of a job that have not ended and are not locked, `limit` jobs at most."""
+    args = {"position": position, "limit": limit}
+    reply = handle.run_once("remove_unprocessed_children", args, job=handle.keys.job(job_id))
+    return ChildrenReply(b"", None) if reply == [b"missing"] else ChildrenReply(_position(reply[0]), int(reply[1]))
+
+
 class Sweep(NamedTuple):
     """The part of a state that a call processes: `size` ids from a position, which is b"0" at the beginning."""
 

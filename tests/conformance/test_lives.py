@@ -129,6 +129,64 @@ KNOWN_SEQUENCES = {
             "waits for it to be retried": {},
         }.items()
     },
+    **{
+        f"a job {how} leaves its parent": (
+            ["bullmq"],
+            [
+                step("flow", flow=parent("p", [child("c", "other", **opts), child("d", "other")])),
+                *steps,
+                step("leave_parent", job=0, queue="other"),
+                step("leave_parent", job=0, queue="other"),
+                step("leave_parent", job=0, queue="other"),
+                step("claim", count=1),
+            ],
+        )
+        for how, opts, steps in [
+            ("that waits", {}, []),
+            ("that is delayed", {"delay": HOUR}, []),
+            ("that is active", {}, [step("claim", count=2, queue="other")]),
+            (
+                "that has completed",
+                {},
+                [step("claim", count=2, queue="other"), step("settle", does=[("complete", 1)])],
+            ),
+        ]
+    },
+    **{
+        f"the children of a job are removed, except {which}": (
+            ["bullmq"],
+            [
+                step(
+                    "flow",
+                    flow=parent(
+                        "p",
+                        [
+                            child("a", "other", failParentOnFailure=True),
+                            child("b", "other"),
+                            child("c", "main", delay=HOUR),
+                            {**child("d", "main"), "children": [child("e", "other"), child("f", "other")]},
+                        ],
+                    ),
+                ),
+                *steps,
+                step("remove_children", job=0),
+                step("claim", count=4),
+                step("claim", count=4, queue="other"),
+                *[step("settle", does=[("complete", 1)] * 4) for _ in range(4)],
+                step("remove_children", job=0),
+            ],
+        )
+        for which, steps in {
+            "none": [],
+            "active ones": [step("claim", count=2, queue="other")],
+            "completed ones": [step("claim", count=2, queue="other"), step("settle", does=[("complete", 1)] * 2)],
+            "a failed one": [step("claim", count=1, queue="other"), step("settle", does=[("fail", "x")])],
+            "grandchildren that have ended": [
+                step("claim", count=4, queue="other"),
+                step("settle", does=[("complete", 1), ("fail", "x"), ("complete", 2), ("give up", "y")]),
+            ],
+        }.items()
+    },
     "a parent that waits for another queue's child outlives its obliterated queue": (
         ["bullmq"],
         [

@@ -9,8 +9,9 @@ import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
-from spark_bull.errors import DialectError, OptionError, WaitingForChildren
+from spark_bull.errors import DialectError, JobMissing, OptionError, WaitingForChildren
 from spark_bull.outcomes import Claim, Outcomes
+from spark_bull.queue.child_removal import remove_unprocessed_children
 from spark_bull.spark.process.settle import plan_settle, settle_task
 from spark_bull.worker.blocked_parents import fail_blocked
 from spark_bull.worker.job_runner import Result
@@ -164,3 +165,69 @@ def test_rows_of_a_stream_that_wait_for_children_fail_in_bull(bench: WorkBench) 
     bench.add()
     assert settle_rows(bench, bench.claim()) == {"failed": 1}
     assert bench.counts() == {"failed": 1}
+
+
+# removal of children
+
+
+def add_tree(bench: WorkBench, children: int, grandchildren: int) -> int:
+    """Adds a parent `p` that waits for its children, and they for theirs; returns the number of its descendants."""
+    keys = bench.handle.keys
+    bench.queue.add({}, job_id="p")
+    for n in range(children):
+        add_child(bench, "p", f"c{n}")
+        for m in range(grandchildren):
+            add_child(bench, f"c{n}", f"g{n}-{m}")
+    bench.client.delete(keys["wait"])
+    waiting = ["p", *(f"c{n}" for n in range(children if grandchildren else 0))]
+    bench.client.zadd(keys["waiting_children"], dict.fromkeys(waiting, 1))
+    return children * (grandchildren + 1)
+
+
+@only_bullmq
+def test_a_large_tree_is_removed_by_several_calls_of_bounded_size(bench: WorkBench) -> None:
+    descendants = add_tree(bench, 5, 7)
+    removed = remove_unprocessed_children(bench.handle, "p", chunk_size=3)
+    assert removed == descendants
+    assert bench.counts() == {"wait": 1}
+    left = [name for name in bench.client.keys(f"{bench.handle.keys.base}*") if b":c" in name or b":g" in name]
+    assert left == []
+
+
+@only_bullmq
+def test_many_locked_children_stay_and_do_not_keep_the_others(bench: WorkBench) -> None:
+    add_tree(bench, 600, 0)
+    keys = bench.handle.keys
+    for n in range(0, 600, 2):
+        bench.client.set(keys.lock(f"c{n}"), "t")
+    assert remove_unprocessed_children(bench.handle, "p", chunk_size=20) == 300
+    assert bench.client.scard(keys.children("p")) == 300
+    assert bench.counts() == {"waiting-children": 1}
+
+
+@only_bullmq
+def test_a_cycle_of_children_is_removed(bench: WorkBench) -> None:
+    for child, parent in (("a", "p"), ("b", "a"), ("p", "b")):
+        add_child(bench, parent, child)
+    assert bench.queue.remove_unprocessed_children("p") == 2
+    assert [job.id for job in bench.queue.page("wait")] == ["p"]
+
+
+@only_bullmq
+def test_a_dependency_of_a_job_without_an_unfinished_parent_cannot_be_removed(bench: WorkBench) -> None:
+    (job_id,) = bench.add()
+    assert bench.queue.remove_child_dependency(job_id) is False
+    add_child(bench, "gone", "c")
+    with pytest.raises(JobMissing, match=r"expected the parent \S+:q:gone of job c in queue q, found none"):
+        bench.queue.remove_child_dependency("c")
+    for call in (bench.queue.remove_child_dependency, bench.queue.remove_unprocessed_children):
+        with pytest.raises(JobMissing, match="expected a job none in queue q"):
+            call("none")
+
+
+@only_bull
+def test_children_cannot_be_removed_in_bull(bench: WorkBench) -> None:
+    (job_id,) = bench.add()
+    for call in (bench.queue.remove_child_dependency, bench.queue.remove_unprocessed_children):
+        with pytest.raises(DialectError, match="expected a queue of BullMQ"):
+            call(job_id)

@@ -115,6 +115,7 @@ def steps_of(dialect: str) -> Steps:
         weighted += [(8, _deduplicated(dialect))]
     if dialect == "bullmq":
         weighted += [(5, _settings()), (8, _flow())]
+        weighted += [(3, _step(verb, job=FEW, queue=QUEUE)) for verb in ("leave_parent", "remove_children")]
     return st.sampled_from([one for weight, one in weighted for _ in range(weight)]).flatmap(lambda one: one)
 
 

@@ -478,6 +478,29 @@ class Lives:
         answers = self._both(lambda: self._node(verb, queue=queue, jobId=job_id), lambda: getattr(ours, verb)(job_id))
         return Answers(f"{verb} {job_id} ({state}) in {queue}", *answers, releases=verb == "remove")
 
+    def _leave_parent(self, job: int, queue: str = QUEUES[0]) -> Answers | None:
+        """Removes a child from the children of its parent."""
+        children = [job_id for job_id in self._ids(queue, "any") if self._field(queue, job_id, "parentKey")]
+        if not children:
+            return None
+        job_id = children[job % len(children)]
+        answers = self._both(
+            lambda: self._node("invoke", queue=queue, jobId=job_id, method="removeChildDependency"),
+            lambda: self.ours[queue].remove_child_dependency(job_id),
+        )
+        return Answers(f"remove the dependency on {job_id} in {queue}", *answers)
+
+    def _remove_children(self, job: int, queue: str = QUEUES[0]) -> Answers | None:
+        """Removes the unprocessed children of a job."""
+        left = self.raw[PREFIXES[0]]
+        parents = [job_id for job_id in self._ids(queue, "any") if f"{queue}:{job_id}:dependencies" in left]
+        if not parents:
+            return None
+        job_id = parents[job % len(parents)]
+        self._node("invoke", queue=queue, jobId=job_id, method="removeUnprocessedChildren")
+        self.ours[queue].remove_unprocessed_children(job_id)
+        return Answers(f"remove the unprocessed children of {job_id} in {queue}", releases=True)
+
     def _retry_completed(self, job: int, queue: str = QUEUES[0]) -> Answers | None:
         if not self.bullmq or not (job_id := self._pick(queue, "completed", job)):
             return None

@@ -73,6 +73,7 @@ CASES = {
     'UnrecoverableError("no address")': Case(
         jobs={"mail": [{"to": "ada@example.org"}, {"to": "nowhere"}]}, then={"mail": {"completed": 1, "failed": 1}}
     ),
+    'remove_child_dependency("june")': Case(prints=("False", "0jobsremoved")),
     "def add_up(": Case(jobs={"sums": [{"numbers": [1, 2]}]}, then={"sums": {"completed": 1}}, prints=("paused",)),
     "def resize(": Case(
         jobs={"images": [{"image": "a.png"}, {"image": "b.gif"}]},

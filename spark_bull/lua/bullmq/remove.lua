@@ -7,6 +7,7 @@
 -- @include bullmq/lib/allow_wrongtype
 -- @include bullmq/lib/event_limit
 -- @include bullmq/lib/is_scheduled_job
+-- @include bullmq/lib/leave_any_state
 -- @include bullmq/lib/leave_parent
 -- @include lib/job_row
 -- @include lib/keys_at
@@ -14,8 +15,6 @@
 -- @include lib/walk_steps
 
 local call = redis.call
-local SORTED = {'completed', 'waiting_children', 'delayed', 'failed', 'prioritized'}
-local LISTS = {'wait', 'paused', 'active'}
 
 local function children_of(job_key, limit)
   local children = call('SRANDMEMBER', job_key .. ':dependencies', limit)
@@ -30,15 +29,6 @@ local function children_of(job_key, limit)
     end
   end
   return children
-end
-
-local function sorted_state(keys, job_id)
-  for _, name in ipairs(SORTED) do
-    if call('ZSCORE', keys[name], job_id) then
-      return name
-    end
-  end
-  return 'unknown'
 end
 
 -- Appends a job after its descendants to `found`, within the budget of one script: `share` {jobs, steps}.
@@ -72,19 +62,6 @@ local function gather(found, share, parent_key, job_key)
   return true
 end
 
-local function leave(job)
-  if job.state ~= 'unknown' then
-    call('ZREM', job.keys[job.state], job.id)
-    return string.gsub(job.state, '_', '-') .. ''
-  end
-  for _, name in ipairs(LISTS) do
-    if call('LREM', job.keys[name], 1, job.id) == 1 then
-      return name
-    end
-  end
-  return 'unknown'
-end
-
 local function forget_child(parent_key, job_key)
   call('SREM', parent_key .. ':dependencies', job_key)
   call('HDEL', parent_key .. ':processed', job_key)
@@ -100,7 +77,7 @@ local function remove(job)
     allow_wrongtype(leave_parent, key, arg, job.key, fields[1], false)
   end
   free_deduplication(job.base, job.id, fields[2])
-  local prev = leave(job)
+  local prev = leave_any_state(job.keys, job.id, job.state)
   if unlink_job(job.key) > 0 then
     call('XADD', job.keys.events, 'MAXLEN', '~', event_limit(job.keys), '*', 'event', 'removed',
       'jobId', job.id, 'prev', prev)
@@ -111,7 +88,7 @@ return once(key.receipt, arg.call, arg.ttl_ms, function()
   local job_key = arg.base .. arg.job_id
   if call('EXISTS', job_key) == 0 then
     -- An id without a job leaves its state.
-    local state = leave({id = arg.job_id, keys = key, state = sorted_state(key, arg.job_id)})
+    local state = leave_any_state(key, arg.job_id, sorted_state(key, arg.job_id))
     return {state == 'unknown' and 'missing' or 'done'}
   end
   if is_scheduled_job(key, arg, arg.job_id) then

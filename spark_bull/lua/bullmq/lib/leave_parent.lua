@@ -24,18 +24,18 @@ local function free_deduplication(base, job_id, deduplication_id)
 end
 
 -- Removes a deleted job from the dependencies of its parent. A parent without further dependencies starts; with
--- `together` (many jobs are deleted at once), a parent of the same queue is deleted, too.
+-- `together` (many jobs are deleted at once), a parent of the same queue is deleted, too. Returns whether the job was
+-- among the dependencies.
 local leave_parent
 function leave_parent(key, arg, job_key, parent_key, together)
   local call = redis.call
-  if call('EXISTS', parent_key) == 0 or call('SREM', parent_key .. ':dependencies', job_key) == 0
-    or call('SCARD', parent_key .. ':dependencies') > 0 then
-    return
+  if call('EXISTS', parent_key) == 0 or call('SREM', parent_key .. ':dependencies', job_key) == 0 then
+    return false
   end
   local base, parent_id = split_job_key(arg, parent_key)
   local keys = keys_at(key, arg, base)
-  if call('ZREM', keys.waiting_children, parent_id) == 0 then
-    return
+  if call('SCARD', parent_key .. ':dependencies') > 0 or call('ZREM', keys.waiting_children, parent_id) == 0 then
+    return true
   end
   local fields = call('HMGET', parent_key, 'parentKey', 'deid', 'priority')
   if together and base == arg.base then
@@ -50,4 +50,5 @@ function leave_parent(key, arg, job_key, parent_key, together)
       call('XADD', keys.events, '*', 'event', 'waiting', 'jobId', parent_id, 'prev', 'waiting-children')
     end
   end
+  return true
 end

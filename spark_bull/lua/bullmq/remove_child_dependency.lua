@@ -1,0 +1,26 @@
+-- Removes a job from the children of its parent, which starts if it waited for this job alone.
+-- @keys receipt job wait paused active prioritized waiting_children pc meta events marker
+-- @args base queue bullmq_version call ttl_ms
+-- @returns {'done'}, {'none'} (it is no unfinished child), {'missing'}, or {'orphan', key of the parent that is missing}
+-- @include bullmq/lib/leave_parent
+-- @include lib/once
+
+local call = redis.call
+
+return once(key.receipt, arg.call, arg.ttl_ms, function()
+  if call('EXISTS', key.job) == 0 then
+    return {'missing'}
+  end
+  local parent_key = call('HGET', key.job, 'parentKey')
+  if not parent_key then
+    return {'none'}
+  end
+  if call('EXISTS', parent_key) == 0 then
+    return {'orphan', parent_key}
+  end
+  if not leave_parent(key, arg, key.job, parent_key, false) then
+    return {'none'}
+  end
+  call('HDEL', key.job, 'parentKey', 'parent')
+  return {'done'}
+end)

@@ -1,0 +1,75 @@
+-- Removes those descendants of a job that have not ended and that no worker has locked, children before parents: at most
+-- `limit` jobs per call, of those children that one SSCAN from `position` returns.
+-- @keys receipt job wait paused active delayed prioritized waiting_children completed failed pc meta events marker
+-- @args base queue bullmq_version call ttl_ms position limit
+-- @returns {next position or '', number of removed jobs}, or {'missing'}
+-- @include bullmq/lib/event_limit
+-- @include bullmq/lib/leave_any_state
+-- @include bullmq/lib/leave_parent
+-- @include lib/job_row
+-- @include lib/keys_at
+-- @include lib/once
+-- @include lib/walk_steps
+
+local call = redis.call
+
+-- Appends an unfinished child after its descendants to `found`, within the budget of one script: `share` {jobs, steps,
+-- seen}. Returns whether the budget sufficed.
+local function gather(found, share, parent_key, job_key)
+  local base, job_id = split_job_key(arg, job_key)
+  local keys = keys_at(key, arg, base)
+  share.steps = share.steps - 1
+  if share.seen[job_key] or call('EXISTS', job_key .. ':lock') == 1 or call('ZSCORE', keys.failed, job_id) then
+    return true
+  end
+  share.seen[job_key] = true
+  local cursor = '0'
+  repeat
+    local scanned = call('SSCAN', job_key .. ':dependencies', cursor, 'COUNT', arg.limit)
+    for _, child_key in ipairs(scanned[2]) do
+      if not gather(found, share, job_key, child_key) then
+        return false
+      end
+    end
+    cursor = scanned[1]
+  until cursor == '0' or share.steps < 0
+  if sorted_state(keys, job_id) == 'unknown' then
+    share.steps = share.steps - call('LLEN', keys.wait) - call('LLEN', keys.paused) - call('LLEN', keys.active)
+  end
+  if share.jobs == 0 or (share.steps < 0 and #found > 0) then
+    return false
+  end
+  share.jobs = share.jobs - 1
+  found[#found + 1] = {key = job_key, parent_key = parent_key, id = job_id, base = base, keys = keys}
+  return true
+end
+
+-- A job whose last child is removed leaves `waiting-children` for `wait`, and is removed from there.
+local function remove(job)
+  leave_parent(key, arg, job.key, job.parent_key, false)
+  local fields = job_row(job.key, 'deid') or {}
+  free_deduplication(job.base, job.id, fields[1])
+  local prev = leave_any_state(job.keys, job.id, sorted_state(job.keys, job.id))
+  if unlink_job(job.key) > 0 then
+    call('XADD', job.keys.events, 'MAXLEN', '~', event_limit(job.keys), '*', 'event', 'removed',
+      'jobId', job.id, 'prev', prev)
+  end
+end
+
+return once(key.receipt, arg.call, arg.ttl_ms, function()
+  if call('EXISTS', key.job) == 0 then
+    return {'missing'}
+  end
+  local scanned = call('SSCAN', key.job .. ':dependencies', arg.position, 'COUNT', arg.limit)
+  local found, share, all = {}, {jobs = tonumber(arg.limit), steps = WALK_STEPS, seen = {[key.job] = true}}, true
+  for _, child_key in ipairs(scanned[2]) do
+    all = all and gather(found, share, key.job, child_key)
+  end
+  for _, job in ipairs(found) do
+    remove(job)
+  end
+  if not all and #found > 0 then
+    return {arg.position, #found}
+  end
+  return {scanned[1] == '0' and '' or scanned[1], #found}
+end)
