@@ -13,6 +13,7 @@ from spark_bull.errors import JobCancelled, expected
 from spark_bull.job_json import opts_of, payload_of
 from spark_bull.model import NewJob
 from spark_bull.outcomes import ClaimedJob, FollowUp, On
+from spark_bull.queue.add_child import add_child
 from spark_bull.queue.children import MAX_CHILDREN, failures_of, values_of
 from spark_bull.queue.deduplication import free
 from spark_bull.queue.follow_ups import check_bounds, encode_follow_ups
@@ -217,6 +218,36 @@ class RunningJob:
           ConnectionLost: if Redis cannot be reached.
         """
         return failures_of(self._handle, self.id, limit)
+
+    def add_child(self, job: NewJob, queue: str | None = None, on_failure: str = "wait") -> str:
+        """Adds a job as a child of this one, at once. This job cannot complete before its children have ended.
+
+            def processor(job):
+                if not job.children_values():
+                    job.add_child(NewJob({"part": 1}, job_id=f"part-of-{job.id}"), queue="parts")
+                    raise WaitingForChildren
+                return job.children_values()
+
+        A later attempt of this job adds the child again, unless the child has a `job_id`.
+
+        Parameters:
+          job: the child.
+          queue: name of its queue; default: the same queue.
+          on_failure: what becomes of this job when the child fails: `wait`, `fail`, `continue`, `ignore` or `remove`.
+
+        Returns:
+          The id of the child.
+
+        Raises:
+          OptionError: for a value that is wrong, and for a queue of another hash tag in a Redis Cluster.
+          DialectError: for a queue of Bull, whose jobs have no children.
+          ParentError: if this job was removed, or the child exists and has another parent.
+          JobLockLost: if the attempt has ended, or has lost the lock of the job.
+          ConnectionLost: if Redis cannot be reached.
+        """
+        if self.lock_lost:
+            raise lock_lost(self._handle, self.id)
+        return add_child(self._handle, self.id, job, queue, on_failure)
 
     def remove_deduplication_key(self) -> bool:
         """Frees the job's deduplication id while the job runs, so that the next job that has it is added.

@@ -9,7 +9,15 @@ import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
-from spark_bull.errors import DialectError, JobMissing, OptionError, WaitingForChildren
+from spark_bull.errors import (
+    DialectError,
+    JobLockLost,
+    JobMissing,
+    OptionError,
+    ParentError,
+    WaitingForChildren,
+)
+from spark_bull.model import NewJob
 from spark_bull.outcomes import Claim, Outcomes
 from spark_bull.queue.child_removal import remove_unprocessed_children
 from spark_bull.spark.process.settle import plan_settle, settle_task
@@ -165,6 +173,58 @@ def test_rows_of_a_stream_that_wait_for_children_fail_in_bull(bench: WorkBench) 
     bench.add()
     assert settle_rows(bench, bench.claim()) == {"failed": 1}
     assert bench.counts() == {"failed": 1}
+
+
+# job.add_child
+
+
+def running(bench: WorkBench) -> RunningJob:
+    claim = bench.claim(1)
+    return RunningJob(claim.jobs[0], bench.handle, claim.token)
+
+
+@only_bullmq
+def test_a_child_with_an_id_is_added_once_by_several_attempts(bench: WorkBench) -> None:
+    (parent,) = bench.add()
+    job = running(bench)
+    assert [job.add_child(NewJob({}, job_id="c")) for _ in range(2)] == ["c", "c"]
+    assert bench.counts() == {"active": 1, "wait": 1}
+    assert bench.client.smembers(bench.handle.keys.children(parent)) == {bench.handle.keys.job("c").encode()}
+
+
+@only_bullmq
+def test_a_child_that_cannot_be_added_is_an_error_and_adds_nothing(bench: WorkBench) -> None:
+    bench.add()
+    job = running(bench)
+    with pytest.raises(OptionError, match="expected `job` to be a NewJob"):
+        job.add_child({"to": "ada"})  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="expected a job without `parent`"):
+        job.add_child(NewJob({}, parent={"queue": "q", "id": "7"}))
+    with pytest.raises(OptionError, match=r"expected `parent.onFailure` to be one of wait, "):
+        job.add_child(NewJob({}), on_failure="explode")
+    with pytest.raises(OptionError, match="without ':'"):
+        job.add_child(NewJob({}), queue="a:b")
+    bench.client.delete(bench.handle.keys.job(job.id))
+    with pytest.raises(ParentError, match="expected the parent of the job to exist"):
+        job.add_child(NewJob({}))
+    assert bench.counts() == {"active": 1}
+
+
+@only_bullmq
+def test_an_attempt_that_has_lost_the_lock_adds_no_child(bench: WorkBench) -> None:
+    bench.add()
+    job = running(bench)
+    job.lose_lock()
+    with pytest.raises(JobLockLost):
+        job.add_child(NewJob({}))
+    assert bench.counts() == {"active": 1}
+
+
+@only_bull
+def test_a_job_of_bull_cannot_get_a_child(bench: WorkBench) -> None:
+    bench.add()
+    with pytest.raises(DialectError, match="expected a queue of BullMQ"):
+        running(bench).add_child(NewJob({}))
 
 
 # removal of children

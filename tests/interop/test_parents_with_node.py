@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from redis import Redis
 
 from spark_bull.errors import WaitingForChildren
+from spark_bull.model import NewJob
 from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.claim import work
+from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.worker.job_runner import JobFunction
 from spark_bull.worker.running_job import RunningJob
 from tests.support.node_peer import NodePeer
@@ -114,16 +119,14 @@ def in_kind(kind: str, function: Callable[[RunningJob], Any]) -> JobFunction:
 @each_bullmq
 @pytest.mark.parametrize("kind", ["main thread", "threads", "coroutine"])
 def test_a_processor_waits_for_a_child_that_node_processes(
-    theirs: NodePeer, open_queue: Callable[[str], BullQueue], prefix: str, kind: str
+    theirs: NodePeer, open_queue: Callable[[str], BullQueue], kind: str
 ) -> None:
     parents = open_queue("parents")
 
     def parent(job: RunningJob) -> Any:
         values = job.children_values()
         if not values:
-            opts = {"parent": {"id": job.id, "queue": f"{prefix}:parents"}}
-            child = {"name": "child", "data": {"$behaviour": "return:7"}, "opts": opts}
-            theirs.call("add", queue="children", jobs=[child])
+            job.add_child(NewJob({"$behaviour": "return:7"}, "child"), queue="children")
             raise WaitingForChildren
         return list(values.values())
 
@@ -136,6 +139,36 @@ def test_a_processor_waits_for_a_child_that_node_processes(
     job = parents.get_job(job_id)
     assert job is not None
     assert (job.parsed("returnvalue"), job.attempts_made, job.attempts_started) == ([7], 1, 2)
+
+
+@each_bullmq
+@pytest.mark.parametrize("on_failure", ["wait", "fail", "continue", "ignore", "remove"])
+def test_a_child_is_added_as_node_adds_it(
+    theirs: NodePeer, open_queue: Callable[[str], BullQueue], client: Redis, prefix: str, on_failure: str
+) -> None:
+    parents, children = open_queue("parents"), open_queue("children")
+    job_id = parents.add({})
+    (claimed,) = work(parents.handle, ClaimSettings("slot"), None, 1).jobs
+    option = {
+        "wait": {},
+        "fail": {"failParentOnFailure": True},
+        "continue": {"continueParentOnFailure": True},
+        "ignore": {"ignoreDependencyOnFailure": True},
+        "remove": {"removeDependencyOnFailure": True},
+    }[on_failure]
+    opts = {"parent": {"id": job_id, "queue": f"{prefix}:parents"}, "attempts": 3, **option}
+    (theirs_id,) = theirs.call("add", queue="children", jobs=[{"name": "child", "data": {"n": 1}, "opts": opts}])
+    job = RunningJob(claimed, parents.handle)
+    ours_id = job.add_child(NewJob({"n": 1}, "child", attempts=3), queue="children", on_failure=on_failure)
+
+    def stored(child_id: str) -> dict[bytes, Any]:
+        fields = client.hgetall(children.handle.keys.job(child_id))
+        del fields[b"timestamp"]
+        return fields | {name: json.loads(fields[name]) for name in (b"opts", b"parent")}
+
+    assert stored(ours_id) == stored(theirs_id)
+    keys = {children.handle.keys.job(child_id).encode() for child_id in (ours_id, theirs_id)}
+    assert client.smembers(parents.handle.keys.children(job_id)) == keys
 
 
 @each_bullmq

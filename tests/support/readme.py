@@ -73,6 +73,9 @@ CASES = {
     'UnrecoverableError("no address")': Case(
         jobs={"mail": [{"to": "ada@example.org"}, {"to": "nowhere"}]}, then={"mail": {"completed": 1, "failed": 1}}
     ),
+    "def report(": Case(
+        jobs={"reports": [{"months": 2}]}, then={"reports": {"waiting-children": 1}, "months": {"wait": 2}}
+    ),
     'remove_child_dependency("june")': Case(prints=("False", "0jobsremoved")),
     "def add_up(": Case(jobs={"sums": [{"numbers": [1, 2]}]}, then={"sums": {"completed": 1}}, prints=("paused",)),
     "def resize(": Case(

@@ -1,0 +1,38 @@
+"""Adds a child to a job that is processed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import uuid4
+
+from spark_bull.dialects.chunks import pack
+from spark_bull.dialects.codec import carrying, encode, rows_of
+from spark_bull.errors import OptionError, expected
+from spark_bull.model import NewJob
+from spark_bull.queue.add import add_chunk
+from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.other_queue import keys_of
+from spark_bull.queue.parents import rejection
+
+
+def add_child(
+    handle: QueueHandle, parent_id: str, job: NewJob, queue: str | None, on_failure: str, context: str = ""
+) -> str:
+    """Adds a job as a child of a job of the queue of `handle`; returns its id.
+
+    queue: that of the child; None: the same. on_failure: see NewJob. context: trace context for the child to carry.
+    Raises OptionError, DialectError, and ParentError.
+    """
+    handle.dialect.check_flows()
+    if not isinstance(job, NewJob):
+        raise expected("job", 'a NewJob, such as NewJob({"to": "ada"})', job)
+    if job.parent is not None:
+        raise OptionError(f"expected a job without `parent`, which is job {parent_id}, got: {job.parent!r}")
+    keys = handle.keys
+    there = handle if queue is None else replace(handle, keys=keys_of(handle, queue, "a child"))
+    child = replace(job, parent={"queue": f"{keys.prefix}:{keys.queue}", "id": parent_id, "onFailure": on_failure})
+    jobs = encode(there.dialect, rows_of([child]), carrying(context), [0])
+    added = add_chunk(there, there.sender, uuid4().hex, 1, pack(jobs), want_ids=True)
+    for row, reason in added.rejected.items():
+        raise rejection(row, reason)
+    return added.ids[0]
