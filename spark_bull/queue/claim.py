@@ -133,6 +133,16 @@ def _warn_of_damaged(handle: QueueHandle, answer: WorkReply) -> None:
         )
 
 
+def limited_groups_ms(handle: QueueHandle) -> int:
+    """The time until the rate limit of a group may let delayed jobs start, ms; 0: no job is delayed by one."""
+    windows = ("ZRANGE", handle.keys["group_windows"], 0, 0, "WITHSCORES")
+    first, delayed = handle.connection.pipeline([windows, ("ZCARD", handle.keys["group_delayed"])])
+    if not first or not delayed:
+        return 0
+    ((_, window_end),) = first
+    return max(1, int(window_end) - handle.connection.now_ms())
+
+
 def extend(handle: QueueHandle, token: str, job_ids: Sequence[str], lock_ms: int) -> list[str]:
     """Extends locks that hold `token` to `lock_ms` from now; returns the ids of jobs whose lock no longer holds it."""
     lost: list[str] = []

@@ -233,6 +233,22 @@ def test_available_now_waits_for_a_rate_limit(queue: BullQueue, stream: Stream) 
     assert values(queue) == {n: 10 * n for n in range(5)}
 
 
+@each_dialect
+def test_available_now_waits_for_the_rate_limits_of_groups(queue: BullQueue, stream: Stream) -> None:
+    queue.add_many(NewJob({"n": n, "tenant": n % 2}) for n in range(6))
+    stream.run(group='{"by": "tenant", "max": 1, "duration_ms": 2000, "concurrency": 1}')
+    assert values(queue) == {n: 10 * n for n in range(6)}
+
+
+def test_available_now_does_not_wait_for_jobs_of_groups_that_nobody_settles(queue: BullQueue, stream: Stream) -> None:
+    queue.add_many(NewJob({"n": n, "tenant": 1}) for n in range(3))
+    claimed = stream.claimed(group='{"by": "tenant", "max": 2, "duration_ms": 2000, "concurrency": 1}')
+    query = claimed.writeStream.format("noop").option("checkpointLocation", str(stream.folder / "noop"))
+    assert start_query(query.trigger(availableNow=True).start).awaitTermination(PATIENCE_S)
+    counts = queue.counts()
+    assert (counts["active"], counts["delayed"]) == (1, 2)
+
+
 def test_rows_can_postpone_their_jobs(queue: BullQueue, stream: Stream) -> None:
     queue.add_many(NewJob({"n": n}, attempts=2) for n in range(4))
     later = f.timestamp_millis(f.lit(2_000_000_000_000))

@@ -23,7 +23,7 @@ from spark_bull.group_limits import GroupLimits
 from spark_bull.limiter import Limiter
 from spark_bull.option_table import CLAIM
 from spark_bull.options import Options, parse_options
-from spark_bull.queue.claim import read_chunk, unpack_claimed
+from spark_bull.queue.claim import limited_groups_ms, read_chunk, unpack_claimed
 from spark_bull.queue.claim_ledger import ClaimLedger, Portion
 from spark_bull.queue.claim_settings import ClaimSettings, default_worker
 from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle, open_handle
@@ -108,13 +108,19 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"claimed": min(end, first + self._most), "reader": start["reader"]}
 
     def _claim_of_left(self, claimer: Claimer, most: int) -> int:
-        """Claims the remaining jobs of an AvailableNow query; waits for the end of a rate limit."""
+        """Claims the remaining jobs of an AvailableNow query; waits for the end of rate limits."""
         claimed = claimer.claim(min(most, self._left or 0))
-        while self._left and not claimed and claimer.limited_ms and lag_of(self._handle):
-            time.sleep(min(claimer.limited_ms / 1000, IDLE_S))
+        while self._left and not claimed and (limited_ms := self._limited_ms(claimer)):
+            time.sleep(min(limited_ms / 1000, IDLE_S))
             claimed = claimer.claim(min(most, self._left))
         self._left = (self._left or 0) - claimed
         return claimed
+
+    def _limited_ms(self, claimer: Claimer) -> int:
+        """How long a rate limit of the queue or of its groups keeps jobs from starting; 0: none does."""
+        if claimer.limited_ms:
+            return claimer.limited_ms if lag_of(self._handle) else 0
+        return limited_groups_ms(self._handle) if self._group is not None and self._group.max else 0
 
     def _claimer_of(self, reader: str) -> Claimer:
         if self._claimer is None or self._claimer.ledger.reader != reader:
