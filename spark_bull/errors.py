@@ -20,6 +20,7 @@ SparkBullError
 │   └── JobCancelled       the job was cancelled
 ├── DelayedError       raised by a processor: the job runs again later
 ├── RateLimitError     raised by a processor: the queue is rate limited
+├── ReturnedError      raised by a processor: the job returns to the queue
 ├── WaitingForChildren raised by a processor: the job runs again when its children have ended
 └── JobError           an operation on a job failed
     ├── JobMissing     the job does not exist
@@ -213,6 +214,19 @@ class RateLimitError(SparkBullError):
         return _milliseconds("duration", self.duration)
 
 
+class ReturnedError(SparkBullError):
+    """Raised by a processor: the job returns to the queue, as the next one of its priority. The attempt does not count.
+
+    The same worker may get it again at once: use DelayedError if it has to wait.
+
+    Parameters:
+      message: a text for logs.
+    """
+
+    def __init__(self, message: str = "to run again") -> None:
+        super().__init__(message)
+
+
 class WaitingForChildren(SparkBullError):
     """Raised by a processor: the job waits for its children, and runs again when they have ended (BullMQ).
 
@@ -228,7 +242,7 @@ class WaitingForChildren(SparkBullError):
 
 
 #: What a processor raises for the job to run again without having lost an attempt.
-POSTPONING: Final = (DelayedError, RateLimitError, WaitingForChildren)
+POSTPONING: Final = (DelayedError, RateLimitError, ReturnedError, WaitingForChildren)
 
 
 class JobTimeout(SparkBullError):
@@ -263,6 +277,8 @@ def control_error(trace: str) -> SparkBullError | None:
     number = re.search(r"\d+", message)
     if kind == "UnrecoverableError":
         return UnrecoverableError(message)
+    if kind == "ReturnedError":
+        return ReturnedError(message)
     if kind == "WaitingForChildren":
         return WaitingForChildren(message)
     if number is None:

@@ -14,6 +14,7 @@ from spark_bull.errors import (
     JobDamaged,
     OptionError,
     RateLimitError,
+    ReturnedError,
     UnrecoverableError,
     WaitingForChildren,
 )
@@ -67,6 +68,9 @@ class OutcomePolicy:
                 return
             if isinstance(error, RateLimitError):
                 outcomes.limited_ms = max(outcomes.limited_ms, error.rest())
+                outcomes.returned.append(claimed.id)
+                return
+            if isinstance(error, ReturnedError):
                 outcomes.returned.append(claimed.id)
                 return
             if isinstance(error, WaitingForChildren):

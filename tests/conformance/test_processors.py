@@ -13,7 +13,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 
-from spark_bull.errors import DelayedError, RateLimitError
+from spark_bull.errors import DelayedError, RateLimitError, ReturnedError
 from spark_bull.model import NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.claim_settings import ClaimSettings
@@ -135,6 +135,25 @@ def test_no_other_job_of_the_chunk_starts_after_a_rate_limit_error(queue: BullQu
     if queue.protocol == "bullmq":
         jobs = [queue.get_job(job_id) for job_id in ids]
         assert [job and job.attempts_started for job in jobs] == [1, None, None, None]
+
+
+@each_dialect
+def test_a_job_that_its_processor_returns_is_the_next_one_and_has_lost_no_attempt(queue: BullQueue) -> None:
+    ran: list[str] = []
+
+    def processor(job: RunningJob) -> None:
+        ran.append(job.id)
+        if ran.count(job.id) <= 2:
+            raise ReturnedError
+
+    ids = queue.add_many(NewJob({"name": str(n)}, attempts=2) for n in range(3)).ids
+    with OurWorker(queue.handle, processor, chunk_size=1):
+        work_off(queue)
+    assert ran == [job_id for job_id in ids for _ in range(3)]
+    jobs = queue.page("completed")
+    assert not any(job.stacktrace for job in jobs)
+    if queue.protocol == "bullmq":
+        assert {(job.attempts_made, job.attempts_started) for job in jobs} == {(1, 3)}
 
 
 @each_dialect

@@ -17,7 +17,7 @@ from opentelemetry.trace import SpanKind, StatusCode, Tracer, get_current_span
 
 import spark_bull
 from spark_bull import BullQueue, DialectError, NewJob, OptionError, current_trace
-from spark_bull.errors import DelayedError, JobTimeout, RateLimitError, WaitingForChildren
+from spark_bull.errors import DelayedError, JobTimeout, RateLimitError, ReturnedError, WaitingForChildren
 from spark_bull.otel import JobSpan
 from spark_bull.tracer import check_sendable, spans_of
 from spark_bull.worker.job_runner import JobFunction
@@ -208,7 +208,9 @@ def test_an_attempt_that_fails_has_its_error_and_each_attempt_a_span(
 
 
 @each_way
-@pytest.mark.parametrize("error", [DelayedError(HOUR_MS), RateLimitError(HOUR_MS), WaitingForChildren()])
+@pytest.mark.parametrize(
+    "error", [DelayedError(HOUR_MS), RateLimitError(HOUR_MS), ReturnedError(), WaitingForChildren()]
+)
 def test_a_job_that_is_put_back_has_not_failed(
     queue: BullQueue, recorder: Recorder, way: str, error: Exception
 ) -> None:

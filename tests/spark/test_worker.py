@@ -24,6 +24,7 @@ from spark_bull import (
     NewJob,
     RateLimitError,
     RawJson,
+    ReturnedError,
     UnrecoverableError,
     WaitingForChildren,
     Worker,
@@ -121,14 +122,17 @@ def test_a_processor_can_control_how_its_job_ends(queue: BullQueue, start: Start
         if job.data["n"] == "limited" and not job.progress:
             job.update_progress("seen")
             raise RateLimitError(60)
+        if job.data["n"] == "returned" and not job.progress:
+            job.update_progress("seen")
+            raise ReturnedError
         if job.data["n"] == "discarded":
             job.discard()
             raise RuntimeError("no more")
         return job.attempts_started
 
-    queue.add_many(NewJob({"n": n}, attempts=5) for n in ("hopeless", "later", "limited", "discarded"))
+    queue.add_many(NewJob({"n": n}, attempts=5) for n in ("hopeless", "later", "limited", "returned", "discarded"))
     start(processor)
-    assert work_off(queue) == {"completed": 2, "failed": 2}
+    assert work_off(queue) == {"completed": 3, "failed": 2}
     failed = by_n(queue, "failed")
     assert {n: (job.failed_reason, job.attempts_made) for n, job in failed.items()} == {
         "hopeless": ("never", 1),
@@ -606,13 +610,14 @@ REQUESTS: dict[str, Exception] = {
     "hopeless": UnrecoverableError("never"),
     "later": DelayedError(50),
     "limited": RateLimitError(60),
+    "returned": ReturnedError(),
     "parent": WaitingForChildren(),
 }
 
 
 def check_requested_outcomes(queue: BullQueue) -> None:
     """The jobs of REQUESTS, and the job plain, have ended as their first run requested."""
-    assert work_off(queue) == {"completed": 4, "failed": 1}
+    assert work_off(queue) == {"completed": 5, "failed": 1}
     failed = by_n(queue, "failed")["hopeless"]
     assert (failed.failed_reason, failed.attempts_made) == ("never", 1)
     for job in queue.page("completed"):
@@ -652,7 +657,7 @@ def test_a_udf_within_a_transformation_can_control_how_its_job_ends(queue: BullQ
     queue.add_many(NewJob({"n": n}, attempts=5) for n in ("plain", *REQUESTS))
     worker = start(transform, payload_schema="n STRING")
     check_requested_outcomes(queue)
-    wait_until(lambda: worker.status().returned == 3, "the totals to count the postponed jobs")
+    wait_until(lambda: worker.status().returned == 4, "the totals to count the postponed jobs")
 
 
 def test_the_retention_rule_of_a_job_overrides_that_of_the_worker(queue: BullQueue, start: Start) -> None:

@@ -20,7 +20,14 @@ from typing import Any, NamedTuple
 from redis import Redis
 
 from spark_bull.dialects.base import json_text
-from spark_bull.errors import DelayedError, RateLimitError, SparkBullError, UnrecoverableError, WaitingForChildren
+from spark_bull.errors import (
+    DelayedError,
+    RateLimitError,
+    ReturnedError,
+    SparkBullError,
+    UnrecoverableError,
+    WaitingForChildren,
+)
 from spark_bull.model import NewJob
 from spark_bull.outcomes import ClaimedJob, Outcomes
 from spark_bull.queue import claim as claims
@@ -583,8 +590,7 @@ def _note(outcomes: Outcomes, job: RunningJob, kind: str, value: Any, now: int) 
     if job.claimed.deferred_failure is not None:
         error = UnrecoverableError(job.claimed.deferred_failure)
     elif kind == "return":
-        outcomes.returned.append(job.claimed.id)
-        return
+        error = ReturnedError()
     elif kind == "wait for children":
         error = WaitingForChildren()
     elif kind != "complete":

@@ -17,6 +17,7 @@ from spark_bull.errors import (
     OptionError,
     QueueBusy,
     RateLimitError,
+    ReturnedError,
     SparkBullError,
     UnrecoverableError,
     WaitingForChildren,
@@ -81,6 +82,7 @@ def test_the_nearest_name_is_suggested_if_there_is_one(name: str, hint: str) -> 
         DelayedError(50),
         DelayedError(until=2**40),
         RateLimitError(60),
+        ReturnedError("for another worker"),
         WaitingForChildren(),
     ],
 )

@@ -8,7 +8,7 @@ from typing import Any, Final
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType, TimestampType
 
 from spark_bull.error_text import reason_of, trace_of
-from spark_bull.errors import DelayedError, RateLimitError, UnrecoverableError, WaitingForChildren
+from spark_bull.errors import DelayedError, RateLimitError, ReturnedError, UnrecoverableError, WaitingForChildren
 
 ERROR_SCHEMA: Final = StructType(
     [
@@ -28,6 +28,8 @@ def error_columns(error: BaseException, reason: str = "", stack: str = "") -> di
     try:
         if isinstance(error, RateLimitError):
             return {"rateLimit": error.rest()}
+        if isinstance(error, ReturnedError):
+            return {"rateLimit": 0}
         if isinstance(error, DelayedError) and error.until is None:
             return {"delay": error.due(0)}
         if isinstance(error, DelayedError):

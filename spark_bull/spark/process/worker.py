@@ -58,8 +58,8 @@ class Worker:
             worker.await_termination()
 
     The value that a processor returns becomes the job's `returnvalue`; an exception fails the attempt. Raise
-    UnrecoverableError to skip the remaining attempts, and DelayedError, RateLimitError or WaitingForChildren to run the
-    job again later.
+    UnrecoverableError to skip the remaining attempts, and DelayedError, RateLimitError, ReturnedError or
+    WaitingForChildren to run the job again later.
     Plain values may also be given as strings ("false", "1000").
 
     Parameters:
