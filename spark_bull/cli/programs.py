@@ -49,6 +49,7 @@ def _work(args: Namespace) -> Output:
             functions,
             options,
             weights=dict(args.weight),
+            env=dict(args.env),
             grace_s=args.grace,
             until_idle_s=args.until_idle,
         )
@@ -135,6 +136,7 @@ def _add_dispatch_arguments(parser: ArgumentParser) -> None:
 def _add_work_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--processor", required=True, metavar="MODULE:NAME", help="function of a job, or a UDF")
     parser.add_argument("--setup", metavar="MODULE:NAME", help="function that makes the state of a slot")
+    _add_settings_arguments(parser, "--env", "environment variable of the slots; may be repeated")
     parser.add_argument("--payload-schema", metavar="DDL", help="schema of the payloads, required for UDFs")
     parser.add_argument("--engine", choices=("auto", "loop", "stream"), help="engine of the worker (default: auto)")
     parser.add_argument("--slots", type=int, help="number of parallel Spark tasks (default: all cores but one)")

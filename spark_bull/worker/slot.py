@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from spark_bull.tracer import spans_of
 from spark_bull.worker.chunk_loop import ChunkLoop
 from spark_bull.worker.concurrent_loop import ConcurrentLoop
+from spark_bull.worker.environment import environment
 from spark_bull.worker.job_runner import FunctionRunner
 from spark_bull.worker.job_tasks import is_coroutine_function
 from spark_bull.worker.slot_loop import SlotLoop
@@ -21,12 +22,13 @@ if TYPE_CHECKING:
 
 def run_slot(plan: SlotPlan, slot: int) -> SlotStats:
     """Runs a slot until it is to stop; exports its spans then."""
-    spans = spans_of(plan.tracer)
-    try:
-        return loop_of(plan, slot, spans).run()
-    finally:
-        if spans is not None:
-            spans.flush()
+    with environment(plan.env):
+        spans = spans_of(plan.tracer)
+        try:
+            return loop_of(plan, slot, spans).run()
+        finally:
+            if spans is not None:
+                spans.flush()
 
 
 def loop_of(plan: SlotPlan, slot: int, spans: Spans | None = None) -> SlotLoop:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from spark_bull.queue.claim_settings import ClaimSettings
@@ -44,6 +45,7 @@ class SlotPlan:
       chunk_wait_ms: see `min_chunk`; ms.
       tracer: the tracer of the slots: see `spark_bull.tracer.spans_of`.
       setup: makes the state of a slot: see `spark_bull.worker.slot_state`.
+      env: environment variables of the slots' processes.
       run: number of the start of the slots; each starts all slots of the worker.
     """
 
@@ -58,6 +60,7 @@ class SlotPlan:
     chunk_wait_ms: int = 0
     tracer: TracerSource = None
     setup: Setup | None = None
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
     run: int = 0
 
     @property

@@ -477,6 +477,35 @@ def test_a_setup_that_fails_is_named_and_leaves_the_jobs_waiting(queue: BullQueu
     assert queue.counts()["wait"] == 3
 
 
+def test_a_slot_has_its_environment_variables_until_it_ends(
+    spark: SparkSession, queue: BullQueue, start: Start
+) -> None:
+    def variable(_: Any = None) -> str | None:
+        import os
+
+        return os.environ.get("SPARK_BULL_TEST_MODEL")
+
+    @f.udf("string")
+    def in_udf(n: int) -> str | None:
+        return variable()
+
+    def processor(job: Any) -> Any:
+        return [job.state, variable()]
+
+    env = {"SPARK_BULL_TEST_MODEL": "3"}
+    queue.add({"n": 1})
+    worker = start(processor, setup=variable, env=env)
+    assert work_off(queue) == {"completed": 1}
+    worker.stop(PATIENCE_S)
+    queue.add({"n": 2})
+    worker = start(in_udf, payload_schema="n INT", env=env)
+    assert work_off(queue) == {"completed": 2}
+    worker.stop(PATIENCE_S)
+    assert {n: job.parsed("returnvalue") for n, job in by_n(queue, "completed").items()} == {1: ["3", "3"], 2: "3"}
+    afterwards = spark.range(4, numPartitions=2).select(f.udf(variable, "string")("id").alias("variable"))
+    assert {row.variable for row in afterwards.collect()} == {None}
+
+
 def failing_setup(redis_url: str, key: str, failures: int) -> Callable[[], None]:
     """A setup that fails in slot 1, this many times, and counts these times."""
 

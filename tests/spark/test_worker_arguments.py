@@ -28,7 +28,7 @@ from tests.support.work_bench import WorkBench
 
 ENGINES = ("loop", "stream")
 #: Arguments that are Python objects, and have no row in the table of options.
-OBJECTS = ("payload_schema", "backoff_strategy", "setup")
+OBJECTS = ("payload_schema", "backoff_strategy", "setup", "env")
 ARGUMENTS = [*(row.name for row in TABLE if WORK in row.scopes and row.scopes != EVERYWHERE), *OBJECTS]
 
 #: Arguments that both engines support, and their values.
@@ -52,8 +52,9 @@ GIVEN: dict[str, Any] = {
 }
 #: Arguments that no UDF supports; see conformance/test_concurrency.py and test_setup.py.
 FUNCTIONS_ONLY = ("concurrency", "setup")
-#: Arguments of the engine `loop`; conformance/test_chunks.py and test_worker_concurrency.py show their effects.
-LOOP_ONLY = ("min_chunk", "chunk_wait_ms", "max_started")
+#: Arguments of the engine `loop`; conformance/test_chunks.py and test_worker_concurrency.py show their effects,
+#: and test_worker.py that of `env`.
+LOOP_ONLY = ("min_chunk", "chunk_wait_ms", "max_started", "env")
 STREAM_ONLY = ("checkpoint", "max_jobs_per_trigger")
 
 

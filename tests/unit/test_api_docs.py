@@ -103,6 +103,7 @@ WORKER_ONLY = {
     "payload_schema",
     "backoff_strategy",
     "setup",
+    "env",
     "tracer",
     "redis",
 }

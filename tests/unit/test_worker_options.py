@@ -14,7 +14,7 @@ from pyspark.sql.types import LongType
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.errors import DialectError, OptionError
 from spark_bull.spark.process.loop_engine import task_tries
-from spark_bull.spark.process.worker_options import check_setup, check_tracer, worker_options
+from spark_bull.spark.process.worker_options import check_setup, check_tracer, checked_env, worker_options
 
 
 def of_a_job(job: Any) -> None: ...
@@ -125,6 +125,19 @@ def test_a_setup_is_a_coroutine_function_only_if_a_processor_is() -> None:
             check_setup(setup, "loop", processor)
     with pytest.raises(OptionError, match="expected `setup` to be a function without parameters, got: 5"):
         check_setup(5, "loop", of_a_job)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("env", [["A"], {"": "1"}, {"A=B": "1"}, {7: "1"}, {"A": 1}, {"A": "\0"}, {"A": None}])
+def test_environment_variables_are_names_and_texts(env: Any) -> None:
+    with pytest.raises(OptionError, match="`env"):
+        checked_env(env, "loop")
+    assert checked_env({"A": "1"}, "loop") == {"A": "1"}
+
+
+def test_the_value_of_an_environment_variable_is_not_shown() -> None:
+    with pytest.raises(OptionError) as raised:
+        checked_env({"TOKEN": "secret\0"}, "loop")
+    assert "secret" not in str(raised.value)
 
 
 @pytest.mark.parametrize(

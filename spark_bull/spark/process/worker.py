@@ -30,6 +30,7 @@ from spark_bull.spark.process.worker_options import (
     Processor,
     check_setup,
     check_tracer,
+    checked_env,
     claim_options,
     settle_options,
     worker_options,
@@ -97,6 +98,8 @@ class Worker:
       setup: a function without parameters that each slot calls once, before it claims jobs; `job.state` is what it
         returns or yields, or the value of the context manager that it returns. That is closed when the slot ends. May
         be a coroutine function if the processor is one. For functions only.
+      env: environment variables of the slots, such as {"OMP_NUM_THREADS": "1"}; set before `setup` and `tracer` are
+        called, but after the modules of a pickled function were imported. Engine loop only.
       tracer: makes a span for each attempt of a job, in the trace of the span that added it: True for the global tracer
         of the executor's process, or a function that each slot calls once, and that returns a tracer of OpenTelemetry.
         For functions only.
@@ -154,6 +157,7 @@ class Worker:
         remove_on_fail: KeepRule | None = None,
         backoff_strategy: BackoffStrategy | None = None,
         setup: Setup | None = None,
+        env: Mapping[str, str] | None = None,
         tracer: TracerSource = None,
         metrics_minutes: int | None = None,
         max_started: int | None = None,
@@ -220,6 +224,7 @@ class Worker:
         self._options = options = worker_options(arguments | connection, processor, redis=redis, unknown=unknown)
         check_tracer(tracer, options["engine"], processor)
         check_setup(setup, options["engine"], processor)
+        variables = checked_env(env, options["engine"])
         worked = worked_queues(queue, queues, weights, options["engine"])
         self._spark = spark
         self.handles = [open_handle(options, one.name) for one in worked]
@@ -282,6 +287,7 @@ class Worker:
                 chunk_wait_ms=options["chunk_wait_ms"],
                 tracer=tracer,
                 setup=setup,
+                env=variables,
             )
             self._engine = LoopEngine(spark, plan, _slots(spark, options["slots"]))
         self._promoter = None

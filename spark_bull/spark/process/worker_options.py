@@ -107,6 +107,26 @@ def check_setup(setup: Setup | None, engine: str, processor: Processor | Mapping
         )
 
 
+def checked_env(env: Mapping[str, str] | None, engine: str) -> Mapping[str, str]:
+    """Returns the environment variables. Raises OptionError if one is invalid, or has no effect."""
+    if env is None:
+        return {}
+    if engine == "stream":
+        raise OptionError(
+            "`env` has no effect here: engine='stream' runs in the tasks of queries; set spark.executorEnv.<name>, or "
+            "use engine='loop'"
+        )
+    if not isinstance(env, Mapping):
+        raise expected("env", "a mapping of names of environment variables to their texts", type(env).__name__)
+    for name, value in env.items():
+        if not isinstance(name, str) or not name or set(name) & {"=", "\0"}:
+            raise expected("env", "a mapping of names of environment variables to their texts, without `=`", name)
+        # A value may be a secret.
+        if not isinstance(value, str) or "\0" in value:
+            raise OptionError(f"expected `env[{name!r}]` to be a text without null characters, got another value")
+    return dict(env)
+
+
 def claim_options(options: Options, reader: str, slots: int) -> dict[str, str]:
     """Returns the options of the stream engine's claiming read. Batches are split into `slots` tasks unless small."""
     rows = -(-options["max_jobs_per_trigger"] // slots)

@@ -45,6 +45,7 @@ def work(
     options: Mapping[str, Any],
     *,
     weights: Mapping[str, int],
+    env: Mapping[str, str],
     grace_s: float,
     until_idle_s: float | None = None,
 ) -> WorkerStatus:
@@ -52,7 +53,8 @@ def work(
     # Imported after the session is created, which @udf and @pandas_udf may need.
     processor = imported("--processor", functions.processor)
     setup = None if functions.setup is None else imported("--setup", functions.setup)
-    worker = Worker(spark, None, processor, queues=queues, weights=weights, setup=setup, **_arguments(options))
+    arguments = _arguments(options) | ({"env": env} if env else {})
+    worker = Worker(spark, None, processor, queues=queues, weights=weights, setup=setup, **arguments)
     try:
         worker.start()
         _wait(worker, until_idle_s)
