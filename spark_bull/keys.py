@@ -128,6 +128,14 @@ class QueueKeys:
         """STRING: packed reply to a sender's last call, which a repeated call gets without changing anything."""
         return f"{self.base}spark:receipt:{sender}"
 
+    def callback(self, job_id: str) -> str:
+        """STRING that shows that the callback of a write was added, for as long as the write can be repeated."""
+        return f"{self.base}spark:callback:{job_id}"
+
+    def pending(self, job_id: str) -> str:
+        """Member of the dependencies of a write's callback until all jobs of the queue are added. Never a key."""
+        return f"{self.base}spark:pending:{job_id}"
+
     def control(self, worker: str) -> str:
         """STRING that tells the slots of a worker to stop or to pause."""
         return f"{self.base}spark:control:{worker}"

@@ -255,6 +255,24 @@ TABLE: Final[tuple[Option, ...]] = (
         "finished or not",
         "until the job finishes",
     ),
+    Option(
+        "onFinish",
+        json_object,
+        None,
+        (WRITE,),
+        "a job that runs once, when all jobs of the write have ended: JSON with name, data, opts and queue (by default "
+        "that of the write); BullMQ only",
+        "none",
+    ),
+    Option(
+        "onFailure",
+        choice("wait", "ignore", "fail", "continue", "remove"),
+        None,
+        (WRITE,),
+        "what a job that fails for good does to the job of `onFinish`: `wait`, until it is retried; `ignore` and "
+        "`remove` go on; `fail` fails it; `continue` starts it at once",
+        "`wait`",
+    ),
     Option("opts", json_object, None, (WRITE, QUEUE), "further options of the Node library, JSON, merged last"),
     Option(
         "telemetry",

@@ -152,6 +152,8 @@ def _check_together(given: Mapping[str, Any], scope: str) -> None:
     if "startingOffsets" in given and "startingTimestamp" in given:
         raise OptionError("expected one of `startingOffsets` and `startingTimestamp`, got both: leave one out")
     _check_deduplication(given)
+    if "onFailure" in given and "onFinish" not in given:
+        raise OptionError("expected `onFinish` with `onFailure`, got none: leave `onFailure` out, or give both")
     limiter = given.get("limiter")
     if "group" in given and limiter is not None and limiter.group_key is not None:
         raise OptionError("expected one of `group` and a `limiter` with `groupKey`, got both: leave one out")

@@ -40,7 +40,10 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "all": (("store/connection", "dialects/registry", "queue/find"), ("read/queues",)),
     "dispatch": (
         ("queue/add", "queue/writes"),
-        ("add", "commit", "empty", "advance", "write/stage", "write/register", "write/discard"),
+        (
+            *("add", "commit", "empty", "advance", "write/stage", "write/register", "write/discard"),
+            *("open_callback", "close_callback", "drop_callback"),
+        ),
     ),
     "inspect": (
         ("queue/children", "queue/read", "queue/writes", "spark/inspect/views"),
@@ -58,7 +61,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         (
             *("work", "work_and_add", "progress", "promote_due", "rescue", "commit", "empty", "advance"),
             *("job/claimed", "job/extend", "job/relock", "job/log", "job/update_data", "claims/cut"),
-            "job/free_deduplication",
+            *("job/free_deduplication", "open_callback", "close_callback"),
         ),
     ),
     "collect": (

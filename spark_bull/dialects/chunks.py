@@ -27,7 +27,8 @@ class EncodedJobs:
     data: payloads, JSON text. opts: options, JSON text. marked: whether some options have marks; see `base.MARKS`.
     delay: ms; run_at, timestamp: ms since 1970. deduplication: rules of deduplication ids, JSON text, unless simple.
     parent_queue, parent_id: the parents; on_failure: flags for the failure of a child, see `parents.FAILURE_FLAGS`.
-    waits_for_children: whether the job has children, for which it waits.
+    waits_for_children: whether the job has children, for which it waits. parent_optional: whether jobs are added
+    without their parents if these are gone.
     """
 
     n: int
@@ -48,6 +49,7 @@ class EncodedJobs:
     parent_id: Column[str] = None
     on_failure: Column[str] = None
     waits_for_children: Column[bool] = None
+    parent_optional: Column[bool] = None
 
 
 #: Columns other than the payload, which each job has.

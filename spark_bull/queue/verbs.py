@@ -80,6 +80,36 @@ def empty(handle: QueueHandle, write_id: str) -> bool:
     return bool(handle.run_once("empty", args, write=handle.keys.write(write_id)) == b"open")
 
 
+def open_callback(
+    handle: QueueHandle, job_id: str, packed: bytes, pending: Sequence[str], *, write: str | None
+) -> None:
+    """Adds the callback of a write, a packed chunk with one job, unless it was added before. write: its key, if any."""
+    args = {"job_id": job_id, "chunk": packed, "pending": pending, "ttl_ms": RECORD_TTL_MS}
+    handle.run("open_callback", args, write=write, **_callback_keys(handle, job_id))
+
+
+def close_callback(handle: QueueHandle, job_id: str, member: str, *, write: str) -> None:
+    """Removes a member of the dependencies of a write's callback that stands for jobs."""
+    handle.run("close_callback", {"job_id": job_id, "pending": member}, write=write, **_callback_keys(handle, job_id))
+
+
+def drop_callback(handle: QueueHandle, job_id: str, pending: Sequence[str]) -> bool:
+    """Removes the callback of a failed write, unless it has children. Returns whether there is none."""
+    args = {"job_id": job_id, "pending": pending}
+    return bool(handle.run("drop_callback", args, **_callback_keys(handle, job_id)))
+
+
+def _callback_keys(handle: QueueHandle, job_id: str) -> dict[str, str]:
+    keys = handle.keys
+    return {
+        "callback": keys.callback(job_id),
+        "job": keys.job(job_id),
+        "children": keys.children(job_id),
+        "children_values": keys.children_values(job_id),
+        "children_failures": keys.children_failures(job_id),
+    }
+
+
 # Operators
 
 

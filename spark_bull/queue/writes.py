@@ -4,6 +4,8 @@ No worker sees staged chunks. Once a write is registered, any process can commit
 `recover()`. Several at once are safe: each step names the position that it expects, and changes nothing at another one.
 
 A write with the field `replace` = 1 empties its queue before it adds its first job, and then sets the field `emptied`.
+A write with the field `callback` adds its callback before its first job, and lets it start after the last one; the
+field `callbackState` is `open`, then `closed`.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from spark_bull.errors import SparkBullError, StagedDataLost
 from spark_bull.keys import QueueKeys
 from spark_bull.model import WriteRecord
 from spark_bull.queue import verbs
+from spark_bull.queue.callbacks import Callback, callback_of, close_callback, open_callback
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.store.connection import Connection
 
@@ -170,6 +173,10 @@ def roll_forward(handle: QueueHandle, write_id: str, progress: Progress | None =
             progress(position, total)
         if reply.state == "replacing":
             _empty(handle, write_id)
+        elif reply.state == "opening":
+            open_callback(handle, _callback(handle, write_id), handle.keys.write(write_id))
+        elif reply.state == "closing":
+            close_callback(handle, _callback(handle, write_id), handle.keys.write(write_id))
         elif reply.state == "broken":
             raise StagedDataLost(
                 f"write {write_id} to queue {handle.keys.queue}: chunks were gone from Redis after "
@@ -195,6 +202,10 @@ def _lost_write(queue: str, write_id: str, position: int, total: int) -> str:
         f"{what} after {position:,} of {total:,} jobs were added. These may be lost, too, and the others were not "
         "added: check which jobs exist before you run the write again (jobs with a `jobId` are not added twice)"
     )
+
+
+def _callback(handle: QueueHandle, write_id: str) -> Callback:
+    return callback_of(handle.connection.call("HGET", handle.keys.write(write_id), "callback"))
 
 
 def _empty(handle: QueueHandle, write_id: str) -> None:

@@ -57,6 +57,7 @@ CASES = {
     '"uniqueBy", "order,event"': Case(then={"mail": {"wait": 2}}, prints=("|3|2|1|",)),
     "debounce = {": Case(then={"mail": {"wait": 1, "delayed": 1}}, prints=("1\n1\n71\n7\n",)),
     "remove_deduplication_key()": Case(then={"pages": {"completed": 1, "wait": 0}}),
+    '{"sum": of_week': Case(then={"sales": {"completed": 8}}),
     '"jobColumns"': Case(then={"mail": {"delayed": 1}}),
     "INSERT INTO outbox": Case(then={"mail": {"wait": 2}}),
     "def to_review(": Case(finished=2, then={"review": {"wait": 2}}),

@@ -218,7 +218,10 @@ def test_no_run_of_lines_stands_in_two_files() -> None:
 
 
 #: Verbs of parents and children, of which Bull knows none.
-FLOWS = {"remove_child_dependency", "remove_unprocessed_children"}
+FLOWS = {
+    *("remove_child_dependency", "remove_unprocessed_children"),
+    *("open_callback", "close_callback", "drop_callback"),
+}
 #: Verbs that a dialect doesn't have: Bull 1 knows no schedules.
 MISSING = {"bull1": {"advance"} | FLOWS, "bull": FLOWS}
 

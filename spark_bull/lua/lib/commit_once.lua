@@ -40,10 +40,11 @@ end
 -- returns {next, added, duplicates, deduplicated (nil: 0), rejected (nil: none)}.
 -- Returns {state, rows processed}; state is 'open', 'finished', 'broken' (staged rows are gone) or 'unknown' (no such
 -- write). Before the first row also 'replacing' (the queue has to be emptied first), or {'behind', 0, id of the write
--- that comes first}.
+-- that comes first}. With a callback also 'opening' before the first row (it has to be added), and 'closing' after the
+-- last one (it may run).
 local function commit_once(key, arg, add_jobs)
   local call = redis.call
-  local write = call('HMGET', key.write, 'state', 'position', 'chunk', 'from')
+  local write = call('HMGET', key.write, 'state', 'position', 'chunk', 'from', 'callback')
   local state, position = write[1], tonumber(write[2])
   if not state then
     return {'unknown', 0}
@@ -60,6 +61,10 @@ local function commit_once(key, arg, add_jobs)
     if replaces then
       return {'replacing', 0}
     end
+  end
+  local callback = write[5] and call('HGET', key.write, 'callbackState')
+  if write[5] and not callback then
+    return {'opening', position}
   end
   local now = time_ms()
   local stage = call('LINDEX', key.manifest, 0)
@@ -94,6 +99,9 @@ local function commit_once(key, arg, add_jobs)
     end
   end
   if call('EXISTS', key.manifest) == 0 then
+    if callback == 'open' then
+      return {'closing', position}
+    end
     close_write(key, arg, 'finished', now)
     return {'finished', position}
   end

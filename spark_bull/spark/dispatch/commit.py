@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
+from dataclasses import replace
 from typing import Final
 
 from spark_bull.errors import ConnectionLost, SparkBullError, StagedDataLost
 from spark_bull.keys import QueueKeys
+from spark_bull.queue.callbacks import drop_callback
 from spark_bull.queue.writes import Identity, QueuePlan, StagedPart, discard, recover, register, roll_forward
 from spark_bull.spark.dispatch.plan import TaskPart, WritePlan, Written
 from spark_bull.store.connection import Connection
@@ -25,11 +27,11 @@ def commit_write(plan: WritePlan, written: list[Written], identity: Identity | N
     Raises StagedDataLost if staged chunks are missing, after adding the jobs of all other queues. Any other
     SparkBullError names the queues that remain to be recovered.
     """
-    plans = _queue_plans(plan, written)
+    write_id = written[0].write_id if written else plan.write_id
+    plans = _with_callback(plan, _queue_plans(plan, written), write_id, identity)
     if plan.handle is None:
         for queue_plan in plans:
             recover(queue_plan.handle)
-    write_id = written[0].write_id if written else plan.write_id
     if _registered(plan, write_id, plans, identity):
         _finish(write_id, plans)
     else:
@@ -103,6 +105,19 @@ def _queue_plans(plan: WritePlan, written: list[Written]) -> list[QueuePlan]:
     return [_queue_plan(plan, queue, parts, started_on) for queue, parts in by_queue.items()]
 
 
+def _with_callback(
+    plan: WritePlan, plans: list[QueuePlan], write_id: str, identity: Identity | None
+) -> list[QueuePlan]:
+    """Adds the callback of the write to the plans, if it has one. A write without rows is one to its queue."""
+    on_finish = plan.on_finish
+    if on_finish is None:
+        return plans
+    plans = plans or [_queue_plan(plan, on_finish.job.queue, [], plan.started_on)]
+    queues = [queue_plan.handle.keys.queue for queue_plan in plans] if plan.exactly_once else None
+    callback = on_finish.callback(write_id, identity, queues).text
+    return [replace(one, fields={**one.fields, "callback": callback}) for one in plans]
+
+
 def _queue_plan(plan: WritePlan, queue: str, parts: list[TaskPart], started_on: int) -> QueuePlan:
     handle = plan.handle_of(queue, parts[0].dialect if parts else None)
     staged = [StagedPart(part.stage, part.chunks, part.rows) for part in parts if part.stage]
@@ -126,7 +141,22 @@ def _log_progress(done: int, total: int) -> None:
     log.debug("%d of %d jobs added", done, total)
 
 
-def abort_write(plan: WritePlan, written: list[Written]) -> None:
+def _drop_callback(plan: WritePlan, written: list[Written], identity: Identity | None) -> None:
+    """Removes the callback of a failed write with at-least-once delivery, unless jobs were added."""
+    if plan.on_finish is None or plan.exactly_once:
+        return
+    write_id = written[0].write_id if written else plan.write_id
+    callback = plan.on_finish.callback(write_id, identity)
+    if not drop_callback(plan.on_finish.handle, callback):
+        log.warning(
+            "job %s of queue %s (`onFinish`) can't start, as the write failed after it had added jobs: repeat the "
+            "write (a stream does; a batch with the same `txnAppId` and `txnVersion`), or remove the job",
+            callback.id,
+            callback.job.queue,
+        )
+
+
+def abort_write(plan: WritePlan, written: list[Written], identity: Identity | None) -> None:
     """Discards the staged chunks of a failed write. Otherwise they expire (`stageTtlMs`)."""
     connection = Connection(settings_of(plan.options))
     stages: dict[tuple[str, str], list[str]] = defaultdict(list)
@@ -137,5 +167,6 @@ def abort_write(plan: WritePlan, written: list[Written]) -> None:
     try:
         for (queue, write_id), staged in stages.items():
             discard(connection, QueueKeys(queue, plan.options["prefix"]), write_id, staged)
+        _drop_callback(plan, written, identity)
     except SparkBullError as error:
         log.warning("could not discard the staged chunks of a failed write, they expire later: %s", error)

@@ -16,6 +16,7 @@ from spark_bull.option_table import WRITE
 from spark_bull.options import Options, parse_options
 from spark_bull.queue.handle import QueueHandle, open_handle
 from spark_bull.queue.writes import Identity, is_written, recover
+from spark_bull.spark.dispatch.batch_callback import OnFinish, on_finish_of
 from spark_bull.spark.dispatch.rows import RowPlan, plan_rows
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import resolved, settings_of
@@ -50,8 +51,8 @@ class Written(WriterCommitMessage):
 class WritePlan:
     """The plan of a write, created on the driver for its tasks. Picklable.
 
-    replayed: whether a write with this identity was committed before. replaces: whether the write replaces the queue,
-    mode("overwrite").
+    on_finish: the job that runs when all jobs of the write have ended. replayed: whether a write with this identity was
+    committed before. replaces: whether the write replaces the queue, mode("overwrite").
     """
 
     options: Options
@@ -59,6 +60,7 @@ class WritePlan:
     write_id: str
     started_on: int
     handle: QueueHandle | None = None
+    on_finish: OnFinish | None = None
     replayed: bool = False
     replaces: bool = False
 
@@ -89,18 +91,23 @@ def plan_write(raw: Mapping[str, str], schema: StructType) -> WritePlan:
     connection = Connection(settings_of(options))
     queue = options["queue"]
     connection.check(options["prefix"], [queue or ""], write=True)
+    on_finish = on_finish_of(options)
+    if on_finish is not None:
+        on_finish.check_rows(rows, options)
     started_on, write_id = connection.now_ms(), uuid4().hex
     if queue is None:
         if options["protocol"] in DIALECTS:
             rows.check_dialect(DIALECTS[options["protocol"]])
-        return WritePlan(options, rows, write_id, started_on)
+        return WritePlan(options, rows, write_id, started_on, on_finish=on_finish)
     handle = open_handle(options, queue)
     rows.check_dialect(handle.dialect)
+    if on_finish is not None:
+        on_finish.check_queue(handle)
     check_defaults(handle.dialect, defaults_of(options))
     recover(handle)
     identity = identity_of(options)
     replayed = identity is not None and is_written(handle, identity)
-    return WritePlan(options, rows, write_id, started_on, handle, replayed)
+    return WritePlan(options, rows, write_id, started_on, handle, on_finish, replayed)
 
 
 def identity_of(options: Options) -> Identity | None:

@@ -74,7 +74,7 @@ class BatchWriter(DataSourceArrowWriter):
         commit_write(self._plan, _written(messages), identity_of(self._plan.options))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        abort_write(self._plan, _written(messages))
+        abort_write(self._plan, _written(messages), identity_of(self._plan.options))
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -92,7 +92,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
             commit_write(self._plan, written, written[0].identity)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        abort_write(self._plan, _written(messages))
+        written = _written(messages)
+        # A batch without finished tasks is unknown here; its callback stays for the batch that repeats it.
+        abort_write(self._plan, written, written[0].identity if written else None)
 
 
 def _written(messages: Iterable[WriterCommitMessage | None]) -> list[Written]:

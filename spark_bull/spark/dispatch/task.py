@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ from spark_bull.dialects.chunks import ChunkBuilder
 from spark_bull.dialects.codec import defaults_of, encode
 from spark_bull.errors import OptionError, SparkBullError
 from spark_bull.queue.add import add_chunk
+from spark_bull.queue.callbacks import Callback, open_callback
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.parents import check_parents
 from spark_bull.queue.writes import Identity, is_written, stage_chunk
@@ -80,6 +81,12 @@ class _Task:
 
     def __post_init__(self) -> None:
         self.defaults = defaults_of(self.plan.options)
+        self.callback: Callback | None = None
+        self.opened = False
+        on_finish = self.plan.on_finish
+        if on_finish is not None:
+            self.callback = on_finish.callback(self.plan.write_id, self.identity)
+            self.defaults |= on_finish.children_defaults(self.callback)
 
     def take(self, batch: pa.RecordBatch) -> None:
         for part in self.plan.rows.slices(batch):
@@ -112,7 +119,10 @@ class _Task:
         if writer.was_committed:
             return
         columns = encode(writer.handle.dialect, rows, self.defaults, numbers)
-        if columns.parent_id is not None and not _was_committed(self.plan, writer.handle, self.identity):
+        if self.plan.on_finish is not None and self.callback is not None:
+            self.plan.on_finish.check_children(columns, self.callback, numbers)
+            columns = replace(columns, parent_optional=True)
+        elif columns.parent_id is not None and not _was_committed(self.plan, writer.handle, self.identity):
             check_parents(writer.handle, columns, numbers)
         for count, packed in writer.builder.add(columns):
             self._send(writer, count, packed)
@@ -121,6 +131,8 @@ class _Task:
         if queue not in self.writers:
             handle = self.plan.handle_of(queue)
             options = self.plan.options
+            if self.plan.on_finish is not None:
+                self.plan.on_finish.check_queue(handle)
             builder = ChunkBuilder(options["chunkSize"], options["chunkBytes"])
             # With exactly-once delivery, the commit checks all queues together.
             was_committed = not self.plan.exactly_once and _was_committed(self.plan, handle, self.identity)
@@ -132,6 +144,10 @@ class _Task:
             ttl_ms = self.plan.options["stageTtlMs"]
             stage_chunk(writer.handle, writer.stage, writer.chunks, packed, ttl_ms)
         else:
+            if self.callback is not None and not self.opened:
+                # Before the first child is visible.
+                open_callback(writer.handle, self.callback)
+                self.opened = True
             sent = add_chunk(writer.handle, self.attempt, writer.chunks, rows, packed, want_ids=False)
             writer.added += sent.added
             writer.duplicates += sent.duplicates

@@ -65,12 +65,13 @@ local function add_jobs(key, arg, chunk, from, now)
     local job_id = custom_id or (counter + i) .. ''
     local job_key, kept, deduplication_id = base .. job_id, nil, nil
     local parent = parent_at and parent_at(i)
-    if parent and call('EXISTS', parent.key) == 0 then
+    local is_orphan = parent and call('EXISTS', parent.key) == 0
+    if is_orphan and not chunk.parent_optional then
       -- It takes no number.
       counter, missing, kept = counter - 1, missing + 1, ''
       rejected[#rejected + 1] = {i, 'missing'}
     elseif custom_id and call('EXISTS', job_key) == 1 then
-      kept = count_duplicate(i, job_id, parent)
+      kept = count_duplicate(i, job_id, not is_orphan and parent)
     else
       local timestamp, delay = times_of(i)
       if deduplication_of then
@@ -112,7 +113,7 @@ local function add_jobs(key, arg, chunk, from, now)
           end
           call('XADD', events, '*', 'event', 'waiting', 'jobId', job_id)
         end
-        if parent then
+        if parent and not is_orphan then
           join_parent(parent, job_key)
         end
       end

@@ -1,0 +1,34 @@
+-- Adds the callback of a write, unless it was added before: a parent that waits for its children. The `pending` members
+-- of its children are no jobs: it can't start before they are removed.
+-- @keys callback write? job children id meta waiting_children events
+-- @args job_id chunk ttl_ms pending...
+-- @returns 1 if the callback was added, 0 if it had been added before
+-- @include bullmq/lib/event_limit
+-- @include lib/columns
+-- @include lib/fill_opts
+-- @include lib/number_texts
+-- @include lib/time_ms
+
+local call, now, text = redis.call, time_ms(), number_texts()
+
+local function add_callback()
+  local chunk, job_id = cmsgpack.unpack(arg.chunk), arg.job_id
+  local timestamp, delay = clock_of(chunk, now)(1)
+  call('INCR', key.id)
+  call('HSET', key.job, 'name', chunk.name, 'data', chunk.data[1],
+    'opts', fill_opts(chunk.opts, timestamp, delay, job_id), 'timestamp', text(timestamp), 'delay', text(delay),
+    'priority', text(chunk.priority or 0))
+  call('XADD', key.events, '*', 'event', 'added', 'jobId', job_id, 'name', chunk.name)
+  call('ZADD', key.waiting_children, timestamp, job_id)
+  call('XADD', key.events, 'MAXLEN', '~', event_limit(key), '*', 'event', 'waiting-children', 'jobId', job_id)
+  call('SADD', key.children, unpack(arg.pending))
+end
+
+local is_new = call('SET', key.callback, 1, 'NX', 'PX', arg.ttl_ms) and call('EXISTS', key.job) == 0
+if is_new then
+  add_callback()
+end
+if key.write and call('EXISTS', key.write) == 1 then
+  call('HSETNX', key.write, 'callbackState', 'open')
+end
+return is_new and 1 or 0

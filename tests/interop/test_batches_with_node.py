@@ -1,0 +1,105 @@
+"""Batches of jobs with a callback: Node processes the jobs, or the callback."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from pyspark.sql.types import StringType, StructType
+
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.worker.running_job import RunningJob
+from tests.support.node_peer import NodePeer
+from tests.support.peers import PEERS, Peer
+from tests.support.sink import Sink
+from tests.support.wait import wait_until
+from tests.support.worker import OurWorker
+
+StartNode = Callable[..., NodePeer]
+
+each_bullmq = pytest.mark.parametrize("peer", [p for p in PEERS if p.dialect == "bullmq"], ids=str)
+ROWS = StructType().add("$behaviour", StringType())
+
+pytestmark = pytest.mark.interop
+
+
+@pytest.fixture
+def theirs(node: StartNode, prefix: str, peer: Peer) -> NodePeer:
+    return node(peer.alias, prefix=prefix)
+
+
+@pytest.fixture
+def queues(redis_url: str, prefix: str) -> Iterator[list[BullQueue]]:
+    """The queue of the jobs, and that of the callbacks."""
+    opened = [BullQueue(name, url=redis_url, prefix=prefix, protocol="bullmq") for name in ("q", "report")]
+    yield opened
+    for queue in opened:
+        queue.close()
+
+
+def sink(redis_url: str, prefix: str, behaviours: list[str], **options: str) -> Sink:
+    """A write whose rows were staged."""
+    on_finish = json.dumps({"queue": "report", "data": {"$behaviour": "return:7"}})
+    given = {"url": redis_url, "prefix": prefix, "queue": "q", "chunkSize": "2", "onFinish": on_finish, **options}
+    sink = Sink(given, ROWS)
+    sink.task([{"$behaviour": behaviour} for behaviour in behaviours])
+    return sink
+
+
+@each_bullmq
+@pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
+def test_node_processes_the_jobs_of_a_batch(
+    theirs: NodePeer, queues: list[BullQueue], redis_url: str, prefix: str, delivery: str
+) -> None:
+    _, report = queues
+    read: list[Any] = []
+    theirs.call("process", queue="q")
+
+    def callback(job: RunningJob) -> None:
+        read.extend([sorted(job.children_values().values()), list(job.children_failures().values())])
+
+    with OurWorker(report.handle, callback):
+        behaviours = [*(f"return:{n}" for n in range(7)), "fail"]
+        sink(redis_url, prefix, behaviours, delivery=delivery, onFailure="ignore").commit()
+        wait_until(lambda: report.counts()["completed"] == 1, "the callback")
+    assert read == [list(range(7)), ["scripted failure 1"]]
+
+
+@each_bullmq
+def test_node_processes_the_callback(theirs: NodePeer, queues: list[BullQueue], redis_url: str, prefix: str) -> None:
+    jobs, report = queues
+    theirs.call("process", queue="report")
+    with OurWorker(jobs.handle):
+        sink(redis_url, prefix, [f"return:{n}" for n in range(5)]).commit()
+        wait_until(lambda: report.counts()["completed"] == 1, "the callback")
+    (job,) = report.page("completed")
+    values = theirs.call("invoke", queue="report", jobId=job.id, method="getChildrenValues")
+    assert (job.returnvalue, sorted(values.values())) == (7, list(range(5)))
+
+
+@each_bullmq
+def test_node_fails_the_callback_of_a_failed_job(
+    theirs: NodePeer, queues: list[BullQueue], redis_url: str, prefix: str
+) -> None:
+    _, report = queues
+    theirs.call("process", queue="q")
+    theirs.call("process", queue="report")
+    sink(redis_url, prefix, ["return:1", "fail"], onFailure="fail").commit()
+    wait_until(lambda: report.counts()["failed"] == 1, "the callback to fail")
+
+
+@each_bullmq
+def test_node_can_remove_a_callback_before_all_jobs_are_added(
+    theirs: NodePeer, queues: list[BullQueue], redis_url: str, prefix: str
+) -> None:
+    """Its dependencies contain a name that is no job."""
+    jobs, report = queues
+    write = sink(redis_url, prefix, ["", ""], delivery="at-least-once")
+    (job,) = report.page("waiting-children")
+    theirs.call("remove", queue="report", jobId=job.id)
+    assert not any(count for queue in (jobs, report) for count in queue.counts().values())
+    write.task([{"$behaviour": ""}])
+    write.commit()
+    assert (jobs.counts()["wait"], report.get_job(job.id)) == (1, None)

@@ -1,0 +1,60 @@
+"""A process that writes jobs with a callback, and kills itself before or after one of its calls of scripts.
+
+python -m tests.support.dying_write <options as JSON> <jobs> <number of the call> <before | after>
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql.types import IntegerType, StructType
+
+from spark_bull.store.connection import Connection
+from tests.support.sink import Sink
+
+ROOT = Path(__file__).parents[2]
+ROWS = StructType().add("n", IntegerType())
+TASKS = 2
+
+
+def write(options: dict[str, str], jobs: int) -> None:
+    """Writes the jobs in two tasks."""
+    sink = Sink(options, ROWS)
+    for first in range(TASKS):
+        sink.task([{"n": n} for n in range(first, jobs, TASKS)])
+    sink.commit()
+
+
+def run(options: dict[str, str], jobs: int, call: int, when: str) -> int:
+    """Runs this module in a separate process and returns its exit code."""
+    command = [sys.executable, "-m", "tests.support.dying_write", json.dumps(options), str(jobs), str(call), when]
+    return subprocess.run(command, cwd=ROOT, check=False).returncode
+
+
+def die_at(number: int, when: str) -> None:
+    """Lets the process die at its call of a script with this number."""
+    script, calls = Connection.script, count(1)
+
+    def dying(self: Connection, *call: Any) -> Any:
+        is_last = next(calls) == number
+        if is_last and when == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        reply = script(self, *call)
+        if is_last:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return reply
+
+    Connection.script = dying  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    given, jobs, number, when = sys.argv[1:]
+    die_at(int(number), when)
+    write(json.loads(given), int(jobs))
