@@ -14,6 +14,7 @@ from spark_bull.job_json import opts_of, payload_of
 from spark_bull.model import NewJob
 from spark_bull.outcomes import ClaimedJob, FollowUp, On
 from spark_bull.queue.add_child import add_child
+from spark_bull.queue.child_removal import remove_unprocessed_children
 from spark_bull.queue.children import MAX_CHILDREN, failures_of, values_of
 from spark_bull.queue.deduplication import free
 from spark_bull.queue.follow_ups import check_bounds, encode_follow_ups
@@ -248,6 +249,21 @@ class RunningJob:
         if self.lock_lost:
             raise lock_lost(self._handle, self.id)
         return add_child(self._handle, self.id, job, queue, on_failure)
+
+    def remove_unprocessed_children(self) -> int:
+        """Removes those children of this job that have not ended, and their children; locked ones stay.
+
+        A job that runs after the failure of a child with `continueParentOnFailure` can complete then.
+
+        Returns:
+          How many jobs were removed.
+
+        Raises:
+          JobMissing: if this job was removed.
+          DialectError: for a queue of Bull, whose jobs have no children.
+          ConnectionLost: if Redis cannot be reached.
+        """
+        return remove_unprocessed_children(self._handle, self.id)
 
     def remove_deduplication_key(self) -> bool:
         """Frees the job's deduplication id while the job runs, so that the next job that has it is added.

@@ -179,6 +179,6 @@ def test_node_waits_for_a_child_that_we_process(theirs: NodePeer, open_queue: Ca
     wait_until(lambda: parents.counts()["waiting-children"] == 1, "the parent to wait")
     with OurWorker(children.handle, behave):
         wait_until(lambda: parents.counts()["completed"] == 1, "the parent to complete")
-    job = parents.get_job(job_id)
+    job, child = parents.get_job(job_id), children.handle.keys.job(f"child-of-{job_id}")
     assert job is not None
-    assert (job.parsed("returnvalue"), job.attempts_made, job.attempts_started) == ([7], 1, 2)
+    assert (job.parsed("returnvalue"), job.attempts_made, job.attempts_started) == ([{child: 7}, {}], 1, 2)

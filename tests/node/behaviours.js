@@ -7,7 +7,8 @@
 //   hang           never return                progress:30   report progress (any JSON)
 //   log:text       write a log row             return:[1,2]  return that JSON
 //   crash          kill this process           child:mail    add a child to that queue, unless one has completed
-//   wait           wait for the children       values        return the values of the children (BullMQ)
+//   wait           wait for the children       values        return the results of the children (BullMQ)
+//   prune          remove unprocessed children (BullMQ)
 //
 // Without a `return` step the job returns {"echo": <its data>}.
 
@@ -30,11 +31,12 @@ const STEPS = {
   crash: () => process.exit(1),
   child: (queue, job) => job.addChild(queue),
   wait: (_, job) => job.waitForChildren(),
-  values: async (_, job) => ({ value: Object.values(await job.childrenValues()) }),
+  prune: (_, job) => job.removeUnprocessedChildren(),
+  values: async (_, job) => ({ value: [await job.childrenValues(), await job.childrenFailures()] }),
 };
 
 // `job` is the adapter's neutral view: data, attemptsMade, progress(value), log(row), discard(); in BullMQ also
-// addChild(queue), waitForChildren(), childrenValues().
+// addChild(queue), waitForChildren(), removeUnprocessedChildren(), childrenValues(), childrenFailures().
 async function behave(job) {
   const script = (job.data && job.data.$behaviour) || '';
   let result = { value: { echo: job.data } };

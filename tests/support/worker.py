@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
-from spark_bull.errors import UnrecoverableError
+from spark_bull.errors import UnrecoverableError, WaitingForChildren
+from spark_bull.model import NewJob
 from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.tracer import TracerSource, spans_of
@@ -42,6 +43,14 @@ def behave(job: RunningJob) -> Any:
             job.log(rest)
         if name == "return":
             result = json.loads(rest)
+        if name == "child" and not job.children_values():
+            job.add_child(NewJob({"$behaviour": "return:7"}, "child", job_id=f"child-of-{job.id}"), queue=rest)
+        if name == "wait" and job.handle.connection.call("EXISTS", job.handle.keys.children(job.id)):
+            raise WaitingForChildren
+        if name == "prune":
+            job.remove_unprocessed_children()
+        if name == "values":
+            result = [job.children_values(), job.children_failures()]
     return result
 
 

@@ -93,10 +93,12 @@ class BullMQAdapter extends Adapter {
       log: (row) => job.log(row),
       discard: () => { throw new this.library.UnrecoverableError('discarded'); },
       childrenValues: () => job.getChildrenValues(),
+      childrenFailures: () => job.getIgnoredChildrenFailures(),
+      removeUnprocessedChildren: () => job.removeUnprocessedChildren(),
       addChild: async (name) => {
         if (Object.keys(await job.getChildrenValues()).length) return;
         const parent = { id: job.id, queue: job.queueQualifiedName };
-        await this.queue(name).add('child', { $behaviour: 'return:7' }, { parent });
+        await this.queue(name).add('child', { $behaviour: 'return:7' }, { parent, jobId: `child-of-${job.id}` });
       },
       waitForChildren: async () => {
         if (await job.moveToWaitingChildren(token)) throw new this.library.WaitingChildrenError();

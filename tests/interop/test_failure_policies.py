@@ -1,0 +1,252 @@
+"""The end of a child means the same for its parent, whether Node or we process which of them.
+
+All flows are processed by Node's workers alone, and by mixtures of Node's and ours: the keys must be equal in the end.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from spark_bull.queue import claim as claims
+from spark_bull.queue.bull_queue import BullQueue
+from tests.support.dump import Dump, Window, difference, dump, normalise
+from tests.support.jobs import HOUR
+from tests.support.node_peer import NodePeer
+from tests.support.peers import PEERS, Peer
+from tests.support.stream_worker import OurStream
+from tests.support.wait import wait_until
+from tests.support.worker import OurWorker
+
+StartNode = Callable[..., NodePeer]
+Flow = dict[str, Any]
+
+pytestmark = pytest.mark.interop
+
+#: Queues of grandparents, parents and children.
+QUEUES = ("top", "middle", "bottom")
+#: Who processes these queues.
+WORKERS = [
+    ("loop", "loop", "loop"),
+    ("stream", "stream", "stream"),
+    ("node", "loop", "node"),
+    ("loop", "node", "stream"),
+    ("node", "node", "loop"),
+    ("stream", "loop", "node"),
+]
+FAIL, CONTINUE = {"failParentOnFailure": True}, {"continueParentOnFailure": True}
+IGNORE, REMOVE = {"ignoreDependencyOnFailure": True}, {"removeDependencyOnFailure": True}
+
+
+def node_of(queue: str, behaviour: str, children: Sequence[Flow] = (), **opts: Any) -> Flow:
+    data = {"$behaviour": behaviour}
+    return {"name": "part", "queueName": queue, "data": data, "opts": opts, "children": [*children]}
+
+
+def top(*children: Flow, behaviour: str = "values", **opts: Any) -> Flow:
+    return node_of("top", behaviour, children, **opts)
+
+
+def middle(*children: Flow, behaviour: str = "values", **opts: Any) -> Flow:
+    return node_of("middle", behaviour, children, **opts)
+
+
+def bottom(behaviour: str = 'return:"done"', **opts: Any) -> Flow:
+    return node_of("bottom", behaviour, **opts)
+
+
+#: Flows by their names, and the states of their jobs in the end, parents before their children; None: the job is gone.
+FLOWS: dict[str, tuple[Flow, list[str | None]]] = {
+    "all-complete": (top(middle(bottom(), bottom())), ["completed"] * 4),
+    "fail": (top(middle(bottom("fail", **FAIL), bottom())), ["waiting-children", "failed", "failed", "completed"]),
+    "fail-both": (top(middle(bottom("fail", **FAIL), **FAIL)), ["failed"] * 3),
+    "fail-before-the-others": (
+        top(middle(bottom("fail", **FAIL), bottom(delay=HOUR), **FAIL)),
+        ["failed", "failed", "failed", "delayed"],
+    ),
+    "ignore": (top(middle(bottom("fail", **IGNORE), bottom())), ["completed", "completed", "failed", "completed"]),
+    "ignore-all": (top(middle(bottom("fail", **IGNORE), **FAIL)), ["completed", "completed", "failed"]),
+    "remove": (top(middle(bottom("fail", **REMOVE), bottom())), ["completed", "completed", "failed", "completed"]),
+    "continue": (
+        top(middle(bottom("fail", **CONTINUE), bottom(delay=HOUR), behaviour="prune;values")),
+        ["completed", "completed", "failed", None],
+    ),
+    "no-policy": (top(middle(bottom("fail"))), ["waiting-children", "waiting-children", "failed"]),
+    "fail-then-ignore": (top(middle(bottom("fail", **FAIL), **IGNORE)), ["completed", "failed", "failed"]),
+    "fail-then-remove": (top(middle(bottom("fail", **FAIL), **REMOVE)), ["completed", "failed", "failed"]),
+    "fail-then-continue": (top(middle(bottom("fail", **FAIL), **CONTINUE)), ["completed", "failed", "failed"]),
+    "give-up": (top(middle(bottom("discard", attempts=5, **FAIL), **IGNORE)), ["completed", "failed", "failed"]),
+    "retries-left": (top(middle(bottom("fail:2", attempts=3, **FAIL))), ["completed"] * 3),
+    "no-retry-left": (top(middle(bottom("fail:3", attempts=3, **IGNORE))), ["completed", "completed", "failed"]),
+    "parent-retries": (top(middle(bottom(), behaviour="fail:1;values", attempts=2)), ["completed"] * 3),
+    "parent-fails": (top(middle(bottom(), behaviour="fail", **IGNORE)), ["completed", "failed", "completed"]),
+    "parent-has-retries-left": (
+        top(middle(bottom("fail", **FAIL), attempts=3, **IGNORE)),
+        ["completed", "failed", "failed"],
+    ),
+    "removed-when-completed": (top(middle(bottom(removeOnComplete=True))), ["completed", "completed", None]),
+    "removed-when-ignored": (
+        top(middle(bottom("fail", removeOnFail=True, **IGNORE), bottom())),
+        ["completed", "completed", None, "completed"],
+    ),
+    "removed-without-policy": (top(middle(bottom("fail", removeOnFail=True))), ["completed", "completed", None]),
+    "removed-when-failing": (
+        top(middle(bottom("fail", removeOnFail=True, **FAIL), removeOnFail=True, **FAIL)),
+        ["failed", None, None],
+    ),
+    "delayed-parent": (top(middle(bottom(), delay=50)), ["completed"] * 3),
+    "prioritized-parent": (top(middle(bottom(), priority=3), priority=2), ["completed"] * 3),
+    "grows": (top(middle(bottom(), behaviour="child:bottom;wait;values")), ["completed"] * 3),
+    "stalled-and-failing": (top(middle(bottom(**FAIL), **IGNORE)), ["completed", "failed", "failed"]),
+    "stalled-and-ignored": (top(middle(bottom(**IGNORE))), ["completed", "completed", "failed"]),
+    "four-levels": (
+        top(middle(node_of("bottom", "values", [node_of("top", "fail", **FAIL)], **FAIL), **IGNORE)),
+        ["completed", "failed", "failed", "failed"],
+    ),
+}
+STALLED = [name for name in FLOWS if name.startswith("stalled")]
+#: Texts that differ, and what they are replaced by: the wording of messages, and times.
+UNEQUAL = {
+    re.compile(
+        r"Cannot complete job \S+ because[^\"]*|Job \S+ has (a failed child|pending dependencies)[^\"]*"
+    ): "<why>",
+    re.compile(r"\b1[0-9]{12}\b"): "<time>",
+}
+
+
+def named(flow: Flow, name: str) -> Iterator[tuple[str, str]]:
+    """Gives ids to the jobs of a flow; yields the queue and the id of each, parents before their children."""
+    flow["opts"] = {**flow["opts"], "jobId": name}
+    yield flow["queueName"], name
+    for number, child in enumerate(flow["children"]):
+        yield from named(child, f"{name}-{number}")
+
+
+class Side:
+    """All flows under one prefix."""
+
+    def __init__(self, node: NodePeer, client: Redis, url: str, prefix: str) -> None:
+        self.node, self.client, self.prefix = node, client, prefix
+        self.queues = {name: BullQueue(name, url=url, prefix=prefix, protocol="bullmq") for name in QUEUES}
+        self.jobs: dict[str, list[tuple[str, str]]] = {}
+        for name, (flow, _) in FLOWS.items():
+            copy = json.loads(json.dumps(flow))
+            self.jobs[name] = list(named(copy, name))
+            node.call("flow", flow=copy)
+        for name in STALLED:
+            self._stall(f"{name}-0-0")
+
+    def _stall(self, job_id: str) -> None:
+        """The job has stalled once, and is active without a lock."""
+        keys = self.queues["bottom"].handle.keys
+        self.client.lrem(keys["wait"], 0, job_id)
+        self.client.lpush(keys["active"], job_id)
+        self.client.sadd(keys["stalled"], job_id)
+        self.client.hset(keys.job(job_id), "stc", 1)
+
+    def live(self, workers: Sequence[str]) -> None:
+        """Lets these workers process the queues until no job can go on."""
+        with ExitStack() as stack:
+            for name, kind in zip(QUEUES, workers, strict=True):
+                stack.enter_context(self._worker(kind, name))
+            seen: list[Any] = []
+
+            def is_over() -> bool:
+                # Children first, as parents start when these end.
+                counts = [self.queues[name].counts() for name in reversed(QUEUES)]
+                busy = any(queue[state] for queue in counts for state in ("wait", "active", "prioritized"))
+                # Delayed children stay.
+                is_still = seen[-1:] == [counts] and not busy and not any(queue["delayed"] for queue in counts[1:])
+                seen.append(counts)
+                return is_still
+
+            wait_until(is_over, f"the flows to end with {', '.join(workers)}")
+
+    @contextmanager
+    def _worker(self, kind: str, name: str) -> Iterator[None]:
+        handle = self.queues[name].handle
+        if kind == "node":
+            self.node.call("process", queue=name, opts={"stalledInterval": 100})
+            yield
+            self.node.call("stop", queue=name)
+            return
+        claims.rescue(handle)
+        with OurWorker(handle) if kind == "loop" else OurStream(handle):
+            yield
+
+    def states(self, name: str) -> list[str | None]:
+        found = [self.queues[queue].get_job(job_id) for queue, job_id in self.jobs[name]]
+        return [job and job.state for job in found]
+
+    def dump(self, window: Window) -> dict[str, Dump]:
+        raw = {name: normalise(dump(self.client, self.prefix, name), window) for name in QUEUES}
+        text = {name: {key: self._comparable(key, value) for key, value in keys.items()} for name, keys in raw.items()}
+        return {
+            name: {key: value for key, value in keys.items() if key not in LEFT_OUT and not key.startswith("spark:")}
+            for name, keys in text.items()
+        }
+
+    def _comparable(self, name: str, key: Any) -> Any:
+        value = key.value
+        if key.type == "stream":
+            value = sorted(json.dumps(entry, sort_keys=True) for entry in value if entry["event"] != "drained")
+        elif key.type in ("zset", "list"):
+            value = sorted(value, key=str)
+        elif key.type == "hash" and isinstance(value.get("stacktrace"), list):
+            value = {**value, "stacktrace": len(value["stacktrace"])}
+        elif name == "meta":
+            value = {field: one for field, one in value.items() if field != "version"}
+        text = json.dumps(value).replace(f"{self.prefix}:", "<prefix>:")
+        for pattern, name in UNEQUAL.items():
+            text = pattern.sub(name, text)
+        return replace(key, value=json.loads(text))
+
+    def close(self) -> None:
+        for queue in self.queues.values():
+            queue.close()
+
+
+#: Keys of running workers, and the counter of priorities, which ends with the last prioritized job.
+LEFT_OUT = {"marker", "stalled", "stalled-check", "pc"}
+
+
+@pytest.fixture(scope="module")
+def references() -> dict[str, tuple[dict[str, Dump], Window]]:
+    """The keys that Node's workers leave, by package: they are processed once."""
+    return {}
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("peer", [p for p in PEERS if p.dialect == "bullmq"], ids=str)
+@pytest.mark.parametrize("workers", WORKERS, ids="-".join)
+def test_parents_end_as_with_node_whoever_processes_which_job(
+    node: StartNode,
+    client: Redis,
+    redis_url: str,
+    prefix: str,
+    peer: Peer,
+    workers: Sequence[str],
+    references: dict[str, tuple[dict[str, Dump], Window]],
+) -> None:
+    def lived(name: str, workers: Sequence[str]) -> tuple[dict[str, Dump], Window]:
+        window = Window()
+        side = Side(node(peer.alias, prefix=f"{prefix}:{name}"), client, redis_url, f"{prefix}:{name}")
+        try:
+            side.live(workers)
+            assert {flow: side.states(flow) for flow in FLOWS} == {flow: states for flow, (_, states) in FLOWS.items()}
+            return side.dump(window), window
+        finally:
+            side.close()
+
+    if peer.alias not in references:
+        references[peer.alias] = lived("node", ["node"] * 3)
+    ours, _ = lived("ours", workers)
+    found = difference(references[peer.alias][0], ours)
+    assert found == [], "\n".join(found[:40])
