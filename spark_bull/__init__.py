@@ -47,7 +47,7 @@ if TYPE_CHECKING:
         WrongState,
     )
     from spark_bull.local import EmbeddedRedis
-    from spark_bull.model import Added, Job, NewJob, RawJson, WriteRecord
+    from spark_bull.model import Added, AddedFlow, FlowJob, Job, NewJob, RawJson, WriteRecord
     from spark_bull.queue.bull_queue import BullQueue
     from spark_bull.services.promoter import Promoter, PromoterStats
     from spark_bull.services.rescuer import Rescuer
@@ -59,12 +59,14 @@ if TYPE_CHECKING:
 
 _LAZY_EXPORTS = {
     "Added": "spark_bull.model",
+    "AddedFlow": "spark_bull.model",
     "BullDataSource": "spark_bull.spark.provider",
     "BullQueue": "spark_bull.queue.bull_queue",
     "ConnectionLost": "spark_bull.errors",
     "DelayedError": "spark_bull.errors",
     "DialectError": "spark_bull.errors",
     "EmbeddedRedis": "spark_bull.local",
+    "FlowJob": "spark_bull.model",
     "Job": "spark_bull.model",
     "JobCancelled": "spark_bull.errors",
     "JobDamaged": "spark_bull.errors",
@@ -105,12 +107,14 @@ _LAZY_EXPORTS = {
 
 __all__ = [
     "Added",
+    "AddedFlow",
     "BullDataSource",
     "BullQueue",
     "ConnectionLost",
     "DelayedError",
     "DialectError",
     "EmbeddedRedis",
+    "FlowJob",
     "Job",
     "JobCancelled",
     "JobDamaged",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,6 +87,41 @@ class NewJob:
     opts: Mapping[str, Any] | None = None
     deduplication: Deduplication | None = None
     parent: Parent | None = None
+
+
+@dataclass(frozen=True)
+class FlowJob(NewJob):
+    """A job of a flow, to add with BullQueue.add_flow: a NewJob that waits for its children. BullMQ only.
+
+    The job with all jobs below it is added at once, and waits until its children have ended. Its id is a UUID unless
+    `job_id` is given. Only the first job of a flow may have a `parent`, and a `deduplication` if it has no children. It
+    has the parameters of NewJob, and these:
+
+    Parameters:
+      queue: name of the job's queue; default: that of its parent, and for the first job that of the BullQueue.
+      on_failure: what becomes of the parent when this job fails: `wait` (the default: it waits on), `fail` (it fails),
+        `continue` (it starts at once), `ignore` or `remove` (it no longer waits for this job).
+      children: the jobs for which this one waits.
+    """
+
+    queue: str | None = None
+    on_failure: str | None = None
+    children: Sequence[FlowJob] = ()
+
+
+@dataclass(frozen=True)
+class AddedFlow:
+    """A job of a flow that was added.
+
+    Parameters:
+      queue: name of its queue.
+      id: id of the job.
+      children: the jobs for which it waits, in the order given.
+    """
+
+    queue: str
+    id: str
+    children: tuple[AddedFlow, ...] = ()
 
 
 @dataclass(frozen=True)

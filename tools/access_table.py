@@ -39,9 +39,10 @@ ARGUMENTS: Final = frozenset(
 VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "all": (("store/connection", "dialects/registry", "queue/find"), ("read/queues",)),
     "dispatch": (
-        ("queue/add", "queue/writes"),
+        ("queue/add", "queue/parents", "queue/writes"),
         (
-            *("add", "commit", "empty", "advance", "write/stage", "write/register", "write/discard"),
+            *("add", "add_flows", "commit", "commit_flows", "empty", "advance"),
+            *("write/stage", "write/register", "write/discard"),
             *("open_callback", "close_callback", "drop_callback"),
         ),
     ),

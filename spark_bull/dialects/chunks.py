@@ -6,7 +6,7 @@ has no binary type.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, NamedTuple, Optional, TypeVar, Union
 
@@ -142,8 +142,17 @@ def collapsed(values: Sequence[T | None]) -> Column[T]:
 
 def pack(jobs: EncodedJobs) -> bytes:
     """A chunk, packed for the scripts. Raises OptionError for a text that UTF-8 can't encode."""
+    return packed_map(columns_of(jobs))
+
+
+def columns_of(jobs: EncodedJobs) -> dict[str, Any]:
+    """The columns of a chunk that are given, and its number of jobs."""
     columns = {f.name: getattr(jobs, f.name) for f in fields(jobs)}
-    given = {name: column for name, column in columns.items() if column is not None}
+    return {name: column for name, column in columns.items() if column is not None}
+
+
+def packed_map(given: Mapping[str, Any]) -> bytes:
+    """A map, packed for the scripts. Raises OptionError for a text that UTF-8 can't encode."""
     try:
         packed: bytes = msgpack.packb(given, use_bin_type=False)
     except UnicodeEncodeError as error:

@@ -61,13 +61,13 @@ def encode(
     dialect: Dialect,
     rows: Mapping[str, Sequence[Any]],
     defaults: Mapping[str, Any],
-    numbers: Sequence[int],
+    numbers: Sequence[int | str],
 ) -> EncodedJobs:
     """Checks the rows of a batch and encodes them.
 
     rows: lists of equal length by the names of NAMES; `data` is JSON text; None means not given. defaults: values of
-    properties that a row does not give. numbers: the rows' numbers, for errors. Raises OptionError or DialectError
-    with the row and the property.
+    properties that a row does not give. numbers: those of the rows, or names, for errors. Raises OptionError or
+    DialectError with the row and the property.
     """
     data = _data(dialect, rows["data"], numbers)
     default_name = defaults.get("name", DEFAULT_NAME)
@@ -137,7 +137,7 @@ class _Row:
         )
 
     def encode_rows(
-        self, names: Sequence[str], columns: Sequence[Sequence[Any]], numbers: Sequence[int]
+        self, names: Sequence[str], columns: Sequence[Sequence[Any]], numbers: Sequence[int | str]
     ) -> list[_EncodedRow]:
         """Encodes rows, of which None is not given. Errors name the number of the row."""
         encoded = []
@@ -215,7 +215,7 @@ def _has_mark(opts: str) -> bool:
     return any(mark in opts for mark in _MARKS)
 
 
-def _data(dialect: Dialect, texts: Sequence[Any], numbers: Sequence[int]) -> list[str]:
+def _data(dialect: Dialect, texts: Sequence[Any], numbers: Sequence[int | str]) -> list[str]:
     for position, text in enumerate(texts):
         if text is None:
             raise OptionError(
@@ -228,7 +228,7 @@ def _data(dialect: Dialect, texts: Sequence[Any], numbers: Sequence[int]) -> lis
     return list(texts)
 
 
-def _check_size(data: list[str], encoded: list[_EncodedRow], numbers: Sequence[int]) -> None:
+def _check_size(data: list[str], encoded: list[_EncodedRow], numbers: Sequence[int | str]) -> None:
     """Raises OptionError for a payload over its job's `sizeLimit`. `encoded` may have one row for all jobs."""
     if not any(row.prepared.size_limit for row in encoded):
         return

@@ -11,8 +11,20 @@ from uuid import uuid4
 from spark_bull.dialects.base import DEFAULT_NAME
 from spark_bull.dialects.chunks import ChunkBuilder
 from spark_bull.dialects.codec import carrying, check_defaults, defaults_of, encode, rows_of
+from spark_bull.dialects.flows import Flows
 from spark_bull.errors import OptionError, did_you_mean
-from spark_bull.model import Added, Backoff, Deduplication, Job, KeepRule, NewJob, Parent, WriteRecord
+from spark_bull.model import (
+    Added,
+    AddedFlow,
+    Backoff,
+    Deduplication,
+    FlowJob,
+    Job,
+    KeepRule,
+    NewJob,
+    Parent,
+    WriteRecord,
+)
 from spark_bull.option_table import QUEUE
 from spark_bull.options import parse_arguments
 from spark_bull.queue import manage
@@ -21,6 +33,7 @@ from spark_bull.queue.cancel import request_cancel
 from spark_bull.queue.child_removal import remove_child_dependency, remove_unprocessed_children
 from spark_bull.queue.children import MAX_CHILDREN, failures_of, values_of
 from spark_bull.queue.deduplication import free, holder_of
+from spark_bull.queue.flows import add_flow_chunk, added_flows, check_reply, flow_chunks, levels_of
 from spark_bull.queue.handle import QueueHandle, open_handle
 from spark_bull.queue.parents import check_queues, rejection
 from spark_bull.queue.read import counts, get_job, logs, page
@@ -268,6 +281,56 @@ class BullQueue:
             added = self._added(jobs, context)
             span.set({"bullmq.job.bulk.count": len(added.ids)})
             return added
+
+    def add_flow(self, flow: FlowJob) -> AddedFlow:
+        """Adds a job and the jobs for which it waits, all of them or none. BullMQ only.
+
+            queue.add_flow(FlowJob({"book": 7}, "bind", children=[FlowJob({"page": n}, queue="pages") for n in (1, 2)]))
+
+        Parameters:
+          flow: the job, with its children; at most 1,000 jobs. The queue's defaults are those of all of them.
+
+        Returns:
+          The queues and ids of the jobs.
+
+        Raises:
+          OptionError: for a job that is wrong; nothing was added.
+          DialectError: for a queue of another dialect.
+          ParentError: when a job exists and has another parent, or the parent of the first job is missing; nothing was
+            added.
+        """
+        return self.add_flows([flow])[0]
+
+    def add_flows(self, flows: Iterable[FlowJob]) -> list[AddedFlow]:
+        """Adds flows in chunks of about `chunk_size` jobs, each flow whole or not at all. BullMQ only.
+
+        Parameters:
+          flows: any number of flows, as for `add_flow`; at most 1,000 are in memory at once.
+
+        Returns:
+          The queues and ids of the jobs, in the order of the flows.
+
+        Raises:
+          OptionError: for a job that is wrong; flows before it may have been added.
+          DialectError: for a queue of another dialect.
+          ParentError: as with `add_flow`; other flows may have been added.
+        """
+        if self._spans is None:
+            return list(self._add_flows(flows, ""))
+        with self._spans.adding(self.name, "addFlow", self.name) as (_, context):
+            return list(self._add_flows(flows, context))
+
+    def _add_flows(self, flows: Iterable[FlowJob], context: str) -> Iterator[AddedFlow]:
+        defaults = carrying(context) | self._defaults
+        remaining, first_row = iter(flows), 0
+        while batch := list(islice(remaining, 1_000)):
+            levels = levels_of(self.name, batch)
+            encoded = Flows(self.handle.dialect, levels, defaults, range(first_row, first_row + len(batch)))
+            first_row += len(batch)
+            for chunk in flow_chunks(self.handle, encoded, self._options["chunkSize"], self._options["chunkBytes"]):
+                reply = add_flow_chunk(self.handle, self.handle.sender, uuid4().hex, chunk)
+                check_reply(encoded, reply)
+            yield from added_flows(levels, encoded.ids)
 
     def _added(self, jobs: Iterable[NewJob], context: str = "") -> Added:
         added = sum_of(self._add(jobs, carrying(context) | self._defaults))

@@ -19,9 +19,9 @@ REASONS: Final[Mapping[str, str]] = {
 }
 
 
-def rejection(row: int, reason: str) -> ParentError:
-    """The error for a job that a script has rejected."""
-    return ParentError(f"row {row}: {REASONS[reason]}; jobs without such an error were added")
+def rejection(row: int | str, reason: str, others: str = "jobs") -> ParentError:
+    """The error for a job that a script has rejected. others: what else was added with the same call."""
+    return ParentError(f"row {row}: {REASONS[reason]}; {others} without such an error were added")
 
 
 def check_queues(handle: QueueHandle, jobs: EncodedJobs) -> None:

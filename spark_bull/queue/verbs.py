@@ -36,6 +36,19 @@ class JobKeys(NamedTuple):
 # Dispatch
 
 
+class FlowsReply(NamedTuple):
+    """As AddReply. `kept`: numbers of deduplicated jobs, and ids of the jobs that are kept in their place. `rejected`:
+    numbers of jobs whose flow was not added, and why.
+    """
+
+    first: int
+    added: int
+    duplicates: int
+    deduplicated: int
+    kept: Sequence[tuple[int, bytes]]
+    rejected: Sequence[tuple[int, bytes]]
+
+
 class AddReply(NamedTuple):
     """`first`: number of the first row that was not processed. `ids`: those of new and known jobs, if wanted.
     `rejected`: rows that were not added as children, counted from 1, and why.
@@ -55,6 +68,14 @@ def add(handle: QueueHandle, receipt: str, number: int | str, packed: bytes, *, 
     return AddReply(*handle.run("add", args, receipt=receipt))
 
 
+def add_flows(
+    handle: QueueHandle, receipt: str, number: int | str, packed: bytes, touched: Sequence[str]
+) -> FlowsReply:
+    """Adds the flows of a packed chunk. `touched`: further keys that it may touch."""
+    args = {"number": number, "from": 1, "chunk": packed, "want_ids": 1, "ttl_ms": RECEIPT_TTL_MS}
+    return FlowsReply(*handle.run("add_flows", args, receipt=receipt, touched=[*touched]))
+
+
 class CommitReply(NamedTuple):
     """State of a write, number of its rows processed, and id of a write that has to be committed before it."""
 
@@ -63,13 +84,16 @@ class CommitReply(NamedTuple):
     ahead: str = ""
 
 
-def commit(handle: QueueHandle, write_id: str, position: int) -> CommitReply:
-    """Adds the next staged jobs of a registered write, at most one chunk; see lua/lib/commit_once.lua."""
+def commit(handle: QueueHandle, write_id: str, position: int, touched: Sequence[str] | None = None) -> CommitReply:
+    """Adds the next staged jobs of a registered write, at most one chunk; see lua/lib/commit_once.lua. touched: for a
+    write of flows, further keys that it may touch.
+    """
     state, reached, *ahead = handle.run(
-        "commit",
+        "commit" if touched is None else "commit_flows",
         {"write_id": write_id, "position": position, "record_ttl_ms": RECORD_TTL_MS},
         write=handle.keys.write(write_id),
         manifest=handle.keys.manifest(write_id),
+        touched=[*(touched or ())],
     )
     return CommitReply(state.decode(), int(reached), *(write.decode() for write in ahead))
 

@@ -11,8 +11,8 @@ import pytest
 from redis import Redis
 
 from spark_bull.errors import ParentError
-from spark_bull.model import NewJob
-from tests.support.flow_pair import FlowPair, on_side, shown
+from spark_bull.model import FlowJob, NewJob
+from tests.support.flow_pair import QUEUES, FlowPair, on_side, shown
 from tests.support.jobs import HOUR
 from tests.support.node_peer import NodeError, NodePeer
 from tests.support.peers import PEERS, Peer
@@ -113,3 +113,133 @@ def test_a_child_whose_parent_is_gone_gets_a_new_one_as_in_this_version(pair: Fl
     add_children(pair, "b", [again])
     found = pair.differences()
     assert found == [], shown(found)
+
+
+# trees
+
+
+class Trees:
+    """Random flows in Node's form. Each job has a different `n` in its payload."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.jobs = 0
+
+    def flows(self, count: int) -> list[dict[str, Any]]:
+        return [self.node(depth=4, is_root=True) for _ in range(count)]
+
+    def node(self, depth: int, *, is_root: bool = False, parents: bool = True) -> dict[str, Any]:
+        random, self.jobs = self.random, self.jobs + 1
+        number = self.jobs
+        opts: dict[str, Any] = {} if is_root else dict(random.choice(FLAGS))
+        if random.random() < 0.2:
+            opts["jobId"] = f"own-{number}"
+        if random.random() < 0.2:
+            opts["delay"] = HOUR
+        if random.random() < 0.2:
+            opts["priority"] = random.randint(1, 3)
+        if random.random() < 0.2:
+            opts["lifo"] = True
+        if random.random() < 0.2:
+            opts |= {"attempts": 3, "backoff": 100}
+        children = [self.node(depth - 1) for _ in range(random.randint(0, 3))] if depth > 1 else []
+        if is_root and not children and random.random() < 0.5:
+            opts["deduplication"] = {"id": random.choice("xy")}
+        return {
+            "name": f"job {number}",
+            "queueName": random.choice(QUEUES),
+            "data": {"n": number, "text": "é" * random.randint(0, 3)},
+            "opts": opts,
+            **({"children": children} if children or random.random() < 0.5 else {}),
+        }
+
+
+def flow_job(node: dict[str, Any]) -> FlowJob:
+    children = [flow_job(child) for child in node.get("children", ())]
+    return FlowJob(node["data"], node["name"], queue=node["queueName"], opts=node["opts"], children=children)
+
+
+def add_flows(pair: FlowPair, flows: list[dict[str, Any]]) -> None:
+    pair.nodes[0].call("flows", flows=on_side(flows, pair.prefixes[0]))
+    pair.queues["a"].add_flows([flow_job(flow) for flow in on_side(flows, pair.prefixes[1])])
+
+
+@each_bullmq
+@pytest.mark.parametrize("seed", range(6))
+def test_random_trees_are_added_as_by_flow_producer(pair: FlowPair, seed: int) -> None:
+    trees = Trees(seed)
+    pair.in_both("add", queue="a", jobs=[plain(0, jobId="outer")])
+    for count in (1, 20, 1):
+        flows = trees.flows(count)
+        for flow in flows:
+            if trees.random.random() < 0.2 and "deduplication" not in flow["opts"]:
+                flow["opts"]["parent"] = {"id": "outer", "queue": "<prefix>:a"}
+        add_flows(pair, flows)
+    assert trees.jobs > 50
+    found = pair.differences()
+    assert found == [], shown(found)
+
+
+@each_bullmq
+def test_trees_are_added_as_by_flow_producer_to_paused_queues(pair: FlowPair) -> None:
+    for queue in QUEUES:
+        pair.in_both("pause", queue=queue)
+    add_flows(pair, Trees(7).flows(20))
+    found = pair.differences()
+    assert found == [], shown(found)
+
+
+def family(n: int, *children: dict[str, Any], queue: str = "a", **opts: Any) -> dict[str, Any]:
+    return {"name": f"job {n}", "queueName": queue, "data": {"n": n}, "opts": opts, "children": list(children)}
+
+
+def complete(pair: FlowPair, queue: str, job_id: str) -> None:
+    """A waiting job completes."""
+    for prefix in pair.prefixes:
+        base = f"{prefix}:{queue}:"
+        assert pair.client.lrem(f"{base}wait", 0, job_id)
+        pair.client.zadd(f"{base}completed", {job_id: 1_600_000_000_000})
+        pair.client.hset(f"{base}{job_id}", "returnvalue", '{"sum":1}')
+
+
+@each_bullmq
+def test_jobs_that_exist_join_a_flow_as_with_flow_producer(pair: FlowPair) -> None:
+    pair.in_both("add", queue="b", jobs=[plain(n, jobId=name) for n, name in enumerate(("old", "done", "gone", "end"))])
+    complete(pair, "b", "done")
+    complete(pair, "b", "end")
+    add_flows(
+        pair,
+        [
+            family(10, family(11, queue="b", jobId="old"), family(12, queue="b")),
+            # The last child has completed.
+            family(20, family(21, queue="c"), family(22, queue="b", jobId="done")),
+            family(30, family(31, family(32, queue="a"), queue="b", jobId="gone")),
+        ],
+    )
+    found = pair.differences()
+    assert found == [], shown(found)
+
+
+@pytest.mark.parametrize("peer", [p for p in PEERS if p.alias.startswith("bullmq-6")], ids=str)
+def test_parents_whose_children_have_all_completed_start_in_the_same_order(pair: FlowPair) -> None:
+    names = [f"done-{n}" for n in range(6)]
+    pair.in_both("add", queue="b", jobs=[plain(n, jobId=name) for n, name in enumerate(names)])
+    for name in names:
+        complete(pair, "b", name)
+    children = [family(n, queue="b", jobId=name) for n, name in enumerate(names)]
+    late, urgent = family(30, *children[2:4], queue="c", delay=HOUR), family(40, children[4], queue="a", priority=2)
+    add_flows(pair, [family(20, *children[:2], queue="c"), late, urgent, family(50, children[5], queue="c")])
+    found = pair.differences()
+    assert found == [], shown(found)
+    counts = pair.queues["c"].counts()
+    assert (counts["wait"], counts["delayed"], counts["waiting-children"]) == (2, 1, 0)
+
+
+@pytest.mark.parametrize("peer", [p for p in PEERS if p.alias.startswith("bullmq-5")], ids=str)
+def test_a_completed_child_does_not_start_a_parent_before_its_other_children_are_added(pair: FlowPair) -> None:
+    """An intended difference: BullMQ 5 releases the parent at once, which then can't complete."""
+    pair.in_both("add", queue="b", jobs=[plain(1, jobId="done")])
+    complete(pair, "b", "done")
+    add_flows(pair, [family(2, family(3, queue="b", jobId="done"), family(4, queue="b"))])
+    waits = [pair.client.zcard(f"{prefix}:a:waiting-children") for prefix in pair.prefixes]
+    assert waits == [0, 1]

@@ -22,7 +22,7 @@ const ADAPTERS = {
 };
 
 const COMMANDS = new Set([
-  'add', 'addBulk', 'flow',
+  'add', 'addBulk', 'flow', 'flows',
   'getJob', 'getJobs', 'counts', 'state',
   'retry', 'promote', 'remove',
   'pause', 'resume', 'clean', 'empty', 'obliterate',

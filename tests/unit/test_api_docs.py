@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import is_dataclass
 from typing import Any
 
 import pytest
@@ -60,9 +61,11 @@ def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
 
 
 def documented(function: Callable[..., Any]) -> list[str]:
-    """The names in the list `Parameters:` of a docstring."""
+    """The names in the list `Parameters:` of a docstring; a data class extends that of its base."""
+    bases = function.__bases__ if inspect.isclass(function) else ()
+    inherited = [name for base in bases if is_dataclass(base) for name in documented(base)]
     _, _, after = (inspect.getdoc(function) or "").partition("\nParameters:\n")
-    return re.findall(r"^  (\w+): \S", after.partition("\n\n")[0], re.MULTILINE)
+    return inherited + re.findall(r"^  (\w+): \S", after.partition("\n\n")[0], re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", CALLABLES)

@@ -218,16 +218,3 @@ def test_no_run_of_lines_stands_in_two_files() -> None:
 
 
 #: Verbs of parents and children, of which Bull knows none.
-FLOWS = {
-    *("remove_child_dependency", "remove_unprocessed_children"),
-    *("open_callback", "close_callback", "drop_callback"),
-}
-#: Verbs that a dialect doesn't have: Bull 1 knows no schedules.
-MISSING = {"bull1": {"advance"} | FLOWS, "bull": FLOWS}
-
-
-@pytest.mark.parametrize("dialect", ["bull1", "bull", "bullmq"])
-def test_every_dialect_has_every_verb(dialect: str) -> None:
-    verbs = {name.partition("/")[2] for name in SCRIPTS if name.startswith(f"{dialect}/")}
-    others = {name.partition("/")[2] for name in SCRIPTS if name.partition("/")[0] in ("bull1", "bull", "bullmq")}
-    assert verbs == others - MISSING.get(dialect, set())

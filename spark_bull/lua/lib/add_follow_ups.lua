@@ -1,23 +1,6 @@
+-- @include lib/args_at
 -- @include lib/keys_at
-
--- A chunk with only these rows of another one.
-local function only_rows(chunk, rows)
-  if #rows == chunk.n then
-    return chunk
-  end
-  local part = {}
-  for name, column in pairs(chunk) do
-    part[name] = column
-    if type(column) == 'table' then
-      part[name] = {}
-      for i, row in ipairs(rows) do
-        part[name][i] = column[row]
-      end
-    end
-  end
-  part.n = #rows
-  return part
-end
+-- @include lib/only_rows
 
 -- Adds the follow-ups of outcomes, those of rejected ones excepted. `follow_ups`: a list of {base, queue, of, jobs}: a
 -- chunk of jobs for one queue, and the id of the settled job that each belongs to. `settled`: the result of
@@ -28,20 +11,16 @@ local function add_follow_ups(key, arg, follow_ups, settled, now, add_jobs)
     is_lost[one[1]] = true
   end
   for _, group in ipairs(follow_ups) do
-    local rows, args = {}, {}
+    local rows = {}
     for row, id in ipairs(group.of) do
       if settled.mine[id] and not is_lost[id] then
         rows[#rows + 1] = row
       end
     end
-    for name, value in pairs(arg) do
-      args[name] = value
-    end
-    args.base, args.queue = group.base, group.queue
     local chunk = only_rows(group.jobs, rows)
     chunk.whole = true
     if chunk.n > 0 then
-      add_jobs(keys_at(key, arg, group.base), args, chunk, 1, now)
+      add_jobs(keys_at(key, arg, group.base), args_at(arg, group.base, group.queue), chunk, 1, now)
     end
   end
 end

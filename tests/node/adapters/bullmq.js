@@ -11,6 +11,8 @@ const EVENTS = [
   'drained', 'paused', 'resumed', 'removed', 'cleaned', 'retries-exhausted', 'waiting-children',
 ];
 
+const idsOf = ({ job, children = [] }) => ({ id: job.id, children: children.map(idsOf) });
+
 // BullMQ 5 and 6.
 class BullMQAdapter extends Adapter {
   get options() {
@@ -32,13 +34,17 @@ class BullMQAdapter extends Adapter {
   }
 
   async flow({ flow }) {
-    this.flows ??= new this.library.FlowProducer(this.options);
-    const ids = ({ job, children = [] }) => ({ id: job.id, children: children.map(ids) });
-    return ids(await this.flows.add(flow));
+    this.producer ??= new this.library.FlowProducer(this.options);
+    return idsOf(await this.producer.add(flow));
+  }
+
+  async flows({ flows }) {
+    this.producer ??= new this.library.FlowProducer(this.options);
+    return (await this.producer.addBulk(flows)).map(idsOf);
   }
 
   async close() {
-    await Promise.allSettled([super.close(), this.flows?.close()]);
+    await Promise.allSettled([super.close(), this.producer?.close()]);
   }
 
   clean({ queue, grace = 0, state = 'completed', limit = 0 }) {

@@ -5,12 +5,14 @@
 -- Maximum number of ancestors in which a cycle is looked for.
 local MOST_ANCESTORS = 100
 
--- Returns three functions for the jobs of a chunk, or nil when none of them has a parent:
+-- Returns four functions for the jobs of a chunk, or nil when none of them has a parent:
 --   parent_at(i): the parent of a row, {id, queue (with the prefix), key, option = JSON text for the job's options,
 --     field = JSON text for the job's hash}; nil if it has none.
 --   join(parent, job_key): makes a new job a child.
---   join_existing(parent, job_id, timestamp): makes a job that exists a child, as BullMQ does. Returns nil, or why it
---     does not: 'other parent' (it has another one, which exists) or 'cycle' (it is an ancestor of the parent).
+--   join_existing(parent, job_id, timestamp): makes a job that exists a child, as BullMQ does, unless it is refused.
+--   refusal(parent, job_key, new_parents): why a job can't be a child: 'other parent' (it has another one, which exists)
+--     or 'cycle' (it is an ancestor of the parent); nil if it can. `new_parents`: keys of parents that are not stored yet,
+--     by the keys of their children.
 -- With `chunk.deferred` no parent is released: the caller does it, after all children were added.
 local function chunk_parents(key, arg, chunk)
   if not chunk.parent_id then
@@ -49,15 +51,23 @@ local function chunk_parents(key, arg, chunk)
     call('SADD', parent.key .. ':dependencies', job_key)
   end
 
-  local function is_ancestor(job_key, parent_key)
+  local function is_ancestor(job_key, parent_key, new_parents)
     local ancestor = parent_key
     for _ = 1, MOST_ANCESTORS do
       if not ancestor or ancestor == job_key then
         return ancestor == job_key
       end
-      ancestor = call('HGET', ancestor, 'parentKey')
+      ancestor = new_parents and new_parents[ancestor] or call('HGET', ancestor, 'parentKey')
     end
     return false
+  end
+
+  local function refusal(parent, job_key, new_parents)
+    local other = call('HGET', job_key, 'parentKey')
+    if other and other ~= parent.key and call('EXISTS', other) == 1 then
+      return 'other parent'
+    end
+    return is_ancestor(job_key, parent.key, new_parents) and 'cycle' or nil
   end
 
   -- The result of a job that has completed is known at once.
@@ -71,18 +81,10 @@ local function chunk_parents(key, arg, chunk)
 
   local function join_existing(parent, job_id, timestamp)
     local job_key = arg.base .. job_id
-    local other = call('HGET', job_key, 'parentKey')
-    if other and other ~= parent.key then
-      if call('EXISTS', other) == 1 then
-        return 'other parent'
-      end
-      if is_5 then
-        -- BullMQ 5 leaves a job whose parent is gone without one.
-        return nil
-      end
-    end
-    if is_ancestor(job_key, parent.key) then
-      return 'cycle'
+    local refused, other = refusal(parent, job_key), call('HGET', job_key, 'parentKey')
+    if refused or (is_5 and other and other ~= parent.key) then
+      -- BullMQ 5 leaves a job whose parent is gone without one.
+      return refused
     end
     if call('ZSCORE', key.completed, job_id) then
       join_completed(parent, job_key, timestamp)
@@ -92,5 +94,5 @@ local function chunk_parents(key, arg, chunk)
     refer_to(parent, job_key)
   end
 
-  return parent_at, join, join_existing
+  return parent_at, join, join_existing, refusal
 end

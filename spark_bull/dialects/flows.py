@@ -1,0 +1,251 @@
+"""Flows: trees of jobs, encoded level by level, parents before their children."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Final, NamedTuple, overload
+from uuid import uuid4
+
+from spark_bull.columns import listed
+from spark_bull.dialects.base import Dialect
+from spark_bull.dialects.chunks import Column, EncodedJobs, sliced
+from spark_bull.dialects.codec import encode
+from spark_bull.dialects.deduplication import NAME as DEDUPLICATION
+from spark_bull.dialects.parents import NAME as PARENT
+from spark_bull.errors import DialectError, OptionError
+
+#: Maximum number of jobs, and of characters of payload, of one flow, as one script adds it.
+MAX_JOBS: Final = 1_000
+MAX_FLOW_SIZE: Final = 2 << 20
+
+
+@dataclass(frozen=True)
+class Level:
+    """The jobs of flows at one distance from the roots, in the order of the flows.
+
+    rows: the properties of the jobs, as for `codec.encode`. queues: names of their queues. parents: for each job the
+    position of its parent in the level above; none for roots. on_failure: values of `parents.ON_FAILURE`, or None.
+    """
+
+    rows: Mapping[str, Sequence[Any]]
+    queues: Sequence[str]
+    parents: Sequence[int] = ()
+    on_failure: Sequence[str | None] = ()
+
+    def __len__(self) -> int:
+        return len(self.queues)
+
+
+class Group(NamedTuple):
+    """Jobs of one level and one queue. flows: the number of the flow of each job. order: numbers of the jobs, from the
+    first job of the first level on. checked: whether a script has to check that it can add the job.
+    """
+
+    queue: str
+    is_root: bool
+    jobs: EncodedJobs
+    flows: list[int]
+    order: list[int]
+    checked: list[bool]
+
+    def part(self, first: int, last: int) -> Group:
+        """The jobs of the flows `first`..`last`, the last one excluded."""
+        start, stop = bisect_left(self.flows, first), bisect_left(self.flows, last)
+        return Group(
+            self.queue,
+            self.is_root,
+            sliced(self.jobs, start, stop),
+            self.flows[start:stop],
+            self.order[start:stop],
+            self.checked[start:stop],
+        )
+
+
+class Flows:
+    """The flows whose jobs `levels` have, encoded. Raises OptionError or DialectError."""
+
+    def __init__(
+        self, dialect: Dialect, levels: Sequence[Level], defaults: Mapping[str, Any], numbers: Sequence[int]
+    ) -> None:
+        """numbers: those of the flows, for errors."""
+        if not dialect.has_flows:
+            raise DialectError(f"expected a queue of BullMQ: jobs of {dialect.name} have no children")
+        self._dialect = dialect
+        self._levels = levels
+        self._defaults = defaults
+        self._numbers = numbers
+        #: Ids of the jobs, level by level.
+        self.ids: list[list[str]] = []
+        self._flows: list[Sequence[int]] = []
+        self._groups: list[Group] = []
+        self._taken: set[tuple[int, str, str]] = set()
+        for number, level in enumerate(levels):
+            above: Sequence[int] = self._flows[-1] if number else range(len(level))
+            self._flows.append([above[parent] for parent in level.parents] if number else above)
+            self.ids.append([""] * len(level))
+            self._groups += self._encoded(number)
+        self._check_sizes()
+
+    def __len__(self) -> int:
+        return len(self._levels[0])
+
+    def label(self, order: int) -> str:
+        """Names a job for errors: the number of its flow, and the path to it."""
+        for number, level in enumerate(self._levels):
+            if order < len(level):
+                return self._labels(number, range(len(level)))[order]
+            order -= len(level)
+        raise IndexError(order)
+
+    def chunks(self, most_jobs: int, most_size: int) -> Iterator[tuple[int, list[Group]]]:
+        """Cuts the flows into chunks of at most so many jobs and characters of payload, or one flow: the number of
+        jobs, and the groups that have some.
+        """
+        first = jobs = size = 0
+        for flow, (count, length) in enumerate(zip(self._counts, self._sizes, strict=True)):
+            if jobs and (jobs + count > most_jobs or size + length > most_size):
+                yield jobs, self._parts(first, flow)
+                first, jobs, size = flow, 0, 0
+            jobs, size = jobs + count, size + length
+        if jobs:
+            yield jobs, self._parts(first, len(self))
+
+    def _parts(self, first: int, last: int) -> list[Group]:
+        parts = [group.part(first, last) for group in self._groups]
+        return [part for part in parts if part.flows]
+
+    def _labels(self, number: int, positions: Sequence[int]) -> Sequence[str]:
+        return _Labels(self._levels, self._numbers, number, positions)
+
+    def _encoded(self, number: int) -> Iterator[Group]:
+        """Encodes a level, whose parents are, and notes the ids of its jobs."""
+        level, rows = self._levels[number], self._rows(number)
+        order = sum(len(above) for above in self._levels[:number])
+        has_children = set(self._levels[number + 1].parents) if number + 1 < len(self._levels) else set()
+        by_queue: dict[str, list[int]] = defaultdict(list)
+        for position, queue in enumerate(level.queues):
+            by_queue[queue].append(position)
+        for queue, positions in by_queue.items():
+            some = {name: [column[i] for i in positions] for name, column in rows.items()}
+            labels = self._labels(number, positions)
+            jobs = encode(self._dialect, some, self._defaults, labels)
+            given = listed(jobs.job_id, jobs.n)
+            flows = [self._flows[number][i] for i in positions]
+            if number:
+                _check_parents(jobs, some[PARENT], labels)
+            self._check_ids(queue, given, flows, labels)
+            ids = [str(uuid4()) if job_id is None else job_id for job_id in given]
+            for position, job_id in zip(positions, ids, strict=True):
+                self.ids[number][position] = job_id
+            waits: Column[bool] = [i in has_children for i in positions] if has_children else None
+            jobs = replace(jobs, job_id=ids, waits_for_children=waits)
+            _check_deduplication(jobs, labels)
+            outer = listed(None if number else jobs.parent_id, jobs.n)
+            checked = [a is not None or b is not None for a, b in zip(given, outer, strict=True)]
+            yield Group(queue, number == 0, jobs, flows, [order + i for i in positions], checked)
+
+    def _rows(self, number: int) -> Mapping[str, Sequence[Any]]:
+        """The properties of a level, with those that refer to parents in the level above."""
+        level = self._levels[number]
+        if number == 0:
+            return level.rows
+        for position, parent in enumerate(level.rows.get(PARENT, ())):
+            if parent is not None:
+                raise _second_parent(self._labels(number, [position])[0])
+        above, ids = self._levels[number - 1], self.ids[number - 1]
+        named = [{"queue": above.queues[parent], "id": ids[parent]} for parent in level.parents]
+        policies = level.on_failure or [None] * len(level)
+        parents = [
+            one if policy is None else one | {"onFailure": policy} for one, policy in zip(named, policies, strict=True)
+        ]
+        return {**level.rows, PARENT: parents}
+
+    def _check_ids(self, queue: str, given: Sequence[str | None], flows: Sequence[int], labels: Sequence[str]) -> None:
+        """Raises OptionError for two jobs of one flow with the same id."""
+        for job_id, flow, label in zip(given, flows, labels, strict=True):
+            if job_id is None:
+                continue
+            if (flow, queue, job_id) in self._taken:
+                raise OptionError(
+                    f"row {label}: expected an id that no other job of the flow has, got: {job_id!r} twice"
+                )
+            self._taken.add((flow, queue, job_id))
+
+    @cached_property
+    def _counts(self) -> list[int]:
+        """Number of jobs by flow."""
+        counts = [0] * len(self)
+        for flows in self._flows:
+            for flow in flows:
+                counts[flow] += 1
+        return counts
+
+    @cached_property
+    def _sizes(self) -> list[int]:
+        """Characters of payload by flow."""
+        sizes = [0] * len(self)
+        for level, flows in zip(self._levels, self._flows, strict=True):
+            for flow, text in zip(flows, level.rows["data"], strict=True):
+                sizes[flow] += len(text)
+        return sizes
+
+    def _check_sizes(self) -> None:
+        for flow, (count, size) in enumerate(zip(self._counts, self._sizes, strict=True)):
+            if count > MAX_JOBS or size > MAX_FLOW_SIZE:
+                raise OptionError(
+                    f"row {self._numbers[flow]}: expected a flow of at most {MAX_JOBS:,} jobs and {MAX_FLOW_SIZE:,} "
+                    f"characters of payload, got {count:,} jobs and {size:,} characters: add the parent first, and "
+                    f"further children with `{PARENT}`"
+                )
+
+
+def _check_parents(jobs: EncodedJobs, parents: Sequence[Mapping[str, str]], labels: Sequence[str]) -> None:
+    """Raises OptionError for a child that has a parent of its own in its options."""
+    for label, parent, encoded in zip(labels, parents, listed(jobs.parent_id, jobs.n), strict=True):
+        if encoded != parent["id"]:
+            raise _second_parent(label)
+
+
+def _second_parent(label: str) -> OptionError:
+    return OptionError(f"row {label}: expected no `{PARENT}` of a child in a flow, which has one: leave it out")
+
+
+def _check_deduplication(jobs: EncodedJobs, labels: Sequence[str]) -> None:
+    """Raises OptionError for a job with children that may be deduplicated: its children would have no parent."""
+    if jobs.deduplication_id is None or jobs.waits_for_children is None:
+        return
+    columns = listed(jobs.deduplication_id, jobs.n), listed(jobs.waits_for_children, jobs.n)
+    for label, deduplication_id, waits in zip(labels, *columns, strict=True):
+        if deduplication_id is not None and waits:
+            raise OptionError(
+                f"row {label}: expected no `{DEDUPLICATION}` of a job with children, which would lose their parent: "
+                "leave it out, or give the job a `jobId`"
+            )
+
+
+class _Labels(Sequence[str]):
+    """Names jobs of a level for errors, such as `3, children[0], children[2]`."""
+
+    def __init__(self, levels: Sequence[Level], numbers: Sequence[int], number: int, positions: Sequence[int]) -> None:
+        self._levels, self._numbers, self._number, self._positions = levels, numbers, number, positions
+
+    def __len__(self) -> int:
+        return len(self._positions)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[str]: ...
+    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        position, path = self._positions[index], ""
+        for level in reversed(self._levels[1 : self._number + 1]):
+            parent = level.parents[position]
+            path = f", children[{position - bisect_left(level.parents, parent)}]{path}"
+            position = parent
+        return f"{self._numbers[position]}{path}"

@@ -1,0 +1,131 @@
+"""Adds flows: trees of jobs over several queues, each of them whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from spark_bull.dialects.chunks import columns_of, packed_map
+from spark_bull.dialects.codec import rows_of
+from spark_bull.dialects.flows import Flows, Group, Level
+from spark_bull.errors import OptionError, expected
+from spark_bull.keys import QueueKeys
+from spark_bull.model import AddedFlow, FlowJob
+from spark_bull.queue import verbs
+from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.other_queue import keys_of
+from spark_bull.queue.parents import rejection
+
+#: The keys of each queue of a flow that the scripts touch, beside those of jobs.
+_TOUCHED: Final = (
+    "id",
+    "meta",
+    "wait",
+    "paused",
+    "active",
+    "delayed",
+    "prioritized",
+    "pc",
+    "waiting_children",
+    "completed",
+    "events",
+    "marker",
+)
+#: Maximum number of levels of a flow.
+MAX_DEPTH: Final = 100
+
+
+class FlowChunk(NamedTuple):
+    """Flows for one script: their number of jobs, and their queues without that of the first jobs."""
+
+    jobs: int
+    packed: bytes
+    queues: tuple[str, ...]
+
+
+def flow_chunks(handle: QueueHandle, flows: Flows, most_jobs: int, most_size: int) -> Iterator[FlowChunk]:
+    """Packs flows whose first jobs belong to the queue of `handle`.
+
+    Raises OptionError for a queue that no script can reach together with that one.
+    """
+    for jobs, groups in flows.chunks(most_jobs, most_size):
+        keys = {group.queue: keys_of(handle, group.queue, "a child") for group in groups}
+        packed = packed_map({"n": jobs, "groups": [_columns(group, keys[group.queue]) for group in groups]})
+        yield FlowChunk(jobs, packed, tuple(queue for queue in keys if queue != handle.keys.queue))
+
+
+def _columns(group: Group, keys: QueueKeys) -> dict[str, object]:
+    return {
+        "base": keys.base,
+        "queue": keys.queue,
+        "is_root": group.is_root,
+        "jobs": columns_of(group.jobs),
+        "flow": group.flows,
+        "order": group.order,
+        "checked": [row for row, is_checked in enumerate(group.checked, 1) if is_checked],
+    }
+
+
+def touched_keys(handle: QueueHandle, queues: Sequence[str]) -> list[str]:
+    """The keys of further queues that a script with flows may touch."""
+    return [QueueKeys(queue, handle.keys.prefix)[name] for queue in queues for name in _TOUCHED]
+
+
+def add_flow_chunk(handle: QueueHandle, sender: str, number: int | str, chunk: FlowChunk) -> verbs.FlowsReply:
+    """Adds a chunk of flows. `sender` and `number` identify the call."""
+    touched = touched_keys(handle, chunk.queues)
+    return verbs.add_flows(handle, handle.keys.receipt(sender), number, chunk.packed, touched)
+
+
+def check_reply(flows: Flows, reply: verbs.FlowsReply) -> None:
+    """Notes the ids of jobs that are kept instead of deduplicated ones. Raises ParentError for the first flow that was
+    rejected.
+    """
+    for order, reason in reply.rejected:
+        raise rejection(flows.label(order), reason.decode(), "other flows")
+    for order, job_id in reply.kept:
+        # Only first jobs are deduplicated, which have the first numbers.
+        flows.ids[0][order] = job_id.decode()
+
+
+def levels_of(queue: str, flows: Sequence[FlowJob]) -> list[Level]:
+    """The jobs of flows, level by level. queue: default of that of the first jobs.
+
+    Raises OptionError for a wrong name, id or queue.
+    """
+    levels: list[Level] = []
+    jobs, parents, defaults = [*flows], [-1] * len(flows), [queue] * len(flows)
+    # A tree that contains itself has no last level.
+    while jobs and len(levels) <= MAX_DEPTH:
+        queues = [default if job.queue is None else job.queue for job, default in zip(jobs, defaults, strict=True)]
+        for one in queues:
+            if not isinstance(one, str):
+                raise expected("queue", "the name of a queue", one)
+        if not levels and any(job.on_failure is not None for job in jobs):
+            raise OptionError(
+                "expected no `on_failure` of the first job of a flow: it has no parent in the flow; use `parent`"
+            )
+        policies = [job.on_failure for job in jobs] if levels else []
+        levels.append(Level(rows_of(jobs), queues, parents if levels else (), policies))
+        parents = [position for position, job in enumerate(jobs) for _ in job.children]
+        defaults = [queues[position] for position in parents]
+        jobs = [child for job in jobs for child in job.children]
+    if jobs:
+        raise OptionError(f"expected flows of at most {MAX_DEPTH} levels, got more: does a job contain itself?")
+    return levels
+
+
+def added_flows(levels: Sequence[Level], ids: Sequence[Sequence[str]]) -> list[AddedFlow]:
+    """The trees of the jobs with these ids."""
+    below: list[AddedFlow] = []
+    parents: Sequence[int] = ()
+    for level, level_ids in zip(reversed(levels), reversed(ids), strict=True):
+        children: list[list[AddedFlow]] = [[] for _ in level_ids]
+        for parent, child in zip(parents, below, strict=True):
+            children[parent].append(child)
+        below = [
+            AddedFlow(queue, job_id, tuple(jobs))
+            for queue, job_id, jobs in zip(level.queues, level_ids, children, strict=True)
+        ]
+        parents = level.parents
+    return below

@@ -1,0 +1,279 @@
+"""Adding flows. Each test runs twice: with every script sent once, and with every script sent again after its reply."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from spark_bull.dialects import flows as flows_module
+from spark_bull.errors import DialectError, OptionError, ParentError
+from spark_bull.model import AddedFlow, FlowJob
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.store.connection import Connection
+from tests.support.dump import PRIVATE, dump
+
+QUEUES = ("books", "pages", "words")
+
+
+@pytest.fixture(params=["sent once", "sent twice"], autouse=True)
+def calls(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the scripts that were sent, without repetitions."""
+    made: list[str] = []
+    script = Connection.script
+
+    def observed(self: Connection, name: str, keys: dict[str, Any], args: dict[str, Any] | None = None) -> Any:
+        made.append(name)
+        reply = script(self, name, keys, args)
+        if request.param == "sent twice":
+            assert script(self, name, keys, args) == reply
+        return reply
+
+    monkeypatch.setattr(Connection, "script", observed)
+    return made
+
+
+@dataclass
+class Bench:
+    """Queues of one prefix."""
+
+    client: Redis
+    url: str
+    prefix: str
+    opened: dict[str, BullQueue] = field(default_factory=dict)
+
+    def queue(self, queue: str = "books", **options: Any) -> BullQueue:
+        if queue not in self.opened:
+            self.opened[queue] = BullQueue(queue, url=self.url, prefix=self.prefix, **{"protocol": "bullmq"} | options)
+        return self.opened[queue]
+
+    def add(self, flow: FlowJob) -> AddedFlow:
+        return self.queue().add_flow(flow)
+
+    def key(self, queue: str, job_id: str) -> str:
+        return f"{self.prefix}:{queue}:{job_id}"
+
+    def children(self, queue: str, job_id: str) -> set[str]:
+        return {key.decode() for key in self.client.smembers(f"{self.key(queue, job_id)}:dependencies")}
+
+    def public(self) -> dict[str, Any]:
+        return {
+            f"{queue}:{name}": key.value
+            for queue in QUEUES
+            for name, key in dump(self.client, self.prefix, queue).items()
+            if not name.startswith(PRIVATE)
+        }
+
+
+@pytest.fixture
+def bench(client: Redis, redis_url: str, prefix: str) -> Iterator[Bench]:
+    bench = Bench(client, redis_url, prefix)
+    yield bench
+    for queue in bench.opened.values():
+        queue.close()
+
+
+def book(*pages: FlowJob, **properties: Any) -> FlowJob:
+    return FlowJob({"book": 1}, "bind", children=pages, **properties)
+
+
+def page(n: int = 1, *words: FlowJob, **properties: Any) -> FlowJob:
+    return FlowJob({"page": n}, "print", children=words, **{"queue": "pages"} | properties)
+
+
+def test_a_flow_is_added_with_its_children_in_several_queues(bench: Bench, calls: list[str]) -> None:
+    added = bench.add(book(page(1, FlowJob({"word": 1}, queue="words")), page(2, on_failure="ignore"), priority=2))
+    (one, two) = added.children
+    (word,) = one.children
+    assert [job.queue for job in (added, one, two, word)] == ["books", "pages", "pages", "words"]
+    assert calls == ["bullmq/add_flows"]
+    counts = {name: bench.queue(name).counts() for name in QUEUES}
+    assert {name: {s: n for s, n in count.items() if n} for name, count in counts.items()} == {
+        "books": {"waiting-children": 1},
+        "pages": {"waiting-children": 1, "wait": 1},
+        "words": {"wait": 1},
+    }
+    assert bench.children("books", added.id) == {bench.key("pages", one.id), bench.key("pages", two.id)}
+    assert bench.children("pages", one.id) == {bench.key("words", word.id)}
+    job = bench.queue("pages").get_job(two.id)
+    assert job is not None
+    parent = {"id": added.id, "queue": f"{bench.prefix}:books"}
+    assert job.opts == {"attempts": 0, "idof": True, "parent": parent}
+    assert job.parent_key == bench.key("books", added.id)
+    fields = json.loads(bench.client.hget(bench.key("pages", two.id), "parent"))
+    assert fields == {"id": added.id, "queueKey": f"{bench.prefix}:books", "idof": True}
+
+
+def test_the_children_of_a_job_are_in_its_queue_unless_they_name_one(bench: Bench) -> None:
+    added = bench.add(book(page(1, FlowJob({})), FlowJob({}, queue="words", children=[FlowJob({})])))
+    queues = [(child.queue, [inner.queue for inner in child.children]) for child in added.children]
+    assert queues == [("pages", ["pages"]), ("words", ["words"])]
+
+
+def test_many_flows_are_added_in_chunks_that_have_whole_flows(bench: Bench, calls: list[str]) -> None:
+    queue = bench.queue(chunk_size=10)
+    added = queue.add_flows(book(*(page(n) for n in range(3)), job_id=f"b{n}") for n in range(7))
+    assert [flow.id for flow in added] == [f"b{n}" for n in range(7)]
+    assert all(len(bench.children("books", flow.id)) == 3 for flow in added)
+    # Two flows of four jobs fit into a chunk.
+    assert calls.count("bullmq/add_flows") == 4
+    large = bench.queue("pages", chunk_size=2).add_flow(book(*(page(n) for n in range(5))))
+    assert len(bench.children("pages", large.id)) == 5
+    assert queue.add_flows([]) == []
+
+
+def test_the_first_job_of_a_flow_can_have_a_parent(bench: Bench) -> None:
+    outer = bench.queue("words").add({}, job_id="outer")
+    parent = {"queue": "words", "id": outer, "onFailure": "fail"}
+    added = bench.add(book(page(), parent=parent))
+    assert bench.children("words", "outer") == {bench.key("books", added.id)}
+    before = bench.public()
+    with pytest.raises(ParentError, match=r"^row 0: expected the parent of the job to exist"):
+        bench.add(book(page(), parent=parent | {"id": "none"}))
+    assert bench.public() == before
+
+
+def test_a_flow_that_can_t_be_added_whole_is_not_added_at_all(bench: Bench) -> None:
+    bench.queue("pages").add({}, job_id="alone")
+    bench.add(book(page(job_id="taken")))
+    before = bench.public()
+    with pytest.raises(ParentError, match=r"^row 0, children\[1\], children\[2\]: expected a job without another par"):
+        bench.add(book(page(), page(2, page(), page(), page(job_id="taken"), queue="words"), page(job_id="alone")))
+    assert bench.public() == before
+    # The other flows of the call are added.
+    flows = [book(page(job_id=name), job_id=f"of-{name}") for name in ("alone", "taken", "new")]
+    with pytest.raises(ParentError, match=r"^row 1, children\[0\]"):
+        bench.queue().add_flows(flows)
+    assert bench.children("books", "of-alone") == {bench.key("pages", "alone")}
+    assert bench.children("books", "of-new") == {bench.key("pages", "new")}
+    assert not bench.client.exists(bench.key("books", "of-taken"))
+
+
+def test_a_job_can_t_be_a_child_in_two_flows_of_one_call(bench: Bench) -> None:
+    flows = [book(page(job_id="p"), job_id="first"), book(page(1, page(job_id="p", queue="pages")), job_id="second")]
+    with pytest.raises(ParentError, match=r"^row 1, children\[0\], children\[0\]: expected a job without another"):
+        bench.queue().add_flows(flows)
+    assert bench.children("books", "first") == {bench.key("pages", "p")}
+    assert not bench.client.exists(bench.key("books", "second"))
+
+
+def test_a_job_never_becomes_its_own_ancestor(bench: Bench) -> None:
+    books = bench.queue()
+    books.add({}, job_id="a")
+    books.add({}, job_id="b", parent={"queue": "books", "id": "a"})
+    before = bench.public()
+    for flow in (
+        book(FlowJob({}, job_id="a"), parent={"queue": "books", "id": "b"}),
+        book(page(1, FlowJob({}, queue="books", job_id="a")), job_id="b"),
+    ):
+        with pytest.raises(ParentError, match="expected a parent that does not depend on the job itself"):
+            bench.add(flow)
+    assert bench.public() == before
+
+
+def test_a_flow_that_is_added_again_by_its_ids_changes_no_job(bench: Bench) -> None:
+    flow = book(page(job_id="p"), page(2, FlowJob({}, job_id="w"), job_id="q"), job_id="b")
+    bench.add(flow)
+    before = bench.public()
+    assert bench.add(flow).id == "b"
+    after = bench.public()
+    for name in ("id", "events"):
+        for queue in QUEUES:
+            before.pop(f"{queue}:{name}", None), after.pop(f"{queue}:{name}", None)
+    assert after == before
+
+
+def test_the_id_of_a_deduplicated_flow_is_that_of_the_job_that_is_kept(bench: Bench) -> None:
+    kept = bench.add(book(deduplication="x"))
+    other = bench.add(book(page()))
+    assert [flow.id for flow in bench.queue().add_flows([book(job_id="new"), book(deduplication="x")])] == [
+        "new",
+        kept.id,
+    ]
+    assert other.id != kept.id
+
+
+@pytest.mark.parametrize(
+    ("flow", "said"),
+    [
+        (book(page(), deduplication="x"), "row 0: expected no `deduplication` of a job with children"),
+        (book(page(1, page(), deduplication="x")), r"row 0, children\[0\]: .*a child can't be deduplicated"),
+        (book(page(job_id="7")), r"row 0, children\[0\]: expected `jobId` not to be an integer"),
+        (book(page(parent={"queue": "books", "id": "x"})), r"row 0, children\[0\]: expected no `parent` of a child"),
+        (book(page(on_failure="stop")), r"row 0, children\[0\]: expected `parent.onFailure` to be one of wait, fail"),
+        (book(page(), page(2, job_id="x"), page(job_id="x")), r"row 0, children\[2\]: .*no other job of the flow has"),
+        (book(page(queue="a:b")), "expected `queue` without ':'"),
+        (book(page(queue=7)), "expected `queue` to be the name of a queue, got: 7"),
+        (book(page(), on_failure="fail"), "expected no `on_failure` of the first job"),
+        (book(page(opts={"failParentOnFailure": True}, on_failure="ignore")), "they exclude each other"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_bad_flows_are_refused_before_anything_is_added(bench: Bench, flow: FlowJob, said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        bench.add(flow)
+    assert bench.public() == {}
+
+
+def test_a_flow_that_is_too_large_for_one_script_is_refused(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flows_module, "MAX_JOBS", 5)
+    bench.add(book(*(page(n) for n in range(4))))
+    with pytest.raises(OptionError, match=r"row 0: expected a flow of at most 5 jobs .* got 6 jobs"):
+        bench.add(book(*(page(n) for n in range(5))))
+    monkeypatch.setattr(flows_module, "MAX_FLOW_SIZE", 10)
+    with pytest.raises(OptionError, match=r"10 characters of payload, got 2 jobs and 20 characters"):
+        bench.add(book(page(1)))
+
+
+def test_a_flow_that_contains_itself_is_refused(bench: Bench) -> None:
+    children: list[FlowJob] = []
+    flow = FlowJob({}, children=children)
+    children.append(flow)
+    with pytest.raises(OptionError, match="does a job contain itself"):
+        bench.add(flow)
+
+
+@pytest.mark.parametrize("dialect", ["bull-1", "bull"])
+def test_queues_of_bull_have_no_flows(client: Redis, redis_url: str, prefix: str, dialect: str) -> None:
+    queue = BullQueue("q", url=redis_url, prefix=prefix, protocol=dialect)
+    with queue, pytest.raises(DialectError, match=f"jobs of {dialect} have no children"):
+        queue.add_flow(FlowJob({}))
+    assert not list(client.scan_iter(match=f"{prefix}:*"))
+
+
+def test_a_child_in_a_queue_of_bull_is_refused(bench: Bench) -> None:
+    bench.client.sadd(bench.key("pages", "completed"), "1")
+    with pytest.raises(DialectError, match="expected queue pages to speak bullmq"):
+        bench.add(book(page()))
+
+
+def test_all_queues_of_a_flow_are_in_one_slot_of_a_cluster(bench: Bench) -> None:
+    queue = bench.queue("{x}books")
+    with pytest.raises(OptionError, match=r"expected the queue of a child to have the hash tag \{x\}"):
+        queue.add_flow(book(page(queue="{y}pages")))
+    assert queue.add_flow(book(page(queue="{x}pages"))).children[0].queue == "{x}pages"
+
+
+def test_the_defaults_of_the_queue_apply_to_all_jobs_of_a_flow(bench: Bench) -> None:
+    added = bench.queue(attempts=3, name="part").add_flow(FlowJob({}, children=[page(attempts=1), FlowJob({})]))
+    jobs = [bench.queue(flow.queue).get_job(flow.id) for flow in (added, *added.children)]
+    assert [(job.name, job.opts["attempts"]) for job in jobs if job] == [("part", 3), ("print", 1), ("part", 3)]
+
+
+def test_children_that_complete_at_once_start_their_parent_once(bench: Bench) -> None:
+    """The script adds all children, so that no worker meets a parent that has only some of them."""
+    names = [f"p{n}" for n in range(3)]
+    for name in names:
+        bench.queue("pages").add({}, job_id=name)
+        bench.client.lrem(bench.key("pages", "wait"), 0, name)
+        bench.client.zadd(bench.key("pages", "completed"), {name: 1})
+        bench.client.hset(bench.key("pages", name), "returnvalue", f'"{name}"')
+    part = bench.add(book(*(page(job_id=name) for name in names[:2]), page(), job_id="part"))
+    whole = bench.add(book(page(job_id="p2"), job_id="whole"))
+    assert bench.queue().get_children_values(part.id) == {bench.key("pages", name): name for name in names[:2]}
+    states = [bench.queue().get_job(flow.id) for flow in (part, whole)]
+    assert [job and job.state for job in states] == ["waiting-children", "wait"]
