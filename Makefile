@@ -3,8 +3,11 @@
 VENV := .venv
 PYTHON ?= python3
 RUN := $(VENV)/bin/python
+# The flights that the demo uses: those of the first months of 2013.
+MONTHS := 3
 NODE_PEERS := tests/node/node_modules
 PYTHON_STAMP := $(VENV)/.installed
+SPARK_CLASSES := $(VENV)/spark-classes.jsa
 NODE_STAMP := $(NODE_PEERS)/.installed
 
 # The Python interpreter of Spark's workers; by default Spark starts the first python3 on PATH.
@@ -21,13 +24,13 @@ help: ## List the targets
 
 setup: $(PYTHON_STAMP) $(NODE_STAMP) ## Install .venv, the Node libraries, and missing tools
 
-demo: setup ## Dispatch, inspect, process and collect 336,776 flights
-	@SPARK_CONF_DIR=$(CURDIR)/conf PYTHONWARNINGS="$(QUIET)" $(RUN) jobs/demo.py
+demo: setup ## Dispatch, inspect, process and collect 80,789 flights; MONTHS=12 uses 336,776
+	@SPARK_CONF_DIR=$(CURDIR)/conf PYTHONWARNINGS="$(QUIET)" $(RUN) jobs/demo.py --months $(MONTHS)
 
-test: setup ## Run the tests; PYTEST_ARGS="-k claim" selects some
+test: setup $(SPARK_CLASSES) ## Run the tests; PYTEST_ARGS="-k claim" selects some
 	$(RUN) -m pytest -q -n 2 --dist worksteal $(PYTEST_ARGS)
 
-soak: setup ## Compare random histories of queues with Node, and kill drivers, for half an hour
+soak: setup $(SPARK_CLASSES) ## Compare random histories of queues with Node, and kill drivers, for half an hour
 	$(RUN) -m pytest -q -m soak -n 2 $(PYTEST_ARGS)
 
 lint: $(PYTHON_STAMP) docs ## Check style, format, types and documentation
@@ -64,6 +67,10 @@ $(PYTHON_STAMP): setup.cfg pyproject.toml tools/ensure-tools.sh
 	@$(RUN) -m pip install -qq --upgrade pip
 	@$(RUN) -m pip install -qq --editable '.[local,demo,test,docs]'
 	@touch $@
+
+$(SPARK_CLASSES): $(PYTHON_STAMP) tools/archive_classes.py
+	@echo "Archiving the classes of Spark, so that the JVMs of the tests start with half of the CPU"
+	@$(RUN) tools/archive_classes.py $@
 
 $(NODE_STAMP): tests/node/package-lock.json tests/node/package.json tools/ensure-tools.sh
 	@tools/ensure-tools.sh node

@@ -1,10 +1,11 @@
 """The demo: dispatches flights as jobs, inspects them with SQL, processes them in Spark and Node, collects the results.
 
-Run by `make demo`; requires no running services.
+Run by `make demo`; requires no running services. `jobs/demo.py --months 12` uses the flights of the whole year.
 """
 
 from __future__ import annotations
 
+import argparse
 import csv
 import importlib.util
 import json
@@ -26,11 +27,15 @@ from pyspark.sql.functions import pandas_udf
 
 from spark_bull import BullQueue, EmbeddedRedis, Worker
 from spark_bull.spark.programs.collect import Table, results, start
+from spark_bull.spark.programs.dispatch import Source
+from spark_bull.spark.programs.dispatch import dispatch as add_jobs
 from spark_bull.spark.programs.session import session
 
 HERE = Path(__file__).parent
 QUEUE = "flights"
 PICTURE = Path("artifacts/results.png")
+#: The demo runs for about a minute: code is better compiled quickly than well, on the few cores of a laptop.
+SPARK_SETTINGS = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
 #: Jobs of flights after 20:00 are delayed, hour by hour from now.
 JOBS = """
     SELECT struct(*) AS data, carrier AS name,
@@ -55,10 +60,11 @@ def dataset() -> Path:
     return Path(package.origin).parent / "data"
 
 
-def flights(folder: Path) -> Path:
-    """Stores the table of flights as Parquet."""
+def flights(folder: Path, months: int) -> Path:
+    """Stores the flights of the first months of 2013 as a Parquet table."""
     table = folder / "flights.parquet"
-    pd.read_csv(dataset() / "flights.csv.zip").convert_dtypes().to_parquet(table)
+    year = pd.read_csv(dataset() / "flights.csv.zip")
+    year[year["month"] <= months].convert_dtypes().to_parquet(table)
     return table
 
 
@@ -68,11 +74,9 @@ def airports() -> dict[str, tuple[float, float]]:
         return {row["faa"]: (float(row["lat"]), float(row["lon"])) for row in csv.DictReader(table)}
 
 
-def dispatch(table: Path, url: str) -> Measured:
-    """Runs jobs/dispatch.py with spark-submit."""
-    submit = Path(sys.executable).with_name("spark-submit")
-    command = [str(submit), str(HERE / "dispatch.py"), "--input", str(table), "--queue", QUEUE, "--url", url]
-    subprocess.run([*command, "--query", JOBS, "--option", "attempts=3"], check=True)
+def dispatch(spark: SparkSession, table: Path, url: str) -> Measured:
+    """Adds the flights as jobs, with a progress bar."""
+    add_jobs(spark, Source(str(table), "parquet", {}, JOBS), QUEUE, {"url": url, "attempts": "3"})
     with BullQueue(QUEUE, url=url) as queue:
         record = queue.writes()[-1]
     seconds = (record.duration_ms or 1) / 1000
@@ -229,17 +233,28 @@ def chart(joined: pd.DataFrame, path: Path) -> None:
     figure.savefig(path)
 
 
+def months() -> int:
+    """The option --months."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--months", type=int, choices=range(1, 13), default=3, help="use the flights of the first months (default: 3)"
+    )
+    return int(parser.parse_args().months)
+
+
 def main() -> None:
+    used = months()
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="spark-bull-demo-") as folder, EmbeddedRedis() as redis:
         announce("1. Start a temporary Redis on a free port", f"EmbeddedRedis()  # {redis.url}")
-        table = flights(Path(folder))
+        table = flights(Path(folder), used)
         announce(
-            "2. Dispatch all flights from New York in 2013 as jobs: spark-submit jobs/dispatch.py",
+            f"2. Dispatch the flights from New York in the first {used} months of 2013 as jobs; "
+            "jobs/dispatch.py does the same under spark-submit",
             f"""df.write.format("bull").option("url", …).option("queue", "{QUEUE}").mode("append").save()""",
         )
-        measured = [dispatch(table, redis.url)]
-        with session("demo") as spark:
+        with session("demo", settings=SPARK_SETTINGS) as spark:
+            measured = [dispatch(spark, table, redis.url)]
             measured.append(inspect(spark, redis.url))
             measured.append(process(spark, redis.url, Path(folder)))
             measured.append(collect(spark, redis.url, table, Path(folder)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -20,18 +19,18 @@ ROOT = Path(__file__).parents[2]
 
 
 def submit(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]", *arguments]
-    environment = {**os.environ, "SPARK_CONF_DIR": str(ROOT / "conf")}
-    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False, env=environment)
+    """The settings are those of conf/. SPARK_CONF_DIR would change the class path, and so keep the JVM from using the
+    archived classes of the tests."""
+    begin = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]"]
+    begin += ["--properties-file", str(ROOT / "conf" / "spark-defaults.conf")]
+    begin += ["--driver-java-options", f"-Dlog4j2.configurationFile={ROOT / 'conf' / 'log4j2.properties'}"]
+    return subprocess.run([*begin, *arguments], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     """The command without spark-submit, with Spark's own configuration."""
     command = [sys.executable, "-m", "spark_bull.cli", *arguments]
-    environment = {name: value for name, value in os.environ.items() if name != "SPARK_CONF_DIR"}
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=PATIENCE_S, check=False, cwd=ROOT, env=environment
-    )
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False, cwd=ROOT)
 
 
 def test_dispatch_fills_a_queue_and_report_counts_it(redis_url: str, prefix: str, tmp_path: Path) -> None:
