@@ -14,7 +14,16 @@ from typing import TypeVar
 
 from opentelemetry.context import Context, attach, detach, get_current
 from opentelemetry.propagate import extract, inject
-from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, get_tracer, set_span_in_context
+from opentelemetry.trace import (
+    Span,
+    SpanKind,
+    Status,
+    StatusCode,
+    Tracer,
+    get_current_span,
+    get_tracer,
+    set_span_in_context,
+)
 from opentelemetry.util.types import AttributeValue
 
 from spark_bull.clock import epoch_ms
@@ -28,6 +37,8 @@ log = logging.getLogger("spark_bull")
 
 T = TypeVar("T")
 Attributes = Mapping[str, AttributeValue | None]
+#: What fails when a context cannot be injected, for the log.
+_INJECTING = "injecting a context"
 
 
 def global_tracer() -> Tracer:
@@ -89,6 +100,13 @@ class JobSpan:
         self.set({"bullmq.job.attempts.made": attempts_made})
         self.record(error)
 
+    def carried(self) -> str:
+        """Returns the context for jobs that are added within the span: that of the current span, else of this one."""
+        if get_current_span().get_span_context().is_valid or self._span is None:
+            return self._calls.run(_INJECTING, _injected) or ""
+        context = set_span_in_context(self._span)
+        return self._calls.run(_INJECTING, lambda: _injected(context)) or ""
+
     def _run(self, what: str, call: Callable[[Span], object]) -> None:
         span = self._span
         if span is not None:
@@ -107,7 +125,7 @@ class Spans:
         """A span around a call that adds jobs, child of the current one, and its context for the jobs to carry."""
         with self._span(SpanKind.PRODUCER, queue, operation, destination, None) as span:
             try:
-                yield span, self._calls.run("injecting a context", _injected) or ""
+                yield span, self._calls.run(_INJECTING, _injected) or ""
             except Exception as error:
                 span.record(error)
                 raise
@@ -148,10 +166,10 @@ class Spans:
                 self._calls.run("ending a span", span.end)
 
 
-def _injected() -> str:
-    """The current context as jobs carry it; "" if there is nothing to carry."""
+def _injected(context: Context | None = None) -> str:
+    """A context (None: the current one) as jobs carry it; "" if there is nothing to carry."""
     carrier: dict[str, str] = {}
-    inject(carrier)
+    inject(carrier, context)
     return json.dumps(carrier, separators=(",", ":")) if carrier else ""
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final, get_args
 
 from spark_bull.columns import listed
 from spark_bull.dialects.chunks import EncodedJobs, pack
-from spark_bull.dialects.codec import encode
+from spark_bull.dialects.codec import carrying, encode
 from spark_bull.errors import OptionError, expected
 from spark_bull.outcomes import MAX_FOLLOW_UPS, FollowUp, On
 from spark_bull.queue.handle import QueueHandle
@@ -26,18 +26,20 @@ def encode_follow_ups(
     queues: Sequence[str | None],
     ons: Sequence[Any],
     first_row: int = 0,
+    context: str = "",
 ) -> list[FollowUp]:
     """Checks jobs as BullQueue.add does, and encodes them as follow-ups of jobs of the queue of `handle`.
 
     rows: the jobs, as `codec.encode` expects them. of, queues, ons: for each of them the id of the job that it follows,
     its queue (None: the same), and the outcome after which it is added. first_row: number of the first one, for errors.
+    context: trace context that they carry.
     Raises OptionError or DialectError.
     """
     for on in ons:
         if on not in _ON:
             raise expected("on", " or ".join(_ON), on)
     keys = [handle.keys if queue is None else keys_of(handle, queue, "a follow-up") for queue in queues]
-    encoded = encode(handle.dialect, rows, {}, range(first_row, first_row + len(of)))
+    encoded = encode(handle.dialect, rows, carrying(context), range(first_row, first_row + len(of)))
     pack(encoded)
     return [
         FollowUp(job_id, on, there.queue, there.base, job, sum(len(v) for v in job.values() if isinstance(v, str)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from threading import Lock
 from typing import Any, Final
 
@@ -47,6 +47,7 @@ class RunningJob:
     """
 
     __slots__ = (
+        "_context_of",
         "_data",
         "_deadline",
         "_discarded",
@@ -75,6 +76,8 @@ class RunningJob:
         self._lost = lost
         self._state = state
         self._data = _UNSET
+        #: Returns the trace context that jobs added by this one carry: none unless the worker has a tracer.
+        self._context_of: Callable[[], str] = str
         self._discarded = False
         self._follow_ups: tuple[FollowUp, ...] = ()
         self._deadline: float | None = None
@@ -248,7 +251,7 @@ class RunningJob:
         """
         if self.lock_lost:
             raise lock_lost(self._handle, self.id)
-        return add_child(self._handle, self.id, job, queue, on_failure)
+        return add_child(self._handle, self.id, job, queue, on_failure, self._context_of())
 
     def remove_unprocessed_children(self) -> int:
         """Removes those children of this job that have not ended, and their children; locked ones stay.
@@ -373,7 +376,9 @@ class RunningJob:
             raise expected("job", 'a NewJob, such as NewJob({"to": "ada"})', job)
         with self._one_report():
             number = len(self._follow_ups)
-            added = encode_follow_ups(self._handle, rows_of([job], number), [self.id], [queue], [on], number)
+            added = encode_follow_ups(
+                self._handle, rows_of([job], number), [self.id], [queue], [on], number, self._context_of()
+            )
             follow_ups = (*self._follow_ups, *added)
             check_bounds(follow_ups)
             self._follow_ups = follow_ups
@@ -391,6 +396,14 @@ class RunningJob:
         """
         if limit_ms:
             self._deadline = monotonic_s() + limit_ms / 1000
+
+    def trace(self, context_of: Callable[[], str]) -> None:
+        """Sets the function that returns the trace context for jobs that this one adds. Called by the worker.
+
+        Parameters:
+          context_of: returns the context as jobs carry it; "" for none.
+        """
+        self._context_of = context_of
 
     def lose_lock(self) -> None:
         """Records that the attempt has ended, or that the job was claimed again. Called by the worker."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -17,7 +19,14 @@ from opentelemetry.trace import SpanKind, StatusCode, Tracer, get_current_span
 
 import spark_bull
 from spark_bull import BullQueue, DialectError, NewJob, OptionError, current_trace
-from spark_bull.errors import DelayedError, JobTimeout, RateLimitError, ReturnedError, WaitingForChildren
+from spark_bull.errors import (
+    DelayedError,
+    JobTimeout,
+    RateLimitError,
+    ReturnedError,
+    UnrecoverableError,
+    WaitingForChildren,
+)
 from spark_bull.otel import JobSpan
 from spark_bull.tracer import check_sendable, spans_of
 from spark_bull.worker.job_runner import JobFunction
@@ -224,6 +233,66 @@ def test_a_job_that_is_put_back_has_not_failed(
     # A job that was returned to the queue runs again at once.
     span = next(span for span in recorder.spans if span.name == "process q")
     assert (span.status.status_code, list(span.events)) == (StatusCode.UNSET, [])
+
+
+def carried_by(queue: BullQueue, job_id: str) -> str:
+    """The traceparent that a job carries; "" for none."""
+    return str(json.loads(opts(queue, job_id).get("tm", "{}")).get("traceparent", ""))
+
+
+@each_way
+def test_jobs_that_a_processor_adds_carry_the_context_of_its_span(
+    queue: BullQueue, recorder: Recorder, way: str
+) -> None:
+    def processor(job: RunningJob) -> None:
+        if job.name == "first":
+            job.add_child(NewJob({}, "child", job_id="child"))
+            job.then(NewJob({}, "next", job_id="next"), on="failure")
+            with recorder.tracer.start_as_current_span("part"):
+                job.then(NewJob({}, "next of part", job_id="next-of-part"), on="failure")
+            thread = Thread(target=job.then, args=[NewJob({}, "other", job_id="of-another-thread"), None, "failure"])
+            thread.start()
+            thread.join()
+            job.then(NewJob({}, job_id="own", opts={"telemetry": {"metadata": "{}"}}), on="failure")
+            raise UnrecoverableError
+
+    queue.add({}, name="first")
+    with worker(queue, processor, way, recorder.tracer):
+        wait_until(lambda: queue.counts()["completed"] == 5, "the jobs that the first one has added")
+    attempts = {(s.attributes or {})["bullmq.job.name"]: s for s in recorder.spans if s.name == "process q"}
+    first = attempts["first"]
+    for job_id in ("child", "next", "of-another-thread"):
+        assert carried_by(queue, job_id) == traceparent(first), job_id
+    assert carried_by(queue, "next-of-part") == traceparent(recorder.named("part"))
+    assert carried_by(queue, "own") == ""
+    assert parent_of(attempts["next"]) == ids_of(first)
+
+
+@pytest.mark.parametrize("protocol", ["bull-1", "bull"])
+def test_follow_ups_of_bull_carry_no_context(recorder: Recorder, redis_url: str, prefix: str, protocol: str) -> None:
+    def processor(job: RunningJob) -> None:
+        job.then(NewJob({}), queue="next")
+
+    with (
+        BullQueue("q", url=redis_url, prefix=prefix, protocol=protocol) as plain,
+        BullQueue("next", url=redis_url, prefix=prefix, protocol=protocol) as following,
+    ):
+        plain.add({})
+        with worker(plain, processor, "one by one", recorder.tracer):
+            wait_until(lambda: plain.counts()["completed"] == 1, "the job")
+        (job,) = following.page("wait")
+        assert "tm" not in job.opts
+
+
+def test_jobs_that_an_untraced_worker_adds_carry_no_context(queue: BullQueue) -> None:
+    def processor(job: RunningJob) -> None:
+        if not job.data:
+            job.then(NewJob({"n": 1}, job_id="next"))
+
+    queue.add({}, opts={"telemetry": {"omitContext": True}})
+    with worker(queue, processor, "one by one", None):
+        wait_until(lambda: queue.counts()["completed"] == 2, "both jobs")
+    assert "tm" not in opts(queue, "next")
 
 
 @pytest.mark.parametrize("carried", [None, "not JSON", "[]", "{}", '{"traceparent":7}', 7])

@@ -13,6 +13,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from spark_bull import BullQueue, NewJob
+from spark_bull.worker.running_job import RunningJob
 from tests.support.node_peer import NodePeer
 from tests.support.node_process import Event
 from tests.support.peers import PEERS, Peer
@@ -82,6 +83,21 @@ def test_node_processes_a_job_in_the_trace_in_which_we_added_it(
     queue.add({}, name="send")
     process, add = their_span(theirs, "process q"), our_span(exporter, "add q.send")
     assert (process["traceId"], process["parentSpanId"]) == hex_ids(add)
+
+
+@each_bullmq
+def test_node_processes_a_follow_up_in_the_trace_of_our_job(
+    theirs: NodePeer, queue: BullQueue, exporter: InMemorySpanExporter
+) -> None:
+    def processor(job: RunningJob) -> None:
+        job.then(NewJob({}), queue="next")
+
+    theirs.call("process", queue="next")
+    queue.add({})
+    with OurWorker(queue.handle, processor, tracer=queue._spans._tracer, worker="w"):  # type: ignore[union-attr]
+        process = their_span(theirs, "process next")
+        wait_until(lambda: any(span.name == "process q" for span in exporter.get_finished_spans()), "our span")
+    assert (process["traceId"], process["parentSpanId"]) == hex_ids(our_span(exporter, "process q"))
 
 
 @each_bullmq
