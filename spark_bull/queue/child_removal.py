@@ -33,6 +33,8 @@ def remove_unprocessed_children(handle: QueueHandle, job_id: str, *, chunk_size:
     position, total = b"0", 0
     while position:
         position, removed = verbs.remove_unprocessed_children(handle, job_id, position, limit=chunk_size)
+        if removed is None and total:
+            return total
         if removed is None:
             raise _missing(handle, job_id, f"a job {job_id}")
         total += removed

@@ -25,6 +25,7 @@ from spark_bull.queue.claim import work
 from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.worker.running_job import RunningJob
 from tests.spark.conftest import Bull
+from tests.support.following_driver import FollowingDriver
 from tests.support.losing_proxy import losing_proxy
 from tests.support.node_peer import NodePeer
 from tests.support.passing_state import STATES, error_replies
@@ -387,6 +388,32 @@ def test_killed_workers_lose_no_follow_ups_and_repeat_none(
                 enough = 2 * count if kill == kills else kill * count // kills
                 wait_until(lambda enough=enough: queue.counts()["completed"] >= enough, f"{enough} jobs to complete")
                 worker.send_signal(signal.SIGKILL)
+        own = [job.data["of"] for job in queue.page("completed") if "of" in job.data]
+        others = [job.data["of"] for job in following.page("wait")]
+        assert (sorted(own), sorted(others)) == (list(range(count)), list(range(count)))
+        assert queue.counts()["failed"] == 0
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("with_checkpoint", [True, False])
+def test_killed_drivers_of_a_stream_lose_no_follow_ups_and_repeat_none(
+    redis_url: str, prefix: str, tmp_path: Path, with_checkpoint: bool
+) -> None:
+    """Each driver is killed in another batch; the last one ends all jobs."""
+    count, kills = 200, 3
+    options = {"url": redis_url, "prefix": prefix, "protocol": "bullmq"}
+    plan = options | ({"checkpoint": str(tmp_path / "checkpoint")} if with_checkpoint else {})
+    with BullQueue("q", **options) as queue, BullQueue("next", **options) as following:
+        queue.add_many(NewJob({"n": n}) for n in range(count))
+        for kill in range(1, kills + 1):
+            with FollowingDriver(tmp_path / f"log-{kill}", **plan) as driver:
+                enough = 2 * count if kill == kills else kill * count // kills
+
+                def is_enough(driver: FollowingDriver = driver, enough: int = enough) -> bool:
+                    driver.check()
+                    return queue.counts()["completed"] >= enough
+
+                wait_until(is_enough, f"{enough} jobs to complete")
         own = [job.data["of"] for job in queue.page("completed") if "of" in job.data]
         others = [job.data["of"] for job in following.page("wait")]
         assert (sorted(own), sorted(others)) == (list(range(count)), list(range(count)))

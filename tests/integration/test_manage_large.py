@@ -19,6 +19,8 @@ from tests.support.script_work import script_work
 JOBS = 20_000
 #: Maximum number of elements (keys, fields, ids) that a script names or reads per job of a chunk.
 ELEMENTS_PER_JOB = 30
+#: The same for a child, whose state and children are looked for.
+ELEMENTS_PER_CHILD = 45
 #: The same for a script that only moves ids between lists, which handles larger chunks.
 ELEMENTS_PER_MOVE = 3
 
@@ -126,3 +128,16 @@ def test_a_large_queue_is_paused_and_resumed_in_chunks(server: Server, queue: Bu
     with server.in_pieces(JOBS // 2, MOVE_SIZE, ELEMENTS_PER_MOVE):
         queue.resume()
     assert (queue.counts()["wait"], queue.counts()["paused"]) == (JOBS + JOBS // 2, 0)
+
+
+@pytest.mark.parametrize("queue", ["bullmq"], indirect=True)
+def test_many_children_are_removed_in_chunks(server: Server, queue: BullQueue) -> None:
+    keys = queue.handle.keys
+    queue.add({}, job_id="parent")
+    server.fill(queue, "delayed")
+    for first in range(1, JOBS + 1, 5_000):
+        server.client.sadd(keys.children("parent"), *(keys.job(f"d{n}") for n in range(first, first + 5_000)))
+    with server.in_pieces(JOBS, each=ELEMENTS_PER_CHILD):
+        assert queue.remove_unprocessed_children("parent") == JOBS
+    assert queue.counts()["delayed"] == 0
+    assert server.client.exists(keys.children("parent")) == 0

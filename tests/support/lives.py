@@ -521,6 +521,9 @@ class Lives:
         if not self.bullmq and (state == "prioritized" or (state == "delayed" and limit)):
             # With a limit, Bull compares the scores of delayed jobs as times, and finds none.
             return None
+        if self.bullmq and state == "active" and limit:
+            # Node examines `limit` jobs at a time, and ends when all of them are locked.
+            return None
         answers = self._both(
             lambda: sorted(self._node("clean", queue=queue, grace=grace, state=state, limit=limit)),
             lambda: sorted(self.ours[queue].clean(grace, limit, state)),

@@ -1,5 +1,5 @@
 -- Removes those descendants of a job that have not ended and that no worker has locked, children before parents: at most
--- `limit` jobs per call, of those children that one SSCAN from `position` returns.
+-- `limit` jobs per call, of those children that one SSCAN from `position` returns. In a cycle, the job is removed, too.
 -- @keys receipt job wait paused active delayed prioritized waiting_children completed failed pc meta events marker
 -- @args base queue bullmq_version call ttl_ms position limit
 -- @returns {next position or '', number of removed jobs}, or {'missing'}
@@ -23,33 +23,35 @@ local function gather(found, share, parent_key, job_key)
     return true
   end
   share.seen[job_key] = true
-  local cursor = '0'
-  repeat
+  local cursor = call('EXISTS', job_key .. ':dependencies') == 1 and '0' or nil
+  while cursor and share.steps >= 0 do
     local scanned = call('SSCAN', job_key .. ':dependencies', cursor, 'COUNT', arg.limit)
     for _, child_key in ipairs(scanned[2]) do
       if not gather(found, share, job_key, child_key) then
         return false
       end
     end
-    cursor = scanned[1]
-  until cursor == '0' or share.steps < 0
-  if sorted_state(keys, job_id) == 'unknown' then
+    cursor = scanned[1] ~= '0' and scanned[1] or nil
+  end
+  local state = sorted_state(keys, job_id)
+  if state == 'unknown' then
     share.steps = share.steps - call('LLEN', keys.wait) - call('LLEN', keys.paused) - call('LLEN', keys.active)
   end
   if share.jobs == 0 or (share.steps < 0 and #found > 0) then
     return false
   end
   share.jobs = share.jobs - 1
-  found[#found + 1] = {key = job_key, parent_key = parent_key, id = job_id, base = base, keys = keys}
+  found[#found + 1] = {key = job_key, parent_key = parent_key, id = job_id, base = base, keys = keys, state = state}
   return true
 end
 
--- A job whose last child is removed leaves `waiting-children` for `wait`, and is removed from there.
+-- A job that has lost its last child has left `waiting-children` for `wait`, and is removed from there.
 local function remove(job)
   leave_parent(key, arg, job.key, job.parent_key, false)
   local fields = job_row(job.key, 'deid') or {}
   free_deduplication(job.base, job.id, fields[1])
-  local prev = leave_any_state(job.keys, job.id, sorted_state(job.keys, job.id))
+  local state = job.state == 'waiting_children' and sorted_state(job.keys, job.id) or job.state
+  local prev = leave_any_state(job.keys, job.id, state)
   if unlink_job(job.key) > 0 then
     call('XADD', job.keys.events, 'MAXLEN', '~', event_limit(job.keys), '*', 'event', 'removed',
       'jobId', job.id, 'prev', prev)
@@ -61,7 +63,7 @@ return once(key.receipt, arg.call, arg.ttl_ms, function()
     return {'missing'}
   end
   local scanned = call('SSCAN', key.job .. ':dependencies', arg.position, 'COUNT', arg.limit)
-  local found, share, all = {}, {jobs = tonumber(arg.limit), steps = WALK_STEPS, seen = {[key.job] = true}}, true
+  local found, share, all = {}, {jobs = tonumber(arg.limit), steps = WALK_STEPS, seen = {}}, true
   for _, child_key in ipairs(scanned[2]) do
     all = all and gather(found, share, key.job, child_key)
   end
