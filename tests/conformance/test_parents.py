@@ -266,6 +266,15 @@ def test_many_locked_children_stay_and_do_not_keep_the_others(bench: WorkBench) 
 
 
 @only_bullmq
+def test_a_callback_goes_on_waiting_for_the_jobs_that_its_write_has_not_added_yet(bench: WorkBench) -> None:
+    add_tree(bench, 2, 0)
+    keys = bench.handle.keys
+    bench.client.sadd(keys.children("p"), keys.pending("p"))
+    assert bench.queue.remove_unprocessed_children("p") == 2
+    assert bench.counts() == {"waiting-children": 1}
+
+
+@only_bullmq
 def test_a_cycle_of_children_is_removed_as_by_node(bench: WorkBench) -> None:
     for child, parent in (("a", "p"), ("b", "a"), ("p", "b")):
         add_child(bench, parent, child)

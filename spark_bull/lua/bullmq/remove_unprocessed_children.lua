@@ -19,7 +19,10 @@ local function gather(found, share, parent_key, job_key)
   local base, job_id = split_job_key(arg, job_key)
   local keys = keys_at(key, arg, base)
   share.steps = share.steps - 1
-  if share.seen[job_key] or call('EXISTS', job_key .. ':lock') == 1 or call('ZSCORE', keys.failed, job_id) then
+  -- A member that stands for jobs that a write has still to add is no job.
+  local is_pending = string.sub(job_id, 1, 6) == 'spark:'
+  if is_pending or share.seen[job_key] or call('EXISTS', job_key .. ':lock') == 1
+    or call('ZSCORE', keys.failed, job_id) then
     return true
   end
   share.seen[job_key] = true
