@@ -504,9 +504,19 @@ class Lives:
         if not parents:
             return None
         job_id = parents[job % len(parents)]
+        if self._has_cycle(f"{queue}:{job_id}"):
+            # Jobs are removed in another order: the events show it.
+            return None
         self._node("invoke", queue=queue, jobId=job_id, method="removeUnprocessedChildren")
         self.ours[queue].remove_unprocessed_children(job_id)
         return Answers(f"remove the unprocessed children of {job_id} in {queue}", releases=True)
+
+    def _has_cycle(self, job: str, descendants_of: tuple[str, ...] = ()) -> bool:
+        """Whether a job, `<queue>:<id>`, or one of its descendants is its own descendant."""
+        key = self.raw[PREFIXES[0]].get(f"{job}:dependencies")
+        children = [child.partition(":")[2] for child in key.value] if key else []
+        path = (*descendants_of, job)
+        return any(child in path or self._has_cycle(child, path) for child in children)
 
     def _retry_completed(self, job: int, queue: str = QUEUES[0]) -> Answers | None:
         if not self.bullmq or not (job_id := self._pick(queue, "completed", job)):
