@@ -12,11 +12,11 @@ from uuid import uuid4
 
 from spark_bull.columns import listed
 from spark_bull.dialects.base import Dialect
-from spark_bull.dialects.chunks import Column, EncodedJobs, sliced
+from spark_bull.dialects.chunks import Column, EncodedJobs, joined, sliced
 from spark_bull.dialects.codec import encode
 from spark_bull.dialects.deduplication import NAME as DEDUPLICATION
 from spark_bull.dialects.parents import NAME as PARENT
-from spark_bull.errors import DialectError, OptionError
+from spark_bull.errors import OptionError
 
 #: Maximum number of jobs, and of characters of payload, of one flow, as one script adds it.
 MAX_JOBS: Final = 1_000
@@ -64,6 +64,19 @@ class Group(NamedTuple):
             self.checked[start:stop],
         )
 
+    def checked_jobs(self) -> Group:
+        """The jobs that a script has to check."""
+        rows = [row for row, is_checked in enumerate(self.checked) if is_checked]
+        jobs = [sliced(self.jobs, row, row + 1) for row in rows]
+        return Group(
+            self.queue,
+            self.is_root,
+            joined(jobs) if jobs else sliced(self.jobs, 0, 0),
+            [self.flows[row] for row in rows],
+            [self.order[row] for row in rows],
+            [True] * len(rows),
+        )
+
 
 class Flows:
     """The flows whose jobs `levels` have, encoded. Raises OptionError or DialectError."""
@@ -72,8 +85,7 @@ class Flows:
         self, dialect: Dialect, levels: Sequence[Level], defaults: Mapping[str, Any], numbers: Sequence[int]
     ) -> None:
         """numbers: those of the flows, for errors."""
-        if not dialect.has_flows:
-            raise DialectError(f"expected a queue of BullMQ: jobs of {dialect.name} have no children")
+        dialect.check_flows()
         self._dialect = dialect
         self._levels = levels
         self._defaults = defaults
@@ -81,23 +93,31 @@ class Flows:
         #: Ids of the jobs, level by level.
         self.ids: list[list[str]] = []
         self._flows: list[Sequence[int]] = []
-        self._groups: list[Group] = []
+        #: The jobs, parents before children.
+        self.groups: list[Group] = []
         self._taken: set[tuple[int, str, str]] = set()
         for number, level in enumerate(levels):
             above: Sequence[int] = self._flows[-1] if number else range(len(level))
             self._flows.append([above[parent] for parent in level.parents] if number else above)
             self.ids.append([""] * len(level))
-            self._groups += self._encoded(number)
+            self.groups += self._encoded(number)
         self._check_sizes()
 
     def __len__(self) -> int:
         return len(self._levels[0])
 
+    def make_parents_optional(self) -> None:
+        """Adds flows also if the parent of the first job is gone."""
+        self.groups = [
+            group._replace(jobs=replace(group.jobs, parent_optional=True)) if group.is_root else group
+            for group in self.groups
+        ]
+
     def label(self, order: int) -> str:
         """Names a job for errors: the number of its flow, and the path to it."""
         for number, level in enumerate(self._levels):
             if order < len(level):
-                return self._labels(number, range(len(level)))[order]
+                return self._labels(number)[order]
             order -= len(level)
         raise IndexError(order)
 
@@ -115,11 +135,11 @@ class Flows:
             yield jobs, self._parts(first, len(self))
 
     def _parts(self, first: int, last: int) -> list[Group]:
-        parts = [group.part(first, last) for group in self._groups]
+        parts = [group.part(first, last) for group in self.groups]
         return [part for part in parts if part.flows]
 
-    def _labels(self, number: int, positions: Sequence[int]) -> Sequence[str]:
-        return _Labels(self._levels, self._numbers, number, positions)
+    def _labels(self, number: int, positions: Sequence[int] | None = None) -> Sequence[str]:
+        return Labels([level.parents for level in self._levels[1 : number + 1]], self._numbers, positions)
 
     def _encoded(self, number: int) -> Iterator[Group]:
         """Encodes a level, whose parents are, and notes the ids of its jobs."""
@@ -155,7 +175,7 @@ class Flows:
             return level.rows
         for position, parent in enumerate(level.rows.get(PARENT, ())):
             if parent is not None:
-                raise _second_parent(self._labels(number, [position])[0])
+                raise _second_parent(self._labels(number)[position])
         above, ids = self._levels[number - 1], self.ids[number - 1]
         named = [{"queue": above.queues[parent], "id": ids[parent]} for parent in level.parents]
         policies = level.on_failure or [None] * len(level)
@@ -227,11 +247,17 @@ def _check_deduplication(jobs: EncodedJobs, labels: Sequence[str]) -> None:
             )
 
 
-class _Labels(Sequence[str]):
+class Labels(Sequence[str]):
     """Names jobs of a level for errors, such as `3, children[0], children[2]`."""
 
-    def __init__(self, levels: Sequence[Level], numbers: Sequence[int], number: int, positions: Sequence[int]) -> None:
-        self._levels, self._numbers, self._number, self._positions = levels, numbers, number, positions
+    def __init__(
+        self, parents: Sequence[Sequence[int]], numbers: Sequence[int], positions: Sequence[int] | None = None
+    ) -> None:
+        """parents: those of each level from the second to this one. numbers: those of the flows. positions: of the jobs
+        in the level; None: all of them.
+        """
+        self._parents, self._numbers = parents, numbers
+        self._positions = range(len(parents[-1] if parents else numbers)) if positions is None else positions
 
     def __len__(self) -> int:
         return len(self._positions)
@@ -244,8 +270,8 @@ class _Labels(Sequence[str]):
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         position, path = self._positions[index], ""
-        for level in reversed(self._levels[1 : self._number + 1]):
-            parent = level.parents[position]
-            path = f", children[{position - bisect_left(level.parents, parent)}]{path}"
+        for parents in reversed(self._parents):
+            parent = parents[position]
+            path = f", children[{position - bisect_left(parents, parent)}]{path}"
             position = parent
         return f"{self._numbers[position]}{path}"

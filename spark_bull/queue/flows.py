@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from spark_bull.dialects.chunks import columns_of, packed_map
@@ -14,7 +15,7 @@ from spark_bull.model import AddedFlow, FlowJob
 from spark_bull.queue import verbs
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.other_queue import keys_of
-from spark_bull.queue.parents import rejection
+from spark_bull.queue.parents import check_other_parents, check_parents, rejection
 
 #: The keys of each queue of a flow that the scripts touch, beside those of jobs.
 _TOUCHED: Final = (
@@ -52,6 +53,19 @@ def flow_chunks(handle: QueueHandle, flows: Flows, most_jobs: int, most_size: in
         keys = {group.queue: keys_of(handle, group.queue, "a child") for group in groups}
         packed = packed_map({"n": jobs, "groups": [_columns(group, keys[group.queue]) for group in groups]})
         yield FlowChunk(jobs, packed, tuple(queue for queue in keys if queue != handle.keys.queue))
+
+
+def check_flows(handle: QueueHandle, flows: Flows) -> None:
+    """Raises OptionError for a job that exists and has another parent, and for a missing parent of a first job.
+
+    Scripts check this again, as jobs may have changed by then.
+    """
+    for group in flows.groups:
+        there = replace(handle, keys=keys_of(handle, group.queue, "a child"))
+        some = group.checked_jobs()
+        labels = [flows.label(order) for order in some.order]
+        check = check_parents if group.is_root else check_other_parents
+        check(there, some.jobs, labels)
 
 
 def _columns(group: Group, keys: QueueKeys) -> dict[str, object]:

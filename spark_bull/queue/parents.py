@@ -32,7 +32,7 @@ def check_queues(handle: QueueHandle, jobs: EncodedJobs) -> None:
         _parents(handle, jobs)
 
 
-def check_parents(handle: QueueHandle, jobs: EncodedJobs, numbers: Sequence[int]) -> None:
+def check_parents(handle: QueueHandle, jobs: EncodedJobs, numbers: Sequence[int | str]) -> None:
     """Raises OptionError for a job whose parent is missing, or in a queue that no script can reach together with that
     of `handle`, and for one that exists and has another parent.
 
@@ -45,7 +45,12 @@ def check_parents(handle: QueueHandle, jobs: EncodedJobs, numbers: Sequence[int]
     for position, parent in parents.items():
         if parent not in existing:
             raise _refused(numbers[position], "missing", parent)
-    ids = listed(jobs.job_id, jobs.n)
+    check_other_parents(handle, jobs, numbers)
+
+
+def check_other_parents(handle: QueueHandle, jobs: EncodedJobs, numbers: Sequence[int | str]) -> None:
+    """Raises OptionError for a job that exists and has another parent than the given one, which exists, too."""
+    parents, ids = _parents(handle, jobs), listed(jobs.job_id, jobs.n)
     children = {position: handle.keys.job(job_id) for position in parents if (job_id := ids[position]) is not None}
     replies = handle.connection.pipeline([("HGET", child, "parentKey") for child in children.values()])
     others = {
@@ -76,5 +81,5 @@ def _existing(handle: QueueHandle, keys: Iterable[str]) -> set[str]:
     return {key for key, exists in zip(distinct, replies, strict=True) if exists}
 
 
-def _refused(row: int, reason: str, key: str) -> OptionError:
+def _refused(row: int | str, reason: str, key: str) -> OptionError:
     return OptionError(f"row {row}, column `parent`: {REASONS[reason]}; got: {key}")

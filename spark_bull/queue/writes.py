@@ -5,11 +5,13 @@ No worker sees staged chunks. Once a write is registered, any process can commit
 
 A write with the field `replace` = 1 empties its queue before it adds its first job, and then sets the field `emptied`.
 A write with the field `callback` adds its callback before its first job, and lets it start after the last one; the
-field `callbackState` is `open`, then `closed`.
+field `callbackState` is `open`, then `closed`. The chunks of a write with the field `flows` have flows; the field names
+the further queues of their children.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,6 +25,7 @@ from spark_bull.keys import QueueKeys
 from spark_bull.model import WriteRecord
 from spark_bull.queue import verbs
 from spark_bull.queue.callbacks import Callback, callback_of, close_callback, open_callback
+from spark_bull.queue.flows import touched_keys
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.store.connection import Connection
 
@@ -156,13 +159,15 @@ def roll_forward(handle: QueueHandle, write_id: str, progress: Progress | None =
     are gone from Redis.
     """
     position = 0
-    jobs, dialect = handle.connection.call("HMGET", handle.keys.write(write_id), "jobs", "dialect")
+    fields = handle.connection.call("HMGET", handle.keys.write(write_id), "jobs", "dialect", "flows")
+    jobs, dialect, flows = fields
+    touched = None if flows is None else touched_keys(handle, json.loads(flows))
     total = int(jobs or 0)
     if dialect:
         # The dialect that its chunks are encoded for, which can differ from that of the handle.
         handle = replace(handle, dialect=DIALECTS[dialect.decode()])
     while True:
-        reply = verbs.commit(handle, write_id, position)
+        reply = verbs.commit(handle, write_id, position, touched)
         if reply.state == "unknown":
             raise StagedDataLost(_lost_write(handle.keys.queue, write_id, position, total))
         position = reply.position

@@ -195,8 +195,8 @@ def is_json(text: str) -> bool:
     return True
 
 
-def check_json(array: pa.Array, column: str, first_row: int) -> None:
-    """Raises OptionError for the first text that is not JSON, with its row number and the text."""
+def check_json(array: pa.Array, column: str, numbers: Sequence[int | str]) -> None:
+    """Raises OptionError for the first text that is not JSON, with the text. numbers: those of the rows, for errors."""
     if _are_objects(array):
         return
     checked = 0
@@ -210,7 +210,7 @@ def check_json(array: pa.Array, column: str, first_row: int) -> None:
     except (ValueError, RecursionError) as error:
         shown = bad[:MAX_SHOWN] + ("…" if len(bad) > MAX_SHOWN else "")
         raise OptionError(
-            f"row {first_row + checked}: expected `{column}` to be JSON, got: {shown!r} ({error}); "
+            f"row {numbers[checked]}: expected `{column}` to be JSON, got: {shown!r} ({error}); "
             "use to_json(), or a STRUCT, MAP, ARRAY or VARIANT"
         ) from None
 

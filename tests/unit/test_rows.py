@@ -66,7 +66,7 @@ def read(schema: StructType, values: list[tuple[Any, ...]], **options: str) -> d
     arrays = [
         pa.array(list(column), field.type) for column, field in zip(zip(*values, strict=True), arrow, strict=True)
     ]
-    return plan(schema, **options).rows(pa.RecordBatch.from_arrays(arrays, schema=arrow), 0)
+    return plan(schema, **options).rows(pa.RecordBatch.from_arrays(arrays, schema=arrow), range(len(arrays[0])))
 
 
 # what is refused
@@ -123,7 +123,7 @@ def test_columns_of_the_right_types_are_taken(schema: StructType) -> None:
 
 
 def test_every_property_can_be_a_column() -> None:
-    assert set(rows_module._RULES) == {*NAMES, "queue"}
+    assert set(rows_module._RULES) == {*NAMES, "queue", "children"}
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections import defaultdict
 from dataclasses import replace
@@ -126,6 +127,8 @@ def _queue_plan(plan: WritePlan, queue: str, parts: list[TaskPart], started_on: 
         "startedOn": started_on,
         "jobs": sum(part.rows for part in parts),
     }
+    if plan.children is not None:
+        fields["flows"] = json.dumps(sorted({queue for part in parts for queue in part.flow_queues}))
     if plan.exactly_once and plan.replaces:
         fields["replace"] = 1
     if not plan.exactly_once:

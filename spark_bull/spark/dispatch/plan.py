@@ -17,14 +17,17 @@ from spark_bull.options import Options, parse_options
 from spark_bull.queue.handle import QueueHandle, open_handle
 from spark_bull.queue.writes import Identity, is_written, recover
 from spark_bull.spark.dispatch.batch_callback import OnFinish, on_finish_of
-from spark_bull.spark.dispatch.rows import RowPlan, plan_rows
+from spark_bull.spark.dispatch.children_column import ChildrenPlan, plan_children
+from spark_bull.spark.dispatch.rows import CHILDREN, RowPlan, plan_rows
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import resolved, settings_of
 
 
 @dataclass(frozen=True)
 class TaskPart:
-    """The rows that a task wrote to one queue. `stage` is empty if they were added directly."""
+    """The rows that a task wrote to one queue. `stage` is empty if they were added directly. `flow_queues`: the other
+    queues of their children.
+    """
 
     queue: str
     dialect: str
@@ -35,6 +38,7 @@ class TaskPart:
     duplicates: int = 0
     deduplicated: int = 0
     rejected: int = 0
+    flow_queues: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,8 @@ class WritePlan:
     """The plan of a write, created on the driver for its tasks. Picklable.
 
     on_finish: the job that runs when all jobs of the write have ended. replayed: whether a write with this identity was
-    committed before. replaces: whether the write replaces the queue, mode("overwrite").
+    committed before. replaces: whether the write replaces the queue, mode("overwrite"). children: how to read the
+    column of children; None: rows are no flows.
     """
 
     options: Options
@@ -63,6 +68,7 @@ class WritePlan:
     on_finish: OnFinish | None = None
     replayed: bool = False
     replaces: bool = False
+    children: ChildrenPlan | None = None
 
     @property
     def exactly_once(self) -> bool:
@@ -94,11 +100,12 @@ def plan_write(raw: Mapping[str, str], schema: StructType) -> WritePlan:
     on_finish = on_finish_of(options)
     if on_finish is not None:
         on_finish.check_rows(rows, options)
+    children = plan_children(schema.fields[rows.columns[CHILDREN]]) if CHILDREN in rows.columns else None
     started_on, write_id = connection.now_ms(), uuid4().hex
     if queue is None:
         if options["protocol"] in DIALECTS:
             rows.check_dialect(DIALECTS[options["protocol"]])
-        return WritePlan(options, rows, write_id, started_on, on_finish=on_finish)
+        return WritePlan(options, rows, write_id, started_on, on_finish=on_finish, children=children)
     handle = open_handle(options, queue)
     rows.check_dialect(handle.dialect)
     if on_finish is not None:
@@ -107,7 +114,7 @@ def plan_write(raw: Mapping[str, str], schema: StructType) -> WritePlan:
     recover(handle)
     identity = identity_of(options)
     replayed = identity is not None and is_written(handle, identity)
-    return WritePlan(options, rows, write_id, started_on, handle, on_finish, replayed)
+    return WritePlan(options, rows, write_id, started_on, handle, on_finish, replayed, children=children)
 
 
 def identity_of(options: Options) -> Identity | None:

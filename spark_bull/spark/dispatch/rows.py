@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
@@ -41,6 +41,7 @@ SLICE_BYTES: Final = 32 << 20
 
 DATA: Final = "data"
 QUEUE: Final = "queue"
+CHILDREN: Final = "children"
 _NESTED: Final = (StructType, MapType, ArrayType, VariantType)
 
 
@@ -101,9 +102,13 @@ _RULES: Final[dict[str, _Rule]] = {
         "STRUCT<queue, id, onFailure>, of which `queue` and `id` are required (all STRING, `id` may be an integer)",
         _is_parent,
     ),
+    CHILDREN: _Rule(
+        "ARRAY<STRUCT<data, …>> of jobs for which the job waits",
+        lambda kind: isinstance(kind, ArrayType) and isinstance(kind.elementType, StructType),
+    ),
     "opts": _one_of("STRING holding a JSON object, STRUCT or MAP", StringType, StructType, MapType),
 }
-_BY_LOWER: Final = {name.lower(): name for name in (*NAMES, QUEUE)}
+_BY_LOWER: Final = {name.lower(): name for name in (*NAMES, QUEUE, CHILDREN)}
 
 
 @dataclass(frozen=True)
@@ -127,8 +132,11 @@ class RowPlan:
         if (self.unique_by or DEDUPLICATION in self.columns) and dialect.deduplication_option is None:
             source = "option `uniqueBy`" if self.unique_by else f"column `{DEDUPLICATION}`"
             raise DialectError(f"expected no {source}: {dialect.name} has no deduplication ids; use `jobId`")
-        if PARENT in self.columns and not dialect.has_flows:
-            raise DialectError(f"expected no column `{PARENT}`: jobs of {dialect.name} have no parents; drop it")
+        for name in (PARENT, CHILDREN):
+            if name in self.columns and not dialect.has_flows:
+                raise DialectError(
+                    f"expected no column `{name}`: jobs of {dialect.name} have no parents and children; drop it"
+                )
         if self.integer_ids is not None and not dialect.takes_integer_ids:
             raise OptionError(
                 f"expected column `{self.integer_ids}` to be STRING (a custom id of {dialect.name} may not be an "
@@ -141,11 +149,15 @@ class RowPlan:
         for start in range(0, batch.num_rows, rows):
             yield batch.slice(start, rows)
 
-    def rows(self, batch: pa.RecordBatch, first_row: int) -> dict[str, list[Any]]:
-        """Returns the properties of a batch's jobs for `codec.encode`, and `queue` if it is a column."""
+    def rows(self, batch: pa.RecordBatch, numbers: Sequence[int | str]) -> dict[str, list[Any]]:
+        """Returns the properties of a batch's jobs for `codec.encode`, and `queue` if it is a column.
+
+        numbers: those of the rows, for errors.
+        """
         rows = {
-            name: self._property(name, batch.column(index), batch.schema.field(index), first_row)
+            name: self._property(name, batch.column(index), batch.schema.field(index), numbers)
             for name, index in self.columns.items()
+            if name != CHILDREN
         }
         if self.payload:
             fields = [batch.schema.field(i) for i in self.payload]
@@ -160,9 +172,9 @@ class RowPlan:
             ).to_pylist()
         return rows
 
-    def _property(self, name: str, array: pa.Array, field: pa.Field, first_row: int) -> list[Any]:
+    def _property(self, name: str, array: pa.Array, field: pa.Field, numbers: Sequence[int | str]) -> list[Any]:
         if name in self.json_properties:
-            check_json(array, name, first_row)
+            check_json(array, name, numbers)
             return array.to_pylist()  # type: ignore[no-any-return]
         if name in (DATA, "opts"):
             text = to_json(array, field, ignore_nulls=self.ignore_nulls)
@@ -201,6 +213,9 @@ def plan_fields(schema: StructType) -> RowPlan:
     """Maps the fields of a STRUCT with `data` to settings of jobs, as `plan_rows` does with columns."""
     if not _has_data(schema):
         raise OptionError(f"expected a field `data`, got: {_listed(schema.names)}")
+    for name in schema.names:
+        if name.lower() == CHILDREN:
+            raise OptionError(f"expected no field `{name}`: a flow can't be added here; drop it")
     return _plan(schema, _data_and_settings(schema), (), (), ignore_nulls=True)
 
 

@@ -12,14 +12,19 @@ from pyspark import TaskContext
 
 from spark_bull.dialects.chunks import ChunkBuilder
 from spark_bull.dialects.codec import defaults_of, encode
+from spark_bull.dialects.flows import Flows
 from spark_bull.errors import OptionError, SparkBullError
+from spark_bull.model import Added
 from spark_bull.queue.add import add_chunk
 from spark_bull.queue.callbacks import Callback, open_callback
+from spark_bull.queue.flows import FlowChunk, add_flow_chunk, check_flows, flow_chunks
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.parents import check_parents
+from spark_bull.queue.verbs import FlowsReply
 from spark_bull.queue.writes import Identity, is_written, stage_chunk
+from spark_bull.spark.dispatch.children_column import levels_of
 from spark_bull.spark.dispatch.plan import TaskPart, WritePlan, Written
-from spark_bull.spark.dispatch.rows import QUEUE
+from spark_bull.spark.dispatch.rows import CHILDREN, QUEUE
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import settings_of
 
@@ -67,6 +72,7 @@ class _QueueWriter:
     duplicates: int = 0
     deduplicated: int = 0
     rejected: int = 0
+    flow_queues: set[str] = field(default_factory=set)
 
 
 @dataclass
@@ -90,9 +96,14 @@ class _Task:
 
     def take(self, batch: pa.RecordBatch) -> None:
         for part in self.plan.rows.slices(batch):
-            rows = self.plan.rows.rows(part, self.seen)
+            rows = self.plan.rows.rows(part, range(self.seen, self.seen + part.num_rows))
             for queue, queue_rows, numbers in self._by_queue(rows, part.num_rows):
-                self._take(queue, queue_rows, numbers)
+                if self.plan.children is None:
+                    self._take(queue, queue_rows, numbers)
+                else:
+                    children = part.column(self.plan.rows.columns[CHILDREN])
+                    positions = [number - self.seen for number in numbers]
+                    self._take_flows(queue, queue_rows, children.take(pa.array(positions, pa.int64())), numbers)
             self.seen += part.num_rows
         if sum(writer.builder.gathered for writer in self.writers.values()) > _MAX_GATHERED_BYTES:
             self._flush()
@@ -127,6 +138,21 @@ class _Task:
         for count, packed in writer.builder.add(columns):
             self._send(writer, count, packed)
 
+    def _take_flows(self, queue: str, rows: dict[str, list[Any]], children: pa.Array, numbers: Sequence[int]) -> None:
+        writer, plan, options = self._writer(queue), self.plan, self.plan.options
+        if writer.was_committed or plan.children is None:
+            return
+        levels = levels_of(plan.children, rows, queue, children, numbers)
+        flows = Flows(writer.handle.dialect, levels, self.defaults, numbers)
+        if plan.on_finish is not None and self.callback is not None:
+            plan.on_finish.check_children(flows.groups[0].jobs, self.callback, numbers)
+            flows.make_parents_optional()
+        elif not _was_committed(plan, writer.handle, self.identity):
+            check_flows(writer.handle, flows)
+        for chunk in flow_chunks(writer.handle, flows, options["chunkSize"], options["chunkBytes"]):
+            writer.flow_queues.update(chunk.queues)
+            self._send(writer, chunk.jobs, chunk.packed, chunk)
+
     def _writer(self, queue: str) -> _QueueWriter:
         if queue not in self.writers:
             handle = self.plan.handle_of(queue)
@@ -139,7 +165,7 @@ class _Task:
             self.writers[queue] = _QueueWriter(handle, builder, handle.keys.stage(self.attempt), was_committed)
         return self.writers[queue]
 
-    def _send(self, writer: _QueueWriter, rows: int, packed: bytes) -> None:
+    def _send(self, writer: _QueueWriter, rows: int, packed: bytes, flows: FlowChunk | None = None) -> None:
         if self.plan.exactly_once:
             ttl_ms = self.plan.options["stageTtlMs"]
             stage_chunk(writer.handle, writer.stage, writer.chunks, packed, ttl_ms)
@@ -148,7 +174,11 @@ class _Task:
                 # Before the first child is visible.
                 open_callback(writer.handle, self.callback)
                 self.opened = True
-            sent = add_chunk(writer.handle, self.attempt, writer.chunks, rows, packed, want_ids=False)
+            sent: Added | FlowsReply
+            if flows is None:
+                sent = add_chunk(writer.handle, self.attempt, writer.chunks, rows, packed, want_ids=False)
+            else:
+                sent = add_flow_chunk(writer.handle, self.attempt, writer.chunks, flows)
             writer.added += sent.added
             writer.duplicates += sent.duplicates
             writer.deduplicated += sent.deduplicated
@@ -174,6 +204,7 @@ class _Task:
                 writer.duplicates,
                 writer.deduplicated,
                 writer.rejected,
+                tuple(sorted(writer.flow_queues)),
             )
             for queue, writer in self.writers.items()
             if writer.chunks

@@ -64,7 +64,9 @@ class FollowUpPlan:
         ons = [None] * len(jobs)
         if self.on is not None:
             ons = arrays.pop(jobs.type.field(self.on)).to_pylist()
-        properties = self.rows.rows(pa.RecordBatch.from_arrays([*arrays.values()], schema=pa.schema([*arrays])), 0)
+        properties = self.rows.rows(
+            pa.RecordBatch.from_arrays([*arrays.values()], schema=pa.schema([*arrays])), range(len(jobs))
+        )
         queues = properties.pop(QUEUE, [None] * len(jobs))
         of = [job_ids[row] for row in rows.to_pylist()]
         by_job: dict[str, list[FollowUp]] = defaultdict(list)

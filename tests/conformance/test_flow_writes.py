@@ -1,0 +1,298 @@
+"""The columns `parent` and `children` of a write: rows become children, or flows of several queues."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from pyspark.sql.types import ArrayType, IntegerType, LongType, StringType, StructField, StructType
+from redis import Redis
+
+from spark_bull.errors import DialectError, OptionError, SparkBullError
+from spark_bull.queue import verbs
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.flows import touched_keys
+from spark_bull.queue.writes import Identity, open_writes, recover
+from spark_bull.spark.dispatch import commit
+from tests.support.dump import PRIVATE, dump
+from tests.support.sink import Sink
+
+QUEUES = ("books", "pages", "words")
+each_delivery = pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
+
+WORD = StructType().add("queue", StringType()).add("data", StringType()).add("onFailure", StringType())
+PAGE = (
+    StructType()
+    .add("queue", StringType())
+    .add("jobId", StringType())
+    .add("data", StructType().add("page", IntegerType()))
+    .add("onFailure", StringType())
+    .add("priority", IntegerType())
+    .add("children", ArrayType(WORD))
+)
+BOOKS = (
+    StructType()
+    .add("jobId", StringType())
+    .add("name", StringType())
+    .add("data", StructType().add("book", IntegerType()))
+    .add("children", ArrayType(PAGE))
+)
+CHILDREN = (
+    StructType()
+    .add("jobId", StringType())
+    .add("data", StringType())
+    .add("parent", StructType().add("queue", StringType()).add("id", LongType()).add("onFailure", StringType()))
+)
+
+
+@pytest.fixture
+def options(redis_url: str, prefix: str) -> Callable[..., dict[str, str]]:
+    def options(**given: str) -> dict[str, str]:
+        return {"url": redis_url, "prefix": prefix, "queue": "books", "protocol": "bullmq", **given}
+
+    return options
+
+
+@pytest.fixture
+def queues(redis_url: str, prefix: str) -> Iterator[dict[str, BullQueue]]:
+    opened = {name: BullQueue(name, url=redis_url, prefix=prefix, protocol="bullmq") for name in QUEUES}
+    yield opened
+    for queue in opened.values():
+        queue.close()
+
+
+def word(text: str, **fields: Any) -> dict[str, Any]:
+    return {"queue": "words", "data": json.dumps(text), **fields}
+
+
+def page(number: int, *words: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return {"queue": "pages", "data": {"page": number}, "children": list(words) or None, **fields}
+
+
+def book(number: int, *pages: dict[str, Any] | None, **fields: Any) -> dict[str, Any]:
+    return {"jobId": f"b{number}", "data": {"book": number}, "children": list(pages), **fields}
+
+
+def counts(queues: dict[str, BullQueue]) -> dict[str, dict[str, int]]:
+    found = {name: queue.counts() for name, queue in queues.items()}
+    return {
+        name: {state: n for state, n in states.items() if n} for name, states in found.items() if any(states.values())
+    }
+
+
+def public(client: Redis, prefix: str) -> set[str]:
+    keys = ((queue, key) for queue in QUEUES for key in dump(client, prefix, queue) if not key.startswith(PRIVATE))
+    return {f"{queue}:{key}" for queue, key in keys}
+
+
+@each_delivery
+def test_a_row_with_children_is_a_flow(options: Any, queues: dict[str, BullQueue], prefix: str, delivery: str) -> None:
+    sink = Sink(options(delivery=delivery, attempts="2"), BOOKS)
+    sink.task([book(1, page(1, word("a"), word("b", onFailure="ignore"), priority=3, onFailure="fail"), page(2))])
+    sink.task([book(2), book(3, page(3, jobId="p3"), None, name="bind")])
+    sink.commit()
+    assert counts(queues) == {
+        "books": {"waiting-children": 2, "wait": 1},
+        "pages": {"waiting-children": 1, "wait": 2},
+        "words": {"wait": 2},
+    }
+    (one,) = queues["pages"].page("waiting-children")
+    assert (one.data, one.priority, one.parent_key) == ({"page": 1}, 3, f"{prefix}:books:b1")
+    parent = {"id": "b1", "queue": f"{prefix}:books"}
+    assert one.opts == {"attempts": 2, "priority": 3, "fpof": True, "parent": parent}
+    a, b = queues["words"].page("wait")
+    assert [job.data for job in (a, b)] == ["a", "b"]
+    assert a.opts == {"attempts": 2, "parent": {"id": one.id, "queue": f"{prefix}:pages"}}
+    assert b.opts == {**a.opts, "idof": True}
+    last = queues["books"].get_job("b3")
+    assert last is not None
+    assert (last.name, last.state) == ("bind", "waiting-children")
+    (record,) = queues["books"].writes()
+    assert (record.state, record.jobs, record.done, record.added) == ("finished", 8, 8, 8)
+
+
+@each_delivery
+def test_flows_of_several_first_queues_are_one_write(options: Any, queues: dict[str, BullQueue], delivery: str) -> None:
+    given = options(delivery=delivery)
+    del given["queue"]
+    sink = Sink(given, StructType([*BOOKS.fields, StructField("queue", StringType())]))
+    sink.task([book(1, page(1), queue="books"), book(2, page(2, queue=None), queue="words"), book(3, queue="words")])
+    sink.commit()
+    assert counts(queues) == {
+        "books": {"waiting-children": 1},
+        "pages": {"wait": 1},
+        "words": {"waiting-children": 1, "wait": 2},
+    }
+
+
+def test_workers_see_each_flow_of_an_exactly_once_write_whole_or_not_at_all(
+    options: Any, queues: dict[str, BullQueue], client: Redis, prefix: str
+) -> None:
+    sink = Sink(options(chunkSize="4"), BOOKS)
+    sink.task([book(n, page(1), page(2, word("x"))) for n in range(5)])
+    sink.task([book(n, page(1), page(2, word("x"))) for n in range(5, 9)])
+    assert public(client, prefix) == set()
+    handle = queues["books"].handle
+    plans = commit._queue_plans(sink.plan, sink.messages)
+    commit.register(sink.plan.write_id, plans, None)
+    touched = touched_keys(handle, ["pages", "words"])
+    position, state = 0, "open"
+    while state == "open":
+        reply = verbs.commit(handle, sink.plan.write_id, position, touched)
+        # A call that is sent again changes nothing.
+        assert verbs.commit(handle, sink.plan.write_id, position, touched)[1] == reply.position
+        state, position = reply.state, reply.position
+        found = counts(queues)
+        flows = found["books"]["waiting-children"]
+        assert found == {
+            "books": {"waiting-children": flows},
+            "pages": {"waiting-children": flows, "wait": flows},
+            "words": {"wait": flows},
+        }
+        assert position == 4 * flows
+    assert position == 36
+
+
+def test_a_write_of_flows_that_was_interrupted_is_finished_by_any_process(
+    options: Any, queues: dict[str, BullQueue]
+) -> None:
+    sink = Sink(options(chunkSize="2"), BOOKS, Identity("app", 1))
+    sink.task([book(n, page(n)) for n in range(5)])
+    commit.register(sink.plan.write_id, commit._queue_plans(sink.plan, sink.messages), Identity("app", 1))
+    verbs.commit(queues["books"].handle, sink.plan.write_id, 0, touched_keys(queues["books"].handle, ["pages"]))
+    (record,) = recover(queues["books"].handle)
+    assert (record.jobs, record.added, record.state) == (10, 10, "finished")
+    assert open_writes(queues["books"].handle) == []
+    assert counts(queues) == {"books": {"waiting-children": 5}, "pages": {"wait": 5}}
+    # A repeated write adds nothing.
+    again = Sink(options(chunkSize="2"), BOOKS, Identity("app", 1))
+    again.task([book(n, page(n)) for n in range(5)])
+    again.commit()
+    assert counts(queues)["pages"] == {"wait": 5}
+
+
+@each_delivery
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (
+            [book(1), book(2, page(1), page(2, jobId="7"))],
+            r"row 1, children\[1\]: expected `jobId` not to be an integer",
+        ),
+        ([book(1, page(1, word("x", data="{")))], r"row 0, children\[0\], children\[0\]: expected `data` to be JSON"),
+        (
+            [book(1, page(1, word("x", data=None)))],
+            r"row 0, children\[0\], children\[0\]: expected `data` to be JSON, got N",
+        ),
+        ([book(1, page(1, onFailure="explode"))], r"row 0, children\[0\]: expected `parent.onFailure` to be one of"),
+        ([book(1, page(1, jobId="x"), page(2, jobId="x"))], r"row 0, children\[1\]: .*no other job of the flow has"),
+        ([book(1, page(1, jobId="taken"))], r"row 0, children\[0\], column `parent`: expected a job without another"),
+        ([book(1, page(1, queue="a:b"))], "expected `queue` without ':'"),
+        ([book(1, page(1, queue="old"))], "expected queue old to speak bullmq"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_bad_children_are_refused_before_anything_is_visible(
+    options: Any, queues: dict[str, BullQueue], client: Redis, prefix: str, delivery: str, rows: Any, said: str
+) -> None:
+    queues["pages"].add({}, job_id="taken", parent={"queue": "words", "id": queues["words"].add({})})
+    client.sadd(f"{prefix}:old:completed", "1")
+    before = public(client, prefix)
+    sink = Sink(options(delivery=delivery), BOOKS)
+    with pytest.raises(SparkBullError, match=said):
+        sink.task(rows)
+    sink.abort()
+    assert public(client, prefix) == before
+
+
+def test_a_flow_whose_child_has_another_parent_by_the_time_of_the_commit_is_not_added(
+    options: Any, queues: dict[str, BullQueue]
+) -> None:
+    sink = Sink(options(), BOOKS)
+    sink.task([book(1, page(1, word("a"), jobId="taken"), page(2)), book(2, page(3))])
+    queues["pages"].add({}, job_id="taken", parent={"queue": "words", "id": queues["words"].add({})})
+    sink.commit()
+    (record,) = queues["books"].writes()
+    assert (record.jobs, record.added, record.rejected, record.done) == (6, 2, 4, 6)
+    assert counts(queues) == {"books": {"waiting-children": 1}, "pages": {"wait": 2}, "words": {"wait": 1}}
+
+
+@pytest.mark.parametrize(
+    ("column", "said"),
+    [
+        (StringType(), "expected column `children` to be ARRAY<STRUCT<data"),
+        (ArrayType(StructType().add("queue", StringType())), "column `children`: expected a field `data`"),
+        (
+            ArrayType(StructType().add("data", StringType()).add("dta", StringType())),
+            "`children`: unknown column `dta`",
+        ),
+        (ArrayType(StructType([*WORD.fields, StructField("children", StringType())])), "ARRAY<STRUCT<data"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_column_of_a_wrong_type_is_refused(options: Any, column: Any, said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        Sink(options(), StructType().add("data", StringType()).add("children", column))
+
+
+@pytest.mark.parametrize("dialect", ["bull-1", "bull"])
+@pytest.mark.parametrize("schema", [BOOKS, CHILDREN], ids=["children", "parent"])
+def test_bull_has_no_such_columns(options: Any, dialect: str, schema: StructType) -> None:
+    with pytest.raises(DialectError, match=f"jobs of {dialect} have no parents and children; drop it"):
+        Sink(options(protocol=dialect), schema)
+
+
+@each_delivery
+def test_rows_with_a_parent_are_its_children(
+    options: Any, queues: dict[str, BullQueue], prefix: str, delivery: str
+) -> None:
+    parent = int(queues["pages"].add({}))
+    sink = Sink(options(delivery=delivery, chunkSize="2"), CHILDREN)
+    rows = [{"data": "{}", "parent": {"queue": "pages", "id": parent, "onFailure": "remove"}} for _ in range(5)]
+    sink.task([*rows, {"data": "{}", "parent": None}])
+    sink.commit()
+    jobs = queues["books"].page("wait")
+    assert [job.parent_key for job in jobs] == [f"{prefix}:pages:{parent}"] * 5 + [None]
+    assert jobs[0].opts == {"attempts": 0, "rdof": True, "parent": {"id": str(parent), "queue": f"{prefix}:pages"}}
+
+
+@each_delivery
+def test_a_row_whose_parent_is_missing_is_refused_before_anything_is_visible(
+    options: Any, queues: dict[str, BullQueue], delivery: str
+) -> None:
+    parent = int(queues["pages"].add({}))
+    sink = Sink(options(delivery=delivery, chunkSize="1"), CHILDREN)
+    rows = [{"data": "{}", "parent": {"queue": "pages", "id": parent + n}} for n in range(2)]
+    with pytest.raises(OptionError, match=r"row 1, column `parent`: expected the parent of the job to exist.*:pages:2"):
+        sink.task(rows)
+    assert counts(queues) == {"pages": {"wait": 1}}
+
+
+def test_a_parent_that_goes_before_the_commit_leaves_its_children_out(
+    options: Any, queues: dict[str, BullQueue]
+) -> None:
+    parent = queues["pages"].add({})
+    sink = Sink(options(), CHILDREN)
+    sink.task([{"data": "{}", "parent": {"queue": "pages", "id": int(parent)}}, {"data": "{}", "parent": None}])
+    queues["pages"].remove(parent)
+    sink.commit()
+    (record,) = queues["books"].writes()
+    assert (record.added, record.rejected) == (1, 1)
+
+
+@each_delivery
+def test_first_jobs_of_flows_can_be_the_children_of_a_callback(
+    options: Any, queues: dict[str, BullQueue], delivery: str
+) -> None:
+    sink = Sink(options(delivery=delivery, onFinish='{"queue": "words", "name": "all"}'), BOOKS)
+    sink.task([book(1, page(1)), book(2)])
+    sink.commit()
+    (callback,) = queues["words"].page("waiting-children")
+    assert callback.name == "all"
+    jobs = [queues["books"].get_job(f"b{n}") for n in (1, 2)]
+    keys = {f"{queues['words'].handle.keys.base}{callback.id}"}
+    assert {job and job.parent_key for job in jobs} == keys
+    (child,) = queues["pages"].page("wait")
+    assert child.parent_key == queues["books"].handle.keys.job("b1")
