@@ -47,7 +47,7 @@ if TYPE_CHECKING:
         WrongState,
     )
     from spark_bull.local import EmbeddedRedis
-    from spark_bull.model import Added, AddedFlow, FlowJob, Job, NewJob, RawJson, WriteRecord
+    from spark_bull.model import Added, AddedFlow, Dependency, FlowJob, Job, NewJob, RawJson, WriteRecord
     from spark_bull.queue.bull_queue import BullQueue
     from spark_bull.services.promoter import Promoter, PromoterStats
     from spark_bull.services.rescuer import Rescuer
@@ -64,6 +64,7 @@ _LAZY_EXPORTS = {
     "BullQueue": "spark_bull.queue.bull_queue",
     "ConnectionLost": "spark_bull.errors",
     "DelayedError": "spark_bull.errors",
+    "Dependency": "spark_bull.model",
     "DialectError": "spark_bull.errors",
     "EmbeddedRedis": "spark_bull.local",
     "FlowJob": "spark_bull.model",
@@ -112,6 +113,7 @@ __all__ = [
     "BullQueue",
     "ConnectionLost",
     "DelayedError",
+    "Dependency",
     "DialectError",
     "EmbeddedRedis",
     "FlowJob",

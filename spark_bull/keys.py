@@ -104,6 +104,10 @@ class QueueKeys:
         """HASH: key of a failed child whose failure does not fail the job -> the reason."""
         return f"{self.base}{job_id}:failed"
 
+    def failed_children(self, job_id: str) -> str:
+        """ZSET of the keys of the children whose failure fails the job."""
+        return f"{self.base}{job_id}:unsuccessful"
+
     def deduplication(self, deduplication_id: str) -> str:
         """STRING: the job that has a deduplication id."""
         return f"{self.base}de:{deduplication_id}"

@@ -125,6 +125,27 @@ class AddedFlow:
 
 
 @dataclass(frozen=True)
+class Dependency:
+    """A child of a job, as BullMQ keeps it with the parent.
+
+    Parameters:
+      queue: name of the parent's queue.
+      id: id of the parent.
+      child_queue: name of the child's queue.
+      child_id: id of the child.
+      state: `unprocessed`, `processed`, `ignored` (failed, which its parent ignores), or `failed` (with its parent).
+      value: return value of a processed child, JSON text; reason of the failure of an ignored one; else None.
+    """
+
+    queue: str
+    id: str
+    child_queue: str
+    child_id: str
+    state: str
+    value: str | None = None
+
+
+@dataclass(frozen=True)
 class Job:
     """A job as read from Redis. Times are ms since 1970.
 

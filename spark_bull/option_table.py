@@ -55,7 +55,7 @@ SCOPE_TITLES: Final = {
 }
 
 PROTOCOLS: Final = ("auto", "bull-1", "bull", "bullmq")
-VIEWS: Final = ("jobs", "counts", "queues", "writes", "logs", "workers")
+VIEWS: Final = ("jobs", "counts", "queues", "writes", "logs", "dependencies", "workers")
 
 
 @dataclass(frozen=True)
@@ -398,7 +398,7 @@ TABLE: Final[tuple[Option, ...]] = (
         choice(*VIEWS),
         "jobs",
         (READ,),
-        "table to read: `jobs`, `counts`, `queues`, `writes`, `logs` or `workers`",
+        "table to read: `jobs`, `counts`, `queues`, `writes`, `logs`, `dependencies` or `workers`",
     ),
     Option(
         "states",

@@ -47,7 +47,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         ),
     ),
     "inspect": (
-        ("queue/children", "queue/read", "queue/writes", "spark/inspect/views"),
+        ("queue/children", "queue/dependencies", "queue/read", "queue/writes", "spark/inspect/views"),
         ("read/find", "read/state", "read/jobs"),
     ),
     "process": (

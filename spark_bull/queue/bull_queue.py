@@ -18,6 +18,7 @@ from spark_bull.model import (
     AddedFlow,
     Backoff,
     Deduplication,
+    Dependency,
     FlowJob,
     Job,
     KeepRule,
@@ -33,6 +34,7 @@ from spark_bull.queue.cancel import request_cancel
 from spark_bull.queue.child_removal import remove_child_dependency, remove_unprocessed_children
 from spark_bull.queue.children import MAX_CHILDREN, failures_of, values_of
 from spark_bull.queue.deduplication import free, holder_of
+from spark_bull.queue.dependencies import dependency_counts, read_dependencies
 from spark_bull.queue.flows import add_flow_chunk, added_flows, check_reply, flow_chunks, levels_of
 from spark_bull.queue.handle import QueueHandle, open_handle
 from spark_bull.queue.parents import check_queues, rejection
@@ -419,6 +421,36 @@ class BullQueue:
           DialectError: for a queue of Bull, whose jobs have no children.
         """
         return values_of(self.handle, job_id, limit)
+
+    def get_dependencies(self, job_id: str, limit: int = MAX_CHILDREN) -> list[Dependency]:
+        """Reads the children of a job, and what has become of them.
+
+        Parameters:
+          job_id: id of the parent.
+          limit: maximum number of children, which are all in memory at once.
+
+        Returns:
+          The children, the unprocessed ones first.
+
+        Raises:
+          OptionError: if there are more children than `limit`.
+          DialectError: for a queue of Bull, whose jobs have no children.
+        """
+        return read_dependencies(self.handle, job_id, limit)
+
+    def get_dependencies_count(self, job_id: str) -> dict[str, int]:
+        """Counts the children of a job.
+
+        Parameters:
+          job_id: id of the parent.
+
+        Returns:
+          The number of children that are `unprocessed`, `processed`, `ignored` and `failed`; see Dependency.
+
+        Raises:
+          DialectError: for a queue of Bull, whose jobs have no children.
+        """
+        return dependency_counts(self.handle, job_id)
 
     def get_children_failures(self, job_id: str, limit: int = MAX_CHILDREN) -> dict[str, str]:
         """Reads why children of a job have failed whose failures do not fail it, as getIgnoredChildrenFailures does.

@@ -12,7 +12,7 @@ from spark_bull.queue.handle import QueueHandle
 #: Default of the maximum number of children whose results are read.
 MAX_CHILDREN: Final = 100_000
 #: Approximate number of results that one command reads.
-_SCAN_SIZE: Final = 500
+SCAN_SIZE: Final = 500
 
 
 def values_of(handle: QueueHandle, job_id: str, limit: int = MAX_CHILDREN) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def _fields(handle: QueueHandle, key: str, what: str, limit: int) -> Iterator[tu
         )
     cursor, is_over = 0, count == 0
     while not is_over:
-        cursor, found = call("HSCAN", key, cursor, "COUNT", _SCAN_SIZE)
+        cursor, found = call("HSCAN", key, cursor, "COUNT", SCAN_SIZE)
         is_over = int(cursor) == 0
         for child, value in found.items():
             yield child.decode(errors="replace"), value.decode(errors="replace")

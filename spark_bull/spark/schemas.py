@@ -92,6 +92,9 @@ SCHEMAS: Final[dict[str, StructType]] = {
         }
     ),
     "logs": _table({"queue": TEXT, "id": TEXT, "line": IntegerType(), "log": TEXT}),
+    "dependencies": _table(
+        {"queue": TEXT, "id": TEXT, "childQueue": TEXT, "childId": TEXT, "state": TEXT, "value": TEXT}
+    ),
     "workers": _table({"queue": TEXT, "name": TEXT, "address": TEXT, "age": LongType(), "idle": LongType()}),
 }
 

@@ -277,3 +277,24 @@ def test_children_that_complete_at_once_start_their_parent_once(bench: Bench) ->
     assert bench.queue().get_children_values(part.id) == {bench.key("pages", name): name for name in names[:2]}
     states = [bench.queue().get_job(flow.id) for flow in (part, whole)]
     assert [job and job.state for job in states] == ["waiting-children", "wait"]
+
+
+def test_the_children_of_a_job_are_read_up_to_a_limit(bench: Bench) -> None:
+    added = bench.add(book(*(page(n) for n in range(600))))
+    dependencies = bench.queue().get_dependencies(added.id)
+    assert {one.child_id for one in dependencies} == {child.id for child in added.children}
+    assert {(one.queue, one.id, one.child_queue, one.state, one.value) for one in dependencies} == {
+        ("books", added.id, "pages", "unprocessed", None)
+    }
+    with pytest.raises(OptionError, match=r"at most 599 children of job .* of queue books, found 600"):
+        bench.queue().get_dependencies(added.id, limit=599)
+    assert bench.queue().get_dependencies("none") == []
+    assert set(bench.queue().get_dependencies_count("none").values()) == {0}
+
+
+@pytest.mark.parametrize("dialect", ["bull-1", "bull"])
+def test_jobs_of_bull_have_no_dependencies(redis_url: str, prefix: str, dialect: str) -> None:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=dialect) as queue:
+        for read in (queue.get_dependencies, queue.get_dependencies_count):
+            with pytest.raises(DialectError, match=f"jobs of {dialect} have no children"):
+                read("1")

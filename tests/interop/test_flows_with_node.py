@@ -16,6 +16,7 @@ from tests.support.flow_pair import QUEUES, FlowPair, on_side, shown
 from tests.support.jobs import HOUR
 from tests.support.node_peer import NodeError, NodePeer
 from tests.support.peers import PEERS, Peer
+from tests.support.wait import wait_until
 
 each_bullmq = pytest.mark.parametrize("peer", [p for p in PEERS if p.dialect == "bullmq"], ids=str)
 
@@ -243,3 +244,36 @@ def test_a_completed_child_does_not_start_a_parent_before_its_other_children_are
     add_flows(pair, [family(2, family(3, queue="b", jobId="done"), family(4, queue="b"))])
     waits = [pair.client.zcard(f"{prefix}:a:waiting-children") for prefix in pair.prefixes]
     assert waits == [0, 1]
+
+
+@each_bullmq
+def test_dependencies_and_their_counts_are_those_that_node_reads(pair: FlowPair) -> None:
+    node, queue, prefix = pair.nodes[1], pair.queues["a"], pair.prefixes[1]
+    policies = {"bad": "fail", "ignored": "ignore", "removed": "remove"}
+    children = [
+        *(FlowJob({"$behaviour": f"return:{n}", "n": n}, job_id=f"good-{n}", queue="b") for n in range(3)),
+        *(FlowJob({"$behaviour": "fail"}, job_id=name, queue="b", on_failure=how) for name, how in policies.items()),
+        FlowJob({}, job_id="later", queue="c"),
+        FlowJob({}, job_id="x:y:z", queue="c"),
+    ]
+    queue.add_flow(FlowJob({"n": 9}, job_id="p", children=children))
+    node.call("process", queue="b")
+    ended = {"processed": 3, "ignored": 1, "failed": 1, "unprocessed": 2}
+    wait_until(lambda: queue.get_dependencies_count("p") == ended, "the children in queue b to end")
+    assert node.call("invoke", queue="a", jobId="p", method="getDependenciesCount") == ended
+    theirs = node.call("invoke", queue="a", jobId="p", method="getDependencies")
+    ours = queue.get_dependencies("p")
+    assert {(one.queue, one.id) for one in ours} == {("a", "p")}
+
+    def keys(state: str) -> set[str]:
+        return {f"{prefix}:{one.child_queue}:{one.child_id}" for one in ours if one.state == state}
+
+    assert {state: keys(state) for state in ("unprocessed", "processed", "ignored", "failed")} == {
+        "unprocessed": set(theirs["unprocessed"]),
+        "processed": set(theirs["processed"]),
+        "ignored": set(theirs["ignored"]),
+        "failed": set(theirs["failed"]),
+    }
+    assert ("c", "x:y:z") in {(one.child_queue, one.child_id) for one in ours}
+    values = {one.child_id: one.value for one in ours if one.value is not None}
+    assert values == {"good-0": "0", "good-1": "1", "good-2": "2", "ignored": "scripted failure 1"}

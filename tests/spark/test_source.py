@@ -13,7 +13,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from redis import Redis
 
 from spark_bull.local import EmbeddedRedis
-from spark_bull.model import NewJob, RawJson
+from spark_bull.model import FlowJob, NewJob, RawJson
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.spark.inspect.source import OpenSlice, batch_reader
 from spark_bull.spark.schemas import SCHEMAS
@@ -205,6 +205,19 @@ def test_the_view_logs_has_a_row_per_line(bull: Bull, queue: OpenQueue, client: 
     assert rows == [("q", "3", 0, "über"), ("q", "3", 1, "\ufffd")]
     assert bull.read(view="logs", jobIds="3").count() == 2
     assert [row["line"] for row in bull.read(view="logs", jobIds="1").orderBy("line").collect()] == list(range(2500))
+
+
+def test_the_view_dependencies_has_a_row_per_child(bull: Bull, queue: OpenQueue) -> None:
+    parents = queue("a")
+    for n in range(3):
+        pages = [FlowJob({}, job_id=f"c{n}{i}", queue="pages") for i in range(n)]
+        parents.add_flow(FlowJob({}, job_id=f"p{n}", children=pages))
+    queue("old", protocol="bull").add({})
+    rows = [tuple(row) for row in bull.read("a,*", view="dependencies").orderBy("childId").collect()]
+    assert rows == [("a", p, "pages", c, "unprocessed", None) for p, c in (("p1", "c10"), ("p2", "c20"), ("p2", "c21"))]
+    assert bull.read("a", view="dependencies", jobIds="p2", schema="childId STRING").count() == 2
+    with pytest.raises(PySparkException, match="jobs of bull have no children"):
+        bull.read("old", view="dependencies").collect()
 
 
 def test_the_view_workers_has_a_row_per_connected_worker(bull: Bull, queue: OpenQueue, redis_url: str) -> None:

@@ -27,7 +27,7 @@ from spark_bull.store.connection import Connection
 from spark_bull.store.settings import resolved, settings_of
 
 #: Views that are read in parallel slices; the others are small.
-SLICED: Final = ("jobs", "logs")
+SLICED: Final = ("jobs", "logs", "dependencies")
 JOBS_PER_PARTITION: Final = 100_000
 MAX_PARTITIONS: Final = 16
 #: Maximum number of rows per Arrow batch. The first batch is one chunk, and sizes double: `show()` reads little.
@@ -77,6 +77,9 @@ def plan_read(raw: Mapping[str, str], schema: StructType) -> ReadPlan:
     given = [part.strip() for part in (options["queue"] or "*").split(",") if part.strip()]
     named, globs = [q for q in given if not is_glob(q)], tuple(q for q in given if is_glob(q))
     Connection(settings_of(options)).check(options["prefix"], named, write=False)
+    if options["view"] == "dependencies":
+        for queue in named:
+            open_handle(options, queue).dialect.check_flows()
     queues = tuple(dict.fromkeys([*named, *_matching(options, globs)]))
     return ReadPlan(options, schema, columns, queues, globs)
 

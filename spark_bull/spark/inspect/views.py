@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from spark_bull.options import Options
+from spark_bull.queue.dependencies import dependencies_of
 from spark_bull.queue.find import describe, workers
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.read import Slice, counts, read_ids, read_jobs
@@ -67,6 +68,28 @@ def write_rows(queue_slice: QueueSlice) -> Iterator[Row]:
 
 
 def log_rows(queue_slice: QueueSlice) -> Iterator[Row]:
+    for ids in _ids(queue_slice):
+        yield from _lines(queue_slice.handle, ids)
+
+
+def dependency_rows(queue_slice: QueueSlice) -> Iterator[Row]:
+    if not queue_slice.handle.dialect.has_flows:
+        # A queue that was found by a glob.
+        return
+    for ids in _ids(queue_slice):
+        for found in dependencies_of(queue_slice.handle, ids):
+            yield {
+                "queue": found.queue,
+                "id": found.id,
+                "childQueue": found.child_queue,
+                "childId": found.child_id,
+                "state": found.state,
+                "value": found.value,
+            }
+
+
+def _ids(queue_slice: QueueSlice) -> Iterator[list[str]]:
+    """The ids of the jobs that the options choose, chunk by chunk."""
     options, handle = queue_slice.options, queue_slice.handle
     if options["jobIds"]:
         ids = options["jobIds"][queue_slice.part.number :: queue_slice.part.of]
@@ -74,7 +97,7 @@ def log_rows(queue_slice: QueueSlice) -> Iterator[Row]:
     else:
         chunks = read_jobs(handle, options["states"], (), queue_slice.part, options["chunkSize"])
     for chunk in chunks:
-        yield from _lines(handle, [job_id.decode("utf-8", "replace") for job_id in chunk.ids])
+        yield [job_id.decode("utf-8", "replace") for job_id in chunk.ids]
 
 
 def _lines(handle: QueueHandle, ids: list[str]) -> Iterator[Row]:
@@ -107,5 +130,6 @@ ROWS: Final[dict[str, Callable[[QueueSlice], Iterator[Row]]]] = {
     "queues": queue_rows,
     "writes": write_rows,
     "logs": log_rows,
+    "dependencies": dependency_rows,
     "workers": worker_rows,
 }
