@@ -50,6 +50,7 @@ SEGMENTS = {
     "rate_limited": "spark:rate:limited",
     "damaged": "spark:damaged:jobs",
     "cancels": "spark:cancel:requests",
+    "sequence_tails": "spark:sequence:tails",
     "group_active": "spark:group:active",
     "group_delayed": "spark:group:delayed",
     "group_promoted": "spark:group:promoted",

@@ -265,13 +265,23 @@ TABLE: Final[tuple[Option, ...]] = (
         "none",
     ),
     Option(
+        "sequenceBy",
+        names,
+        (),
+        (WRITE,),
+        "columns, comma separated: jobs with the same values in them run one after the other, in the order of the rows "
+        "and over several writes; columns beside `data` that are not settings are used for nothing else; BullMQ only",
+        "none",
+    ),
+    Option(
         "onFailure",
         choice("wait", "ignore", "fail", "continue", "remove"),
         None,
         (WRITE,),
         "what a job that fails for good does to the job of `onFinish`: `wait`, until it is retried; `ignore` and "
-        "`remove` go on; `fail` fails it; `continue` starts it at once",
-        "`wait`",
+        "`remove` go on; `fail` fails it; `continue` starts it at once. With `sequenceBy`, to the next job of its "
+        "sequence: `ignore` or `fail`",
+        "`wait`; with `sequenceBy` `ignore`",
     ),
     Option("opts", json_object, None, (WRITE, QUEUE), "further options of the Node library, JSON, merged last"),
     Option(

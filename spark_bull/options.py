@@ -152,8 +152,7 @@ def _check_together(given: Mapping[str, Any], scope: str) -> None:
     if "startingOffsets" in given and "startingTimestamp" in given:
         raise OptionError("expected one of `startingOffsets` and `startingTimestamp`, got both: leave one out")
     _check_deduplication(given)
-    if "onFailure" in given and "onFinish" not in given:
-        raise OptionError("expected `onFinish` with `onFailure`, got none: leave `onFailure` out, or give both")
+    _check_on_failure(given)
     limiter = given.get("limiter")
     if "group" in given and limiter is not None and limiter.group_key is not None:
         raise OptionError("expected one of `group` and a `limiter` with `groupKey`, got both: leave one out")
@@ -161,6 +160,18 @@ def _check_together(given: Mapping[str, Any], scope: str) -> None:
         raise OptionError("expected one of `url` and `host`/`port`, got both: leave one out")
     if "url" in given:
         check_url(given["url"])
+
+
+def _check_on_failure(given: Mapping[str, Any]) -> None:
+    if "onFinish" in given and given.get("sequenceBy"):
+        raise OptionError("expected one of `onFinish` and `sequenceBy`, got both: a job has one parent")
+    on_failure = given.get("onFailure")
+    if on_failure is None or "onFinish" in given:
+        return
+    if not given.get("sequenceBy"):
+        raise OptionError("expected `onFinish` or `sequenceBy` with `onFailure`, got none: leave `onFailure` out")
+    if on_failure not in ("ignore", "fail"):
+        raise OptionError(f"expected `onFailure` to be ignore or fail with `sequenceBy`, got: {on_failure!r}")
 
 
 def _check_deduplication(given: Mapping[str, Any]) -> None:

@@ -34,7 +34,7 @@ ARGUMENTS: Final = frozenset(
         "STREAMS",
         "WRONGTYPE",
     )
-) | {"WITHSCORES"}
+) | {"WITHSCORES", "WITHVALUES"}
 #: Verb -> the modules that send its commands, and its scripts.
 VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "all": (("store/connection", "dialects/registry", "queue/find"), ("read/queues",)),

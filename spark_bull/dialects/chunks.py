@@ -28,7 +28,8 @@ class EncodedJobs:
     delay: ms; run_at, timestamp: ms since 1970. deduplication: rules of deduplication ids, JSON text, unless simple.
     parent_queue, parent_id: the parents; on_failure: flags for the failure of a child, see `parents.FAILURE_FLAGS`.
     waits_for_children: whether the job has children, for which it waits. parent_optional: whether jobs are added
-    without their parents if these are gone.
+    without their parents if these are gone. sequence: keys of jobs that run one after the other; sequence_failure: the
+    flag for their failure, as in `on_failure`.
     """
 
     n: int
@@ -50,6 +51,8 @@ class EncodedJobs:
     on_failure: Column[str] = None
     waits_for_children: Column[bool] = None
     parent_optional: Column[bool] = None
+    sequence: Column[str] = None
+    sequence_failure: Column[str] = None
 
 
 #: Columns other than the payload, which each job has.

@@ -285,7 +285,7 @@ def test_a_wrong_option_is_an_error_before_anything_is_written(
 def test_on_failure_requires_on_finish(bench: WorkBench, options: Any) -> None:
     without = options(onFailure="fail")
     del without["onFinish"]
-    with pytest.raises(OptionError, match="expected `onFinish` with `onFailure`"):
+    with pytest.raises(OptionError, match="expected `onFinish` or `sequenceBy` with `onFailure`"):
         Sink(without, ROWS)
 
 

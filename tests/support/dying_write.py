@@ -1,4 +1,4 @@
-"""A process that writes jobs with a callback, and kills itself before or after one of its calls of scripts.
+"""A process that writes jobs, and kills itself before or after one of its calls of scripts.
 
 python -m tests.support.dying_write <options as JSON> <jobs> <number of the call> <before | after>
 """
@@ -14,21 +14,27 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql.types import IntegerType, StructType
+from pyspark.sql.types import IntegerType, StringType, StructType
 
 from spark_bull.store.connection import Connection
 from tests.support.sink import Sink
 
 ROOT = Path(__file__).parents[2]
-ROWS = StructType().add("n", IntegerType())
+ROWS = StructType().add("n", IntegerType()).add("key", StringType())
 TASKS = 2
+KEYS = 3
+
+
+def rows_of(jobs: int) -> list[list[dict[str, Any]]]:
+    """The rows of each task."""
+    return [[{"n": n, "key": f"key-{n % KEYS}"} for n in range(first, jobs, TASKS)] for first in range(TASKS)]
 
 
 def write(options: dict[str, str], jobs: int) -> None:
     """Writes the jobs in two tasks."""
     sink = Sink(options, ROWS)
-    for first in range(TASKS):
-        sink.task([{"n": n} for n in range(first, jobs, TASKS)])
+    for rows in rows_of(jobs):
+        sink.task(rows)
     sink.commit()
 
 

@@ -57,6 +57,7 @@ CASES = {
     '"uniqueBy", "order,event"': Case(then={"mail": {"wait": 2}}, prints=("|3|2|1|",)),
     "debounce = {": Case(then={"mail": {"wait": 1, "delayed": 1}}, prints=("1\n1\n71\n7\n",)),
     "remove_deduplication_key()": Case(then={"pages": {"completed": 1, "wait": 0}}),
+    '"sequenceBy", "customer"': Case(then={"orders": {"completed": 4}}),
     '{"sum": of_week': Case(then={"sales": {"completed": 8}}),
     '"jobColumns"': Case(then={"mail": {"delayed": 1}}),
     "INSERT INTO outbox": Case(then={"mail": {"wait": 2}}),

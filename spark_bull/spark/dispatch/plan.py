@@ -19,6 +19,7 @@ from spark_bull.queue.writes import Identity, is_written, recover
 from spark_bull.spark.dispatch.batch_callback import OnFinish, on_finish_of
 from spark_bull.spark.dispatch.children_column import ChildrenPlan, plan_children
 from spark_bull.spark.dispatch.rows import CHILDREN, RowPlan, plan_rows
+from spark_bull.spark.dispatch.sequence import check_sequence, check_sequence_queue
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import resolved, settings_of
 
@@ -94,6 +95,7 @@ def plan_write(raw: Mapping[str, str], schema: StructType) -> WritePlan:
     """
     options = resolved(parse_options(raw, WRITE))
     rows = plan_rows(schema, options)
+    check_sequence(options, rows)
     connection = Connection(settings_of(options))
     queue = options["queue"]
     connection.check(options["prefix"], [queue or ""], write=True)
@@ -108,6 +110,8 @@ def plan_write(raw: Mapping[str, str], schema: StructType) -> WritePlan:
         return WritePlan(options, rows, write_id, started_on, on_finish=on_finish, children=children)
     handle = open_handle(options, queue)
     rows.check_dialect(handle.dialect)
+    if rows.sequence_by:
+        check_sequence_queue(handle.dialect)
     if on_finish is not None:
         on_finish.check_queue(handle)
     check_defaults(handle.dialect, defaults_of(options))

@@ -42,6 +42,8 @@ SLICE_BYTES: Final = 32 << 20
 DATA: Final = "data"
 QUEUE: Final = "queue"
 CHILDREN: Final = "children"
+#: Name of the keys of sequences in rows; no column has it.
+SEQUENCE: Final = "sequenceBy"
 _NESTED: Final = (StructType, MapType, ArrayType, VariantType)
 
 
@@ -116,12 +118,13 @@ class RowPlan:
     """Indexes of the columns that are settings or `data`.
 
     payload: those of the columns that form the payload. unique_by: those of the columns whose values are the
-    deduplication id.
+    deduplication id. sequence_by: those of the columns whose values are the key of the job's sequence.
     """
 
     columns: Mapping[str, int]
     payload: tuple[int, ...]
     unique_by: tuple[int, ...]
+    sequence_by: tuple[int, ...]
     json_properties: frozenset[str]
     ignore_nulls: bool
     #: Name of the column `jobId` if it has integers.
@@ -150,7 +153,7 @@ class RowPlan:
             yield batch.slice(start, rows)
 
     def rows(self, batch: pa.RecordBatch, numbers: Sequence[int | str]) -> dict[str, list[Any]]:
-        """Returns the properties of a batch's jobs for `codec.encode`, and `queue` if it is a column.
+        """Returns the properties of a batch's jobs for `codec.encode`, and `queue` and SEQUENCE if there are any.
 
         numbers: those of the rows, for errors.
         """
@@ -165,12 +168,15 @@ class RowPlan:
             field = pa.field(DATA, whole.type)
             rows[DATA] = to_json(whole, field, ignore_nulls=self.ignore_nulls).to_pylist()
         if self.unique_by:
-            rows[DEDUPLICATION] = to_json_arrays(
-                [batch.column(i) for i in self.unique_by],
-                [batch.schema.field(i) for i in self.unique_by],
-                ignore_nulls=self.ignore_nulls,
-            ).to_pylist()
+            rows[DEDUPLICATION] = self._json_arrays(batch, self.unique_by)
+        if self.sequence_by:
+            rows[SEQUENCE] = self._json_arrays(batch, self.sequence_by)
         return rows
+
+    def _json_arrays(self, batch: pa.RecordBatch, columns: Sequence[int]) -> list[str]:
+        """The values of these columns, for each row the JSON text of an array."""
+        arrays, fields = [batch.column(i) for i in columns], [batch.schema.field(i) for i in columns]
+        return to_json_arrays(arrays, fields, ignore_nulls=self.ignore_nulls).to_pylist()  # type: ignore[no-any-return]
 
     def _property(self, name: str, array: pa.Array, field: pa.Field, numbers: Sequence[int | str]) -> list[Any]:
         if name in self.json_properties:
@@ -197,8 +203,8 @@ def plan_rows(schema: StructType, options: Options) -> RowPlan:
     With a column `data`, all other columns are settings. Otherwise the whole row is the payload, except for the columns
     in the option `jobColumns`.
 
-    Raises OptionError for a setting of a wrong type, a duplicate or unknown column, a column of `jobColumns` or
-    `uniqueBy` that does not exist, and if there is no payload or no queue.
+    Raises OptionError for a setting of a wrong type, a duplicate or unknown column, a column of `jobColumns`,
+    `uniqueBy` or `sequenceBy` that does not exist, and if there is no payload or no queue.
     """
     columns, payload = _beside_data(schema, options) if _has_data(schema) else _whole_row(schema, options)
     if options["queue"] is not None:
@@ -206,7 +212,8 @@ def plan_rows(schema: StructType, options: Options) -> RowPlan:
     elif QUEUE not in columns:
         raise _no_queue(schema, payload)
     unique_by = _unique_by(schema, options, columns)
-    return _plan(schema, columns, payload, unique_by, ignore_nulls=options["ignoreNullFields"])
+    sequence_by = _indexes(schema, options, SEQUENCE)
+    return _plan(schema, columns, payload, unique_by, sequence_by, ignore_nulls=options["ignoreNullFields"])
 
 
 def plan_fields(schema: StructType) -> RowPlan:
@@ -216,7 +223,7 @@ def plan_fields(schema: StructType) -> RowPlan:
     for name in schema.names:
         if name.lower() == CHILDREN:
             raise OptionError(f"expected no field `{name}`: a flow can't be added here; drop it")
-    return _plan(schema, _data_and_settings(schema), (), (), ignore_nulls=True)
+    return _plan(schema, _data_and_settings(schema), (), (), (), ignore_nulls=True)
 
 
 def _plan(
@@ -224,12 +231,14 @@ def _plan(
     columns: dict[str, int],
     payload: tuple[int, ...],
     unique_by: tuple[int, ...],
+    sequence_by: tuple[int, ...],
     *,
     ignore_nulls: bool,
 ) -> RowPlan:
     texts = (name for name in (DATA, "opts") if name in columns)
     json_properties = frozenset(name for name in texts if isinstance(schema.fields[columns[name]].dataType, StringType))
-    plan = RowPlan(columns, payload, unique_by, json_properties, ignore_nulls, _integer_ids(schema, columns))
+    integer_ids = _integer_ids(schema, columns)
+    plan = RowPlan(columns, payload, unique_by, sequence_by, json_properties, ignore_nulls, integer_ids)
     _check_encodable(schema, plan)
     return plan
 
@@ -250,7 +259,8 @@ def _beside_data(schema: StructType, options: Options) -> tuple[dict[str, int], 
             "option `jobColumns` is for a DataFrame without a column `data`: next to `data`, all columns are settings; "
             "leave the option out, or rename `data` if it is part of the payload"
         )
-    return _data_and_settings(schema, frozenset(name.lower() for name in options["uniqueBy"])), ()
+    others = (*options["uniqueBy"], *options[SEQUENCE])
+    return _data_and_settings(schema, frozenset(name.lower() for name in others)), ()
 
 
 def _data_and_settings(schema: StructType, others: frozenset[str] = frozenset()) -> dict[str, int]:
@@ -269,21 +279,27 @@ def _data_and_settings(schema: StructType, others: frozenset[str] = frozenset())
     return columns
 
 
-def _unique_by(schema: StructType, options: Options, columns: Mapping[str, int]) -> tuple[int, ...]:
-    """Returns the indexes of the columns in `uniqueBy`."""
+def _indexes(schema: StructType, options: Options, option: str) -> tuple[int, ...]:
+    """Returns the indexes of the columns that an option names."""
     by_name = {field.name.lower(): index for index, field in enumerate(schema.fields)}
-    named: tuple[str, ...] = options["uniqueBy"]
+    named: tuple[str, ...] = options[option]
     for name in named:
         if name.lower() not in by_name:
             raise OptionError(
-                f"expected the DataFrame to have the columns in `uniqueBy`, got no column `{name}`"
+                f"expected the DataFrame to have the columns in `{option}`, got no column `{name}`"
                 f"{did_you_mean(name, schema.names)}, only: {_listed(schema.names)}"
             )
+    return tuple(by_name[name.lower()] for name in named)
+
+
+def _unique_by(schema: StructType, options: Options, columns: Mapping[str, int]) -> tuple[int, ...]:
+    """Returns the indexes of the columns in `uniqueBy`."""
+    named = _indexes(schema, options, "uniqueBy")
     if named and DEDUPLICATION in columns:
         raise OptionError(f"expected one of `uniqueBy` and a column `{DEDUPLICATION}`, got both: leave one out")
     if not named and DEDUPLICATION not in columns:
         _check_ids(options)
-    return tuple(by_name[name.lower()] for name in named)
+    return named
 
 
 def _check_ids(options: Options) -> None:
@@ -371,7 +387,12 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _check_encodable(schema: StructType, plan: RowPlan) -> None:
-    indexes = [*plan.payload, *plan.unique_by, *(i for n, i in plan.columns.items() if n in (DATA, "opts"))]
+    indexes = [
+        *plan.payload,
+        *plan.unique_by,
+        *plan.sequence_by,
+        *(i for n, i in plan.columns.items() if n in (DATA, "opts")),
+    ]
     try:
         arrow = to_arrow_schema(StructType([schema.fields[i] for i in indexes]), timezone="UTC")
     except (TypeError, ValueError) as error:

@@ -24,7 +24,8 @@ from spark_bull.queue.verbs import FlowsReply
 from spark_bull.queue.writes import Identity, is_written, stage_chunk
 from spark_bull.spark.dispatch.children_column import levels_of
 from spark_bull.spark.dispatch.plan import TaskPart, WritePlan, Written
-from spark_bull.spark.dispatch.rows import CHILDREN, QUEUE
+from spark_bull.spark.dispatch.rows import CHILDREN, QUEUE, SEQUENCE
+from spark_bull.spark.dispatch.sequence import check_sequence_queue, in_sequences
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import settings_of
 
@@ -129,12 +130,15 @@ class _Task:
         writer = self._writer(queue)
         if writer.was_committed:
             return
+        sequences = rows.pop(SEQUENCE, None)
         columns = encode(writer.handle.dialect, rows, self.defaults, numbers)
         if self.plan.on_finish is not None and self.callback is not None:
             self.plan.on_finish.check_children(columns, self.callback, numbers)
             columns = replace(columns, parent_optional=True)
         elif columns.parent_id is not None and not _was_committed(self.plan, writer.handle, self.identity):
             check_parents(writer.handle, columns, numbers)
+        if sequences is not None:
+            columns = in_sequences(columns, sequences, self.plan.options["onFailure"], numbers)
         for count, packed in writer.builder.add(columns):
             self._send(writer, count, packed)
 
@@ -157,6 +161,8 @@ class _Task:
         if queue not in self.writers:
             handle = self.plan.handle_of(queue)
             options = self.plan.options
+            if self.plan.rows.sequence_by:
+                check_sequence_queue(handle.dialect)
             if self.plan.on_finish is not None:
                 self.plan.on_finish.check_queue(handle)
             builder = ChunkBuilder(options["chunkSize"], options["chunkBytes"])

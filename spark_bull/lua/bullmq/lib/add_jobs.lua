@@ -4,6 +4,7 @@
 -- @include bullmq/lib/delayed_score
 -- @include bullmq/lib/event_limit
 -- @include bullmq/lib/priority_score
+-- @include bullmq/lib/sequences
 -- @include bullmq/lib/waiting_list
 -- @include lib/columns
 -- @include lib/deduplications
@@ -28,6 +29,7 @@ local function add_jobs(key, arg, chunk, from, now)
   local kept_of = deduplication_of and deduplicator(key, arg)
   local parent_at, join_parent, join_existing = chunk_parents(key, arg, chunk)
   local waits_for_children = listed(chunk, 'waits_for_children')
+  local follows = sequencer(key, arg, chunk)
   local events, text = key.events, number_texts()
   local ids, rejected, missing, duplicates, deduplicated = {}, {}, 0, 0, 0
   local pushes, delayed, prioritized, highest = new_pushes(), {}, {}, {}
@@ -94,7 +96,7 @@ local function add_jobs(key, arg, chunk, from, now)
             'timestamp', text(timestamp), 'delay', text(delay), 'priority', text(priority))
         end
         call('XADD', events, '*', 'event', 'added', 'jobId', job_id, 'name', name)
-        if waits_for_children[i] then
+        if waits_for_children[i] or (follows and follows(i, job_id)) then
           call('ZADD', key.waiting_children, text(timestamp), job_id)
           call('XADD', events, '*', 'event', 'waiting-children', 'jobId', job_id)
         elseif delay > 0 and deduplication_of then
@@ -141,6 +143,9 @@ local function add_jobs(key, arg, chunk, from, now)
   end
   if missing > 0 then
     call('DECRBY', key.id, missing)
+  end
+  if follows then
+    forget_ended(key, base, 2 * n)
   end
   call('XTRIM', key.events, 'MAXLEN', '~', max_events)
   return {

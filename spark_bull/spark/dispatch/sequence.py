@@ -1,0 +1,60 @@
+"""The option `sequenceBy`: jobs with the same key run one after the other, in the order of the rows.
+
+The driver adds the rows of all partitions in order, with exactly-once delivery, so that no shuffle is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from spark_bull.columns import listed
+from spark_bull.dialects.base import Dialect
+from spark_bull.dialects.chunks import EncodedJobs, collapsed
+from spark_bull.dialects.deduplication import NAME as DEDUPLICATION
+from spark_bull.dialects.parents import FAILURE_FLAGS, ON_FAILURE
+from spark_bull.dialects.parents import NAME as PARENT
+from spark_bull.errors import DialectError, OptionError
+from spark_bull.options import Options
+from spark_bull.spark.dispatch.rows import CHILDREN, RowPlan
+
+#: What the members of a sequence can't have, and why.
+_REFUSED: Final = {
+    PARENT: "the parent of a job is the next one of its sequence",
+    DEDUPLICATION: "a job with a parent can't be deduplicated",
+    CHILDREN: "a job of a sequence waits for the one before it only",
+}
+
+
+def check_sequence(options: Options, rows: RowPlan) -> None:
+    """Raises OptionError if the write can't keep the order of `sequenceBy`."""
+    if not rows.sequence_by:
+        return
+    if options["delivery"] != "exactly-once":
+        raise OptionError(
+            f"expected `delivery` to be exactly-once with `sequenceBy`, got {options['delivery']}: tasks that add jobs "
+            "at the same time, or again, do not keep the order of the rows"
+        )
+    for name, reason in _REFUSED.items():
+        if name in rows.columns or options.values.get(name) is not None:
+            raise OptionError(f"expected one of `sequenceBy` and `{name}`, got both: {reason}")
+    if rows.unique_by:
+        raise OptionError(f"expected one of `sequenceBy` and `uniqueBy`, got both: {_REFUSED[DEDUPLICATION]}")
+
+
+def check_sequence_queue(dialect: Dialect) -> None:
+    """Raises DialectError for a queue whose jobs can't be in sequences."""
+    if not dialect.has_flows:
+        raise DialectError(f"expected no `sequenceBy`: jobs of {dialect.name} can't wait for other jobs")
+
+
+def in_sequences(jobs: EncodedJobs, keys: Sequence[str], on_failure: str | None, numbers: Sequence[int]) -> EncodedJobs:
+    """The jobs with the keys of their sequences. on_failure: the option. Raises OptionError for a row with a parent."""
+    for name, column in ((PARENT, jobs.parent_id), (DEDUPLICATION, jobs.deduplication_id)):
+        for number, given in zip(numbers, listed(column, jobs.n), strict=True):
+            if given is not None:
+                raise OptionError(f"row {number}: expected no `{name}` with `sequenceBy`: {_REFUSED[name]}")
+    option = ON_FAILURE[on_failure or "ignore"]
+    flag = FAILURE_FLAGS[option] if option else None
+    return replace(jobs, sequence=collapsed(keys), sequence_failure=flag)

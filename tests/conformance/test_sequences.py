@@ -1,0 +1,219 @@
+"""Jobs of one key run one after the other, in the order of the rows: the option `sequenceBy`."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+from pyspark.sql.types import ArrayType, IntegerType, StringType, StructType
+
+from spark_bull.errors import DialectError, OptionError
+from spark_bull.outcomes import Failed, Outcomes, Retried
+from spark_bull.queue.bull_queue import BullQueue
+from tests.support.sink import Sink
+from tests.support.work_bench import WorkBench, completed, failed_for, only_bullmq
+
+pytestmark = only_bullmq
+
+ROWS = StructType().add("key", StringType()).add("n", IntegerType())
+ID_ROWS = StructType().add("key", StringType()).add("n", IntegerType()).add("jobId", StringType())
+OPTS_ROWS = StructType().add("key", StringType()).add("n", IntegerType()).add("opts", StringType())
+
+
+@pytest.fixture
+def options(bench: WorkBench, redis_url: str) -> Callable[..., dict[str, str]]:
+    base = {"url": redis_url, "prefix": bench.handle.keys.prefix, "queue": "q", "chunkSize": "3", "sequenceBy": "key"}
+    return lambda **given: base | given
+
+
+@pytest.fixture
+def write(options: Any) -> Callable[..., None]:
+    """Writes rows of these keys, numbered, in two partitions."""
+
+    def write(keys: str, first: int = 0, **given: str) -> None:
+        rows = [{"key": key, "n": n} for n, key in enumerate(keys, first)]
+        sink = Sink(options(**given), ROWS)
+        sink.task(rows[: len(rows) // 2])
+        sink.task(rows[len(rows) // 2 :])
+        sink.commit()
+
+    return write
+
+
+def started(bench: WorkBench) -> tuple[Any, list[tuple[str, int]]]:
+    """Claims all jobs that may start. Returns the claim, and their keys and numbers."""
+    claim = bench.claim(100)
+    return claim, [(data["key"], data["n"]) for data in (json.loads(job.data) for job in claim.jobs)]
+
+
+def test_the_next_job_of_a_key_starts_when_the_one_before_has_ended(bench: WorkBench, write: Any) -> None:
+    write("aabab")
+    write("ba", first=5)
+    seen = []
+    while True:
+        claim, jobs = started(bench)
+        if not jobs:
+            break
+        seen.append(sorted(jobs))
+        bench.work(completed(claim))
+    assert seen == [[("a", 0), ("b", 2)], [("a", 1), ("b", 4)], [("a", 3), ("b", 5)], [("a", 6)]]
+    assert bench.counts() == {"completed": 7}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_order_is_kept_whatever_becomes_of_the_jobs(bench: WorkBench, write: Any, seed: int) -> None:
+    """Writes, retries, failures, delays and completions in random order."""
+    random = Random(seed)
+    added, ended, running = defaultdict(list), defaultdict(list), {}
+    number = 0
+    for _ in range(60):
+        if random.random() < 0.3:
+            keys = "".join(random.choice("abcd") for _ in range(random.randrange(1, 9)))
+            write(keys, first=number, attempts="3")
+            for n, key in enumerate(keys, number):
+                added[key].append(n)
+            number += len(keys)
+        claim, jobs = started(bench)
+        for job, (key, n) in zip(claim.jobs, jobs, strict=True):
+            assert key not in running, "two jobs of a key at once"
+            running[key] = (claim.token, job.id, n)
+        for key in random.sample(sorted(running), random.randrange(len(running) + 1)):
+            token, job_id, n = running.pop(key)
+            outcomes = Outcomes(token)
+            choice = random.random()
+            if choice < 0.3:
+                outcomes.retried.append(Retried(job_id, "again", "[]", 0, False))
+            elif choice < 0.5:
+                outcomes.failed.append(Failed(job_id, "no", "[]", None, 1))
+                ended[key].append(n)
+            else:
+                outcomes.complete(job_id, "1", {"count": 0} if choice < 0.7 else None)
+                ended[key].append(n)
+            bench.work(outcomes)
+    while running or any(bench.queue.counts()[state] for state in ("wait", "waiting-children")):
+        for key, (token, job_id, n) in running.items():
+            outcomes = Outcomes(token)
+            outcomes.complete(job_id, "1", None)
+            bench.work(outcomes)
+            ended[key].append(n)
+        claim, jobs = started(bench)
+        running = {key: (claim.token, job.id, n) for job, (key, n) in zip(claim.jobs, jobs, strict=True)}
+        assert len(running) == len(jobs)
+    assert ended == added
+
+
+def test_the_failure_of_a_job_stops_its_sequence_only_if_it_should(bench: WorkBench, write: Any) -> None:
+    write("aaab")
+    claim, _ = started(bench)
+    bench.work(failed_for(claim, "no"))
+    _, jobs = started(bench)
+    assert jobs == [("a", 1)]
+
+
+def test_a_failure_can_fail_the_rest_of_its_sequence(bench: WorkBench, write: Any) -> None:
+    write("aaab", onFailure="fail")
+    claim, _ = started(bench)
+    bench.work(failed_for(claim, "no"))
+    for n in (1, 2):
+        claim, jobs = started(bench)
+        assert jobs == [("a", n)]
+        assert claim.jobs[0].deferred_failure == f"child {bench.handle.keys.job(str(n))} failed"
+        bench.work(failed_for(claim, "no"))
+    write("a", first=9)
+    assert started(bench)[1] == [("a", 9)]
+
+
+def test_a_delay_counts_from_the_end_of_the_job_before(bench: WorkBench, write: Any) -> None:
+    write("aa", delay="3600000")
+    assert bench.counts() == {"delayed": 1, "waiting-children": 1}
+    (job,) = bench.queue.page("delayed")
+    bench.queue.promote(job.id)
+    bench.work(completed(bench.claim(1)))
+    assert bench.counts() == {"completed": 1, "delayed": 1}
+
+
+def test_a_job_that_exists_keeps_its_place(bench: WorkBench, options: Any) -> None:
+    for _ in range(2):
+        sink = Sink(options(jobColumns="jobId"), ID_ROWS)
+        sink.task([{"key": "a", "n": n, "jobId": f"job-{n}"} for n in range(3)])
+        sink.commit()
+    assert [(record.added, record.duplicates) for record in bench.queue.writes()] == [(3, 0), (0, 3)]
+    for n in range(3):
+        claim, jobs = started(bench)
+        assert jobs == [("a", n)]
+        bench.work(completed(claim))
+    assert started(bench)[1] == []
+
+
+def test_entries_of_sequences_that_have_ended_are_removed(bench: WorkBench, options: Any) -> None:
+    keep = {"removeOnComplete": "true"}
+    for first in range(0, 600, 60):
+        sink = Sink(options(chunkSize="60", **keep), ROWS)
+        sink.task([{"key": f"key-{n}", "n": n} for n in range(first, first + 60)])
+        sink.commit()
+        bench.work(completed(bench.claim(100), count=0))
+    tails = bench.handle.keys["sequence_tails"]
+    # At random: three times as many as without any that have ended.
+    assert bench.client.hlen(tails) <= 180
+    assert bench.client.ttl(tails) > 0
+    bench.queue.obliterate(force=True)
+    assert not bench.client.exists(tails)
+
+
+def test_null_and_several_columns_are_keys_too(bench: WorkBench, options: Any) -> None:
+    schema = StructType().add("key", StringType()).add("n", IntegerType()).add("m", IntegerType())
+    sink = Sink(options(sequenceBy="key,m"), schema)
+    sink.task([{"key": key, "n": 0, "m": m} for key, m in [(None, 1), ("a", 1), ("a", 2), ("a", 1), (None, 1)]])
+    sink.commit()
+    assert len(bench.claim(100).jobs) == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"sequenceBy": "kee"}, r"the columns in `sequenceBy`, got no column `kee` \(did you mean `key`"),
+        ({"delivery": "at-least-once"}, "expected `delivery` to be exactly-once with `sequenceBy`"),
+        ({"onFinish": "{}"}, "expected one of `onFinish` and `sequenceBy`"),
+        ({"onFailure": "wait"}, "expected `onFailure` to be ignore or fail with `sequenceBy`, got: 'wait'"),
+        ({"uniqueBy": "n"}, "expected one of `sequenceBy` and `uniqueBy`"),
+        ({"deduplication": "x"}, "expected one of `sequenceBy` and `deduplication`"),
+    ],
+)
+def test_a_wrong_option_is_an_error_before_anything_is_written(
+    bench: WorkBench, options: Any, given: dict[str, str], message: str
+) -> None:
+    with pytest.raises(OptionError, match=message):
+        Sink(options(**given), ROWS)
+    assert not list(bench.client.scan_iter(match=f"{bench.handle.keys.prefix}:*"))
+
+
+def test_flows_are_refused(bench: WorkBench, options: Any) -> None:
+    part = StructType().add("data", StringType())
+    schema = StructType().add("key", StringType()).add("data", StringType()).add("children", ArrayType(part))
+    with pytest.raises(OptionError, match="expected one of `sequenceBy` and `children`"):
+        Sink(options(), schema)
+
+
+def test_a_row_with_a_parent_is_an_error(bench: WorkBench, options: Any, redis_url: str) -> None:
+    sink = Sink(options(jobColumns="opts"), OPTS_ROWS)
+    (parent,) = bench.add()
+    opts = json.dumps({"parent": {"queue": "q", "id": parent}})
+    with pytest.raises(OptionError, match="row 1: expected no `parent` with `sequenceBy`"):
+        sink.task([{"key": "a", "n": 0, "opts": None}, {"key": "a", "n": 1, "opts": opts}])
+
+
+@pytest.mark.parametrize("protocol", ["bull-1", "bull"])
+def test_jobs_of_bull_have_no_sequences(bench: WorkBench, options: Any, redis_url: str, protocol: str) -> None:
+    with pytest.raises(DialectError, match="expected no `sequenceBy`"):
+        Sink(options(protocol=protocol), ROWS)
+    with BullQueue("q", url=redis_url, prefix=bench.handle.keys.prefix, protocol=protocol) as bull:
+        bull.add({})
+    several = options(jobColumns="queue")
+    del several["queue"]
+    sink = Sink(several, StructType().add("key", StringType()).add("queue", StringType()))
+    with pytest.raises(DialectError, match="expected no `sequenceBy`"):
+        sink.task([{"key": "a", "queue": "q"}])

@@ -1,0 +1,38 @@
+"""Crashes of writes with `sequenceBy`: each job runs once, in the order of the rows."""
+
+from __future__ import annotations
+
+import signal
+from collections import defaultdict
+
+import pytest
+from redis import Redis
+
+from spark_bull.queue.bull_queue import BullQueue
+from tests.support import dying_write
+from tests.support.sequences import orders
+from tests.support.wait import wait_until
+from tests.support.worker import OurWorker
+
+JOBS, CHUNK, CALLS = 20, 4, 16
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_the_order_is_kept_when_writes_are_killed_and_repeated(
+    client: Redis, redis_url: str, prefix: str, when: str
+) -> None:
+    options = {"url": redis_url, "prefix": prefix, "queue": "q", "chunkSize": str(CHUNK), "sequenceBy": "key"}
+    expected = defaultdict(list)
+    killed = []
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+        with OurWorker(queue.handle, lambda job: None, concurrency=4):
+            for version, call in enumerate(range(1, CALLS, 4)):
+                given = {**options, "txnAppId": "app", "txnVersion": str(version)}
+                killed.append(dying_write.run(given, JOBS, call, when) == -signal.SIGKILL)
+                dying_write.write(given, JOBS)
+                for rows in dying_write.rows_of(JOBS):
+                    for row in rows:
+                        expected[row["key"]].append(row["n"])
+            wait_until(lambda: queue.counts()["completed"] == JOBS * len(killed), "all jobs")
+        assert any(killed)
+        assert orders(client, queue, lambda data: data["key"]) == expected
