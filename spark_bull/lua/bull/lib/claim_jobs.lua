@@ -8,6 +8,7 @@
 -- @include lib/positions_of
 -- @include lib/set_aside
 -- @include lib/waits
+-- @include lib/walk_waiting
 
 -- Claims up to `limit` jobs of Bull; see queue/claim.py, and lib/claim_quota for `limits`. `start(job_key, id)` marks a
 -- job as started and publishes it, or delays it and returns 'delayed'.
@@ -58,26 +59,9 @@ local function claim_jobs(key, arg, now, limit, limits, start, promote)
     return true
   end
 
-  -- With limits of groups, jobs that can't start are delayed up to the next one that can, so that it is found at once.
-  local is_ready = false
-  local function goes_on()
-    if bytes >= most_bytes or is_ready then
-      return false
-    end
-    return groups and groups.may_hold() or not groups and #ids < allowed
-  end
-
-  local function take_waiting(count)
-    local waiting, processed = call('LRANGE', key.wait, -count, -1), 0
-    while processed < #waiting and goes_on() do
-      is_ready = not take(waiting[#waiting - processed])
-      processed = processed + (is_ready and 0 or 1)
-    end
-    if processed > 0 then
-      call('LTRIM', key.wait, 0, -processed - 1)
-    end
-    return #waiting < count
-  end
+  local walk = walk_waiting(key, groups, take, function()
+    return bytes < most_bytes and (groups or #ids < allowed)
+  end)
 
   if held ~= '' and call('LREM', key.active, 1, held) == 1 then
     if allowed > 0 then
@@ -87,7 +71,7 @@ local function claim_jobs(key, arg, now, limit, limits, start, promote)
     end
   end
   if allowed > #ids then
-    take_passes(groups, allowed - #ids, take_waiting, goes_on)
+    take_passes(groups, allowed - #ids, walk.take_waiting, walk.goes_on)
   end
   if #ids > 0 then
     call('LPUSH', key.active, unpack(ids))

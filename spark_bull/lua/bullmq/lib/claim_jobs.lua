@@ -10,6 +10,7 @@
 -- @include lib/number_texts
 -- @include lib/positions_of
 -- @include lib/set_aside
+-- @include lib/walk_waiting
 -- @include lib/whole_number
 
 -- Claims up to `limit` jobs: waiting ones, then prioritized ones; see queue/claim.py. Returns what work_once expects,
@@ -74,37 +75,13 @@ local function claim_jobs(key, arg, now, limit)
     return true
   end
 
-  -- With limits of groups, jobs that can't start are delayed up to the next one that can, so that it is found at once.
-  local is_ready = false
-  local function goes_on()
-    if bytes >= most_bytes or is_ready then
-      return false
-    end
-    return groups and groups.may_hold() or not groups and taken < allowed
-  end
-
-  -- Claims jobs of this list, the next one first, up to the limits; returns how many it has processed.
-  local function take_of(waiting, first, step, prioritized)
-    local processed, count = 0, #waiting
-    while processed < count and goes_on() do
-      is_ready = not take(waiting[first + step * processed], prioritized)
-      processed = processed + (is_ready and 0 or 1)
-    end
-    return processed
-  end
-
-  local function take_waiting(count)
-    local waiting = call('LRANGE', key.wait, -count, -1)
-    local processed = take_of(waiting, #waiting, -1, false)
-    if processed > 0 then
-      call('LTRIM', key.wait, 0, -processed - 1)
-    end
-    return #waiting < count
-  end
+  local walk = walk_waiting(key, groups, take, function()
+    return bytes < most_bytes and (groups or taken < allowed)
+  end)
 
   local function take_prioritized(count)
     local prioritized = call('ZRANGE', key.prioritized, 0, count - 1)
-    local processed = take_of(prioritized, 1, 1, true)
+    local processed = walk.take_of(prioritized, 1, 1, true)
     if processed > 0 then
       call('ZREM', key.prioritized, unpack(prioritized, 1, processed))
     end
@@ -114,8 +91,8 @@ local function claim_jobs(key, arg, now, limit)
     return #prioritized < count
   end
 
-  if allowed > 0 and take_passes(groups, allowed, take_waiting, goes_on) then
-    take_passes(groups, allowed, take_prioritized, goes_on)
+  if allowed > 0 and take_passes(groups, allowed, walk.take_waiting, walk.goes_on) then
+    take_passes(groups, allowed, take_prioritized, walk.goes_on)
   end
   if #ids > 0 then
     call('LPUSH', key.active, unpack(ids))
