@@ -31,9 +31,9 @@ class CallbackJob:
     data: str
     opts: Mapping[str, Any]
 
-    def packed(self, handle: QueueHandle, job_id: str) -> bytes:
+    def packed(self, handle: QueueHandle) -> bytes:
         """The job as a chunk. Raises OptionError or DialectError for a property that it can't have."""
-        rows: dict[str, list[Any]] = {"data": [self.data], "name": [self.name], "jobId": [job_id], "opts": [self.opts]}
+        rows: dict[str, list[Any]] = {"data": [self.data], "name": [self.name], "opts": [self.opts]}
         return pack(encode(handle.dialect, rows, {}, range(1)))
 
 
@@ -78,7 +78,7 @@ def _handle_of(handle: QueueHandle, callback: Callback) -> QueueHandle:
 def open_callback(handle: QueueHandle, callback: Callback, write: str | None = None) -> None:
     """Adds a callback, unless it was added before. write: key of the registered write, if any."""
     own = _handle_of(handle, callback)
-    verbs.open_callback(own, callback.id, callback.job.packed(own, callback.id), callback.pending, write=write)
+    verbs.open_callback(own, callback.id, callback.job.packed(own), callback.pending, write=write)
 
 
 def close_callback(handle: QueueHandle, callback: Callback, write: str) -> None:

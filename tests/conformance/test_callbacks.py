@@ -69,7 +69,7 @@ def test_the_callback_starts_after_the_last_job(
     sink.commit()
     job = callback(report)
     assert (job.state, job.name, job.parsed("data"), job.priority) == ("waiting-children", "sum", {"day": 1}, 3)
-    assert job.parsed("opts") == {"attempts": 2, "priority": 3, "jobId": job.id}
+    assert job.parsed("opts") == {"attempts": 2, "priority": 3}
     bench.work(completed(bench.claim(4)))
     assert callback(report).state == "waiting-children"
     assert complete_all(bench) == 1

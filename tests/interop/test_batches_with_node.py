@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
-from pyspark.sql.types import StringType, StructType
+from pyspark.sql.types import IntegerType, StringType, StructType
+from redis import Redis
 
+from spark_bull.dialects.parents import ON_FAILURE
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.worker.running_job import RunningJob
+from tests.support.flow_pair import FlowPair, shown
 from tests.support.node_peer import NodePeer
 from tests.support.peers import PEERS, Peer
 from tests.support.sink import Sink
@@ -46,6 +50,40 @@ def sink(redis_url: str, prefix: str, behaviours: list[str], **options: str) -> 
     sink = Sink(given, ROWS)
     sink.task([{"$behaviour": behaviour} for behaviour in behaviours])
     return sink
+
+
+@pytest.fixture
+def pair(peer: Peer, node: StartNode, client: Redis, redis_url: str, prefix: str) -> Iterator[FlowPair]:
+    prefixes = (f"{prefix}-left", f"{prefix}-ours")
+    nodes = (node(peer.alias, prefix=prefixes[0]), node(peer.alias, prefix=prefixes[1]))
+    with closing(FlowPair(peer, nodes, prefixes, client, redis_url)) as pair:
+        yield pair
+
+
+@each_bullmq
+@pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
+def test_a_batch_is_stored_as_a_flow_of_node(pair: FlowPair, delivery: str) -> None:
+    for policy, option in ON_FAILURE.items():
+        callback = {"name": "sum", "data": {"n": 99}, "opts": {"priority": 3, "attempts": 2}}
+        children = [
+            {
+                "queueName": "a",
+                "name": "x",
+                "data": {"n": n},
+                "opts": {"jobId": f"job-{n}", **({option: True} if option else {})},
+            }
+            for n in range(5)
+        ]
+        pair.nodes[0].call("flow", flow={"queueName": "b", **callback, "children": children})
+        options = {"url": pair.url, "prefix": pair.prefixes[1], "queue": "a", "name": "x", "chunkSize": "2"}
+        on_finish = json.dumps({"queue": "b", **callback})
+        options |= {"delivery": delivery, "onFinish": on_finish, "onFailure": policy, "jobColumns": "jobId"}
+        schema = StructType().add("n", IntegerType()).add("jobId", StringType())
+        write = Sink({**options, "bullmqVersion": pair.version}, schema)
+        write.task([{"n": n, "jobId": f"job-{n}"} for n in range(5)])
+        write.commit()
+        assert not (found := pair.differences()), shown(found)
+        pair.renew()
 
 
 @each_bullmq

@@ -32,14 +32,18 @@ class FlowPair:
     window: Window = field(default_factory=Window)
 
     def __post_init__(self) -> None:
-        version = self.peer.alias.partition("-")[2].partition(".")[0]
         self.queues = {
-            name: BullQueue(name, url=self.url, prefix=self.prefixes[1], protocol="bullmq", bullmq_version=version)
+            name: BullQueue(name, url=self.url, prefix=self.prefixes[1], protocol="bullmq", bullmq_version=self.version)
             for name in QUEUES
         }
         for node in self.nodes:
             for queue in QUEUES:
                 node.call("counts", queue=queue)
+
+    @property
+    def version(self) -> str:
+        """The major version of BullMQ."""
+        return self.peer.alias.partition("-")[2].partition(".")[0]
 
     def close(self) -> None:
         self.renew()

@@ -16,7 +16,7 @@ local function add_callback()
   local timestamp, delay = clock_of(chunk, now)(1)
   call('INCR', key.id)
   call('HSET', key.job, 'name', chunk.name, 'data', chunk.data[1],
-    'opts', fill_opts(chunk.opts, timestamp, delay, job_id), 'timestamp', text(timestamp), 'delay', text(delay),
+    'opts', fill_opts(chunk.opts, timestamp, delay), 'timestamp', text(timestamp), 'delay', text(delay),
     'priority', text(chunk.priority or 0))
   call('XADD', key.events, '*', 'event', 'added', 'jobId', job_id, 'name', chunk.name)
   call('ZADD', key.waiting_children, timestamp, job_id)

@@ -101,7 +101,7 @@ def on_finish_of(options: Options) -> OnFinish | None:
     _check_dialect(handle.dialect, "the queue of `onFinish`")
     job = CallbackJob(queue, handle.dialect.name, name, json_text("onFinish.data", given.get("data", {})), opts)
     try:
-        job.packed(handle, callback_id(""))
+        job.packed(handle)
     except OptionError as error:
         raise OptionError(f"option `onFinish`: {error}") from None
     return OnFinish(handle, job, options["onFailure"] or "wait")
