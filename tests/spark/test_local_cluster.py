@@ -25,7 +25,7 @@ spark = (
     SparkSession.builder.master("local-cluster[2,2,1024]")
     .config("spark.ui.enabled", "false")
     .config("spark.speculation", "true")
-    .config("spark.executor.extraJavaOptions", "-Xss4m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    .config("spark.executor.extraJavaOptions", "-Xss4m " + os.environ["SPARK_SUBMIT_OPTS"])
     .getOrCreate()
 )
 spark.sparkContext.setLogLevel("OFF")
@@ -102,7 +102,7 @@ url, prefix, folder = sys.argv[1:]
 spark = (
     SparkSession.builder.master("local-cluster[1,2,1024]")
     .config("spark.ui.enabled", "false")
-    .config("spark.executor.extraJavaOptions", "-Xss4m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    .config("spark.executor.extraJavaOptions", "-Xss4m " + os.environ["SPARK_SUBMIT_OPTS"])
     .config("spark.resources.discoveryPlugin", "org.apache.spark.resource.ResourceDiscoveryScriptPlugin")
     .config("spark.worker.resource.gpu.amount", 2)
     .config("spark.worker.resource.gpu.discoveryScript", f"{folder}/gpus.sh")
