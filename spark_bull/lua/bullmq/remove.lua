@@ -5,10 +5,10 @@
 -- @returns {'done'} (also when only the id existed), {'open'} (call again), {'missing'}, {'scheduled'}, or {'locked',
 -- key of the locked job}
 -- @include bullmq/lib/allow_wrongtype
--- @include bullmq/lib/event_limit
 -- @include bullmq/lib/is_scheduled_job
 -- @include bullmq/lib/leave_any_state
 -- @include bullmq/lib/leave_parent
+-- @include bullmq/lib/remove_from
 -- @include lib/job_row
 -- @include lib/keys_at
 -- @include lib/once
@@ -76,12 +76,7 @@ local function remove(job)
   elseif fields[1] then
     allow_wrongtype(leave_parent, key, arg, job.key, fields[1], false)
   end
-  free_deduplication(job.base, job.id, fields[2])
-  local prev = leave_any_state(job.keys, job.id, job.state)
-  if unlink_job(job.key) > 0 then
-    call('XADD', job.keys.events, 'MAXLEN', '~', event_limit(job.keys), '*', 'event', 'removed',
-      'jobId', job.id, 'prev', prev)
-  end
+  remove_from(job.state, job, fields[2])
 end
 
 return once(key.receipt, arg.call, arg.ttl_ms, function()

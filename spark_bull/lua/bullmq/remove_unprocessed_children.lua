@@ -3,9 +3,9 @@
 -- @keys receipt job wait paused active delayed prioritized waiting_children completed failed pc meta events marker
 -- @args base queue bullmq_version call ttl_ms position limit
 -- @returns {next position or '', number of removed jobs}, or {'missing'}
--- @include bullmq/lib/event_limit
 -- @include bullmq/lib/leave_any_state
 -- @include bullmq/lib/leave_parent
+-- @include bullmq/lib/remove_from
 -- @include lib/job_row
 -- @include lib/keys_at
 -- @include lib/once
@@ -52,13 +52,7 @@ end
 local function remove(job)
   leave_parent(key, arg, job.key, job.parent_key, false)
   local fields = job_row(job.key, 'deid') or {}
-  free_deduplication(job.base, job.id, fields[1])
-  local state = job.state == 'waiting_children' and sorted_state(job.keys, job.id) or job.state
-  local prev = leave_any_state(job.keys, job.id, state)
-  if unlink_job(job.key) > 0 then
-    call('XADD', job.keys.events, 'MAXLEN', '~', event_limit(job.keys), '*', 'event', 'removed',
-      'jobId', job.id, 'prev', prev)
-  end
+  remove_from(job.state == 'waiting_children' and sorted_state(job.keys, job.id) or job.state, job, fields[1])
 end
 
 return once(key.receipt, arg.call, arg.ttl_ms, function()

@@ -1,0 +1,15 @@
+-- @include bullmq/lib/event_limit
+-- @include bullmq/lib/leave_any_state
+-- @include bullmq/lib/leave_parent
+-- @include bullmq/lib/unlink_job
+
+-- Removes a job {key, id, base, keys} from its state, frees its deduplication id, and publishes that it was removed.
+local function remove_from(state, job, deduplication_id)
+  local call = redis.call
+  free_deduplication(job.base, job.id, deduplication_id)
+  local prev = leave_any_state(job.keys, job.id, state)
+  if unlink_job(job.key) > 0 then
+    call('XADD', job.keys.events, 'MAXLEN', '~', event_limit(job.keys), '*', 'event', 'removed',
+      'jobId', job.id, 'prev', prev)
+  end
+end
