@@ -29,7 +29,7 @@ local function add_jobs(key, arg, chunk, from, now)
   local kept_of = deduplication_of and deduplicator(key, arg)
   local parent_at, join_parent, join_existing = chunk_parents(key, arg, chunk)
   local waits_for_children = listed(chunk, 'waits_for_children')
-  local follows = sequencer(key, arg, chunk)
+  local follows, keep_tails = sequencer(key, arg, chunk)
   local events, text = key.events, number_texts()
   local ids, rejected, missing, duplicates, deduplicated = {}, {}, 0, 0, 0
   local pushes, delayed, prioritized, highest = new_pushes(), {}, {}, {}
@@ -144,8 +144,8 @@ local function add_jobs(key, arg, chunk, from, now)
   if missing > 0 then
     call('DECRBY', key.id, missing)
   end
-  if follows then
-    forget_ended(key, base, 2 * n)
+  if keep_tails then
+    keep_tails()
   end
   call('XTRIM', key.events, 'MAXLEN', '~', max_events)
   return {

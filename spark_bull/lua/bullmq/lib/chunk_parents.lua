@@ -23,23 +23,31 @@ local function chunk_parents(key, arg, chunk)
   local prefix = string.sub(arg.base, 1, -#arg.queue - 2)
   local is_5 = major_version(call('HGET', key.meta, 'version'), arg.bullmq_version) <= 5
 
+  -- Many rows have the parent of the row before.
+  local last, last_row
+
   local function parent_at(i)
     local id, queue = ids[i], queues[i]
     if not id then
       return nil
+    end
+    if last and ids[last_row] == id and queues[last_row] == queue and flags[last_row] == flags[i] then
+      return last
     end
     if not string.find(queue, ':', 1, true) then
       queue = prefix .. queue
     end
     local id_text, queue_text = cjson.encode(id), cjson.encode(queue)
     local flag = flags[i] and ',"' .. flags[i] .. '":true' or ''
-    return {
+    last_row = i
+    last = {
       id = id,
       queue = queue,
       key = queue .. ':' .. id,
       option = '{"id":' .. id_text .. ',"queue":' .. queue_text .. '}',
       field = '{"id":' .. id_text .. ',"queueKey":' .. queue_text .. flag .. '}',
     }
+    return last
   end
 
   local function refer_to(parent, job_key)
