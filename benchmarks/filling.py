@@ -29,6 +29,10 @@ def passing(jobs: int) -> Iterator[NewJob]:
     return (NewJob(payload(number), "flight", remove_on_complete=True) for number in range(jobs))
 
 
+def of_tenant(tenant: str, jobs: int) -> Iterator[NewJob]:
+    return (NewJob({"tenant": tenant, "at": 0}, "flight") for _ in range(jobs))
+
+
 def due(moments: Iterable[int], offset_ms: float) -> Iterator[NewJob]:
     """Returns jobs due at these times, ms since 1970. `at` in the payload is the same time on another clock."""
     return (NewJob({"at": moment + offset_ms}, "ping", run_at=moment) for moment in moments)

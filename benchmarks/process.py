@@ -17,8 +17,20 @@ from pyspark.sql import SparkSession
 
 from benchmarks.command import Part, run_parts
 from benchmarks.report import Verdict, at_least, at_most
-from benchmarks.trials import Processed, Waited, idle_latency, lateness, promotion, throughput, yardstick
-from benchmarks.workers import function, peers, stream, vectorised
+from benchmarks.trials import (
+    Processed,
+    Shared,
+    Waited,
+    cancel_latency,
+    idle_latency,
+    lateness,
+    promotion,
+    tenants,
+    throughput,
+    yardstick,
+)
+from benchmarks.workers import CANCELLED, function, peers, stream, vectorised
+from spark_bull.worker.cancel_reader import READ_S
 
 #: Targets of benchmarks/README.md.
 LOOP_TARGET, STREAM_TARGET = 2.5, 1.5
@@ -27,13 +39,20 @@ LATENESS_TARGET = 0.5
 #: Rate of jobs that wait for 100 ms, CONCURRENCY at a time, as a ratio to BullMQ's.
 WAITING_TARGET = 0.95
 CONCURRENCY = 100
+#: Latency of a small tenant beside a big one, as a ratio to that when it is alone.
+TENANT_TARGET = 2.0
+#: Time from cancel() to the end of the function, as a ratio to the interval at which slots look for such requests.
+CANCEL_TARGET = 2.0
 #: Redis' CPU time per promoted job in plain commands; longest script as a ratio to that of `yardstick`.
 PROMOTION_TARGET, SCRIPT_TARGET = 15.0, 1.0
 
 LOOP, PANDAS, STREAM = "loop, function", "loop, pandas UDF", "stream"
 OURS, BULLMQ, YARDSTICK = "spark_bull", "BullMQ", "yardstick"
+ALONE, BESIDE = "alone", "beside the big tenant"
+#: Jobs of the big tenant for each one of the small tenant.
+BACKLOG = 100
 
-T = TypeVar("T", Processed, Waited)
+T = TypeVar("T", Processed, Waited, Shared)
 Trial = Callable[[], T]
 
 
@@ -47,6 +66,9 @@ class Size:
     python_jobs: int = 20_000
     concurrencies: tuple[int, ...] = (10, 50, 100)
     waiting: int = 10_000
+    #: Jobs of the small tenant; the big one has BACKLOG times as many.
+    tenant_jobs: int = 200
+    cancelled: int = 100
     pings: int = 500
     due: int = 3_000
     pending: int = 100_000
@@ -59,6 +81,8 @@ QUICK = Size(
     python_jobs=2_000,
     concurrencies=(50,),
     waiting=2_000,
+    tenant_jobs=20,
+    cancelled=5,
     pings=100,
     due=500,
     pending=5_000,
@@ -125,6 +149,18 @@ def idle_verdicts(found: Mapping[str, Waited]) -> list[Verdict]:
     ]
 
 
+def tenant_verdicts(found: Mapping[str, Shared]) -> list[Verdict]:
+    """found: by protocol, alone and beside the big tenant."""
+    beside = {name: run for name, run in found.items() if name.endswith(BESIDE)}
+    alone = {name: found[name.replace(BESIDE, ALONE)] for name in beside}
+    return [at_most(f"{name}, p99, x alone", TENANT_TARGET, run.p99 / alone[name].p99) for name, run in beside.items()]
+
+
+def cancel_verdicts(found: Mapping[str, Waited]) -> list[Verdict]:
+    limit_ms = CANCEL_TARGET * READ_S * 1000
+    return [at_most(f"cancel, {name}, p99 ms", limit_ms, run.p99) for name, run in found.items()]
+
+
 def lateness_verdicts(found: Mapping[str, Waited]) -> list[Verdict]:
     """Compares with the best of BullMQ's concurrencies."""
     theirs = min(waited.p99 for name, waited in found.items() if name != OURS)
@@ -181,8 +217,36 @@ def run_idle(spark: SparkSession, size: Size) -> tuple[dict[str, Any], list[Verd
     trials = {name: partial(idle_latency, working, size.pings) for name, working in workings.items()}
     runs = in_turns(trials, size.rounds, _shown_wait)
     found = medians(runs)
-    _show_waits("from add to the processor's first line, idle", found)
+    _show("from add to the processor's first line, idle", found, _shown_wait)
     return by_side(runs), idle_verdicts(found)
+
+
+def run_tenants(spark: SparkSession, size: Size) -> tuple[dict[str, Any], list[Verdict]]:
+    """A tenant with BACKLOG times as many jobs, all of them queued; both run two jobs of 20 ms at a time."""
+    options: dict[str, Any] = {"slots": 2, "concurrency": 2, "group": {"by": "tenant", "concurrency": 2}}
+    trials = {}
+    for protocol in ("bullmq", "bull"):
+        working = function(spark, "tenant", protocol=protocol, **options)
+        trial = partial(tenants, working, size.tenant_jobs, protocol=protocol)
+        trials[f"{protocol}, {ALONE}"] = partial(trial, backlog=0)
+        trials[f"{protocol}, {BESIDE}"] = partial(trial, backlog=BACKLOG * size.tenant_jobs)
+    runs = in_turns(trials, size.rounds, _shown_shared)
+    found = medians(runs)
+    _show("from add to the end of the job", found, _shown_shared)
+    return by_side(runs), tenant_verdicts(found)
+
+
+def run_cancel(spark: SparkSession, size: Size) -> tuple[dict[str, Any], list[Verdict]]:
+    workings = {
+        "one at a time": function(spark, CANCELLED, slots=1),
+        "threads": function(spark, CANCELLED, slots=1, concurrency=2),
+        "coroutines": function(spark, f"{CANCELLED}, coroutine", slots=1, concurrency=2),
+    }
+    trials = {name: partial(cancel_latency, working, size.cancelled) for name, working in workings.items()}
+    runs = in_turns(trials, 1, _shown_wait)
+    found = medians(runs)
+    _show("from cancel() to the end of the function", found, _shown_wait)
+    return by_side(runs), cancel_verdicts(found)
 
 
 def run_lateness(spark: SparkSession, size: Size) -> tuple[dict[str, Any], list[Verdict]]:
@@ -191,7 +255,7 @@ def run_lateness(spark: SparkSession, size: Size) -> tuple[dict[str, Any], list[
     trials = {name: partial(lateness, working, size.due, size.pending) for name, working in workings.items()}
     runs = in_turns(trials, size.rounds, _shown_wait)
     found = medians(runs)
-    _show_waits("from when it is due to the processor's first line", found)
+    _show("from when it is due to the processor's first line", found, _shown_wait)
     return by_side(runs), lateness_verdicts(found)
 
 
@@ -213,10 +277,14 @@ def _shown_wait(_name: str, run: Waited) -> str:
     return f"p50 {run.p50:7.2f} ms, p99 {run.p99:7.2f} ms, longest {run.longest:7.2f} ms"
 
 
-def _show_waits(what: str, found: Mapping[str, Waited]) -> None:
+def _shown_shared(name: str, run: Shared) -> str:
+    return f"{_shown_wait(name, run)}, first {run.first:7.2f} ms"
+
+
+def _show(what: str, found: Mapping[str, T], shown: Callable[[str, T], str]) -> None:
     print(f"\n{what}")
     for name, run in found.items():
-        print(f"{name:34}{_shown_wait(name, run)}")
+        print(f"{name:34}{shown(name, run)}")
 
 
 def by_side(runs: Mapping[str, Sequence[T]]) -> dict[str, Any]:
@@ -229,6 +297,8 @@ def by_side(runs: Mapping[str, Sequence[T]]) -> dict[str, Any]:
 PARTS: Mapping[str, Part[Size]] = {
     "throughput": run_throughput,
     "waiting": run_waiting,
+    "tenants": run_tenants,
+    "cancel": run_cancel,
     "idle": run_idle,
     "lateness": run_lateness,
     "promotion": run_promotion,

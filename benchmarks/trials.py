@@ -1,21 +1,25 @@
-"""Trials of workers on fresh servers: throughput, latency when idle, lateness of delayed jobs, promotion."""
+"""Trials of workers on fresh servers: throughput, latencies, tenants that share a queue, promotion."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import islice
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
 
 from redis import Redis
 
-from benchmarks.filling import due, overdue, passing, pending, plain, queue_at
+from benchmarks.filling import due, of_tenant, overdue, passing, pending, plain, queue_at
 from benchmarks.report import percentile
 from benchmarks.sides import timed
 from benchmarks.workers import PEERS, QUEUE, Working, peer_process
 from spark_bull import BullQueue, EmbeddedRedis, Promoter
+from spark_bull.worker.cancel_reader import READ_S
 
 BASE = f"bull:{QUEUE}:"
 #: Records the scripts of whole chunks, and few other commands.
@@ -29,6 +33,9 @@ GAP_MS = (5, 55)
 #: Jobs due per second, and the time from adding them until the first one is due.
 DUE_RATE = 500
 DUE_AHEAD_MS = 2_000
+BIG_TENANT, SMALL_TENANT = "big", "small"
+#: Interval at which the small tenant adds jobs.
+TENANT_GAP_S = 0.05
 #: The reference script: plain commands that take about 10 ms on an idle machine. No script should block longer.
 YARDSTICK = """
 for i = 1, tonumber(ARGV[1]) do
@@ -57,6 +64,13 @@ class Waited:
     p50: float
     p99: float
     longest: float
+
+
+@dataclass(frozen=True)
+class Shared(Waited):
+    """Latencies of a tenant. first: that of the job that was added right behind the backlog of another one, ms."""
+
+    first: float
 
 
 @dataclass(frozen=True)
@@ -124,6 +138,43 @@ def lateness(working: Working, jobs: int, others: int, ahead_ms: int = DUE_AHEAD
         ids = range(others + 1, others + jobs + 1)
         check_all_completed(server.client, ids, still_delayed=others)
         return _waited(server.client, ids)
+
+
+def tenants(working: Working, samples: int, backlog: int, protocol: str = "bullmq") -> Shared:
+    """Measures the latency from add() to the end of the jobs of one tenant, with a backlog of another one."""
+    with fresh_server(protocol) as server:
+        server.queue.pause()
+        server.queue.add_many(of_tenant(BIG_TENANT, backlog))
+        with working(server.url):
+            server.queue.resume()
+            first = _add_now(server.queue)
+            wait_until(lambda: server.client.hexists(f"{BASE}{first}", "finishedOn"))
+            began, ids = time.monotonic(), []
+            for number in range(samples):
+                time.sleep(max(0.0, began + number * TENANT_GAP_S - time.monotonic()))
+                ids.append(_add_now(server.queue))
+            wait_until(lambda: server.client.hexists(f"{BASE}{ids[-1]}", "finishedOn"))
+            wait_until(lambda: all(value for _, (value,) in _fields(server.client, ids, ("finishedOn",))))
+            left = sum(server.queue.counts()[state] for state in ("wait", "delayed"))
+            assert left or not backlog, "expected the backlog to last until the last job of the other tenant has ended"
+        return Shared(**asdict(_waited(server.client, ids)), first=_waited(server.client, [first]).longest)
+
+
+def cancel_latency(working: Working, samples: int) -> Waited:
+    """Measures the latency from cancel() to the end of the function, which the cancelled job interrupts."""
+    pauses, times = Random(0), []
+    with fresh_server() as server, TemporaryDirectory() as folder, working(server.url):
+        for number in range(samples):
+            started, ended = Path(folder) / f"{number} started", Path(folder) / f"{number} ended"
+            job_id = server.queue.add({"started": str(started), "ended": str(ended)})
+            wait_until(started.exists)
+            time.sleep(pauses.uniform(0, READ_S))
+            began = time.monotonic_ns()
+            server.queue.cancel(job_id)
+            wait_until(lambda ended=ended: ended.exists() and ended.read_text() != "")  # type: ignore[misc]
+            times.append((int(ended.read_text()) - began) / 1e6)
+            wait_until(lambda count=number + 1: server.client.zcard(f"{BASE}failed") == count)  # type: ignore[misc]
+    return Waited(percentile(times, 50), percentile(times, 99), max(times))
 
 
 def promotion(jobs: int) -> Processed:
@@ -205,7 +256,14 @@ def check_all_wait(client: Redis, jobs: int) -> None:
         assert delay == b"0", f"expected job {job_id} to have no delay left, got {delay!r}"
 
 
-def _fields(client: Redis, ids: range, names: tuple[str, ...]) -> Iterator[tuple[int, list[bytes | None]]]:
+def _add_now(queue: BullQueue) -> str:
+    """Adds a job of the small tenant."""
+    return queue.add({"tenant": SMALL_TENANT, "at": time.monotonic_ns() / 1e6})
+
+
+def _fields(
+    client: Redis, ids: Iterable[int | str], names: tuple[str, ...]
+) -> Iterator[tuple[int | str, list[bytes | None]]]:
     remaining = iter(ids)
     while chunk := list(islice(remaining, 1_000)):
         pipeline = client.pipeline(transaction=False)
@@ -214,7 +272,7 @@ def _fields(client: Redis, ids: range, names: tuple[str, ...]) -> Iterator[tuple
         yield from zip(chunk, pipeline.execute(), strict=True)
 
 
-def _waited(client: Redis, ids: range) -> Waited:
+def _waited(client: Redis, ids: Iterable[int | str]) -> Waited:
     """Computes latencies from `at` in the payload to the returned time, both ms of the same clock."""
     times = []
     for _, (data, began) in _fields(client, ids, ("data", "returnvalue")):

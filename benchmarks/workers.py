@@ -25,6 +25,8 @@ BATCH_JOBS = 50_000
 PEERS = Path(__file__).parent / "peers"
 #: Schema of the payload.
 PAYLOAD = "id BIGINT, carrier STRING, origin STRING, note STRING, delay INT, ratio DOUBLE"
+#: The kind of functions that run until their job is cancelled.
+CANCELLED = "until cancelled"
 START_TIMEOUT_S = 60.0
 END_TIMEOUT_S = 10.0
 
@@ -81,7 +83,11 @@ def peer_process(command: list[str]) -> Iterator[Peer]:
 
 
 def function(spark: SparkSession, kind: str = "noop", slots: int = SLOTS, **options: Any) -> Working:
-    """Runs the loop engine with a function of a job. kind: noop, clock, wait (100 ms), or wait, coroutine."""
+    """Runs the loop engine with a function of a job.
+
+    kind: noop; clock; wait (100 ms); wait, coroutine; tenant (20 ms, then the time); or until cancelled, also as a
+    coroutine, which writes the time at which it is cancelled to the file that the job names.
+    """
 
     # Local functions are pickled by value: executors need not import this module.
     def noop(_job: Any) -> None:
@@ -96,8 +102,35 @@ def function(spark: SparkSession, kind: str = "noop", slots: int = SLOTS, **opti
     async def wait_in_loop(_job: Any) -> None:
         await asyncio.sleep(0.1)
 
-    functions = {"noop": noop, "clock": clock, "wait": wait, "wait, coroutine": wait_in_loop}
-    return _ours(spark, functions[kind], slots=slots, **options)
+    def tenant(_job: Any) -> float:
+        time.sleep(0.02)
+        return time.monotonic_ns() / 1e6
+
+    def until_cancelled(job: Any) -> None:
+        Path(job.data["started"]).touch()
+        try:
+            while True:
+                time.sleep(0.001)
+        finally:
+            Path(job.data["ended"]).write_text(str(time.monotonic_ns()))
+
+    async def until_cancelled_in_loop(job: Any) -> None:
+        Path(job.data["started"]).touch()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            Path(job.data["ended"]).write_text(str(time.monotonic_ns()))
+
+    functions = {
+        "noop": noop,
+        "clock": clock,
+        "wait": wait,
+        "wait, coroutine": wait_in_loop,
+        "tenant": tenant,
+        CANCELLED: until_cancelled,
+        f"{CANCELLED}, coroutine": until_cancelled_in_loop,
+    }
+    return _ours(spark, functions[kind], fails=kind.startswith(CANCELLED), slots=slots, **options)
 
 
 def vectorised(spark: SparkSession, **options: Any) -> Working:
@@ -119,7 +152,9 @@ def stream(spark: SparkSession, **options: Any) -> Working:
     return _ours(spark, noop, engine="stream", max_jobs_per_trigger=BATCH_JOBS, **options)
 
 
-def _ours(spark: SparkSession, processor: Any, **options: Any) -> Working:
+def _ours(spark: SparkSession, processor: Any, *, fails: bool = False, **options: Any) -> Working:
+    """fails: whether the jobs fail."""
+
     @contextmanager
     def working(url: str) -> Iterator[None]:
         worker = Worker(spark, QUEUE, processor, url=url, progress=False, **options)
@@ -130,8 +165,8 @@ def _ours(spark: SparkSession, processor: Any, **options: Any) -> Working:
                 time.sleep(0.01)
             yield
             status = worker.status()
-            assert (status.failed, status.lost, status.restarts) == (0, 0, 0), (
-                f"expected no failed job or restart, got {status}"
+            assert (status.failed > 0, status.lost, status.restarts) == (fails, 0, 0), (
+                f"expected {'' if fails else 'no '}failed jobs and no restart, got {status}"
             )
 
     return working
