@@ -64,7 +64,6 @@ class ChunkLoop(SlotLoop):
             chunk = self._claim(processed)
             processed = None
             if chunk is not None:
-                chunk.queue.keeper.hold(chunk.claim.token, [job.id for job in chunk.claim.jobs], chunk.claim.now)
                 self._end_waits()
                 processed = _Processed(chunk.queue, self._run(chunk.queue, self._isolate_stalled(chunk)))
                 self._report.publish_now_and_then("busy", self.clients)
@@ -108,7 +107,6 @@ class ChunkLoop(SlotLoop):
                         queue.begin_wait(last, left_s)
                     self._wait(left_s)
                 last = queue.work(None, self._plan.chunk_size - len(jobs), claim.token)
-                queue.keeper.hold(claim.token, [job.id for job in last.jobs], last.now)
                 jobs = [*jobs, *last.jobs]
             self._is_stopping = last.stop
             return replace(claim, jobs=jobs)
@@ -144,10 +142,12 @@ class ChunkLoop(SlotLoop):
         done = 0
         running = queue.running(jobs, claim.token)
         self._current = _Current(claim.token, running)
+        queue.recorded = outcomes
         with queue.keeper.keeping(claim.token, [job.id for job in jobs], claim.now):
             for result in self._results(queue, running):
                 now_s = monotonic_s()
-                policy.record(outcomes, dialect, result, claim.now + int(1000 * (now_s - started)))
+                with queue.recording:
+                    policy.record(outcomes, dialect, result, claim.now + int(1000 * (now_s - started)))
                 done += 1
                 too_long = one_by_one and now_s - settled_at > SETTLE_S
                 if (one_by_one and outcomes.limited_ms) or (too_long and now_s - started > RETURN_S):
@@ -156,6 +156,7 @@ class ChunkLoop(SlotLoop):
                 if done < len(jobs) and (too_long or outcomes.is_large(self._plan.chunk_bytes)):
                     queue.work(outcomes, 0)
                     outcomes, settled_at = Outcomes(claim.token), monotonic_s()
+                    queue.recorded = outcomes
                     self._report.publish_now_and_then("busy", self.clients)
         self._size.update(done, monotonic_s() - started)
         return outcomes

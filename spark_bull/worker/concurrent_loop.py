@@ -20,7 +20,6 @@ from spark_bull.worker.running_job import RunningJob
 from spark_bull.worker.slot_loop import Event, SlotLoop, StateEnded
 from spark_bull.worker.slot_plan import SlotPlan
 from spark_bull.worker.slot_queue import SlotQueue
-from spark_bull.worker.slot_state import slot_state
 
 
 class _Place(NamedTuple):
@@ -65,7 +64,7 @@ class ConcurrentLoop(SlotLoop):
         if any(is_coroutine_function(function) for function in self._runner.functions.values()):
             self._tasks = JobTasks(self._inbox.put)
         try:
-            with slot_state(self._plan.setup, self._tasks, partial(self._inbox.put, StateEnded())) as state:
+            with self._setup(self._tasks, partial(self._inbox.put, StateEnded())) as state:
                 yield state
         finally:
             if self._tasks is not None:
@@ -97,7 +96,6 @@ class ConcurrentLoop(SlotLoop):
         return max(0, self._plan.concurrency - len(self._running) - too_many)
 
     def _start(self, queue: SlotQueue, claim: Claim) -> None:
-        queue.keeper.hold(self._token, [job.id for job in claim.jobs], claim.now)
         for job in queue.running(claim.jobs, self._token):
             claimed = job.claimed
             # A job that runs here lost its lock before it was claimed again: the result of that run is dropped.

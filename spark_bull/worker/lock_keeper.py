@@ -45,6 +45,7 @@ class LockKeeper:
         self._held: dict[str, Hold] = {}
         self._settling: set[str] = set()
         self._lost: set[str] = set()
+        self._has_given_up = False
         self._thread = Thread(target=self._keep, name="spark-bull-locks", daemon=True)
 
     def __enter__(self) -> LockKeeper:
@@ -68,6 +69,13 @@ class LockKeeper:
     def holds(self, job_id: str, hold: Hold) -> bool:
         """Whether the job is still held under this claim."""
         return self._held.get(job_id) is hold
+
+    def give_up(self) -> dict[str, Hold]:
+        """Makes all held jobs lost for good, so that those that have not started do not start; returns their claims."""
+        with self._guard:
+            self._has_given_up = True
+            self._lost.update(self._held)
+            return dict(self._held)
 
     def hold(self, token: str, job_ids: Sequence[str], since: int = 0) -> None:
         """Starts to extend the locks of these jobs, which hold `token`. since: time of the claim, ms since 1970."""
@@ -104,7 +112,7 @@ class LockKeeper:
                 self._settling = set()
 
     def _forget_lost(self, job_ids: Collection[str]) -> None:
-        if self._lost:
+        if self._lost and not self._has_given_up:
             self._lost.difference_update(job_ids)
 
     def _keep(self) -> None:

@@ -47,6 +47,7 @@ class RunningJob:
     """
 
     __slots__ = (
+        "__weakref__",
         "_context_of",
         "_data",
         "_deadline",
@@ -60,6 +61,7 @@ class RunningJob:
         "_token",
         "cancellation",
         "claimed",
+        "has_begun",
     )
 
     def __init__(
@@ -83,6 +85,8 @@ class RunningJob:
         self._deadline: float | None = None
         self._reported: Reported | None = None
         self._reporting: Lock | None = None
+        #: Whether its function was called; false for UDFs.
+        self.has_begun = False
         #: The error that it fails with, if it is cancelled.
         self.cancellation: JobCancelled | None = None
 
@@ -389,11 +393,12 @@ class RunningJob:
         return self._follow_ups
 
     def begin(self, limit_ms: int) -> None:
-        """Sets the start of the attempt to now. Called by the worker.
+        """Sets the start of the attempt to now. Called by the worker before it calls a function.
 
         Parameters:
           limit_ms: maximum duration of the attempt, ms; 0: unlimited.
         """
+        self.has_begun = True
         if limit_ms:
             self._deadline = monotonic_s() + limit_ms / 1000
 

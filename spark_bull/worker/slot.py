@@ -41,5 +41,11 @@ def loop_of(plan: SlotPlan, slot: int, spans: Spans | None = None) -> SlotLoop:
             plan = replace(plan, runner=runner)
         has_coroutines = any(is_coroutine_function(function) for function in runner.functions.values())
         if plan.concurrency > 1 or has_coroutines:
-            return ConcurrentLoop(plan, slot, runner)
-    return ChunkLoop(plan, slot)
+            return _exporting(ConcurrentLoop(plan, slot, runner), spans)
+    return _exporting(ChunkLoop(plan, slot), spans)
+
+
+def _exporting(loop: SlotLoop, spans: Spans | None) -> SlotLoop:
+    if spans is not None:
+        loop.flush = spans.flush
+    return loop

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from queue import Empty, SimpleQueue
 from typing import Any, Final
 
@@ -12,9 +12,10 @@ from spark_bull.worker.alarm import handling_alarms
 from spark_bull.worker.cancel_reader import Cancelled, CancelReader
 from spark_bull.worker.interrupts import recording_interrupts
 from spark_bull.worker.job_runner import Result
+from spark_bull.worker.job_tasks import JobTasks
 from spark_bull.worker.slot_plan import SlotPlan
 from spark_bull.worker.slot_queue import Signalled, SlotQueue
-from spark_bull.worker.slot_state import slot_state
+from spark_bull.worker.slot_state import SlotState
 from spark_bull.worker.slot_stats import SlotReport, SlotStats
 from spark_bull.worker.termination import returning_jobs
 
@@ -39,6 +40,9 @@ class SlotLoop(ABC):
         self._report = SlotReport(plan.handle, plan.worker, plan.run, slot, self._stats)
         self._inbox: SimpleQueue[Event] = SimpleQueue()
         self._is_stopping = False
+        self._close_state: Callable[[], None] = lambda: None
+        #: Exports the spans of the slot.
+        self.flush: Callable[[], object] = lambda: None
         self.queues: Sequence[SlotQueue] = [
             SlotQueue(plan, queue, slot, self._stats, self._inbox.put if waits_in_thread else None, at_once)
             for queue in plan.queues
@@ -51,7 +55,7 @@ class SlotLoop(ABC):
                 stack.enter_context(queue)
             stack.enter_context(recording_interrupts())
             stack.enter_context(handling_alarms())
-            stack.enter_context(returning_jobs(self.queues))
+            stack.enter_context(returning_jobs(self.queues, self._close_early))
             stack.enter_context(CancelReader(self.queues, self._cancel))
             state = stack.enter_context(self._state())
             for queue in self.queues:
@@ -68,7 +72,19 @@ class SlotLoop(ABC):
 
     def _state(self) -> AbstractContextManager[Any]:
         """Makes the state of the slot, and closes it when the block is left."""
-        return slot_state(self._plan.setup)
+        return self._setup()
+
+    @contextmanager
+    def _setup(self, tasks: JobTasks | None = None, on_end: Callable[[], None] = lambda: None) -> Iterator[Any]:
+        state = SlotState(self._plan.setup, tasks, on_end)
+        with state as value:
+            self._close_state = state.close
+            yield value
+
+    def _close_early(self) -> None:
+        """Exports spans and closes the state, as the process is to end; called in another thread."""
+        self.flush()
+        self._close_state()
 
     @abstractmethod
     def _loop(self) -> None:

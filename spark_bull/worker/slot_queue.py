@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import math
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from queue import SimpleQueue
-from threading import Thread
+from threading import Event, Lock, Thread
 from typing import Any, Final, NamedTuple, TypeVar
 from uuid import uuid4
+from weakref import WeakValueDictionary
 
 from spark_bull.clock import monotonic_s
 from spark_bull.errors import ConnectionLost, SparkBullError
@@ -33,6 +34,9 @@ T = TypeVar("T")
 IDLE_S: Final = 10.0
 #: Maximum duration of a wait if Redis denies CLIENT UNBLOCK, and the slot has several queues.
 SHORT_WAIT_S: Final = 1.0
+#: When the process is to end: maximum duration of a call under way, and until a wait has ended.
+_CALL_S: Final = 5.0
+_PARK_S: Final = 1.0
 
 
 class Signalled(NamedTuple):
@@ -51,6 +55,17 @@ class _Wait(NamedTuple):
 
     claim: Claim
     timeout_s: float
+
+
+@contextmanager
+def _held_for(lock: Lock, timeout_s: float) -> Iterator[None]:
+    """Holds a lock in the block; begins the block without it after `timeout_s`."""
+    is_held = lock.acquire(timeout=timeout_s)
+    try:
+        yield
+    finally:
+        if is_held:
+            lock.release()
 
 
 class SlotQueue:
@@ -89,6 +104,13 @@ class SlotQueue:
         self._waits: SimpleQueue[_Wait | None] = SimpleQueue()
         self._active_id = ""
         self._clock = (0, 0.0)
+        self._known: WeakValueDictionary[str, RunningJob] = WeakValueDictionary()
+        #: Outcomes that the loop has recorded, with `recording` held, and not settled.
+        self.recorded: Outcomes | None = None
+        self.recording = Lock()
+        self._calling = Lock()
+        self._is_ending = False
+        self._parked = Event()
 
     def __enter__(self) -> SlotQueue:
         self._signal.identify()
@@ -120,19 +142,25 @@ class SlotQueue:
         """
         call, active_id = uuid4().hex, self._active_id
         self._active_id, self.has_woken = "", False
-        with self.keeper.settling(outcomes):
-            claim = self._retry(
-                lambda: work(
-                    self.handle,
-                    self._claim_settings,
-                    outcomes,
-                    limit,
-                    most_bytes=self._plan.chunk_bytes,
-                    held=active_id,
-                    call=call,
-                    token=token,
+        with self._calling:
+            most = 0 if self._is_ending else limit
+            with self.keeper.settling(outcomes):
+                claim = self._retry(
+                    lambda: work(
+                        self.handle,
+                        self._claim_settings,
+                        outcomes,
+                        most,
+                        most_bytes=self._plan.chunk_bytes,
+                        held=active_id,
+                        call=call,
+                        token=token,
+                    )
                 )
-            )
+            if outcomes is self.recorded:
+                self.recorded = None
+            if claim.jobs:
+                self.keeper.hold(claim.token, [job.id for job in claim.jobs], claim.now)
         self._clock = claim.now, monotonic_s()
         self._stats.claimed += len(claim.jobs)
         if outcomes:
@@ -141,19 +169,45 @@ class SlotQueue:
             return replace(claim, jobs=self._start_limit.checked(claim.jobs))
         return claim
 
+    def end(self) -> None:
+        """Claims and waits for no further job; may be called in any thread."""
+        self._is_ending = True
+        if self.is_waiting:
+            self.unblock()
+            # It may have moved a job to `active`, which the loop puts back before it waits again.
+            self._parked.wait(_PARK_S)
+
     def return_held(self) -> None:
-        """Returns all jobs that are held to the queue; may be called in any thread. Raises ConnectionLost."""
-        by_token: dict[str, list[str]] = defaultdict(list)
-        for job_id, hold in self.keeper.held().items():
-            by_token[hold.token].append(job_id)
-        for token, ids in by_token.items():
-            # The receipt of the slot may belong to a call that another thread makes.
-            settings = replace(self._claim_settings, sender=f"{self._claim_settings.sender}:end")
-            work(self.handle, settings, Outcomes(token, returned=ids), 0)
+        """Returns all jobs that are held to the queue after end(); may be called in any thread. Raises ConnectionLost.
+
+        Those that have ended are settled. Jobs whose function has not been called are as they were before they were
+        claimed.
+        """
+        # A call that claims jobs may be under way; without Redis, it takes too long.
+        with _held_for(self._calling, _CALL_S), _held_for(self.recording, _CALL_S):
+            by_token: dict[str, Outcomes] = {}
+            if self.recorded is not None:
+                by_token[self.recorded.token] = self.recorded
+            ended = set() if self.recorded is None else self.recorded.all_ids()
+            for job_id, hold in self.keeper.give_up().items():
+                outcomes = by_token.setdefault(hold.token, Outcomes(hold.token))
+                if job_id not in ended:
+                    (outcomes.returned if self._has_begun(job_id) else outcomes.unstarted).append(job_id)
+            for outcomes in by_token.values():
+                # The receipt of the slot may belong to a call that another thread makes.
+                settings = replace(self._claim_settings, sender=f"{self._claim_settings.sender}:end")
+                work(self.handle, settings, outcomes, 0)
+
+    def _has_begun(self, job_id: str) -> bool:
+        """Whether the processor was called for a job that is held."""
+        job = self._known.get(job_id)
+        return job is not None and (job.has_begun or not self._plan.runner.one_by_one)
 
     def running(self, jobs: Sequence[ClaimedJob], token: str) -> list[RunningJob]:
         """Returns claimed jobs as processors receive them."""
         running = [RunningJob(job, self.handle, token, self.keeper.lost, self.state) for job in jobs]
+        for job in running:
+            self._known[job.id] = job
         if self._start_limit is not None:
             for job in running:
                 if self._start_limit.is_last(job.claimed):
@@ -198,6 +252,9 @@ class SlotQueue:
                 post(Signalled(self, active_id))
 
     def _wait(self, wait: _Wait) -> str:
+        if self._is_ending:
+            self._parked.set()
+            Event().wait()
         claim, timeout = wait
         if claim.next_due is not None:
             timeout = min(timeout, (claim.next_due - claim.now) / 1000)
@@ -214,7 +271,8 @@ class SlotQueue:
         """Counts the settled outcomes, logs the rejected ones, and fails parents that could not complete."""
         self._stats.count(outcomes, claim.lost)
         for one in claim.lost:
-            if not one.is_blocked:
+            # When the process is to end, another thread has returned the jobs.
+            if not one.is_blocked and not self._is_ending:
                 self._warn(f"outcome of job {one.id} was rejected", LOST[one.why])
         blocked = self._retry(lambda: fail_blocked(self.handle, self._plan.policy, outcomes, claim.lost, claim.now))
         if blocked:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import (
     AbstractAsyncContextManager,
@@ -15,6 +15,7 @@ from contextlib import (
     asynccontextmanager,
     contextmanager,
 )
+from threading import Lock
 from typing import Any, Final, Protocol
 
 from spark_bull.error_text import described
@@ -40,30 +41,43 @@ class _State(Protocol):
     def close(self) -> None: ...
 
 
-@contextmanager
-def slot_state(
-    setup: Setup | None, tasks: JobTasks | None = None, on_end: Callable[[], None] = lambda: None
-) -> Iterator[Any]:
-    """Makes the state, and closes it when the block is left.
+class SlotState:
+    """Makes the state at the start of a block, and closes it at its end, or before.
 
     tasks: where coroutine functions run, and then `setup`; there a state may end by itself, which calls `on_end`.
 
     Raises SetupFailed if the state cannot be made, or has ended by itself. An error while it is closed is logged.
     """
-    if setup is None:
-        yield None
-        return
-    state: _State = _Plain(setup) if tasks is None else _InEventLoop(setup, tasks, on_end)
-    try:
-        value = state.open()
-    except BaseException as error:
-        raise_if_interrupted()
-        raise SetupFailed(f"expected `setup` to return the state of a slot, it raised {described(error)}") from error
-    try:
-        yield value
-    finally:
+
+    def __init__(
+        self, setup: Setup | None, tasks: JobTasks | None = None, on_end: Callable[[], None] = lambda: None
+    ) -> None:
+        self._state: _State | None = None
+        if setup is not None:
+            self._state = _Plain(setup) if tasks is None else _InEventLoop(setup, tasks, on_end)
+        self._closing = Lock()
+
+    def __enter__(self) -> Any:
+        if self._state is None:
+            return None
         try:
-            state.close()
+            return self._state.open()
+        except BaseException as error:
+            raise_if_interrupted()
+            raise SetupFailed(
+                f"expected `setup` to return the state of a slot, it raised {described(error)}"
+            ) from error
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the state, once; may be called in any thread."""
+        with self._closing:
+            state, self._state = self._state, None
+        try:
+            if state is not None:
+                state.close()
         except SetupFailed:
             raise
         except Exception as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Thread, current_thread, main_thread
 from types import FrameType
@@ -18,14 +18,16 @@ log = logging.getLogger("spark_bull")
 
 #: Spark ends the Python processes of an executor that shuts down with SIGHUP; cluster managers send SIGTERM.
 SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)
+#: Maximum time to export spans and to close the state of the slot, s.
+END_S: Final = 5.0
 
 
 @contextmanager
-def returning_jobs(queues: Sequence[SlotQueue]) -> Iterator[None]:
+def returning_jobs(queues: Sequence[SlotQueue], end: Callable[[], None]) -> Iterator[None]:
     """In this block, a signal that ends the process first returns the jobs that the slot holds to their queues.
 
     They run again elsewhere at once, and no attempt or stall counts; without this, they wait for their locks to
-    expire. Has no effect outside the main thread.
+    expire. Then `end` is called, which may take END_S. Has no effect outside the main thread.
     """
     if current_thread() is not main_thread():
         yield
@@ -33,7 +35,7 @@ def returning_jobs(queues: Sequence[SlotQueue]) -> Iterator[None]:
 
     def end_process(number: int, _frame: FrameType | None) -> None:
         # In a thread: the signal may have interrupted code that holds a lock.
-        Thread(target=_end, args=(queues, number), name="spark-bull-termination", daemon=True).start()
+        Thread(target=_end, args=(queues, end, number), name="spark-bull-termination", daemon=True).start()
 
     handled = [number for number in SIGNALS if signal.getsignal(number) is signal.SIG_DFL]
     for number in handled:
@@ -45,8 +47,10 @@ def returning_jobs(queues: Sequence[SlotQueue]) -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL)
 
 
-def _end(queues: Sequence[SlotQueue], number: int) -> None:
+def _end(queues: Sequence[SlotQueue], end: Callable[[], None], number: int) -> None:
     try:
+        for queue in queues:
+            queue.end()
         for queue in queues:
             try:
                 queue.return_held()
@@ -56,5 +60,8 @@ def _end(queues: Sequence[SlotQueue], number: int) -> None:
                     queue.handle.keys.queue,
                     error,
                 )
+        ending = Thread(target=end, name="spark-bull-end", daemon=True)
+        ending.start()
+        ending.join(END_S)
     finally:
         os._exit(128 + number)

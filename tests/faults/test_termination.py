@@ -53,6 +53,56 @@ def test_a_slot_returns_its_jobs_when_its_process_is_to_end(
         assert {job.attempts_made for job in queue.page("completed")} == {1}
 
 
+@pytest.mark.parametrize("concurrency", [1, 8])
+def test_a_busy_slot_leaves_no_job_behind_when_its_process_is_to_end(
+    queue: BullQueue, redis_url: str, prefix: str, client: Redis, concurrency: int
+) -> None:
+    """Its jobs are brief: it claims, starts and settles all the time."""
+    jobs, rounds = 20_000, 4
+    ids = queue.add_many(NewJob({"n": n}) for n in range(jobs)).ids
+    for number in range(rounds):
+        with terminated_slot.start(redis_url, prefix, queue.protocol, concurrency, "brief") as process:
+            goal = 200 * (number + 1)
+            wait_until(lambda goal=goal: queue.counts()["completed"] >= goal, "the slot to be busy")  # type: ignore[misc]
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
+        counts = queue.counts()
+        assert (counts["active"], counts["failed"], counts["delayed"]) == (0, 0, 0)
+        assert counts["wait"] + counts["completed"] == jobs
+        assert not any(client.keys(f"{prefix}:q:*:lock"))
+    waiting = queue.page("wait")
+    assert waiting, "expected jobs to be left: add more of them"
+    with OurWorker(
+        queue.handle, lambda job: client.hincrby(terminated_slot.starts_key(prefix), job.id), chunk_size=200
+    ):
+        wait_until(lambda: queue.counts()["completed"] == jobs, "another worker to process the rest")
+    starts = {
+        job_id.decode(): int(count) for job_id, count in client.hgetall(terminated_slot.starts_key(prefix)).items()
+    }
+    assert set(starts) == set(ids)
+    # Those whose function had begun when the process got the signal.
+    assert sum(starts.values()) <= jobs + rounds * concurrency
+    if queue.protocol == "bullmq":
+        completed = queue.page("completed")
+        assert {(job.attempts_made, job.stalled_counter) for job in completed} == {(1, 0)}
+        assert sum(job.attempts_started or 0 for job in completed) <= jobs + rounds * concurrency
+
+
+@pytest.mark.parametrize(("kind", "name"), [("state", "plain"), ("state, coroutine", "asynchronous")])
+@pytest.mark.parametrize("concurrency", [1, JOBS])
+@pytest.mark.parametrize("queue", ["bullmq"], indirect=True)
+def test_a_slot_returns_its_jobs_and_then_closes_its_state_when_its_process_is_to_end(
+    queue: BullQueue, redis_url: str, prefix: str, client: Redis, concurrency: int, kind: str, name: str
+) -> None:
+    queue.add_many(NewJob({"n": n}) for n in range(JOBS))
+    with terminated_slot.start(redis_url, prefix, queue.protocol, concurrency, kind) as process:
+        wait_until(lambda: any(job.parsed("progress") == 1 for job in queue.page("active")), "a job to start")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
+    assert (queue.counts()["wait"], queue.counts()["active"]) == (JOBS, 0)
+    assert client.lrange(terminated_slot.closed_key(prefix), 0, -1) == [name.encode()]
+
+
 DRIVER = """
     import sys
     from pyspark.sql import SparkSession

@@ -1,41 +1,85 @@
-"""A process that is a slot of a worker, whose jobs report progress 1 when they start, and do not end by themselves.
+"""A process that is a slot of a worker, whose jobs report progress 1 when they start.
 
-python -m tests.support.terminated_slot <url> <prefix> <dialect> <concurrency>
+python -m tests.support.terminated_slot <url> <prefix> <dialect> <concurrency> endless|brief|state
+
+endless: jobs do not end by themselves. brief: they end at once, and count how often they have started. state: as
+endless, with a state that is appended to a list when it is closed.
 """
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+
+from redis import Redis
 
 from spark_bull import BullQueue
 from spark_bull.queue.claim_settings import ClaimSettings
-from spark_bull.worker.job_runner import FunctionRunner
+from spark_bull.worker.job_runner import FunctionRunner, JobFunction
 from spark_bull.worker.running_job import RunningJob
 from spark_bull.worker.slot import loop_of
 from spark_bull.worker.slot_plan import QueuePlan, SlotPlan
+from spark_bull.worker.slot_state import Setup
 
 ROOT = Path(__file__).parents[2]
 
 
-def start(url: str, prefix: str, dialect: str, concurrency: int) -> subprocess.Popen[bytes]:
+def start(url: str, prefix: str, dialect: str, concurrency: int, kind: str = "endless") -> subprocess.Popen[bytes]:
     """Starts the process for the queue `q`."""
-    command = [sys.executable, "-m", "tests.support.terminated_slot", url, prefix, dialect, str(concurrency)]
+    command = [sys.executable, "-m", "tests.support.terminated_slot", url, prefix, dialect, str(concurrency), kind]
     return subprocess.Popen(command, cwd=ROOT)
 
 
-def main(url: str, prefix: str, dialect: str, concurrency: str) -> None:
+def starts_key(prefix: str) -> str:
+    """The key of how often jobs have started."""
+    return f"{prefix}:starts"
+
+
+def closed_key(prefix: str) -> str:
+    """The key of the states that were closed."""
+    return f"{prefix}:closed"
+
+
+def main(url: str, prefix: str, dialect: str, concurrency: str, kind: str) -> None:
     handle = BullQueue("q", url=url, prefix=prefix, protocol=dialect).handle
     settings = ClaimSettings("slot", lock_ms=3_600_000, control=handle.keys.control("slot"))
+    redis = Redis.from_url(url)
 
-    def processor(job: RunningJob) -> None:
+    def endless(job: RunningJob) -> None:
         job.update_progress(1)
         time.sleep(3_600)
 
-    runner = FunctionRunner(processor)
-    loop_of(SlotPlan((QueuePlan(handle, settings),), "slot", runner, concurrency=int(concurrency)), 0).run()
+    async def endless_in_loop(job: RunningJob) -> None:
+        job.update_progress(1)
+        await asyncio.sleep(3_600)
+
+    def brief(job: RunningJob) -> None:
+        redis.hincrby(starts_key(prefix), job.id)
+
+    def state() -> Iterator[str]:
+        yield "open"
+        redis.rpush(closed_key(prefix), "plain")
+
+    @asynccontextmanager
+    async def state_in_loop() -> AsyncIterator[str]:
+        yield "open"
+        redis.rpush(closed_key(prefix), "asynchronous")
+
+    processors: dict[str, tuple[JobFunction, Setup | None]] = {
+        "endless": (endless, None),
+        "brief": (brief, None),
+        "state": (endless, state),
+        "state, coroutine": (endless_in_loop, state_in_loop),
+    }
+    processor, setup = processors[kind]
+    queues = (QueuePlan(handle, settings),)
+    plan = SlotPlan(queues, "slot", FunctionRunner(processor), concurrency=int(concurrency), setup=setup)
+    loop_of(plan, 0).run()
 
 
 if __name__ == "__main__":
