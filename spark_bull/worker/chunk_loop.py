@@ -97,19 +97,18 @@ class ChunkLoop(SlotLoop):
         """Claims further jobs until there are `min_chunk`, for `chunk_wait_ms` at most."""
         deadline = monotonic_s() + self._plan.chunk_wait_ms / 1000
         last, jobs = claim, claim.jobs
-        with queue.keeper.keeping(claim.token, [job.id for job in jobs], claim.now):
-            while len(jobs) < self._plan.min_chunk and not any(job.stalled_counter for job in jobs):
-                left_s = deadline - monotonic_s()
-                if left_s <= 0 or last.stop or last.paused:
-                    break
-                if not last.more:
-                    if not queue.is_waiting:
-                        queue.begin_wait(last, left_s)
-                    self._wait(left_s)
-                last = queue.work(None, self._plan.chunk_size - len(jobs), claim.token)
-                jobs = [*jobs, *last.jobs]
-            self._is_stopping = last.stop
-            return replace(claim, jobs=jobs)
+        while len(jobs) < self._plan.min_chunk and not any(job.stalled_counter for job in jobs):
+            left_s = deadline - monotonic_s()
+            if left_s <= 0 or last.stop or last.paused:
+                break
+            if not last.more:
+                if not queue.is_waiting:
+                    queue.begin_wait(last, left_s)
+                self._wait(left_s)
+            last = queue.work(None, self._plan.chunk_size - len(jobs), claim.token)
+            jobs = [*jobs, *last.jobs]
+        self._is_stopping = last.stop
+        return replace(claim, jobs=jobs)
 
     def _wait(self, timeout_s: float | None = None) -> None:
         """Waits until there may be a job in one of the queues, `timeout_s` at most if they wait in threads."""
