@@ -58,7 +58,7 @@ def test_a_busy_slot_leaves_no_job_behind_when_its_process_is_to_end(
     queue: BullQueue, redis_url: str, prefix: str, client: Redis, concurrency: int
 ) -> None:
     """Its jobs are brief: it claims, starts and settles all the time."""
-    jobs, rounds = 20_000, 4
+    jobs, rounds = 3_000, 3
     ids = queue.add_many(NewJob({"n": n}) for n in range(jobs)).ids
     for number in range(rounds):
         with terminated_slot.start(redis_url, prefix, queue.protocol, concurrency, "brief") as process:
