@@ -1,6 +1,6 @@
 """Benchmark of dispatch: the Spark sink and BullMQ's addBulk fill fresh servers in turns.
 
-    make bench            or   .venv/bin/python -m benchmarks.dispatch --jobs 300000 --rounds 3 --only deduplication
+    make bench            or   .venv/bin/python -m benchmarks.dispatch --jobs 300000 --rounds 3 --only flows
 
 Prints medians and writes them to benchmarks/results/dispatch.json. See benchmarks/README.md.
 """
@@ -13,7 +13,7 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
 from pyspark.sql import DataFrame
@@ -21,7 +21,19 @@ from redis import Redis
 
 from benchmarks.probes import pinged
 from benchmarks.report import Verdict, at_most, show_verdicts, write_results
-from benchmarks.sides import QUEUE, Side, add_bulk, new_session, sink, strings, structs, with_ids
+from benchmarks.sides import (
+    CHILDREN,
+    QUEUE,
+    Side,
+    add_bulk,
+    add_flows,
+    new_session,
+    sink,
+    strings,
+    structs,
+    with_children,
+    with_ids,
+)
 from benchmarks.trials import yardstick
 from spark_bull import EmbeddedRedis
 from spark_bull.store.scripts import load
@@ -33,7 +45,12 @@ SLOWLOG = {"slowlog-log-slower-than": "200", "slowlog-max-len": "100000"}
 TARGETS = {"at-least-once, string": 3.5, "exactly-once, string": 3.2, "exactly-once, struct": 2.5}
 #: The ratio with deduplication ids, of which each is given twice.
 DEDUPLICATION_TARGET = 3.0
-PARTS = ("plain", "deduplication")
+#: The ratio of jobs in flows to FlowProducer.addBulk.
+FLOWS_TARGET = 3.0
+PARTS = ("plain", "deduplication", "flows")
+SCRIPTS = ("add", "commit", "add_flows", "commit_flows")
+#: Checks what a side has left in Redis.
+Check = Callable[[Redis, int], None]
 DELIVERIES = ("exactly-once", "at-least-once")
 #: Ratio to the script of `yardstick`.
 SCRIPT_TARGET = 1.0
@@ -53,8 +70,8 @@ class Measured:
     server_us_per_job: float
 
 
-def measure(side: Side, jobs: int, kept: int | None = None) -> Measured:
-    """Fills a fresh server and checks its content. kept: number of deduplication ids; None: all jobs are added."""
+def measure(side: Side, jobs: int, check: Check) -> Measured:
+    """Fills a fresh server and checks its content."""
     with EmbeddedRedis(SLOWLOG) as server, Redis.from_url(server.url) as client:
         with side(server.port, jobs) as run:
             client.slowlog_reset()
@@ -62,10 +79,7 @@ def measure(side: Side, jobs: int, kept: int | None = None) -> Measured:
             with pinged(server.port) as pings:
                 seconds = run()
             server_us = (cpu_seconds(client) - before) / jobs * 1e6
-        if kept is None:
-            check(client, jobs)
-        else:
-            check_once(client, jobs, kept)
+        check(client, jobs)
         return Measured(seconds, pings.p50, pings.p99, pings.longest, script_ms(client), server_us)
 
 
@@ -76,7 +90,7 @@ def cpu_seconds(client: Redis) -> float:
 
 def script_ms(client: Redis) -> float:
     """Returns the median duration of the scripts that add chunks, by the slow log; 0 without such scripts."""
-    ours = {load(f"bullmq/{name}").sha.encode() for name in ("add", "commit")}
+    ours = {load(f"bullmq/{name}").sha.encode() for name in SCRIPTS}
     commands = [(entry["command"].split(b" ")[:2], entry["duration"]) for entry in client.slowlog_get(100_000)]
     times: list[float] = [us / 1000 for words, us in commands if words[1:] and words[1] in ours] or [0.0]
     return statistics.median(times)
@@ -102,8 +116,23 @@ def check(client: Redis, jobs: int) -> None:
     assert not left, f"expected no staged chunks to be left, got {left}"
 
 
-def check_once(client: Redis, jobs: int, kept: int) -> None:
-    """Checks that one job of each deduplication id waits."""
+def check_flows(client: Redis, jobs: int) -> None:
+    """Checks that all jobs without children wait, and that each of the others waits for its children."""
+    flows, children = jobs // (CHILDREN + 1), f"bull:{QUEUE}-children:"
+    parents = [job_id.decode() for job_id in client.execute_command("ZRANGE", f"{BASE}waiting-children", 0, -1)]
+    assert len(parents) == flows, f"expected {flows} parents, got {len(parents)}"
+    assert client.llen(f"{children}wait") == flows * CHILDREN
+    for parent in parents[:: max(1, flows // 1_000)]:
+        for child in client.execute_command("SMEMBERS", f"{BASE}{parent}:dependencies"):
+            fields = client.hgetall(child)
+            assert fields[b"parentKey"] == (BASE + parent).encode()
+            assert json.loads(fields[b"data"])["carrier"] == "UA"
+        assert client.scard(f"{BASE}{parent}:dependencies") == CHILDREN
+
+
+def check_once(client: Redis, jobs: int) -> None:
+    """Checks that one job of each deduplication id waits, of which there are half as many as jobs."""
+    kept = jobs // 2
     ids = client.execute_command("LRANGE", f"{BASE}wait", 0, -1)
     assert len(set(ids)) == len(ids) == kept, f"expected {kept} jobs in wait, got {len(ids)}"
     assert client.get(f"{BASE}id") == str(jobs).encode()
@@ -152,26 +181,25 @@ def verdicts(found: dict[str, Measured], jobs: int, yard_ms: float) -> list[Verd
     return results
 
 
-def deduplication_verdicts(found: dict[str, Measured], jobs: int) -> list[Verdict]:
-    """Compares the rates of deduplicated jobs with that of the peer."""
+def rate_verdicts(found: dict[str, Measured], jobs: int, least: float) -> list[Verdict]:
+    """Compares the rates with that of the peer."""
     best, results = best_rate(found, jobs), []
     for name, result in found.items():
         if not is_peer(name):
             ratio = jobs / result.seconds / best
-            target = f">= {DEDUPLICATION_TARGET}"
-            results.append(Verdict(f"{name}, x addBulk", target, f"{ratio:.2f}", ratio >= DEDUPLICATION_TARGET))
+            results.append(Verdict(f"{name}, x addBulk", f">= {least}", f"{ratio:.2f}", ratio >= least))
     return results
 
 
-def rounds_of(sides: dict[str, Side], jobs: int, rounds: int, kept: int | None = None) -> dict[str, list[Measured]]:
+def rounds_of(sides: dict[str, Side], jobs: int, rounds: int, check: Check) -> dict[str, list[Measured]]:
     """Measures the sides in turns, ours once before."""
     for name, side in sides.items():
         if not is_peer(name):
-            measure(side, jobs, kept)
+            measure(side, jobs, check)
     runs: dict[str, list[Measured]] = {name: [] for name in sides}
     for round_number in range(rounds):
         for name, side in sides.items():
-            runs[name].append(measure(side, jobs, kept))
+            runs[name].append(measure(side, jobs, check))
             print(f"round {round_number + 1}: {name:32}{jobs / runs[name][-1].seconds:9,.0f} jobs/s", flush=True)
     return runs
 
@@ -208,7 +236,7 @@ def plain(frames: dict[str, DataFrame], jobs: int, rounds: int, chunk_sizes: Seq
     for size in chunk_sizes:
         for delivery in DELIVERIES:
             sides[f"{delivery}, chunks of {size}"] = sink(frames["string"], delivery, chunkSize=str(size))
-    runs = rounds_of(sides, jobs, rounds)
+    runs = rounds_of(sides, jobs, rounds, check)
     return Part(runs, verdicts(shown(runs, jobs), jobs, yard_ms))
 
 
@@ -219,8 +247,18 @@ def deduplication(frame: DataFrame, jobs: int, rounds: int) -> Part:
     once.count()
     sides = {f"BullMQ addBulk, once, {number}": add_bulk(number, kept) for number in (1, 2)}
     sides |= {f"{delivery}, once": sink(once, delivery) for delivery in DELIVERIES}
-    runs = rounds_of(sides, jobs, rounds, kept)
-    return Part(runs, deduplication_verdicts(shown(runs, jobs), jobs))
+    runs = rounds_of(sides, jobs, rounds, check_once)
+    return Part(runs, rate_verdicts(shown(runs, jobs), jobs, DEDUPLICATION_TARGET))
+
+
+def flows(frame: DataFrame, jobs: int, rounds: int) -> Part:
+    """Compares flows, each of them a job with children in another queue. jobs: all jobs of all flows."""
+    parents = with_children(frame).cache()
+    parents.count()
+    sides = {f"BullMQ FlowProducer.addBulk, {number}": add_flows(number) for number in (1, 2)}
+    sides |= {f"{delivery}, flows": sink(parents, delivery) for delivery in DELIVERIES}
+    runs = rounds_of(sides, jobs, rounds, check_flows)
+    return Part(runs, rate_verdicts(shown(runs, jobs), jobs, FLOWS_TARGET))
 
 
 def shown(runs: dict[str, list[Measured]], jobs: int) -> dict[str, Measured]:
@@ -254,6 +292,8 @@ def main() -> None:
         parts.append(plain(frames, jobs, rounds, args.chunk_sizes, statistics.median(yard_ms)))
     if "deduplication" in args.only:
         parts.append(deduplication(frames["string"], jobs, rounds))
+    if "flows" in args.only:
+        parts.append(flows(frames["string"], jobs, rounds))
     spark.stop()
 
     results = [verdict for part in parts for verdict in part.verdicts]

@@ -17,7 +17,12 @@ import spark_bull
 QUEUE = "bench"
 ADD_BULK_CHUNK = 1_000
 PARTITIONS = 4
-PEER = Path(__file__).parent / "peers" / "bullmq_add_bulk.js"
+PEERS = Path(__file__).parent / "peers"
+ADD_BULK = PEERS / "bullmq_add_bulk.js"
+ADD_FLOWS = PEERS / "bullmq_add_flows.js"
+#: Children of a job in the flows, and flows per call of FlowProducer.addBulk.
+CHILDREN = 4
+ADD_FLOWS_CHUNK = 200
 #: About 200 bytes of JSON per job, the same as the peer's.
 STRUCT = (
     "named_struct('id', id, 'carrier', 'UA', 'origin', 'EWR', 'note', repeat('x', 120), "
@@ -64,13 +69,28 @@ def with_ids(frame: DataFrame, ids: int) -> DataFrame:
     return frame.withColumn("deduplication", expr(f"string(bigint(get_json_object(data, '$.id')) % {ids})"))
 
 
+def with_children(frame: DataFrame) -> DataFrame:
+    """Makes each CHILDREN + 1 rows of a frame one job with CHILDREN children, with the same payload."""
+    children = f"array_repeat(struct('{QUEUE}-children' AS queue, data), {CHILDREN}) AS children"
+    roots = frame.where(f"bigint(get_json_object(data, '$.id')) % {CHILDREN + 1} = 0")
+    return roots.selectExpr("data", children)
+
+
 def add_bulk(processes: int, ids: int = 0) -> Side:
     """The BullMQ side: several processes that start at the same time. ids: number of deduplication ids; 0: none."""
+    return _node(ADD_BULK, processes, ADD_BULK_CHUNK, ids)
 
+
+def add_flows(processes: int) -> Side:
+    """The side of FlowProducer.addBulk."""
+    return _node(ADD_FLOWS, processes, ADD_FLOWS_CHUNK, CHILDREN)
+
+
+def _node(program: Path, processes: int, chunk: int, more: int) -> Side:
     @contextmanager
     def ready(port: int, jobs: int) -> Iterator[Run]:
         with ExitStack() as stack:
-            peers = [stack.enter_context(_peer(port, share, ids)) for share in shares(jobs, processes)]
+            peers = [stack.enter_context(_peer(program, port, share, chunk, more)) for share in shares(jobs, processes)]
             for peer in peers:
                 _expect(peer, "ready")
             yield lambda: timed(lambda: _begin(peers))
@@ -82,8 +102,8 @@ def shares(jobs: int, processes: int) -> list[int]:
     return [jobs * (i + 1) // processes - jobs * i // processes for i in range(processes)]
 
 
-def _peer(port: int, jobs: int, ids: int) -> subprocess.Popen[str]:
-    command = ["node", str(PEER), str(port), QUEUE, str(jobs), str(ADD_BULK_CHUNK), str(ids)]
+def _peer(program: Path, port: int, jobs: int, chunk: int, more: int) -> subprocess.Popen[str]:
+    command = ["node", str(program), str(port), QUEUE, *map(str, (jobs, chunk, more))]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 

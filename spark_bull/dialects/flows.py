@@ -7,12 +7,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from os import urandom
 from typing import Any, Final, NamedTuple, overload
-from uuid import uuid4
 
 from spark_bull.columns import listed
 from spark_bull.dialects.base import Dialect
-from spark_bull.dialects.chunks import Column, EncodedJobs, joined, sliced
+from spark_bull.dialects.chunks import EncodedJobs, collapsed, joined, sliced
 from spark_bull.dialects.codec import encode
 from spark_bull.dialects.deduplication import NAME as DEDUPLICATION
 from spark_bull.dialects.parents import NAME as PARENT
@@ -21,6 +21,10 @@ from spark_bull.errors import OptionError
 #: Maximum number of jobs, and of characters of payload, of one flow, as one script adds it.
 MAX_JOBS: Final = 1_000
 MAX_FLOW_SIZE: Final = 2 << 20
+#: Stands for the parent of a job, which is set after the job was encoded.
+_SOME: Final = {"queue": "-", "id": "-"}
+#: The bits of a UUID that are fixed, by the digit that they replace.
+_VARIANTS: Final = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 
 
 @dataclass(frozen=True)
@@ -144,6 +148,7 @@ class Flows:
     def _encoded(self, number: int) -> Iterator[Group]:
         """Encodes a level, whose parents are, and notes the ids of its jobs."""
         level, rows = self._levels[number], self._rows(number)
+        defaults = {**self._defaults, PARENT: _SOME} if number else self._defaults
         order = sum(len(above) for above in self._levels[:number])
         has_children = set(self._levels[number + 1].parents) if number + 1 < len(self._levels) else set()
         by_queue: dict[str, list[int]] = defaultdict(list)
@@ -152,17 +157,19 @@ class Flows:
         for queue, positions in by_queue.items():
             some = {name: [column[i] for i in positions] for name, column in rows.items()}
             labels = self._labels(number, positions)
-            jobs = encode(self._dialect, some, self._defaults, labels)
+            jobs = encode(self._dialect, some, defaults, labels)
             given = listed(jobs.job_id, jobs.n)
             flows = [self._flows[number][i] for i in positions]
             if number:
-                _check_parents(jobs, some[PARENT], labels)
-            self._check_ids(queue, given, flows, labels)
-            ids = [str(uuid4()) if job_id is None else job_id for job_id in given]
+                jobs = self._with_parents(number, jobs, positions, labels)
+            ids = new_ids(len(positions))
+            if jobs.job_id is not None:
+                self._check_ids(queue, given, flows, labels)
+                ids = [new if job_id is None else job_id for job_id, new in zip(given, ids, strict=True)]
             for position, job_id in zip(positions, ids, strict=True):
                 self.ids[number][position] = job_id
-            waits: Column[bool] = [i in has_children for i in positions] if has_children else None
-            jobs = replace(jobs, job_id=ids, waits_for_children=waits)
+            waits = collapsed([i in has_children for i in positions]) if has_children else None
+            jobs = replace(jobs, job_id=[*ids], waits_for_children=waits)
             _check_deduplication(jobs, labels)
             outer = listed(None if number else jobs.parent_id, jobs.n)
             checked = [a is not None or b is not None for a, b in zip(given, outer, strict=True)]
@@ -176,22 +183,35 @@ class Flows:
         for position, parent in enumerate(level.rows.get(PARENT, ())):
             if parent is not None:
                 raise _second_parent(self._labels(number)[position])
-        above, ids = self._levels[number - 1], self.ids[number - 1]
-        named = [{"queue": above.queues[parent], "id": ids[parent]} for parent in level.parents]
-        policies = level.on_failure or [None] * len(level)
-        parents = [
-            one if policy is None else one | {"onFailure": policy} for one, policy in zip(named, policies, strict=True)
-        ]
-        return {**level.rows, PARENT: parents}
+        if all(policy is None for policy in level.on_failure):
+            return level.rows
+        # The others have a parent by the defaults.
+        policies = [None if policy is None else {**_SOME, "onFailure": policy} for policy in level.on_failure]
+        return {**level.rows, PARENT: policies}
+
+    def _with_parents(
+        self, number: int, jobs: EncodedJobs, positions: Sequence[int], labels: Sequence[str]
+    ) -> EncodedJobs:
+        """Sets the parents of encoded jobs. Raises OptionError for one with a parent of its own in its options."""
+        if jobs.parent_id != _SOME["id"]:
+            for position, parent_id in enumerate(listed(jobs.parent_id, jobs.n)):
+                if parent_id != _SOME["id"]:
+                    raise _second_parent(labels[position])
+        above, ids, parents = self._levels[number - 1], self.ids[number - 1], self._levels[number].parents
+        return replace(
+            jobs,
+            parent_queue=collapsed([above.queues[parents[i]] for i in positions]),
+            parent_id=[ids[parents[i]] for i in positions],
+        )
 
     def _check_ids(self, queue: str, given: Sequence[str | None], flows: Sequence[int], labels: Sequence[str]) -> None:
         """Raises OptionError for two jobs of one flow with the same id."""
-        for job_id, flow, label in zip(given, flows, labels, strict=True):
+        for position, (job_id, flow) in enumerate(zip(given, flows, strict=True)):
             if job_id is None:
                 continue
             if (flow, queue, job_id) in self._taken:
                 raise OptionError(
-                    f"row {label}: expected an id that no other job of the flow has, got: {job_id!r} twice"
+                    f"row {labels[position]}: expected an id that no other job of the flow has, got: {job_id!r} twice"
                 )
             self._taken.add((flow, queue, job_id))
 
@@ -223,11 +243,11 @@ class Flows:
                 )
 
 
-def _check_parents(jobs: EncodedJobs, parents: Sequence[Mapping[str, str]], labels: Sequence[str]) -> None:
-    """Raises OptionError for a child that has a parent of its own in its options."""
-    for label, parent, encoded in zip(labels, parents, listed(jobs.parent_id, jobs.n), strict=True):
-        if encoded != parent["id"]:
-            raise _second_parent(label)
+def new_ids(count: int) -> list[str]:
+    """Random UUIDs, of version 4."""
+    texts = urandom(16 * count).hex()
+    hexes = (texts[start : start + 32] for start in range(0, 32 * count, 32))
+    return [f"{h[:8]}-{h[8:12]}-4{h[13:16]}-{_VARIANTS[h[16]]}{h[17:20]}-{h[20:]}" for h in hexes]
 
 
 def _second_parent(label: str) -> OptionError:
@@ -239,11 +259,11 @@ def _check_deduplication(jobs: EncodedJobs, labels: Sequence[str]) -> None:
     if jobs.deduplication_id is None or jobs.waits_for_children is None:
         return
     columns = listed(jobs.deduplication_id, jobs.n), listed(jobs.waits_for_children, jobs.n)
-    for label, deduplication_id, waits in zip(labels, *columns, strict=True):
+    for position, (deduplication_id, waits) in enumerate(zip(*columns, strict=True)):
         if deduplication_id is not None and waits:
             raise OptionError(
-                f"row {label}: expected no `{DEDUPLICATION}` of a job with children, which would lose their parent: "
-                "leave it out, or give the job a `jobId`"
+                f"row {labels[position]}: expected no `{DEDUPLICATION}` of a job with children, which would lose their "
+                "parent: leave it out, or give the job a `jobId`"
             )
 
 

@@ -10,6 +10,8 @@ local function places_of(key, arg, flows)
   for i, group in ipairs(flows.groups) do
     -- All children are added before a parent is released.
     group.jobs.deferred = true
+    -- Parents in the flow come first. Ids that nobody has chosen are new.
+    group.jobs.parents_exist, group.jobs.new_ids = not group.is_root, #group.checked == 0
     local keys, args = keys_at(key, arg, group.base), args_at(arg, group.base, group.queue)
     local parent_at, _, _, refusal = chunk_parents(keys, args, group.jobs)
     places[i] = {keys = keys, args = args, group = group, parent_at = parent_at, refusal = refusal}

@@ -27,7 +27,7 @@ local function add_jobs(key, arg, chunk, from, now)
   local lifos, times_of, marked = listed(chunk, 'lifo'), clock_of(chunk, now), chunk.marked
   local deduplication_of = deduplications_of(chunk)
   local kept_of = deduplication_of and deduplicator(key, arg)
-  local parent_at, join_parent, join_existing = chunk_parents(key, arg, chunk)
+  local parent_at, join_parent, join_existing, _, flush_children = chunk_parents(key, arg, chunk)
   local waits_for_children = listed(chunk, 'waits_for_children')
   local follows, keep_tails = sequencer(key, arg, chunk)
   local events, text = key.events, number_texts()
@@ -67,12 +67,12 @@ local function add_jobs(key, arg, chunk, from, now)
     local job_id = custom_id or (counter + i) .. ''
     local job_key, kept, deduplication_id = base .. job_id, nil, nil
     local parent = parent_at and parent_at(i)
-    local is_orphan = parent and call('EXISTS', parent.key) == 0
+    local is_orphan = parent and not chunk.parents_exist and call('EXISTS', parent.key) == 0
     if is_orphan and not chunk.parent_optional then
       -- It takes no number.
       counter, missing, kept = counter - 1, missing + 1, ''
       rejected[#rejected + 1] = {i, 'missing'}
-    elseif custom_id and call('EXISTS', job_key) == 1 then
+    elseif custom_id and not chunk.new_ids and call('EXISTS', job_key) == 1 then
       kept = count_duplicate(i, job_id, not is_orphan and parent)
     else
       local timestamp, delay = times_of(i)
@@ -91,6 +91,9 @@ local function add_jobs(key, arg, chunk, from, now)
         if deduplication_id then
           call('HSET', job_key, 'name', name, 'data', datas[i], 'opts', opts, 'timestamp', text(timestamp),
             'delay', text(delay), 'priority', text(priority), 'deid', deduplication_id)
+        elseif parent and not is_orphan then
+          call('HSET', job_key, 'name', name, 'data', datas[i], 'opts', opts, 'timestamp', text(timestamp),
+            'delay', text(delay), 'priority', text(priority), 'parentKey', parent.key, 'parent', parent.field)
         else
           call('HSET', job_key, 'name', name, 'data', datas[i], 'opts', opts,
             'timestamp', text(timestamp), 'delay', text(delay), 'priority', text(priority))
@@ -121,6 +124,9 @@ local function add_jobs(key, arg, chunk, from, now)
       end
     end
     ids[#ids + 1] = kept or job_id
+  end
+  if flush_children then
+    flush_children()
   end
   local ready = #pushes.newest + #pushes.next + #prioritized > 0
   flush_pushes(pushes, target)

@@ -5,14 +5,15 @@
 -- Maximum number of ancestors in which a cycle is looked for.
 local MOST_ANCESTORS = 100
 
--- Returns four functions for the jobs of a chunk, or nil when none of them has a parent:
+-- Returns five functions for the jobs of a chunk, or nil when none of them has a parent:
 --   parent_at(i): the parent of a row, {id, queue (with the prefix), key, option = JSON text for the job's options,
 --     field = JSON text for the job's hash}; nil if it has none.
---   join(parent, job_key): makes a new job a child.
+--   join(parent, job_key): makes a new job a child, whose hash has the parent. The caller calls `flush` at the end.
 --   join_existing(parent, job_id, timestamp): makes a job that exists a child, as BullMQ does, unless it is refused.
 --   refusal(parent, job_key, new_parents): why a job can't be a child: 'other parent' (it has another one, which exists)
 --     or 'cycle' (it is an ancestor of the parent); nil if it can. `new_parents`: keys of parents that are not stored yet,
 --     by the keys of their children.
+--   flush()
 -- With `chunk.deferred` no parent is released: the caller does it, after all children were added.
 local function chunk_parents(key, arg, chunk)
   if not chunk.parent_id then
@@ -50,13 +51,22 @@ local function chunk_parents(key, arg, chunk)
     return last
   end
 
-  local function refer_to(parent, job_key)
-    call('HSET', job_key, 'parentKey', parent.key, 'parent', parent.field)
+  -- New children of one parent, which are added to its set together.
+  local newest, parent_of_newest = {}, nil
+
+  local function flush()
+    if parent_of_newest then
+      call('SADD', parent_of_newest.key .. ':dependencies', unpack(newest))
+      newest, parent_of_newest = {}, nil
+    end
   end
 
   local function join(parent, job_key)
-    refer_to(parent, job_key)
-    call('SADD', parent.key .. ':dependencies', job_key)
+    if parent_of_newest ~= parent then
+      flush()
+      parent_of_newest = parent
+    end
+    newest[#newest + 1] = job_key
   end
 
   local function is_ancestor(job_key, parent_key, new_parents)
@@ -88,6 +98,7 @@ local function chunk_parents(key, arg, chunk)
   end
 
   local function join_existing(parent, job_id, timestamp)
+    flush()
     local job_key = arg.base .. job_id
     local refused, other = refusal(parent, job_key), call('HGET', job_key, 'parentKey')
     if refused or (is_5 and other and other ~= parent.key) then
@@ -99,8 +110,8 @@ local function chunk_parents(key, arg, chunk)
     else
       call('SADD', parent.key .. ':dependencies', job_key)
     end
-    refer_to(parent, job_key)
+    call('HSET', job_key, 'parentKey', parent.key, 'parent', parent.field)
   end
 
-  return parent_at, join, join_existing, refusal
+  return parent_at, join, join_existing, refusal, flush
 end
