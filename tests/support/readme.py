@@ -56,6 +56,11 @@ CASES = {
     'option("queue", "numbers")': Case(),
     '"uniqueBy", "order,event"': Case(then={"mail": {"wait": 2}}, prints=("|3|2|1|",)),
     "debounce = {": Case(then={"mail": {"wait": 1, "delayed": 1}}, prints=("1\n1\n71\n7\n",)),
+    "books.write.format": Case(
+        then={"books": {"waiting-children": 2}, "pages": {"wait": 4}}, prints=("|unprocessed|4|",)
+    ),
+    'FlowJob({"book": 1}, "bind"': Case(then={"books": {"waiting-children": 1}, "pages": {"wait": 3}}, prints=("33",)),
+    'with BullQueue("books") as books': Case(then={"books": {"wait": 1}, "pages": {"wait": 1}}, prints=("1",)),
     "remove_deduplication_key()": Case(then={"pages": {"completed": 1, "wait": 0}}),
     '"sequenceBy", "customer"': Case(then={"orders": {"completed": 4}}),
     '{"sum": of_week': Case(then={"sales": {"completed": 8}}),
