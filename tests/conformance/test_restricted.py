@@ -15,6 +15,7 @@ FILES = (
     "test_add.py",
     "test_callbacks.py",
     "test_deduplication.py",
+    "test_flow_writes.py",
     "test_flows.py",
     "test_follow_ups.py",
     "test_groups.py",

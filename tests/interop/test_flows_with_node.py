@@ -43,6 +43,15 @@ def plain(n: int, **opts: Any) -> dict[str, Any]:
     return {"name": f"job {n}", "data": {"n": n}, "opts": opts}
 
 
+def complete(pair: FlowPair, queue: str, job_id: str) -> None:
+    """A waiting job completes."""
+    for prefix in pair.prefixes:
+        base = f"{prefix}:{queue}:"
+        assert pair.client.lrem(f"{base}wait", 0, job_id)
+        pair.client.zadd(f"{base}completed", {job_id: 1_600_000_000_000})
+        pair.client.hset(f"{base}{job_id}", "returnvalue", '{"sum":1}')
+
+
 def add_children(pair: FlowPair, queue: str, jobs: list[dict[str, Any]]) -> None:
     """Adds jobs one by one with Node; with us, together. The same ones must be refused."""
     refused = []
@@ -75,20 +84,21 @@ def test_random_children_of_living_parents_are_added_as_by_node(pair: FlowPair, 
         pair.in_both("flow", flow={"queueName": "a", "name": "p", "data": {"n": 4}, "opts": opts, "children": [child]})
     for name in ("done-1", "done-2", "done-3"):
         pair.in_both("add", queue="b", jobs=[plain(6, jobId=name)])
-        for prefix in pair.prefixes:
-            base = f"{prefix}:b:"
-            pair.client.lrem(f"{base}wait", 0, name)
-            pair.client.zadd(f"{base}completed", {name: 1_600_000_000_000})
-            pair.client.hset(f"{base}{name}", "returnvalue", '{"sum":1}')
+        complete(pair, "b", name)
     for prefix in pair.prefixes:
         # The children of these parents have completed, so that the next finished child releases them.
         pair.client.delete(f"{prefix}:a:late:dependencies", f"{prefix}:a:urgent:dependencies")
+    pair.in_both("add", queue="c", jobs=[plain(7, jobId="over")])
+    complete(pair, "c", "over")
     parents = ["plain", "family", "late", "urgent", "missing"]
     jobs = []
     for n in range(100, 160):
         opts: dict[str, Any] = dict(random.choice(FLAGS))
         if random.random() < 0.9:
             opts["parent"] = {"id": random.choice(parents), "queue": "<prefix>:a"}
+        elif random.random() < 0.5:
+            # A parent that has completed.
+            opts["parent"] = {"id": "over", "queue": "<prefix>:c"}
         if random.random() < 0.4:
             opts["jobId"] = random.choice(["x", "y", "done-1", "done-2", "done-3"])
         if random.random() < 0.2:
@@ -194,15 +204,6 @@ def family(n: int, *children: dict[str, Any], queue: str = "a", **opts: Any) -> 
     return {"name": f"job {n}", "queueName": queue, "data": {"n": n}, "opts": opts, "children": list(children)}
 
 
-def complete(pair: FlowPair, queue: str, job_id: str) -> None:
-    """A waiting job completes."""
-    for prefix in pair.prefixes:
-        base = f"{prefix}:{queue}:"
-        assert pair.client.lrem(f"{base}wait", 0, job_id)
-        pair.client.zadd(f"{base}completed", {job_id: 1_600_000_000_000})
-        pair.client.hset(f"{base}{job_id}", "returnvalue", '{"sum":1}')
-
-
 @each_bullmq
 def test_jobs_that_exist_join_a_flow_as_with_flow_producer(pair: FlowPair) -> None:
     pair.in_both("add", queue="b", jobs=[plain(n, jobId=name) for n, name in enumerate(("old", "done", "gone", "end"))])
@@ -277,3 +278,26 @@ def test_dependencies_and_their_counts_are_those_that_node_reads(pair: FlowPair)
     assert ("c", "x:y:z") in {(one.child_queue, one.child_id) for one in ours}
     values = {one.child_id: one.value for one in ours if one.value is not None}
     assert values == {"good-0": "0", "good-1": "1", "good-2": "2", "ignored": "scripted failure 1"}
+
+
+@each_bullmq
+def test_node_processes_our_flows_children_first_also_while_they_are_added(pair: FlowPair) -> None:
+    node, queues = pair.nodes[1], pair.queues
+    for name in QUEUES:
+        node.call("process", queue=name, concurrency=5)
+
+    def tree(n: int, depth: int) -> FlowJob:
+        children = [tree(n, depth - 1) for _ in range(2)] if depth else []
+        return FlowJob({"$behaviour": f"return:{depth}", "n": n}, queue=QUEUES[depth], children=children)
+
+    # A completed job is one of the children of some flows.
+    queues["a"].add({"$behaviour": "return:7"}, job_id="old")
+    wait_until(lambda: queues["a"].counts()["completed"] == 1, "the first job")
+    added = queues["c"].add_flows(tree(n, 2) for n in range(100))
+    added += queues["c"].add_flows([FlowJob({}, job_id="last", children=[FlowJob({}, job_id="old", queue="a")])])
+    total = {"a": 401, "b": 200, "c": 101}
+    wait_until(lambda: {name: q.counts()["completed"] for name, q in queues.items()} == total, "all jobs of all flows")
+    for flow in added[:-1]:
+        assert list(queues["c"].get_children_values(flow.id).values()) == [1, 1]
+    assert list(queues["c"].get_children_values("last").values()) == [7]
+    assert not any(q.counts()["failed"] for q in queues.values())
