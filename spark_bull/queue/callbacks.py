@@ -65,9 +65,9 @@ def callback_of(text: str | bytes) -> Callback:
     return Callback(CallbackJob(**fields["job"]), fields["id"], tuple(fields["pending"]))
 
 
-def callback_id(write: str) -> str:
+def callback_id(*write: str | int | None) -> str:
     """The id of the callback of a write, which `write` identifies also when it is repeated."""
-    return str(uuid5(NAMESPACE_OID, write))
+    return str(uuid5(NAMESPACE_OID, json.dumps(write)))
 
 
 def _handle_of(handle: QueueHandle, callback: Callback) -> QueueHandle:

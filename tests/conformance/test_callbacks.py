@@ -206,6 +206,20 @@ def test_a_write_that_is_repeated_has_one_callback(
     assert callback(report).state == "prioritized"
 
 
+@each_delivery
+def test_writes_of_one_version_to_several_queues_have_a_callback_each(
+    bench: WorkBench, options: Any, report: BullQueue, delivery: str
+) -> None:
+    """Watermarks are those of queues: an application may write several ones with the same version."""
+    for queue in ("q", "q2"):
+        sink = Sink(options(delivery=delivery, queue=queue, txnAppId="app", txnVersion="7"), ROWS)
+        sink.task(rows(0, 1))
+        sink.commit()
+    assert report.counts()["waiting-children"] == 2
+    assert complete_all(bench) == 2
+    assert (report.counts()["waiting-children"], report.counts()["prioritized"]) == (1, 1)
+
+
 def test_each_batch_of_a_stream_has_a_callback(bench: WorkBench, options: Any, report: BullQueue) -> None:
     for delivery in DELIVERIES:
         for batch in range(3):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any, Final
 
 from spark_bull.columns import listed
@@ -30,15 +30,18 @@ _REFUSED_OPTS: Final = {
 
 @dataclass(frozen=True)
 class OnFinish:
-    """The job of the option `onFinish`. handle: its queue. on_failure: the option `onFailure`."""
+    """The job of the option `onFinish`. handle: its queue. on_failure: the option `onFailure`. written: the option
+    `queue`, as an application can write to several queues with one version; None: a column names the queues.
+    """
 
     handle: QueueHandle
     job: CallbackJob
     on_failure: str
+    written: str | None
 
     def callback(self, write_id: str, identity: Identity | None, queues: Iterable[str] | None = None) -> Callback:
         """The callback of a write with exactly-once delivery to these queues, or, with None, of another write."""
-        job_id = callback_id(write_id if identity is None else f"{identity.app_id}:{identity.version}")
+        job_id = callback_id(write_id) if identity is None else callback_id(self.written, *astuple(identity))
         keys = self.handle.keys
         pending = [keys] if queues is None else [QueueKeys(queue, keys.prefix) for queue in queues]
         return Callback(self.job, job_id, tuple(one.pending(job_id) for one in pending))
@@ -104,7 +107,7 @@ def on_finish_of(options: Options) -> OnFinish | None:
         job.packed(handle)
     except OptionError as error:
         raise OptionError(f"option `onFinish`: {error}") from None
-    return OnFinish(handle, job, options["onFailure"] or "wait")
+    return OnFinish(handle, job, options["onFailure"] or "wait", options["queue"])
 
 
 def _check_dialect(dialect: Dialect, what: str) -> None:
