@@ -118,6 +118,12 @@ def sliced(jobs: EncodedJobs, start: int, stop: int) -> EncodedJobs:
     return replace(jobs, n=stop - start, data=jobs.data[start:stop], **lists)
 
 
+def picked(jobs: EncodedJobs, positions: Sequence[int]) -> EncodedJobs:
+    """The jobs at these positions."""
+    parts = [sliced(jobs, position, position + 1) for position in positions]
+    return joined(parts) if parts else sliced(jobs, 0, 0)
+
+
 def joined(parts: Sequence[EncodedJobs]) -> EncodedJobs:
     """The jobs of all parts; at least one."""
     if len(parts) == 1:

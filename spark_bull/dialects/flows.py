@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, overload
 
 from spark_bull.columns import listed
 from spark_bull.dialects.base import Dialect
-from spark_bull.dialects.chunks import EncodedJobs, collapsed, joined, sliced
+from spark_bull.dialects.chunks import EncodedJobs, collapsed, picked, sliced
 from spark_bull.dialects.codec import encode
 from spark_bull.dialects.deduplication import NAME as DEDUPLICATION
 from spark_bull.dialects.parents import NAME as PARENT
@@ -71,11 +71,10 @@ class Group(NamedTuple):
     def checked_jobs(self) -> Group:
         """The jobs that a script has to check."""
         rows = [row for row, is_checked in enumerate(self.checked) if is_checked]
-        jobs = [sliced(self.jobs, row, row + 1) for row in rows]
         return Group(
             self.queue,
             self.is_root,
-            joined(jobs) if jobs else sliced(self.jobs, 0, 0),
+            picked(self.jobs, rows),
             [self.flows[row] for row in rows],
             [self.order[row] for row in rows],
             [True] * len(rows),

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, Final, get_args
 
 from spark_bull.columns import listed
-from spark_bull.dialects.chunks import EncodedJobs, pack
+from spark_bull.dialects.chunks import EncodedJobs, pack, picked
 from spark_bull.dialects.codec import carrying, encode
 from spark_bull.errors import OptionError, expected
+from spark_bull.keys import QueueKeys
 from spark_bull.outcomes import MAX_FOLLOW_UPS, FollowUp, On
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.other_queue import keys_of
+from spark_bull.queue.parents import check_parents, parents_of, refused
 
 #: Maximum size of the follow-ups of one job, characters.
 MAX_SIZE: Final = 4 << 20
@@ -39,12 +42,33 @@ def encode_follow_ups(
         if on not in _ON:
             raise expected("on", " or ".join(_ON), on)
     keys = [handle.keys if queue is None else keys_of(handle, queue, "a follow-up") for queue in queues]
-    encoded = encode(handle.dialect, rows, carrying(context), range(first_row, first_row + len(of)))
+    numbers = range(first_row, first_row + len(of))
+    encoded = encode(handle.dialect, rows, carrying(context), numbers)
     pack(encoded)
+    if encoded.parent_id is not None:
+        _check_parents(handle, encoded, keys, of, numbers)
+        # A parent can be removed before the job is settled.
+        encoded = replace(encoded, parent_optional=True)
     return [
         FollowUp(job_id, on, there.queue, there.base, job, sum(len(v) for v in job.values() if isinstance(v, str)))
         for job_id, on, there, job in zip(of, ons, keys, _jobs_of(encoded), strict=True)
     ]
+
+
+def _check_parents(
+    handle: QueueHandle, jobs: EncodedJobs, keys: Sequence[QueueKeys], of: Sequence[str], numbers: Sequence[int]
+) -> None:
+    """As `parents.check_parents`, for jobs of several queues. A job can't be the parent of its follow-up."""
+    by_queue: dict[QueueKeys, list[int]] = defaultdict(list)
+    for row, parent_id in enumerate(listed(jobs.parent_id, jobs.n)):
+        if parent_id is not None:
+            by_queue[keys[row]].append(row)
+    for there, rows in by_queue.items():
+        some, own = picked(jobs, rows), replace(handle, keys=there)
+        for position, parent in parents_of(own, some).items():
+            if parent == handle.keys.job(of[rows[position]]):
+                raise refused(numbers[rows[position]], "itself", parent)
+        check_parents(own, some, [numbers[row] for row in rows])
 
 
 def _jobs_of(encoded: EncodedJobs) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from spark_bull.queue.other_queue import keys_of
 REASONS: Final[Mapping[str, str]] = {
     "missing": "expected the parent of the job to exist, but it is missing: add it first, or add both as a flow",
     "other parent": "expected a job without another parent, but it exists and has one: use another `jobId`",
+    "itself": "expected another parent than the job itself, which ends",
     "cycle": "expected a parent that does not depend on the job itself, but it does: leave `parent` out",
 }
 
@@ -29,7 +30,7 @@ def check_queues(handle: QueueHandle, jobs: EncodedJobs) -> None:
     DialectError for one in a queue of another dialect.
     """
     if jobs.parent_id is not None:
-        _parents(handle, jobs)
+        parents_of(handle, jobs)
 
 
 def check_parents(handle: QueueHandle, jobs: EncodedJobs, numbers: Sequence[int | str]) -> None:
@@ -40,17 +41,17 @@ def check_parents(handle: QueueHandle, jobs: EncodedJobs, numbers: Sequence[int 
     """
     if jobs.parent_id is None:
         return
-    parents = _parents(handle, jobs)
+    parents = parents_of(handle, jobs)
     existing = _existing(handle, parents.values())
     for position, parent in parents.items():
         if parent not in existing:
-            raise _refused(numbers[position], "missing", parent)
+            raise refused(numbers[position], "missing", parent)
     check_other_parents(handle, jobs, numbers)
 
 
 def check_other_parents(handle: QueueHandle, jobs: EncodedJobs, numbers: Sequence[int | str]) -> None:
     """Raises OptionError for a job that exists and has another parent than the given one, which exists, too."""
-    parents, ids = _parents(handle, jobs), listed(jobs.job_id, jobs.n)
+    parents, ids = parents_of(handle, jobs), listed(jobs.job_id, jobs.n)
     children = {position: handle.keys.job(job_id) for position in parents if (job_id := ids[position]) is not None}
     replies = handle.connection.pipeline([("HGET", child, "parentKey") for child in children.values()])
     others = {
@@ -61,10 +62,10 @@ def check_other_parents(handle: QueueHandle, jobs: EncodedJobs, numbers: Sequenc
     living = _existing(handle, others.values())
     for position, other in others.items():
         if other in living:
-            raise _refused(numbers[position], "other parent", children[position])
+            raise refused(numbers[position], "other parent", children[position])
 
 
-def _parents(handle: QueueHandle, jobs: EncodedJobs) -> dict[int, str]:
+def parents_of(handle: QueueHandle, jobs: EncodedJobs) -> dict[int, str]:
     """The keys of the parents, by the positions of their children."""
     keys = {}
     queues, ids = listed(jobs.parent_queue, jobs.n), listed(jobs.parent_id, jobs.n)
@@ -81,5 +82,6 @@ def _existing(handle: QueueHandle, keys: Iterable[str]) -> set[str]:
     return {key for key, exists in zip(distinct, replies, strict=True) if exists}
 
 
-def _refused(row: int | str, reason: str, key: str) -> OptionError:
+def refused(row: int | str, reason: str, key: str) -> OptionError:
+    """The error for a job that no script has got. key: that of the parent, or of the job."""
     return OptionError(f"row {row}, column `parent`: {REASONS[reason]}; got: {key}")

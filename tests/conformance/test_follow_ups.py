@@ -18,7 +18,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, BooleanType, DataType, IntegerType, StringType, StructField, StructType
 
 from spark_bull.errors import DelayedError, DialectError, JobLockLost, OptionError, UnrecoverableError
-from spark_bull.model import NewJob
+from spark_bull.model import FlowJob, NewJob
 from spark_bull.outcomes import MAX_FOLLOW_UPS, Claim, Outcomes
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.spark.process.settle import plan_settle, settle_task
@@ -146,6 +146,56 @@ def test_a_parent_that_cannot_complete_has_the_follow_ups_of_a_failure(bench: Wo
         wait_until(lambda: bench.counts() == {"failed": 1}, "the parent to fail")
     with other(bench, "next") as following:
         assert payloads(following) == [{"on": "failure"}]
+
+
+# follow-ups that are children
+
+
+@only_bullmq
+def test_a_follow_up_that_is_a_sibling_runs_before_the_parent(bench: WorkBench) -> None:
+    flow = bench.queue.add_flow(FlowJob({"n": 0}, children=(FlowJob({"n": 1}),)))
+
+    def processor(job: RunningJob) -> Any:
+        if job.data["n"] == 1:
+            job.then(NewJob({"n": 2}, parent={"queue": job.queue, "id": flow.id}))
+        return job.data["n"], len(job.children_values())
+
+    with OurWorker(bench.handle, processor):
+        wait_until(lambda: sum(bench.counts().get(s, 0) for s in ("completed", "failed")) == 3, "all jobs to end")
+    ended = [(job.state, job.parsed("returnvalue")) for job in bench.queue.page("completed")]
+    assert sorted(ended) == [("completed", [0, 2]), ("completed", [1, 0]), ("completed", [2, 0])]
+
+
+@only_bullmq
+def test_the_parent_of_a_follow_up_is_checked_before_the_job_is_settled(bench: WorkBench) -> None:
+    [parent, own, child] = bench.queue.add_many([NewJob({}), NewJob({}), NewJob({}, job_id="child")]).ids
+    bench.queue.add({}, job_id="taken", parent={"queue": "q", "id": parent})
+    jobs = {job.id: job for job in running(bench, bench.claim())}
+    refused = [
+        (NewJob({}, parent={"queue": "q", "id": "gone"}), "but it is missing"),
+        (NewJob({}, job_id="taken", parent={"queue": "q", "id": child}), "but it exists and has one"),
+        (NewJob({}, parent={"queue": "q", "id": own}), "another parent than the job itself"),
+        (NewJob({}, parent={"queue": "q", "id": parent}, deduplication="x"), "deduplicat"),
+    ]
+    for job, message in refused:
+        with pytest.raises(OptionError, match=message):
+            jobs[own].then(job)
+        with pytest.raises(OptionError, match=message):
+            jobs[own].then(job, queue="q")
+    assert jobs[own].follow_ups == ()
+
+
+@only_bullmq
+def test_a_follow_up_whose_parent_is_removed_before_the_job_is_settled_is_added_without_it(bench: WorkBench) -> None:
+    [parent] = bench.add(delay=HOUR_MS)
+    bench.add()
+    claim = bench.claim()
+    (job,) = running(bench, claim)
+    job.then(NewJob({"n": 2}, parent={"queue": "q", "id": parent}))
+    bench.queue.remove(parent)
+    bench.work(outcomes_of(bench, claim, [job]))
+    (following,) = bench.queue.page("wait")
+    assert (following.data, following.parent_key) == ({"n": 2}, None)
 
 
 # reschedules of resqu
@@ -492,6 +542,26 @@ def test_a_row_with_an_invalid_follow_up_fails_alone(
     assert str(failed.failed_reason).startswith("column `then`: ")
     assert reason in str(failed.failed_reason)
     assert payloads(bench.queue) == [1, 1]
+
+
+@only_bullmq
+def test_a_row_whose_follow_up_has_a_missing_parent_fails_alone(bench: WorkBench) -> None:
+    ids = bench.add(2)
+    [parent] = bench.add(delay=HOUR_MS)
+    claim = bench.claim()
+    rows = {
+        "id": ids,
+        "token": [claim.token] * 2,
+        "returnvalue": ["1"] * 2,
+        "error": [None] * 2,
+        "then": [[{"data": "1", "parent": {"queue": "q", "id": one}}] for one in (parent, "gone")],
+    }
+    assert settle(bench, struct(data=TEXT, parent=struct(queue=TEXT, id=TEXT)), rows) == {"completed": 1, "failed": 1}
+    (failed,) = bench.queue.page("failed")
+    assert failed.id == ids[1]
+    assert str(failed.failed_reason).startswith("column `then`: row 0, column `parent`: expected the parent of the job")
+    (following,) = bench.queue.page("wait")
+    assert following.parent_key == bench.handle.keys.job(parent)
 
 
 def test_rows_with_many_follow_ups_are_settled_in_several_calls(bench: WorkBench) -> None:

@@ -5,8 +5,18 @@
 -- @include bullmq/lib/add_jobs
 -- @include bullmq/lib/claim_fields
 -- @include bullmq/lib/claim_next
+-- @include bullmq/lib/hold_parents
 -- @include bullmq/lib/settle_jobs
 -- @include lib/add_follow_ups
 -- @include lib/work_once
 
-return work_once(key, arg, settling_and_adding(settle_jobs, add_jobs), claim_next, CLAIM_FIELDS)
+local settle_and_add = settling_and_adding(settle_jobs, add_jobs)
+
+local function settle_and_add_children(keys, args, outcomes, now)
+  local release = hold_parents(keys, args, outcomes.follow_ups)
+  local settled = settle_and_add(keys, args, outcomes, now)
+  release(now)
+  return settled
+end
+
+return work_once(key, arg, settle_and_add_children, claim_next, CLAIM_FIELDS)
