@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,23 +18,35 @@ from benchmarks.dispatch import Measured, median_of, verdicts
 from benchmarks.manage import KEPT, Managed, bullmq, measure, ours, scripts
 from benchmarks.manage import verdicts as manage_verdicts
 from benchmarks.probes import memory_watched, pinged
-from benchmarks.process import idle_verdicts, lateness_verdicts, medians, promotion_verdicts, throughput_verdicts
+from benchmarks.process import (
+    cancel_verdicts,
+    idle_verdicts,
+    lateness_verdicts,
+    medians,
+    promotion_verdicts,
+    tenant_verdicts,
+    throughput_verdicts,
+)
 from benchmarks.report import Verdict, percentile
 from benchmarks.sides import shares
 from benchmarks.trials import (
     BASE,
     Processed,
+    Shared,
     Waited,
+    cancel_latency,
     check_all_completed,
     fresh_server,
     idle_latency,
     lateness,
     promotion,
+    tenants,
     throughput,
     yardstick,
 )
 from benchmarks.workers import QUEUE, Working, peers
 from spark_bull import BullQueue, EmbeddedRedis, NewJob
+from spark_bull.group_limits import GroupLimits
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
 
@@ -148,6 +161,18 @@ def test_lateness_must_be_at_most_half_of_the_best_bullmq() -> None:
     assert len(not_kept(lateness_verdicts(theirs | {"spark_bull": waited(9, 41)}))) == 1
 
 
+def test_the_latency_of_a_small_tenant_may_be_twice_that_when_it_is_alone() -> None:
+    found = {"bull, alone": Shared(1, 10, 10, 1), "bull, beside the big tenant": Shared(1, 20, 90, 900)}
+    assert not_kept(tenant_verdicts(found)) == []
+    found["bull, alone"] = Shared(1, 9.9, 10, 1)
+    assert not_kept(tenant_verdicts(found)) == ["bull, beside the big tenant, p99, x alone"]
+
+
+def test_a_job_must_be_cancelled_within_two_reads_of_the_requests() -> None:
+    assert not_kept(cancel_verdicts({"threads": waited(200, 1_000)})) == []
+    assert len(not_kept(cancel_verdicts({"threads": waited(200, 1_001)}))) == 1
+
+
 def test_promotion_is_compared_with_the_yardstick_of_the_same_run() -> None:
     yard = Processed(0.5, 1.5, 9, 20)
     assert not_kept(promotion_verdicts(Processed(3, 22.5, 5, 20), yard)) == []
@@ -195,6 +220,46 @@ def test_idle_latency_is_measured_between_two_processes(working: Working) -> Non
 @pytest.mark.parametrize("working", [clock, peers("bullmq_process.js", 1, 10, "clock")], ids=["ours", "bullmq"])
 def test_no_job_runs_before_it_is_due(working: Working) -> None:
     found = lateness(working, 20, 100, ahead_ms=8_000)
+    assert 0 < found.p50 <= found.p99 == found.longest
+
+
+@pytest.mark.parametrize("protocol", ["bullmq", "bull"])
+def test_a_small_tenant_is_measured_while_the_big_one_has_jobs_left(protocol: str) -> None:
+    def brief(_job: Any) -> float:
+        time.sleep(0.02)
+        return time.monotonic_ns() / 1e6
+
+    @contextmanager
+    def working(url: str) -> Iterator[None]:
+        with (
+            BullQueue(QUEUE, url=url, protocol=protocol) as queue,
+            OurWorker(queue.handle, brief, concurrency=3, group=GroupLimits("tenant", concurrency=1)),
+        ):
+            yield
+
+    found = tenants(working, 3, 3_000, protocol)
+    assert 20 <= found.p50 <= found.p99 == found.longest
+    assert found.first >= 20
+
+
+def test_the_latency_of_a_cancellation_is_that_until_the_function_ends() -> None:
+    def until_cancelled(job: Any) -> None:
+        Path(job.data["started"]).touch()
+        try:
+            while True:
+                time.sleep(0.001)
+        finally:
+            Path(job.data["ended"]).write_text(str(time.monotonic_ns()))
+
+    @contextmanager
+    def working(url: str) -> Iterator[None]:
+        with (
+            BullQueue(QUEUE, url=url, protocol="bullmq") as queue,
+            OurWorker(queue.handle, until_cancelled, concurrency=2),
+        ):
+            yield
+
+    found = cancel_latency(working, 2)
     assert 0 < found.p50 <= found.p99 == found.longest
 
 
