@@ -150,12 +150,12 @@ def is_peer(name: str) -> bool:
 
 def show(found: dict[str, Measured], jobs: int) -> None:
     best = best_rate(found, jobs)
-    print(f"\n{'':32}{'jobs/s':>9}{'x BullMQ':>10}{'PING p50':>10}{'p99':>7}{'max':>7}{'script':>8}{'server':>12}")
+    print(f"\n{'':32}{'jobs/s':>9}{'x BullMQ':>10}{'PING p50':>10}{'p99':>7}{'max':>7}{'script':>10}{'server':>14}")
     for name, r in found.items():
-        script = f"{r.script:5.2f} ms" if r.script else " " * 8
+        script = f"{r.script:7.2f} ms" if r.script else " " * 10
         print(
             f"{name:32}{jobs / r.seconds:9,.0f}{jobs / r.seconds / best:10.2f}{r.ping_p50:10.2f}{r.ping_p99:7.2f}"
-            f"{r.ping_longest:7.2f}{script}{r.server_us_per_job:6.2f} us/job"
+            f"{r.ping_longest:7.2f}{script}{r.server_us_per_job:8.2f} us/job"
         )
 
 
