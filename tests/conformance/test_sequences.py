@@ -164,6 +164,20 @@ def test_entries_of_sequences_that_have_ended_are_removed(bench: WorkBench, opti
     assert not bench.client.exists(tails)
 
 
+@pytest.mark.parametrize("verb", ["drain", "clean"])
+def test_a_sequence_of_many_jobs_is_removed_with_its_first_one(bench: WorkBench, options: Any, verb: str) -> None:
+    """There are more jobs than levels of calls in a script of Redis."""
+    sink = Sink(options(chunkSize="1000"), ROWS)
+    sink.task([{"key": "a", "n": n} for n in range(21_000)])
+    sink.commit()
+    if verb == "drain":
+        assert bench.queue.drain() == 1
+    else:
+        assert len(bench.queue.clean(state="wait")) == 1
+    assert bench.counts() == {}
+    assert not list(bench.client.scan_iter(f"{bench.handle.keys.base}[0-9]*"))
+
+
 def test_null_and_several_columns_are_keys_too(bench: WorkBench, options: Any) -> None:
     schema = StructType().add("key", StringType()).add("n", IntegerType()).add("m", IntegerType())
     sink = Sink(options(sequenceBy="key,m"), schema)

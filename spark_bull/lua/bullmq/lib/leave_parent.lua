@@ -24,31 +24,29 @@ local function free_deduplication(base, job_id, deduplication_id)
 end
 
 -- Removes a deleted job from the dependencies of its parent. A parent without further dependencies starts; with
--- `together` (many jobs are deleted at once), a parent of the same queue is deleted, too. Returns whether the job was
--- among the dependencies.
-local leave_parent
-function leave_parent(key, arg, job_key, parent_key, together)
-  local call = redis.call
-  if call('EXISTS', parent_key) == 0 or call('SREM', parent_key .. ':dependencies', job_key) == 0 then
-    return false
-  end
-  local base, parent_id = split_job_key(arg, parent_key)
-  local keys = keys_at(key, arg, base)
-  if call('SCARD', parent_key .. ':dependencies') > 0 or call('ZREM', keys.waiting_children, parent_id) == 0 then
-    return true
-  end
-  local fields = call('HMGET', parent_key, 'parentKey', 'deid', 'priority')
-  if together and base == arg.base then
-    if fields[1] then
-      leave_parent(key, arg, parent_key, fields[1], true)
+-- `together` (many jobs are deleted at once), a parent of the same queue is deleted, too, and leaves its own parent.
+-- Returns whether the job was among the dependencies. A loop, as a sequence can have more jobs than Lua's stack.
+local function leave_parent(key, arg, job_key, parent_key, together)
+  local call, was_child = redis.call, false
+  while parent_key and call('EXISTS', parent_key) == 1
+    and call('SREM', parent_key .. ':dependencies', job_key) == 1 do
+    was_child = true
+    local base, parent_id = split_job_key(arg, parent_key)
+    local keys = keys_at(key, arg, base)
+    if call('SCARD', parent_key .. ':dependencies') > 0 or call('ZREM', keys.waiting_children, parent_id) == 0 then
+      break
+    end
+    local fields = call('HMGET', parent_key, 'parentKey', 'deid', 'priority')
+    if not (together and base == arg.base) then
+      enqueue_job(keys, arg.bullmq_version, parent_id, tonumber(fields[3]) or 0, 'RPUSH')
+      if not together then
+        call('XADD', keys.events, '*', 'event', 'waiting', 'jobId', parent_id, 'prev', 'waiting-children')
+      end
+      break
     end
     free_deduplication(base, parent_id, fields[2])
     unlink_job(parent_key)
-  else
-    enqueue_job(keys, arg.bullmq_version, parent_id, tonumber(fields[3]) or 0, 'RPUSH')
-    if not together then
-      call('XADD', keys.events, '*', 'event', 'waiting', 'jobId', parent_id, 'prev', 'waiting-children')
-    end
+    job_key, parent_key = parent_key, fields[1]
   end
-  return true
+  return was_child
 end
