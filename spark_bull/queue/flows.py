@@ -56,7 +56,7 @@ def flow_chunks(handle: QueueHandle, flows: Flows, most_jobs: int, most_size: in
 
 
 def check_flows(handle: QueueHandle, flows: Flows) -> None:
-    """Raises OptionError for a job that exists and has another parent, and for a missing parent of a first job.
+    """Raises OptionError for a job that exists and can't become a child, and for a missing parent of a first job.
 
     Scripts check this again, as jobs may have changed by then.
     """

@@ -18,6 +18,8 @@ REASONS: Final[Mapping[str, str]] = {
     "itself": "expected another parent than the job itself, which ends",
     "cycle": "expected a parent that does not depend on the job itself, but it does: leave `parent` out",
 }
+#: Maximum number of ancestors in which a cycle is looked for, as in the scripts.
+_MOST_ANCESTORS: Final = 100
 
 
 def rejection(row: int | str, reason: str, others: str = "jobs") -> ParentError:
@@ -35,7 +37,7 @@ def check_queues(handle: QueueHandle, jobs: EncodedJobs) -> None:
 
 def check_parents(handle: QueueHandle, jobs: EncodedJobs, numbers: Sequence[int | str]) -> None:
     """Raises OptionError for a job whose parent is missing, or in a queue that no script can reach together with that
-    of `handle`, and for one that exists and has another parent.
+    of `handle`, and as `check_other_parents` does.
 
     numbers: those of the rows, for errors. Scripts check jobs again, which may have changed by then.
     """
@@ -50,19 +52,31 @@ def check_parents(handle: QueueHandle, jobs: EncodedJobs, numbers: Sequence[int 
 
 
 def check_other_parents(handle: QueueHandle, jobs: EncodedJobs, numbers: Sequence[int | str]) -> None:
-    """Raises OptionError for a job that exists and has another parent than the given one, which exists, too."""
+    """Raises OptionError for a job that exists and has another parent than the given one, which exists, too, and for
+    one on which the given parent depends.
+    """
     parents, ids = parents_of(handle, jobs), listed(jobs.job_id, jobs.n)
     children = {position: handle.keys.job(job_id) for position in parents if (job_id := ids[position]) is not None}
-    replies = handle.connection.pipeline([("HGET", child, "parentKey") for child in children.values()])
+    replies = handle.connection.pipeline([("HMGET", child, "timestamp", "parentKey") for child in children.values()])
+    existing = {position: reply[1] for position, reply in zip(children, replies, strict=True) if reply[0]}
     others = {
         position: other.decode()
-        for position, other in zip(children, replies, strict=True)
+        for position, other in existing.items()
         if other and other.decode() != parents[position]
     }
     living = _existing(handle, others.values())
     for position, other in others.items():
         if other in living:
             raise refused(numbers[position], "other parent", children[position])
+    ancestors = {position: parents[position] for position in existing}
+    for _ in range(_MOST_ANCESTORS):
+        for position, ancestor in ancestors.items():
+            if ancestor == children[position]:
+                raise refused(numbers[position], "cycle", ancestor)
+        above = handle.connection.pipeline([("HGET", ancestor, "parentKey") for ancestor in ancestors.values()])
+        ancestors = {position: key.decode() for position, key in zip(ancestors, above, strict=True) if key}
+        if not ancestors:
+            break
 
 
 def parents_of(handle: QueueHandle, jobs: EncodedJobs) -> dict[int, str]:

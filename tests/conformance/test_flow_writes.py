@@ -270,6 +270,20 @@ def test_a_row_whose_parent_is_missing_is_refused_before_anything_is_visible(
     assert counts(queues) == {"pages": {"wait": 1}}
 
 
+@each_delivery
+def test_a_row_whose_parent_depends_on_it_is_refused_before_anything_is_visible(
+    options: Any, queues: dict[str, BullQueue], prefix: str, delivery: str
+) -> None:
+    queues["books"].add({}, job_id="top")
+    parent = int(queues["pages"].add({}, parent={"queue": "books", "id": "top"}))
+    sink = Sink(options(delivery=delivery, chunkSize="1"), CHILDREN)
+    rows = [{"jobId": name, "data": "{}", "parent": {"queue": "pages", "id": parent}} for name in ("new", "top")]
+    message = f"row 1, column `parent`: expected a parent that does not depend on the job itself.*{prefix}:books:top"
+    with pytest.raises(OptionError, match=message):
+        sink.task(rows)
+    assert counts(queues) == {"books": {"wait": 1}, "pages": {"wait": 1}}
+
+
 def test_a_parent_that_goes_before_the_commit_leaves_its_children_out(
     options: Any, queues: dict[str, BullQueue]
 ) -> None:

@@ -78,7 +78,8 @@ def _finish(write_id: str, plans: list[QueuePlan]) -> None:
         )
         if record.rejected:
             log.warning(
-                "write %s: %d jobs were not added to queue %s: their parent has gone, or they have another one by now",
+                "write %s: %d jobs were not added to queue %s: their parent has gone or depends on them, or they have "
+                "another one by now",
                 write_id,
                 record.rejected,
                 record.queue,
