@@ -23,6 +23,7 @@ FILES = (
     "test_parents.py",
     "test_read.py",
     "test_results.py",
+    "test_sequences.py",
     "test_work.py",
 )
 #: Without tests that need many jobs, write invalid values, or need a prefix without a hash tag; of the others, see

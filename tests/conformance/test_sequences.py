@@ -165,7 +165,7 @@ def test_entries_of_sequences_that_have_ended_are_removed(bench: WorkBench, opti
 
 
 @pytest.mark.parametrize("verb", ["drain", "clean"])
-def test_a_sequence_of_many_jobs_is_removed_with_its_first_one(bench: WorkBench, options: Any, verb: str) -> None:
+def test_a_large_sequence_is_removed_with_its_first_job(bench: WorkBench, options: Any, verb: str) -> None:
     """There are more jobs than levels of calls in a script of Redis."""
     sink = Sink(options(chunkSize="1000"), ROWS)
     sink.task([{"key": "a", "n": n} for n in range(21_000)])
