@@ -53,7 +53,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "process": (
         (
             *(f"queue/{name}" for name in ("cancel", "children", "claim", "claim_ledger")),
-            *(f"queue/{name}" for name in ("read", "report", "schedules", "writes")),
+            *(f"queue/{name}" for name in ("parents", "read", "report", "schedules", "writes")),
             *(f"dialects/{name}" for name in ("base", "bull", "bullmq")),
             *(f"worker/{name}" for name in ("job_signal", "slot_control", "slot_queue", "slot_stats", "status")),
             *(f"services/{name}" for name in ("delayed_signal", "stream_signal")),

@@ -7,7 +7,7 @@ receipt), in which case the caller names the call, or `run_once` does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple, TypedDict
 
@@ -15,6 +15,7 @@ import msgpack
 
 from spark_bull.dialects.base import NextJob, StateKey
 from spark_bull.group_limits import GroupLimits
+from spark_bull.keys import SEGMENTS, QueueKeys
 from spark_bull.outcomes import Outcomes
 from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.queue.discovery import DiscoverResult, DiscoverSettings, Horizon, Remaining
@@ -325,8 +326,15 @@ def work(
         receipt=handle.keys.receipt(settings.sender),
         control=settings.control or None,
         ledger=ledger or None,
+        touched=_other_keys(handle, settled.get("follow_ups", ())),
     )
     return reply
+
+
+def _other_keys(handle: QueueHandle, follow_ups: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The keys of the other queues that follow-ups are added to."""
+    queues = [QueueKeys(chunk["queue"], handle.keys.prefix) for chunk in follow_ups]
+    return [keys[name] for keys in queues if keys != handle.keys for name in SEGMENTS]
 
 
 @lru_cache(maxsize=128)

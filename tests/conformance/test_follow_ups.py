@@ -21,6 +21,7 @@ from spark_bull.errors import DelayedError, DialectError, JobLockLost, OptionErr
 from spark_bull.model import FlowJob, NewJob
 from spark_bull.outcomes import MAX_FOLLOW_UPS, Claim, Outcomes
 from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.handle import QueueHandle
 from spark_bull.spark.process.settle import plan_settle, settle_task
 from spark_bull.store.connection import Connection
 from spark_bull.worker.job_runner import JobFunction, Result
@@ -403,6 +404,27 @@ def test_a_worker_settles_many_follow_ups_in_several_calls(
     assert max(sent) < 2 * MAX_FOLLOW_UPS
     with other(bench, "next") as following:
         assert following.counts()["wait"] == 5 * each
+
+
+def test_the_keys_of_other_queues_are_declared(bench: WorkBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    declared: list[str] = []
+    run = QueueHandle.run
+
+    def observed(self: QueueHandle, verb: str, args: Any = None, **keys: Any) -> Any:
+        declared.extend(keys.get("touched") or ())
+        return run(self, verb, args, **keys)
+
+    monkeypatch.setattr(QueueHandle, "run", observed)
+    bench.add(1)
+    claim = bench.claim()
+    (job,) = running(bench, claim)
+    job.then(NewJob({}), queue="next")
+    job.then(NewJob({}, delay=HOUR_MS), queue="next")
+    bench.work(outcomes_of(bench, claim, [job]))
+    with other(bench, "next") as following:
+        base = following.handle.keys.base
+        keys = {key.decode() for key in bench.client.scan_iter(f"{base}*")}
+    assert keys - set(declared) == {f"{base}1", f"{base}2"}
 
 
 @not_bull_1
