@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from pyspark.sql.types import IntegerType, StringType, StructType
 
-from spark_bull.errors import DialectError, OptionError
+from spark_bull.errors import ConnectionLost, DialectError, OptionError
 from spark_bull.model import Job
+from spark_bull.queue import verbs
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.writes import Identity
 from spark_bull.spark.dispatch import commit
@@ -185,6 +186,35 @@ def test_an_aborted_write_leaves_a_callback_only_if_it_has_added_jobs(
     job = callback(report)
     assert job.state == "waiting-children"
     assert f"job {job.id} of queue report" in caplog.text
+
+
+@each_delivery
+@pytest.mark.parametrize("numbers", [(), (0, 1)])
+def test_an_abort_after_the_registration_leaves_the_callback(
+    bench: WorkBench,
+    options: Any,
+    report: BullQueue,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    delivery: str,
+    numbers: tuple[int, ...],
+) -> None:
+    """Spark aborts a write whose commit has failed; any process can finish it."""
+    sink = Sink(options(delivery=delivery), ROWS)
+    sink.task(rows(*numbers))
+
+    def lose(*call: Any, **keys: Any) -> None:
+        raise ConnectionLost("gone")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(verbs, "close_callback", lose)
+        with pytest.raises(ConnectionLost, match="don't run this write again"):
+            sink.commit()
+    sink.abort()
+    assert not caplog.records
+    bench.queue.recover()
+    assert complete_all(bench) == len(numbers)
+    assert callback(report).state == "prioritized"
 
 
 @each_delivery

@@ -11,7 +11,16 @@ from typing import Final
 from spark_bull.errors import ConnectionLost, SparkBullError, StagedDataLost
 from spark_bull.keys import QueueKeys
 from spark_bull.queue.callbacks import drop_callback
-from spark_bull.queue.writes import Identity, QueuePlan, StagedPart, discard, recover, register, roll_forward
+from spark_bull.queue.writes import (
+    Identity,
+    QueuePlan,
+    StagedPart,
+    discard,
+    read_record,
+    recover,
+    register,
+    roll_forward,
+)
 from spark_bull.spark.dispatch.plan import TaskPart, WritePlan, Written
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import settings_of
@@ -146,10 +155,18 @@ def _log_progress(done: int, total: int) -> None:
 
 
 def _drop_callback(plan: WritePlan, written: list[Written], identity: Identity | None) -> None:
-    """Removes the callback of a failed write with at-least-once delivery, unless jobs were added."""
+    """Removes the callback of a failed write with at-least-once delivery, unless jobs were added.
+
+    That of a registered write, of which only the commit has failed, stays for whoever finishes the write.
+    """
     if plan.on_finish is None or plan.exactly_once:
         return
     write_id = written[0].write_id if written else plan.write_id
+    queues = [part.queue for message in written for part in message.parts]
+    first = plan.handle or plan.on_finish.handle
+    handle = replace(first, keys=replace(first.keys, queue=queues[0])) if queues else first
+    if read_record(handle, write_id) is not None:
+        return
     callback = plan.on_finish.callback(write_id, identity)
     if not drop_callback(plan.on_finish.handle, callback):
         log.warning(
