@@ -115,13 +115,14 @@ class _EncodedRow:
 
 
 def _parents(encoded: Sequence[_EncodedRow]) -> dict[str, Any]:
-    """The columns of jobs with parents; none if no job has one."""
+    """The columns of jobs with parents, or with failure policies; none if no job has one."""
+    policies = collapsed([row.prepared.on_failure for row in encoded])
     if all(row.parent is None for row in encoded):
-        return {}
+        return {"on_failure": policies}
     return {
         "parent_queue": collapsed([row.parent and row.parent.queue for row in encoded]),
         "parent_id": collapsed([row.parent and row.parent.id for row in encoded]),
-        "on_failure": collapsed([row.prepared.on_failure if row.parent else None for row in encoded]),
+        "on_failure": policies,
     }
 
 

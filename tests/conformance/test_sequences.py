@@ -220,6 +220,15 @@ def test_a_row_with_a_parent_is_an_error(bench: WorkBench, options: Any, redis_u
         sink.task([{"key": "a", "n": 0, "opts": None}, {"key": "a", "n": 1, "opts": opts}])
 
 
+@pytest.mark.parametrize("name", ["failParentOnFailure", "ignoreDependencyOnFailure"])
+def test_a_row_with_a_failure_policy_is_an_error(bench: WorkBench, options: Any, name: str) -> None:
+    sink = Sink(options(jobColumns="opts"), OPTS_ROWS)
+    rows = [{"key": "a", "n": n, "opts": json.dumps({name: True}) if n else None} for n in range(2)]
+    with pytest.raises(OptionError, match=r"row 1: expected no failure policy in `opts` with `sequenceBy`.*onFailure"):
+        sink.task(rows)
+    assert bench.counts() == {}
+
+
 @pytest.mark.parametrize("protocol", ["bull-1", "bull"])
 def test_jobs_of_bull_have_no_sequences(bench: WorkBench, options: Any, redis_url: str, protocol: str) -> None:
     with pytest.raises(DialectError, match="expected no `sequenceBy`"):

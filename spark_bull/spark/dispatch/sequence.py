@@ -50,11 +50,20 @@ def check_sequence_queue(dialect: Dialect) -> None:
 
 
 def in_sequences(jobs: EncodedJobs, keys: Sequence[str], on_failure: str | None, numbers: Sequence[int]) -> EncodedJobs:
-    """The jobs with the keys of their sequences. on_failure: the option. Raises OptionError for a row with a parent."""
+    """The jobs with the keys of their sequences. on_failure: the option.
+
+    Raises OptionError for a row with a parent, a deduplication id or a failure policy.
+    """
     for name, column in ((PARENT, jobs.parent_id), (DEDUPLICATION, jobs.deduplication_id)):
         for number, given in zip(numbers, listed(column, jobs.n), strict=True):
             if given is not None:
                 raise OptionError(f"row {number}: expected no `{name}` with `sequenceBy`: {_REFUSED[name]}")
+    for number, policy in zip(numbers, listed(jobs.on_failure, jobs.n), strict=True):
+        if policy is not None:
+            raise OptionError(
+                f"row {number}: expected no failure policy in `opts` with `sequenceBy`, as `onFailure` says what "
+                "becomes of the next job: leave it out"
+            )
     option = ON_FAILURE[on_failure or "ignore"]
     flag = FAILURE_FLAGS[option] if option else None
     return replace(jobs, sequence=collapsed(keys), sequence_failure=flag)
