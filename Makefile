@@ -16,6 +16,12 @@ export PYSPARK_PYTHON := $(CURDIR)/$(VENV)/bin/python
 # The demo uses nothing that differs in pandas 3.
 QUIET := ignore:PySpark does not yet fully support pandas:FutureWarning
 
+# The settings of conf/ for a JVM that runs for a minute only. SPARK_CONF_DIR would change its class path, and so keep it
+# from using the archived classes.
+DEMO_JVM := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:SharedArchiveFile=$(CURDIR)/$(SPARK_CLASSES) -Xlog:disable
+DEMO_SPARK := --properties-file conf/spark-defaults.conf --driver-java-options \
+  "-Dlog4j2.configurationFile=$(CURDIR)/conf/log4j2.properties $(DEMO_JVM)" pyspark-shell
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test soak lint docs format bench zip clean
 
@@ -24,8 +30,8 @@ help: ## List the targets
 
 setup: $(PYTHON_STAMP) $(NODE_STAMP) ## Install .venv, the Node libraries, and missing tools
 
-demo: setup ## Dispatch, inspect, process and collect 80,789 flights; MONTHS=12 uses 336,776
-	@SPARK_CONF_DIR=$(CURDIR)/conf PYTHONWARNINGS="$(QUIET)" $(RUN) jobs/demo.py --months $(MONTHS)
+demo: setup $(SPARK_CLASSES) ## Dispatch, inspect, process and collect 80,789 flights; MONTHS=12 uses 336,776
+	@PYSPARK_SUBMIT_ARGS='$(DEMO_SPARK)' PYTHONWARNINGS="$(QUIET)" $(RUN) jobs/demo.py --months $(MONTHS)
 
 test: setup $(SPARK_CLASSES) ## Run the tests; PYTEST_ARGS="-k claim" selects some
 	$(RUN) -m pytest -q -n 2 --dist worksteal $(PYTEST_ARGS)
@@ -69,7 +75,7 @@ $(PYTHON_STAMP): setup.cfg pyproject.toml tools/ensure-tools.sh
 	@touch $@
 
 $(SPARK_CLASSES): $(PYTHON_STAMP) tools/archive_classes.py
-	@echo "Archiving the classes of Spark, so that the JVMs of the tests start with half of the CPU"
+	@echo "Archiving the classes of Spark, so that its JVMs start with half of the CPU"
 	@$(RUN) tools/archive_classes.py $@
 
 $(NODE_STAMP): tests/node/package-lock.json tests/node/package.json tools/ensure-tools.sh

@@ -34,8 +34,6 @@ from spark_bull.spark.programs.session import session
 HERE = Path(__file__).parent
 QUEUE = "flights"
 PICTURE = Path("artifacts/results.png")
-#: The demo runs for about a minute: code is better compiled quickly than well, on the few cores of a laptop.
-SPARK_SETTINGS = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
 #: Jobs of flights after 20:00 are delayed, hour by hour from now.
 JOBS = """
     SELECT struct(*) AS data, carrier AS name,
@@ -253,7 +251,7 @@ def main() -> None:
             "jobs/dispatch.py does the same under spark-submit",
             f"""df.write.format("bull").option("url", …).option("queue", "{QUEUE}").mode("append").save()""",
         )
-        with session("demo", settings=SPARK_SETTINGS) as spark:
+        with session("demo") as spark:
             measured = [dispatch(spark, table, redis.url)]
             measured.append(inspect(spark, redis.url))
             measured.append(process(spark, redis.url, Path(folder)))
