@@ -1,4 +1,4 @@
-"""Archives the classes of Spark that most programs load, so that the JVMs of the demo and the tests start with half of the CPU.
+"""Archives the classes of Spark that most programs load: the JVMs of the demo and the tests start with half of the CPU.
 
 A JVM uses the archive with -XX:SharedArchiveFile if it has the same version and class path, and otherwise loads the
 classes as usual. See "Class Data Sharing" in the manual of the JDK.
