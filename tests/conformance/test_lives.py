@@ -72,6 +72,16 @@ KNOWN_SEQUENCES = {
         ["bullmq"],
         [step("add", jobs=[job(priority=1)]), step("claim", count=2), step("add", jobs=[job(priority=1)])],
     ),
+    "parents in a tree that is removed start before": (
+        ["bullmq"],
+        [
+            step(
+                "flow", flow=parent("p", [child("c", "main"), parent("q", [child("d", "other"), child("e", "main")])])
+            ),
+            step("manage", verb="remove", state="waiting-children", job=0),
+            step("manage", verb="remove", state="waiting-children", job=0),
+        ],
+    ),
     "a job that fails without being run counts for the rate limit of BullMQ 5, not of 6": (
         ["bullmq"],
         [

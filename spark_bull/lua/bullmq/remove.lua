@@ -8,7 +8,7 @@
 -- @include bullmq/lib/is_scheduled_job
 -- @include bullmq/lib/leave_any_state
 -- @include bullmq/lib/leave_parent
--- @include bullmq/lib/remove_from
+-- @include bullmq/lib/remove_from_state
 -- @include lib/job_row
 -- @include lib/keys_at
 -- @include lib/once
@@ -69,14 +69,19 @@ local function forget_child(parent_key, job_key)
   call('ZREM', parent_key .. ':unsuccessful', job_key)
 end
 
-local function remove(job)
+-- `removed`: the keys of all jobs that this call removes. As in Node, a parent among them starts before it is removed;
+-- one that a later call removes must not.
+local function remove(job, removed)
   local fields = job_row(job.key, 'parentKey', 'deid') or {}
+  if removed[job.parent_key] then
+    leave_parent(key, arg, job.key, job.parent_key, false)
+  end
   if job.parent_key then
     forget_child(job.parent_key, job.key)
   elseif fields[1] then
     allow_wrongtype(leave_parent, key, arg, job.key, fields[1], false)
   end
-  remove_from(job.state, job, fields[2])
+  remove_from_state(job, fields[2])
 end
 
 return once(key.receipt, arg.call, arg.ttl_ms, function()
@@ -94,8 +99,12 @@ return once(key.receipt, arg.call, arg.ttl_ms, function()
   if share.locked then
     return {'locked', share.locked}
   end
+  local removed = {}
   for _, job in ipairs(found) do
-    remove(job)
+    removed[job.key] = true
+  end
+  for _, job in ipairs(found) do
+    remove(job, removed)
   end
   return {all and 'done' or 'open'}
 end)

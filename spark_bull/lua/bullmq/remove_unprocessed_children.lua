@@ -5,7 +5,7 @@
 -- @returns {next position or '', number of removed jobs}, or {'missing'}
 -- @include bullmq/lib/leave_any_state
 -- @include bullmq/lib/leave_parent
--- @include bullmq/lib/remove_from
+-- @include bullmq/lib/remove_from_state
 -- @include lib/job_row
 -- @include lib/keys_at
 -- @include lib/once
@@ -48,11 +48,10 @@ local function gather(found, share, parent_key, job_key)
   return true
 end
 
--- A job that has lost its last child has left `waiting-children` for `wait`, and is removed from there.
 local function remove(job)
   leave_parent(key, arg, job.key, job.parent_key, false)
   local fields = job_row(job.key, 'deid') or {}
-  remove_from(job.state == 'waiting_children' and sorted_state(job.keys, job.id) or job.state, job, fields[1])
+  remove_from_state(job, fields[1])
 end
 
 return once(key.receipt, arg.call, arg.ttl_ms, function()

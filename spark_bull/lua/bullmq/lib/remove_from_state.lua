@@ -3,9 +3,11 @@
 -- @include bullmq/lib/leave_parent
 -- @include bullmq/lib/unlink_job
 
--- Removes a job {key, id, base, keys} from its state, frees its deduplication id, and publishes that it was removed.
-local function remove_from(state, job, deduplication_id)
+-- Removes a job {key, id, base, keys, state} from its state, frees its deduplication id, and publishes that it was
+-- removed. A parent that has lost its last child has left `waiting-children`.
+local function remove_from_state(job, deduplication_id)
   local call = redis.call
+  local state = job.state == 'waiting_children' and sorted_state(job.keys, job.id) or job.state
   free_deduplication(job.base, job.id, deduplication_id)
   local prev = leave_any_state(job.keys, job.id, state)
   if unlink_job(job.key) > 0 then
