@@ -567,7 +567,7 @@ def test_a_large_flow_is_removed_in_parts(family: Family) -> None:
         grandchildren = family.children.put("delayed", 3)
         Family(family.children, family.children, child, []).adopt(grandchildren)
     family.parents.queue.remove(family.parent)
-    assert set(family.children.public()) | set(family.parents.public()) <= {"events", "meta"}
+    assert set(family.children.public()) | set(family.parents.public()) <= {"events", "meta", "marker"}
 
 
 @only_bullmq
