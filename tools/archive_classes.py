@@ -22,7 +22,9 @@ def archive(path: Path) -> None:
     os.environ.pop("SPARK_CONF_DIR", None)
     os.environ["SPARK_SUBMIT_OPTS"] = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ArchiveClassesAtExit={path}"
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    subprocess.run([sys.executable, __file__], check=True, capture_output=True)
+    ran = subprocess.run([sys.executable, __file__], check=False, capture_output=True, text=True)
+    if ran.returncode:
+        sys.exit(f"expected Spark to run, to archive its classes, it failed:\n{ran.stderr}")
 
 
 def load_classes() -> None:

@@ -39,6 +39,18 @@ def pair(peer: Peer, node: Callable[..., NodePeer], client: Redis, redis_url: st
         yield pair
 
 
+def some_order(random: Random) -> dict[str, Any]:
+    """Options that say when a job runs, each with a probability of 0.2."""
+    opts: dict[str, Any] = {}
+    if random.random() < 0.2:
+        opts["delay"] = HOUR
+    if random.random() < 0.2:
+        opts["priority"] = random.randint(1, 3)
+    if random.random() < 0.2:
+        opts["lifo"] = True
+    return opts
+
+
 def plain(n: int, **opts: Any) -> dict[str, Any]:
     return {"name": f"job {n}", "data": {"n": n}, "opts": opts}
 
@@ -101,12 +113,7 @@ def test_random_children_of_living_parents_are_added_as_by_node(pair: FlowPair, 
             opts["parent"] = {"id": "over", "queue": "<prefix>:c"}
         if random.random() < 0.4:
             opts["jobId"] = random.choice(["x", "y", "done-1", "done-2", "done-3"])
-        if random.random() < 0.2:
-            opts["delay"] = HOUR
-        if random.random() < 0.2:
-            opts["priority"] = random.randint(1, 3)
-        if random.random() < 0.2:
-            opts["lifo"] = True
+        opts |= some_order(random)
         jobs.append(plain(n, **opts))
     add_children(pair, "b", jobs)
     found = pair.differences()
@@ -145,12 +152,7 @@ class Trees:
         opts: dict[str, Any] = {} if is_root else dict(random.choice(FLAGS))
         if random.random() < 0.2:
             opts["jobId"] = f"own-{number}"
-        if random.random() < 0.2:
-            opts["delay"] = HOUR
-        if random.random() < 0.2:
-            opts["priority"] = random.randint(1, 3)
-        if random.random() < 0.2:
-            opts["lifo"] = True
+        opts |= some_order(random)
         if random.random() < 0.2:
             opts |= {"attempts": 3, "backoff": 100}
         children = [self.node(depth - 1) for _ in range(random.randint(0, 3))] if depth > 1 else []

@@ -2,7 +2,8 @@
 -- @include lib/time_ms
 
 -- Adds jobs of a chunk, unless this call was answered before.
--- `add_jobs(key, arg, chunk, from, now)` returns {next, added, duplicates, deduplicated (nil: 0), ids, rejected (nil: none)}.
+-- `add_jobs(key, arg, chunk, from, now)` returns {next, added, duplicates, deduplicated (nil: 0), ids, rejected (nil:
+-- none)}.
 local function add_once(key, arg, add_jobs)
   return once(key.receipt, arg.number .. ':' .. arg.from, arg.ttl_ms, function()
     local chunk = cmsgpack.unpack(arg.chunk)

@@ -3,8 +3,8 @@
 
 -- Removes jobs whose lock holds `token` from `active`, and deletes their locks. `barred`: id -> reason of jobs that
 -- stay.
--- Returns the set of the removed jobs, {id, reason} of the others, and the groups that running jobs have left, job id ->
--- group.
+-- Returns the set of the removed jobs, {id, reason} of the others, and the groups that running jobs have left: job id
+-- -> group.
 local function release_owned(key, base, token, ids, barred)
   local call = redis.call
   local locks, owned, owned_locks, mine, lost = {}, {}, {}, {}, {}

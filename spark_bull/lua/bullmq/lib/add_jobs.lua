@@ -14,8 +14,8 @@
 
 -- Adds all jobs of a chunk from row `from` on.
 -- Returns {next = first row not processed, added, duplicates, deduplicated, ids, rejected}. A job that is deduplicated
--- has the id of the job that is kept. `rejected`: {row, reason} of jobs that were not added, see chunk_parents; their id is
--- ''.
+-- has the id of the job that is kept. `rejected`: {row, reason} of jobs that were not added, see chunk_parents; their
+-- id is ''.
 local function add_jobs(key, arg, chunk, from, now)
   local call, base = redis.call, arg.base
   local n = chunk.n
