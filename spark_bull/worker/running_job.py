@@ -44,10 +44,11 @@ class RunningJob:
       token: token of the job's lock.
       lost: ids of the jobs of the queue whose locks were found to be lost; grows while the job runs.
       state: what the worker's `setup` has made for the slot.
+      begun: receives the id of the job when its function is called.
     """
 
     __slots__ = (
-        "__weakref__",
+        "_begun",
         "_context_of",
         "_data",
         "_deadline",
@@ -61,7 +62,6 @@ class RunningJob:
         "_token",
         "cancellation",
         "claimed",
-        "has_begun",
     )
 
     def __init__(
@@ -71,9 +71,11 @@ class RunningJob:
         token: str = "",
         lost: Collection[str] = (),
         state: Any = None,
+        begun: set[str] | None = None,
     ) -> None:
         self.claimed = claimed
         self._handle = handle
+        self._begun = begun
         self._token = token
         self._lost = lost
         self._state = state
@@ -85,8 +87,6 @@ class RunningJob:
         self._deadline: float | None = None
         self._reported: Reported | None = None
         self._reporting: Lock | None = None
-        #: Whether its function was called; false for UDFs.
-        self.has_begun = False
         #: The error that it fails with, if it is cancelled.
         self.cancellation: JobCancelled | None = None
 
@@ -398,7 +398,8 @@ class RunningJob:
         Parameters:
           limit_ms: maximum duration of the attempt, ms; 0: unlimited.
         """
-        self.has_begun = True
+        if self._begun is not None:
+            self._begun.add(self.claimed.id)
         if limit_ms:
             self._deadline = monotonic_s() + limit_ms / 1000
 

@@ -11,7 +11,6 @@ from queue import SimpleQueue
 from threading import Event, Lock, Thread
 from typing import Any, Final, NamedTuple, TypeVar
 from uuid import uuid4
-from weakref import WeakValueDictionary
 
 from spark_bull.clock import monotonic_s
 from spark_bull.errors import ConnectionLost, SparkBullError
@@ -104,7 +103,8 @@ class SlotQueue:
         self._waits: SimpleQueue[_Wait | None] = SimpleQueue()
         self._active_id = ""
         self._clock = (0, 0.0)
-        self._known: WeakValueDictionary[str, RunningJob] = WeakValueDictionary()
+        #: Ids of the jobs for which the processor was called, until they are settled.
+        self._begun: set[str] = set()
         #: Outcomes that the loop has recorded, with `recording` held, and not settled.
         self.recorded: Outcomes | None = None
         self.recording = Lock()
@@ -157,6 +157,8 @@ class SlotQueue:
                         token=token,
                     )
                 )
+            if outcomes:
+                self._begun -= outcomes.all_ids()
             if outcomes is self.recorded:
                 self.recorded = None
             if claim.jobs:
@@ -192,22 +194,21 @@ class SlotQueue:
             for job_id, hold in self.keeper.give_up().items():
                 outcomes = by_token.setdefault(hold.token, Outcomes(hold.token))
                 if job_id not in ended:
-                    (outcomes.returned if self._has_begun(job_id) else outcomes.unstarted).append(job_id)
+                    (outcomes.returned if job_id in self._begun else outcomes.unstarted).append(job_id)
             for outcomes in by_token.values():
                 # The receipt of the slot may belong to a call that another thread makes.
                 settings = replace(self._claim_settings, sender=f"{self._claim_settings.sender}:end")
                 work(self.handle, settings, outcomes, 0)
 
-    def _has_begun(self, job_id: str) -> bool:
-        """Whether the processor was called for a job that is held."""
-        job = self._known.get(job_id)
-        return job is not None and (job.has_begun or not self._plan.runner.one_by_one)
-
     def running(self, jobs: Sequence[ClaimedJob], token: str) -> list[RunningJob]:
         """Returns claimed jobs as processors receive them."""
-        running = [RunningJob(job, self.handle, token, self.keeper.lost, self.state) for job in jobs]
-        for job in running:
-            self._known[job.id] = job
+        ids = [job.id for job in jobs]
+        if self._plan.runner.one_by_one:
+            # An earlier attempt, whose lock was lost, may have begun here.
+            self._begun.difference_update(ids)
+        else:
+            self._begun.update(ids)
+        running = [RunningJob(job, self.handle, token, self.keeper.lost, self.state, self._begun) for job in jobs]
         if self._start_limit is not None:
             for job in running:
                 if self._start_limit.is_last(job.claimed):
