@@ -66,12 +66,13 @@ clean: ## Remove files left by builds, tests and Spark; keep .venv and node_modu
 	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . \( -name $(VENV) -o -name node_modules \) -prune -o -name __pycache__ -exec rm -rf {} +
 
-$(PYTHON_STAMP): setup.cfg pyproject.toml tools/ensure-tools.sh
+$(PYTHON_STAMP): setup.cfg pyproject.toml tools/ensure-tools.sh tools/compiled_pyspark.py
 	@PYTHON=$(PYTHON) tools/ensure-tools.sh python java
 	@echo "Installing Python packages into $(VENV); this takes about a minute"
 	@test -x $(RUN) || $(PYTHON) -m venv $(VENV)
 	@$(RUN) -m pip install -qq --upgrade pip
 	@$(RUN) -m pip install -qq --editable '.[local,demo,test,docs]'
+	@$(RUN) tools/compiled_pyspark.py
 	@touch $@
 
 $(SPARK_CLASSES): $(PYTHON_STAMP) tools/archive_classes.py
