@@ -47,7 +47,7 @@ if TYPE_CHECKING:
         WrongState,
     )
     from spark_bull.local import EmbeddedRedis
-    from spark_bull.model import Added, AddedFlow, Dependency, FlowJob, Job, NewJob, RawJson, WriteRecord
+    from spark_bull.model import Added, AddedFlow, Dependency, FlowJob, Job, NewJob, QueueLimits, RawJson, WriteRecord
     from spark_bull.queue.bull_queue import BullQueue
     from spark_bull.services.promoter import Promoter, PromoterStats
     from spark_bull.services.rescuer import Rescuer
@@ -84,6 +84,7 @@ _LAZY_EXPORTS = {
     "Promoter": "spark_bull.services.promoter",
     "PromoterStats": "spark_bull.services.promoter",
     "QueueBusy": "spark_bull.errors",
+    "QueueLimits": "spark_bull.model",
     "RateLimitError": "spark_bull.errors",
     "ReturnedError": "spark_bull.errors",
     "RawJson": "spark_bull.model",
@@ -133,6 +134,7 @@ __all__ = [
     "Promoter",
     "PromoterStats",
     "QueueBusy",
+    "QueueLimits",
     "RateLimitError",
     "RawJson",
     "ReaderInUse",

@@ -238,6 +238,23 @@ class Job:
 
 
 @dataclass(frozen=True)
+class QueueLimits:
+    """The limits of a BullMQ queue over all its workers. None: there is no such limit.
+
+    Parameters:
+      concurrency: maximum number of active jobs.
+      max: maximum number of jobs that start in `duration_ms`.
+      duration_ms: the period of `max`, ms.
+      limited_ms: ms until the next job may start; 0: it may start now.
+    """
+
+    concurrency: int | None
+    max: int | None
+    duration_ms: int | None
+    limited_ms: int = 0
+
+
+@dataclass(frozen=True)
 class Added:
     """The result of adding jobs.
 

@@ -70,8 +70,9 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         ("discover", "archive", "results/open", "results/horizon", "results/read", "results/cut"),
     ),
     "manage": (
-        ("queue/deduplication", "queue/manage", "queue/read"),
+        ("queue/deduplication", "queue/limits", "queue/manage", "queue/read"),
         (
+            "set_limits",
             "pause",
             "resume",
             "promote",

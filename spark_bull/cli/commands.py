@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from spark_bull.cli.add import ADD
+from spark_bull.cli.limits import LIMITS
 from spark_bull.cli.manage import MANAGE
 from spark_bull.cli.programs import PROGRAMS
 from spark_bull.cli.promote import PROMOTE
 from spark_bull.cli.show import SHOW
 
-COMMANDS: Final = (*SHOW, ADD, *MANAGE, PROMOTE, *PROGRAMS)
+COMMANDS: Final = (*SHOW, ADD, *MANAGE, *LIMITS, PROMOTE, *PROGRAMS)

@@ -115,6 +115,8 @@ class Dialect(ABC):
     deduplication_members: ClassVar[frozenset[str]] = frozenset()
     #: Whether jobs can have children.
     has_flows: ClassVar[bool] = False
+    #: Whether the queue itself can have limits, which are fields of `meta`.
+    has_queue_limits: ClassVar[bool] = False
     #: The states from which a finished job can be retried.
     retryable_states: ClassVar[tuple[str, ...]] = ("failed",)
 
@@ -138,6 +140,14 @@ class Dialect(ABC):
         """Raises DialectError for a dialect whose jobs have no children."""
         if not self.has_flows:
             raise DialectError(f"expected a queue of BullMQ: jobs of {self.name} have no children")
+
+    def check_limits(self) -> None:
+        """Raises DialectError for a dialect whose queues have no limits of their own."""
+        if not self.has_queue_limits:
+            raise DialectError(
+                f"expected a queue of BullMQ: a queue of {self.name} has no limits of its own; use the argument "
+                "`limiter` of the workers"
+            )
 
     def check_options(self, options: Options) -> None:
         """Raises DialectError for an option that has no effect in this dialect."""

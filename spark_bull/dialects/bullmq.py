@@ -34,6 +34,7 @@ class BullMQ(Dialect):
     has_event_stream = True
     has_jitter = True
     has_flows = True
+    has_queue_limits = True
     deduplication_option = "deduplication"
     deduplication_members = MEMBERS
     retryable_states = ("failed", "completed")

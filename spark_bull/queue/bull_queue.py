@@ -24,11 +24,12 @@ from spark_bull.model import (
     KeepRule,
     NewJob,
     Parent,
+    QueueLimits,
     WriteRecord,
 )
 from spark_bull.option_table import QUEUE
 from spark_bull.options import parse_arguments
-from spark_bull.queue import manage
+from spark_bull.queue import limits, manage
 from spark_bull.queue.add import add_chunk, sum_of
 from spark_bull.queue.cancel import request_cancel
 from spark_bull.queue.child_removal import remove_child_dependency, remove_unprocessed_children
@@ -514,6 +515,75 @@ class BullQueue:
           True if it is paused.
         """
         return manage.is_paused(self.handle)
+
+    def set_limits(
+        self,
+        *,
+        concurrency: int | None = None,
+        max: int | None = None,
+        duration_ms: int | None = None,
+    ) -> None:
+        """Sets limits of the queue over all its workers, also those of Node (BullMQ). Other limits stay.
+
+        They are those of BullMQ's setGlobalConcurrency and setGlobalRateLimit. Idle workers are woken.
+
+        Parameters:
+          concurrency: maximum number of active jobs.
+          max: maximum number of jobs that start in `duration_ms`.
+          duration_ms: the period of `max`, ms.
+
+        Raises:
+          OptionError: for an argument that is wrong, or `max` without `duration_ms`.
+          DialectError: for a queue of Bull, which has no limits of its own.
+        """
+        limits.set_limits(self.handle, concurrency=concurrency, max=max, duration_ms=duration_ms)
+
+    def remove_limits(self, *, concurrency: bool = True, rate: bool = True) -> None:
+        """Removes limits of the queue, as removeGlobalConcurrency and removeGlobalRateLimit do (BullMQ).
+
+        Parameters:
+          concurrency: whether to remove the limit of active jobs.
+          rate: whether to remove the rate limit, `max` and `duration_ms`.
+
+        Raises:
+          DialectError: for a queue of Bull.
+        """
+        limits.remove_limits(self.handle, concurrency=concurrency, rate=rate)
+
+    def limits(self) -> QueueLimits:
+        """Reads the limits of the queue over all its workers (BullMQ).
+
+        Returns:
+          The limits.
+
+        Raises:
+          DialectError: for a queue of Bull.
+        """
+        return limits.limits(self.handle)
+
+    def rate_limit(self, duration_ms: int) -> None:
+        """Keeps workers from starting jobs for a time, as BullMQ's rateLimit does; active jobs continue.
+
+        All workers of Spark obey; those of Node only if the queue, or the worker, has a rate limit.
+
+        Parameters:
+          duration_ms: for how long, ms.
+
+        Raises:
+          OptionError: for a duration that is no positive integer.
+          DialectError: for a queue of Bull.
+        """
+        limits.rate_limit(self.handle, duration_ms)
+
+    def remove_rate_limit(self) -> None:
+        """Ends what `rate_limit` has begun, and the current period of a rate limit, as removeRateLimitKey (BullMQ).
+
+        A waiting worker of Spark looks again within 10 s.
+
+        Raises:
+          DialectError: for a queue of Bull.
+        """
+        limits.remove_rate_limit(self.handle)
 
     def retry(self, job_id: str, state: str = "failed") -> None:
         """Moves a finished job back to the waiting ones.

@@ -167,6 +167,13 @@ def resume(handle: QueueHandle) -> int:
     return int(handle.run("resume", {"limit": MOVE_SIZE}))
 
 
+def set_limits(handle: QueueHandle, limits: Mapping[str, int], removed: Sequence[str]) -> int:
+    """Sets limits of the queue by the names of their fields in `meta`, and removes others."""
+    pairs = [str(item) for pair in limits.items() for item in pair]
+    packed = {"set": msgpack.packb(pairs, use_bin_type=False), "removed": msgpack.packb([*removed], use_bin_type=False)}
+    return int(handle.run("set_limits", packed))
+
+
 def retry(handle: QueueHandle, job_id: str, keys: JobKeys, state: str, outcome: str) -> JobReply:
     """Moves a job of `state`, completed or failed, to the waiting ones. outcome: field with its result or error."""
     args = {"job_id": job_id, "from": state, "outcome": outcome}

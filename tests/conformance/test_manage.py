@@ -18,9 +18,11 @@ from redis import Redis
 from spark_bull.dialects.chunks import ChunkBuilder
 from spark_bull.dialects.codec import encode, rows_of
 from spark_bull.errors import DialectError, JobLocked, JobMissing, OptionError, QueueBusy, WrongState
-from spark_bull.model import NewJob
+from spark_bull.model import NewJob, QueueLimits
 from spark_bull.queue import manage, verbs
 from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.claim import work
+from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.queue.handle import RECEIPT_TTL_MS, QueueHandle
 from spark_bull.queue.writes import QueuePlan, StagedPart, recover, register, stage_chunk
 from tests.support.dump import PRIVATE, dump
@@ -251,6 +253,87 @@ def test_a_pause_is_read_where_the_dialect_stores_it(bench: Bench) -> None:
 
 
 # retry
+
+
+@only_bullmq
+def test_limits_of_the_queue_are_read_as_they_were_set(bench: Bench) -> None:
+    assert bench.queue.limits() == QueueLimits(None, None, None)
+    bench.queue.set_limits(concurrency=3)
+    bench.queue.set_limits(max=10, duration_ms=1_000)
+    assert bench.queue.limits() == QueueLimits(3, 10, 1_000)
+    bench.queue.remove_limits(rate=False)
+    assert bench.queue.limits() == QueueLimits(None, 10, 1_000)
+    bench.queue.rate_limit(HOUR)
+    assert 0 < bench.queue.limits().limited_ms <= HOUR
+    bench.queue.remove_rate_limit()
+    bench.queue.remove_limits()
+    assert bench.queue.limits() == QueueLimits(None, None, None)
+
+
+@only_bullmq
+def test_changed_limits_wake_workers_if_jobs_may_start(bench: Bench) -> None:
+    bench.put("active", 2)
+    bench.queue.set_limits(concurrency=2)
+    bench.add(3)
+    assert not bench.client.exists(bench.key("marker"))
+    bench.queue.set_limits(max=5, duration_ms=HOUR)
+    assert not bench.client.exists(bench.key("marker"))
+    bench.queue.set_limits(concurrency=3)
+    assert bench.client.zrange(bench.key("marker"), 0, -1, withscores=True) == [(b"0", 0.0)]
+
+
+@only_bullmq
+def test_changed_limits_wake_no_worker_of_an_empty_or_paused_queue(bench: Bench) -> None:
+    bench.queue.set_limits(concurrency=2)
+    assert not bench.client.exists(bench.key("marker"))
+    bench.add()
+    bench.queue.pause()
+    bench.queue.remove_limits()
+    assert not bench.client.exists(bench.key("marker"))
+
+
+@only_bullmq
+def test_no_slot_claims_jobs_while_the_queue_is_rate_limited(bench: Bench) -> None:
+    bench.add()
+    bench.queue.rate_limit(HOUR)
+    claim = work(bench.handle, ClaimSettings("slot"), None, 1)
+    assert (claim.jobs, claim.limited_ms > 0) == ([], True)
+    bench.queue.remove_rate_limit()
+    assert len(work(bench.handle, ClaimSettings("slot"), None, 1).jobs) == 1
+
+
+@only_bullmq
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "expected `concurrency`, or `max` and `duration_ms`, got none"),
+        ({"max": 1}, "expected `max` and `duration_ms` together, got no `duration_ms`"),
+        ({"duration_ms": 1, "concurrency": 1}, "expected `max` and `duration_ms` together, got no `max`"),
+        ({"concurrency": 0}, "expected `concurrency` to be an integer from 1 to"),
+        ({"max": True, "duration_ms": 1}, "expected `max` to be an integer from 1 to"),
+        ({"max": 1, "duration_ms": "1s"}, "expected `duration_ms` to be an integer from 1 to"),
+    ],
+    ids=repr,
+)
+def test_wrong_limits_are_refused(bench: Bench, arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        bench.queue.set_limits(**arguments)
+    with pytest.raises(OptionError, match="expected `duration_ms` to be an integer from 1 to"):
+        bench.queue.rate_limit(0)
+    assert bench.queue.limits() == QueueLimits(None, None, None)
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS[:2], ids=str, indirect=True)
+def test_a_queue_of_bull_has_no_limits_of_its_own(bench: Bench) -> None:
+    for call in (
+        bench.queue.limits,
+        bench.queue.remove_limits,
+        bench.queue.remove_rate_limit,
+        lambda: bench.queue.set_limits(concurrency=1),
+        lambda: bench.queue.rate_limit(1),
+    ):
+        with pytest.raises(DialectError, match=r"expected a queue of BullMQ: a queue of .* has no limits of its own"):
+            call()
 
 
 def test_a_failed_job_runs_again(bench: Bench, prefix: str) -> None:

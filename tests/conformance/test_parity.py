@@ -204,6 +204,45 @@ def test_jobs_are_added_as_by_node_to_a_queue_with_a_concurrency_limit(pair: Pai
     pair.assert_alike()
 
 
+def limit_all(queue: BullQueue) -> None:
+    queue.set_limits(concurrency=3, max=5, duration_ms=1_000)
+
+
+#: What Node calls, and what we call.
+LIMITS: dict[str, tuple[list[tuple[str, list[int]]], list[Callable[[BullQueue], None]]]] = {
+    "concurrency": ([("setGlobalConcurrency", [3])], [lambda queue: queue.set_limits(concurrency=3)]),
+    "rate": ([("setGlobalRateLimit", [5, 1_000])], [lambda queue: queue.set_limits(max=5, duration_ms=1_000)]),
+    "no concurrency": (
+        [("setGlobalConcurrency", [3]), ("setGlobalRateLimit", [5, 1_000]), ("removeGlobalConcurrency", [])],
+        [limit_all, lambda queue: queue.remove_limits(rate=False)],
+    ),
+    "no rate": (
+        [("setGlobalConcurrency", [3]), ("setGlobalRateLimit", [5, 1_000]), ("removeGlobalRateLimit", [])],
+        [limit_all, lambda queue: queue.remove_limits(concurrency=False)],
+    ),
+    "limited by hand": ([("rateLimit", [HOUR])], [lambda queue: queue.rate_limit(HOUR)]),
+    "not limited": (
+        [("rateLimit", [HOUR]), ("removeRateLimitKey", [])],
+        [lambda queue: queue.rate_limit(HOUR), BullQueue.remove_rate_limit],
+    ),
+}
+
+
+@pytest.mark.parametrize("peer", [peer for peer in PEERS if peer.dialect == "bullmq"], ids=str)
+@pytest.mark.parametrize("jobs", [0, 5])
+@pytest.mark.parametrize("case", LIMITS)
+def test_limits_of_the_queue_are_set_and_removed_as_by_node(pair: Pair, case: str, jobs: int) -> None:
+    theirs, ours = LIMITS[case]
+    pair.call_both("counts")
+    pair.add(random_jobs(Random(3), pair.peer.dialect, jobs))
+    for method, args in theirs:
+        pair.node.call("invoke", queue=pair.queue("left"), method=method, args=args)
+    with pair._ours(pair.queue("right")) as queue:
+        for call in ours:
+            call(queue)
+    pair.assert_alike()
+
+
 @each_peer
 @pytest.mark.parametrize("data", [None, {}, [], "", 0, False], ids=repr)
 def test_empty_payloads_are_stored_as_by_node(pair: Pair, data: object) -> None:

@@ -152,6 +152,20 @@ def test_commands_change_the_queue(run: Run, queue: BullQueue) -> None:
     assert sum(queue.counts().values()) == 0
 
 
+def test_limits_of_a_queue_are_set_and_removed(run: Run, queue: BullQueue) -> None:
+    queue.add({})
+    none = {"concurrency": None, "max": None, "duration_ms": None, "limited_ms": 0}
+    limits = {"concurrency": 3, "max": 10, "duration_ms": 1_000, "limited_ms": 0}
+    assert as_data(run, "limits", "mail", "--concurrency", "3", "--max", "10", "--duration", "1s") == limits
+    assert as_data(run, "limits", "mail") == limits
+    assert as_data(run, "limits", "mail", "--remove") == none
+    assert 0 < as_data(run, "rate-limit", "mail", "1h")["limited_ms"] <= 3_600_000
+    assert as_data(run, "rate-limit", "mail", "--remove") == none
+    assert "expected either limits or --remove" in run("limits", "mail", "--max", "1", "--remove", code=1)
+    assert "expected either a duration or --remove" in run("rate-limit", "mail", code=1)
+    assert "got no `duration_ms`" in run("limits", "mail", "--max", "1", code=1)
+
+
 def test_queues_and_writes_are_listed(run: Run, queue: BullQueue) -> None:
     queue.add({})
     assert as_data(run, "queues", "m*") == [
@@ -166,7 +180,7 @@ def test_queues_and_writes_are_listed(run: Run, queue: BullQueue) -> None:
     [
         *(["counts"], ["page", "wait"], ["job", "1"], ["logs", "1"], ["workers"], ["writes"], ["recover"]),
         *(["pause"], ["resume"], ["retry", "1"], ["retry", "--all"], ["promote", "1"], ["remove", "1"], ["clean"]),
-        *(["cancel", "1"],),
+        *(["cancel", "1"], ["limits"], ["limits", "--remove"], ["rate-limit", "30s"], ["rate-limit", "--remove"]),
         *(["drain", "--yes"], ["obliterate", "--yes"]),
     ],
     ids=" ".join,

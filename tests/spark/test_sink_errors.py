@@ -149,7 +149,7 @@ def test_an_error_about_invalid_json_names_the_row(bull: Bull, client: Redis) ->
             "expected `deduplication.ttl` to be a pos",
         ),
         (
-            "'{}' AS data, 'x' AS deduplication, '{\"parent\": {\"id\": \"1\", \"queue\": \"bull:p\"}}' AS opts",
+            '\'{}\' AS data, \'x\' AS deduplication, \'{"parent": {"id": "1", "queue": "bull:p"}}\' AS opts',
             "one of `deduplication` and `parent`",
         ),
     ],

@@ -1,0 +1,67 @@
+"""Commands for the limits of a BullMQ queue over all its workers."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from dataclasses import asdict
+from typing import Final
+
+from spark_bull.cli.command import Command, Output, existing_queue, open_queue
+from spark_bull.cli.times import milliseconds
+from spark_bull.errors import OptionError
+
+
+def _limits(args: Namespace) -> Output:
+    """Sets or removes limits if there are arguments; shows them."""
+    given = {"concurrency": args.concurrency, "max": args.max, "duration_ms": args.duration}
+    is_setting = any(value is not None for value in given.values())
+    if args.remove and is_setting:
+        raise OptionError("expected either limits or --remove, got both")
+    # The limits of a queue can be set before its first job is added.
+    queue = open_queue(args) if is_setting else existing_queue(args)
+    if is_setting:
+        queue.set_limits(**given)
+    elif args.remove:
+        queue.remove_limits()
+    return asdict(queue.limits())
+
+
+def _rate_limit(args: Namespace) -> Output:
+    queue = existing_queue(args)
+    if args.remove == (args.duration is not None):
+        raise OptionError("expected either a duration or --remove, got both or neither")
+    if args.remove:
+        queue.remove_rate_limit()
+    else:
+        queue.rate_limit(args.duration)
+    return asdict(queue.limits())
+
+
+def _add_limits_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--concurrency", type=int, metavar="JOBS", help="maximum number of active jobs")
+    parser.add_argument("--max", type=int, metavar="JOBS", help="maximum number of jobs that start in --duration")
+    parser.add_argument("--duration", type=milliseconds, metavar="TIME", help="period of --max: 500ms, 30s, 5m")
+    parser.add_argument("--remove", action="store_true", help="remove all limits")
+
+
+def _add_rate_limit_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("duration", type=milliseconds, nargs="?", metavar="TIME", help="for how long: 500ms, 30s, 5m")
+    parser.add_argument("--remove", action="store_true", help="end the current rate limit")
+
+
+LIMITS: Final = (
+    Command(
+        "limits",
+        "show, set or remove the limits of a BullMQ queue over all workers",
+        "limits mail --concurrency 10 --max 100 --duration 1s",
+        _limits,
+        _add_limits_arguments,
+    ),
+    Command(
+        "rate-limit",
+        "keep workers of a BullMQ queue from starting jobs for a time",
+        "rate-limit mail 30s",
+        _rate_limit,
+        _add_rate_limit_arguments,
+    ),
+)

@@ -1,0 +1,85 @@
+"""The limits of a BullMQ queue over all its workers: how many jobs are active at once, and how many start in a time."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from spark_bull.clock import LAST_ETA_MS
+from spark_bull.dialects.fields import integer_of
+from spark_bull.errors import OptionError, expected
+from spark_bull.model import QueueLimits
+from spark_bull.queue import verbs
+from spark_bull.queue.handle import QueueHandle
+
+#: Number of started jobs that exhausts every rate limit, as in BullMQ: the largest integer of JavaScript.
+_EXHAUSTED: Final = 2**53 - 1
+
+
+def set_limits(
+    handle: QueueHandle,
+    *,
+    concurrency: int | None = None,
+    max: int | None = None,
+    duration_ms: int | None = None,
+) -> None:
+    """Sets the limits that are given. Raises OptionError or DialectError."""
+    handle.dialect.check_limits()
+    if concurrency is None and max is None and duration_ms is None:
+        raise OptionError("expected `concurrency`, or `max` and `duration_ms`, got none")
+    if (max is None) != (duration_ms is None):
+        missing = "duration_ms" if duration_ms is None else "max"
+        raise OptionError(f"expected `max` and `duration_ms` together, got no `{missing}`")
+    given = {"concurrency": concurrency, "max": max, "duration": duration_ms}
+    for name, value in (("concurrency", concurrency), ("max", max), ("duration_ms", duration_ms)):
+        if value is not None:
+            _check_positive(name, value)
+    verbs.set_limits(handle, {name: value for name, value in given.items() if value is not None}, ())
+
+
+def remove_limits(handle: QueueHandle, *, concurrency: bool = True, rate: bool = True) -> None:
+    """Removes the limits. Raises DialectError."""
+    handle.dialect.check_limits()
+    names = [*(["concurrency"] if concurrency else []), *(["max", "duration"] if rate else [])]
+    verbs.set_limits(handle, {}, names)
+
+
+def limits(handle: QueueHandle) -> QueueLimits:
+    """Reads the limits. Raises DialectError."""
+    handle.dialect.check_limits()
+    keys = handle.keys
+    fields, started, left, left_of_spark = handle.connection.pipeline(
+        [
+            ("HMGET", keys["meta"], "concurrency", "max", "duration"),
+            ("GET", keys["limiter"]),
+            ("PTTL", keys["limiter"]),
+            ("PTTL", keys["rate_limited"]),
+        ]
+    )
+    concurrency, most, duration = map(integer_of, fields)
+    is_exhausted = (integer_of(started) or 0) >= (most or _EXHAUSTED)
+    return QueueLimits(concurrency, most, duration, max(left if is_exhausted else 0, left_of_spark, 0))
+
+
+def rate_limit(handle: QueueHandle, duration_ms: int) -> None:
+    """Keeps jobs from starting for a time. Raises OptionError or DialectError."""
+    handle.dialect.check_limits()
+    _check_positive("duration_ms", duration_ms)
+    keys = handle.keys
+    # The first key is for workers with a limiter, also those of Node, the second one for all workers of Spark.
+    handle.connection.pipeline(
+        [
+            ("SET", keys["limiter"], _EXHAUSTED, "PX", duration_ms),
+            ("SET", keys["rate_limited"], 1, "PX", duration_ms),
+        ]
+    )
+
+
+def remove_rate_limit(handle: QueueHandle) -> None:
+    """Ends the current rate limit, and forgets how many jobs have started in its period. Raises DialectError."""
+    handle.dialect.check_limits()
+    handle.connection.call("DEL", handle.keys["limiter"], handle.keys["rate_limited"])
+
+
+def _check_positive(name: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= LAST_ETA_MS:
+        raise expected(name, f"an integer from 1 to {LAST_ETA_MS}", value)
