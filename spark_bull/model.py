@@ -22,6 +22,8 @@ STATES = (
 
 #: Delay before the next attempt: ms, or a mapping with `type`, `delay` (ms) and, in BullMQ, `jitter` (0 to 1).
 Backoff = int | Mapping[str, Any]
+#: A number, 1 is the highest, or a name: critical, high, medium, normal, low.
+Priority = int | str
 #: How many finished jobs to keep: True none, False all, a number so many, or {"age": seconds, "count": jobs}.
 KeepRule = bool | int | Mapping[str, int]
 #: The deduplication id of a job, or a mapping with `id` and a rule, by the names of BullMQ.
@@ -55,7 +57,7 @@ class NewJob:
       job_id: the job's id; a job whose id exists in the queue is not added. Default: the queue's next number.
       delay: ms to wait before the job may run.
       run_at: when the job may run, ms since 1970; instead of `delay`.
-      priority: 1 is the highest; 0 is none.
+      priority: 1 is the highest; 0 is none. `critical`, `high`, `medium`, `normal` and `low` are 1 to 5.
       attempts: maximum number of attempts, the first one included.
       backoff: the delay before the next attempt: ms, or a mapping with `type` (fixed, exponential, or a custom
         type of the workers), `delay` (ms) and, in BullMQ, `jitter` (0 to 1).
@@ -77,7 +79,7 @@ class NewJob:
     job_id: str | None = None
     delay: int | None = None
     run_at: int | None = None
-    priority: int | None = None
+    priority: Priority | None = None
     attempts: int | None = None
     backoff: Backoff | None = None
     lifo: bool | None = None

@@ -25,6 +25,7 @@ from spark_bull.option_values import (
     json_object,
     keep,
     names,
+    priority,
     states,
     text,
     trace_context,
@@ -204,7 +205,13 @@ TABLE: Final[tuple[Option, ...]] = (
     Option("name", text, None, (WRITE, QUEUE), "default for a column of this name", "`__default__`"),
     Option("delay", integer(0), None, (WRITE, QUEUE), "default for a column of this name, ms"),
     Option("runAt", instant, None, (WRITE, QUEUE), "default for a column of this name, ISO 8601 or ms"),
-    Option("priority", integer(0), None, (WRITE, QUEUE), "default for a column of this name"),
+    Option(
+        "priority",
+        priority,
+        None,
+        (WRITE, QUEUE),
+        "default for a column of this name: a number, or `critical`, `high`, `medium`, `normal`, `low` (1 to 5)",
+    ),
     Option("attempts", integer(0), None, (WRITE, QUEUE), "default for a column of this name"),
     Option(
         "backoff",

@@ -88,6 +88,14 @@ def json_object(name: str, value: str) -> dict[str, Any]:
     return parsed
 
 
+def priority(_name: str, value: str) -> int | str:
+    """Parses a number; another text is a name, which is checked with the job."""
+    try:
+        return int(value)
+    except ValueError:
+        return value.strip().lower()
+
+
 def trace_context(name: str, value: str) -> str:
     """Checks the text, which is stored as it is; an empty object is nothing to store."""
     return value if json_object(name, value) else ""

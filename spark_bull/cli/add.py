@@ -12,7 +12,7 @@ from spark_bull.cli.command import Command, Output, open_queue
 from spark_bull.cli.times import milliseconds
 from spark_bull.errors import OptionError
 from spark_bull.model import Added, NewJob, RawJson
-from spark_bull.option_values import deduplication, json_object
+from spark_bull.option_values import deduplication, json_object, priority
 
 
 def _add(args: Namespace) -> Output:
@@ -70,7 +70,11 @@ def _add_job_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--delay", type=milliseconds, metavar="TIME", help="time until the job runs: 500ms, 30s, 5m, 1d"
     )
-    parser.add_argument("--priority", type=int, help="priority; 1 is the highest, 0 none")
+    parser.add_argument(
+        "--priority",
+        type=lambda text: priority("priority", text),
+        help="priority; 1 is the highest, 0 none; or critical, high, medium, normal, low (1 to 5)",
+    )
     parser.add_argument("--attempts", type=int, help="maximum number of attempts")
     parser.add_argument(
         "--deduplication",

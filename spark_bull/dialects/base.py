@@ -15,6 +15,7 @@ from spark_bull.dialects.deduplication import NAME as DEDUPLICATION
 from spark_bull.dialects.fields import CLAIMED_FIELDS
 from spark_bull.dialects.parents import NAME as PARENT
 from spark_bull.dialects.parents import PARENT_MARK, failure_flag
+from spark_bull.dialects.priorities import number_of
 from spark_bull.errors import DialectError, OptionError, expected
 from spark_bull.keys import SEGMENTS, QueueKeys
 from spark_bull.limiter import Limiter
@@ -201,10 +202,8 @@ class Dialect(ABC):
         """The options as the Node library stores them; marks stay unchanged."""
 
     def check_priority(self, priority: object) -> int:
-        """Raises OptionError unless it is one that the Node library takes."""
-        if not isinstance(priority, int) or isinstance(priority, bool) or priority < 0:
-            raise expected("priority", "an integer >= 0", priority)
-        return priority
+        """The number of a priority, which may be a name. Raises OptionError unless the Node library takes it."""
+        return number_of(priority)
 
     def next_job(self, job: ClaimedJob, now: int, version: str) -> NextJob | None:
         """The argument of the script `advance` for the next job of the schedule that a claimed job may belong to.
@@ -241,6 +240,8 @@ class Dialect(ABC):
             raise DialectError(f"expected no `debounce` in `opts`: {self.name} has none; use `{DEDUPLICATION}`")
         opts = dict(given)
         priority = self.check_priority(opts.get("priority", 0))
+        if "priority" in opts:
+            opts["priority"] = priority
         attempts = opts.get("attempts", 1)
         if not isinstance(attempts, int) or isinstance(attempts, bool) or attempts < 0:
             raise expected("attempts", "an integer >= 0", attempts)

@@ -31,7 +31,7 @@ class Bull1(Dialect):
         checked = super().check_priority(priority)
         if checked:
             raise DialectError(
-                f"expected no `priority` (the dialect bull-1 has none), got: {checked}; leave it "
+                f"expected no `priority` (the dialect bull-1 has none), got: {priority!r}; leave it "
                 "out, or use a queue of Bull 3 or later"
             )
         return checked

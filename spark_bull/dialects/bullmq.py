@@ -6,13 +6,14 @@ import re
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
+from spark_bull.dialects import priorities
 from spark_bull.dialects.backoff import bullmq_exponential_ms
 from spark_bull.dialects.base import MARKS, Dialect, NextJob, StateKey, normal_backoff, with_bare_marks, without_nulls
 from spark_bull.dialects.deduplication import MEMBERS
 from spark_bull.dialects.fields import CLAIMED_FIELDS
 from spark_bull.dialects.parents import FAILURE_FLAGS
 from spark_bull.dialects.repeating import is_over, iteration_of, next_of_pattern, number_of, opts_of, time_of
-from spark_bull.errors import OptionError, expected
+from spark_bull.errors import OptionError
 from spark_bull.keys import QueueKeys, scheduler_of
 from spark_bull.outcomes import ClaimedJob
 from spark_bull.store.connection import Command
@@ -69,10 +70,7 @@ class BullMQ(Dialect):
             raise OptionError(f"expected `jobId` without ':' (or with two of them), got: {job_id!r}; use '-'")
 
     def check_priority(self, priority: object) -> int:
-        checked = super().check_priority(priority)
-        if checked > HIGHEST_PRIORITY:
-            raise expected("priority", f"an integer from 0 to {HIGHEST_PRIORITY:,}", checked)
-        return checked
+        return priorities.number_of(priority, HIGHEST_PRIORITY)
 
     def exponential_ms(self, delay: float, attempts_made: int, jitter: float) -> int:
         return bullmq_exponential_ms(delay, attempts_made, jitter)

@@ -24,6 +24,7 @@ from spark_bull.model import (
     KeepRule,
     NewJob,
     Parent,
+    Priority,
     QueueLimits,
     WriteRecord,
 )
@@ -114,7 +115,7 @@ class BullQueue:
         name: str | None = None,
         delay: int | None = None,
         run_at: int | None = None,
-        priority: int | None = None,
+        priority: Priority | None = None,
         attempts: int | None = None,
         backoff: Backoff | None = None,
         lifo: bool | None = None,
@@ -194,7 +195,7 @@ class BullQueue:
         job_id: str | None = None,
         delay: int | None = None,
         run_at: int | None = None,
-        priority: int | None = None,
+        priority: Priority | None = None,
         attempts: int | None = None,
         backoff: Backoff | None = None,
         lifo: bool | None = None,
@@ -214,7 +215,7 @@ class BullQueue:
           job_id: the job's id; a job whose id exists in the queue is not added.
           delay: ms to wait before the job may run.
           run_at: when the job may run, ms since 1970; instead of `delay`.
-          priority: 1 is the highest; 0 is none.
+          priority: 1 is the highest; 0 is none; or a name, as in NewJob.
           attempts: maximum number of attempts, the first one included.
           backoff: the delay before the next attempt: ms, or a mapping with `type`, `delay` (ms) and `jitter` (0 to 1).
           lifo: True makes the job the next one of those that wait.

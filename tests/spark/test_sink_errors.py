@@ -139,7 +139,11 @@ def test_an_error_about_invalid_json_names_the_row(bull: Bull, client: Redis) ->
         ("'{}' AS data, '17' AS jobId", "expected `jobId` not to be an integer (BullMQ's own ids are), got: '17'"),
         ("'{}' AS data, 'a:b' AS jobId", "expected `jobId` without ':'"),
         ("'{}' AS data, -1 AS delay", "expected `delay` to be ms >= 0, got: -1"),
-        ("'{}' AS data, 3000000 AS priority", "expected `priority` to be an integer from 0 to 2,097,151, got: 3000000"),
+        ("'{}' AS data, 3000000 AS priority", "expected `priority` to be an integer from 0 to 2,097,151, or one of "),
+        (
+            "'{}' AS data, 'urgent' AS priority",
+            "row 0: expected `priority` to be an integer from 0 to 2,097,151, or one",
+        ),
         ("'{}' AS data, timestamp'2100-01-01' AS runAt", "before 2039-09-07"),
         ("'{}' AS data, '[1]' AS opts", "expected `opts` to be a JSON object"),
         ("'{}' AS data, '{\"repeat\": {}}' AS opts", "can't be dispatched yet"),

@@ -114,9 +114,10 @@ def test_options_that_the_script_needs_are_separate_fields() -> None:
 
 
 BAD_OPTS: list[tuple[dict[str, Any], str]] = [
-    ({"priority": -1}, "`priority` to be an integer >= 0, got: -1"),
-    ({"priority": True}, "`priority` to be an integer >= 0"),
-    ({"priority": "1"}, "`priority` to be an integer >= 0"),
+    ({"priority": -1}, "or one of critical, high, medium, normal, low, got: -1"),
+    ({"priority": True}, "`priority` to be an integer"),
+    ({"priority": "1"}, "`priority` to be an integer"),
+    ({"priority": "hihg"}, "got: 'hihg' (did you mean `high`?)"),
     ({"attempts": -1}, "`attempts` to be an integer >= 0"),
     ({"attempts": 1.5}, "`attempts` to be an integer >= 0"),
     ({"backoff": -1}, "`backoff` to be ms >= 0"),
@@ -140,8 +141,16 @@ def test_a_bad_option_is_refused(dialect: Dialect, given: dict[str, Any], messag
 
 def test_bull_1_has_no_priorities() -> None:
     assert BULL1.prepare({"priority": 0}).priority == 0
-    with pytest.raises(DialectError, match="the dialect bull-1 has none"):
-        BULL1.prepare({"priority": 1})
+    for priority in (1, "high"):
+        with pytest.raises(DialectError, match=f"the dialect bull-1 has none\\), got: {priority!r}"):
+            BULL1.prepare({"priority": priority})
+
+
+@pytest.mark.parametrize("dialect", [BULL, BULLMQ], ids=["bull", "bullmq"])
+def test_priorities_by_name_are_stored_as_numbers(dialect: Dialect) -> None:
+    columns = encoded(dialect, {"priority": "low"}, priority=["critical", "high", "medium", "normal", None])
+    assert columns.priority == [1, 2, 3, 4, 5]
+    assert [json.loads(text.replace("\x01", "1"))["priority"] for text in columns.opts] == [1, 2, 3, 4, 5]
 
 
 def test_bullmq_limits_priorities_and_bull_does_not() -> None:

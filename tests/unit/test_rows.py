@@ -81,7 +81,7 @@ def read(schema: StructType, values: list[tuple[Any, ...]], **options: str) -> d
         ("delay", [STRING, DOUBLE, TIMESTAMP, INTERVAL]),
         ("runAt", [LONG, DATE, STRING, NTZ]),
         ("timestamp", [STRING, DATE, NTZ]),
-        ("priority", [STRING, DOUBLE, BOOLEAN]),
+        ("priority", [DOUBLE, BOOLEAN]),
         ("attempts", [STRING, DOUBLE]),
         ("backoff", [STRING, DOUBLE, MapType(STRING, INT)]),
         ("lifo", [STRING, INT]),
@@ -109,7 +109,9 @@ def test_a_column_of_the_wrong_type_is_refused(name: str, kinds: list[DataType])
         struct(data=ArrayType(TIMESTAMP)),
         struct(data=VariantType()),
         struct(data=STRING, jobId=LONG, delay=INT, priority=ByteType(), attempts=ShortType(), timestamp=LONG),
-        struct(data=STRING, jobId=STRING, runAt=TIMESTAMP, timestamp=TIMESTAMP, name=STRING, lifo=BOOLEAN),
+        struct(
+            data=STRING, jobId=STRING, runAt=TIMESTAMP, timestamp=TIMESTAMP, priority=STRING, name=STRING, lifo=BOOLEAN
+        ),
         struct(data=STRING, backoff=INT, removeOnComplete=BOOLEAN, removeOnFail=INT, opts=MapType(STRING, STRING)),
         struct(data=STRING, parent=struct(queue=STRING, id=LONG, onFailure=STRING)),
         struct(data=STRING, deduplication=STRING),

@@ -89,7 +89,7 @@ _RULES: Final[dict[str, _Rule]] = {
     "delay": _one_of("an integer (ms)", IntegralType),
     "runAt": _one_of("TIMESTAMP", TimestampType),
     "timestamp": _one_of("TIMESTAMP, or an integer (ms since 1970)", TimestampType, IntegralType),
-    "priority": _one_of("an integer", IntegralType),
+    "priority": _one_of("an integer, or STRING with a name of one", IntegralType, StringType),
     "attempts": _one_of("an integer", IntegralType),
     "backoff": _one_of("an integer (ms), or STRUCT<type, delay, jitter>", IntegralType, StructType),
     "lifo": _one_of("BOOLEAN", BooleanType),
