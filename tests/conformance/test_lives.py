@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
+from functools import cache
 from itertools import count
 from random import randrange
 from typing import Any
@@ -25,7 +26,7 @@ from tests.support.node_peer import NodePeer
 from tests.support.peers import PEERS, Peer
 
 #: Steps of one run, and of `make soak`.
-STEPS = 1_000
+STEPS = 600
 SOAK_STEPS = 50_000
 #: The seed of ordinary runs; SPARK_BULL_LIVES_SEED=<seed> repeats a failure of another seed.
 SEED = 9
@@ -57,13 +58,24 @@ LONG_AGO = 1_700_000_000_000
 PAGES = [(0, 2), (0, 0), (1, 3), (2, 9), (4, 5), (0, -1), (-3, -1), (5, 4), (7, 9)]
 
 
-@pytest.fixture(scope="module", params=LIVED, ids=str)
-def lives(request: pytest.FixtureRequest, node_packages: None) -> Iterator[Lives]:
-    peer: Peer = request.param
+@pytest.fixture(scope="module")
+def lives_of_peer(node_packages: None) -> Iterator[Callable[[Peer], Lives]]:
+    """Returns the lives of a package, with two processes of it and a Redis of their own."""
     with ExitStack() as stack:
-        url = stack.enter_context(EmbeddedRedis()).url
-        left, right = (stack.enter_context(NodePeer(peer.alias, url, prefix)) for prefix in PREFIXES)
-        yield stack.enter_context(closing(Lives(peer, (left, right), stack.enter_context(Redis.from_url(url)), url)))
+
+        @cache
+        def start(peer: Peer) -> Lives:
+            url = stack.enter_context(EmbeddedRedis()).url
+            left, right = (stack.enter_context(NodePeer(peer.alias, url, prefix)) for prefix in PREFIXES)
+            client = stack.enter_context(Redis.from_url(url))
+            return stack.enter_context(closing(Lives(peer, (left, right), client, url)))
+
+        yield start
+
+
+@pytest.fixture(params=LIVED, ids=str)
+def lives(request: pytest.FixtureRequest, lives_of_peer: Callable[[Peer], Lives]) -> Lives:
+    return lives_of_peer(request.param)
 
 
 #: Short sequences that once differed, and the dialects that support all of their steps.
