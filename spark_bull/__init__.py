@@ -47,7 +47,18 @@ if TYPE_CHECKING:
         WrongState,
     )
     from spark_bull.local import EmbeddedRedis
-    from spark_bull.model import Added, AddedFlow, Dependency, FlowJob, Job, NewJob, QueueLimits, RawJson, WriteRecord
+    from spark_bull.model import (
+        Added,
+        AddedFlow,
+        Dependency,
+        FlowJob,
+        Job,
+        NewJob,
+        QueueLimits,
+        RawJson,
+        Scheduler,
+        WriteRecord,
+    )
     from spark_bull.queue.bull_queue import BullQueue
     from spark_bull.services.promoter import Promoter, PromoterStats
     from spark_bull.services.rescuer import Rescuer
@@ -93,6 +104,7 @@ _LAZY_EXPORTS = {
     "Rescuer": "spark_bull.services.rescuer",
     "ResultsLost": "spark_bull.errors",
     "RunningJob": "spark_bull.worker.running_job",
+    "Scheduler": "spark_bull.model",
     "ScriptError": "spark_bull.errors",
     "SparkBullError": "spark_bull.errors",
     "StagedDataLost": "spark_bull.errors",
@@ -143,6 +155,7 @@ __all__ = [
     "ResultsLost",
     "ReturnedError",
     "RunningJob",
+    "Scheduler",
     "ScriptError",
     "SparkBullError",
     "StagedDataLost",

@@ -113,6 +113,10 @@ class QueueKeys:
         """STRING: the job that has a deduplication id."""
         return f"{self.base}de:{deduplication_id}"
 
+    def scheduler(self, scheduler_id: str) -> str:
+        """HASH of a job scheduler of BullMQ."""
+        return f"{self['repeats']}:{scheduler_id}"
+
     def stage(self, attempt: str) -> str:
         """HASH chunk number -> packed chunk, written by one attempt of one task."""
         return f"{self.base}spark:stage:{attempt}"

@@ -1,4 +1,4 @@
-"""Public data types: a job to add, a job as read, the states of a job, the record of a write."""
+"""Public data types: a job to add, a job and a schedule as read, the states of a job, the record of a write."""
 
 from __future__ import annotations
 
@@ -274,6 +274,53 @@ class Added:
     duplicates: int
     deduplicated: int = 0
     rejected: Mapping[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Scheduler:
+    """A schedule as read from Redis. Times are ms since 1970, intervals ms.
+
+    Parameters:
+      queue: name of the queue.
+      id: id of the schedule; of one that was made in Bull without `jobId`, its key.
+      name: name of its jobs.
+      next: when its next job is due.
+      every: interval of its jobs; None for one with a pattern.
+      pattern: cron pattern; None for one with an interval.
+      tz: name of the time zone of the pattern; None: that of the machine on which the next time is computed.
+      limit: maximum number of jobs; BullMQ only.
+      offset: by how much its times are shifted from multiples of the interval; BullMQ only.
+      start_date: no job runs before; BullMQ only.
+      end_date: no further job is added after.
+      iteration_count: number of jobs that were added; BullMQ only.
+      data_text: payload of its jobs, JSON text; BullMQ only.
+      opts_text: options of its jobs, JSON text; BullMQ only.
+    """
+
+    queue: str
+    id: str
+    name: str | None
+    next: int
+    every: int | None = None
+    pattern: str | None = None
+    tz: str | None = None
+    limit: int | None = None
+    offset: int | None = None
+    start_date: int | None = None
+    end_date: int | None = None
+    iteration_count: int | None = None
+    data_text: str | None = None
+    opts_text: str | None = None
+
+    @property
+    def data(self) -> Any:
+        """Payload of its jobs, or None; the text itself when it is not JSON."""
+        return json_or_text(self.data_text)
+
+    @property
+    def opts(self) -> Any:
+        """Options of its jobs, as the Node library stores them, or None; the text itself when it is not JSON."""
+        return json_or_text(self.opts_text)
 
 
 @dataclass(frozen=True)

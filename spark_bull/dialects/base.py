@@ -16,10 +16,11 @@ from spark_bull.dialects.fields import CLAIMED_FIELDS
 from spark_bull.dialects.parents import NAME as PARENT
 from spark_bull.dialects.parents import PARENT_MARK, failure_flag
 from spark_bull.dialects.priorities import number_of
+from spark_bull.dialects.schedules import Schedule
 from spark_bull.errors import DialectError, OptionError, expected
 from spark_bull.keys import SEGMENTS, QueueKeys
 from spark_bull.limiter import Limiter
-from spark_bull.model import RawJson
+from spark_bull.model import RawJson, Scheduler
 from spark_bull.option_values import check_keep
 from spark_bull.options import Options
 from spark_bull.outcomes import ClaimedJob
@@ -85,6 +86,30 @@ class NextJob(TypedDict, total=False):
     deduplication_id: str | None
 
 
+class Repeated(TypedDict, total=False):
+    """The argument of the script `schedule`: a schedule and its first job. None counts as missing.
+
+    next: when the first job is due, ms; None: the script decides. every, offset, start (BullMQ): interval, its shift
+    and the start, ms; fields: names and values of the scheduler's hash. key, job_id (Bull): member of the schedule, and
+    id of its first job; replaces: members that the schedule replaces, with the start of the ids of their jobs.
+    """
+
+    id: str
+    name: str
+    data: str
+    opts: str
+    priority: int
+    lifo: bool
+    next: int | None
+    every: int | None
+    offset: int | None
+    start: int | None
+    fields: list[str | int]
+    key: str
+    job_id: str
+    replaces: list[tuple[str, str]]
+
+
 class Dialect(ABC):
     """One dialect of the protocol. Stateless; the Lua of its verbs is in `lua/<folder>/`."""
 
@@ -114,6 +139,10 @@ class Dialect(ABC):
     #: The Node library's option with the deduplication id of a job, and its members beside `id`; None: it has none.
     deduplication_option: ClassVar[str | None] = None
     deduplication_members: ClassVar[frozenset[str]] = frozenset()
+    #: Whether there are schedules.
+    has_schedules: ClassVar[bool] = False
+    #: Whether a schedule has a hash with its properties; its member in the ZSET is its id then.
+    has_schedule_hashes: ClassVar[bool] = False
     #: Whether jobs can have children.
     has_flows: ClassVar[bool] = False
     #: Whether the queue itself can have limits, which are fields of `meta`.
@@ -149,6 +178,23 @@ class Dialect(ABC):
                 f"expected a queue of BullMQ: a queue of {self.name} has no limits of its own; use the argument "
                 "`limiter` of the workers"
             )
+
+    def check_schedules(self) -> None:
+        """Raises DialectError for a dialect without schedules."""
+        if not self.has_schedules:
+            raise DialectError(f"expected a queue of BullMQ or Bull 3 or 4: {self.name} has no schedules")
+
+    def repeated(self, schedule: Schedule, now: int, version: str) -> Repeated:
+        """The argument of the script `schedule`. now, version: as in `next_job`. Raises OptionError or DialectError."""
+        raise NotImplementedError
+
+    def scheduler(self, queue: str, member: str, next_ms: int, fields: Mapping[str, str]) -> Scheduler:
+        """A schedule as read. member: its member in the ZSET; fields: its hash, if there is one."""
+        raise NotImplementedError
+
+    def job_ids_of(self, member: str) -> str:
+        """The start of the ids of a schedule's jobs; their times follow. member: that of the schedule in the ZSET."""
+        raise NotImplementedError
 
     def check_options(self, options: Options) -> None:
         """Raises DialectError for an option that has no effect in this dialect."""

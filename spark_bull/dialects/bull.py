@@ -11,14 +11,25 @@ from spark_bull.dialects.base import (
     MARKS,
     Dialect,
     NextJob,
+    Repeated,
     StateKey,
     normal_backoff,
     with_bare_marks,
     without_nulls,
 )
-from spark_bull.dialects.repeating import is_over, iteration_of, next_of_pattern, number_of, opts_of, time_of
-from spark_bull.errors import PatternError
-from spark_bull.keys import QueueKeys, scheduled_id
+from spark_bull.dialects.repeating import (
+    is_over,
+    iteration_of,
+    next_of_pattern,
+    number_of,
+    opts_of,
+    repeatable,
+    time_of,
+)
+from spark_bull.dialects.schedules import Schedule, next_or_error
+from spark_bull.errors import DialectError, OptionError, PatternError
+from spark_bull.keys import SCHEDULED, QueueKeys, scheduled_id
+from spark_bull.model import Scheduler
 from spark_bull.outcomes import ClaimedJob
 from spark_bull.store.connection import Command
 
@@ -32,6 +43,7 @@ class Bull(Dialect):
     folder = "bull"
     replaced_data = FALSE_IN_JAVASCRIPT
     has_limiter_groups = True
+    has_schedules = True
     deduplication_option = "debounce"
     deduplication_members = frozenset({"ttl"})
     lacks: ClassVar = frozenset({"name", "telemetry", "workerName", "max_started"})
@@ -61,7 +73,7 @@ class Bull(Dialect):
         next_due = _next_of(repeat, max(now, due))
         if next_due is None:
             return None
-        name, own_id = job.name or DEFAULT_NAME, f"{repeat.get('jobId') or ''}:"
+        name, own_id = job.name or DEFAULT_NAME, repeat.get("jobId") or ""
         key = _key_of(name, own_id, repeat)
         made = {
             "repeat": {**repeat, "count": iteration_of(repeat), "key": key},
@@ -69,7 +81,7 @@ class Bull(Dialect):
             "prevMillis": next_due,
         }
         return {
-            "id": scheduled_id(_md5(name + own_id + _md5(key)), next_due),
+            "id": scheduled_id(_namespace(name, own_id, key), next_due),
             "key": key,
             "due": due,
             "next": next_due,
@@ -79,6 +91,45 @@ class Bull(Dialect):
             "priority": number_of(opts, "priority") or 0,
             "lifo": bool(opts.get("lifo")),
         }
+
+    def _check_schedule(self, schedule: Schedule) -> None:
+        for name, value in (("id", schedule.id), ("name", schedule.name)):
+            if ":" in (value or ""):
+                raise OptionError(f"expected `{name}` without ':', which Bull uses in its keys, got: {value!r}")
+        if schedule.offset is not None:
+            raise DialectError(f"expected no `offset`: {self.name} has none; leave it out")
+        if schedule.start_date is not None and schedule.every is not None:
+            raise DialectError(f"expected no `startDate` with `every`: it has no effect in {self.name}; leave it out")
+
+    def repeated(self, schedule: Schedule, now: int, version: str) -> Repeated:
+        self._check_schedule(schedule)
+        repeat = schedule.repeat("cron") | {"jobId": schedule.id}
+        name = schedule.name or DEFAULT_NAME
+        key = _key_of(name, schedule.id, repeat)
+        try:
+            due = next_or_error(schedule, _next_of(repeat, now))
+        except PatternError as error:
+            raise OptionError(f"`pattern`: {error}") from None
+        made = {"repeat": {**repeat, "key": key}, **MARKS, "prevMillis": due}
+        return {
+            "id": schedule.id,
+            "key": key,
+            "job_id": scheduled_id(_namespace(name, schedule.id, key), due),
+            "next": due,
+            "name": name,
+            "data": "{}" if schedule.data in FALSE_IN_JAVASCRIPT else schedule.data,
+            "opts": with_bare_marks("opts", self._opts(schedule.opts | made)),
+            "priority": schedule.opts.get("priority") or 0,
+            "lifo": bool(schedule.opts.get("lifo")),
+            "replaces": [(key, self.job_ids_of(key))],
+        }
+
+    def scheduler(self, queue: str, member: str, next_ms: int, fields: Mapping[str, str]) -> Scheduler:
+        return repeatable(queue, member, next_ms)
+
+    def job_ids_of(self, member: str) -> str:
+        name, own_id, *_ = [*member.split(":", 2), ""]
+        return f"{SCHEDULED}{_namespace(name, own_id, member)}:"
 
 
 def _next_of(repeat: Mapping[str, Any], now: int) -> int | None:
@@ -96,7 +147,12 @@ def _key_of(name: str, own_id: str, repeat: Mapping[str, Any]) -> str:
     """The member of a schedule in the ZSET of schedules."""
     pattern = repeat.get("cron")
     timing = f"{repeat.get('tz') or ''}:{pattern}" if pattern else str(repeat.get("every"))
-    return f"{name}:{own_id}{time_of(repeat, 'endDate') or ''}:{timing}"
+    return f"{name}:{own_id}:{time_of(repeat, 'endDate') or ''}:{timing}"
+
+
+def _namespace(name: str, own_id: str, key: str) -> str:
+    """The part of the ids of a schedule's jobs that names the schedule. key: its member in the ZSET."""
+    return _md5(f"{name}{own_id}:{_md5(key)}")
 
 
 def _md5(text: str) -> str:

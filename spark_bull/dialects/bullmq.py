@@ -8,13 +8,33 @@ from typing import Any, ClassVar, Final
 
 from spark_bull.dialects import priorities
 from spark_bull.dialects.backoff import bullmq_exponential_ms
-from spark_bull.dialects.base import MARKS, Dialect, NextJob, StateKey, normal_backoff, with_bare_marks, without_nulls
+from spark_bull.dialects.base import (
+    MARKS,
+    Dialect,
+    NextJob,
+    Repeated,
+    StateKey,
+    json_text,
+    normal_backoff,
+    with_bare_marks,
+    without_nulls,
+)
 from spark_bull.dialects.deduplication import MEMBERS
 from spark_bull.dialects.fields import CLAIMED_FIELDS
 from spark_bull.dialects.parents import FAILURE_FLAGS
-from spark_bull.dialects.repeating import is_over, iteration_of, next_of_pattern, number_of, opts_of, time_of
-from spark_bull.errors import OptionError
-from spark_bull.keys import QueueKeys, scheduler_of
+from spark_bull.dialects.repeating import (
+    is_over,
+    iteration_of,
+    next_of_pattern,
+    number_of,
+    opts_of,
+    repeatable,
+    time_of,
+)
+from spark_bull.dialects.schedules import Schedule, next_or_error
+from spark_bull.errors import OptionError, PatternError
+from spark_bull.keys import SCHEDULED, QueueKeys, scheduler_of
+from spark_bull.model import Scheduler
 from spark_bull.outcomes import ClaimedJob
 from spark_bull.store.connection import Command
 
@@ -36,6 +56,7 @@ class BullMQ(Dialect):
     has_jitter = True
     has_flows = True
     has_queue_limits = True
+    has_schedules = has_schedule_hashes = True
     deduplication_option = "deduplication"
     deduplication_members = MEMBERS
     retryable_states = ("failed", "completed")
@@ -97,11 +118,65 @@ class BullMQ(Dialect):
             raise OptionError(
                 f"expected at most one of {', '.join(chosen)} in `opts`, got {len(chosen)}: they exclude each other"
             )
-        opts: dict[str, Any] = {"attempts": 0} | given | normal_backoff(given)
-        telemetry = opts.pop("telemetry", None)
-        if isinstance(telemetry, dict):
-            opts["tm"], opts["omc"] = telemetry.get("metadata"), telemetry.get("omitContext")
-        return without_nulls({SHORT_NAMES.get(name, name): v for name, v in opts.items()})
+        return _stored({"attempts": 0} | given | normal_backoff(given))
+
+    def repeated(self, schedule: Schedule, now: int, version: str) -> Repeated:
+        repeat, due = schedule.repeat(), None
+        if schedule.pattern is not None:
+            try:
+                found = next_of_pattern(repeat, schedule.pattern, now, classic=bool(_CLASSIC.match(version)))
+            except PatternError as error:
+                raise OptionError(f"`pattern`: {error}") from None
+            due = next_or_error(schedule, found)
+        name, template = schedule.name or schedule.id, _stored(schedule.opts)
+        made = {"repeat": repeat, "repeatJobKey": schedule.id, **MARKS, "prevMillis": due}
+        fields: dict[str, str | int | None] = {
+            "name": name,
+            "tz": schedule.tz,
+            "limit": schedule.limit,
+            "pattern": schedule.pattern,
+            "startDate": schedule.start_date,
+            "endDate": schedule.end_date,
+            "every": schedule.every,
+            "opts": json_text("opts", template) if template else None,
+            "data": None if schedule.data == "{}" else schedule.data,
+        }
+        return {
+            "id": schedule.id,
+            "name": name,
+            "data": schedule.data,
+            "opts": with_bare_marks("opts", without_nulls(template | made)),
+            "priority": schedule.opts.get("priority") or 0,
+            "lifo": bool(schedule.opts.get("lifo")),
+            "next": due,
+            "every": schedule.every,
+            "offset": schedule.offset or None,
+            "start": schedule.start_date,
+            "fields": [item for field in without_nulls(fields).items() for item in field],
+        }
+
+    def scheduler(self, queue: str, member: str, next_ms: int, fields: Mapping[str, str]) -> Scheduler:
+        if not fields:
+            return repeatable(queue, member, next_ms)
+        return Scheduler(
+            queue=queue,
+            id=member,
+            name=fields.get("name"),
+            next=next_ms,
+            every=_integer(fields, "every"),
+            pattern=fields.get("pattern"),
+            tz=fields.get("tz"),
+            limit=_integer(fields, "limit"),
+            offset=_integer(fields, "offset"),
+            start_date=_integer(fields, "startDate"),
+            end_date=_integer(fields, "endDate"),
+            iteration_count=_integer(fields, "ic"),
+            data_text=fields.get("data"),
+            opts_text=fields.get("opts"),
+        )
+
+    def job_ids_of(self, member: str) -> str:
+        return f"{SCHEDULED}{member}:"
 
     def next_job(self, job: ClaimedJob, now: int, version: str) -> NextJob | None:
         opts = opts_of(job.opts)
@@ -133,6 +208,23 @@ class BullMQ(Dialect):
             "lifo": bool(opts.get("lifo")),
             "deduplication_id": deduplication.get("id") if isinstance(deduplication, dict) else None,
         }
+
+
+def _stored(opts: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a job as BullMQ stores them."""
+    stored = dict(opts)
+    telemetry = stored.pop("telemetry", None)
+    if isinstance(telemetry, dict):
+        stored["tm"], stored["omc"] = telemetry.get("metadata"), telemetry.get("omitContext")
+    return without_nulls({SHORT_NAMES.get(name, name): v for name, v in stored.items()})
+
+
+def _integer(fields: Mapping[str, str], name: str) -> int | None:
+    """A number in a scheduler's hash; None if it is missing or damaged."""
+    try:
+        return int(float(fields[name])) if name in fields else None
+    except (ValueError, OverflowError):
+        return None
 
 
 def _next_repeat(repeat: Mapping[str, Any]) -> dict[str, Any]:

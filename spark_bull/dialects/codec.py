@@ -266,7 +266,7 @@ def rows_of(jobs: Sequence[NewJob], first_row: int = 0) -> dict[str, list[Any]]:
     for number, job in enumerate(jobs, first_row):
         _check_texts(number, job)
     rows: dict[str, list[Any]] = {
-        "data": [_data_text(job.data) for job in jobs],
+        "data": [data_text(job.data) for job in jobs],
         "name": [job.name for job in jobs],
         "jobId": [job.job_id for job in jobs],
         "delay": [job.delay for job in jobs],
@@ -296,5 +296,6 @@ def _check_texts(number: int, job: NewJob) -> None:
         raise OptionError(f"row {number}: expected `job_id` to be a text, got: {job_id!r}")
 
 
-def _data_text(data: Any) -> str:
+def data_text(data: Any) -> str:
+    """A payload as JSON text. Raises OptionError for one that JSON can't hold."""
     return data.text if isinstance(data, RawJson) else json_text("data", data)

@@ -57,6 +57,11 @@ def next_time(pattern: str, after_ms: int, zone: str | None = None, *, classic: 
     return None if found is None else int(found.timestamp()) * 1000
 
 
+def check_zone(name: str) -> None:
+    """Raises PatternError for a time zone that is unknown."""
+    _zone_of(name)
+
+
 @dataclass(frozen=True)
 class _Times:
     """A parsed pattern, as fields for croniter. A day matches if one of the pairs (of month, of week) does."""

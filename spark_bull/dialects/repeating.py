@@ -11,6 +11,7 @@ from typing import Any
 
 from spark_bull.dialects.cron import next_time
 from spark_bull.errors import PatternError
+from spark_bull.model import Scheduler
 
 Repeat = Mapping[str, Any]
 
@@ -75,3 +76,24 @@ def next_of_pattern(repeat: Repeat, pattern: object, now: int, *, classic: bool)
         raise PatternError(f"expected a cron pattern and a time zone as texts, got: {pattern!r}, {zone!r}")
     found = next_time(pattern, max(now, start or 0), zone, classic=classic)
     return None if found is None or (end is not None and found > end) else found
+
+
+def repeatable(queue: str, member: str, next_ms: int) -> Scheduler:
+    """A repeatable job of Bull, or an older one of BullMQ 5, whose member is `name:id:endDate:tz:pattern`.
+
+    The last two parts are one, the interval, if there is no pattern in Bull. The id of a schedule without one is the
+    member.
+    """
+    name, own_id, end, tz, pattern = [*member.split(":", 4), "", "", "", ""][:5]
+    rhythm = pattern or tz
+    every = int(rhythm) if rhythm.isdigit() else None
+    return Scheduler(
+        queue=queue,
+        id=own_id or member,
+        name=name,
+        next=next_ms,
+        every=every,
+        pattern=None if every is not None else pattern or None,
+        tz=(pattern and tz) or None,
+        end_date=int(end) if end.isdigit() else None,
+    )

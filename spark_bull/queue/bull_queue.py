@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from spark_bull.dialects.base import DEFAULT_NAME
 from spark_bull.dialects.chunks import ChunkBuilder
-from spark_bull.dialects.codec import carrying, check_defaults, defaults_of, encode, rows_of
+from spark_bull.dialects.codec import carrying, check_defaults, data_text, defaults_of, encode, rows_of
 from spark_bull.dialects.flows import Flows
 from spark_bull.errors import OptionError, did_you_mean
 from spark_bull.model import (
@@ -26,11 +26,12 @@ from spark_bull.model import (
     Parent,
     Priority,
     QueueLimits,
+    Scheduler,
     WriteRecord,
 )
 from spark_bull.option_table import QUEUE
 from spark_bull.options import parse_arguments
-from spark_bull.queue import limits, manage
+from spark_bull.queue import limits, manage, schedulers
 from spark_bull.queue.add import add_chunk, sum_of
 from spark_bull.queue.cancel import request_cancel
 from spark_bull.queue.child_removal import remove_child_dependency, remove_unprocessed_children
@@ -717,6 +718,105 @@ class BullQueue:
           QueueBusy: when jobs are active, unless `force` is True.
         """
         manage.obliterate(self.handle, force=force, chunk_size=self._options["chunkSize"])
+
+    # schedules
+
+    def upsert_scheduler(
+        self,
+        scheduler_id: str,
+        *,
+        every: int | None = None,
+        pattern: str | None = None,
+        tz: str | None = None,
+        name: str | None = None,
+        data: Any = None,
+        limit: int | None = None,
+        offset: int | None = None,
+        start_date: int | None = None,
+        end_date: int | None = None,
+        opts: Mapping[str, Any] | None = None,
+    ) -> int:
+        """Creates or changes a schedule, which adds a job again and again, as upsertJobScheduler does.
+
+        Its next job is added at once, and each further one when a worker, Node's or Spark's, starts the one before. In
+        Bull 3 and 4 it is a job with the option `repeat`. The queue's defaults also apply to its jobs, except for
+        delays and `deduplication`.
+
+        Parameters:
+          scheduler_id: id of the schedule; one that exists is changed. Without ':' in Bull.
+          every: interval, ms; instead of `pattern`. The first job of BullMQ runs at once unless `start_date` or
+            `offset` is given, that of Bull at the next multiple of the interval.
+          pattern: cron pattern of 5 fields, or 6 with seconds first; instead of `every`.
+          tz: time zone of the pattern, such as Europe/Berlin; default: that of the machine that computes the next time.
+          name: name of the jobs; default: that of the queue, else the id (BullMQ).
+          data: payload of the jobs: anything JSON can hold, or RawJson; default: {}.
+          limit: maximum number of jobs.
+          offset: by how much the times are shifted from multiples of `every`, ms; BullMQ only.
+          start_date: no job runs before, ms since 1970; in Bull for patterns only.
+          end_date: no further job is added after, ms since 1970.
+          opts: further options of the Node library for the jobs, by its own names.
+
+        Returns:
+          When its next job is due, ms since 1970.
+
+        Raises:
+          OptionError: for a value that is wrong; nothing was changed.
+          DialectError: for a queue of Bull 1 or 2, and a property that the dialect lacks.
+          WrongState: when a job with the id of its next one exists; nothing was changed.
+        """
+        row = {
+            "id": scheduler_id,
+            "every": every,
+            "pattern": pattern,
+            "tz": tz,
+            "name": name,
+            "data": None if data is None else data_text(data),
+            "limit": limit,
+            "offset": offset,
+            "startDate": start_date,
+            "endDate": end_date,
+            "opts": opts,
+        }
+        return schedulers.upsert(self.handle, row, self._defaults)
+
+    def schedulers(self) -> list[Scheduler]:
+        """Lists the schedules of the queue.
+
+        Returns:
+          The schedules, those that are due first at the beginning.
+
+        Raises:
+          DialectError: for a queue of Bull 1 or 2.
+        """
+        return list(schedulers.schedulers(self.handle))
+
+    def get_scheduler(self, scheduler_id: str) -> Scheduler | None:
+        """Reads one schedule.
+
+        Parameters:
+          scheduler_id: id of the schedule.
+
+        Returns:
+          The schedule, or None when there is none of this id.
+
+        Raises:
+          DialectError: for a queue of Bull 1 or 2.
+        """
+        return schedulers.scheduler(self.handle, scheduler_id)
+
+    def remove_scheduler(self, scheduler_id: str) -> bool:
+        """Removes a schedule and its next job, as removeJobScheduler does. A job that waits for a worker stays.
+
+        Parameters:
+          scheduler_id: id of the schedule.
+
+        Returns:
+          Whether it existed.
+
+        Raises:
+          DialectError: for a queue of Bull 1 or 2.
+        """
+        return schedulers.remove(self.handle, scheduler_id)
 
     # writes of Spark
 

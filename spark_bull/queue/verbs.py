@@ -85,12 +85,20 @@ class CommitReply(NamedTuple):
     ahead: str = ""
 
 
-def commit(handle: QueueHandle, write_id: str, position: int, touched: Sequence[str] | None = None) -> CommitReply:
+def commit(
+    handle: QueueHandle,
+    write_id: str,
+    position: int,
+    touched: Sequence[str] | None = None,
+    *,
+    schedules: bool = False,
+) -> CommitReply:
     """Adds the next staged jobs of a registered write, at most one chunk; see lua/lib/commit_once.lua. touched: for a
-    write of flows, further keys that it may touch.
+    write of flows, further keys that it may touch. schedules: whether schedules are staged in place of jobs.
     """
+    plain = "commit_schedules" if schedules else "commit"
     state, reached, *ahead = handle.run(
-        "commit" if touched is None else "commit_flows",
+        plain if touched is None else "commit_flows",
         {"write_id": write_id, "position": position, "record_ttl_ms": RECORD_TTL_MS},
         write=handle.keys.write(write_id),
         manifest=handle.keys.manifest(write_id),
@@ -432,6 +440,30 @@ def advance(handle: QueueHandle, receipt: str, call: str, jobs: Sequence[NextJob
         ),
     }
     return [outcome.decode() for outcome in handle.run("advance", args, receipt=receipt)]
+
+
+class ScheduleReply(NamedTuple):
+    """`first`: number of the first row that was not processed. `due`: when the next jobs are due, ms. `rejected`: rows,
+    counted from 1, of schedules whose next job can't be added, and the id of the job that prevents it.
+    """
+
+    first: int
+    due: list[int]
+    rejected: list[tuple[int, str]]
+
+
+def schedule(handle: QueueHandle, packed: bytes, *, first: int) -> ScheduleReply:
+    """Creates or changes the schedules of a packed chunk from its row `first` on."""
+    reached, due, rejected = handle.run_once("schedule", {"from": first, "chunk": packed})
+    return ScheduleReply(reached, due, [(row, job_id.decode()) for row, job_id in rejected])
+
+
+def unschedule(handle: QueueHandle, members: Sequence[tuple[str, str]]) -> int:
+    """Removes schedules and their delayed jobs; returns the number of schedules.
+
+    members: of the ZSET of schedules, with the start of the ids of their jobs.
+    """
+    return int(handle.run_once("unschedule", {"members": [part for member in members for part in member]}))
 
 
 # One job, while it is processed

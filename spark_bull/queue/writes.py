@@ -6,7 +6,7 @@ No worker sees staged chunks. Once a write is registered, any process can commit
 A write with the field `replace` = 1 empties its queue before it adds its first job, and then sets the field `emptied`.
 A write with the field `callback` adds its callback before its first job, and lets it start after the last one; the
 field `callbackState` is `open`, then `closed`. The chunks of a write with the field `flows` have flows; the field names
-the further queues of their children.
+the further queues of their children. Those of a write with the field `mode` = schedule have schedules.
 """
 
 from __future__ import annotations
@@ -159,15 +159,15 @@ def roll_forward(handle: QueueHandle, write_id: str, progress: Progress | None =
     are gone from Redis.
     """
     position = 0
-    fields = handle.connection.call("HMGET", handle.keys.write(write_id), "jobs", "dialect", "flows")
-    jobs, dialect, flows = fields
+    fields = handle.connection.call("HMGET", handle.keys.write(write_id), "jobs", "dialect", "flows", "mode")
+    jobs, dialect, flows, mode = fields
     touched = None if flows is None else touched_keys(handle, json.loads(flows))
     total = int(jobs or 0)
     if dialect:
         # The dialect that its chunks are encoded for, which can differ from that of the handle.
         handle = replace(handle, dialect=DIALECTS[dialect.decode()])
     while True:
-        reply = verbs.commit(handle, write_id, position, touched)
+        reply = verbs.commit(handle, write_id, position, touched, schedules=mode == b"schedule")
         if reply.state == "unknown":
             raise StagedDataLost(_lost_write(handle.keys.queue, write_id, position, total))
         position = reply.position

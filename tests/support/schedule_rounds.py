@@ -54,7 +54,7 @@ class Rounds:
 
     def make(self, schedule: Schedule | None = None) -> None:
         one = schedule or self.schedule
-        repeat = {name: _MOMENTS.get(str(value), lambda value=value: value)() for name, value in one.repeat.items()}
+        repeat = _at_moments(one)
         if self._bullmq:
             template = {"name": "task", "data": one.data, "opts": one.opts}
             self.invoke("upsertJobScheduler", self.scheduler, repeat, template)
@@ -63,6 +63,32 @@ class Rounds:
             opts = {**one.opts, "repeat": {**repeat, **pattern}}
             for queue in self.queues.values():
                 self.pair.node.call("add", queue=queue.name, jobs=[{"name": "task", "data": one.data, "opts": opts}])
+
+    def make_one_each(self, schedule: Schedule | None = None) -> None:
+        """Node makes the schedule in the left queue, we in the right one."""
+        one = schedule or self.schedule
+        left, right = self.queues["left"], self.queues["right"]
+        repeat = _at_moments(one)
+        if self._bullmq:
+            template = {"name": "task", "data": one.data, "opts": one.opts}
+            args = [self.scheduler, repeat, template]
+            self.pair.node.call("invoke", queue=left.name, method="upsertJobScheduler", args=args)
+        else:
+            named = {"cron" if name == "pattern" else name: value for name, value in repeat.items()}
+            opts = {**one.opts, "repeat": named, "jobId": self.scheduler}
+            self.pair.node.call("add", queue=left.name, jobs=[{"name": "task", "data": one.data, "opts": opts}])
+        dates = {"start_date": repeat.pop("startDate", None), "end_date": repeat.pop("endDate", None)}
+        right.upsert_scheduler(self.scheduler, name="task", data=one.data, opts=one.opts, **repeat, **dates)
+
+    def remove_one_each(self, schedule: Schedule | None = None) -> None:
+        """Node removes the schedule of the left queue, we that of the right one."""
+        repeat = _at_moments(schedule or self.schedule)
+        named = {"cron" if name == "pattern" else name: value for name, value in repeat.items()}
+        method, args = "removeJobScheduler", [self.scheduler]
+        if not self._bullmq:
+            method, args = "removeRepeatable", ["task", {**named, "jobId": self.scheduler}]
+        self.pair.node.call("invoke", queue=self.queues["left"].name, method=method, args=args)
+        assert self.queues["right"].remove_scheduler(self.scheduler)
 
     def remove(self) -> None:
         if self._bullmq:
@@ -114,6 +140,11 @@ _MOMENTS: dict[str, Callable[[], Any]] = {
     "<in ten days>": lambda: (int(time.time() * 1000) // DAY + 10) * DAY,
     "<in three days>": lambda: (int(time.time() * 1000) // DAY + 3) * DAY,
 }
+
+
+def _at_moments(schedule: Schedule) -> dict[str, Any]:
+    """The repeat options with times in place of the names of moments."""
+    return {name: _MOMENTS.get(str(value), lambda value=value: value)() for name, value in schedule.repeat.items()}
 
 
 StartRounds = Callable[[Schedule], Rounds]

@@ -34,7 +34,10 @@ def comparable_schedules(raw: Dump, window: Window, queue: str) -> Dump:
 
 
 def _members(raw: Dump) -> list[str]:
-    return [str(member) for name in ("delayed", "repeat") if name in raw for member, _ in raw[name].value]
+    members = [str(member) for name in ("delayed", "repeat") if name in raw for member, _ in raw[name].value]
+    # Jobs that were removed are only there.
+    events = raw["events"].value if "events" in raw else []
+    return members + [fields["jobId"] for _, fields in events if "jobId" in fields]
 
 
 def _without_times(name: str, key: Key, renamed: Callable[[str], str]) -> Any:

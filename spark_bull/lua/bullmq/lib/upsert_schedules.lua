@@ -1,0 +1,97 @@
+-- @include bullmq/lib/add_jobs
+-- @include bullmq/lib/first_of_every
+-- @include bullmq/lib/leave_parent
+-- @include bullmq/lib/next_of_every
+-- @include bullmq/lib/unlink_job
+-- @include bullmq/lib/waiting_list
+-- @include lib/next_job
+-- @include lib/walk_steps
+
+-- How many times in a row may be taken by jobs of an earlier scheduler of this id.
+local MAX_TAKEN = 32
+
+-- Removes the next job of a scheduler, unless a worker has claimed it. Returns whether it did.
+local function withdraw(key, arg, job_id, list)
+  local call, job_key = redis.call, arg.base .. job_id
+  if call('EXISTS', job_key) == 0 then
+    return false
+  end
+  local removed = call('ZREM', key.delayed, job_id) + call('ZREM', key.prioritized, job_id) > 0
+  if not removed and call('LREM', list, 1, job_id) == 0 then
+    return false
+  end
+  free_deduplication(arg.base, job_id, call('HGET', job_key, 'deid'))
+  unlink_job(job_key)
+  return true
+end
+
+-- Creates or changes the job schedulers of a chunk from row `from` on: all of them, or as many as one script can search
+-- the waiting jobs for. A scheduler that exists keeps the time of its next job, unless its interval or pattern differs.
+-- Returns {next = first row not processed, added, duplicates, due, rejected}. `due`: when the next jobs are due, ms, 0 for
+-- those that are rejected. `rejected`: {row, id of the job that exists}: the next job can't be added, and nothing was changed.
+local function upsert_schedules(key, arg, chunk, from, now)
+  local call = redis.call
+  local list = waiting_list(key, arg.bullmq_version)
+  local steps, due, rejected, i = 0, {}, {}, from
+
+  local function exists(job_id)
+    return call('EXISTS', arg.base .. job_id) == 1
+  end
+
+  -- Returns when the next job is due; or nil, and the id of the job that prevents it.
+  local function upsert(row)
+    local scheduler_key = key.repeats .. ':' .. row.id
+    local function id_at(ms)
+      return string.format('repeat:%s:%.0f', row.id, ms)
+    end
+    local previous = tonumber(call('ZSCORE', key.repeats, row.id) or nil)
+    local kept = call('HMGET', scheduler_key, 'every', 'offset', 'ic')
+    if row.next and row.next ~= previous and exists(id_at(row.next)) then
+      return nil, id_at(row.next)
+    end
+    local removed = previous and withdraw(key, arg, id_at(previous), list)
+    local next_ms, offset = row.next, row.offset or 0
+    if row.every then
+      local same = previous and tonumber(kept[1] or nil) == row.every
+      if removed and same then
+        next_ms = previous
+      elseif same then
+        next_ms = next_of_every(previous, row.every, offset, now)
+      else
+        next_ms = first_of_every(row.every, offset, row.start, now)
+      end
+      if offset == 0 then
+        offset = next_ms % row.every
+      end
+      local taken = 0
+      while taken < MAX_TAKEN and exists(id_at(next_ms)) do
+        taken, next_ms = taken + 1, next_ms + row.every
+      end
+    end
+    if exists(id_at(next_ms)) then
+      return nil, id_at(next_ms)
+    end
+    if removed then
+      offset = row.offset or tonumber(kept[2] or nil)
+    end
+    call('ZADD', key.repeats, next_ms, row.id)
+    call('DEL', scheduler_key)
+    call('HSET', scheduler_key, 'ic', kept[3] or 1, unpack(row.fields))
+    if offset then
+      call('HSET', scheduler_key, 'offset', string.format('%.0f', offset))
+    end
+    add_jobs(key, arg, next_job(row, id_at(next_ms), next_ms, row.name, row.data), 1, now)
+    call('HSET', arg.base .. id_at(next_ms), 'rjk', row.id)
+    return next_ms
+  end
+
+  while i <= chunk.n and (steps <= WALK_STEPS or i == from) do
+    local next_ms, taken = upsert(chunk.schedules[i])
+    due[#due + 1] = next_ms or 0
+    if taken then
+      rejected[#rejected + 1] = {i, taken}
+    end
+    i, steps = i + 1, steps + call('LLEN', list)
+  end
+  return {next = i, added = i - from - #rejected, duplicates = 0, due = due, rejected = rejected}
+end

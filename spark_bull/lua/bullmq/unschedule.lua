@@ -1,0 +1,16 @@
+-- Removes job schedulers, and their next jobs if these are delayed. `members`: of the ZSET of schedulers, and the start
+-- of the ids of their jobs, in turn.
+-- @keys receipt repeats delayed meta events
+-- @args base call ttl_ms members...
+-- @returns how many schedulers were removed
+-- @include bullmq/lib/event_limit
+-- @include bullmq/lib/unlink_job
+-- @include lib/unschedule_once
+
+return unschedule_once(key, arg, function(member, job_id)
+  unlink_job(arg.base .. job_id)
+  redis.call('XADD', key.events, 'MAXLEN', '~', event_limit(key), '*', 'event', 'removed', 'jobId', job_id,
+    'prev', 'delayed')
+end, function(member)
+  redis.call('DEL', key.repeats .. ':' .. member)
+end)

@@ -1,0 +1,24 @@
+-- @include lib/once
+
+-- Removes the schedules in `arg.members`, unless this call was answered before. Calls `remove_job(member, job_id)` for
+-- the next job of each that was delayed, and `forget(member)`, if given, for each schedule. Returns their number.
+local function unschedule_once(key, arg, remove_job, forget)
+  local call = redis.call
+  return once(key.receipt, arg.call, arg.ttl_ms, function()
+    local removed = 0
+    for i = 1, #arg.members, 2 do
+      local member, next_ms = arg.members[i], call('ZSCORE', key.repeats, arg.members[i])
+      local job_id = next_ms and arg.members[i + 1] .. next_ms
+      if job_id and call('ZREM', key.delayed, job_id) == 1 then
+        remove_job(member, job_id)
+      end
+      if call('ZREM', key.repeats, member) == 1 then
+        removed = removed + 1
+        if forget then
+          forget(member)
+        end
+      end
+    end
+    return removed
+  end)
+end

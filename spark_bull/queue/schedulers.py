@@ -1,0 +1,143 @@
+"""The schedules of a queue: creates, changes, lists and removes them."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from spark_bull.dialects.base import Repeated
+from spark_bull.dialects.chunks import packed_map
+from spark_bull.dialects.schedule_checks import checked_schedule
+from spark_bull.dialects.schedules import SHORTEST_MS, Schedule
+from spark_bull.errors import WrongState
+from spark_bull.keys import QueueKeys
+from spark_bull.model import Scheduler
+from spark_bull.queue import verbs
+from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.schedules import version_of
+
+log = logging.getLogger("spark_bull")
+
+#: Schedules that one script call creates or changes.
+SCHEDULE_SIZE: Final = 100
+#: Schedules that one call reads.
+_PAGE: Final = 1_000
+
+
+@dataclass(frozen=True)
+class ScheduleEncoder:
+    """Checks schedules and encodes them for the scripts. Picklable.
+
+    version: that of BullMQ, see `version_of`. members: of the ZSET of schedules, by the ids of the schedules, in a
+    dialect in which these differ.
+    """
+
+    handle: QueueHandle
+    defaults: Mapping[str, Any]
+    version: str
+    members: Mapping[str, Sequence[str]]
+
+    def encode(self, row: Mapping[str, Any], now: int) -> tuple[Schedule, Repeated]:
+        """row, now: as in `checked_schedule`. Raises OptionError or DialectError."""
+        dialect = self.handle.dialect
+        schedule = checked_schedule(dialect, row, self.defaults, now)
+        repeated = dialect.repeated(schedule, now, self.version)
+        others = [member for member in self.members.get(schedule.id, ()) if member != repeated["key"]]
+        if others:
+            repeated["replaces"] += [(member, dialect.job_ids_of(member)) for member in others]
+        return schedule, repeated
+
+
+def encoder_of(handle: QueueHandle, defaults: Mapping[str, Any]) -> ScheduleEncoder:
+    """defaults: those of the queue's jobs. Raises DialectError for a dialect without schedules."""
+    handle.dialect.check_schedules()
+    members: dict[str, list[str]] = defaultdict(list)
+    if not handle.dialect.has_schedule_hashes:
+        for member, scheduler in _read(handle):
+            members[scheduler.id].append(member)
+    return ScheduleEncoder(handle, defaults, version_of(handle), dict(members))
+
+
+def packed_schedules(schedules: Sequence[Repeated]) -> bytes:
+    """A chunk of schedules for the scripts. Raises OptionError for a text that UTF-8 can't encode."""
+    rows = [{name: value for name, value in schedule.items() if value is not None} for schedule in schedules]
+    return packed_map({"n": len(rows), "schedules": rows})
+
+
+def upsert(handle: QueueHandle, row: Mapping[str, Any], defaults: Mapping[str, Any]) -> int:
+    """Creates or changes a schedule; returns when its next job is due, ms since 1970.
+
+    Raises OptionError, DialectError or WrongState; then nothing was changed.
+    """
+    schedule, repeated = encoder_of(handle, defaults).encode(row, handle.connection.now_ms())
+    if schedule.is_frequent:
+        warn_of_frequent(handle.keys, [schedule.id], 1)
+    reply = verbs.schedule(handle, packed_schedules([repeated]), first=1)
+    for _, job_id in reply.rejected:
+        raise WrongState(
+            f"expected no job {job_id} in queue {handle.keys.queue}, which would be the next one of schedule "
+            f"{schedule.id}, but it exists: remove it, or try again when it has been removed",
+            queue=handle.keys.queue,
+            job_id=job_id,
+        )
+    return reply.due[0]
+
+
+def warn_of_frequent(keys: QueueKeys, ids: Sequence[str], number: int) -> None:
+    """Logs a warning of schedules with very short intervals. ids: some of them."""
+    log.warning(
+        "queue %s: %d schedules run more often than every %d ms, such as %s: each run takes a script call in Redis "
+        "before its job; is the interval in ms?",
+        keys.queue,
+        number,
+        SHORTEST_MS,
+        ", ".join(ids),
+    )
+
+
+def schedulers(handle: QueueHandle) -> Iterator[Scheduler]:
+    """The schedules of a queue, those that are due first at the beginning. Raises DialectError."""
+    handle.dialect.check_schedules()
+    return (scheduler for _, scheduler in _read(handle))
+
+
+def scheduler(handle: QueueHandle, schedule_id: str) -> Scheduler | None:
+    """One schedule, or None. Raises DialectError."""
+    handle.dialect.check_schedules()
+    if not handle.dialect.has_schedule_hashes:
+        return next((one for _, one in _read(handle) if one.id == schedule_id), None)
+    next_ms = handle.connection.call("ZSCORE", handle.keys["repeats"], schedule_id)
+    return None if next_ms is None else next(_as_read(handle, [(schedule_id, next_ms)]))[1]
+
+
+def remove(handle: QueueHandle, schedule_id: str) -> bool:
+    """Removes a schedule and its next job, if that is delayed. Returns whether it existed. Raises DialectError."""
+    handle.dialect.check_schedules()
+    members = [schedule_id]
+    if not handle.dialect.has_schedule_hashes:
+        members = [member for member, one in _read(handle) if one.id == schedule_id]
+    return verbs.unschedule(handle, [(member, handle.dialect.job_ids_of(member)) for member in members]) > 0
+
+
+def _read(handle: QueueHandle) -> Iterator[tuple[str, Scheduler]]:
+    """All schedules with their members of the ZSET. One that moves meanwhile may be missed or read twice."""
+    start = 0
+    while True:
+        stop = start + _PAGE - 1
+        found = handle.connection.call("ZRANGE", handle.keys["repeats"], start, stop, "WITHSCORES")
+        yield from _as_read(handle, [(member.decode("utf-8", "replace"), next_ms) for member, next_ms in found])
+        if len(found) < _PAGE:
+            return
+        start += _PAGE
+
+
+def _as_read(handle: QueueHandle, found: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, Scheduler]]:
+    hashes: Sequence[Any] = [{}] * len(found)
+    if handle.dialect.has_schedule_hashes and found:
+        hashes = handle.connection.pipeline([("HGETALL", handle.keys.scheduler(member)) for member, _ in found])
+    for (member, next_ms), fields in zip(found, hashes, strict=True):
+        texts = {name.decode(): value.decode("utf-8", "replace") for name, value in fields.items()}
+        yield member, handle.dialect.scheduler(handle.keys.queue, member, int(float(next_ms)), texts)

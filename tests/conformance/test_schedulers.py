@@ -1,0 +1,375 @@
+"""Schedules that we create, change and remove leave the same keys as in Node, and Node's workers continue them.
+
+Jobs are promoted before they are due, so that no test waits; the next job is due an interval later anyway.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from spark_bull import BullQueue, DialectError, OptionError, Scheduler, WrongState
+from spark_bull.model import RawJson
+from tests.support.dump import difference, dump
+from tests.support.node_peer import NodePeer
+from tests.support.pair import Pair
+from tests.support.peers import PEERS, Peer
+from tests.support.schedule_rounds import DAY, HOUR, Rounds, Schedule, StartRounds, opened, our_worker
+from tests.support.work_bench import WorkBench, not_bull_1, only_bullmq
+
+StartNode = Callable[..., NodePeer]
+
+SCHEDULING = [peer for peer in PEERS if peer.dialect != "bull-1"]
+
+each_peer = pytest.mark.parametrize("peer", SCHEDULING, ids=str)
+each_bullmq = pytest.mark.parametrize("peer", [peer for peer in SCHEDULING if peer.dialect == "bullmq"], ids=str)
+
+NOON = "0 0 12 * * *"
+
+SCHEDULES = {
+    "every hour": Schedule({"every": HOUR}, rounds=10),
+    "a pattern": Schedule({"pattern": NOON, "tz": "America/New_York"}, rounds=10),
+    "a pattern of five fields": Schedule({"pattern": "30 2 * * 1-5", "tz": "Europe/Berlin"}, rounds=10),
+    "a pattern in the zone of the machine": Schedule({"pattern": NOON}),
+    "a limit": Schedule({"every": HOUR, "limit": 2}),
+    "a start": Schedule({"pattern": NOON, "startDate": "<in ten days>"}),
+    "an end": Schedule({"pattern": NOON, "endDate": "<in three days>"}, rounds=4),
+    "an interval with an end": Schedule({"every": HOUR, "endDate": "<in three days>"}),
+    "an interval with a start": Schedule({"every": HOUR, "startDate": "<in ten days>"}, bullmq_only=True),
+    "an interval with a start that is over": Schedule(
+        {"every": HOUR, "startDate": 1_600_000_000_000}, bullmq_only=True
+    ),
+    "an offset": Schedule({"every": HOUR, "offset": 300_000}, bullmq_only=True, rounds=10),
+    "an offset of 0": Schedule({"every": HOUR, "offset": 0}, bullmq_only=True),
+    "options": Schedule(
+        {"every": HOUR},
+        opts={"priority": 3, "attempts": 2, "backoff": {"type": "fixed", "delay": 5}, "removeOnFail": {"count": 7}},
+    ),
+    "a backoff in ms": Schedule({"every": HOUR}, opts={"attempts": 2, "backoff": 5}),
+    "lifo": Schedule({"pattern": NOON}, opts={"removeOnComplete": True, "lifo": True}),
+    "texts to escape": Schedule({"every": HOUR}, {"$behaviour": "", "text": 'é "/" \\', "list": [], "no": None}),
+    "no data": Schedule({"every": HOUR}, {}),
+    "kept logs": Schedule({"every": HOUR}, opts={"keepLogs": 3}, bullmq_only=True),
+}
+
+
+@pytest.fixture
+def rounds(peer: Peer, node: StartNode, client: Redis, redis_url: str, prefix: str) -> Iterator[StartRounds]:
+    with opened(Pair(peer, node(peer.alias, prefix=prefix), client, redis_url, prefix)) as start:
+
+        def started(schedule: Schedule) -> Rounds:
+            one = start(schedule)
+            for queue in one.queues.values():
+                # Node writes its version, which decides about some fields.
+                one.pair.node.call("counts", queue=queue.name)
+            return one
+
+        yield started
+
+
+@contextmanager
+def node_worker(one: Rounds) -> Iterator[None]:
+    name = one.queues["right"].name
+    one.pair.node.call("process", queue=name, concurrency=1)
+    yield
+    one.pair.node.call("stop", queue=name)
+
+
+@pytest.mark.parametrize("worker", ["ours", "node's"])
+@pytest.mark.parametrize(
+    ("peer", "name"),
+    [
+        (peer, name)
+        for peer in SCHEDULING
+        for name, schedule in SCHEDULES.items()
+        if peer.dialect == "bullmq" or not schedule.bullmq_only
+    ],
+    ids=str,
+)
+def test_a_schedule_of_ours_has_the_keys_of_nodes(rounds: StartRounds, peer: Peer, name: str, worker: str) -> None:
+    one = rounds(SCHEDULES[name])
+    one.make_one_each()
+    one.assert_alike()
+    with one.workers(our_worker if worker == "ours" else lambda _: node_worker(one)):
+        one.settled()
+        for _ in range(one.schedule.rounds):
+            one.promote()
+            one.settled()
+            one.assert_alike()
+
+
+#: What a schedule becomes, step by step. BullMQ only: Bull makes a second schedule of a changed one.
+CHANGES: dict[str, list[Schedule | str]] = {
+    "the same again": [Schedule({"every": HOUR}), "settle", Schedule({"every": HOUR})],
+    "the same pattern again": [Schedule({"pattern": NOON}), Schedule({"pattern": NOON})],
+    "another template": [Schedule({"every": HOUR}), "settle", Schedule({"every": HOUR}, {"n": 2}, {"priority": 2})],
+    "another interval": [Schedule({"every": HOUR}), "settle", Schedule({"every": DAY})],
+    "another interval with the same start": [
+        Schedule({"every": HOUR, "startDate": "<in ten days>"}),
+        Schedule({"every": DAY, "startDate": "<in ten days>"}),
+    ],
+    "a pattern in place of an interval": [Schedule({"every": HOUR}), "settle", Schedule({"pattern": NOON})],
+    "an interval in place of a pattern": [Schedule({"pattern": NOON, "tz": "UTC"}), Schedule({"every": HOUR})],
+    "a waiting job": [Schedule({"every": HOUR}), Schedule({"every": HOUR}, {"n": 2})],
+    "a promoted job": [Schedule({"pattern": NOON}), "promote", Schedule({"pattern": NOON}, {"n": 2})],
+    "a prioritized job": [
+        Schedule({"every": HOUR}, opts={"priority": 4}),
+        Schedule({"every": HOUR}, opts={"priority": 5}),
+    ],
+    "a changed offset": [
+        Schedule({"every": HOUR, "offset": 60_000}),
+        Schedule({"every": HOUR, "offset": 120_000}),
+        "promote",
+        "settle",
+    ],
+    "a limit added": [Schedule({"every": HOUR}), "settle", Schedule({"every": HOUR, "limit": 1}), "promote", "settle"],
+    "removed": [Schedule({"every": HOUR}), "settle", "remove"],
+    "removed while its job waits": [Schedule({"every": HOUR}), "remove", "settle"],
+    "removed and made again": [Schedule({"pattern": NOON}), "remove", Schedule({"pattern": NOON})],
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+@each_bullmq
+def test_a_change_has_the_effect_of_nodes(rounds: StartRounds, peer: Peer, name: str) -> None:
+    one = rounds(Schedule({}))
+    for step in CHANGES[name]:
+        match step:
+            case "promote":
+                one.promote()
+            case "settle":
+                with one.workers():
+                    one.settled()
+            case "remove":
+                one.remove_one_each()
+            case Schedule():
+                one.make_one_each(step)
+        one.assert_alike()
+
+
+@pytest.mark.parametrize("name", ["every hour", "a pattern", "an end"])
+@pytest.mark.parametrize("peer", [peer for peer in SCHEDULING if peer.dialect == "bull"], ids=str)
+def test_a_removal_has_the_effect_of_that_of_bull(rounds: StartRounds, peer: Peer, name: str) -> None:
+    one = rounds(SCHEDULES[name])
+    one.make_one_each()
+    one.remove_one_each()
+    one.assert_alike()
+    assert one.queues["right"].schedulers() == []
+
+
+@each_peer
+def test_node_lists_our_schedules_and_removes_them(rounds: StartRounds, peer: Peer) -> None:
+    one = rounds(Schedule({"pattern": NOON, "tz": "Europe/Berlin"}, {"n": 1}))
+    one.make_one_each()
+    method = "getJobSchedulers" if peer.dialect == "bullmq" else "getRepeatableJobs"
+    left, right = (
+        one.pair.node.call("invoke", queue=queue.name, method=method, args=[]) for queue in one.queues.values()
+    )
+    assert len(right) == 1
+    assert left == right
+    queue = one.queues["right"]
+    remove = "removeJobScheduler" if peer.dialect == "bullmq" else "removeRepeatableByKey"
+    one.pair.node.call("invoke", queue=queue.name, method=remove, args=[right[0]["key"]])
+    assert (queue.schedulers(), one.delayed(queue)) == ([], [])
+
+
+@each_peer
+def test_schedules_of_node_are_listed(rounds: StartRounds, peer: Peer) -> None:
+    one = rounds(Schedule({"pattern": NOON, "tz": "Europe/Berlin", "endDate": "<in three days>"}, {"n": 1}))
+    one.make()
+    (found,) = one.queues["left"].schedulers()
+    assert (found.name, found.pattern, found.tz, found.every) == ("task", NOON, "Europe/Berlin", None)
+    assert found.end_date is not None
+    assert found.end_date > found.next
+    if peer.dialect == "bullmq":
+        assert (found.id, found.data, found.iteration_count) == ("report", {"n": 1}, 1)
+    assert one.queues["left"].get_scheduler(found.id) == found
+    assert one.queues["left"].remove_scheduler(found.id)
+    assert one.delayed(one.queues["left"]) == []
+
+
+# without a comparison with Node
+
+
+@not_bull_1
+def test_a_schedule_is_created_listed_and_removed(bench: WorkBench) -> None:
+    queue = bench.queue
+    due = queue.upsert_scheduler("daily", pattern=NOON, tz="UTC", name="report", data={"n": 1}, opts={"attempts": 3})
+    (found,) = queue.schedulers()
+    assert (found.id, found.name, found.pattern, found.tz, found.next) == ("daily", "report", NOON, "UTC", due)
+    assert due % DAY == DAY / 2
+    (job,) = queue.page("delayed")
+    assert (job.name, job.data, job.opts["attempts"], job.run_at) == ("report", {"n": 1}, 3, due)
+    assert queue.get_scheduler("daily") == found
+    assert queue.get_scheduler("other") is None
+    assert queue.remove_scheduler("other") is False
+    assert queue.remove_scheduler("daily") is True
+    assert (queue.schedulers(), queue.page("delayed")) == ([], [])
+
+
+@not_bull_1
+def test_a_changed_schedule_replaces_the_one_with_its_id(bench: WorkBench) -> None:
+    queue = bench.queue
+    queue.upsert_scheduler("daily", pattern=NOON, tz="UTC", name="old")
+    queue.upsert_scheduler("daily", pattern="0 0 6 * * *", tz="Europe/Berlin", name="new", data={"n": 2})
+    (found,), (job,) = queue.schedulers(), queue.page("delayed")
+    assert (found.pattern, found.name, job.name, job.data) == ("0 0 6 * * *", "new", "new", {"n": 2})
+
+
+@not_bull_1
+def test_a_schedule_goes_on_when_its_job_is_claimed(bench: WorkBench) -> None:
+    bench.queue.upsert_scheduler("hourly", every=HOUR)
+    for job in bench.queue.page("delayed"):
+        bench.queue.promote(job.id)
+    (claimed,) = bench.claim().jobs
+    (following,) = bench.queue.page("delayed")
+    assert following.id != claimed.id
+    (found,) = bench.queue.schedulers()
+    assert found.next == following.run_at
+
+
+@not_bull_1
+def test_a_schedule_is_not_changed_if_its_next_job_exists(bench: WorkBench) -> None:
+    queue = bench.queue
+    queue.upsert_scheduler("daily", pattern=NOON, tz="UTC")
+    queue.promote(queue.page("delayed")[0].id)
+    (claimed,) = bench.claim().jobs
+    queue.remove_scheduler("daily")
+    before = dump(bench.client, bench.handle.keys.prefix, "q")
+    with pytest.raises(WrongState, match=f"expected no job {claimed.id}"):
+        queue.upsert_scheduler("daily", pattern=NOON, tz="UTC")
+    kept = {
+        name: key for name, key in dump(bench.client, bench.handle.keys.prefix, "q").items() if "receipt" not in name
+    }
+    assert difference({name: key for name, key in before.items() if "receipt" not in name}, kept) == []
+
+
+@only_bullmq
+def test_a_time_that_is_taken_is_skipped(bench: WorkBench) -> None:
+    queue = bench.queue
+    start = (int(time.time() * 1000) // DAY + 10) * DAY
+    due = queue.upsert_scheduler("hourly", every=HOUR, start_date=start)
+    (job,) = queue.page("delayed")
+    bench.client.zrem(bench.handle.keys["delayed"], job.id)
+    assert due == start
+    assert queue.upsert_scheduler("hourly", every=2 * HOUR, start_date=start) == start + 2 * HOUR
+
+
+@not_bull_1
+def test_the_defaults_of_the_queue_apply_to_the_jobs(bench: WorkBench, redis_url: str) -> None:
+    keys = bench.handle.keys
+    defaults: dict[str, Any] = {"name": "mail", "attempts": 4, "delay": 5_000, "opts": {"stackTraceLimit": 2}}
+    with BullQueue("q", url=redis_url, prefix=keys.prefix, protocol=bench.queue.protocol, **defaults) as queue:
+        queue.upsert_scheduler("a", pattern=NOON, opts={"attempts": 5})
+    (job,) = bench.queue.page("delayed")
+    assert (job.name, job.opts["attempts"], job.opts["stackTraceLimit"]) == ("mail", 5, 2)
+
+
+@not_bull_1
+def test_data_is_stored_as_it_is(bench: WorkBench) -> None:
+    bench.queue.upsert_scheduler("a", pattern=NOON, data=RawJson('{"n": 1.0, "é": "/"}'))
+    (job,) = bench.queue.page("delayed")
+    assert job.data_text == '{"n": 1.0, "é": "/"}'
+
+
+@pytest.mark.parametrize("bench", ["bull-1"], indirect=True)
+def test_bull_1_has_no_schedules(bench: WorkBench) -> None:
+    queue = bench.queue
+    calls: list[Callable[[], object]] = [
+        lambda: queue.upsert_scheduler("a", every=HOUR),
+        queue.schedulers,
+        lambda: queue.get_scheduler("a"),
+        lambda: queue.remove_scheduler("a"),
+    ]
+    for call in calls:
+        with pytest.raises(DialectError, match="expected a queue of BullMQ or Bull 3 or 4: bull-1 has no schedules"):
+            call()
+
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "neither": ({}, "expected one of `every` (ms) and `pattern` (cron), got neither"),
+    "both": ({"every": HOUR, "pattern": NOON}, "expected one of `every` (ms) and `pattern` (cron), got both"),
+    "no interval": ({"every": 0}, "expected `every` to be an interval, ms >= 1, got: 0"),
+    "an interval of a wrong type": ({"every": "1h"}, "expected `every` to be an interval, ms >= 1, got: '1h'"),
+    "a pattern of a wrong type": ({"pattern": 5}, "expected `pattern` to be a text, got: 5"),
+    "a bad pattern": ({"pattern": "at noon"}, "`pattern`: expected a cron pattern, got: 'at noon'"),
+    "a pattern that never matches": ({"pattern": "0 0 30 2 *"}, "expected `pattern` to have a next time, got"),
+    "a bad zone": ({"pattern": NOON, "tz": "Mars/Olympus"}, "`tz`: expected the name of a time zone"),
+    "a bad zone of an interval": ({"every": HOUR, "tz": "Mars/Olympus"}, "`tz`: expected the name of a time zone"),
+    "an end that is over": ({"every": HOUR, "end_date": 1}, "expected `endDate` to be a time in the future, got: 1"),
+    "an end before the start": (
+        {"pattern": NOON, "start_date": 2_000_000_000_000, "end_date": 1_999_999_999_999},
+        "expected `endDate` after `startDate`",
+    ),
+    "an end before the first job": (
+        {"pattern": "0 0 1 1 *", "tz": "UTC", "start_date": 1_893_500_000_000, "end_date": 1_893_500_000_001},
+        "expected `pattern` to have a next time before `endDate` (1893500000001)",
+    ),
+    "a start out of range": ({"pattern": NOON, "start_date": 2**51}, "expected `startDate` to be a time before 2039"),
+    "no jobs": ({"every": HOUR, "limit": 0}, "expected `limit` to be a number of jobs >= 1, got: 0"),
+    "an offset of a pattern": ({"pattern": NOON, "offset": 5}, "expected no `offset` with `pattern`, got: 5"),
+    "an offset beyond the interval": ({"every": HOUR, "offset": HOUR}, "expected `offset` below `every`"),
+    "an empty id": ({"scheduler_id": "", "every": HOUR}, "expected `id` to be the id of a schedule"),
+    "an id of a job": ({"scheduler_id": "a:5", "every": HOUR}, "expected `id` not to end with ':' and a number"),
+    "an own job id": ({"every": HOUR, "opts": {"jobId": "a"}}, "expected no `jobId` in `opts`: the schedule sets it"),
+    "a delay": ({"every": HOUR, "opts": {"delay": 5}}, "expected no `delay` in `opts`: the schedule sets it"),
+    "a deduplication id": (
+        {"every": HOUR, "opts": {"deduplication": {"id": "a"}}},
+        "expected no `deduplication` in `opts`: it has no effect",
+    ),
+    "a bad option": ({"every": HOUR, "opts": {"attempts": -1}}, "expected `attempts` to be an integer >= 0, got: -1"),
+    "options of a wrong type": ({"every": HOUR, "opts": "[]"}, "expected `opts` to be a JSON object, got"),
+    "bad data": ({"every": HOUR, "data": float("nan")}, "expected `data` to be a value that JSON can hold"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+@not_bull_1
+def test_a_bad_schedule_is_refused_and_changes_nothing(bench: WorkBench, name: str) -> None:
+    arguments, message = BAD[name]
+    with pytest.raises(OptionError) as caught:
+        bench.queue.upsert_scheduler(**{"scheduler_id": "a", **arguments})
+    assert message in str(caught.value)
+    assert dump(bench.client, bench.handle.keys.prefix, "q") == {}
+
+
+@pytest.mark.parametrize("bench", ["bull"], indirect=True)
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"every": HOUR, "offset": 5}, "expected no `offset`: bull has none"),
+        ({"every": HOUR, "start_date": 2_000_000_000_000}, "expected no `startDate` with `every`"),
+        ({"every": HOUR, "scheduler_id": "a:b"}, "expected `id` without ':'"),
+        ({"every": HOUR, "name": "a:b"}, "expected `name` without ':'"),
+    ],
+)
+def test_bull_refuses_what_it_can_not_store(bench: WorkBench, arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises((OptionError, DialectError), match=message):
+        bench.queue.upsert_scheduler(**{"scheduler_id": "a", **arguments})
+    assert dump(bench.client, bench.handle.keys.prefix, "q") == {}
+
+
+@not_bull_1
+def test_a_very_short_interval_is_warned_about(bench: WorkBench, caplog: pytest.LogCaptureFixture) -> None:
+    bench.queue.upsert_scheduler("fine", every=100)
+    assert caplog.records == []
+    bench.queue.upsert_scheduler("quick", every=99)
+    (record,) = caplog.records
+    assert "more often than every 100 ms, such as quick" in record.getMessage()
+
+
+@not_bull_1
+def test_a_scheduler_that_is_damaged_is_listed(bench: WorkBench) -> None:
+    bench.client.zadd(bench.handle.keys["repeats"], {"a": 5, "b::::0 0 * * *": 7})
+    bench.client.hset(bench.handle.keys.scheduler("a"), mapping={"name": "x", "every": "often", "data": "{"})
+    found = bench.queue.schedulers()
+    assert [one.next for one in found] == [5, 7]
+    assert found[0].every is None
+    assert json.dumps([one.data for one in found])
+    assert isinstance(found[1], Scheduler)
