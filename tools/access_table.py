@@ -69,6 +69,10 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         ("queue/result_ledger", "services/queue_collector", "services/stream_signal"),
         ("discover", "archive", "results/open", "results/horizon", "results/read", "results/cut"),
     ),
+    "schedule": (
+        ("queue/schedulers", "queue/schedules", "queue/writes"),
+        ("schedule", "unschedule", "commit_schedules", "write/stage", "write/register", "write/discard"),
+    ),
     "manage": (
         ("queue/deduplication", "queue/limits", "queue/manage", "queue/read"),
         (

@@ -70,12 +70,22 @@ def manage(queue: BullQueue) -> None:
     queue.obliterate()
 
 
+def schedule(queue: BullQueue) -> None:
+    if queue.protocol != "bull-1":
+        queue.upsert_scheduler("a", pattern="0 0 * * *", data={"n": 1})
+        queue.upsert_scheduler("a", pattern="0 1 * * *", opts={"priority": 2})
+        assert [found.id for found in queue.schedulers()] == ["a"]
+        assert queue.get_scheduler("a") is not None
+        assert queue.remove_scheduler("a")
+
+
 VERBS: Final[Mapping[str, Callable[[BullQueue], None]]] = {
     "dispatch": dispatch,
     "inspect": inspect,
     "process": process,
     "collect": collect,
     "manage": manage,
+    "schedule": schedule,
 }
 
 
