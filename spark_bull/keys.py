@@ -51,6 +51,8 @@ SEGMENTS = {
     "damaged": "spark:damaged:jobs",
     "cancels": "spark:cancel:requests",
     "sequence_tails": "spark:sequence:tails",
+    "expiry": "spark:expiry:times",
+    "expired": "spark:expiry:waiting",
     "group_active": "spark:group:active",
     "group_delayed": "spark:group:delayed",
     "group_promoted": "spark:group:promoted",

@@ -72,6 +72,11 @@ class NewJob:
         and `deferrableBy` (s). Bull 4 has only `id` and `ttl`; Bull 1 to 3 have no such ids.
       parent: a job that waits for this one: a mapping with its `queue`, `id` and optionally `onFailure`: what becomes
         of it when this job fails: `wait` (the default), `fail`, `continue`, `ignore` or `remove`. BullMQ only.
+      expire_after: ms after its creation, after which the job does not start any more: it fails as `expired`.
+      expire_at: when that is, ms since 1970; instead of `expire_after`.
+      spread_ms: the job is delayed by up to so many ms more, jobs that are added together by different ones.
+      delivery: `at-most-once`: the job never runs twice, and fails if its worker dies; default: `at-least-once`.
+      lock_ms: duration of the job's lock, ms, instead of that of the worker. Workers of Node ignore it.
     """
 
     data: Any
@@ -89,6 +94,11 @@ class NewJob:
     opts: Mapping[str, Any] | None = None
     deduplication: Deduplication | None = None
     parent: Parent | None = None
+    expire_after: int | None = None
+    expire_at: int | None = None
+    spread_ms: int | None = None
+    delivery: str | None = None
+    lock_ms: int | None = None
 
 
 @dataclass(frozen=True)

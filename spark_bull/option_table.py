@@ -149,11 +149,19 @@ TABLE: Final[tuple[Option, ...]] = (
     # how a write works
     Option(
         "delivery",
-        choice("exactly-once", "at-least-once"),
+        choice("exactly-once", "at-least-once", "at-most-once"),
         "exactly-once",
         (WRITE,),
         "`exactly-once`: all jobs become visible when Spark commits; "
-        "`at-least-once`: each chunk as soon as it is complete",
+        "`at-least-once`: each chunk as soon as it is complete; "
+        "`at-most-once`: as `exactly-once`, and no job runs twice, unless a column `delivery` says `at-least-once`",
+    ),
+    Option(
+        "delivery",
+        choice("at-least-once", "at-most-once"),
+        "at-least-once",
+        (QUEUE,),
+        "`at-most-once`: jobs never run twice",
     ),
     Option("chunkSize", integer(1, 2_000), 500, (*ALL, QUEUE), "maximum number of jobs per script call"),
     Option(
@@ -289,6 +297,29 @@ TABLE: Final[tuple[Option, ...]] = (
         "`remove` go on; `fail` fails it; `continue` starts it at once. With `sequenceBy`, to the next job of its "
         "sequence: `ignore` or `fail`",
         "`wait`; with `sequenceBy` `ignore`",
+    ),
+    Option(
+        "expireAfter",
+        integer(1),
+        None,
+        (WRITE, QUEUE),
+        "default for a column of this name: ms after its creation, after which a job does not start any more",
+    ),
+    Option("expireAt", instant, None, (WRITE, QUEUE), "default for a column of this name, ISO 8601 or ms"),
+    Option(
+        "spreadMs",
+        integer(0),
+        None,
+        (WRITE, QUEUE),
+        "default for a column of this name: jobs are delayed by different times up to this one, ms",
+    ),
+    Option(
+        "lockMs",
+        integer(300),
+        None,
+        (WRITE, QUEUE),
+        "default for a column of this name: duration of the lock of a job, ms, instead of that of its worker; workers "
+        "of Node ignore it",
     ),
     Option("opts", json_object, None, (WRITE, QUEUE), "further options of the Node library, JSON, merged last"),
     Option(

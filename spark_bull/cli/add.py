@@ -10,6 +10,7 @@ from typing import Final
 
 from spark_bull.cli.command import Command, Output, open_queue
 from spark_bull.cli.times import milliseconds
+from spark_bull.dialects.terms import AT_LEAST_ONCE, AT_MOST_ONCE
 from spark_bull.errors import OptionError
 from spark_bull.model import Added, NewJob, RawJson
 from spark_bull.option_values import deduplication, json_object, priority
@@ -45,6 +46,10 @@ def _job(args: Namespace, payload: RawJson) -> NewJob:
         delay=args.delay,
         priority=args.priority,
         attempts=args.attempts,
+        expire_after=args.expire_after,
+        spread_ms=args.spread,
+        delivery=args.delivery,
+        lock_ms=args.lock_ms,
         deduplication=deduplication("deduplication", args.deduplication) if args.deduplication is not None else None,
         opts=json_object("opts", args.opts) if args.opts else {},
     )
@@ -76,6 +81,16 @@ def _add_job_arguments(parser: ArgumentParser) -> None:
         help="priority; 1 is the highest, 0 none; or critical, high, medium, normal, low (1 to 5)",
     )
     parser.add_argument("--attempts", type=int, help="maximum number of attempts")
+    parser.add_argument(
+        "--expire-after", type=milliseconds, metavar="TIME", help="a job that has not started by then fails: 30s, 5m"
+    )
+    parser.add_argument(
+        "--spread", type=milliseconds, metavar="TIME", help="delay jobs by different times up to this one"
+    )
+    parser.add_argument("--delivery", choices=(AT_LEAST_ONCE, AT_MOST_ONCE), help="whether a job may run twice")
+    parser.add_argument(
+        "--lock-ms", type=milliseconds, metavar="TIME", help="duration of a job's lock in workers of spark_bull"
+    )
     parser.add_argument(
         "--deduplication",
         metavar="ID|JSON",

@@ -17,6 +17,7 @@ from spark_bull.dialects.parents import NAME as PARENT
 from spark_bull.dialects.parents import PARENT_MARK, failure_flag
 from spark_bull.dialects.priorities import number_of
 from spark_bull.dialects.schedules import Schedule
+from spark_bull.dialects.terms import prepare_terms
 from spark_bull.errors import DialectError, OptionError, expected
 from spark_bull.keys import SEGMENTS, QueueKeys
 from spark_bull.limiter import Limiter
@@ -53,7 +54,8 @@ class Prepared:
     """Checked options, which jobs can share: their text, with marks, and the values that scripts need.
 
     deduplication: the rule for the job's deduplication id, JSON text; None if it is the simple one. on_failure: the
-    flag for the job's failure in its field `parent`; see `parents.FAILURE_FLAGS`.
+    flag for the job's failure in its field `parent`; see `parents.FAILURE_FLAGS`. at_most_once: whether the job never
+    runs twice.
     """
 
     opts: str
@@ -63,6 +65,7 @@ class Prepared:
     size_limit: int | None
     deduplication: str | None = None
     on_failure: str | None = None
+    at_most_once: bool = False
 
 
 class NextJob(TypedDict, total=False):
@@ -291,6 +294,7 @@ class Dialect(ABC):
         attempts = opts.get("attempts", 1)
         if not isinstance(attempts, int) or isinstance(attempts, bool) or attempts < 0:
             raise expected("attempts", "an integer >= 0", attempts)
+        at_most_once = prepare_terms(opts)
         _check_backoff(opts.get("backoff"))
         for name in ("removeOnComplete", "removeOnFail"):
             if opts.get(name) is not None:
@@ -313,6 +317,7 @@ class Dialect(ABC):
             opts.get("sizeLimit"),
             rule.text if rule and rule.members else None,
             failure_flag(given),
+            at_most_once,
         )
 
 

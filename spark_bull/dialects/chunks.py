@@ -29,7 +29,8 @@ class EncodedJobs:
     parent_queue, parent_id: the parents; on_failure: flags for the failure of a child, see `parents.FAILURE_FLAGS`.
     waits_for_children: whether the job has children, for which it waits. parent_optional: whether jobs are added
     without their parents if these are gone. sequence: keys of jobs that run one after the other; sequence_failure: the
-    flag for their failure, as in `on_failure`.
+    flag for their failure, as in `on_failure`. expire_after: ms after the creation, expire_at: ms since 1970.
+    stalled_counter: with which a job begins.
     """
 
     n: int
@@ -53,6 +54,9 @@ class EncodedJobs:
     parent_optional: Column[bool] = None
     sequence: Column[str] = None
     sequence_failure: Column[str] = None
+    expire_after: Column[int] = None
+    expire_at: Column[int] = None
+    stalled_counter: Column[int] = None
 
 
 #: Columns other than the payload, which each job has.

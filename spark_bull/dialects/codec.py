@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
@@ -14,6 +14,22 @@ from spark_bull.dialects.deduplication import ID_MARK, Deduplications, with_ttl
 from spark_bull.dialects.deduplication import NAME as DEDUPLICATION
 from spark_bull.dialects.parents import NAME as PARENT
 from spark_bull.dialects.parents import PARENT_MARK, Parent, take_parent
+from spark_bull.dialects.terms import (
+    AT_MOST_ONCE,
+    DELIVERY,
+    EXPIRE_AFTER,
+    EXPIRE_AT,
+    LOCK_MS,
+    SPREAD_MS,
+    SPREAD_SEED,
+    STALLED_PRESET,
+    Expiry,
+    check_not_stored,
+    check_start,
+    delay_within,
+    take_expiry,
+    take_spread,
+)
 from spark_bull.errors import OptionError, SparkBullError, expected
 from spark_bull.model import NewJob, RawJson
 from spark_bull.options import Options
@@ -28,19 +44,26 @@ OPTION_NAMES: Final = (
     "removeOnFail",
     "deduplication",
     "parent",
+    DELIVERY,
+    LOCK_MS,
     "opts",
 )
-#: Properties that differ from job to job; the options text has marks for them.
-ROW_NAMES: Final = ("jobId", "delay", "runAt", "timestamp")
+#: Properties that differ from job to job; the options text has marks for them, or nothing.
+ROW_NAMES: Final = ("jobId", "delay", "runAt", "timestamp", EXPIRE_AFTER, EXPIRE_AT, SPREAD_MS)
 NAMES: Final = ("data", "name", *ROW_NAMES, *OPTION_NAMES)
 _MARKS: Final = (*MARKS.values(), ID_MARK, PARENT_MARK)
 #: Properties that an option of the same name sets for all jobs.
-DEFAULT_NAMES: Final = tuple(name for name in NAMES if name not in ("data", "jobId", PARENT))
+DEFAULT_NAMES: Final = tuple(name for name in NAMES if name not in ("data", "jobId", PARENT, DELIVERY))
+#: Properties of which a row has at most one; one that a row gives takes the place of a default of the other.
+_ALTERNATIVES: Final = (("delay", "runAt"), (EXPIRE_AFTER, EXPIRE_AT))
 
 
 def defaults_of(options: Options) -> dict[str, Any]:
     """The defaults of all jobs that options set, as `encode` expects them."""
     defaults = {name: options[name] for name in DEFAULT_NAMES if options[name] is not None}
+    if options[DELIVERY] == AT_MOST_ONCE:
+        # The other values are about the write itself.
+        defaults[DELIVERY] = AT_MOST_ONCE
     ttl = options.values.get("uniqueFor")
     if ttl is not None:
         defaults[DEDUPLICATION] = with_ttl(defaults.get(DEDUPLICATION), ttl)
@@ -75,14 +98,20 @@ def encode(
     given = [name for name in (*ROW_NAMES, *OPTION_NAMES) if name in rows]
     encoder = _Row(dialect, defaults)
     ids: Sequence[str | None] | None = None
-    if not given:
+    if not given and not encoder.is_spreading:
         encoded = [encoder.encode({})]
-    elif given == [DEDUPLICATION] and data and all(isinstance(value, str) and value for value in rows[DEDUPLICATION]):
+    elif (
+        given == [DEDUPLICATION]
+        and data
+        and not encoder.is_spreading
+        and all(isinstance(value, str) and value for value in rows[DEDUPLICATION])
+    ):
         # Rows that differ in nothing but their deduplication ids.
         ids = rows[DEDUPLICATION]
-        encoded = encoder.encode_rows([DEDUPLICATION], [ids[:1]], numbers)
+        encoded = encoder.encode_rows([DEDUPLICATION], [(ids[0],)], numbers)
     else:
-        encoded = encoder.encode_rows(given, [rows[name] for name in given], numbers)
+        columns = [rows[name] for name in given]
+        encoded = encoder.encode_rows(given, zip(*columns, strict=True) if columns else [()] * len(data), numbers)
     _check_size(data, encoded, numbers)
     return EncodedJobs(
         n=len(data),
@@ -99,6 +128,9 @@ def encode(
         attempts=collapsed([row.prepared.attempts if row.prepared.attempts > 1 else None for row in encoded]),
         deduplication_id=collapsed(ids or [row.deduplication_id for row in encoded]),
         deduplication=collapsed([row.prepared.deduplication for row in encoded]),
+        expire_after=collapsed([row.expiry.after for row in encoded]),
+        expire_at=collapsed([row.expiry.at for row in encoded]),
+        stalled_counter=collapsed([STALLED_PRESET if row.prepared.at_most_once else None for row in encoded]),
         **_parents(encoded),
     )
 
@@ -112,6 +144,7 @@ class _EncodedRow:
     timestamp: int | None
     deduplication_id: str | None
     parent: Parent | None
+    expiry: Expiry
 
 
 def _parents(encoded: Sequence[_EncodedRow]) -> dict[str, Any]:
@@ -136,23 +169,31 @@ class _Row:
         self._deduplications = Deduplications(
             dialect.name, dialect.deduplication_option, dialect.deduplication_members, defaults.get(DEDUPLICATION)
         )
+        self._seed = defaults.get(SPREAD_SEED, "")
+
+    @property
+    def is_spreading(self) -> bool:
+        """Whether jobs differ in their delays by default."""
+        return bool(self._merged({}).get(SPREAD_MS))
 
     def encode_rows(
-        self, names: Sequence[str], columns: Sequence[Sequence[Any]], numbers: Sequence[int | str]
+        self, names: Sequence[str], rows: Iterable[Sequence[Any]], numbers: Sequence[int | str]
     ) -> list[_EncodedRow]:
         """Encodes rows, of which None is not given. Errors name the number of the row."""
         encoded = []
-        for position, values in enumerate(zip(*columns, strict=True)):
+        for position, values in enumerate(rows):
             row = {n: v for n, v in zip(names, values, strict=True) if v is not None}
             try:
-                encoded.append(self.encode(row))
+                encoded.append(self.encode(row, numbers[position]))
             except SparkBullError as error:
                 raise type(error)(f"row {numbers[position]}: {error}") from None
         return encoded
 
-    def encode(self, row: Mapping[str, Any]) -> _EncodedRow:
+    def encode(self, row: Mapping[str, Any], number: int | str = 0) -> _EncodedRow:
+        """Encodes a row. number: decides on its delay by `spreadMs`."""
         merged = self._merged(row)
-        job_id, delay, run_at, timestamp = (merged.get(name) for name in ROW_NAMES)
+        expiry, spread = take_expiry(merged), take_spread(merged)
+        job_id, delay, run_at, timestamp = (merged.get(name) for name in ("jobId", "delay", "runAt", "timestamp"))
         if job_id is not None:
             job_id = str(job_id)
             self._dialect.check_job_id(job_id)
@@ -162,25 +203,40 @@ class _Row:
             _check_ms("delay", delay)
             _check_ms("runAt", run_at)
             check_eta(run_at, delay, timestamp)
+        if expiry != (None, None):
+            check_start(expiry, (delay or 0) + spread, run_at and run_at + spread, timestamp)
+        if spread:
+            part = delay_within(spread, self._seed, number)
+            if run_at is None:
+                delay = merged["delay"] = (delay or 0) + part
+            else:
+                run_at += part
+            check_eta(run_at, delay, timestamp)
         deduplication_id = None
         if DEDUPLICATION in merged or self._dialect.deduplication_option in merged:
             deduplication = self._deduplications.of(merged)
             if deduplication is not None:
                 deduplication_id, merged[DEDUPLICATION] = deduplication
+                given = {EXPIRE_AFTER: expiry.after, EXPIRE_AT: expiry.at}
+                once = merged.get(DELIVERY) == AT_MOST_ONCE
+                check_not_stored({**given, DELIVERY: once}, deduplication.rule.storing)
         parent = take_parent(merged) if PARENT in merged else None
         if parent is not None:
             # Children of different parents share their options.
             merged[PARENT] = True
-        return _EncodedRow(self._shared(merged), job_id, delay, run_at, timestamp, deduplication_id, parent)
+        prepared = self._shared(merged)
+        return _EncodedRow(prepared, job_id, delay, run_at, timestamp, deduplication_id, parent, expiry)
 
     def _merged(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Defaults, then the row, then its `opts`."""
         merged = {**self._defaults, **row}
-        if "delay" in row:
-            merged.pop("runAt", None) if "runAt" not in row else None
-        elif "runAt" in row:
-            merged.pop("delay", None)
+        for one, other in _ALTERNATIVES:
+            if one in row and other not in row:
+                merged.pop(other, None)
+            elif other in row and one not in row:
+                merged.pop(one, None)
         merged.pop("name", None)
+        merged.pop(SPREAD_SEED, None)
         for source in (self._defaults, row):
             opts = source.get("opts")
             if opts is not None:
@@ -272,6 +328,11 @@ def rows_of(jobs: Sequence[NewJob], first_row: int = 0) -> dict[str, list[Any]]:
         "delay": [job.delay for job in jobs],
         "runAt": [job.run_at for job in jobs],
         "timestamp": [job.timestamp for job in jobs],
+        EXPIRE_AFTER: [job.expire_after for job in jobs],
+        EXPIRE_AT: [job.expire_at for job in jobs],
+        SPREAD_MS: [job.spread_ms for job in jobs],
+        DELIVERY: [job.delivery for job in jobs],
+        LOCK_MS: [job.lock_ms for job in jobs],
         "priority": [job.priority for job in jobs],
         "attempts": [job.attempts for job in jobs],
         "backoff": [job.backoff for job in jobs],

@@ -37,6 +37,7 @@ _MEMBERS: Final[Mapping[str, tuple[str, Callable[[object], bool]]]] = {
     "deferrableBy": ("an integer >= 0 (s)", _is_integer(0)),
 }
 MEMBERS: Final = frozenset(_MEMBERS)
+_STORING: Final = frozenset({"keepLastIfActive", "deferrableBy"})
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,11 @@ class Rule:
     @property
     def is_deferring(self) -> bool:
         return any(name == "deferrableBy" for name, _ in self.members)
+
+    @property
+    def storing(self) -> str | None:
+        """The member by which a job may be stored, to be added when another one ends; None: there is none."""
+        return next((name for name, value in self.members if value and name in _STORING), None)
 
     @property
     def text(self) -> str:

@@ -12,6 +12,7 @@ from spark_bull.dialects.base import DEFAULT_NAME
 from spark_bull.dialects.chunks import ChunkBuilder
 from spark_bull.dialects.codec import carrying, check_defaults, data_text, defaults_of, encode, rows_of
 from spark_bull.dialects.flows import Flows
+from spark_bull.dialects.terms import SPREAD_SEED
 from spark_bull.errors import OptionError, did_you_mean
 from spark_bull.model import (
     Added,
@@ -84,6 +85,11 @@ class BullQueue:
       remove_on_fail: default for their `remove_on_fail`.
       timestamp: default for their `timestamp`, ms since 1970.
       deduplication: default for their `deduplication`; a mapping without `id` is the rule of jobs that give an id.
+      expire_after: default for their `expire_after`, ms.
+      expire_at: default for their `expire_at`, ms since 1970.
+      spread_ms: default for their `spread_ms`.
+      delivery: default for their `delivery`.
+      lock_ms: default for their `lock_ms`.
       opts: further options of the Node library for jobs added here, by its own names.
       tracer: makes a span for each call that adds jobs, whose context the jobs carry, as with `telemetry` in BullMQ:
         True for the global tracer, a tracer of OpenTelemetry, or a function that returns one. BullMQ only.
@@ -124,6 +130,11 @@ class BullQueue:
         remove_on_fail: KeepRule | None = None,
         timestamp: int | None = None,
         deduplication: Deduplication | None = None,
+        expire_after: int | None = None,
+        expire_at: int | None = None,
+        spread_ms: int | None = None,
+        delivery: str | None = None,
+        lock_ms: int | None = None,
         opts: Mapping[str, Any] | None = None,
         tracer: TracerSource = None,
         **unknown: NoReturn,
@@ -154,6 +165,11 @@ class BullQueue:
             "remove_on_fail": remove_on_fail,
             "timestamp": timestamp,
             "deduplication": deduplication,
+            "expire_after": expire_after,
+            "expire_at": expire_at,
+            "spread_ms": spread_ms,
+            "delivery": delivery,
+            "lock_ms": lock_ms,
             "opts": opts,
         }
         self._options = parse_arguments(arguments, redis, QUEUE, unknown)
@@ -205,6 +221,11 @@ class BullQueue:
         timestamp: int | None = None,
         deduplication: Deduplication | None = None,
         parent: Parent | None = None,
+        expire_after: int | None = None,
+        expire_at: int | None = None,
+        spread_ms: int | None = None,
+        delivery: str | None = None,
+        lock_ms: int | None = None,
         opts: Mapping[str, Any] | None = None,
         **unknown: NoReturn,
     ) -> str:
@@ -228,6 +249,11 @@ class BullQueue:
             Or a mapping with `id` and a rule, as in NewJob.
           parent: a job that waits for this one: a mapping with `queue`, `id` and `onFailure`, as in NewJob; BullMQ
             only.
+          expire_after: ms after which the job does not start any more: it fails as `expired`.
+          expire_at: when that is, ms since 1970; instead of `expire_after`.
+          spread_ms: the job is delayed by a random time up to this one, ms.
+          delivery: `at-most-once`: the job never runs twice, and fails if its worker dies.
+          lock_ms: duration of the job's lock, ms; workers of Node ignore it.
           opts: further options of the Node library, by its own names; they take precedence over the others.
 
         Returns:
@@ -255,6 +281,11 @@ class BullQueue:
             timestamp=timestamp,
             deduplication=deduplication,
             parent=parent,
+            expire_after=expire_after,
+            expire_at=expire_at,
+            spread_ms=spread_ms,
+            delivery=delivery,
+            lock_ms=lock_ms,
             opts=opts,
         )
         if self._spans is None:
@@ -326,7 +357,7 @@ class BullQueue:
             return list(self._add_flows(flows, context))
 
     def _add_flows(self, flows: Iterable[FlowJob], context: str) -> Iterator[AddedFlow]:
-        defaults = carrying(context) | self._defaults
+        defaults = carrying(context) | self._defaults | {SPREAD_SEED: uuid4().hex}
         remaining, first_row = iter(flows), 0
         while batch := list(islice(remaining, 1_000)):
             levels = levels_of(self.name, batch)
@@ -338,7 +369,7 @@ class BullQueue:
             yield from added_flows(levels, encoded.ids)
 
     def _added(self, jobs: Iterable[NewJob], context: str = "") -> Added:
-        added = sum_of(self._add(jobs, carrying(context) | self._defaults))
+        added = sum_of(self._add(jobs, carrying(context) | self._defaults | {SPREAD_SEED: uuid4().hex}))
         for row, reason in added.rejected.items():
             raise rejection(row, reason)
         return added

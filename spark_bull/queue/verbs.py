@@ -384,14 +384,15 @@ def relock(handle: QueueHandle, token: str, job_ids: Sequence[str], lock_ms: int
 
 
 class Promoted(NamedTuple):
-    """How many delayed jobs were promoted, and when the next one is due (ms since 1970), None when there is none.
+    """How many delayed jobs were promoted, and when the next job is due or expires, ms since 1970; None: there is none.
 
-    `now`: time of Redis, ms since 1970.
+    `now`: time of Redis, ms since 1970. `expired`: number of jobs that have expired.
     """
 
     moved: int
     next_due: int | None
     now: int
+    expired: int = 0
 
     @property
     def more(self) -> bool:
@@ -400,9 +401,9 @@ class Promoted(NamedTuple):
 
 
 def promote_due(handle: QueueHandle, limit: int = CHUNK_SIZE) -> Promoted:
-    """Moves delayed jobs that are due to the waiting ones, `limit` at most."""
-    moved, next_due, now = handle.run_once("promote_due", {"limit": limit})
-    return Promoted(int(moved), int(next_due) if next_due else None, int(now))
+    """Moves delayed jobs that are due to the waiting ones, and fails jobs that have expired; `limit` at most."""
+    moved, next_due, now, expired = handle.run_once("promote_due", {"limit": limit})
+    return Promoted(int(moved), int(next_due) if next_due else None, int(now), int(expired))
 
 
 class RescueReply(NamedTuple):

@@ -1,4 +1,4 @@
-"""Promoter: promotes delayed jobs when they are due, recovers interrupted writes, and rescues stalled jobs."""
+"""Promoter: promotes delayed jobs when they are due, fails expired ones, recovers writes, and rescues stalled jobs."""
 
 from __future__ import annotations
 
@@ -39,12 +39,14 @@ class PromoterStats:
       rescued: stalled jobs that were moved back to `wait`.
       failed: jobs that failed because they stalled too often.
       recovered: interrupted writes that were completed.
+      expired: jobs that have expired.
     """
 
     promoted: int = 0
     rescued: int = 0
     failed: int = 0
     recovered: int = 0
+    expired: int = 0
 
 
 class Promoter(Service):
@@ -53,8 +55,9 @@ class Promoter(Service):
         with Promoter("redis://localhost:6379", queues=["mail"]):
             ...
 
-    It also completes interrupted writes of Spark and, unless `rescue` is False, rescues stalled jobs as a Rescuer does.
-    Several Promoters may run in parallel, also with Node workers. `done` has the counters.
+    It also fails jobs that have expired, completes interrupted writes of Spark and, unless `rescue` is False, rescues
+    stalled jobs as a Rescuer does. Several Promoters may run in parallel, also with Node workers. `done` has the
+    counters.
 
     Parameters:
       url: `redis://`, `rediss://` or `unix://` URL, with user, password and database. Default: $SPARK_BULL_URL, else
@@ -176,18 +179,18 @@ class Promoter(Service):
             watch.stop(0)
 
     def _promote(self, handles: Sequence[QueueHandle]) -> float:
-        """Promotes one chunk per queue; returns the time until more is due, s; 0 if more is due now."""
+        """Promotes and expires about a chunk of jobs per queue; returns the time until more is due, s."""
         pause = min(MAX_PAUSE_S, max(0.0, min(self._recover_at, self._rescue_at) - monotonic_s()))
         if not self._queues.complete:
             pause = min(pause, MISSING_S)
-        moved = 0
+        moved = expired = 0
         for handle in handles:
             promoted = promote_due(handle, CHUNK_SIZE)
-            moved += promoted.moved
+            moved, expired = moved + promoted.moved, expired + promoted.expired
             if promoted.next_due is not None:
                 pause = min(pause, max(0.0, (promoted.next_due - promoted.now) / 1000))
-        if moved:
-            self.done = replace(self.done, promoted=self.done.promoted + moved)
+        if moved or expired:
+            self.done = replace(self.done, promoted=self.done.promoted + moved, expired=self.done.expired + expired)
         return pause
 
     def _run_checks(self, handles: Sequence[QueueHandle]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from decimal import Decimal
 from itertools import pairwise
@@ -20,6 +21,7 @@ from spark_bull.dialects.chunks import ChunkBuilder, EncodedJobs, joined, pack, 
 from spark_bull.dialects.codec import encode, rows_of
 from spark_bull.dialects.deduplication import ID_MARK
 from spark_bull.dialects.registry import DIALECTS
+from spark_bull.dialects.terms import STALLED_PRESET
 from spark_bull.errors import DialectError, OptionError, SparkBullError
 from spark_bull.model import NewJob, RawJson
 
@@ -441,6 +443,19 @@ BAD_ROWS: list[tuple[dict[str, Any], str]] = [
     ({"jobId": ""}, "`jobId` to be a text that is not empty"),
     ({"data": None}, "`data` to be JSON, got NULL"),
     ({"timestamp": LAST_ETA_MS, "delay": 1}, "to end before 2039-09-07"),
+    ({"expireAfter": 0}, "`expireAfter` to be a positive integer (ms), got: 0"),
+    ({"expireAt": True}, "`expireAt` to be a time (ms since 1970), got: True"),
+    ({"expireAfter": 5, "expireAt": 5}, "one of `expireAfter` and `expireAt`, got both"),
+    ({"expireAfter": 60, "delay": 60}, "`expireAfter` to end after `delay`"),
+    ({"expireAfter": 60, "delay": 30, "spreadMs": 30}, "`expireAfter` to end after `delay`"),
+    ({"expireAfter": 60, "runAt": 70, "timestamp": 10}, "`expireAfter` to end after `runAt`"),
+    ({"expireAt": 2000, "runAt": 2000}, "`expireAt` to end after `runAt`"),
+    ({"expireAt": 2000, "delay": 1000, "timestamp": 1000}, "`expireAt` to end after `delay`"),
+    ({"spreadMs": -1}, "`spreadMs` to be an integer >= 0 (ms), got: -1"),
+    ({"lockMs": 299}, "`lockMs` to be an integer >= 300 (ms), got: 299"),
+    ({"delivery": "exactly-once"}, "`delivery` to be at-most-once or at-least-once for a job, got: 'exactly-once'"),
+    ({"delivery": "at-most-once", "attempts": 2}, "`attempts` to be 1 with `delivery` at-most-once, got: 2"),
+    ({"opts": '{"expireAfter": "1h"}'}, "`expireAfter` to be a positive integer (ms), got: '1h'"),
 ]
 
 
@@ -453,6 +468,64 @@ def test_a_bad_row_is_refused_with_its_number(dialect: Dialect, row: dict[str, A
         encode(dialect, rows, {}, [40, 41])
     assert str(error.value).startswith("row 41: ")
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize("term", [{"expireAfter": 9}, {"expireAt": 9}, {"delivery": "at-most-once"}])
+@pytest.mark.parametrize("rule", ["keepLastIfActive", "deferrableBy"])
+def test_terms_of_a_job_that_may_be_stored_to_run_later_are_refused(rule: str, term: dict[str, Any]) -> None:
+    row = {"deduplication": [{"id": "x", rule: 5 if rule == "deferrableBy" else True}]}
+    (name,) = term
+    with pytest.raises(OptionError, match=f"row 0: expected no `{name}` with `deduplication.{rule}`"):
+        encoded(BULLMQ, **row, **{name: [value] for name, value in term.items()})
+
+
+@each_dialect
+def test_the_time_after_which_a_job_expires_is_no_option_of_the_node_library(dialect: Dialect) -> None:
+    columns = encoded(dialect, {"expireAfter": 7}, expireAfter=[None, 5, None], expireAt=[None, None, 9])
+    assert (columns.expire_after, columns.expire_at) == ([7, 5, None], [None, None, 9])
+    assert "expire" not in str(columns.opts)
+
+
+@each_dialect
+def test_a_job_that_never_runs_twice_begins_with_many_stalls_and_has_one_attempt(dialect: Dialect) -> None:
+    columns = encoded(dialect, {"delivery": "at-most-once"}, delivery=[None, "at-least-once"], lockMs=[None, 900])
+    assert columns.stalled_counter == [STALLED_PRESET, None]
+    once, often = (json.loads(text.replace("\x01", "1")) for text in columns.opts or ())
+    assert (once["delivery"], once["attempts"], often["lockMs"], often.get("delivery")) == (
+        "at-most-once",
+        1,
+        900,
+        None,
+    )
+
+
+@each_dialect
+@pytest.mark.parametrize(("given", "first"), [({}, 0), ({"delay": 50}, 50)])
+def test_rows_are_delayed_by_different_times_that_are_the_same_again(
+    dialect: Dialect, given: dict[str, int], first: int
+) -> None:
+    def delays(seed: int, start: int, count: int) -> list[int]:
+        defaults = {"spreadMs": 1_000, "spreadSeed": seed, **given}
+        columns = encode(dialect, {"data": ["{}"] * count}, defaults, range(start, start + count))
+        assert isinstance(columns.opts, str)
+        return [delay or 0 for delay in columns.delay or ()]  # type: ignore[union-attr]
+
+    made = delays(0, 0, 1_000)
+    assert delays(0, 400, 100) == made[400:500]
+    assert delays(1, 0, 1_000) != made
+    assert first <= min(made) <= max(made) < first + 1_000
+    tenths = Counter((delay - first) // 100 for delay in made)
+    assert len(tenths) == 10
+    assert all(50 < count < 200 for count in tenths.values())
+
+
+def test_the_spread_of_a_row_is_added_to_its_time() -> None:
+    soon = epoch_ms() + 60_000
+    columns = encoded(BULLMQ, runAt=[soon, soon, None], spreadMs=[1_000, None, 1_000])
+    run_ats = columns.run_at or []
+    assert isinstance(run_ats, list)
+    assert soon < (run_ats[0] or 0) < soon + 1_000
+    assert run_ats[1:] == [soon, None]
 
 
 @pytest.mark.parametrize("data", ["null", "0", "false", '""'])

@@ -136,7 +136,7 @@ def test_an_option_without_a_similar_name_is_refused_without_a_suggestion() -> N
     [
         ("view", WRITE, "is for reads, not for writes"),
         ("delivery", READ, "is for writes, not for reads"),
-        ("lockMs", WORK, r"is for streaming reads with mode=claim, not for a Worker \(did you mean `lock_ms`\?\)"),
+        ("lockMs", WORK, r"is for writes, not for a Worker \(did you mean `lock_ms`\?\)"),
         ("chunkSize", WORK, r"is for writes, not for a Worker \(did you mean `chunk_size`\?\)"),
     ],
 )

@@ -275,8 +275,8 @@ def test_without_data_the_whole_row_is_the_payload() -> None:
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "data"])
 def test_a_column_is_payload_unless_job_columns_lists_it(name: str) -> None:
-    texts = dict.fromkeys(("opts", "name", "deduplication"), STRING)
-    kinds = {"runAt": TIMESTAMP, "timestamp": LONG, "lifo": BOOLEAN, **texts}
+    texts = dict.fromkeys(("opts", "name", "deduplication", "delivery"), STRING)
+    kinds = {"runAt": TIMESTAMP, "expireAt": TIMESTAMP, "timestamp": LONG, "lifo": BOOLEAN, **texts}
     kinds["parent"] = struct(queue=STRING, id=STRING)
     schema = struct(**{"n": INT, name: kinds.get(name, INT)})
     assert plan(schema).columns == {}

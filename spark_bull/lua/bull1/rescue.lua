@@ -5,7 +5,7 @@
 -- @args base queue token call ttl_ms position limit max_stalled check_ms
 -- @returns {next position or '', ids of jobs that wait again, ids of jobs that failed}
 -- @include bull/lib/waiting_list
--- @include bull1/lib/announce
+-- @include bull1/lib/fail_unrun
 -- @include lib/count_up
 -- @include lib/group_places
 -- @include lib/leave_groups
@@ -17,9 +17,7 @@ local function rescue(id)
   local job_key = arg.base .. id
   local was_started = redis.pcall('HEXISTS', job_key, 'lockAcquired') == 1
   if was_started and count_up(job_key, 'stalledCounter') > tonumber(arg.max_stalled) then
-    call('SADD', key.failed, id)
-    call('HSET', job_key, 'failedReason', 'job stalled more than allowable limit')
-    announce(arg, 'failed', id, '{"message":"job stalled more than allowable limit"}')
+    fail_unrun(key, arg, id, 'job stalled more than allowable limit')
     return false
   end
   call('RPUSH', waiting_list(key), id)

@@ -1,5 +1,5 @@
 -- Adds jobs of one chunk to the queue, once per call of a sender.
--- @keys receipt id meta wait paused active delayed prioritized pc waiting_children completed events marker sequence_tails
+-- @keys receipt id meta expiry wait paused active delayed prioritized pc waiting_children completed events marker sequence_tails
 -- @args base queue token bullmq_version number from chunk want_ids ttl_ms
 -- @returns {first row not processed, added, duplicates, deduplicated, ids if wanted, {row, reason} of rejected jobs}
 -- @include bullmq/lib/add_jobs

@@ -133,7 +133,7 @@ def _queue_plan(plan: WritePlan, queue: str, parts: list[TaskPart], started_on: 
     handle = plan.handle_of(queue, parts[0].dialect if parts else None)
     staged = [StagedPart(part.stage, part.chunks, part.rows) for part in parts if part.stage]
     fields: dict[str, str | int] = {
-        "delivery": plan.options["delivery"],
+        "delivery": "exactly-once" if plan.exactly_once else "at-least-once",
         "startedOn": started_on,
         "jobs": sum(part.rows for part in parts),
     }

@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 
 from spark_bull.dialects.codec import check_defaults, defaults_of
 from spark_bull.dialects.registry import DIALECTS
+from spark_bull.dialects.terms import AT_LEAST_ONCE, DELIVERY
 from spark_bull.errors import DialectError
 from spark_bull.option_table import WRITE
 from spark_bull.options import Options, parse_options
@@ -73,7 +74,7 @@ class WritePlan:
 
     @property
     def exactly_once(self) -> bool:
-        return bool(self.options["delivery"] == "exactly-once")
+        return bool(self.options[DELIVERY] != AT_LEAST_ONCE)
 
     def handle_of(self, queue: str, dialect: str | None = None) -> QueueHandle:
         """Opens a queue that a row or a message names. Raises DialectError if its dialect is not `dialect`."""
@@ -96,6 +97,7 @@ def plan_write(raw: Mapping[str, str], schema: StructType) -> WritePlan:
     options = resolved(parse_options(raw, WRITE))
     rows = plan_rows(schema, options)
     check_sequence(options, rows)
+    rows.check_delivery(options)
     connection = Connection(settings_of(options))
     queue = options["queue"]
     connection.check(options["prefix"], [queue or ""], write=True)

@@ -30,6 +30,7 @@ from spark_bull.dialects.deduplication import MEMBERS
 from spark_bull.dialects.deduplication import NAME as DEDUPLICATION
 from spark_bull.dialects.parents import MEMBERS as PARENT_MEMBERS
 from spark_bull.dialects.parents import NAME as PARENT
+from spark_bull.dialects.terms import AT_LEAST_ONCE, AT_MOST_ONCE, DELIVERY, EXPIRE_AFTER, EXPIRE_AT, LOCK_MS, SPREAD_MS
 from spark_bull.errors import DialectError, OptionError, did_you_mean
 from spark_bull.options import Options
 from spark_bull.spark.json_text import check_json, is_encodable, to_json, to_json_arrays
@@ -95,6 +96,11 @@ _RULES: Final[dict[str, _Rule]] = {
     "lifo": _one_of("BOOLEAN", BooleanType),
     "removeOnComplete": _one_of("BOOLEAN, an integer, or STRUCT<age, count>", BooleanType, IntegralType, StructType),
     "removeOnFail": _one_of("BOOLEAN, an integer, or STRUCT<age, count>", BooleanType, IntegralType, StructType),
+    EXPIRE_AFTER: _one_of("an integer (ms)", IntegralType),
+    EXPIRE_AT: _one_of("TIMESTAMP", TimestampType),
+    SPREAD_MS: _one_of("an integer (ms)", IntegralType),
+    DELIVERY: _one_of("STRING", StringType),
+    LOCK_MS: _one_of("an integer (ms)", IntegralType),
     DEDUPLICATION: _Rule(
         "STRING, or STRUCT<id, ttl, extend, replace, reschedule, keepLastIfActive, deferrableBy>, of which `id` is "
         "required (`ttl` and `deferrableBy` are integers, the others BOOLEAN)",
@@ -144,6 +150,14 @@ class RowPlan:
             raise OptionError(
                 f"expected column `{self.integer_ids}` to be STRING (a custom id of {dialect.name} may not be an "
                 f"integer), got integers: add a prefix, for example concat('id-', {self.integer_ids})"
+            )
+
+    def check_delivery(self, options: Options) -> None:
+        """Raises OptionError for jobs that may run at most once if a repeated task would add them again."""
+        if DELIVERY in self.columns and options[DELIVERY] == AT_LEAST_ONCE:
+            raise OptionError(
+                f"expected no column `{DELIVERY}` with the option `{DELIVERY}` {AT_LEAST_ONCE}: a repeated task would "
+                f"add a job of {AT_MOST_ONCE} twice; drop one of them"
             )
 
     def slices(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

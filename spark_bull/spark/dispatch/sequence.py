@@ -31,7 +31,7 @@ def check_sequence(options: Options, rows: RowPlan) -> None:
     """Raises OptionError if the write can't keep the order of `sequenceBy`."""
     if not rows.sequence_by:
         return
-    if options["delivery"] != "exactly-once":
+    if options["delivery"] == "at-least-once":
         raise OptionError(
             f"expected `delivery` to be exactly-once with `sequenceBy`, got {options['delivery']}: tasks that add jobs "
             "at the same time, or again, do not keep the order of the rows"

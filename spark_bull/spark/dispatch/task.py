@@ -13,6 +13,7 @@ from pyspark import TaskContext
 from spark_bull.dialects.chunks import ChunkBuilder
 from spark_bull.dialects.codec import defaults_of, encode
 from spark_bull.dialects.flows import Flows
+from spark_bull.dialects.terms import SPREAD_SEED
 from spark_bull.errors import OptionError, SparkBullError
 from spark_bull.model import Added
 from spark_bull.queue.add import add_chunk
@@ -43,7 +44,7 @@ def write_task(plan: WritePlan, batches: Iterator[pa.RecordBatch], identity: Ide
         for _ in batches:
             pass
         return Written(plan.write_id, (), started_on, identity)
-    task = _Task(plan, attempt, identity)
+    task = _Task(plan, partition, attempt, identity)
     try:
         for batch in batches:
             task.take(batch)
@@ -81,13 +82,14 @@ class _Task:
     """Cuts a task's rows into chunks and sends them."""
 
     plan: WritePlan
+    partition: int
     attempt: str
     identity: Identity | None
     seen: int = 0
     writers: dict[str, _QueueWriter] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.defaults = defaults_of(self.plan.options)
+        self.defaults = defaults_of(self.plan.options) | {SPREAD_SEED: self.partition}
         self.callback: Callback | None = None
         self.opened = False
         on_finish = self.plan.on_finish

@@ -5,6 +5,7 @@
 -- @include lib/columns
 -- @include lib/deduplications
 -- @include lib/fill_opts
+-- @include lib/job_terms
 -- @include lib/number_texts
 -- @include lib/push
 -- @include lib/walk_steps
@@ -26,6 +27,7 @@ local function add_jobs(key, arg, chunk, from, now)
   local custom_ids, priorities = listed(chunk, 'job_id'), listed(chunk, 'priority')
   local lifos, times_of = listed(chunk, 'lifo'), clock_of(chunk, now)
   local deduplication_of = deduplications_of(chunk)
+  local store_terms, first_expiry = job_terms(key, chunk, 'stalledCounter')
   local ids, duplicates, deduplicated = {}, 0, 0
   local pushes, prioritized, text = new_pushes(), {}, number_texts()
 
@@ -55,6 +57,9 @@ local function add_jobs(key, arg, chunk, from, now)
         if debounce_id then
           call('HSET', job_key, 'deid', debounce_id)
         end
+        if store_terms then
+          store_terms(i, job_id, job_key, timestamp)
+        end
         if delay > 0 then
           local eta = timestamp + delay
           call('ZADD', key.delayed, eta * 4096 + bit.band(counter + i, 0xfff), job_id)
@@ -81,6 +86,10 @@ local function add_jobs(key, arg, chunk, from, now)
   end
   flush_pushes(pushes, target)
   insert_many_by_priority(key, target, prioritized)
+  if store_terms and first_expiry() then
+    -- Who promotes delayed jobs looks at the queue again then.
+    call('PUBLISH', key.delayed, text(first_expiry()))
+  end
   return {
     next = last + 1,
     added = last - from + 1 - duplicates - deduplicated,

@@ -3,7 +3,9 @@
 -- @include bull/lib/waiting_list
 -- @include lib/claim_quota
 -- @include lib/group_limits
+-- @include lib/has_expired
 -- @include lib/job_row
+-- @include lib/lock_ms_of
 -- @include lib/next_due_of
 -- @include lib/positions_of
 -- @include lib/set_aside
@@ -11,17 +13,19 @@
 -- @include lib/walk_waiting
 
 -- Claims up to `limit` jobs of Bull; see queue/claim.py, and lib/claim_quota for `limits`. `start(job_key, id)` marks a
--- job as started and publishes it, or delays it and returns 'delayed'.
+-- job as started and publishes it, or delays it and returns 'delayed'. `started`: the name of a field that each start
+-- sets; `expire(id)` fails a job that has expired.
 -- `promote(ids)` makes delayed jobs of groups the next ones.
 -- `held` was moved to `active` without a lock by a blocking command; it comes first, unless the stalled check has moved
 -- it back.
 -- Returns what work_once expects, the ids that were delayed or dropped because their jobs are gone, and the limits of
 -- groups, whose delayed jobs are to be promoted once all of these ids have left the waiting ones.
-local function claim_jobs(key, arg, now, limit, limits, start, promote)
+local function claim_jobs(key, arg, now, limit, limits, start, promote, started, expire)
   local call, base, held = redis.call, arg.base, arg.held
   local allowed, limited_ms = claim_quota(key, arg, limits, limit)
   local ids, rows, dropped, damaged, bytes, most_bytes = {}, {}, {}, {}, 0, tonumber(arg.most_bytes)
   local at = positions_of(CLAIM_FIELDS)
+  local may_expire = call('EXISTS', key.expiry, key.expired) > 0
   local groups = group_limits(key, arg, allowed, now, waits, function(id, eta)
     return delay_job(key, id, eta)
   end, promote)
@@ -35,6 +39,11 @@ local function claim_jobs(key, arg, now, limit, limits, start, promote)
         set_aside(key, id, kind)
         damaged[#damaged + 1] = {id, kind}
       end
+      dropped[#dropped + 1] = id
+      return true
+    end
+    if may_expire and has_expired(job_key, started, now) then
+      expire(id)
       dropped[#dropped + 1] = id
       return true
     end
@@ -54,7 +63,7 @@ local function claim_jobs(key, arg, now, limit, limits, start, promote)
     if start(job_key, id) == 'delayed' then
       return true
     end
-    call('SET', job_key .. ':lock', arg.lock_token, 'PX', arg.lock_ms)
+    call('SET', job_key .. ':lock', arg.lock_token, 'PX', lock_ms_of(row[at.opts], arg.lock_ms))
     ids[#ids + 1], rows[#rows + 1] = id, row
     return true
   end

@@ -1,4 +1,5 @@
 -- @include bull/lib/claim_jobs
+-- @include bull/lib/fail_unrun
 -- @include bull/lib/leave_limiter
 -- @include bull/lib/limit_group
 -- @include bull/lib/promote_group
@@ -24,6 +25,8 @@ local function claim_next(key, arg, now, limit, may_drain)
     call('PUBLISH', channel, id)
   end, function(ids)
     promote_group(key, arg, ids)
+  end, 'processedOn', function(id)
+    unrun_failures(key, arg, now)(id, 'expired')
   end)
   leave_wait(key, claimed.ids)
   leave_wait(key, dropped)

@@ -3,6 +3,7 @@
 -- @include bull1/lib/opts_with_id
 -- @include lib/columns
 -- @include lib/fill_opts
+-- @include lib/job_terms
 -- @include lib/number_texts
 -- @include lib/push
 
@@ -25,6 +26,7 @@ local function add_jobs(key, arg, chunk, from, now)
   local all_opts, custom_ids = listed(chunk, 'opts'), listed(chunk, 'job_id')
   local all_attempts, lifos = listed(chunk, 'attempts'), listed(chunk, 'lifo')
   local times_of = clock_of(chunk, now)
+  local store_terms, first_expiry = job_terms(key, chunk, 'stalledCounter')
   local ids, duplicates = {}, 0
   local pushes, text = new_pushes(), number_texts()
   for i = from, n do
@@ -51,6 +53,9 @@ local function add_jobs(key, arg, chunk, from, now)
         'delay', text(delay), 'timestamp', text(timestamp), 'attempts', text(fields.attempts),
         'attemptsMade', '0',
         'stacktrace', '[]', 'returnvalue', 'null')
+      if store_terms then
+        store_terms(i, job_id, base .. job_id, timestamp)
+      end
       if delayed then
         local score = eta * 4096 + bit.band(counter + i, 0xfff)
         call('ZADD', key.delayed, score, job_id)
@@ -63,5 +68,9 @@ local function add_jobs(key, arg, chunk, from, now)
     announce_added(arg, fields, (custom_id or not delayed) and cjson.encode(job_id) or job_id)
   end
   flush_pushes(pushes, target)
+  if store_terms and first_expiry() then
+    -- Who promotes delayed jobs looks at the queue again then.
+    call('PUBLISH', key.delayed, text(first_expiry()))
+  end
   return {next = n + 1, added = n - from + 1 - duplicates, duplicates = duplicates, ids = ids}
 end

@@ -5,7 +5,7 @@
 -- Returns what obliterate_bull does.
 local function obliterate_queue(key, arg)
   return obliterate_bull(key, arg, pause_queue, remove_jobs, 'set', {
-    key.id, key.meta_paused, key.rate_limited,
+    key.id, key.meta_paused, key.rate_limited, key.expiry, key.expired,
     key.group_active, key.group_delayed, key.group_promoted, key.group_started, key.group_windows, key.group_settings,
   })
 end

@@ -9,6 +9,7 @@
 -- @include lib/columns
 -- @include lib/deduplications
 -- @include lib/fill_opts
+-- @include lib/job_terms
 -- @include lib/number_texts
 -- @include lib/push
 
@@ -30,6 +31,7 @@ local function add_jobs(key, arg, chunk, from, now)
   local parent_at, join_parent, join_existing, _, flush_children = chunk_parents(key, arg, chunk)
   local waits_for_children = listed(chunk, 'waits_for_children')
   local follows, keep_tails = sequencer(key, arg, chunk)
+  local store_terms = job_terms(key, chunk, 'stc')
   local events, text = key.events, number_texts()
   local ids, rejected, missing, duplicates, deduplicated = {}, {}, 0, 0, 0
   local pushes, delayed, prioritized, highest = new_pushes(), {}, {}, {}
@@ -97,6 +99,9 @@ local function add_jobs(key, arg, chunk, from, now)
         else
           call('HSET', job_key, 'name', name, 'data', datas[i], 'opts', opts,
             'timestamp', text(timestamp), 'delay', text(delay), 'priority', text(priority))
+        end
+        if store_terms then
+          store_terms(i, job_id, job_key, timestamp)
         end
         call('XADD', events, '*', 'event', 'added', 'jobId', job_id, 'name', name)
         if waits_for_children[i] or (follows and follows(i, job_id)) then

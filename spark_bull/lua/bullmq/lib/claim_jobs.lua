@@ -6,6 +6,8 @@
 -- @include bullmq/lib/waits_or_prioritized
 -- @include lib/claim_quota
 -- @include lib/group_limits
+-- @include lib/has_expired
+-- @include lib/lock_ms_of
 -- @include lib/next_due_of
 -- @include lib/number_texts
 -- @include lib/positions_of
@@ -36,6 +38,7 @@ local function claim_jobs(key, arg, now, limit)
   end, function(ready)
     promote_group(key, arg, ready)
   end)
+  local may_expire = call('EXISTS', key.expiry) == 1
   local next_due = limit > 0 and promote_due_jobs(key, arg, now, math.max(limit, 100))
 
   -- Returns whether the job was processed: when no more may start, the next one that may stays.
@@ -49,6 +52,10 @@ local function claim_jobs(key, arg, now, limit)
       return true
     end
     bytes = bytes + #(row[at.data] or '')
+    if may_expire and not row[at.defa] and has_expired(base .. id, 'processedOn', now) then
+      row[at.defa] = 'expired'
+      call('HSET', base .. id, 'defa', 'expired')
+    end
     -- A job that fails without being run is in no group.
     if groups then
       local may_start = taken < allowed
@@ -60,7 +67,7 @@ local function claim_jobs(key, arg, now, limit)
     end
     local job_key, started = base .. id, row[at.ats] and text(whole_number(row[at.ats]) + 1) or '1'
     row[at.ats] = started
-    call('SET', job_key .. ':lock', token, 'PX', lock_ms)
+    call('SET', job_key .. ':lock', token, 'PX', lock_ms_of(row[at.opts], lock_ms))
     if worker == '' then
       call('HSET', job_key, 'processedOn', processed_on, 'ats', started)
     else

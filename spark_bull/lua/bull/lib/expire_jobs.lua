@@ -1,0 +1,81 @@
+-- @include lib/has_expired
+-- @include lib/next_expiry_of
+
+-- Number of jobs that are looked at in the list of waiting jobs, those that come next; workers take fewer of them in
+-- PAUSE_MS, after which it is looked at again.
+local NEAR, PAUSE_MS = 5000, 200
+-- Number of jobs that one call examines or fails.
+local SHARE = 200
+
+-- Moves the ids of jobs that have expired from `expiry` to the SET `expired`; delayed ones fail. `fail(id)` fails a job
+-- that has left its state. Returns how many have failed.
+local function gather_expired(key, arg, now, started, fail)
+  local call, failed = redis.call, 0
+  local due = call('ZRANGEBYSCORE', key.expiry, '-inf', now, 'LIMIT', 0, SHARE)
+  for _, id in ipairs(due) do
+    if has_expired(arg.base .. id, started, now) then
+      if call('ZREM', key.delayed, id) == 1 then
+        fail(id)
+        failed = failed + 1
+      else
+        call('SADD', key.expired, id)
+      end
+    end
+  end
+  if #due > 0 then
+    call('ZREM', key.expiry, unpack(due))
+  end
+  return failed
+end
+
+-- Fails those of the next waiting jobs that are in `expired`. Ids are overwritten by a mark that is no id, and one LREM
+-- removes all marks: so it costs no search per job. Returns how many have failed, and whether all jobs were looked at.
+local function fail_near(key, arg, now, started, fail)
+  local call, ids = redis.call, redis.call('LRANGE', key.wait, -NEAR, -1)
+  local is_expired = #ids > 0 and call('SMISMEMBER', key.expired, unpack(ids)) or {}
+  local gone = {}
+  for i = #ids, 1, -1 do
+    if is_expired[i] == 1 and #gone < SHARE then
+      call('SREM', key.expired, ids[i])
+      if has_expired(arg.base .. ids[i], started, now) then
+        call('LSET', key.wait, i - #ids - 1, '')
+        gone[#gone + 1] = ids[i]
+      end
+    end
+  end
+  if #gone > 0 then
+    call('LREM', key.wait, -#gone, '')
+  end
+  for _, id in ipairs(gone) do
+    fail(id)
+  end
+  return #gone, #ids < NEAR
+end
+
+-- Forgets ids in `expired` whose jobs were removed or have started, a few per call.
+local function forget_others(key, arg, now, started)
+  for _, id in ipairs(redis.call('SRANDMEMBER', key.expired, 20)) do
+    if not has_expired(arg.base .. id, started, now) then
+      redis.call('SREM', key.expired, id)
+    end
+  end
+end
+
+-- Fails jobs that have expired: delayed ones, and those of the next waiting ones. Others stay in the list until they
+-- are among the next ones, as it takes long to find them. `started`: the name of a field that each start sets.
+-- Returns when to call it again, ms since 1970, or nil, and how many have failed.
+local function expire_jobs(key, arg, now, started, fail)
+  if redis.call('EXISTS', key.expiry, key.expired) == 0 then
+    return nil, 0
+  end
+  local failed, near = gather_expired(key, arg, now, started, fail), 0
+  local next_expiry = next_expiry_of(key.expiry)
+  if redis.call('EXISTS', key.expired) == 1 then
+    near = fail_near(key, arg, now, started, fail)
+    forget_others(key, arg, now, started)
+    if redis.call('EXISTS', key.expired) == 1 then
+      next_expiry = math.min(next_expiry or math.huge, near > 0 and now or now + PAUSE_MS)
+    end
+  end
+  return next_expiry, failed + near
+end

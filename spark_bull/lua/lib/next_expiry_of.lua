@@ -1,0 +1,5 @@
+-- When the next job expires, ms since 1970, or nil.
+local function next_expiry_of(expiry)
+  local first = redis.call('ZRANGE', expiry, 0, 0, 'WITHSCORES')
+  return tonumber(first[2])
+end

@@ -1,0 +1,174 @@
+"""Terms of jobs in every dialect: until when they may start, whether they may run twice, how long their locks last.
+
+Every test runs twice: with each script sent once, and with each script sent again as if its reply had been lost.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from spark_bull.model import NewJob
+from spark_bull.queue.claim import rescue
+from spark_bull.queue.verbs import Promoted, promote_due
+from tests.support.work_bench import WorkBench, completed, failed_for, not_bull_1, only_bullmq
+
+HOUR_MS = 3_600_000
+#: A time that has passed.
+PAST = 1
+
+
+def expire_all(bench: WorkBench) -> list[Promoted]:
+    """Runs the script of the promoter until no further job is due or expires."""
+    replies = [promote_due(bench.handle)]
+    while replies[-1].more:
+        replies.append(promote_due(bench.handle))
+    return replies
+
+
+def later(bench: WorkBench, job_id: str) -> None:
+    """Lets the time pass after which a job expires."""
+    bench.client.hset(bench.handle.keys.job(job_id), "expireAt", str(PAST))
+    bench.client.zadd(bench.key("expiry"), {job_id: PAST}, xx=True)
+
+
+def check_stalled(bench: WorkBench) -> None:
+    """Moves active jobs without a lock back, or fails them: the first check only marks them."""
+    for _ in range(2):
+        bench.client.delete(bench.key("stalled_check"), bench.key("rescue_check"))
+        rescue(bench.handle)
+
+
+def fail_unrun(bench: WorkBench) -> None:
+    """Fails the jobs with a deferred failure, as a worker does that claims them."""
+    claim = bench.claim(100)
+    assert {job.deferred_failure for job in claim.jobs} <= {"expired"}
+    if claim.jobs:
+        bench.work(failed_for(claim, "expired"))
+
+
+def reasons(bench: WorkBench, ids: list[str]) -> list[str | None]:
+    return [bench.field(job_id, "failedReason") for job_id in ids]
+
+
+# expiry
+
+
+@pytest.mark.parametrize("term", [{"expire_at": PAST}, {"expire_after": 5, "timestamp": 1_000}])
+def test_a_claim_runs_no_job_that_has_expired(bench: WorkBench, term: dict[str, int]) -> None:
+    gone, kept = bench.add(2, **term), bench.add(2)
+    claim = bench.claim()
+    assert [job.id for job in claim.jobs if job.deferred_failure is None] == kept
+    if bench.bullmq:
+        assert [(job.id, job.deferred_failure) for job in claim.jobs[:2]] == [(job_id, "expired") for job_id in gone]
+    else:
+        assert (reasons(bench, gone), bench.counts()["failed"]) == (["expired"] * 2, 2)
+
+
+def test_the_promoter_fails_jobs_that_have_expired(bench: WorkBench) -> None:
+    gone, kept = bench.add(3, expire_at=PAST), bench.add(2, expire_after=HOUR_MS)
+    replies = expire_all(bench)
+    assert sum(reply.expired for reply in replies) == 3 or bench.twice
+    assert replies[-1].next_due is not None
+    if bench.bullmq:
+        assert [bench.field(job_id, "defa") for job_id in (*gone, *kept)] == ["expired"] * 3 + [None] * 2
+        claim = bench.claim(3)
+        assert [job.deferred_failure for job in claim.jobs] == ["expired"] * 3
+        bench.work(failed_for(claim, "expired"))
+    assert (bench.counts(), reasons(bench, gone)) == ({"wait": 2, "failed": 3}, ["expired"] * 3)
+    assert [job.id for job in bench.claim().jobs] == kept
+    assert not bench.client.exists(bench.key("expired"))
+
+
+def test_expired_jobs_leave_a_list_between_others_that_keep_their_order(bench: WorkBench) -> None:
+    jobs = [NewJob({"n": n}, expire_at=PAST if n % 3 else None) for n in range(12)]
+    ids = bench.queue.add_many(jobs).ids
+    expire_all(bench)
+    claim = bench.claim(100)
+    assert [job.id for job in claim.jobs if job.deferred_failure is None] == ids[::3]
+
+
+@not_bull_1
+def test_a_job_with_a_priority_expires(bench: WorkBench) -> None:
+    (gone,) = bench.add(1, priority=3, expire_at=PAST)
+    (kept,) = bench.add(1, priority=3)
+    expire_all(bench)
+    assert [job.id for job in bench.claim().jobs if job.deferred_failure is None] == [kept]
+    assert not bench.client.zscore(bench.key("priority"), gone)
+
+
+def test_a_delayed_job_that_expires_fails_before_it_is_due(bench: WorkBench) -> None:
+    (gone,) = bench.add(1, delay=HOUR_MS, expire_after=2 * HOUR_MS)
+    later(bench, gone)
+    expire_all(bench)
+    fail_unrun(bench)
+    assert (bench.counts(), reasons(bench, [gone])) == ({"failed": 1}, ["expired"])
+
+
+def test_a_job_that_has_started_does_not_expire(bench: WorkBench) -> None:
+    (job_id,) = bench.add(1, expire_after=HOUR_MS)
+    first = bench.claim()
+    later(bench, job_id)
+    expire_all(bench)
+    bench.client.delete(bench.handle.keys.lock(job_id))
+    check_stalled(bench)
+    again = bench.claim()
+    assert [(job.id, job.deferred_failure) for job in (*first.jobs, *again.jobs)] == [(job_id, None)] * 2
+    bench.work(completed(again))
+    assert bench.counts() == {"completed": 1}
+
+
+@not_bull_1
+def test_a_job_that_takes_the_id_of_an_earlier_one_does_not_expire_with_it(bench: WorkBench) -> None:
+    bench.add(1, job_id="a", expire_after=HOUR_MS)
+    bench.queue.remove("a")
+    bench.add(1, job_id="a")
+    bench.client.zadd(bench.key("expiry"), {"a": PAST}, xx=True)
+    expire_all(bench)
+    assert [job.deferred_failure for job in bench.claim().jobs] == [None]
+
+
+def test_a_duplicate_does_not_change_when_a_job_expires(bench: WorkBench) -> None:
+    if bench.queue.protocol == "bull-1":
+        pytest.skip("the oldest release has no custom ids")
+    bench.add(1, job_id="a")
+    bench.add(1, job_id="a", expire_at=PAST)
+    expire_all(bench)
+    assert [job.deferred_failure for job in bench.claim().jobs] == [None]
+
+
+def test_jobs_that_are_gone_are_forgotten_when_they_expire(bench: WorkBench) -> None:
+    (done, removed) = bench.add(2, expire_after=HOUR_MS)
+    bench.work(completed(bench.claim(1)))
+    bench.queue.remove(removed)
+    for job_id in (done, removed):
+        bench.client.zadd(bench.key("expiry"), {job_id: PAST}, xx=True)
+    expire_all(bench)
+    assert (bench.counts(), bench.client.exists(bench.key("expiry"), bench.key("expired"))) == ({"completed": 1}, 0)
+
+
+def test_plain_jobs_leave_no_trace_of_expiry(bench: WorkBench) -> None:
+    bench.add(2)
+    expire_all(bench)
+    assert not bench.client.exists(bench.key("expiry"), bench.key("expired"))
+    assert not any(b"expire" in name for name in bench.client.hgetall(bench.handle.keys.job("1")))
+
+
+@only_bullmq
+def test_an_expired_child_tells_its_parent(bench: WorkBench) -> None:
+    child: dict[str, Any] = {"expire_at": PAST, "parent": {"queue": "q", "id": "p", "onFailure": "ignore"}}
+    bench.add(1, job_id="p", delay=HOUR_MS)
+    bench.add(1, **child)
+    expire_all(bench)
+    fail_unrun(bench)
+    assert list(bench.client.hvals(bench.handle.keys.children_failures("p"))) == [b"expired"]
+
+
+@only_bullmq
+def test_a_job_that_has_expired_runs_when_it_is_retried(bench: WorkBench) -> None:
+    (job_id,) = bench.add(1, expire_at=PAST)
+    expire_all(bench)
+    fail_unrun(bench)
+    bench.queue.retry(job_id)
+    assert [job.deferred_failure for job in bench.claim().jobs] == [None]
