@@ -11,6 +11,7 @@ from spark_bull.clock import LAST_ETA_MS
 from spark_bull.dialects.base import Dialect
 from spark_bull.dialects.cron import check_zone
 from spark_bull.dialects.schedules import Schedule
+from spark_bull.dialects.terms import DELIVERY, EXPIRE_AFTER, EXPIRE_AT, SPREAD_MS
 from spark_bull.errors import OptionError, PatternError, expected
 
 #: Properties of a schedule, by their names in columns.
@@ -31,7 +32,7 @@ NAMES: Final = (
 _DEFAULT_OPTIONS: Final = ("priority", "attempts", "backoff", "lifo", "removeOnComplete", "removeOnFail")
 #: Options that the schedule sets, and those that have no effect on its jobs.
 _OWN_OPTIONS: Final = ("repeat", "jobId", "delay", "timestamp", "prevMillis", "repeatJobKey")
-_NO_EFFECT: Final = ("deduplication", "debounce", "parent")
+_NO_EFFECT: Final = ("deduplication", "debounce", "parent", EXPIRE_AFTER, EXPIRE_AT, SPREAD_MS, DELIVERY)
 
 
 def checked_schedule(dialect: Dialect, row: Mapping[str, Any], defaults: Mapping[str, Any], now: int) -> Schedule:
