@@ -74,8 +74,8 @@ def airports() -> dict[str, tuple[float, float]]:
 
 def dispatch(spark: SparkSession, table: Path, url: str) -> Measured:
     """Adds the flights as jobs, with a progress bar."""
-    add_jobs(spark, Source(str(table), "parquet", {}, JOBS), QUEUE, {"url": url, "attempts": "3"})
     with BullQueue(QUEUE, url=url) as queue:
+        add_jobs(spark, Source(str(table), "parquet", {}, JOBS), queue.handle, {"url": url, "attempts": "3"})
         record = queue.writes()[-1]
     seconds = (record.duration_ms or 1) / 1000
     return Measured("dispatch", record.added, seconds, f"exactly once, {record.duplicates} duplicates")

@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 from spark_bull.cli.command import Command, Output
 from spark_bull.cli.interrupt import sigterm_as_sigint
 from spark_bull.cli.times import milliseconds, seconds
+from spark_bull.option_table import WRITE
+from spark_bull.options import parse_options
+from spark_bull.queue.handle import open_handle
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,17 +34,19 @@ def _session(args: Namespace, queue: str) -> Iterator[SparkSession]:
 def _dispatch(args: Namespace) -> Output:
     from spark_bull.spark.programs.dispatch import Source, dispatch
 
-    source = Source(args.input, args.format, dict(args.read), args.query)
+    source, options = Source(args.input, args.format, dict(args.read), args.query), _options(args)
+    handle = open_handle(parse_options(options, WRITE), args.queue)
     with _session(args, args.queue) as spark:
-        return _output(dispatch(spark, source, args.queue, _options(args)), args)
+        return _output(dispatch(spark, source, handle, options), args)
 
 
 def _work(args: Namespace) -> Output:
-    from spark_bull.spark.programs.work import Functions, work
+    from spark_bull.spark.programs.work import Functions, check, work
 
     given = {name: getattr(args, name) for name in ("payload_schema", "engine", "slots", "timeout_ms")}
     options = _options(args) | {name: value for name, value in given.items() if value is not None}
     functions = Functions(args.processor, args.setup)
+    check(args.queue, options)
     with _session(args, ", ".join(args.queue)) as spark:
         done = work(
             spark,
@@ -57,12 +62,15 @@ def _work(args: Namespace) -> Output:
 
 
 def _collect(args: Namespace) -> Output:
+    from spark_bull.spark.collect.stream import collect_options
     from spark_bull.spark.programs.collect import Table, collect
 
     table, every = Table(args.output, args.format, args.checkpoint), None if args.once else args.trigger
+    options = _options(args) | {"queue": args.queue}
+    collect_options(options)
     with _session(args, args.queue) as spark:
         try:
-            return _output(collect(spark, args.queue, table, _options(args), every), args)
+            return _output(collect(spark, table, options, every), args)
         except KeyboardInterrupt:
             # The regular way to stop it.
             return None
@@ -70,9 +78,12 @@ def _collect(args: Namespace) -> Output:
 
 def _report(args: Namespace) -> Output:
     from spark_bull.spark.programs.report import report
+    from spark_bull.spark.schemas import read_options
 
+    options = _options(args) | {"queue": args.queue}
+    read_options(options)
     with _session(args, args.queue) as spark:
-        for frame in report(spark, args.queue, _options(args), args.query):
+        for frame in report(spark, options, args.query):
             if args.json:
                 for row in frame.toJSON().collect():
                     print(row)

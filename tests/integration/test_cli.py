@@ -430,6 +430,23 @@ def test_programs_have_help_without_pyspark(command: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["dispatch", "--input", "a.json", "--option", "chunkSizes=3"], "unknown option `chunkSizes` (did you mean"),
+        (["collect", "--output", "lake", "--once", "--option", "startingOffsets=latest"], "requires the option `read"),
+        (["report", "--option", "views=counts"], "unknown option `views` (did you mean `view`?)"),
+        (["work", "--processor", "json:loads", "--option", "lock_ms=soon"], "expected `lock_ms` to be an integer"),
+        (["work", "--processor", "json:loads", "--option", "redis.host=x"], "`redis.host` cannot be passed to redis"),
+    ],
+)
+def test_a_wrong_argument_of_a_program_is_an_error_before_spark_starts(
+    run: Run, monkeypatch: pytest.MonkeyPatch, given: list[str], said: str
+) -> None:
+    monkeypatch.setattr("pyspark.sql.SparkSession.builder", None)
+    assert said in run(*given, "--queue", "mail", code=1)
+
+
+@pytest.mark.parametrize(
     ("given", "queues", "weights"),
     [
         (["--queue", "mail"], ["mail"], []),

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
 from redis import Redis
 
+from spark_bull.errors import OptionError
 from spark_bull.model import NewJob
 from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.spark.programs.work import Functions, work
 from tests.support.wait import PATIENCE_S
 from tests.support.work_bench import WorkBench, completed
 
@@ -89,26 +94,22 @@ def test_the_command_runs_under_spark_submit(redis_url: str, prefix: str) -> Non
     assert "|people|wait |1   |" in reported.stdout
 
 
-def test_a_wrong_option_ends_dispatch_with_a_one_line_error(redis_url: str, tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_text('{"a": 1}')
-    reading = ["--input", str(tmp_path / "a.json"), "--format", "json", "--queue", "q", "--url", redis_url]
-    ran = submit(str(ROOT / "jobs/dispatch.py"), *reading, "--option", "chunkSizes=3")
-    assert ran.returncode != 0
-    # spark-submit sends both of Python's outputs to one of its own.
-    assert "unknown option `chunkSizes` (did you mean `chunkSize`?)" in ran.stdout + ran.stderr
-
-
-def test_work_runs_any_function_until_the_queue_is_empty(redis_url: str, prefix: str, tmp_path: Path) -> None:
+def test_work_runs_any_function_with_options_until_the_queue_is_empty(
+    redis_url: str, prefix: str, tmp_path: Path
+) -> None:
     module = tmp_path / "my_jobs.py"
     module.write_text("def double(job):\n    return 2 * job.data['n']\n")
     with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
         queue.add_many(NewJob({"n": n}) for n in range(50))
-        script = ["--py-files", str(module), str(ROOT / "jobs/work.py")]
-        arguments = ["--queue", "q", "--processor", "my_jobs:double", "--url", redis_url, "--until-idle", "1"]
-        ran = submit(*script, *arguments, "--option", f"prefix={prefix}", "--slots", "1")
+        script = ["--py-files", str(module), str(ROOT / "jobs/work.py"), "--queue", "q"]
+        arguments = ["--processor", "my_jobs:double", "--url", redis_url, "--until-idle", "1", "--slots", "1"]
+        options = ["--option", "remove_on_complete=false", "--option", "lock_ms=60000", "--option", "name=sparky"]
+        ran = submit(*script, *arguments, *options, "--option", f"prefix={prefix}")
         assert ran.returncode == 0, ran.stderr[-3000:]
         assert "50 completed, 0 failed" in ran.stdout
-        assert {job.parsed("returnvalue") for job in queue.page("completed")} == {2 * n for n in range(50)}
+        done = queue.page("completed")
+        assert {job.parsed("returnvalue") for job in done} == {2 * n for n in range(50)}
+        assert {job.processed_by for job in done} == {"sparky"}
 
 
 def test_work_processes_several_queues_with_a_state(redis_url: str, prefix: str, tmp_path: Path) -> None:
@@ -129,27 +130,18 @@ def test_work_processes_several_queues_with_a_state(redis_url: str, prefix: str,
             assert values == [[queue.name, "connected"]] * 5
 
 
-def test_options_of_work_are_parsed_by_their_types(redis_url: str, prefix: str, tmp_path: Path) -> None:
-    module = tmp_path / "my_jobs.py"
-    module.write_text("def none(job):\n    return None\n")
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        queue.add_many(NewJob({"n": n}) for n in range(5))
-        script = ["--py-files", str(module), str(ROOT / "jobs/work.py"), "--queue", "q", "--processor", "my_jobs:none"]
-        where = ["--url", redis_url, "--option", f"prefix={prefix}"]
-        options = ["--option", "remove_on_complete=false", "--option", "lock_ms=60000", "--option", "name=sparky"]
-        ran = submit(*script, *where, *options, "--until-idle", "1", "--slots", "1")
-        assert ran.returncode == 0, ran.stderr[-3000:]
-        assert [job.processed_by for job in queue.page("completed")] == ["sparky"] * 5
-
-        ran = submit(*script, *where, "--option", "lock_ms=soon", "--slots", "1")
-        assert ran.returncode != 0
-        assert "work: expected `lock_ms` to be an integer >= 300, got: 'soon'" in ran.stdout + ran.stderr
-
-
-def test_a_missing_processor_ends_work_with_a_one_line_error(redis_url: str) -> None:
-    ran = submit(str(ROOT / "jobs/work.py"), "--queue", "q", "--processor", "nowhere:f", "--url", redis_url)
-    assert ran.returncode != 0
-    assert "work: expected --processor to be importable, got 'nowhere:f'" in ran.stdout + ran.stderr
+@pytest.mark.parametrize(
+    ("functions", "said"),
+    [
+        (Functions("nowhere:f"), "expected --processor to be importable, got 'nowhere:f': No module named 'nowhere'"),
+        (Functions("json:f"), "expected --processor to be importable, got 'json:f': module 'json' has no attribute"),
+        (Functions("f"), "expected --processor MODULE:NAME, got: 'f'"),
+        (Functions("json:loads", "nowhere:f"), "expected --setup to be importable, got 'nowhere:f'"),
+    ],
+)
+def test_work_refuses_a_function_that_cannot_be_imported(spark: SparkSession, functions: Functions, said: str) -> None:
+    with pytest.raises(OptionError, match=re.escape(said)):
+        work(spark, ["q"], functions, {}, weights={}, env={}, grace_s=0)
 
 
 def test_collect_writes_finished_jobs_once(client: Redis, redis_url: str, prefix: str, tmp_path: Path) -> None:
@@ -166,10 +158,3 @@ def test_collect_writes_finished_jobs_once(client: Redis, redis_url: str, prefix
             files = list(lake.glob("queue=q/day=20*/*.parquet"))
             ids = [row["id"] for file in files for row in pq.ParquetFile(file).read(["id"]).to_pylist()]
             assert sorted(ids, key=int) == [str(n) for n in range(1, 10 * round_of_ten + 1)]
-
-
-def test_a_wrong_option_ends_collect_with_a_one_line_error(redis_url: str, tmp_path: Path) -> None:
-    arguments = ["--queue", "q", "--output", str(tmp_path / "lake"), "--url", redis_url]
-    ran = submit(str(ROOT / "jobs/collect.py"), *arguments, "--once", "--option", "startingOffsets=latest")
-    assert ran.returncode != 0
-    assert "collect: startingOffsets=latest requires the option `readerId`" in ran.stdout + ran.stderr

@@ -48,13 +48,11 @@ def start(jobs: DataFrame, table: Table, every: str | None = None) -> StreamingQ
     return start_query(lambda: writer.start(table.path))
 
 
-def collect(
-    spark: SparkSession, queue: str, table: Table, options: Mapping[str, str], every: str | None = None
-) -> Collected:
-    """Writes all finished jobs; with `every`, until the program is stopped."""
+def collect(spark: SparkSession, table: Table, options: Mapping[str, str], every: str | None = None) -> Collected:
+    """Writes all finished jobs; with `every`, until the program is stopped. options: those of the read."""
     # The number of jobs is summed from the progress of all batches, of which Spark keeps 100 by default.
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", 100_000)
-    query = start(results(spark, {**options, "queue": queue}), table, every)
+    query = start(results(spark, options), table, every)
     query.awaitTermination()
     rows = sum(batch["numInputRows"] for batch in query.recentProgress)
-    return Collected(queue, rows, table.path)
+    return Collected(options["queue"], rows, table.path)

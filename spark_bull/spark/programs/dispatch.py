@@ -9,9 +9,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from spark_bull.option_table import WRITE
-from spark_bull.options import parse_options
-from spark_bull.queue.handle import open_handle
+from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.writes import records
 from spark_bull.spark.dispatch.progress import WriteProgress
 
@@ -44,16 +42,15 @@ class Dispatched:
         )
 
 
-def dispatch(spark: SparkSession, source: Source, queue: str, options: Mapping[str, Any]) -> Dispatched:
+def dispatch(spark: SparkSession, source: Source, handle: QueueHandle, options: Mapping[str, Any]) -> Dispatched:
     """Writes the rows to the queue. options: those of the write."""
     jobs = spark.read.format(source.format).options(**source.options).load(source.path)
     if source.query:
         jobs.createOrReplaceTempView("input")
         jobs = spark.sql(source.query)
-    handle = open_handle(parse_options(options, WRITE), queue)
     started = time.monotonic()
     with WriteProgress(spark, handle):
-        jobs.write.format("bull").options(**options).option("queue", queue).mode("append").save()
+        jobs.write.format("bull").options(**options).option("queue", handle.keys.queue).mode("append").save()
     seconds = time.monotonic() - started
     record = records(handle)[-1]
     return Dispatched(record.queue, handle.dialect.name, record.added, record.duplicates, record.deduplicated, seconds)

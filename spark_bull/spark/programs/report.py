@@ -7,9 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pyspark.sql import DataFrame, SparkSession
 
 
-def report(spark: SparkSession, queue: str, options: Mapping[str, str], queries: Sequence[str]) -> Iterator[DataFrame]:
-    """Yields the results of queries over the view `jobs`; without queries, the counts by state."""
-    bull = spark.read.format("bull").options(**options).option("queue", queue)
+def report(spark: SparkSession, options: Mapping[str, str], queries: Sequence[str]) -> Iterator[DataFrame]:
+    """Yields the results of queries over the view `jobs`; without queries, the counts by state.
+
+    options: those of the read.
+    """
+    bull = spark.read.format("bull").options(**options)
     if not queries:
         yield bull.option("view", "counts").load().where("jobs > 0").orderBy("queue", "state")
         return

@@ -13,7 +13,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from spark_bull.errors import OptionError
-from spark_bull.options import REDIS_PREFIX
+from spark_bull.option_table import WORK
+from spark_bull.options import REDIS_PREFIX, parse_arguments
+from spark_bull.queue.handle import open_handle
 from spark_bull.spark.process.worker import Worker
 from spark_bull.worker.status import WorkerStatus
 
@@ -26,7 +28,15 @@ class Functions:
     setup: str | None = None
 
 
-def imported(argument: str, name: str) -> Any:
+def check(queues: Sequence[str], options: Mapping[str, Any]) -> None:
+    """Raises what can be raised before Spark starts: OptionError for a wrong option, ConnectionLost."""
+    arguments = _arguments({name: value for name, value in options.items() if name != "payload_schema"})
+    parsed = parse_arguments(arguments, arguments.pop("redis"), WORK, {})
+    for queue in queues:
+        open_handle(parsed, queue)
+
+
+def _imported(argument: str, name: str) -> Any:
     """Imports the object MODULE:NAME, also from the current folder. Raises OptionError."""
     module, separator, attribute = name.partition(":")
     if not separator:
@@ -49,10 +59,13 @@ def work(
     grace_s: float,
     until_idle_s: float | None = None,
 ) -> WorkerStatus:
-    """Runs a worker until the program is stopped, or idle for `until_idle_s`; returns its status."""
-    # Imported after the session is created, which @udf and @pandas_udf may need.
-    processor = imported("--processor", functions.processor)
-    setup = None if functions.setup is None else imported("--setup", functions.setup)
+    """Runs a worker until the program is stopped, or idle for `until_idle_s`; returns its status.
+
+    Call `check` first.
+    """
+    # Imported after the session is created, which @udf and @pandas_udf may need, and which adds files of --py-files.
+    processor = _imported("--processor", functions.processor)
+    setup = None if functions.setup is None else _imported("--setup", functions.setup)
     arguments = _arguments(options) | ({"env": env} if env else {})
     worker = Worker(spark, None, processor, queues=queues, weights=weights, setup=setup, **arguments)
     try:
