@@ -12,6 +12,7 @@ from spark_bull.dialects.base import DEFAULT_NAME, MARKS, Dialect, Prepared, che
 from spark_bull.dialects.chunks import EncodedJobs, collapsed
 from spark_bull.dialects.deduplication import ID_MARK, Deduplications, with_ttl
 from spark_bull.dialects.deduplication import NAME as DEDUPLICATION
+from spark_bull.dialects.fields import STALLED_PRESET
 from spark_bull.dialects.parents import NAME as PARENT
 from spark_bull.dialects.parents import PARENT_MARK, Parent, take_parent
 from spark_bull.dialects.terms import (
@@ -22,7 +23,6 @@ from spark_bull.dialects.terms import (
     LOCK_MS,
     SPREAD_MS,
     SPREAD_SEED,
-    STALLED_PRESET,
     Expiry,
     check_not_stored,
     check_start,

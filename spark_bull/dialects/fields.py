@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 Raw = bytes | None
-#: Text, JSON text, an INT, a BIGINT, ms since 1970, a JSON list of texts.
-Kind = Literal["text", "json", "count", "number", "time", "traces"]
-NUMBERS: Final = frozenset({"count", "number", "time"})
+#: The counter of stalls with which a job begins that may not run twice: its first stall is one too many.
+STALLED_PRESET: Final = 1_000_000
+#: Text, JSON text, an INT, one that may begin with STALLED_PRESET, a BIGINT, ms since 1970, a JSON list of texts.
+Kind = Literal["text", "json", "count", "stalls", "number", "time", "traces"]
+NUMBERS: Final = frozenset({"count", "stalls", "number", "time"})
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ FIELDS: Final[Mapping[str, Field]] = {
     "stacktrace": Field("traces", ("stacktrace",), "stacktrace", "stacktrace"),
     "attemptsMade": Field("count", ("attemptsMade", "atm"), "attempts_made", "attempts_made", default=0),
     "attemptsStarted": Field("count", ("ats",), "attempts_started", "attempts_started"),
-    "stalledCounter": Field("count", ("stalledCounter", "stc"), "stalled_counter", "stalled_counter", default=0),
+    "stalledCounter": Field("stalls", ("stalledCounter", "stc"), "stalled_counter", "stalled_counter", default=0),
     "timestamp": Field("time", ("timestamp",), "timestamp", "timestamp"),
     "processedOn": Field("time", ("processedOn",), "processed_on"),
     "finishedOn": Field("time", ("finishedOn",), "finished_on"),
@@ -74,12 +76,19 @@ def value_of(field: Field, raw: Raw) -> Any:
     """The value of a field as model.Job holds it."""
     if field.kind in NUMBERS:
         number = integer_of(raw)
+        if number is not None and field.kind == "stalls":
+            return stalls_of(number)
         return field.default if number is None else number
     if field.kind == "traces":
         return traces_of(raw)
     if field.kind == "json" and raw in NO_VALUE:
         return None
     return text_of(raw)
+
+
+def stalls_of(counter: int) -> int:
+    """How often a job has stalled, by its counter."""
+    return counter - STALLED_PRESET if counter >= STALLED_PRESET else counter
 
 
 def text_of(raw: Raw) -> str | None:

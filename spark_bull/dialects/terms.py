@@ -18,8 +18,6 @@ SPREAD_SEED: Final = "spreadSeed"
 
 AT_LEAST_ONCE: Final = "at-least-once"
 AT_MOST_ONCE: Final = "at-most-once"
-#: The number of stalls with which a job begins that may not run twice: its first stall is one too many.
-STALLED_PRESET: Final = 1_000_000
 #: The shortest duration of a lock, ms.
 MIN_LOCK_MS: Final = 300
 #: The last ms of the year 9999, the maximum of Spark's and Python's timestamps.

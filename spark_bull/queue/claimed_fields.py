@@ -11,13 +11,13 @@ from typing import Any, Final, NamedTuple
 
 from spark_bull.columns import converted, listed
 from spark_bull.dialects.base import Dialect
-from spark_bull.dialects.fields import CLAIMED_FIELDS
+from spark_bull.dialects.fields import CLAIMED_FIELDS, stalls_of
 from spark_bull.job_json import damaged_field, parsed_opts
 from spark_bull.outcomes import ClaimedJob
 
 #: The largest number of each kind. Counts are INT columns of DataFrames; neither Spark nor Python prints a time after
 #: the year 9999.
-_LARGEST: Final = {"count": 2**31 - 1, "number": 2**53, "time": 253_402_300_799_999}
+_LARGEST: Final = {"count": 2**31 - 1, "stalls": 2**31 - 1, "number": 2**53, "time": 253_402_300_799_999}
 
 
 class ClaimedChunk(NamedTuple):
@@ -110,10 +110,19 @@ def _to_number(largest: int, missing: int | None) -> Callable[[Any], int | None]
     return convert
 
 
+def _to_stalls(text: Any) -> int:
+    counter = _number(text, _LARGEST["stalls"]) if text else None
+    return stalls_of(counter or 0)
+
+
 #: By attribute of ClaimedJob.
 _CONVERTERS: Final[Mapping[str, Callable[[Any], Any]]] = {
     field.claimed: (
-        _to_number(_LARGEST[field.kind], ClaimedJob._field_defaults[field.claimed]) if field.kind in _LARGEST else _text
+        _to_stalls
+        if field.kind == "stalls"
+        else _to_number(_LARGEST[field.kind], ClaimedJob._field_defaults[field.claimed])
+        if field.kind in _LARGEST
+        else _text
     )
     for field in CLAIMED_FIELDS.values()
 }

@@ -13,7 +13,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_bull.dialects.fields import FIELDS, NO_VALUE, NUMBERS, Raw, integer_of, text_of, traces_of
+from spark_bull.dialects.fields import FIELDS, NO_VALUE, NUMBERS, STALLED_PRESET, Raw, integer_of, text_of, traces_of
 from spark_bull.queue.read import Chunk
 
 #: The last ms of the year 9999, the maximum of Spark's and Python's timestamps.
@@ -46,7 +46,8 @@ def column_of(name: str, raws: Sequence[Raw], kind: pa.DataType) -> pa.Array:
     if field.kind == "time":
         return _times(_integers(raws, pa.int64(), field.default), kind)
     if field.kind in NUMBERS:
-        return _integers(raws, kind, field.default)
+        numbers = _integers(raws, kind, field.default)
+        return _stalls(numbers) if field.kind == "stalls" else numbers
     if field.kind == "json":
         raws = [None if raw in NO_VALUE else raw for raw in raws]
     return texts(raws, kind)
@@ -67,6 +68,14 @@ def _integers(raws: Sequence[Raw], kind: pa.DataType, default: int | None) -> pa
         limit = 2 ** (kind.bit_width - 1)
         numbers = pa.array([_within(integer_of(raw), limit) for raw in raws], kind)
     return numbers if default is None else pc.fill_null(numbers, default)
+
+
+def _stalls(counters: pa.Array) -> pa.Array:
+    """As `stalls_of`; most jobs have not stalled."""
+    is_preset = pc.greater_equal(counters, STALLED_PRESET)
+    if not pc.any(is_preset).as_py():
+        return counters
+    return pc.if_else(is_preset, pc.subtract(counters, STALLED_PRESET), counters).cast(counters.type)
 
 
 def _times(numbers: pa.Array, kind: pa.DataType) -> pa.Array:

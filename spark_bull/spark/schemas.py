@@ -44,6 +44,7 @@ _TYPES: Final[Mapping[Kind, DataType]] = {
     "text": TEXT,
     "json": TEXT,
     "count": IntegerType(),
+    "stalls": IntegerType(),
     "number": LongType(),
     "time": TIME,
     "traces": ArrayType(TEXT),

@@ -12,6 +12,7 @@ from spark_bull.outcomes import Claim, Outcomes
 from spark_bull.worker.alarm import interrupt
 from spark_bull.worker.cancel_reader import Cancelled
 from spark_bull.worker.chunk_size import ChunkSize
+from spark_bull.worker.job_options import own_locks
 from spark_bull.worker.job_runner import Result
 from spark_bull.worker.queue_order import in_order
 from spark_bull.worker.running_job import RunningJob
@@ -142,7 +143,7 @@ class ChunkLoop(SlotLoop):
         running = queue.running(jobs, claim.token)
         self._current = _Current(claim.token, running)
         queue.recorded = outcomes
-        with queue.keeper.keeping(claim.token, [job.id for job in jobs], claim.now):
+        with queue.keeper.keeping(claim.token, [job.id for job in jobs], claim.now, own_locks(jobs)):
             for result in self._results(queue, running):
                 now_s = monotonic_s()
                 with queue.recording:

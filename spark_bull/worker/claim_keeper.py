@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Iterable
-from threading import Lock, Thread
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from threading import Event, Lock, Thread
 
 from spark_bull.errors import SparkBullError
 from spark_bull.queue.claim import extend
@@ -15,7 +15,9 @@ log = logging.getLogger("spark_bull")
 
 
 class ClaimKeeper:
-    """A daemon thread that extends the locks of jobs every `lock_ms` / 3, and drops jobs whose lock is gone.
+    """A daemon thread that extends the locks of jobs every `lock_ms` / 3, or a third of the shortest duration.
+
+    Jobs whose lock is gone are dropped.
 
     The thread starts with the first jobs and runs until the process exits; there is no stop().
     """
@@ -25,13 +27,18 @@ class ClaimKeeper:
         self._token = token
         self._lock_ms = lock_ms
         self._guard = Lock()
-        self._held: dict[str, None] = {}
+        #: Job id -> duration of its lock, ms.
+        self._held: dict[str, int] = {}
+        self._wake = Event()
         self._thread: Thread | None = None
 
-    def hold(self, job_ids: Iterable[str]) -> None:
-        """Adds jobs whose locks are extended."""
+    def hold(self, job_ids: Iterable[str], own_ms: Mapping[str, int]) -> None:
+        """Adds jobs whose locks are extended. own_ms: durations of the locks of jobs that have their own, by job id."""
         with self._guard:
-            self._held.update(dict.fromkeys(job_ids))
+            self._held.update(dict.fromkeys(job_ids, self._lock_ms))
+            self._held.update(own_ms)
+            if own_ms:
+                self._wake.set()
             if self._held and self._thread is None:
                 self._thread = Thread(target=self._keep, name="spark-bull-claims", daemon=True)
                 self._thread.start()
@@ -39,15 +46,21 @@ class ClaimKeeper:
     def extend(self) -> None:
         """Extends the locks of all jobs once. Raises ConnectionLost."""
         with self._guard:
-            held = list(self._held)
-        gone = extend(self._handle, self._token, held, self._lock_ms)
-        with self._guard:
-            for job_id in gone:
-                self._held.pop(job_id, None)
+            by_lock: dict[int, list[str]] = defaultdict(list)
+            for job_id, lock_ms in self._held.items():
+                by_lock[lock_ms].append(job_id)
+        for lock_ms, held in by_lock.items():
+            gone = extend(self._handle, self._token, held, lock_ms)
+            with self._guard:
+                for job_id in gone:
+                    self._held.pop(job_id, None)
 
     def _keep(self) -> None:
         while True:
-            time.sleep(self._lock_ms / 3000)
+            with self._guard:
+                shortest_ms = min((self._lock_ms, *self._held.values()))
+            if self._wake.wait(shortest_ms / 3000):
+                self._wake.clear()
             try:
                 self.extend()
             except SparkBullError as error:

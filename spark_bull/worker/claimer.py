@@ -7,10 +7,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Final
 
-from spark_bull.queue.claim import take_up
+from spark_bull.dialects.terms import LOCK_MS
+from spark_bull.queue.claim import take_up, unpack_claimed
 from spark_bull.queue.claim_ledger import ClaimLedger, Portion
 from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.worker.claim_keeper import ClaimKeeper
+from spark_bull.worker.job_options import own_locks
 
 #: Maximum size of the packed jobs kept in memory; beyond it, tasks read the jobs from Redis.
 MAX_PACKED_BYTES: Final = 64 << 20
@@ -47,12 +49,20 @@ class Claimer:
         claimed = sum(portion.jobs for portion in portions)
         if portions:
             start = portions[0].start
-            self._keeper.hold(self.ledger.ids(start, start + claimed))
+            self._keeper.hold(self.ledger.ids(start, start + claimed), self._own_locks(portions))
             self._locked_until = start + claimed
             self._portions += portions
             if sum(len(portion.packed) for portion in self._portions) > MAX_PACKED_BYTES:
                 self._portions.clear()
         return claimed
+
+    def _own_locks(self, portions: Sequence[Portion]) -> dict[str, int]:
+        """The durations of the locks of jobs that have their own; packed jobs without any are not unpacked."""
+        found: dict[str, int] = {}
+        for portion in portions:
+            if LOCK_MS.encode() in portion.packed:
+                found |= own_locks(unpack_claimed(portion.packed).jobs(self.ledger.handle.dialect))
+        return found
 
     def claim_ahead(self, max_jobs: int) -> None:
         """Starts claiming the jobs of the next batch in the background.
@@ -75,7 +85,7 @@ class Claimer:
         if first < stop:
             ids = self.ledger.ids(first, stop)
             take_up(self.ledger.handle, self.ledger.reader, ids, self._claim_settings.lock_ms)
-            self._keeper.hold(ids)
+            self._keeper.hold(ids, {})
         self._locked_until = max(first, stop)
 
     def portions(self, start: int, stop: int) -> Sequence[Portion]:

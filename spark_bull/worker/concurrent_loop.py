@@ -121,6 +121,9 @@ class ConcurrentLoop(SlotLoop):
             return
         limit_ms = self._runner.limit_ms(job)
         job.begin(limit_ms)
+        if queue.keeper.has_given_up:
+            # As the process is to end, another thread has returned the job before it began.
+            return
         if self._tasks is not None and is_coroutine_function(function):
             self._tasks.start(job, function, limit_ms)
         else:

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, TypeGuard
 
 from spark_bull.dialects.base import Dialect
+from spark_bull.dialects.terms import AT_MOST_ONCE, DELIVERY, LOCK_MS
 from spark_bull.job_json import parsed_opts
-from spark_bull.outcomes import Keep
+from spark_bull.outcomes import ClaimedJob, Keep
 
 #: Larger numbers in a job's options are ignored.
 _MAX_OPTION: Final = 2**53
+#: What the options of a job with a lock duration of its own contain; others are not parsed for it.
+_LOCK_MS: Final = f'"{LOCK_MS}":'
 
 
 @dataclass(frozen=True)
 class JobOptions:
-    """The options of a job that affect its outcome. `timeout`: ms, 0: none. Keep rules: `...` if not set."""
+    """The options of a job that a worker obeys. `timeout`: ms, 0: none. Keep rules: `...` if not set.
+
+    lock_ms: duration of the lock, 0: that of the worker. at_most_once: whether the job must never run twice.
+    """
 
     attempts: int
     backoff: Mapping[str, Any] | None
@@ -28,6 +34,8 @@ class JobOptions:
     log_limit: int
     timeout: int
     deduplication_id: str | None
+    lock_ms: int
+    at_most_once: bool
 
 
 @lru_cache(maxsize=4096)
@@ -47,7 +55,19 @@ def job_options(opts: str) -> JobOptions:
         log_limit=_integer(given.get("kl", given.get("keepLogs"))) or 0,
         timeout=_integer(given.get("timeout")) or 0,
         deduplication_id=_deduplication_id(given.get("de", given.get("debounce"))),
+        lock_ms=max(0, _integer(given.get(LOCK_MS)) or 0),
+        at_most_once=given.get(DELIVERY) == AT_MOST_ONCE,
     )
+
+
+def own_locks(jobs: Iterable[ClaimedJob]) -> dict[str, int]:
+    """The durations of the locks of those jobs that have their own, ms, by job id."""
+    return {job.id: ms for job in jobs if _LOCK_MS in job.opts and (ms := job_options(job.opts).lock_ms)}
+
+
+def runs_at_most_once(opts: str) -> bool:
+    """Whether a job with these options must never run twice."""
+    return AT_MOST_ONCE in opts and job_options(opts).at_most_once
 
 
 def is_number(value: object) -> TypeGuard[int | float]:

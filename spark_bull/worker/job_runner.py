@@ -84,6 +84,9 @@ class FunctionRunner:
                 continue
             limit_ms = self.limit_ms(job)
             job.begin(limit_ms)
+            if job.claimed.id in lost:
+                # As the process is to end, another thread has returned the job before it began.
+                continue
             try:
                 value = interruptible((job,), limit_ms, only or self.function_for(job), job)
             except BaseException as error:

@@ -7,6 +7,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import Event, Lock, Thread
+from types import MappingProxyType
+from typing import Final
 
 from spark_bull.errors import SparkBullError
 from spark_bull.outcomes import Outcomes
@@ -15,19 +17,25 @@ from spark_bull.queue.handle import QueueHandle
 
 log = logging.getLogger("spark_bull")
 
+_NO_OWN: Final[Mapping[str, int]] = MappingProxyType({})
+
 
 class Hold:
-    """One claim of jobs. A later claim of the same jobs is another one. `since`: time of the claim, ms since 1970."""
+    """One claim of jobs whose locks last equally long. A later claim of the same jobs is another one.
 
-    __slots__ = ("since", "token")
+    since: time of the claim, ms since 1970. lock_ms: duration of the locks.
+    """
 
-    def __init__(self, token: str, since: int) -> None:
+    __slots__ = ("lock_ms", "since", "token")
+
+    def __init__(self, token: str, since: int, lock_ms: int) -> None:
         self.token = token
         self.since = since
+        self.lock_ms = lock_ms
 
 
 class LockKeeper:
-    """A thread that extends the locks of the jobs that are held, every third of `lock_ms`.
+    """A thread that extends the locks of the jobs that are held, every third of `lock_ms`, or of the shortest one.
 
         with LockKeeper(handle, lock_ms) as keeper:
             keeper.hold(token, ids)
@@ -41,7 +49,11 @@ class LockKeeper:
         self._handle = handle
         self._lock_ms = lock_ms
         self._guard = Lock()
-        self._over = Event()
+        self._is_over = False
+        #: Set when the thread has something to do before the period is over.
+        self._wake = Event()
+        #: Duration of the shortest lock that is held, ms.
+        self._shortest_ms = lock_ms
         self._held: dict[str, Hold] = {}
         self._settling: set[str] = set()
         self._lost: set[str] = set()
@@ -53,13 +65,19 @@ class LockKeeper:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._over.set()
+        self._is_over = True
+        self._wake.set()
         self._thread.join(timeout=1)
 
     @property
     def lost(self) -> Collection[str]:
         """Ids of held jobs whose lock is gone."""
         return self._lost
+
+    @property
+    def has_given_up(self) -> bool:
+        """Whether all jobs were made lost for good."""
+        return self._has_given_up
 
     def held(self) -> dict[str, Hold]:
         """The claims of the jobs that are held, by job id."""
@@ -77,11 +95,19 @@ class LockKeeper:
             self._lost.update(self._held)
             return dict(self._held)
 
-    def hold(self, token: str, job_ids: Sequence[str], since: int = 0) -> None:
-        """Starts to extend the locks of these jobs, which hold `token`. since: time of the claim, ms since 1970."""
+    def hold(self, token: str, job_ids: Sequence[str], since: int = 0, own_ms: Mapping[str, int] = _NO_OWN) -> None:
+        """Starts to extend the locks of these jobs, which hold `token`.
+
+        since: time of the claim, ms since 1970. own_ms: durations of the locks of jobs that have their own, by job id.
+        """
         with self._guard:
-            self._held.update(dict.fromkeys(job_ids, Hold(token, since)))
+            self._held.update(dict.fromkeys(job_ids, Hold(token, since, self._lock_ms)))
+            for job_id, lock_ms in own_ms.items():
+                self._held[job_id] = Hold(token, since, lock_ms)
             self._forget_lost(job_ids)
+            if own_ms and min(own_ms.values()) < self._shortest_ms:
+                self._shortest_ms = min(own_ms.values())
+                self._wake.set()
 
     def release(self, job_ids: Collection[str]) -> None:
         """Stops extending the locks of these jobs."""
@@ -91,9 +117,11 @@ class LockKeeper:
             self._forget_lost(job_ids)
 
     @contextmanager
-    def keeping(self, token: str, job_ids: Sequence[str], since: int = 0) -> Iterator[None]:
-        """Holds these jobs during the block, which may settle some of them."""
-        self.hold(token, job_ids, since)
+    def keeping(
+        self, token: str, job_ids: Sequence[str], since: int = 0, own_ms: Mapping[str, int] = _NO_OWN
+    ) -> Iterator[None]:
+        """Holds these jobs, as `hold` does, during the block, which may settle some of them."""
+        self.hold(token, job_ids, since, own_ms)
         try:
             yield
         finally:
@@ -116,14 +144,20 @@ class LockKeeper:
             self._lost.difference_update(job_ids)
 
     def _keep(self) -> None:
-        while not self._over.wait(self._lock_ms / 3000):
+        while True:
+            self._wake.wait(self._shortest_ms / 3000)
+            if self._is_over:
+                return
+            self._wake.clear()
             held = self.held()
-            by_token: dict[str, list[str]] = defaultdict(list)
+            by_lock: dict[tuple[str, int], list[str]] = defaultdict(list)
             for job_id, hold in held.items():
-                by_token[hold.token].append(job_id)
-            for token, ids in by_token.items():
+                by_lock[hold.token, hold.lock_ms].append(job_id)
+            with self._guard:
+                self._shortest_ms = min((self._lock_ms, *(lock_ms for _, lock_ms in by_lock)))
+            for (token, lock_ms), ids in by_lock.items():
                 try:
-                    gone = extend(self._handle, token, ids, self._lock_ms)
+                    gone = extend(self._handle, token, ids, lock_ms)
                 except SparkBullError as error:
                     # The loop fails with the same error and handles it.
                     log.warning("queue %s: could not extend locks: %s", self._handle.keys.queue, error)

@@ -13,12 +13,14 @@ from typing import Any, Final, NamedTuple, TypeVar
 from uuid import uuid4
 
 from spark_bull.clock import monotonic_s
-from spark_bull.errors import ConnectionLost, SparkBullError
+from spark_bull.errors import ConnectionLost, SparkBullError, UnrecoverableError
 from spark_bull.outcomes import LOST, Claim, ClaimedJob, Outcomes
 from spark_bull.queue.claim import work
 from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.worker.blocked_parents import fail_blocked
+from spark_bull.worker.job_options import own_locks, runs_at_most_once
+from spark_bull.worker.job_runner import Result
 from spark_bull.worker.job_signal import JobSignal, retry_until_connected
 from spark_bull.worker.lock_keeper import LockKeeper
 from spark_bull.worker.running_job import RunningJob
@@ -36,6 +38,8 @@ SHORT_WAIT_S: Final = 1.0
 #: When the process is to end: maximum duration of a call under way, and until a wait has ended.
 _CALL_S: Final = 5.0
 _PARK_S: Final = 1.0
+#: Why a job fails whose process ends, and that must not run again.
+ENDED: Final = "the process of the worker was ended while the job ran, and the job may run at most once"
 
 
 class Signalled(NamedTuple):
@@ -105,6 +109,8 @@ class SlotQueue:
         self._clock = (0, 0.0)
         #: Ids of the jobs for which the processor was called, until they are settled.
         self._begun: set[str] = set()
+        #: Claimed jobs that must never run twice, until they are settled.
+        self._only_once: dict[str, RunningJob] = {}
         #: Outcomes that the loop has recorded, with `recording` held, and not settled.
         self.recorded: Outcomes | None = None
         self.recording = Lock()
@@ -158,11 +164,14 @@ class SlotQueue:
                     )
                 )
             if outcomes:
-                self._begun -= outcomes.all_ids()
+                settled = outcomes.all_ids()
+                self._begun -= settled
+                for job_id in self._only_once.keys() & settled:
+                    del self._only_once[job_id]
             if outcomes is self.recorded:
                 self.recorded = None
             if claim.jobs:
-                self.keeper.hold(claim.token, [job.id for job in claim.jobs], claim.now)
+                self.keeper.hold(claim.token, [job.id for job in claim.jobs], claim.now, own_locks(claim.jobs))
         self._clock = claim.now, monotonic_s()
         self._stats.claimed += len(claim.jobs)
         if outcomes:
@@ -183,7 +192,7 @@ class SlotQueue:
         """Returns all jobs that are held to the queue after end(); may be called in any thread. Raises ConnectionLost.
 
         Those that have ended are settled. Jobs whose function has not been called are as they were before they were
-        claimed.
+        claimed. Jobs that have begun and must never run twice fail.
         """
         # A call that claims jobs may be under way; without Redis, it takes too long.
         with _held_for(self._calling, _CALL_S), _held_for(self.recording, _CALL_S):
@@ -193,8 +202,15 @@ class SlotQueue:
             ended = set() if self.recorded is None else self.recorded.all_ids()
             for job_id, hold in self.keeper.give_up().items():
                 outcomes = by_token.setdefault(hold.token, Outcomes(hold.token))
-                if job_id not in ended:
-                    (outcomes.returned if job_id in self._begun else outcomes.unstarted).append(job_id)
+                if job_id in ended:
+                    continue
+                if job_id not in self._begun:
+                    outcomes.unstarted.append(job_id)
+                elif job_id in self._only_once:
+                    result = Result(self._only_once[job_id], None, UnrecoverableError(ENDED))
+                    self._plan.policy.record(outcomes, self.handle.dialect, result, self.now)
+                else:
+                    outcomes.returned.append(job_id)
             for outcomes in by_token.values():
                 # The receipt of the slot may belong to a call that another thread makes.
                 settings = replace(self._claim_settings, sender=f"{self._claim_settings.sender}:end")
@@ -209,6 +225,7 @@ class SlotQueue:
         else:
             self._begun.update(ids)
         running = [RunningJob(job, self.handle, token, self.keeper.lost, self.state, self._begun) for job in jobs]
+        self._only_once.update((job.id, job) for job in running if runs_at_most_once(job.claimed.opts))
         if self._start_limit is not None:
             for job in running:
                 if self._start_limit.is_last(job.claimed):

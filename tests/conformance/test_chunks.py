@@ -106,3 +106,20 @@ def test_a_slot_that_processes_a_chunk_waits_for_no_queue(queue: BullQueue, othe
         assert queue.counts()["wait"] == 1
         over.set()
         wait_until(completed(queue, 2), "the chunk to be processed")
+
+
+def test_a_udf_that_raises_is_not_called_again_with_a_job_that_may_run_once(queue: BullQueue) -> None:
+    seen: list[int] = []
+
+    def process(n: Any) -> Any:
+        seen.extend(int(value) for value in n)
+        if 3 in set(n):
+            raise ValueError("three")
+        return pd.Series([str(value) for value in n])
+
+    runner = UdfRunner(process, "pandas", pa.struct([pa.field("n", pa.int64())]), pa.string())
+    queue.add_many(NewJob({"n": n}, delivery="at-most-once" if n % 2 else None) for n in range(8))
+    with OurWorker(queue.handle, runner=runner, chunk_size=10):
+        wait_until(lambda: queue.counts()["completed"] + queue.counts()["failed"] == 8, "all jobs")
+    assert sorted(seen) == list(range(8))
+    assert [(job.parsed()["n"], job.failed_reason) for job in queue.page("failed")] == [(3, "three")]

@@ -172,3 +172,39 @@ def test_a_job_that_has_expired_runs_when_it_is_retried(bench: WorkBench) -> Non
     fail_unrun(bench)
     bench.queue.retry(job_id)
     assert [job.deferred_failure for job in bench.claim().jobs] == [None]
+
+
+# at most once
+
+
+def test_a_job_that_may_run_once_fails_when_it_stalls(bench: WorkBench) -> None:
+    (once, often) = bench.add(1, delivery="at-most-once") + bench.add(1)
+    claim = bench.claim()
+    assert [job.stalled_counter for job in claim.jobs] == [0, 0]
+    for job in claim.jobs:
+        bench.client.delete(bench.handle.keys.lock(job.id))
+    check_stalled(bench)
+    again = bench.claim()
+    assert [job.id for job in again.jobs if job.deferred_failure is None] == [often]
+    if bench.bullmq:
+        assert [job.deferred_failure for job in again.jobs if job.id == once] == [
+            "job stalled more than allowable limit"
+        ]
+    else:
+        assert reasons(bench, [once]) == ["job stalled more than allowable limit"]
+    assert [job.stalled_counter for job in again.jobs] == [1] * len(again.jobs)
+    found = bench.queue.get_job(once)
+    assert found is not None
+    assert (found.stalled_counter, found.opts["attempts"], found.opts["delivery"]) == (1, 1, "at-most-once")
+
+
+# locks
+
+
+def test_a_job_has_the_lock_duration_of_its_options(bench: WorkBench) -> None:
+    (own, plain) = bench.add(1, lock_ms=7 * HOUR_MS) + bench.add(1)
+    (odd, nested) = (bench.add(1, opts=opts)[0] for opts in ({"x": '"lockMs":5'}, {"x": {"lockMs": 5}}))
+    bench.claim()
+    left = {job_id: bench.client.pttl(bench.handle.keys.lock(job_id)) / HOUR_MS for job_id in (own, plain, odd, nested)}
+    assert 6 < left[own] <= 7
+    assert all(0 < left[job_id] <= 1 for job_id in (plain, odd, nested))

@@ -12,8 +12,11 @@ import pytest
 from spark_bull import BullQueue, NewJob
 from spark_bull.outcomes import Claim
 from spark_bull.queue.claim import extend, work
+from spark_bull.queue.claim_ledger import ClaimLedger
+from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.queue.handle import QueueHandle
-from spark_bull.worker import lock_keeper, slot_queue
+from spark_bull.worker import claim_keeper, lock_keeper, slot_queue
+from spark_bull.worker.claimer import Claimer
 from spark_bull.worker.running_job import RunningJob
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
@@ -129,3 +132,38 @@ def test_a_job_whose_lock_is_lost_is_logged_and_skipped(
     assert ran == [0, 2]
     assert len(lost_locks_logged()) == 1
     assert f"job {others[0]} lost its lock" in lost_locks_logged()[0]
+
+
+def test_a_lock_is_extended_by_the_duration_that_its_job_has(queue: BullQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    extended: dict[str, int] = {}
+
+    def extend_noted(_handle: QueueHandle, _token: str, job_ids: Sequence[str], lock_ms: int) -> list[str]:
+        extended.update(dict.fromkeys(job_ids, lock_ms))
+        return []
+
+    monkeypatch.setattr(lock_keeper, "extend", extend_noted)
+    own, plain = queue.add_many([NewJob({}, lock_ms=300), NewJob({})]).ids
+
+    def processor(job: RunningJob) -> None:
+        wait_until(lambda: job.id in extended, "the lock to be extended")
+
+    with OurWorker(queue.handle, processor, chunk_size=2, lock_ms=LOCK_MS):
+        wait_until(lambda: queue.counts()["completed"] == 2, "both jobs to complete")
+    assert extended == {own: 300, plain: LOCK_MS}
+
+
+def test_a_claiming_query_extends_a_lock_by_the_duration_that_its_job_has(
+    queue: BullQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extended: dict[str, int] = {}
+
+    def extend_noted(_handle: QueueHandle, _token: str, job_ids: Sequence[str], lock_ms: int) -> list[str]:
+        extended.update(dict.fromkeys(job_ids, lock_ms))
+        return []
+
+    monkeypatch.setattr(claim_keeper, "extend", extend_noted)
+    own, plain = queue.add_many([NewJob({}, lock_ms=300), NewJob({})]).ids
+    claimer = Claimer(ClaimLedger(queue.handle, "reader"), ClaimSettings("reader", LOCK_MS), 10)
+    assert claimer.claim(10) == 2
+    wait_until(lambda: len(extended) == 2, "the locks to be extended")
+    assert extended == {own: 300, plain: LOCK_MS}

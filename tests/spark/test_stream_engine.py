@@ -54,3 +54,11 @@ def test_a_job_that_was_claimed_again_is_settled_only_by_its_new_claim(
     assert ("bad" if raises else "got none") in str(failed.failed_reason)
     (active,) = queue.page("active")
     assert (active.id, active.attempts_made, active.attempts_started) == (again, 1, 2)
+
+
+def test_a_job_that_may_run_once_is_refused_by_a_micro_batch(queue: BullQueue, spark: SparkSession) -> None:
+    once, _ = queue.add_many([NewJob({"n": 1}, delivery="at-most-once"), NewJob({"n": 2})]).ids
+    (portion,) = ClaimLedger(queue.handle, "reader").claim(ClaimSettings("reader", HOUR_MS), 2).portions
+    rows = claim_batch(queue.handle, "reader", portion.start, unpack_claimed(portion.packed)).to_pylist()
+    assert [(row["id"] == once, row["deferredFailure"] is not None) for row in rows] == [(True, True), (False, False)]
+    assert "process it with engine='loop'" in rows[0]["deferredFailure"]

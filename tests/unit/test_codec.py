@@ -20,8 +20,8 @@ from spark_bull.dialects.base import MARKS, UNSUPPORTED_OPTIONS, Dialect, json_t
 from spark_bull.dialects.chunks import ChunkBuilder, EncodedJobs, joined, pack, sliced
 from spark_bull.dialects.codec import encode, rows_of
 from spark_bull.dialects.deduplication import ID_MARK
+from spark_bull.dialects.fields import STALLED_PRESET
 from spark_bull.dialects.registry import DIALECTS
-from spark_bull.dialects.terms import STALLED_PRESET
 from spark_bull.errors import DialectError, OptionError, SparkBullError
 from spark_bull.model import NewJob, RawJson
 

@@ -14,7 +14,12 @@ from spark_bull.queue.claimed_fields import ClaimedChunk
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.spark.process.settle_tokens import SettleTokens
 from spark_bull.spark.schemas import CLAIM_FIELDS, CLAIM_SCHEMA
+from spark_bull.worker.job_options import runs_at_most_once
 
+#: Why a micro-batch refuses a job.
+NOT_ONCE: Final = (
+    "a job that may run at most once can't be in a micro-batch, which Spark may repeat: process it with engine='loop'"
+)
 _ARROW: Final = to_arrow_schema(CLAIM_SCHEMA, timezone="UTC")
 #: Attributes of ClaimedJob, by column.
 _SOURCES: Final[Mapping[str, str]] = {name: CLAIMED_FIELDS[name].claimed for name in CLAIM_FIELDS}
@@ -27,6 +32,7 @@ def claim_batch(handle: QueueHandle, token: str, position: int, chunk: ClaimedCh
     """
     made = chunk.values(handle.dialect)
     count = len(chunk.ids)
+    made["deferred_failure"] = _deferred(made["deferred_failure"], made["opts"], count)
     arrays = {name: _array(made[source], _ARROW.field(name).type, count) for name, source in _SOURCES.items()}
     arrays["queue"] = pa.repeat(pa.scalar(handle.keys.queue), count)
     arrays["id"] = pa.array(chunk.ids, pa.string())
@@ -34,6 +40,14 @@ def claim_batch(handle: QueueHandle, token: str, position: int, chunk: ClaimedCh
     batch = pa.RecordBatch.from_arrays([arrays[field.name] for field in _ARROW], schema=_ARROW)
     there = chunk.are_there()
     return batch if all(there) else batch.filter(pa.array(there))
+
+
+def _deferred(reasons: Any, opts: Any, count: int) -> Any:
+    """Why jobs must fail without being run; also those that must never run twice, as Spark may repeat a batch."""
+    refused = converted(opts, lambda text: NOT_ONCE if text and runs_at_most_once(text) else None)
+    if not isinstance(refused, list):
+        return refused or reasons
+    return [own or reason for own, reason in zip(refused, listed(reasons, count), strict=True)]
 
 
 def _array(column: Any, kind: pa.DataType, count: int) -> pa.Array:

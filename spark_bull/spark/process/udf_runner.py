@@ -21,6 +21,7 @@ from spark_bull.spark.process.payload import payload_array
 from spark_bull.spark.process.udf_iterator import UdfIterator
 from spark_bull.worker.alarm import interruptible
 from spark_bull.worker.bisection import run_bisected
+from spark_bull.worker.job_options import runs_at_most_once
 from spark_bull.worker.job_runner import Result
 from spark_bull.worker.running_job import RunningJob
 
@@ -108,11 +109,21 @@ class UdfRunner:
                 except JobDamaged as error:
                     parsed[job.claimed.id] = error
         valid = [job for job in jobs if job.id in parsed and not isinstance(parsed[job.id], JobDamaged)]
-        outputs = iter(run_bisected(valid, self._run))
+        outputs = iter(self._outputs(valid))
         for job in jobs:
             if job.claimed.id in parsed:
                 output = parsed[job.claimed.id] if isinstance(parsed[job.claimed.id], JobDamaged) else next(outputs)
                 yield Result(job, None, output) if isinstance(output, BaseException) else Result(job, output, None)
+
+    def _outputs(self, jobs: Sequence[RunningJob]) -> list[RawJson | BaseException | None]:
+        """The output of each job, or its error. A job that must never run twice has a call of its own."""
+        alone = [runs_at_most_once(job.claimed.opts) for job in jobs]
+        if not any(alone):
+            return run_bisected(jobs, self._run)
+        shared = iter(run_bisected([job for job, once in zip(jobs, alone, strict=True) if not once], self._run))
+        return [
+            run_bisected([job], self._run)[0] if once else next(shared) for job, once in zip(jobs, alone, strict=True)
+        ]
 
     def _run(self, jobs: Sequence[RunningJob]) -> list[RawJson | None]:
         """Returns the function's results as JSON text, one per job. Raises what the function raises.

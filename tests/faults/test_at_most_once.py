@@ -1,0 +1,121 @@
+"""Jobs that may run at most once: their side effects never happen twice, however their workers end."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+from redis import Redis
+
+from spark_bull import BullQueue, NewJob
+from spark_bull.queue.claim import rescue
+from tests.support import terminated_slot
+from tests.support.wait import PATIENCE_S, wait_until
+from tests.support.worker import OurWorker
+
+CONCURRENCIES = (1, 8)
+#: More jobs than a slot processes until it is killed.
+JOBS_PER_KILL = 1_000
+
+
+@pytest.fixture(params=["bull-1", "bull", "bullmq"])
+def queue(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterator[BullQueue]:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param, delivery="at-most-once") as queue:
+        yield queue
+
+
+def starts(client: Redis, prefix: str) -> dict[str, int]:
+    """How often each job has started."""
+    return {job_id.decode(): int(count) for job_id, count in client.hgetall(terminated_slot.starts_key(prefix)).items()}
+
+
+def finished(queue: BullQueue) -> int:
+    counts = queue.counts()
+    return counts["completed"] + counts["failed"]
+
+
+def rescue_all(queue: BullQueue, client: Redis) -> None:
+    """Lets the locks of active jobs expire, and runs the stalled check, whose first run only marks them."""
+    keys = queue.handle.keys
+    for job in queue.page("active"):
+        client.delete(keys.lock(job.id))
+    for _ in range(2):
+        client.delete(keys["stalled_check"], keys["rescue_check"])
+        rescue(queue.handle)
+
+
+def kill_often(queue: BullQueue, client: Redis, redis_url: str, prefix: str, kills: int) -> None:
+    """Kills slots while they process jobs, then processes the rest; checks that no job has started twice."""
+    random = Random(kills)
+    ids = queue.add_many(NewJob({"n": n}) for n in range(kills * JOBS_PER_KILL)).ids
+    for _ in range(kills):
+        goal = finished(queue) + random.randrange(1, 400)
+        concurrency = random.choice(CONCURRENCIES)
+        with terminated_slot.start(redis_url, prefix, queue.protocol, concurrency, "brief") as process:
+            wait_until(lambda goal=goal: finished(queue) >= goal, "the slot to be busy")  # type: ignore[misc]
+            process.send_signal(signal.SIGKILL)
+            assert process.wait(PATIENCE_S) == -signal.SIGKILL
+        rescue_all(queue, client)
+    with OurWorker(
+        queue.handle, lambda job: client.hincrby(terminated_slot.starts_key(prefix), job.id), chunk_size=200
+    ):
+        wait_until(lambda: finished(queue) == len(ids), "another worker to process the rest")
+    started = starts(client, prefix)
+    assert set(started.values()) == {1}
+    counts = queue.counts()
+    # Each completed job has started; those that were active when their worker was killed have failed.
+    assert counts["completed"] <= len(started) <= len(ids)
+    assert {job.failed_reason for job in queue.page("failed")} <= {"job stalled more than allowable limit"}
+
+
+def test_side_effects_happen_at_most_once_although_workers_are_killed(
+    queue: BullQueue, client: Redis, redis_url: str, prefix: str
+) -> None:
+    kill_often(queue, client, redis_url, prefix, 3)
+
+
+@pytest.mark.soak
+def test_side_effects_happen_at_most_once_although_workers_are_killed_often(
+    queue: BullQueue, client: Redis, redis_url: str, prefix: str
+) -> None:
+    kill_often(queue, client, redis_url, prefix, 50)
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_jobs_that_have_begun_fail_when_their_process_is_to_end(
+    queue: BullQueue, redis_url: str, prefix: str, concurrency: int
+) -> None:
+    queue.add_many(NewJob({"n": n}) for n in range(3))
+    with terminated_slot.start(redis_url, prefix, queue.protocol, concurrency) as process:
+
+        def started() -> bool:
+            jobs = queue.page("active")
+            return len(jobs) == 3 and sum(job.parsed("progress") == 1 for job in jobs) == concurrency
+
+        wait_until(started, "the slot to claim all jobs, and to start as many as it may")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
+    counts = queue.counts()
+    assert (counts["failed"], counts["wait"], counts["active"]) == (concurrency, 3 - concurrency, 0)
+    assert all("may run at most once" in (job.failed_reason or "") for job in queue.page("failed"))
+
+
+@pytest.mark.parametrize("concurrency", [1, 8])
+def test_a_busy_slot_that_is_to_end_starts_no_job_twice(
+    queue: BullQueue, client: Redis, redis_url: str, prefix: str, concurrency: int
+) -> None:
+    jobs = 2_000
+    queue.add_many(NewJob({"n": n}) for n in range(jobs))
+    for number in range(3):
+        with terminated_slot.start(redis_url, prefix, queue.protocol, concurrency, "brief") as process:
+            goal = 200 * (number + 1)
+            wait_until(lambda goal=goal: finished(queue) >= goal, "the slot to be busy")  # type: ignore[misc]
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
+    with OurWorker(
+        queue.handle, lambda job: client.hincrby(terminated_slot.starts_key(prefix), job.id), chunk_size=200
+    ):
+        wait_until(lambda: finished(queue) == jobs, "another worker to process the rest")
+    assert set(starts(client, prefix).values()) == {1}
