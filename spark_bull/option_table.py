@@ -35,6 +35,7 @@ WRITE: Final = "write"
 READ: Final = "read"
 CLAIM: Final = "claim"
 SETTLE: Final = "settle"
+SCHEDULE: Final = "schedule"
 COLLECT: Final = "collect"
 WORK: Final = "work"
 QUEUE: Final = "bull_queue"
@@ -49,6 +50,7 @@ SCOPE_TITLES: Final = {
     READ: "reads",
     CLAIM: "streaming reads with mode=claim",
     SETTLE: "writes with mode=settle",
+    SCHEDULE: "writes with mode=schedule",
     COLLECT: "streaming reads",
     WORK: "a Worker",
     QUEUE: "a BullQueue",
@@ -56,7 +58,7 @@ SCOPE_TITLES: Final = {
 }
 
 PROTOCOLS: Final = ("auto", "bull-1", "bull", "bullmq")
-VIEWS: Final = ("jobs", "counts", "queues", "writes", "logs", "dependencies", "workers")
+VIEWS: Final = ("jobs", "counts", "queues", "writes", "logs", "dependencies", "schedulers", "workers")
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ class Option:
         return self.scope_defaults.get(scope, self.default)
 
 
-ALL: Final = (WRITE, READ, CLAIM, SETTLE, COLLECT)
+ALL: Final = (WRITE, READ, CLAIM, SETTLE, SCHEDULE, COLLECT)
 #: Scopes of the options that locate a queue and connect to Redis.
 EVERYWHERE: Final = (*ALL, WORK, QUEUE, SERVICE)
 
@@ -143,7 +145,8 @@ TABLE: Final[tuple[Option, ...]] = (
         choose_mode,
         None,
         ALL,
-        "`claim`: a streaming read claims jobs to be processed; `settle`: a write records the outcomes of claimed jobs",
+        "`claim`: a streaming read claims jobs to be processed; `settle`: a write records the outcomes of claimed "
+        "jobs; `schedule`: a write creates or changes schedules",
         "none: jobs are added or inspected",
     ),
     # how a write works
@@ -175,17 +178,17 @@ TABLE: Final[tuple[Option, ...]] = (
         "stageTtlMs",
         integer(1_000),
         86_400_000,
-        (WRITE,),
+        (WRITE, SCHEDULE),
         "lifetime of the staged jobs of an uncommitted write; must exceed the duration of the Spark job",
     ),
     Option(
         "txnAppId",
         text,
         None,
-        (WRITE,),
+        (WRITE, SCHEDULE),
         "with `txnVersion`: a write of the same application with the same or a lower version adds nothing",
     ),
-    Option("txnVersion", integer(0), None, (WRITE,), "see `txnAppId`; an increasing number"),
+    Option("txnVersion", integer(0), None, (WRITE, SCHEDULE), "see `txnAppId`; an increasing number"),
     Option(
         "confirmObliterate",
         flag,
@@ -321,7 +324,9 @@ TABLE: Final[tuple[Option, ...]] = (
         "default for a column of this name: duration of the lock of a job, ms, instead of that of its worker; workers "
         "of Node ignore it",
     ),
-    Option("opts", json_object, None, (WRITE, QUEUE), "further options of the Node library, JSON, merged last"),
+    Option(
+        "opts", json_object, None, (WRITE, SCHEDULE, QUEUE), "further options of the Node library, JSON, merged last"
+    ),
     Option(
         "telemetry",
         trace_context,
@@ -395,6 +400,16 @@ TABLE: Final[tuple[Option, ...]] = (
     Option(
         "metricsMinutes", integer(0), 0, (SETTLE,), "minutes of metrics to keep, as Node's `maxDataPoints`; 0: none"
     ),
+    # how schedules are written
+    Option("name", text, None, (SCHEDULE,), "default for a column of this name", "`id` (BullMQ), `__default__` (Bull)"),
+    Option(
+        "tz",
+        text,
+        None,
+        (SCHEDULE,),
+        "default for a column of this name: the time zone of patterns, such as `Europe/Berlin`",
+        "that of the machine that computes the next time",
+    ),
     # how results are collected
     Option(
         "startingOffsets",
@@ -446,7 +461,7 @@ TABLE: Final[tuple[Option, ...]] = (
         choice(*VIEWS),
         "jobs",
         (READ,),
-        "table to read: `jobs`, `counts`, `queues`, `writes`, `logs`, `dependencies` or `workers`",
+        "table to read: `jobs`, `counts`, `queues`, `writes`, `logs`, `dependencies`, `schedulers` or `workers`",
     ),
     Option(
         "states",

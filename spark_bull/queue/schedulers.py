@@ -25,6 +25,8 @@ log = logging.getLogger("spark_bull")
 SCHEDULE_SIZE: Final = 100
 #: Schedules that one call reads.
 _PAGE: Final = 1_000
+#: Schedules that a warning names.
+_NAMED: Final = 3
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ def upsert(handle: QueueHandle, row: Mapping[str, Any], defaults: Mapping[str, A
     """
     schedule, repeated = encoder_of(handle, defaults).encode(row, handle.connection.now_ms())
     if schedule.is_frequent:
-        warn_of_frequent(handle.keys, [schedule.id], 1)
+        warn_of_frequent(handle.keys, [schedule.id])
     reply = verbs.schedule(handle, packed_schedules([repeated]), first=1)
     for _, job_id in reply.rejected:
         raise WrongState(
@@ -86,15 +88,15 @@ def upsert(handle: QueueHandle, row: Mapping[str, Any], defaults: Mapping[str, A
     return reply.due[0]
 
 
-def warn_of_frequent(keys: QueueKeys, ids: Sequence[str], number: int) -> None:
-    """Logs a warning of schedules with very short intervals. ids: some of them."""
+def warn_of_frequent(keys: QueueKeys, ids: Sequence[str]) -> None:
+    """Logs a warning of schedules with very short intervals."""
     log.warning(
         "queue %s: %d schedules run more often than every %d ms, such as %s: each run takes a script call in Redis "
         "before its job; is the interval in ms?",
         keys.queue,
-        number,
+        len(ids),
         SHORTEST_MS,
-        ", ".join(ids),
+        ", ".join(ids[:_NAMED]),
     )
 
 

@@ -86,23 +86,18 @@ class CommitReply(NamedTuple):
 
 
 def commit(
-    handle: QueueHandle,
-    write_id: str,
-    position: int,
-    touched: Sequence[str] | None = None,
-    *,
-    schedules: bool = False,
+    handle: QueueHandle, write_id: str, position: int, verb: str = "commit", touched: Sequence[str] = ()
 ) -> CommitReply:
-    """Adds the next staged jobs of a registered write, at most one chunk; see lua/lib/commit_once.lua. touched: for a
-    write of flows, further keys that it may touch. schedules: whether schedules are staged in place of jobs.
+    """Adds the next staged jobs of a registered write, at most one chunk; see lua/lib/commit_once.lua.
+
+    verb: commit, commit_flows, or commit_schedules for a write of schedules. touched: further keys that it may touch.
     """
-    plain = "commit_schedules" if schedules else "commit"
     state, reached, *ahead = handle.run(
-        plain if touched is None else "commit_flows",
+        verb,
         {"write_id": write_id, "position": position, "record_ttl_ms": RECORD_TTL_MS},
         write=handle.keys.write(write_id),
         manifest=handle.keys.manifest(write_id),
-        touched=[*(touched or ())],
+        touched=[*touched],
     )
     return CommitReply(state.decode(), int(reached), *(write.decode() for write in ahead))
 

@@ -161,13 +161,13 @@ def roll_forward(handle: QueueHandle, write_id: str, progress: Progress | None =
     position = 0
     fields = handle.connection.call("HMGET", handle.keys.write(write_id), "jobs", "dialect", "flows", "mode")
     jobs, dialect, flows, mode = fields
-    touched = None if flows is None else touched_keys(handle, json.loads(flows))
+    verb, touched = _committing(handle, flows, mode)
     total = int(jobs or 0)
     if dialect:
         # The dialect that its chunks are encoded for, which can differ from that of the handle.
         handle = replace(handle, dialect=DIALECTS[dialect.decode()])
     while True:
-        reply = verbs.commit(handle, write_id, position, touched, schedules=mode == b"schedule")
+        reply = verbs.commit(handle, write_id, position, verb, touched)
         if reply.state == "unknown":
             raise StagedDataLost(_lost_write(handle.keys.queue, write_id, position, total))
         position = reply.position
@@ -194,6 +194,15 @@ def roll_forward(handle: QueueHandle, write_id: str, progress: Progress | None =
     if record is None:
         raise StagedDataLost(_lost_write(handle.keys.queue, write_id, position, total))
     return record
+
+
+def _committing(handle: QueueHandle, flows: bytes | None, mode: bytes | None) -> tuple[str, list[str]]:
+    """The verb that commits a write with these fields, and the further keys that it may touch."""
+    if mode == b"schedule":
+        return "commit_schedules", []
+    if flows is not None:
+        return "commit_flows", [*touched_keys(handle, json.loads(flows))]
+    return "commit", []
 
 
 def _lost_write(queue: str, write_id: str, position: int, total: int) -> str:

@@ -44,6 +44,7 @@ class BullDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         self._refuse_mode("claim", "it requires readStream; leave the option out to inspect jobs")
+        self._refuse_mode("schedule", "it requires write or writeStream; `view=schedulers` reads schedules")
         from spark_bull.spark.inspect.source import batch_reader
 
         return batch_reader(self.options, schema)
@@ -51,6 +52,7 @@ class BullDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         if mode_of(self.options) != "claim":
             self._refuse_mode("settle", "it requires write or writeStream")
+            self._refuse_mode("schedule", "it requires write or writeStream")
             from spark_bull.spark.collect.stream import result_reader
 
             return result_reader(self.options, schema)
@@ -67,6 +69,10 @@ class BullDataSource(DataSource):
             from spark_bull.spark.process.settle import BatchSettler, plan_settle
 
             return BatchSettler(plan_settle(self.options, schema))
+        if mode_of(self.options) == "schedule":
+            from spark_bull.spark.schedule.sink import batch_scheduler
+
+            return batch_scheduler(self.options, schema, overwrite)
         self._refuse_mode("claim", "it requires readStream")
         from spark_bull.spark.dispatch.sink import batch_writer
 
@@ -77,6 +83,10 @@ class BullDataSource(DataSource):
             from spark_bull.spark.process.settle import StreamSettler, plan_settle
 
             return StreamSettler(plan_settle(self.options, schema))
+        if mode_of(self.options) == "schedule":
+            from spark_bull.spark.schedule.sink import stream_scheduler
+
+            return stream_scheduler(self.options, schema, overwrite)
         self._refuse_mode("claim", "it requires readStream")
         from spark_bull.spark.dispatch.sink import stream_writer
 

@@ -96,6 +96,24 @@ SCHEMAS: Final[dict[str, StructType]] = {
     "dependencies": _table(
         {"queue": TEXT, "id": TEXT, "childQueue": TEXT, "childId": TEXT, "state": TEXT, "value": TEXT}
     ),
+    "schedulers": _table(
+        {
+            "queue": TEXT,
+            "id": TEXT,
+            "name": TEXT,
+            "every": LongType(),
+            "pattern": TEXT,
+            "tz": TEXT,
+            "next": TIME,
+            "limit": LongType(),
+            "offset": LongType(),
+            "startDate": TIME,
+            "endDate": TIME,
+            "iterationCount": LongType(),
+            "data": TEXT,
+            "opts": TEXT,
+        }
+    ),
     "workers": _table({"queue": TEXT, "name": TEXT, "address": TEXT, "age": LongType(), "idle": LongType()}),
 }
 
@@ -141,7 +159,7 @@ def schema_of(raw: Mapping[str, str]) -> StructType:
 
 
 def mode_of(raw: Mapping[str, str]) -> str | None:
-    """Parses the option `mode`: claim, settle, or None if not given. Raises OptionError for another value."""
+    """Parses the option `mode`: claim, settle, schedule, or None if not given. Raises OptionError for another value."""
     given = next((value for name, value in raw.items() if name.lower() == "mode"), None)
     return None if given is None else str(choose_mode("mode", given))
 

@@ -15,13 +15,17 @@ from spark_bull.queue.writes import Identity
 from spark_bull.spark.dispatch import task
 from spark_bull.spark.dispatch.commit import abort_write, commit_write
 from spark_bull.spark.dispatch.plan import WritePlan, Written, identity_of, plan_write
+from spark_bull.spark.schedule import task as schedule_task
+from spark_bull.spark.schedule.commit import commit_schedules
+from spark_bull.spark.schedule.plan import SchedulePlan, WrittenSchedules, plan_schedules
 
 
 @dataclass(frozen=True)
 class _Task:
-    """The context of the first attempt of a task."""
+    """The context of an attempt of a task."""
 
     number: int
+    attempt: int = 0
 
     def get(self) -> _Task:
         return self
@@ -30,7 +34,7 @@ class _Task:
         return self.number
 
     def taskAttemptId(self) -> int:
-        return 0
+        return self.attempt
 
 
 @dataclass
@@ -58,3 +62,31 @@ class Sink:
 
     def abort(self) -> None:
         abort_write(self.plan, list(self.messages), self.identity)
+
+
+@dataclass
+class ScheduleSink:
+    """The same with mode=schedule."""
+
+    options: dict[str, str]
+    schema: StructType
+    identity: Identity | None = None
+    plan: SchedulePlan = field(init=False)
+    messages: list[WrittenSchedules] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.plan = plan_schedules(self.options, self.schema)
+        self.identity = self.identity or identity_of(self.plan.options)
+
+    def task(self, rows: Sequence[dict[str, Any]]) -> None:
+        """Runs the next task of the write."""
+        self.messages.append(self.attempt(rows))
+
+    def attempt(self, rows: Sequence[dict[str, Any]], number: int = 0) -> WrittenSchedules:
+        """Runs an attempt of the next task; returns its message."""
+        batch = pa.RecordBatch.from_pylist(list(rows), schema=to_arrow_schema(self.schema, timezone="UTC"))
+        with patch.object(schedule_task, "TaskContext", _Task(len(self.messages), number)):
+            return schedule_task.stage_task(self.plan, iter([batch]), self.identity)
+
+    def commit(self) -> None:
+        commit_schedules(self.plan, list(self.messages), self.identity)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import logging
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
 from spark_bull.errors import ConnectionLost, SparkBullError, StagedDataLost
 from spark_bull.keys import QueueKeys
+from spark_bull.model import WriteRecord
+from spark_bull.options import Options
 from spark_bull.queue.callbacks import drop_callback
 from spark_bull.queue.writes import (
     Identity,
@@ -42,26 +45,33 @@ def commit_write(plan: WritePlan, written: list[Written], identity: Identity | N
     if plan.handle is None:
         for queue_plan in plans:
             recover(queue_plan.handle)
-    if _registered(plan, write_id, plans, identity):
-        _finish(write_id, plans)
+    if register_write(write_id, plans, identity, exactly_once=plan.exactly_once):
+        finish_write(write_id, plans, _report)
     else:
         log.info("write %s: nothing added, because it was committed before (%s)", write_id, identity)
 
 
-def _registered(plan: WritePlan, write_id: str, plans: list[QueuePlan], identity: Identity | None) -> bool:
+def register_write(
+    write_id: str, plans: list[QueuePlan], identity: Identity | None, *, exactly_once: bool = True
+) -> bool:
+    """Registers a write; False when it was written before. exactly_once: whether nothing has been written yet."""
     try:
         return register(write_id, plans, identity)
     except ConnectionLost as error:
-        if not plan.exactly_once:
+        if not exactly_once:
             raise
         raise ConnectionLost(
             f"it is not known whether this write is registered: if `spark-bull writes {plans[0].handle.keys.queue}` "
             f"lists {write_id}, don't run it again, because the next write, or `spark-bull recover` for each queue, "
-            f"adds its jobs; otherwise nothing was added. Cause: {error}"
+            f"finishes it; otherwise nothing was written. Cause: {error}"
         ) from error
 
 
-def _finish(write_id: str, plans: list[QueuePlan]) -> None:
+def finish_write(write_id: str, plans: list[QueuePlan], report: Callable[[WriteRecord], None]) -> None:
+    """Rolls a registered write forward in all of its queues; calls report(record) for each.
+
+    Raises StagedDataLost if staged chunks are missing, after finishing all other queues.
+    """
     lost: list[StagedDataLost] = []
     for number, queue_plan in enumerate(plans):
         try:
@@ -76,26 +86,30 @@ def _finish(write_id: str, plans: list[QueuePlan]) -> None:
                 f"don't run this write again: it is registered as {write_id}, and the next write to queue "
                 f"{unfinished}, or `spark-bull recover` for each, adds its remaining jobs. Cause: {error}"
             ) from error
-        log.info(
-            "write %s: %d jobs added to queue %s, %d duplicates, %d deduplicated, %s ms",
-            write_id,
-            record.added,
-            record.queue,
-            record.duplicates,
-            record.deduplicated,
-            record.duration_ms,
-        )
-        if record.rejected:
-            log.warning(
-                "write %s: %d jobs were not added to queue %s: their parent has gone or depends on them, or they have "
-                "another one by now",
-                write_id,
-                record.rejected,
-                record.queue,
-            )
+        report(record)
     if lost:
         others = f"; the jobs of the other {len(plans) - len(lost)} queues were added" if len(plans) > len(lost) else ""
         raise StagedDataLost("; ".join(str(error) for error in lost[:_MAX_SHOWN]) + others) from lost[0]
+
+
+def _report(record: WriteRecord) -> None:
+    log.info(
+        "write %s: %d jobs added to queue %s, %d duplicates, %d deduplicated, %s ms",
+        record.id,
+        record.added,
+        record.queue,
+        record.duplicates,
+        record.deduplicated,
+        record.duration_ms,
+    )
+    if record.rejected:
+        log.warning(
+            "write %s: %d jobs were not added to queue %s: their parent has gone or depends on them, or they have "
+            "another one by now",
+            record.id,
+            record.rejected,
+            record.queue,
+        )
 
 
 def _names(queues: list[str]) -> str:
@@ -178,8 +192,17 @@ def _drop_callback(plan: WritePlan, written: list[Written], identity: Identity |
 
 
 def abort_write(plan: WritePlan, written: list[Written], identity: Identity | None) -> None:
-    """Discards the staged chunks of a failed write. Otherwise they expire (`stageTtlMs`)."""
-    connection = Connection(settings_of(plan.options))
+    """Discards the staged chunks of a failed write, and its callback."""
+    if discard_stages(plan.options, written):
+        try:
+            _drop_callback(plan, written, identity)
+        except SparkBullError as error:
+            log.warning("could not remove the callback of a failed write: %s", error)
+
+
+def discard_stages(options: Options, written: list[Written]) -> bool:
+    """Discards the staged chunks of a failed write. Returns False if this fails: then they expire (`stageTtlMs`)."""
+    connection = Connection(settings_of(options))
     stages: dict[tuple[str, str], list[str]] = defaultdict(list)
     for message in written:
         for part in message.parts:
@@ -187,7 +210,8 @@ def abort_write(plan: WritePlan, written: list[Written], identity: Identity | No
                 stages[part.queue, message.write_id].append(part.stage)
     try:
         for (queue, write_id), staged in stages.items():
-            discard(connection, QueueKeys(queue, plan.options["prefix"]), write_id, staged)
-        _drop_callback(plan, written, identity)
+            discard(connection, QueueKeys(queue, options["prefix"]), write_id, staged)
     except SparkBullError as error:
         log.warning("could not discard the staged chunks of a failed write, they expire later: %s", error)
+        return False
+    return True

@@ -200,11 +200,16 @@ class RowPlan:
             text = to_json(array, field, ignore_nulls=self.ignore_nulls)
             return text.to_pylist()  # type: ignore[no-any-return]
         if pa.types.is_timestamp(array.type):
-            whole = pc.floor_temporal(array, unit="millisecond")
-            return pc.cast(whole, pa.timestamp("ms", array.type.tz)).view(pa.int64()).to_pylist()  # type: ignore[no-any-return]
+            return milliseconds_of(array)
         if pa.types.is_struct(array.type):
             return [_without_nulls(value) for value in array.to_pylist()]
         return array.to_pylist()  # type: ignore[no-any-return]
+
+
+def milliseconds_of(array: pa.Array) -> list[int | None]:
+    """The values of a column of times, ms since 1970."""
+    whole = pc.floor_temporal(array, unit="millisecond")
+    return pc.cast(whole, pa.timestamp("ms", array.type.tz)).view(pa.int64()).to_pylist()  # type: ignore[no-any-return]
 
 
 def _without_nulls(value: dict[str, Any] | None) -> dict[str, Any] | None:

@@ -71,10 +71,10 @@ class BatchWriter(DataSourceArrowWriter):
         return write_task(self._plan, iterator, identity_of(self._plan.options))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        commit_write(self._plan, _written(messages), identity_of(self._plan.options))
+        commit_write(self._plan, written_of(messages), identity_of(self._plan.options))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        abort_write(self._plan, _written(messages), identity_of(self._plan.options))
+        abort_write(self._plan, written_of(messages), identity_of(self._plan.options))
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -84,24 +84,25 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._plan = plan
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        return write_task(self._plan, iterator, _identity_of_batch())
+        return write_task(self._plan, iterator, identity_of_batch())
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        written = _written(messages)
+        written = written_of(messages)
         if any(message.parts for message in written):
             commit_write(self._plan, written, written[0].identity)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        written = _written(messages)
+        written = written_of(messages)
         # A batch without finished tasks is unknown here; its callback stays for the batch that repeats it.
         abort_write(self._plan, written, written[0].identity if written else None)
 
 
-def _written(messages: Iterable[WriterCommitMessage | None]) -> list[Written]:
+def written_of(messages: Iterable[WriterCommitMessage | None]) -> list[Written]:
+    """The messages of the tasks that wrote something."""
     return [message for message in messages if isinstance(message, Written)]
 
 
-def _identity_of_batch() -> Identity | None:
+def identity_of_batch() -> Identity | None:
     """Returns query id and batch id, which Spark passes to tasks only."""
     context = TaskContext.get()
     if context is None:

@@ -80,6 +80,9 @@ def plan_read(raw: Mapping[str, str], schema: StructType) -> ReadPlan:
     if options["view"] == "dependencies":
         for queue in named:
             open_handle(options, queue).dialect.check_flows()
+    if options["view"] == "schedulers":
+        for queue in named:
+            open_handle(options, queue).dialect.check_schedules()
     queues = tuple(dict.fromkeys([*named, *_matching(options, globs)]))
     return ReadPlan(options, schema, columns, queues, globs)
 

@@ -11,6 +11,7 @@ from spark_bull.queue.dependencies import dependencies_of
 from spark_bull.queue.find import describe, workers
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.read import Slice, counts, read_ids, read_jobs
+from spark_bull.queue.schedulers import schedulers
 from spark_bull.queue.writes import records
 
 Row = Mapping[str, Any]
@@ -114,6 +115,29 @@ def _lines(handle: QueueHandle, ids: list[str]) -> Iterator[Row]:
         first += LINES
 
 
+def scheduler_rows(queue_slice: QueueSlice) -> Iterator[Row]:
+    if not queue_slice.handle.dialect.has_schedules:
+        # A queue that was found by a glob.
+        return
+    for found in schedulers(queue_slice.handle):
+        yield {
+            "queue": found.queue,
+            "id": found.id,
+            "name": found.name,
+            "every": found.every,
+            "pattern": found.pattern,
+            "tz": found.tz,
+            "next": found.next,
+            "limit": found.limit,
+            "offset": found.offset,
+            "startDate": found.start_date,
+            "endDate": found.end_date,
+            "iterationCount": found.iteration_count,
+            "data": found.data_text,
+            "opts": found.opts_text,
+        }
+
+
 def worker_rows(queue_slice: QueueSlice) -> Iterator[Row]:
     for worker in workers(queue_slice.handle.connection, queue_slice.handle.keys):
         yield {
@@ -131,5 +155,6 @@ ROWS: Final[dict[str, Callable[[QueueSlice], Iterator[Row]]]] = {
     "writes": write_rows,
     "logs": log_rows,
     "dependencies": dependency_rows,
+    "schedulers": scheduler_rows,
     "workers": worker_rows,
 }

@@ -1,0 +1,1 @@
+"""Writes with mode=schedule: rows create or change schedules."""

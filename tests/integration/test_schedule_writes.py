@@ -1,0 +1,181 @@
+"""Writes with mode=schedule without a Spark session: repeated tasks and commits, and crashes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+from redis import Redis
+
+from spark_bull import BullQueue, ConnectionLost, OptionError
+from spark_bull.queue import verbs
+from spark_bull.queue.writes import Identity
+from tests.support.dump import Dump, difference, dump
+from tests.support.sink import ScheduleSink
+
+HOUR = 3_600_000
+SCHEMA = StructType(
+    [
+        StructField("id", StringType()),
+        StructField("every", LongType()),
+        StructField("pattern", StringType()),
+        StructField("data", StringType()),
+    ]
+)
+
+
+def rows(first: int, last: int, **more: Any) -> list[dict[str, Any]]:
+    given = {"every": HOUR, "pattern": None, **more}
+    return [{"id": f"s{n:04}", "data": f'{{"n": {n}}}', **given} for n in range(first, last)]
+
+
+@pytest.fixture(params=["bull", "bullmq"])
+def queue(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterator[BullQueue]:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
+        yield queue
+
+
+StartSink = Callable[..., ScheduleSink]
+
+
+@pytest.fixture
+def sink(queue: BullQueue, redis_url: str, prefix: str) -> StartSink:
+    def start(identity: Identity | None = None, **options: str) -> ScheduleSink:
+        given = {"url": redis_url, "prefix": prefix, "queue": "q", "protocol": queue.protocol, "mode": "schedule"}
+        return ScheduleSink(given | options, SCHEMA, identity)
+
+    return start
+
+
+def public(client: Redis, prefix: str) -> Dump:
+    return {name: key for name, key in dump(client, prefix, "q").items() if not name.startswith("spark:")}
+
+
+def test_schedules_are_visible_after_the_commit(queue: BullQueue, sink: StartSink) -> None:
+    write = sink()
+    write.task(rows(0, 250))
+    write.task(rows(250, 300))
+    assert queue.schedulers() == []
+    write.commit()
+    assert sorted(found.id for found in queue.schedulers()) == [f"s{n:04}" for n in range(300)]
+    assert sum(queue.counts().values()) == 300
+    (record,) = queue.writes()
+    assert (record.state, record.jobs, record.added, record.rejected) == ("finished", 300, 300, 0)
+
+
+def test_a_further_attempt_of_a_task_has_no_effect(
+    queue: BullQueue, sink: StartSink, client: Redis, prefix: str
+) -> None:
+    write = sink()
+    write.attempt(rows(0, 10), 1)
+    write.task(rows(0, 10))
+    write.commit()
+    before = public(client, prefix)
+    write.attempt(rows(0, 10), 2)
+    assert difference(before, public(client, prefix)) == []
+    assert sum(queue.counts().values()) == 10
+
+
+@pytest.mark.parametrize("identified", ["batch", "stream"])
+def test_a_replayed_write_changes_nothing(
+    queue: BullQueue, sink: StartSink, client: Redis, prefix: str, identified: str
+) -> None:
+    def write() -> None:
+        options = {"txnAppId": "plans", "txnVersion": "7"} if identified == "batch" else {}
+        one = sink(None if options else Identity("query", 3), **options)
+        one.task(rows(0, 10))
+        one.commit()
+
+    write()
+    for job in queue.page("wait"):
+        queue.remove(job.id) if queue.protocol == "bull" else None
+    before = public(client, prefix)
+    write()
+    assert difference(before, public(client, prefix)) == []
+    assert len(queue.writes()) == 1
+
+
+def test_a_commit_that_is_interrupted_is_finished_by_anyone(
+    queue: BullQueue, sink: StartSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, commit = sink(), verbs.commit
+    write.task(rows(0, 250))
+
+    def failing(*args: Any, **named: Any) -> Any:
+        if args[2] >= 100:
+            raise ConnectionLost("cut")
+        return commit(*args, **named)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(verbs, "commit", failing)
+        with pytest.raises(ConnectionLost, match="don't run this write again: it is registered as"):
+            write.commit()
+    assert len(queue.schedulers()) == 100
+    (record,) = queue.recover()
+    assert (record.added, len(queue.schedulers()), sum(queue.counts().values())) == (250, 250, 250)
+
+
+def test_an_uncommitted_write_leaves_nothing(queue: BullQueue, sink: StartSink, client: Redis, prefix: str) -> None:
+    sink().task(rows(0, 10))
+    assert public(client, prefix) == {}
+    assert queue.recover() == []
+
+
+def test_an_id_that_comes_twice_in_a_task_is_refused(sink: StartSink) -> None:
+    with pytest.raises(OptionError, match=r"row 2: expected each `id` once, .* twice \(also in row 1\)"):
+        sink().task([*rows(0, 2), *rows(1, 2)])
+
+
+def test_an_id_that_comes_twice_in_a_write_is_refused(queue: BullQueue, sink: StartSink) -> None:
+    write = sink()
+    write.task(rows(0, 2))
+    write.task(rows(1, 3))
+    with pytest.raises(OptionError, match=r"expected each `id` once, got 's0001' of queue q twice \(in two partitions"):
+        write.commit()
+    assert (queue.schedulers(), queue.writes()) == ([], [])
+
+
+def test_short_intervals_are_warned_about_once(sink: StartSink, caplog: pytest.LogCaptureFixture) -> None:
+    write = sink()
+    write.task(rows(0, 10, every=50))
+    write.task(rows(10, 20, every=50))
+    write.task(rows(20, 30))
+    write.commit()
+    (record,) = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert "20 schedules run more often than every 100 ms, such as s0000, s0001, s0002" in record.getMessage()
+
+
+def test_a_schedule_whose_next_job_exists_does_not_stop_the_others(
+    queue: BullQueue, sink: StartSink, client: Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue.upsert_scheduler("s0005", pattern="0 0 1 1 *")
+    (job,) = queue.page("delayed")
+    # A job in no state can't be replaced.
+    client.zrem(queue.handle.keys["delayed"], job.id)
+    write = sink()
+    write.task(rows(0, 10, every=None, pattern="0 0 1 1 *"))
+    write.commit()
+    (record,) = queue.writes()
+    assert (record.added, record.rejected) == (9, 1)
+    assert "1 schedules of queue q were not changed" in caplog.text
+    assert len(queue.page("delayed")) == 9
+
+
+def test_a_write_changes_the_schedules_of_the_write_before(queue: BullQueue, sink: StartSink) -> None:
+    for every in (HOUR, 2 * HOUR):
+        write = sink()
+        write.task(rows(0, 10, every=every))
+        write.commit()
+    assert [found.every for found in queue.schedulers()] == [2 * HOUR] * 10
+    assert sum(queue.counts().values()) == 10
+
+
+def test_a_large_schedule_is_alone_in_its_chunk(queue: BullQueue, sink: StartSink) -> None:
+    write = sink()
+    large = f'"{"x" * 700_000}"'
+    write.task([{**row, "data": large} for row in rows(0, 3)])
+    assert [part.chunks for message in write.messages for part in message.parts] == [3]
+    write.commit()
+    assert len(queue.schedulers()) == 3
