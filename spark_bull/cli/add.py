@@ -19,7 +19,7 @@ from spark_bull.option_values import deduplication, json_object, priority
 def _add(args: Namespace) -> Output:
     if args.data == "-":
         return _add_lines(args, sys.stdin)
-    added = open_queue(args).add_many([_job(args, _json(args.data, "data"))])
+    added = open_queue(args).add_many([_job(args, json_argument(args.data, "data"))])
     return {"id": added.ids[0], **_counts(args, added)}
 
 
@@ -27,7 +27,7 @@ def _add_lines(args: Namespace, lines: Iterable[str]) -> Output:
     """Adds a job per line. All lines are validated before the first job is added."""
     if args.job_id is not None:
         raise OptionError("expected --job-id only with a single job, got it with standard input: leave it out")
-    payloads = [_json(line, f"line {number}") for number, line in enumerate(lines, 1) if line.strip()]
+    payloads = [json_argument(line, f"line {number}") for number, line in enumerate(lines, 1) if line.strip()]
     added = open_queue(args).add_many(_job(args, payload) for payload in payloads)
     ids = {"ids": added.ids} if args.json else {}
     return {**_counts(args, added), **ids}
@@ -55,7 +55,8 @@ def _job(args: Namespace, payload: RawJson) -> NewJob:
     )
 
 
-def _json(text: str, what: str) -> RawJson:
+def json_argument(text: str, what: str) -> RawJson:
+    """Checks a payload. Raises OptionError."""
     try:
         json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:

@@ -16,11 +16,13 @@ from spark_bull.cli.times import duration, relative, utc
 
 Row = Mapping[str, Any]
 
-#: Columns with ms since 1970. In tables, the one in the future also has a relative time.
-_TIMES: Final = frozenset({"timestamp", "processed_on", "finished_on", "started_on", "run_at"})
-_FUTURE: Final = "run_at"
+#: Columns with ms since 1970. In tables, those in the future also have a relative time.
+_TIMES: Final = frozenset(
+    {"timestamp", "processed_on", "finished_on", "started_on", "run_at", "next", "start_date", "end_date"}
+)
+_FUTURE: Final = frozenset({"run_at", "next"})
 #: Columns with durations, and their unit in ms.
-_DURATIONS: Final = {"delay": 1, "duration_ms": 1, "age": 1_000, "idle": 1_000}
+_DURATIONS: Final = {"delay": 1, "duration_ms": 1, "every": 1, "offset": 1, "age": 1_000, "idle": 1_000}
 #: Columns in which 0 counts as empty.
 _ZERO_IS_EMPTY: Final = frozenset({"attempts_made", "delay", "priority", "stalled_counter"})
 #: Width of tables that are not printed to a terminal: nothing is truncated.
@@ -79,7 +81,7 @@ def _is_empty(name: str, value: Any) -> bool:
 
 def _in_cell(name: str, value: Any, now_ms: int) -> str:
     if name in _TIMES and value is not None:
-        return f"{utc(value)} ({relative(value, now_ms)})" if name == _FUTURE else utc(value)
+        return f"{utc(value)} ({relative(value, now_ms)})" if name in _FUTURE else utc(value)
     return " ".join((" | " if isinstance(value, tuple) else "").join(_texts(name, value)).split())
 
 

@@ -152,6 +152,40 @@ def test_commands_change_the_queue(run: Run, queue: BullQueue) -> None:
     assert sum(queue.counts().values()) == 0
 
 
+def test_schedules_are_created_listed_and_removed(run: Run, queue: BullQueue) -> None:
+    made = as_data(run, "schedule", "mail", "daily", "--pattern", "0 9 * * *", "--tz", "UTC", "--data", '{"n": 1}')
+    assert (made["id"], made["next"] % 86_400_000) == ("daily", 9 * 3_600_000)
+    run("schedule", "mail", "hourly", "--every", "1h", "--offset", "5m", "--name", "report", "--limit", "3")
+    run("schedule", "mail", "late", "--every", "1d", "--start", "2038-01-01", "--end", "2038-02-01", "--opts", "{}")
+    by_id = {row["id"]: row for row in as_data(run, "schedules", "mail")}
+    assert (by_id["daily"]["data"], by_id["daily"]["pattern"]) == ({"n": 1}, "0 9 * * *")
+    assert (by_id["hourly"]["every"], by_id["hourly"]["offset"], by_id["hourly"]["limit"]) == (3_600_000, 300_000, 3)
+    assert by_id["late"]["next"] == by_id["late"]["start_date"] == 2_145_916_800_000
+    shown = run("schedules", "mail")
+    assert "1 h" in shown
+    assert "2038-02-01 00:00:00Z" in shown
+    run("unschedule", "mail", "daily", "late")
+    assert [found.id for found in queue.schedulers()] == ["hourly"]
+    assert "removed 1 of 2; no such schedule in queue mail: daily" in run(
+        "unschedule", "mail", "hourly", "daily", code=1
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "expected one of `every` (ms) and `pattern` (cron), got neither"),
+        (["--every", "1h", "--pattern", "0 * * * *"], "expected one of `every` (ms) and `pattern` (cron), got both"),
+        (["--pattern", "soon"], "`pattern`: expected a cron pattern, got: 'soon'"),
+        (["--every", "1h", "--end", "soon"], "expected `--end` to be an ISO 8601 time or ms since 1970, got: 'soon'"),
+        (["--every", "1h", "--data", "{"], "expected --data to be JSON"),
+    ],
+)
+def test_a_bad_schedule_is_refused(run: Run, queue: BullQueue, arguments: list[str], message: str) -> None:
+    assert message in run("schedule", "mail", "a", *arguments, code=1)
+    assert queue.schedulers() == []
+
+
 def test_limits_of_a_queue_are_set_and_removed(run: Run, queue: BullQueue) -> None:
     queue.add({})
     none = {"concurrency": None, "max": None, "duration_ms": None, "limited_ms": 0}
