@@ -1,0 +1,131 @@
+"""Terms of jobs when only workers of Node process them, which know nothing of these, and a Promoter runs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import NamedTuple
+
+import pytest
+from redis import Redis
+
+from spark_bull import BullQueue, NewJob, Promoter
+from spark_bull.clock import epoch_ms
+from tests.support.node_peer import NodePeer
+from tests.support.peers import PEERS, Peer
+from tests.support.wait import wait_until
+
+StartNode = Callable[..., NodePeer]
+
+log = logging.getLogger(__name__)
+
+#: A time that has passed.
+PAST = 1
+#: Jobs of one call of add_many.
+BATCH = 10_000
+#: How late a job may start at most after it has expired, ms.
+MOST_LATE_MS = 2_000
+
+pytestmark = pytest.mark.interop
+
+
+class Expiring(NamedTuple):
+    """A job that expires: its id, and when, ms since 1970."""
+
+    id: str
+    at: int
+
+
+def add(queue: BullQueue, times: list[int | None]) -> list[Expiring]:
+    """Adds jobs that expire at these times, or never; returns those that expire."""
+    expiring: list[Expiring] = []
+    for start in range(0, len(times), BATCH):
+        some = times[start : start + BATCH]
+        ids = queue.add_many(NewJob({"$behaviour": "return:1"}, expire_at=at) for at in some).ids
+        expiring += [Expiring(job_id, at) for job_id, at in zip(ids, some, strict=True) if at is not None]
+    return expiring
+
+
+def finished(queue: BullQueue, count: int) -> Callable[[], bool]:
+    return lambda: sum(queue.counts()[state] for state in ("completed", "failed")) == count
+
+
+def fields(client: Redis, queue: BullQueue, jobs: list[Expiring]) -> Iterator[tuple[Expiring, str | None, int | None]]:
+    """Reason of the failure and time of the start of each job."""
+    for start in range(0, len(jobs), BATCH):
+        some = jobs[start : start + BATCH]
+        with client.pipeline(transaction=False) as pipe:
+            for job in some:
+                pipe.hmget(queue.handle.keys.job(job.id), "failedReason", "processedOn")
+            for job, (reason, started) in zip(some, pipe.execute(), strict=True):
+                yield job, reason and reason.decode(), started and int(started)
+
+
+@pytest.mark.parametrize("peer", PEERS, ids=str)
+def test_node_runs_no_job_that_has_expired(
+    peer: Peer, client: Redis, redis_url: str, prefix: str, node: StartNode
+) -> None:
+    """Half of the jobs that expire do so before the workers start, the others while they run."""
+    random, jobs = Random(7), 600
+    soon = epoch_ms() + 1_000
+    times = [random.choice([None, None, PAST, soon + random.randrange(2_000)]) for _ in range(jobs)]
+    gone = sum(at == PAST for at in times)
+    with (
+        BullQueue("q", url=redis_url, prefix=prefix, protocol=peer.dialect) as queue,
+        Promoter(redis_url, ["q"], prefix=prefix, protocol=peer.dialect, rescue=False) as promoter,
+    ):
+        expiring = add(queue, times)
+        wait_until(lambda: promoter.done.expired >= gone, "the first jobs to expire")
+        node(peer.alias, prefix=prefix).call("process", queue="q", concurrency=2)
+        wait_until(finished(queue, jobs), "all jobs to end")
+        counts = queue.counts()
+        reasons = {job: reason for job, reason, _ in fields(client, queue, expiring)}
+    assert {reason for reason in reasons.values() if reason} == {"expired"}
+    assert all(reason == "expired" for job, reason in reasons.items() if job.at == PAST)
+    assert counts["failed"] == sum(reason is not None for reason in reasons.values())
+
+
+@pytest.mark.parametrize("peer", [peer for peer in PEERS if peer.alias != "bull-1.0.0"], ids=str)
+def test_node_fails_a_job_that_may_run_once_when_it_stalls(
+    peer: Peer, client: Redis, redis_url: str, prefix: str, node: StartNode
+) -> None:
+    """Its worker has died: the job is active, and has no lock."""
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=peer.dialect, delivery="at-most-once") as queue:
+        job_id = queue.add({"$behaviour": "crash"})
+        first = node(peer.alias, prefix=prefix, alone=True)
+        first.call("process", queue="q", concurrency=1)
+        wait_until(lambda: not first.alive, "the worker to die")
+        assert queue.counts()["active"] == 1
+        client.hset(queue.handle.keys.job(job_id), "data", '{"$behaviour":"return:1"}')
+        client.delete(queue.handle.keys.lock(job_id), queue.handle.keys["stalled_check"])
+        # As the first check of a worker marks it.
+        client.sadd(queue.handle.keys["stalled"], job_id)
+        node(peer.alias, prefix=prefix).call("process", queue="q", concurrency=1)
+        wait_until(lambda: queue.counts()["failed"] == 1, "the job to fail")
+        (failed,) = queue.page("failed")
+    assert failed.failed_reason == "job stalled more than allowable limit"
+    assert failed.returnvalue is None
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("alias", ["bull-4.16.5", "bullmq-5.81.5", "bullmq-6.7.0"])
+def test_no_job_among_a_million_starts_long_after_it_has_expired(
+    alias: str, client: Redis, redis_url: str, prefix: str, node: StartNode
+) -> None:
+    random, jobs, every = Random(11), 1_000_000, 10
+    (peer,) = (peer for peer in PEERS if peer.alias == alias)
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=peer.dialect) as queue:
+        start = epoch_ms() + 120_000
+        expiring = add(queue, [None if n % every else start + random.randrange(120_000) for n in range(jobs)])
+        assert len(expiring) == jobs // every
+        with Promoter(redis_url, ["q"], prefix=prefix, protocol=peer.dialect, rescue=False):
+            wait_until(lambda: epoch_ms() >= start, "the first job to expire")
+            node(peer.alias, prefix=prefix, alone=True).call("process", queue="q", concurrency=100)
+            wait_until(finished(queue, jobs), "all jobs to end", timeout=3_600)
+        ended = list(fields(client, queue, expiring))
+    late = [started - job.at for job, reason, started in ended if reason is None and started is not None]
+    expired = sum(reason == "expired" for _, reason, _ in ended)
+    log.info("%s: %d expired, %d started, the last one %d ms after its time", alias, expired, len(late), max(late))
+    assert expired + len(late) == len(expiring)
+    assert max(late) <= MOST_LATE_MS
