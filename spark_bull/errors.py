@@ -13,6 +13,8 @@ SparkBullError
 ├── WorkerFailed       the slots of a worker could not be started, or its query failed
 ├── ParentError        the parent of a job is missing, or the job has another one
 ├── QueueBusy          a queue to be deleted has active jobs
+├── QueueFull          a queue has no room for the jobs of a write
+├── IntakeClosed       a queue accepts no jobs
 ├── ProcessorMissing   a worker has no processor for jobs of this name
 ├── JobTimeout         a job exceeded its timeout
 ├── JobDamaged         a field of a job is invalid
@@ -37,9 +39,11 @@ import re
 from collections.abc import Iterable
 from copyreg import __newobj__  # type: ignore[attr-defined]
 from difflib import get_close_matches
-from typing import Any, Final, SupportsIndex
+from typing import Any, Final, SupportsIndex, TypeVar
 
 from spark_bull.clock import LAST_ETA_MS
+
+E = TypeVar("E", bound="SparkBullError")
 
 
 class SparkBullError(Exception):
@@ -47,6 +51,14 @@ class SparkBullError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return __newobj__, (type(self), *self.args), vars(self)
+
+
+def restated(error: E, message: str) -> E:
+    """Copies an error, with its attributes and another message."""
+    copied = type(error).__new__(type(error))
+    copied.args = (message,)
+    vars(copied).update(vars(error))
+    return copied
 
 
 class OptionError(SparkBullError, ValueError):
@@ -106,6 +118,36 @@ class QueueBusy(SparkBullError):
         super().__init__(message)
         self.queue = queue
         self.active = active
+
+
+class QueueFull(SparkBullError):
+    """A queue has no room for the jobs of a write, by its `maxLength`.
+
+    Parameters:
+      message: the message.
+      queue: name of the queue.
+      length: number of its jobs that wait.
+      max_length: maximum length for this write.
+    """
+
+    def __init__(self, message: str, *, queue: str, length: int, max_length: int) -> None:
+        super().__init__(message)
+        self.queue = queue
+        self.length = length
+        self.max_length = max_length
+
+
+class IntakeClosed(SparkBullError):
+    """A queue accepts no jobs, as its intake is closed.
+
+    Parameters:
+      message: the message.
+      queue: name of the queue.
+    """
+
+    def __init__(self, message: str, *, queue: str) -> None:
+        super().__init__(message)
+        self.queue = queue
 
 
 class JobError(SparkBullError):

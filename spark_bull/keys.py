@@ -46,6 +46,7 @@ SEGMENTS = {
     # private keys
     "open_writes": "spark:writes:open",
     "finished_writes": "spark:writes:finished",
+    "intake_closed": "spark:intake:closed",
     "rescue_check": "spark:rescue:check",
     "rate_limited": "spark:rate:limited",
     "damaged": "spark:damaged:jobs",
@@ -126,6 +127,11 @@ class QueueKeys:
     def write(self, write_id: str) -> str:
         """HASH: progress of one registered write; its record after it has finished."""
         return f"{self.base}spark:write:{write_id}"
+
+    @property
+    def writes(self) -> str:
+        """The beginning of the keys of all writes. Never a key."""
+        return self.write("")
 
     def manifest(self, write_id: str) -> str:
         """LIST of the stage keys of one registered write that are not committed yet."""

@@ -277,6 +277,7 @@ class Added:
       deduplicated: number of jobs that were not added because their deduplication id was taken.
       rejected: why jobs were not added as children, by their positions from 0: `missing` (the parent), `other parent`,
         `cycle`; their id is "".
+      dropped: number of jobs that were not added because the queue was full (`when_full="drop"`); their id is "".
     """
 
     ids: list[str]
@@ -284,6 +285,7 @@ class Added:
     duplicates: int
     deduplicated: int = 0
     rejected: Mapping[int, str] = field(default_factory=dict)
+    dropped: int = 0
 
 
 @dataclass(frozen=True)
@@ -352,6 +354,7 @@ class WriteRecord:
       version: the option `txnVersion`, or the number of the micro-batch.
       deduplicated: number of jobs that were not added because their deduplication id was taken.
       rejected: number of jobs that were not added because their parent was missing, or they had another one.
+      dropped: number of jobs that were not added because the queue was full.
     """
 
     id: str
@@ -368,6 +371,7 @@ class WriteRecord:
     version: int | None = None
     deduplicated: int = 0
     rejected: int = 0
+    dropped: int = 0
 
     @property
     def duration_ms(self) -> int | None:

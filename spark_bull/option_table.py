@@ -190,6 +190,22 @@ TABLE: Final[tuple[Option, ...]] = (
     ),
     Option("txnVersion", integer(0), None, (WRITE, SCHEDULE), "see `txnAppId`; an increasing number"),
     Option(
+        "maxLength",
+        integer(1),
+        None,
+        (WRITE, QUEUE),
+        "maximum number of jobs of the queue that wait, for whatever, after this write; see `whenFull`",
+        "unlimited",
+    ),
+    Option(
+        "whenFull",
+        choice("fail", "wait", "drop"),
+        "fail",
+        (WRITE, QUEUE),
+        "with `maxLength`, what happens to jobs for which there is no room: `fail`: an error; `wait`: they are added "
+        "when there is room; `drop`: they are not added, and counted",
+    ),
+    Option(
         "confirmObliterate",
         flag,
         False,

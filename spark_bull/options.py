@@ -151,6 +151,11 @@ def _check_together(given: Mapping[str, Any], scope: str) -> None:
         raise OptionError(f"expected one of `delay` and `{run_at}`, got both: leave one out")
     if "startingOffsets" in given and "startingTimestamp" in given:
         raise OptionError("expected one of `startingOffsets` and `startingTimestamp`, got both: leave one out")
+    if "whenFull" in given and "maxLength" not in given:
+        when_full, max_length = spelled("whenFull", scope), spelled("maxLength", scope)
+        raise OptionError(f"expected `{max_length}` with `{when_full}`, got none: leave `{when_full}` out")
+    if "maxLength" in given and "onFinish" in given:
+        raise OptionError("expected one of `maxLength` and `onFinish`, got both: leave one out")
     _check_deduplication(given)
     _check_on_failure(given)
     limiter = given.get("limiter")

@@ -39,7 +39,7 @@ ARGUMENTS: Final = frozenset(
 VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "all": (("store/connection", "dialects/registry", "queue/find"), ("read/queues",)),
     "dispatch": (
-        ("queue/add", "queue/parents", "queue/writes"),
+        ("queue/add", "queue/intake", "queue/parents", "queue/writes"),
         (
             *("add", "add_flows", "commit", "commit_flows", "empty", "advance"),
             *("write/stage", "write/register", "write/discard"),
@@ -74,7 +74,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         ("schedule", "unschedule", "commit_schedules", "write/stage", "write/register", "write/discard"),
     ),
     "manage": (
-        ("queue/deduplication", "queue/limits", "queue/manage", "queue/read"),
+        ("queue/deduplication", "queue/intake", "queue/limits", "queue/manage", "queue/read"),
         (
             "set_limits",
             "pause",

@@ -24,6 +24,12 @@ def _run(action: Callable[[BullQueue], None]) -> Callable[[Namespace], Output]:
     return run
 
 
+def _open_intake(args: Namespace) -> Output:
+    # A queue whose intake was closed may not exist any more.
+    open_queue(args).open_intake()
+    return {"done": args.command, "queue": args.queue}
+
+
 def _retry(args: Namespace) -> Output:
     if bool(args.ids) == args.all:
         raise OptionError("expected either ids of jobs or --all, got both or neither")
@@ -144,6 +150,13 @@ def _add_obliterate_arguments(parser: ArgumentParser) -> None:
 MANAGE: Final = (
     Command("pause", "pause a queue: workers claim no jobs", "pause mail", _run(BullQueue.pause)),
     Command("resume", "resume a paused queue", "resume mail", _run(BullQueue.resume)),
+    Command(
+        "close-intake",
+        "let a queue accept no jobs from Spark and this command; workers go on",
+        "close-intake mail",
+        _run(BullQueue.close_intake),
+    ),
+    Command("open-intake", "let a queue accept jobs again", "open-intake mail", _open_intake),
     Command("retry", "retry failed or completed jobs", "retry mail --all", _retry, _add_retry_arguments),
     Command(
         "cancel", "end an active job of a Spark worker: it fails", "cancel mail 42", _cancel, _add_cancel_arguments

@@ -21,7 +21,7 @@ def add_child(
     """Adds a job as a child of a job of the queue of `handle`; returns its id.
 
     queue: that of the child; None: the same. on_failure: see NewJob. context: trace context for the child to carry.
-    Raises OptionError, DialectError, and ParentError.
+    A closed intake of the queue does not refuse it. Raises OptionError, DialectError, and ParentError.
     """
     handle.dialect.check_flows()
     if not isinstance(job, NewJob):
@@ -32,7 +32,7 @@ def add_child(
     there = handle if queue is None else replace(handle, keys=keys_of(handle, queue, "a child"))
     child = replace(job, parent={"queue": f"{keys.prefix}:{keys.queue}", "id": parent_id, "onFailure": on_failure})
     jobs = encode(there.dialect, rows_of([child]), carrying(context), [0])
-    added = add_chunk(there, there.sender, uuid4().hex, 1, pack(jobs), want_ids=True)
+    added = add_chunk(there, there.sender, uuid4().hex, 1, pack(jobs), want_ids=True, respects_intake=False)
     for row, reason in added.rejected.items():
         raise rejection(row, reason)
     return added.ids[0]

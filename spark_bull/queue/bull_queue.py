@@ -41,8 +41,10 @@ from spark_bull.queue.deduplication import free, holder_of
 from spark_bull.queue.dependencies import dependency_counts, read_dependencies
 from spark_bull.queue.flows import add_flow_chunk, added_flows, check_reply, flow_chunks, levels_of
 from spark_bull.queue.handle import QueueHandle, open_handle
+from spark_bull.queue.intake import close_intake, is_intake_open, open_intake
 from spark_bull.queue.parents import check_queues, rejection
 from spark_bull.queue.read import counts, get_job, logs, page
+from spark_bull.queue.room import length_limit_of
 from spark_bull.queue.writes import records, recover
 from spark_bull.tracer import TracerSource, spans_of
 
@@ -74,6 +76,10 @@ class BullQueue:
       bullmq_version: "5" or "6": where jobs of a paused BullMQ queue are kept; auto: detected from Redis.
       chunk_size: maximum number of jobs per script call; default: 500.
       chunk_bytes: maximum payload of one script call, bytes; a larger job is sent alone. Default: 1 MiB.
+      max_length: maximum number of jobs of the queue that wait, for whatever, after jobs were added here; default:
+        unlimited.
+      when_full: what happens to jobs for which there is no room: "fail", an error, which is the default; "wait": they
+        are added when there is room; "drop": they are not added, and counted.
       name: default for the `name` of jobs added here; this and the following are as in NewJob.
       delay: default for the `delay` of jobs added here, ms.
       run_at: default for their `run_at`, ms since 1970.
@@ -119,6 +125,8 @@ class BullQueue:
         bullmq_version: str | None = None,
         chunk_size: int | None = None,
         chunk_bytes: int | None = None,
+        max_length: int | None = None,
+        when_full: str | None = None,
         name: str | None = None,
         delay: int | None = None,
         run_at: int | None = None,
@@ -154,6 +162,8 @@ class BullQueue:
             "bullmq_version": bullmq_version,
             "chunk_size": chunk_size,
             "chunk_bytes": chunk_bytes,
+            "max_length": max_length,
+            "when_full": when_full,
             "name": name,
             "delay": delay,
             "run_at": run_at,
@@ -175,6 +185,7 @@ class BullQueue:
         self._options = parse_arguments(arguments, redis, QUEUE, unknown)
         self.handle: QueueHandle = open_handle(self._options, queue)
         self._defaults = defaults_of(self._options)
+        self._limit = length_limit_of(self._options)
         self._spans = spans_of(tracer)
         check_defaults(self.handle.dialect, self._defaults | carrying("{}" if self._spans else ""))
 
@@ -257,10 +268,13 @@ class BullQueue:
           opts: further options of the Node library, by its own names; they take precedence over the others.
 
         Returns:
-          The job's id; that of the job that has its deduplication id, if the job is deduplicated.
+          The job's id; that of the job that has its deduplication id, if the job is deduplicated; "" if it is dropped,
+          as the queue is full.
 
         Raises:
           OptionError: for a value that is wrong or unknown; nothing was added.
+          IntakeClosed: when the queue accepts no jobs.
+          QueueFull: when the queue has no room for it, by `max_length`.
           DialectError: for a property that the queue's dialect lacks.
           ParentError: when the parent is missing, or the job has another one; nothing was added.
         """
@@ -308,6 +322,8 @@ class BullQueue:
 
         Raises:
           OptionError: for a job that is wrong; jobs before it may have been added.
+          IntakeClosed: when the queue accepts no jobs; jobs may have been added before.
+          QueueFull: when the queue has no room for the next chunk, by `max_length`; jobs before it were added.
           DialectError: for a property that the queue's dialect lacks.
           ParentError: when the parent of a job is missing, or the job has another one; all other jobs were added.
         """
@@ -330,7 +346,8 @@ class BullQueue:
           The queues and ids of the jobs.
 
         Raises:
-          OptionError: for a job that is wrong; nothing was added.
+          OptionError: for a job that is wrong, or a queue with `max_length`; nothing was added.
+          IntakeClosed: when the queue accepts no jobs; nothing was added.
           DialectError: for a queue of another dialect.
           ParentError: when a job exists and has another parent, or the parent of the first job is missing; nothing was
             added.
@@ -347,7 +364,8 @@ class BullQueue:
           The queues and ids of the jobs, in the order of the flows.
 
         Raises:
-          OptionError: for a job that is wrong; flows before it may have been added.
+          OptionError: for a job that is wrong; flows before it may have been added. For a queue with `max_length`.
+          IntakeClosed: when the queue accepts no jobs; flows may have been added before.
           DialectError: for a queue of another dialect.
           ParentError: as with `add_flow`; other flows may have been added.
         """
@@ -357,6 +375,8 @@ class BullQueue:
             return list(self._add_flows(flows, context))
 
     def _add_flows(self, flows: Iterable[FlowJob], context: str) -> Iterator[AddedFlow]:
+        if self._limit is not None:
+            raise OptionError("expected a queue without `max_length`, as a flow is added whole: leave it out")
         defaults = carrying(context) | self._defaults | {SPREAD_SEED: uuid4().hex}
         remaining, first_row = iter(flows), 0
         while batch := list(islice(remaining, 1_000)):
@@ -383,7 +403,9 @@ class BullQueue:
             check_queues(self.handle, columns)
             first_row += len(batch)
             for rows, packed in (*builder.add(columns), *builder.flush()):
-                added = add_chunk(self.handle, self.handle.sender, uuid4().hex, rows, packed, want_ids=True)
+                added = add_chunk(
+                    self.handle, self.handle.sender, uuid4().hex, rows, packed, want_ids=True, limit=self._limit
+                )
                 yield replace(added, rejected={sent + row: reason for row, reason in added.rejected.items()})
                 sent += rows
 
@@ -548,6 +570,27 @@ class BullQueue:
           True if it is paused.
         """
         return manage.is_paused(self.handle)
+
+    def close_intake(self) -> None:
+        """Lets the queue accept no further jobs: writes of Spark and this class raise IntakeClosed; workers go on.
+
+        Producers of Node do not know of it, and still add jobs. Jobs that workers add, follow-up jobs and the next jobs
+        of schedules, and the jobs of registered writes are added. It is no pause of the queue, which stops workers; and
+        not `close()`, which closes connections. It lasts until `open_intake`, even if the queue is obliterated.
+        """
+        close_intake(self.handle)
+
+    def open_intake(self) -> None:
+        """Lets the queue accept jobs again."""
+        open_intake(self.handle)
+
+    def is_intake_open(self) -> bool:
+        """Returns whether the queue accepts jobs.
+
+        Returns:
+          False from `close_intake` to `open_intake`.
+        """
+        return is_intake_open(self.handle)
 
     def set_limits(
         self,

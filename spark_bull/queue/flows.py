@@ -16,6 +16,7 @@ from spark_bull.queue import verbs
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.other_queue import keys_of
 from spark_bull.queue.parents import check_other_parents, check_parents, rejection
+from spark_bull.queue.room import intake_closed
 
 #: The keys of each queue of a flow that the scripts touch, beside those of jobs.
 _TOUCHED: Final = (
@@ -86,9 +87,12 @@ def touched_keys(handle: QueueHandle, queues: Sequence[str]) -> list[str]:
 
 
 def add_flow_chunk(handle: QueueHandle, sender: str, number: int | str, chunk: FlowChunk) -> verbs.FlowsReply:
-    """Adds a chunk of flows. `sender` and `number` identify the call."""
+    """Adds a chunk of flows. `sender` and `number` identify the call. Raises IntakeClosed; nothing was added."""
     touched = touched_keys(handle, chunk.queues)
-    return verbs.add_flows(handle, handle.keys.receipt(sender), number, chunk.packed, touched)
+    reply = verbs.add_flows(handle, handle.keys.receipt(sender), number, chunk.packed, touched)
+    if isinstance(reply, verbs.Refusal):
+        raise intake_closed(handle.keys.queue)
+    return reply
 
 
 def check_reply(flows: Flows, reply: verbs.FlowsReply) -> None:

@@ -20,6 +20,7 @@ from spark_bull.outcomes import Outcomes
 from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.queue.discovery import DiscoverResult, DiscoverSettings, Horizon, Remaining
 from spark_bull.queue.handle import CHUNK_SIZE, MOVE_SIZE, RECEIPT_TTL_MS, QueueHandle
+from spark_bull.queue.room import LengthLimit
 
 #: TTL of the record of a finished write.
 RECORD_TTL_MS: Final = 30 * 86_400_000
@@ -37,6 +38,13 @@ class JobKeys(NamedTuple):
 # Dispatch
 
 
+class Refusal(NamedTuple):
+    """Nothing was added: the queue accepts no jobs (`closed`), or is `full`. length: that of a full queue."""
+
+    reason: str
+    length: int = 0
+
+
 class FlowsReply(NamedTuple):
     """As AddReply. `kept`: numbers of deduplicated jobs, and ids of the jobs that are kept in their place. `rejected`:
     numbers of jobs whose flow was not added, and why.
@@ -48,11 +56,12 @@ class FlowsReply(NamedTuple):
     deduplicated: int
     kept: Sequence[tuple[int, bytes]]
     rejected: Sequence[tuple[int, bytes]]
+    dropped: int = 0
 
 
 class AddReply(NamedTuple):
     """`first`: number of the first row that was not processed. `ids`: those of new and known jobs, if wanted.
-    `rejected`: rows that were not added as children, counted from 1, and why.
+    `rejected`: rows that were not added as children, counted from 1, and why. `dropped`: rows that had no room.
     """
 
     first: int
@@ -61,28 +70,58 @@ class AddReply(NamedTuple):
     deduplicated: int
     ids: list[bytes | int]
     rejected: Sequence[tuple[int, bytes]] = ()
+    dropped: int = 0
 
 
-def add(handle: QueueHandle, receipt: str, number: int | str, packed: bytes, *, first: int, want_ids: bool) -> AddReply:
-    """Adds the jobs of a packed chunk from its row `first` on. `receipt` and `number` identify the call."""
+def _refusal(reply: Sequence[Any]) -> Refusal | None:
+    return Refusal(reply[0].decode(), *reply[1:]) if isinstance(reply[0], bytes) else None
+
+
+def _limit_args(handle: QueueHandle, limit: LengthLimit | None) -> dict[str, str | int]:
+    max_length, when_full = limit or ("", "")
+    return {"max_length": max_length, "when_full": when_full, "writes": handle.keys.writes}
+
+
+def add(
+    handle: QueueHandle,
+    receipt: str,
+    number: int | str,
+    packed: bytes,
+    *,
+    first: int,
+    want_ids: bool,
+    limit: LengthLimit | None = None,
+    respects_intake: bool = True,
+) -> AddReply | Refusal:
+    """Adds the jobs of a packed chunk from its row `first` on. `receipt` and `number` identify the call.
+
+    limit: maximum length of the queue. respects_intake: whether a closed queue refuses the jobs.
+    """
     args = {"number": number, "from": first, "chunk": packed, "want_ids": int(want_ids), "ttl_ms": RECEIPT_TTL_MS}
-    return AddReply(*handle.run("add", args, receipt=receipt))
+    args |= _limit_args(handle, limit)
+    keys: dict[str, str | None] = {} if respects_intake else {"intake_closed": None}
+    reply = handle.run("add", args, receipt=receipt, **keys)
+    return _refusal(reply) or AddReply(*reply)
 
 
 def add_flows(
     handle: QueueHandle, receipt: str, number: int | str, packed: bytes, touched: Sequence[str]
-) -> FlowsReply:
+) -> FlowsReply | Refusal:
     """Adds the flows of a packed chunk. `touched`: further keys that it may touch."""
     args = {"number": number, "from": 1, "chunk": packed, "want_ids": 1, "ttl_ms": RECEIPT_TTL_MS}
-    return FlowsReply(*handle.run("add_flows", args, receipt=receipt, touched=[*touched]))
+    args |= _limit_args(handle, None)
+    reply = handle.run("add_flows", args, receipt=receipt, touched=[*touched])
+    return _refusal(reply) or FlowsReply(*reply)
 
 
 class CommitReply(NamedTuple):
-    """State of a write, number of its rows processed, and id of a write that has to be committed before it."""
+    """State of a write, number of its rows processed, and more about the state `behind`: id of a write that has to be
+    committed before it; `full`: length of the queue.
+    """
 
     state: str
     position: int
-    ahead: str = ""
+    detail: str = ""
 
 
 def commit(
@@ -92,14 +131,14 @@ def commit(
 
     verb: commit, commit_flows, or commit_schedules for a write of schedules. touched: further keys that it may touch.
     """
-    state, reached, *ahead = handle.run(
+    state, reached, *detail = handle.run(
         verb,
         {"write_id": write_id, "position": position, "record_ttl_ms": RECORD_TTL_MS},
         write=handle.keys.write(write_id),
         manifest=handle.keys.manifest(write_id),
         touched=[*touched],
     )
-    return CommitReply(state.decode(), int(reached), *(write.decode() for write in ahead))
+    return CommitReply(state.decode(), int(reached), *(text.decode() for text in detail))
 
 
 def empty(handle: QueueHandle, write_id: str) -> bool:

@@ -6,7 +6,9 @@ No worker sees staged chunks. Once a write is registered, any process can commit
 A write with the field `replace` = 1 empties its queue before it adds its first job, and then sets the field `emptied`.
 A write with the field `callback` adds its callback before its first job, and lets it start after the last one; the
 field `callbackState` is `open`, then `closed`. The chunks of a write with the field `flows` have flows; the field names
-the further queues of their children. Those of a write with the field `mode` = schedule have schedules.
+the further queues of their children. Those of a write with the field `mode` = schedule have schedules. A write with the
+field `maxLength` and `whenFull` = fail is registered only if all of its jobs fit; with wait and drop, each step adds
+those that fit.
 """
 
 from __future__ import annotations
@@ -27,12 +29,16 @@ from spark_bull.queue import verbs
 from spark_bull.queue.callbacks import Callback, callback_of, close_callback, open_callback
 from spark_bull.queue.flows import touched_keys
 from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.room import LengthLimit, RoomWait, intake_closed, queue_full
 from spark_bull.store.connection import Connection
 
 log = logging.getLogger("spark_bull")
 
 #: TTL of the watermark of a query or application after its last write.
 WATERMARK_TTL_MS: Final = 400 * 86_400_000
+
+#: The states that count for the length of a queue.
+_WAITING: Final = frozenset({"wait", "paused", "prioritized", "delayed", "waiting-children"})
 
 Progress = Callable[[int, int], None]
 
@@ -87,12 +93,14 @@ def is_written(handle: QueueHandle, identity: Identity) -> bool:
 def register(write_id: str, plans: Sequence[QueuePlan], identity: Identity | None) -> bool:
     """Registers a write for all of its queues or none; False when it was written before.
 
-    Raises StagedDataLost when staged chunks are gone; then nothing is visible.
+    Raises StagedDataLost when staged chunks are gone, IntakeClosed for a queue that accepts no jobs, and QueueFull if
+    `whenFull` is fail; then nothing is visible.
     """
     if not plans:
         return True
     entries = [_entry(write_id, plan, identity) for plan in plans]
-    touched = [key for entry in entries for key in (entry["write"], entry["manifest"])]
+    touched = [key for entry in entries for key in (entry["write"], entry["manifest"], entry["intake_closed"]) if key]
+    touched += [key for entry in entries if entry["limit"] for key in entry["limit"]["lists"] + entry["limit"]["zsets"]]
     touched += [part.stage for plan in plans for part in plan.parts]
     answer = plans[0].handle.connection.script(
         "write/register",
@@ -109,6 +117,12 @@ def register(write_id: str, plans: Sequence[QueuePlan], identity: Identity | Non
             "expired, was evicted or flushed: nothing was added. Raise `stageTtlMs` above the "
             "duration of the job, set maxmemory-policy noeviction, and run again"
         )
+    if answer[0] == b"closed":
+        raise intake_closed(plans[answer[1] - 1].handle.keys.queue)
+    if answer[0] == b"full":
+        plan = plans[answer[1] - 1]
+        max_length, jobs = int(plan.fields["maxLength"]), sum(part.rows for part in plan.parts)
+        raise queue_full(plan.handle.keys.queue, answer[2], max_length, jobs, "nothing of this write was added")
     return bool(answer[0] == b"registered")
 
 
@@ -119,8 +133,21 @@ class _Stage(TypedDict):
     chunks: int
 
 
+class _Limit(TypedDict):
+    """The maximum length of a queue for a write of `jobs`, and the keys that its length is read from."""
+
+    max_length: int
+    jobs: int
+    replaces: bool
+    lists: list[str]
+    zsets: list[str]
+    writes: str
+
+
 class _Entry(TypedDict):
-    """One queue of a write, as the script `register` expects it. `fields`: names and values of the write's hash."""
+    """One queue of a write, as the script `register` expects it. `fields`: names and values of the write's hash.
+    `limit`: None if the queue has no maximum length, or is filled step by step.
+    """
 
     id: str
     write: str
@@ -129,6 +156,24 @@ class _Entry(TypedDict):
     watermark: str
     stages: list[_Stage]
     fields: list[str | int]
+    intake_closed: str
+    limit: _Limit | None
+
+
+def _limit(plan: QueuePlan, jobs: int) -> _Limit | None:
+    """The maximum length for a write that is registered only if all of its jobs fit."""
+    if plan.fields.get("whenFull") != "fail":
+        return None
+    keys, states = plan.handle.keys, plan.handle.dialect.states
+    waiting = [state for name, state in states.items() if name in _WAITING]
+    return {
+        "max_length": int(plan.fields["maxLength"]),
+        "jobs": jobs,
+        "replaces": bool(plan.fields.get("replace")),
+        "lists": [keys[state.key] for state in waiting if state.kind == "list"],
+        "zsets": [keys[state.key] for state in waiting if state.kind == "zset"],
+        "writes": keys.writes,
+    }
 
 
 def _entry(write_id: str, plan: QueuePlan, identity: Identity | None) -> _Entry:
@@ -149,20 +194,27 @@ def _entry(write_id: str, plan: QueuePlan, identity: Identity | None) -> _Entry:
         "watermark": keys.watermark(identity.app_id) if identity else "",
         "stages": [{"key": part.stage, "chunks": part.chunks} for part in plan.parts],
         "fields": [item for field in fields.items() for item in field],
+        # The jobs of other writes are in the queue already.
+        "intake_closed": keys["intake_closed"] if fields["delivery"] == "exactly-once" else "",
+        "limit": _limit(plan, int(fields["jobs"])),
     }
 
 
-def roll_forward(handle: QueueHandle, write_id: str, progress: Progress | None = None) -> WriteRecord:
+def roll_forward(
+    handle: QueueHandle, write_id: str, progress: Progress | None = None, *, waits: bool = True
+) -> WriteRecord:
     """Commits the rest of a registered write; calls progress(rows processed, rows in total).
 
-    Older writes are committed first if one of the two replaces the queue. Raises StagedDataLost when registered chunks
-    are gone from Redis.
+    waits: whether to wait for room in a full queue (`whenFull=wait`); otherwise the write stays open. Older writes are
+    committed first if one of the two replaces the queue. Raises StagedDataLost when registered chunks are gone from
+    Redis.
     """
     position = 0
-    fields = handle.connection.call("HMGET", handle.keys.write(write_id), "jobs", "dialect", "flows", "mode")
-    jobs, dialect, flows, mode = fields
+    names = ("jobs", "dialect", "flows", "mode", "maxLength")
+    jobs, dialect, flows, mode, max_length = handle.connection.call("HMGET", handle.keys.write(write_id), *names)
     verb, touched = _committing(handle, flows, mode)
     total = int(jobs or 0)
+    wait = RoomWait(handle.keys.queue, LengthLimit(int(max_length or 0), "wait"))
     if dialect:
         # The dialect that its chunks are encoded for, which can differ from that of the handle.
         handle = replace(handle, dialect=DIALECTS[dialect.decode()])
@@ -172,8 +224,15 @@ def roll_forward(handle: QueueHandle, write_id: str, progress: Progress | None =
             raise StagedDataLost(_lost_write(handle.keys.queue, write_id, position, total))
         position = reply.position
         if reply.state == "behind":
-            _finish_first(handle, reply.ahead)
+            if not _finish_first(handle, reply.detail, waits=waits):
+                break
             continue
+        if reply.state == "full":
+            if not waits:
+                break
+            wait.pause(int(reply.detail), position, total)
+            continue
+        wait.reset()
         if progress:
             progress(position, total)
         if reply.state == "replacing":
@@ -228,17 +287,22 @@ def _empty(handle: QueueHandle, write_id: str) -> None:
         pass
 
 
-def _finish_first(handle: QueueHandle, write_id: str) -> None:
-    """Finishes an older write. A broken one is closed, so that no write has to wait for it."""
+def _finish_first(handle: QueueHandle, write_id: str, *, waits: bool) -> bool:
+    """Finishes an older write; returns False if that has to wait for room. A broken one is closed."""
     try:
-        roll_forward(handle, write_id)
+        return roll_forward(handle, write_id, waits=waits).state != "open"
     except StagedDataLost as error:
         log.warning("continuing without the lost jobs of an older write: %s", error)
+        return True
 
 
 def recover(handle: QueueHandle) -> list[WriteRecord]:
-    """Rolls all registered, unfinished writes of a queue forward, in the order of registration."""
-    return [roll_forward(handle, write_id) for write_id in open_writes(handle)]
+    """Rolls all registered, unfinished writes of a queue forward, in the order of registration.
+
+    Returns the records of those that are finished: others have to wait for room.
+    """
+    rolled = [roll_forward(handle, write_id, waits=False) for write_id in open_writes(handle)]
+    return [record for record in rolled if record.state != "open"]
 
 
 def open_writes(handle: QueueHandle) -> list[str]:
@@ -282,6 +346,7 @@ def _record(handle: QueueHandle, write_id: str, raw: Mapping[bytes, bytes]) -> W
         duplicates=number("duplicates") or 0,
         deduplicated=number("deduplicated") or 0,
         rejected=number("rejected") or 0,
+        dropped=number("dropped") or 0,
         started_on=number("startedOn"),
         finished_on=number("finishedOn"),
         app_id=fields.get("appId"),

@@ -85,6 +85,7 @@ SCHEMAS: Final[dict[str, StructType]] = {
             "duplicates": LongType(),
             "deduplicated": LongType(),
             "rejected": LongType(),
+            "dropped": LongType(),
             "startedOn": TIME,
             "finishedOn": TIME,
             "durationMs": LongType(),

@@ -33,10 +33,14 @@ def stage_all(
     chunk_size: int = 500,
     *,
     replace: bool = False,
+    **fields: str | int,
 ) -> QueuePlan:
-    """Stages the partitions as the tasks of a write do. `replace`: the write replaces the queue."""
+    """Stages the partitions as the tasks of a write do.
+
+    `replace`: the write replaces the queue. fields: further ones of the write's hash.
+    """
     parts = [stage(handle, f"{write_id}.{n}.0", jobs, chunk_size) for n, jobs in enumerate(partitions)]
-    return QueuePlan(handle, [part for part in parts if part.chunks], {"replace": 1} if replace else {})
+    return QueuePlan(handle, [part for part in parts if part.chunks], fields | ({"replace": 1} if replace else {}))
 
 
 def register_all(
@@ -47,6 +51,8 @@ def register_all(
     identity: Identity | None = None,
     *,
     replace: bool = False,
+    **fields: str | int,
 ) -> bool:
     """Stages and registers a write, which can then be rolled forward."""
-    return register(write_id, [stage_all(handle, write_id, partitions, chunk_size, replace=replace)], identity)
+    plan = stage_all(handle, write_id, partitions, chunk_size, replace=replace, **fields)
+    return register(write_id, [plan], identity)

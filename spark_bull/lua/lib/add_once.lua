@@ -1,13 +1,41 @@
+-- @include lib/length_limit
 -- @include lib/once
 -- @include lib/time_ms
 
+-- A reply without added jobs.
+local function dropped_rows(from, last, want_ids)
+  local ids = {}
+  for i = 1, want_ids and last - from + 1 or 0 do
+    ids[i] = ''
+  end
+  return {last + 1, 0, 0, 0, ids, {}, last - from + 1}
+end
+
 -- Adds jobs of a chunk, unless this call was answered before.
 -- `add_jobs(key, arg, chunk, from, now)` returns {next, added, duplicates, deduplicated (nil: 0), ids, rejected (nil:
--- none)}.
+-- none)}. Nothing is added, and the call can be repeated, with the replies {'closed'} (the queue accepts no jobs), and
+-- {'full', length of the queue} (with `arg.max_length`, '': none).
 local function add_once(key, arg, add_jobs)
   return once(key.receipt, arg.number .. ':' .. arg.from, arg.ttl_ms, function()
-    local chunk = cmsgpack.unpack(arg.chunk)
-    local result = add_jobs(key, arg, chunk, tonumber(arg.from), time_ms())
+    if key.intake_closed and redis.call('EXISTS', key.intake_closed) == 1 then
+      return {'closed'}, true
+    end
+    local limit = arg.max_length ~= '' and {max_length = tonumber(arg.max_length), when_full = arg.when_full}
+    local length = limit and own_length(key, arg.writes)
+    if limit and has_no_room(limit, length) then
+      return {'full', length}, true
+    end
+    local chunk, from = cmsgpack.unpack(arg.chunk), tonumber(arg.from)
+    if limit then
+      local verdict, last = rows_that_fit(arg.base, limit, length, chunk, from)
+      if verdict == 'full' then
+        return {'full', length}, true
+      elseif verdict == 'drop' then
+        return dropped_rows(from, last, arg.want_ids == '1')
+      end
+      chunk.n = last
+    end
+    local result = add_jobs(key, arg, chunk, from, time_ms())
     local ids = arg.want_ids == '1' and result.ids or {}
     return {result.next, result.added, result.duplicates, result.deduplicated or 0, ids, result.rejected or {}}
   end)

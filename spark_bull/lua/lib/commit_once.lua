@@ -1,4 +1,5 @@
 -- @include lib/is_replacing
+-- @include lib/length_limit
 -- @include lib/time_ms
 
 -- Closes a write: it leaves `open_writes`, and its record expires later.
@@ -20,15 +21,20 @@ local function break_write(key, arg, now)
   close_write(key, arg, 'broken', now)
 end
 
+-- The beginning of the keys of all writes.
+local function base_of_writes(key, write_id)
+  return key.write:sub(1, -#write_id - 1)
+end
+
 -- The open write that has to be finished before this one: any older one when this one replaces the queue, else an older
 -- one that has yet to empty the queue, and would remove this one's jobs.
 local function write_ahead(key, write_id, replaces)
-  local keys_of_writes = key.write:sub(1, -#write_id - 1)
+  local writes = base_of_writes(key, write_id)
   for _, other in ipairs(redis.call('ZRANGE', key.open_writes, 0, -1)) do
     if other == write_id then
       return nil
     end
-    local write = keys_of_writes .. other
+    local write = writes .. other
     if (replaces and redis.call('HGET', write, 'state') == 'open') or is_replacing(write) then
       return other
     end
@@ -41,10 +47,10 @@ end
 -- Returns {state, rows processed}; state is 'open', 'finished', 'broken' (staged rows are gone) or 'unknown' (no such
 -- write). Before the first row also 'replacing' (the queue has to be emptied first), or {'behind', 0, id of the write
 -- that comes first}. With a callback also 'opening' before the first row (it has to be added), and 'closing' after the
--- last one (it may run).
+-- last one (it may run). With a maximum length also {'full', rows processed, length of the queue}: nothing was added.
 local function commit_once(key, arg, add_jobs)
   local call = redis.call
-  local write = call('HMGET', key.write, 'state', 'position', 'chunk', 'from', 'callback')
+  local write = call('HMGET', key.write, 'state', 'position', 'chunk', 'from', 'callback', 'maxLength', 'whenFull')
   local state, position = write[1], tonumber(write[2])
   if not state then
     return {'unknown', 0}
@@ -70,15 +76,35 @@ local function commit_once(key, arg, add_jobs)
   local stage = call('LINDEX', key.manifest, 0)
   if stage then
     local number, from = write[3], tonumber(write[4])
+    -- A write that fails when the queue is full was admitted as a whole when it was registered.
+    local limit = write[6] and write[7] ~= 'fail' and {max_length = tonumber(write[6]), when_full = write[7]}
+    local length = limit and own_length(key, base_of_writes(key, arg.write_id))
+    if limit and has_no_room(limit, length) then
+      return {'full', position, length .. ''}
+    end
     local packed = call('HGET', stage, number)
     if not packed then
       break_write(key, arg, now)
       return {'broken', position}
     end
     local chunk = cmsgpack.unpack(packed)
-    local result = add_jobs(key, arg, chunk, from, now)
+    local rows = chunk.n
+    local verdict, last = 'add', rows
+    if limit then
+      verdict, last = rows_that_fit(arg.base, limit, length, chunk, from)
+    end
+    if verdict == 'full' then
+      return {'full', position, length .. ''}
+    end
+    local result = {next = last + 1, added = 0, duplicates = 0}
+    if verdict == 'drop' then
+      call('HINCRBY', key.write, 'dropped', last - from + 1)
+    else
+      chunk.n = last
+      result = add_jobs(key, arg, chunk, from, now)
+    end
     position = position + result.next - from
-    if result.next > chunk.n then
+    if result.next > rows then
       call('HDEL', stage, number)
       from, number = 1, number + 1
       if call('EXISTS', stage) == 0 then

@@ -1,8 +1,11 @@
 -- Registers a staged write, for all of its queues or none: from then on any process can commit it. `plan` has an entry
--- for each queue: {write, manifest, open, watermark or '', stages = {{key, chunks}, …}, id, fields = {name, value, …}}.
+-- for each queue: {write, manifest, open, watermark or '', stages = {{key, chunks}, …}, id, fields = {name, value, …},
+-- intake_closed (key, '': the jobs were added before), limit (nil: none) = {max_length, jobs, replaces, lists, zsets,
+-- writes}; see queue_length}.
 -- @keys touched...
 -- @args plan version watermark_ttl_ms
--- @returns {'registered'}, {'replayed'} (this version has been written before), or {'lost', stage key}
+-- @returns {'registered'}, {'replayed'} (this version has been written before), {'lost', stage key}, {'closed', number of the entry}, or {'full', number of the entry, length of the queue}
+-- @include lib/queue_length
 -- @include lib/time_ms
 
 local call = redis.call
@@ -11,8 +14,8 @@ assert(#key.touched > 0)
 
 -- Calls `visit` for the entries, until it returns something for one.
 local function each_entry(visit)
-  for _, entry in ipairs(plan) do
-    local found = visit(entry)
+  for number, entry in ipairs(plan) do
+    local found = visit(entry, number)
     if found then
       return found
     end
@@ -45,6 +48,23 @@ local lost = each_entry(function(entry)
 end)
 if lost then
   return {'lost', lost}
+end
+
+local closed = each_entry(function(entry, number)
+  return entry.intake_closed ~= '' and call('EXISTS', entry.intake_closed) == 1 and number
+end)
+if closed then
+  return {'closed', closed}
+end
+
+local full = each_entry(function(entry, number)
+  local limit = entry.limit
+  -- A write that replaces the queue finds it empty.
+  local length = limit and (limit.replaces and 0 or queue_length(limit.lists, limit.zsets, entry.open, limit.writes))
+  return limit and length + limit.jobs > limit.max_length and {'full', number, length}
+end)
+if full then
+  return full
 end
 
 local now = time_ms()

@@ -9,11 +9,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from spark_bull.errors import ConnectionLost, SparkBullError, StagedDataLost
+from spark_bull.errors import ConnectionLost, SparkBullError, StagedDataLost, restated
 from spark_bull.keys import QueueKeys
 from spark_bull.model import WriteRecord
 from spark_bull.options import Options
 from spark_bull.queue.callbacks import drop_callback
+from spark_bull.queue.room import length_limit_of
 from spark_bull.queue.writes import (
     Identity,
     QueuePlan,
@@ -82,9 +83,10 @@ def finish_write(write_id: str, plans: list[QueuePlan], report: Callable[[WriteR
             continue
         except SparkBullError as error:
             unfinished = _names([left.handle.keys.queue for left in plans[number:]])
-            raise type(error)(
+            raise restated(
+                error,
                 f"don't run this write again: it is registered as {write_id}, and the next write to queue "
-                f"{unfinished}, or `spark-bull recover` for each, adds its remaining jobs. Cause: {error}"
+                f"{unfinished}, or `spark-bull recover` for each, adds its remaining jobs. Cause: {error}",
             ) from error
         report(record)
     if lost:
@@ -110,6 +112,8 @@ def _report(record: WriteRecord) -> None:
             record.rejected,
             record.queue,
         )
+    if record.dropped:
+        log.warning("write %s: %d jobs were dropped, as queue %s was full", record.id, record.dropped, record.queue)
 
 
 def _names(queues: list[str]) -> str:
@@ -161,6 +165,10 @@ def _queue_plan(plan: WritePlan, queue: str, parts: list[TaskPart], started_on: 
         fields["duplicates"] = sum(part.duplicates for part in parts)
         fields["deduplicated"] = sum(part.deduplicated for part in parts)
         fields["rejected"] = sum(part.rejected for part in parts)
+        fields["dropped"] = sum(part.dropped for part in parts)
+    limit = length_limit_of(plan.options)
+    if limit is not None and plan.exactly_once:
+        fields |= limit.fields
     return QueuePlan(handle, staged, fields)
 
 

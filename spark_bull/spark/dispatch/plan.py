@@ -12,10 +12,11 @@ from pyspark.sql.types import StructType
 from spark_bull.dialects.codec import check_defaults, defaults_of
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.dialects.terms import AT_LEAST_ONCE, DELIVERY
-from spark_bull.errors import DialectError
+from spark_bull.errors import DialectError, OptionError
 from spark_bull.option_table import WRITE
 from spark_bull.options import Options, parse_options
 from spark_bull.queue.handle import QueueHandle, open_handle
+from spark_bull.queue.intake import check_intake
 from spark_bull.queue.writes import Identity, is_written, recover
 from spark_bull.spark.dispatch.batch_callback import OnFinish, on_finish_of
 from spark_bull.spark.dispatch.children_column import ChildrenPlan, plan_children
@@ -40,6 +41,7 @@ class TaskPart:
     duplicates: int = 0
     deduplicated: int = 0
     rejected: int = 0
+    dropped: int = 0
     flow_queues: tuple[str, ...] = ()
 
 
@@ -104,6 +106,8 @@ def plan_write(raw: Mapping[str, str], schema: StructType) -> WritePlan:
     on_finish = on_finish_of(options)
     if on_finish is not None:
         on_finish.check_rows(rows, options)
+    if CHILDREN in rows.columns and options["maxLength"] is not None:
+        raise OptionError("expected no `maxLength` with a column `children`, got both: leave the option out")
     children = plan_children(schema.fields[rows.columns[CHILDREN]]) if CHILDREN in rows.columns else None
     started_on, write_id = connection.now_ms(), uuid4().hex
     if queue is None:
@@ -120,6 +124,8 @@ def plan_write(raw: Mapping[str, str], schema: StructType) -> WritePlan:
     recover(handle)
     identity = identity_of(options)
     replayed = identity is not None and is_written(handle, identity)
+    if not replayed:
+        check_intake(handle)
     return WritePlan(options, rows, write_id, started_on, handle, on_finish, replayed, children=children)
 
 

@@ -14,13 +14,14 @@ from spark_bull.dialects.chunks import ChunkBuilder
 from spark_bull.dialects.codec import defaults_of, encode
 from spark_bull.dialects.flows import Flows
 from spark_bull.dialects.terms import SPREAD_SEED
-from spark_bull.errors import OptionError, SparkBullError
+from spark_bull.errors import OptionError, SparkBullError, restated
 from spark_bull.model import Added
 from spark_bull.queue.add import add_chunk
 from spark_bull.queue.callbacks import Callback, open_callback
 from spark_bull.queue.flows import FlowChunk, add_flow_chunk, check_flows, flow_chunks
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.parents import check_parents
+from spark_bull.queue.room import length_limit_of
 from spark_bull.queue.verbs import FlowsReply
 from spark_bull.queue.writes import Identity, is_written, stage_chunk
 from spark_bull.spark.dispatch.children_column import levels_of
@@ -50,7 +51,7 @@ def write_task(plan: WritePlan, batches: Iterator[pa.RecordBatch], identity: Ide
             task.take(batch)
         return Written(plan.write_id, task.finish(), started_on, identity)
     except SparkBullError as error:
-        raise type(error)(f"partition {partition}, {error}") from error
+        raise restated(error, f"partition {partition}, {error}") from error
 
 
 def _was_committed(plan: WritePlan, handle: QueueHandle, identity: Identity | None) -> bool:
@@ -74,6 +75,7 @@ class _QueueWriter:
     duplicates: int = 0
     deduplicated: int = 0
     rejected: int = 0
+    dropped: int = 0
     flow_queues: set[str] = field(default_factory=set)
 
 
@@ -90,6 +92,7 @@ class _Task:
 
     def __post_init__(self) -> None:
         self.defaults = defaults_of(self.plan.options) | {SPREAD_SEED: self.partition}
+        self.limit = length_limit_of(self.plan.options)
         self.callback: Callback | None = None
         self.opened = False
         on_finish = self.plan.on_finish
@@ -184,13 +187,16 @@ class _Task:
                 self.opened = True
             sent: Added | FlowsReply
             if flows is None:
-                sent = add_chunk(writer.handle, self.attempt, writer.chunks, rows, packed, want_ids=False)
+                sent = add_chunk(
+                    writer.handle, self.attempt, writer.chunks, rows, packed, want_ids=False, limit=self.limit
+                )
             else:
                 sent = add_flow_chunk(writer.handle, self.attempt, writer.chunks, flows)
             writer.added += sent.added
             writer.duplicates += sent.duplicates
             writer.deduplicated += sent.deduplicated
             writer.rejected += len(sent.rejected)
+            writer.dropped += sent.dropped
         writer.chunks += 1
         writer.rows += rows
 
@@ -212,6 +218,7 @@ class _Task:
                 writer.duplicates,
                 writer.deduplicated,
                 writer.rejected,
+                writer.dropped,
                 tuple(sorted(writer.flow_queues)),
             )
             for queue, writer in self.writers.items()

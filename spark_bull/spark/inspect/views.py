@@ -60,6 +60,7 @@ def write_rows(queue_slice: QueueSlice) -> Iterator[Row]:
             "duplicates": record.duplicates,
             "deduplicated": record.deduplicated,
             "rejected": record.rejected,
+            "dropped": record.dropped,
             "startedOn": record.started_on,
             "finishedOn": record.finished_on,
             "durationMs": record.duration_ms,

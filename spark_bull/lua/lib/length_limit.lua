@@ -1,0 +1,47 @@
+-- @include lib/columns
+-- @include lib/queue_length
+
+-- The length of the queue of a script. `writes`: the beginning of the keys of writes.
+local function own_length(key, writes)
+  local zsets = {}
+  -- Bull has delayed jobs only.
+  for _, state in ipairs({'delayed', 'prioritized', 'waiting_children'}) do
+    zsets[#zsets + 1] = key[state]
+  end
+  return queue_length({key.wait, key.paused}, zsets, key.open_writes, writes)
+end
+
+-- Whether a writer that waits for room has to wait before it looks at its rows.
+local function has_no_room(limit, length)
+  return limit.when_full == 'wait' and length >= limit.max_length
+end
+
+-- What may be done with the rows of a chunk from row `from` on, in a queue of `length` jobs: 'add', or 'drop', and the
+-- last of these rows; or 'full': the writer fails, or waits. Jobs whose ids exist need no room.
+-- `limit`: {max_length, when_full = 'fail', 'wait' or 'drop'}.
+local function rows_that_fit(base, limit, length, chunk, from)
+  local ids, room, last = listed(chunk, 'job_id'), limit.max_length - length, chunk.n
+  local function is_new(i)
+    return not ids[i] or redis.call('EXISTS', base .. ids[i]) == 0
+  end
+  for i = from, chunk.n do
+    if is_new(i) then
+      room = room - 1
+      if room < 0 then
+        last = i - 1
+        break
+      end
+    end
+  end
+  if last == chunk.n or (last >= from and limit.when_full ~= 'fail') then
+    return 'add', last
+  end
+  if limit.when_full ~= 'drop' then
+    return 'full'
+  end
+  last = from
+  while last < chunk.n and is_new(last + 1) do
+    last = last + 1
+  end
+  return 'drop', last
+end

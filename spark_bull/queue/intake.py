@@ -1,0 +1,26 @@
+"""The intake of a queue: while it is closed, writers of this package are refused, and workers go on."""
+
+from __future__ import annotations
+
+from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.room import intake_closed
+
+
+def close_intake(handle: QueueHandle) -> None:
+    """Lets the queue accept no further jobs."""
+    handle.connection.call("SET", handle.keys["intake_closed"], 1)
+
+
+def open_intake(handle: QueueHandle) -> None:
+    """Lets the queue accept jobs again."""
+    handle.connection.call("DEL", handle.keys["intake_closed"])
+
+
+def is_intake_open(handle: QueueHandle) -> bool:
+    return not handle.connection.call("EXISTS", handle.keys["intake_closed"])
+
+
+def check_intake(handle: QueueHandle) -> None:
+    """Raises IntakeClosed for a queue that accepts no jobs."""
+    if not is_intake_open(handle):
+        raise intake_closed(handle.keys.queue)

@@ -1,0 +1,326 @@
+"""The terms of a write in every dialect: maximum length of the queue, and a closed intake.
+
+Each test runs twice: with every script sent once, and with every script sent again after its reply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from spark_bull.errors import IntakeClosed, OptionError, QueueFull
+from spark_bull.model import FlowJob, NewJob
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.claim import work
+from spark_bull.queue.claim_settings import ClaimSettings
+from spark_bull.queue.room import LengthLimit
+from spark_bull.queue.writes import Identity, open_writes, read_record, recover, register, roll_forward
+from tests.support.jobs import HOUR
+from tests.support.room_writer import start
+from tests.support.wait import PATIENCE_S, wait_until
+from tests.support.writes import register_all, stage_all
+
+DIALECTS = ("bull-1", "bull", "bullmq")
+WAITING = ("wait", "paused", "prioritized", "delayed", "waiting-children")
+
+Open = Callable[..., BullQueue]
+
+
+@pytest.fixture(params=DIALECTS)
+def dialect(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+only_bullmq = pytest.mark.parametrize("dialect", ["bullmq"], indirect=True)
+
+
+@pytest.fixture
+def opened(dialect: str, twice: bool, redis_url: str, prefix: str) -> Iterator[Open]:
+    """Opens the queue with further arguments."""
+    queues: list[BullQueue] = []
+
+    def open_queue(**arguments: Any) -> BullQueue:
+        queues.append(BullQueue("q", url=redis_url, prefix=prefix, protocol=dialect, **arguments))
+        return queues[-1]
+
+    yield open_queue
+    for queue in queues:
+        queue.close()
+
+
+def jobs_of(count: int, first: int = 0, **properties: Any) -> list[NewJob]:
+    return [NewJob({"n": n}, job_id=f"j{n}", **properties) for n in range(first, first + count)]
+
+
+def length(queue: BullQueue) -> int:
+    counts = queue.counts()
+    return sum(counts.get(state, 0) for state in WAITING)
+
+
+def ids(queue: BullQueue) -> list[str]:
+    return [job.id for job in queue.page("wait")]
+
+
+def start_all(queue: BullQueue) -> int:
+    """Starts all waiting jobs; returns how many."""
+    started = 0
+    while claimed := len(work(queue.handle, ClaimSettings("slot", lock_ms=HOUR), None, 500).jobs):
+        started += claimed
+    return started
+
+
+# maximum length
+
+
+def test_a_full_queue_refuses_a_chunk_as_a_whole(opened: Open) -> None:
+    queue = opened(max_length=10, chunk_size=4)
+    with pytest.raises(QueueFull, match="expected room for 4 jobs in queue q, which has 8 of at most 10") as raised:
+        queue.add_many(jobs_of(12))
+    assert (raised.value.queue, raised.value.length, raised.value.max_length) == ("q", 8, 10)
+    assert ids(queue) == [f"j{n}" for n in range(8)]
+    assert queue.add_many(jobs_of(2, 20)).added == 2
+    with pytest.raises(QueueFull):
+        queue.add({})
+    assert length(queue) == 10
+
+
+def test_a_job_whose_id_exists_needs_no_room(opened: Open) -> None:
+    queue = opened(max_length=3)
+    queue.add_many(jobs_of(3))
+    assert queue.add_many(jobs_of(3)).duplicates == 3
+    with pytest.raises(QueueFull):
+        queue.add_many(jobs_of(4))
+    dropping = opened(max_length=3, when_full="drop")
+    added = dropping.add_many([*jobs_of(1, 7), *jobs_of(2), *jobs_of(2, 8)])
+    assert (added.added, added.duplicates, added.dropped) == (0, 2, 3)
+    assert added.ids == ["", "j0", "j1", "", ""]
+
+
+def test_active_and_finished_jobs_need_no_room_but_all_waiting_ones_do(opened: Open, dialect: str) -> None:
+    queue = opened(max_length=6)
+    queue.add_many(jobs_of(3))
+    assert start_all(queue) == 3
+    queue.add_many(jobs_of(2, 3, delay=HOUR))
+    queue.add_many(jobs_of(2, 5, **({} if dialect == "bull-1" else {"priority": 2})))
+    queue.pause()
+    queue.add_many(jobs_of(2, 7))
+    with pytest.raises(QueueFull, match="has 6 of at most 6"):
+        queue.add({})
+
+
+@only_bullmq
+def test_jobs_that_wait_for_children_need_room(opened: Open) -> None:
+    opened().add_flow(FlowJob({}, "parent", children=[FlowJob({}, "child")]))
+    with pytest.raises(QueueFull, match="has 2 of at most 2"):
+        opened(max_length=2).add({})
+
+
+def test_jobs_without_room_are_dropped_and_counted(opened: Open) -> None:
+    queue = opened(max_length=10, when_full="drop", chunk_size=4)
+    added = queue.add_many(jobs_of(15))
+    assert (added.added, added.dropped, added.duplicates) == (10, 5, 0)
+    assert added.ids == [f"j{n}" for n in range(10)] + [""] * 5
+    assert queue.add({}) == ""
+    assert length(queue) == 10
+
+
+def test_a_writer_waits_for_room(opened: Open, caplog: pytest.LogCaptureFixture) -> None:
+    queue, result = opened(max_length=10, when_full="wait", chunk_size=4), []
+    writer = Thread(target=lambda: result.append(queue.add_many(jobs_of(25))), daemon=True)
+    writer.start()
+    other = opened()
+    seen: list[str] = []
+
+    def all_started() -> bool:
+        seen.append(str(length(other)))
+        return sum(started) == 25
+
+    started: list[int] = []
+    wait_until(lambda: length(other) == 10, "the queue to be full")
+    wait_until(lambda: "a write waits for room: queue q has 10 jobs of at most 10" in caplog.text, "a line in the log")
+    wait_until(lambda: started.append(start_all(other)) or all_started(), "all jobs to be added")  # type: ignore[func-returns-value]
+    writer.join(PATIENCE_S)
+    assert (result[0].added, result[0].dropped, result[0].ids) == (25, 0, [f"j{n}" for n in range(25)])
+    assert max(map(int, seen)) <= 10
+
+
+def test_an_exactly_once_write_is_registered_only_if_all_of_its_jobs_fit(opened: Open) -> None:
+    queue, limit = opened(), LengthLimit(10, "fail").fields
+    queue.add_many(jobs_of(3))
+    plan = stage_all(queue.handle, "w", [jobs_of(8, 10)], **limit)
+    with pytest.raises(QueueFull, match=r"which has 3 of at most 10 .*: nothing of this write was added"):
+        register("w", [plan], None)
+    assert (length(queue), open_writes(queue.handle)) == (3, [])
+    start_all(queue)
+    assert register("w", [plan], None)
+    assert roll_forward(queue.handle, "w").added == 8
+
+
+def test_jobs_of_a_registered_write_have_their_room(opened: Open) -> None:
+    queue = opened()
+    register_all(queue.handle, "w", [jobs_of(8)], 3, **LengthLimit(10, "fail").fields)
+    with pytest.raises(QueueFull, match="has 8 of at most 10"):
+        opened(max_length=10).add_many(jobs_of(3, 20))
+    with pytest.raises(QueueFull, match="has 8 of at most 10"):
+        register_all(queue.handle, "v", [jobs_of(3, 20)], **LengthLimit(10, "fail").fields)
+    assert opened(max_length=10, when_full="drop").add_many(jobs_of(3, 20)).dropped == 1
+    assert roll_forward(queue.handle, "w").added == 8
+    assert length(queue) == 10
+
+
+def test_a_write_that_was_registered_before_needs_no_room_again(opened: Open) -> None:
+    queue, limit, identity = opened(), LengthLimit(5, "fail").fields, Identity("app", 1)
+    plan = stage_all(queue.handle, "w", [jobs_of(5)], **limit)
+    assert register("w", [plan], identity)
+    assert register("w", [plan], identity)
+    roll_forward(queue.handle, "w")
+    assert not register_all(queue.handle, "again", [jobs_of(5)], identity=identity, **limit)
+
+
+def test_a_waiting_write_adds_what_fits_and_is_finished_by_anyone(opened: Open) -> None:
+    queue = opened()
+    register_all(queue.handle, "w", [jobs_of(7), jobs_of(18, 7)], 4, **LengthLimit(10, "wait").fields)
+    record = roll_forward(queue.handle, "w", waits=False)
+    assert (record.state, record.done, record.added) == ("open", 10, 10)
+    assert recover(queue.handle) == []
+    assert ids(queue) == [f"j{n}" for n in range(10)]
+    assert start_all(queue) == 10
+    assert recover(queue.handle) == []
+    assert ids(queue) == [f"j{n}" for n in range(10, 20)]
+    start_all(queue)
+    (record,) = recover(queue.handle)
+    assert (record.state, record.added, record.duplicates) == ("finished", 25, 0)
+    assert ids(queue) == [f"j{n}" for n in range(20, 25)]
+
+
+def test_waiting_writes_do_not_block_each_other(opened: Open) -> None:
+    queue, limit = opened(), LengthLimit(10, "wait").fields
+    for number in range(3):
+        register_all(queue.handle, f"w{number}", [jobs_of(15, 100 * number)], 4, **limit)
+    done = []
+    while len(done) < 3:
+        done += recover(queue.handle)
+        assert length(queue) <= 10
+        assert start_all(queue) > 0 or len(done) == 3
+    assert sum(record.added for record in done) == 45
+
+
+def test_a_dropping_write_records_how_many_jobs_it_has_dropped(opened: Open) -> None:
+    queue = opened()
+    queue.add_many(jobs_of(2, 50))
+    register_all(queue.handle, "w", [jobs_of(7), jobs_of(8, 7)], 4, **LengthLimit(10, "drop").fields)
+    record = roll_forward(queue.handle, "w")
+    assert (record.state, record.jobs, record.added, record.dropped) == ("finished", 15, 8, 7)
+    assert length(queue) == 10
+
+
+def test_a_write_that_replaces_the_queue_finds_it_empty(opened: Open) -> None:
+    queue = opened()
+    queue.add_many(jobs_of(9, 50))
+    assert register_all(queue.handle, "w", [jobs_of(10)], replace=True, **LengthLimit(10, "fail").fields)
+    assert roll_forward(queue.handle, "w").added == 10
+    with pytest.raises(QueueFull):
+        register_all(queue.handle, "v", [jobs_of(11)], replace=True, **LengthLimit(10, "fail").fields)
+
+
+once = pytest.mark.parametrize("twice", ["once"], indirect=True)
+
+
+@once
+def test_four_writers_do_not_exceed_the_length(opened: Open, dialect: str, redis_url: str, prefix: str) -> None:
+    queue = opened()
+    options = {"url": redis_url, "prefix": prefix, "protocol": dialect, "max_length": 1_000}
+    terms = [("fail", "direct"), ("drop", "direct"), ("fail", "staged"), ("drop", "staged")]
+    writers = [
+        start({**options, "when_full": when_full}, "q", f"w{number}", 450, how)
+        for number, (when_full, how) in enumerate(terms)
+    ]
+    added = sum(int(writer.communicate(timeout=PATIENCE_S)[0]) for writer in writers)
+    # Those that drop jobs fill the queue.
+    assert added == length(queue) == len(set(ids(queue))) == 1_000
+
+
+@once
+def test_four_writers_that_wait_do_not_exceed_the_length(
+    opened: Open, dialect: str, redis_url: str, prefix: str
+) -> None:
+    queue = opened()
+    options = {"url": redis_url, "prefix": prefix, "protocol": dialect, "max_length": 100, "when_full": "wait"}
+    writers = [start(options, "q", f"w{n}", 250, how) for n, how in enumerate(["direct", "staged"] * 2)]
+    started, longest = 0, 0
+    while any(writer.poll() is None for writer in writers) or length(queue):
+        longest = max(longest, length(queue))
+        started += start_all(queue)
+    assert sum(int(writer.communicate()[0]) for writer in writers) == started == 1_000
+    assert longest <= 100
+
+
+@only_bullmq
+def test_flows_are_not_added_to_queues_with_a_maximum_length(opened: Open) -> None:
+    with pytest.raises(OptionError, match="expected a queue without `max_length`, as a flow is added whole"):
+        opened(max_length=5).add_flow(FlowJob({}))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"max_length": 0}, "expected `max_length` to be a positive integer"),
+        ({"max_length": 1, "when_full": "block"}, "expected `when_full` to be one of fail, wait, drop, got: 'block'"),
+        ({"when_full": "wait"}, "expected `max_length` with `when_full`, got none"),
+    ],
+    ids=repr,
+)
+def test_wrong_limits_of_the_length_are_refused(opened: Open, arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        opened(**arguments)
+
+
+# closed intake
+
+
+def test_a_closed_queue_refuses_writers_until_it_is_opened(opened: Open) -> None:
+    queue = opened()
+    queue.add_many(jobs_of(2))
+    assert queue.is_intake_open()
+    queue.close_intake()
+    assert not queue.is_intake_open()
+    for call in (lambda: queue.add({}), lambda: queue.add_many(jobs_of(3, 5))):
+        with pytest.raises(IntakeClosed, match="queue q accepts no jobs until") as raised:
+            call()
+        assert raised.value.queue == "q"
+    with pytest.raises(IntakeClosed):
+        register_all(queue.handle, "w", [jobs_of(3, 5)])
+    assert (length(queue), open_writes(queue.handle)) == (2, [])
+    queue.open_intake()
+    assert queue.add_many(jobs_of(3, 5)).added == 3
+    register_all(queue.handle, "v", [jobs_of(3, 9)])
+    assert roll_forward(queue.handle, "v").added == 3
+
+
+@only_bullmq
+def test_a_closed_queue_refuses_flows(opened: Open) -> None:
+    queue = opened()
+    queue.close_intake()
+    with pytest.raises(IntakeClosed):
+        queue.add_flow(FlowJob({}, children=[FlowJob({})]))
+    assert length(queue) == 0
+
+
+def test_workers_of_a_closed_queue_go_on(opened: Open) -> None:
+    queue = opened()
+    queue.add_many(jobs_of(2))
+    queue.close_intake()
+    assert start_all(queue) == 2
+
+
+def test_a_registered_write_is_finished_though_the_queue_is_closed(opened: Open) -> None:
+    queue = opened()
+    register_all(queue.handle, "w", [jobs_of(5)])
+    queue.close_intake()
+    assert [record.added for record in recover(queue.handle)] == [5]
+    record = read_record(queue.handle, "w")
+    assert record is not None
+    assert record.state == "finished"
