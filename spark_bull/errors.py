@@ -15,6 +15,7 @@ SparkBullError
 ├── QueueBusy          a queue to be deleted has active jobs
 ├── QueueFull          a queue has no room for the jobs of a write
 ├── IntakeClosed       a queue accepts no jobs
+├── NotReplicated      too few replicas of Redis have a write
 ├── ProcessorMissing   a worker has no processor for jobs of this name
 ├── JobTimeout         a job exceeded its timeout
 ├── JobDamaged         a field of a job is invalid
@@ -148,6 +149,21 @@ class IntakeClosed(SparkBullError):
     def __init__(self, message: str, *, queue: str) -> None:
         super().__init__(message)
         self.queue = queue
+
+
+class NotReplicated(SparkBullError):
+    """Too few replicas of Redis have a write, although its jobs were added.
+
+    Parameters:
+      message: the message.
+      queue: name of the queue.
+      replicas: number of replicas that have it.
+    """
+
+    def __init__(self, message: str, *, queue: str, replicas: int) -> None:
+        super().__init__(message)
+        self.queue = queue
+        self.replicas = replicas
 
 
 class JobError(SparkBullError):

@@ -278,6 +278,7 @@ class Added:
       rejected: why jobs were not added as children, by their positions from 0: `missing` (the parent), `other parent`,
         `cycle`; their id is "".
       dropped: number of jobs that were not added because the queue was full (`when_full="drop"`); their id is "".
+      replicas: number of replicas of Redis that have the jobs, with the argument `replicas` of the queue; else None.
     """
 
     ids: list[str]
@@ -286,6 +287,7 @@ class Added:
     deduplicated: int = 0
     rejected: Mapping[int, str] = field(default_factory=dict)
     dropped: int = 0
+    replicas: int | None = None
 
 
 @dataclass(frozen=True)
@@ -355,6 +357,7 @@ class WriteRecord:
       deduplicated: number of jobs that were not added because their deduplication id was taken.
       rejected: number of jobs that were not added because their parent was missing, or they had another one.
       dropped: number of jobs that were not added because the queue was full.
+      replicas: number of replicas of Redis that had the jobs when the write ended, with the option `replicas`.
     """
 
     id: str
@@ -372,6 +375,7 @@ class WriteRecord:
     deduplicated: int = 0
     rejected: int = 0
     dropped: int = 0
+    replicas: int | None = None
 
     @property
     def duration_ms(self) -> int | None:

@@ -206,6 +206,21 @@ TABLE: Final[tuple[Option, ...]] = (
         "when there is room; `drop`: they are not added, and counted",
     ),
     Option(
+        "replicas",
+        integer(1),
+        None,
+        (WRITE, QUEUE),
+        "number of replicas of Redis that must have the jobs before the write ends (command `WAIT`)",
+        "none",
+    ),
+    Option(
+        "replicaTimeoutMs",
+        integer(1),
+        10_000,
+        (WRITE, QUEUE),
+        "with `replicas`, for how long to wait for them before the write fails, although its jobs were added",
+    ),
+    Option(
         "confirmObliterate",
         flag,
         False,

@@ -154,6 +154,9 @@ def _check_together(given: Mapping[str, Any], scope: str) -> None:
     if "whenFull" in given and "maxLength" not in given:
         when_full, max_length = spelled("whenFull", scope), spelled("maxLength", scope)
         raise OptionError(f"expected `{max_length}` with `{when_full}`, got none: leave `{when_full}` out")
+    if "replicaTimeoutMs" in given and "replicas" not in given:
+        timeout = spelled("replicaTimeoutMs", scope)
+        raise OptionError(f"expected `replicas` with `{timeout}`, got none: leave `{timeout}` out")
     if "maxLength" in given and "onFinish" in given:
         raise OptionError("expected one of `maxLength` and `onFinish`, got both: leave one out")
     _check_deduplication(given)

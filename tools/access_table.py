@@ -39,7 +39,7 @@ ARGUMENTS: Final = frozenset(
 VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "all": (("store/connection", "dialects/registry", "queue/find"), ("read/queues",)),
     "dispatch": (
-        ("queue/add", "queue/intake", "queue/parents", "queue/writes"),
+        ("queue/add", "queue/intake", "queue/parents", "queue/replication", "queue/writes"),
         (
             *("add", "add_flows", "commit", "commit_flows", "empty", "advance"),
             *("write/stage", "write/register", "write/discard"),

@@ -44,6 +44,7 @@ from spark_bull.queue.handle import QueueHandle, open_handle
 from spark_bull.queue.intake import close_intake, is_intake_open, open_intake
 from spark_bull.queue.parents import check_queues, rejection
 from spark_bull.queue.read import counts, get_job, logs, page
+from spark_bull.queue.replication import check_replicas, replica_terms_of, wait_for_replicas
 from spark_bull.queue.room import length_limit_of
 from spark_bull.queue.writes import records, recover
 from spark_bull.tracer import TracerSource, spans_of
@@ -80,6 +81,8 @@ class BullQueue:
         unlimited.
       when_full: what happens to jobs for which there is no room: "fail", an error, which is the default; "wait": they
         are added when there is room; "drop": they are not added, and counted.
+      replicas: number of replicas of Redis that must have the jobs before a call that adds some returns; default: none.
+      replica_timeout_ms: for how long such a call waits for them before it raises NotReplicated, ms; default: 10,000.
       name: default for the `name` of jobs added here; this and the following are as in NewJob.
       delay: default for the `delay` of jobs added here, ms.
       run_at: default for their `run_at`, ms since 1970.
@@ -127,6 +130,8 @@ class BullQueue:
         chunk_bytes: int | None = None,
         max_length: int | None = None,
         when_full: str | None = None,
+        replicas: int | None = None,
+        replica_timeout_ms: int | None = None,
         name: str | None = None,
         delay: int | None = None,
         run_at: int | None = None,
@@ -164,6 +169,8 @@ class BullQueue:
             "chunk_bytes": chunk_bytes,
             "max_length": max_length,
             "when_full": when_full,
+            "replicas": replicas,
+            "replica_timeout_ms": replica_timeout_ms,
             "name": name,
             "delay": delay,
             "run_at": run_at,
@@ -186,6 +193,7 @@ class BullQueue:
         self.handle: QueueHandle = open_handle(self._options, queue)
         self._defaults = defaults_of(self._options)
         self._limit = length_limit_of(self._options)
+        self._replica_terms = replica_terms_of(self._options)
         self._spans = spans_of(tracer)
         check_defaults(self.handle.dialect, self._defaults | carrying("{}" if self._spans else ""))
 
@@ -275,6 +283,7 @@ class BullQueue:
           OptionError: for a value that is wrong or unknown; nothing was added.
           IntakeClosed: when the queue accepts no jobs.
           QueueFull: when the queue has no room for it, by `max_length`.
+          NotReplicated: when too few replicas have it, by `replicas`; it was added.
           DialectError: for a property that the queue's dialect lacks.
           ParentError: when the parent is missing, or the job has another one; nothing was added.
         """
@@ -324,6 +333,7 @@ class BullQueue:
           OptionError: for a job that is wrong; jobs before it may have been added.
           IntakeClosed: when the queue accepts no jobs; jobs may have been added before.
           QueueFull: when the queue has no room for the next chunk, by `max_length`; jobs before it were added.
+          NotReplicated: when too few replicas have the jobs, by `replicas`; they were added.
           DialectError: for a property that the queue's dialect lacks.
           ParentError: when the parent of a job is missing, or the job has another one; all other jobs were added.
         """
@@ -377,6 +387,7 @@ class BullQueue:
     def _add_flows(self, flows: Iterable[FlowJob], context: str) -> Iterator[AddedFlow]:
         if self._limit is not None:
             raise OptionError("expected a queue without `max_length`, as a flow is added whole: leave it out")
+        primary = self._check_replicas()
         defaults = carrying(context) | self._defaults | {SPREAD_SEED: uuid4().hex}
         remaining, first_row = iter(flows), 0
         while batch := list(islice(remaining, 1_000)):
@@ -387,9 +398,22 @@ class BullQueue:
                 reply = add_flow_chunk(self.handle, self.handle.sender, uuid4().hex, chunk)
                 check_reply(encoded, reply)
             yield from added_flows(levels, encoded.ids)
+        if primary is not None:
+            self._wait_for_replicas(primary)
+
+    def _check_replicas(self) -> str | None:
+        """Returns the primary of Redis if replicas must have what is added. Raises OptionError if they are too few."""
+        return check_replicas(self.handle.connection, self._replica_terms) if self._replica_terms else None
+
+    def _wait_for_replicas(self, primary: str) -> int | None:
+        terms = self._replica_terms
+        return wait_for_replicas(self.handle.connection, self.handle.keys, terms, primary) if terms else None
 
     def _added(self, jobs: Iterable[NewJob], context: str = "") -> Added:
+        primary = self._check_replicas()
         added = sum_of(self._add(jobs, carrying(context) | self._defaults | {SPREAD_SEED: uuid4().hex}))
+        if primary is not None:
+            added = replace(added, replicas=self._wait_for_replicas(primary))
         for row, reason in added.rejected.items():
             raise rejection(row, reason)
         return added

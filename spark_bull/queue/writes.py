@@ -347,6 +347,7 @@ def _record(handle: QueueHandle, write_id: str, raw: Mapping[bytes, bytes]) -> W
         deduplicated=number("deduplicated") or 0,
         rejected=number("rejected") or 0,
         dropped=number("dropped") or 0,
+        replicas=number("replicas"),
         started_on=number("startedOn"),
         finished_on=number("finishedOn"),
         app_id=fields.get("appId"),

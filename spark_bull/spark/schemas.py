@@ -86,6 +86,7 @@ SCHEMAS: Final[dict[str, StructType]] = {
             "deduplicated": LongType(),
             "rejected": LongType(),
             "dropped": LongType(),
+            "replicas": LongType(),
             "startedOn": TIME,
             "finishedOn": TIME,
             "durationMs": LongType(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import pickle
 import traceback
+from typing import Any
 
 import pytest
 
@@ -12,10 +13,13 @@ from spark_bull import errors
 from spark_bull.errors import (
     ConnectionLost,
     DelayedError,
+    IntakeClosed,
     JobError,
     JobMissing,
+    NotReplicated,
     OptionError,
     QueueBusy,
+    QueueFull,
     RateLimitError,
     ReturnedError,
     SparkBullError,
@@ -24,6 +28,7 @@ from spark_bull.errors import (
     control_error,
     did_you_mean,
     expected,
+    restated,
 )
 
 CLASSES = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, Exception)]
@@ -47,12 +52,31 @@ def test_a_job_error_names_queue_and_job() -> None:
     assert (error.queue, error.job_id, str(error)) == ("mail", "7", "gone")
 
 
+def attributes_of(kind: type[SparkBullError]) -> dict[str, Any]:
+    """Arguments of an error beside its message."""
+    if issubclass(kind, JobError):
+        return {"queue": "mail", "job_id": "7"}
+    more = {
+        QueueBusy: {"active": 3},
+        QueueFull: {"length": 5, "max_length": 5},
+        IntakeClosed: {},
+        NotReplicated: {"replicas": 1},
+    }
+    return {"queue": "mail", **more[kind]} if kind in more else {}
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_a_restated_error_keeps_its_class_and_attributes(kind: type[SparkBullError]) -> None:
+    error = kind(5 if issubclass(kind, (DelayedError, RateLimitError)) else "what happened", **attributes_of(kind))
+    copied = restated(error, f"in a task: {error}")
+    assert type(copied) is type(error)
+    assert (str(copied), vars(copied)) == (f"in a task: {error}", vars(error))
+
+
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
 def test_errors_can_be_pickled(kind: type[SparkBullError]) -> None:
     """Spark's executors send theirs to the driver."""
-    more = {"queue": "mail", "job_id": "7"} if issubclass(kind, JobError) else {}
-    more |= {"queue": "mail", "active": 3} if issubclass(kind, QueueBusy) else {}
-    error = kind(5 if issubclass(kind, (DelayedError, RateLimitError)) else "what happened", **more)
+    error = kind(5 if issubclass(kind, (DelayedError, RateLimitError)) else "what happened", **attributes_of(kind))
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is type(error)
     assert (str(again), vars(again)) == (str(error), vars(error))

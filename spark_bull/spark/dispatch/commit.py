@@ -14,6 +14,7 @@ from spark_bull.keys import QueueKeys
 from spark_bull.model import WriteRecord
 from spark_bull.options import Options
 from spark_bull.queue.callbacks import drop_callback
+from spark_bull.queue.replication import record_replicas, replica_terms_of, wait_for_replicas
 from spark_bull.queue.room import length_limit_of
 from spark_bull.queue.writes import (
     Identity,
@@ -46,10 +47,24 @@ def commit_write(plan: WritePlan, written: list[Written], identity: Identity | N
     if plan.handle is None:
         for queue_plan in plans:
             recover(queue_plan.handle)
-    if register_write(write_id, plans, identity, exactly_once=plan.exactly_once):
+    registered = register_write(write_id, plans, identity, exactly_once=plan.exactly_once)
+    if registered:
         finish_write(write_id, plans, _report)
     else:
         log.info("write %s: nothing added, because it was committed before (%s)", write_id, identity)
+    _confirm(plan, write_id, plans, is_new=registered)
+
+
+def _confirm(plan: WritePlan, write_id: str, plans: list[QueuePlan], *, is_new: bool) -> None:
+    """Waits until enough replicas of Redis have the write, if it has such terms: also when it was committed before."""
+    terms = replica_terms_of(plan.options)
+    if terms is None or plan.primary is None or not plans:
+        return
+    handle = plans[0].handle
+    replicas = wait_for_replicas(handle.connection, handle.keys, terms, plan.primary)
+    log.info("write %s: %d replicas have its jobs", write_id, replicas)
+    for queue_plan in plans if is_new else []:
+        record_replicas(handle.connection, queue_plan.handle.keys, write_id, replicas)
 
 
 def register_write(

@@ -17,6 +17,7 @@ from spark_bull.option_table import WRITE
 from spark_bull.options import Options, parse_options
 from spark_bull.queue.handle import QueueHandle, open_handle
 from spark_bull.queue.intake import check_intake
+from spark_bull.queue.replication import check_replicas, replica_terms_of
 from spark_bull.queue.writes import Identity, is_written, recover
 from spark_bull.spark.dispatch.batch_callback import OnFinish, on_finish_of
 from spark_bull.spark.dispatch.children_column import ChildrenPlan, plan_children
@@ -61,7 +62,7 @@ class WritePlan:
 
     on_finish: the job that runs when all jobs of the write have ended. replayed: whether a write with this identity was
     committed before. replaces: whether the write replaces the queue, mode("overwrite"). children: how to read the
-    column of children; None: rows are no flows.
+    column of children; None: rows are no flows. primary: with `replicas`, the replication id of Redis before the write.
     """
 
     options: Options
@@ -73,6 +74,7 @@ class WritePlan:
     replayed: bool = False
     replaces: bool = False
     children: ChildrenPlan | None = None
+    primary: str | None = None
 
     @property
     def exactly_once(self) -> bool:
@@ -103,6 +105,8 @@ def plan_write(raw: Mapping[str, str], schema: StructType) -> WritePlan:
     connection = Connection(settings_of(options))
     queue = options["queue"]
     connection.check(options["prefix"], [queue or ""], write=True)
+    terms = replica_terms_of(options)
+    primary = check_replicas(connection, terms) if terms else None
     on_finish = on_finish_of(options)
     if on_finish is not None:
         on_finish.check_rows(rows, options)
@@ -113,7 +117,7 @@ def plan_write(raw: Mapping[str, str], schema: StructType) -> WritePlan:
     if queue is None:
         if options["protocol"] in DIALECTS:
             rows.check_dialect(DIALECTS[options["protocol"]])
-        return WritePlan(options, rows, write_id, started_on, on_finish=on_finish, children=children)
+        return WritePlan(options, rows, write_id, started_on, on_finish=on_finish, children=children, primary=primary)
     handle = open_handle(options, queue)
     rows.check_dialect(handle.dialect)
     if rows.sequence_by:
@@ -126,7 +130,9 @@ def plan_write(raw: Mapping[str, str], schema: StructType) -> WritePlan:
     replayed = identity is not None and is_written(handle, identity)
     if not replayed:
         check_intake(handle)
-    return WritePlan(options, rows, write_id, started_on, handle, on_finish, replayed, children=children)
+    return WritePlan(
+        options, rows, write_id, started_on, handle, on_finish, replayed, children=children, primary=primary
+    )
 
 
 def identity_of(options: Options) -> Identity | None:

@@ -61,6 +61,7 @@ def write_rows(queue_slice: QueueSlice) -> Iterator[Row]:
             "deduplicated": record.deduplicated,
             "rejected": record.rejected,
             "dropped": record.dropped,
+            "replicas": record.replicas,
             "startedOn": record.started_on,
             "finishedOn": record.finished_on,
             "durationMs": record.duration_ms,

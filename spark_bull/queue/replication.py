@@ -1,0 +1,82 @@
+"""Waits until replicas of Redis have what was written, with the command WAIT.
+
+What one connection waits for includes the writes of all others before it: replication is one stream. So the driver can
+wait once for the writes of all tasks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from spark_bull.errors import NotReplicated, OptionError
+from spark_bull.keys import QueueKeys
+from spark_bull.options import Options
+from spark_bull.store.connection import Connection
+
+_MARK_TTL_MS: Final = 60_000
+
+
+class ReplicaTerms(NamedTuple):
+    """How many replicas must have a write, and how long a writer waits for them, ms."""
+
+    replicas: int
+    timeout_ms: int
+
+
+def replica_terms_of(options: Options) -> ReplicaTerms | None:
+    """The terms that a writer's options set; None: none."""
+    if options["replicas"] is None:
+        return None
+    return ReplicaTerms(options["replicas"], options["replicaTimeoutMs"])
+
+
+def check_replicas(connection: Connection, terms: ReplicaTerms) -> str:
+    """Returns the replication id of the primary, before a write. Raises OptionError if it has too few replicas."""
+    info = connection.call("INFO", "replication")
+    connected = int(info["connected_slaves"])
+    if connected < terms.replicas:
+        raise OptionError(
+            f"expected `replicas` to be at most {connected}, the number of replicas that are connected to Redis at "
+            f"{connection.settings.where}, got: {terms.replicas}"
+        )
+    return str(info["master_replid"])
+
+
+def wait_for_replicas(connection: Connection, keys: QueueKeys, terms: ReplicaTerms, primary: str) -> int:
+    """Waits until enough replicas have all writes so far; returns how many have them.
+
+    primary: what `check_replicas` has returned before the first of them. Raises NotReplicated if that takes too long,
+    or there is another primary.
+    """
+    settings = connection.settings
+    waiting = Connection(replace(settings, timeout_ms=settings.timeout_ms + terms.timeout_ms))
+    # WAIT counts from the last write of its own connection.
+    _, replicas, info = waiting.pipeline(
+        [
+            ("SET", keys["replica_mark"], 1, "PX", _MARK_TTL_MS),
+            ("WAIT", terms.replicas, terms.timeout_ms),
+            ("INFO", "replication"),
+        ]
+    )
+    if str(info["master_replid"]) != primary:
+        raise NotReplicated(
+            f"another server has become the primary at {settings.where} during a write to queue {keys.queue}, and may "
+            "lack its jobs: check which ones exist before you write again (jobs with a `jobId` are not added twice)",
+            queue=keys.queue,
+            replicas=0,
+        )
+    if replicas < terms.replicas:
+        raise NotReplicated(
+            f"expected {terms.replicas} replicas of Redis at {settings.where} to have the jobs written to queue "
+            f"{keys.queue} within {terms.timeout_ms} ms, got {replicas}. The jobs were added: don't write them again; "
+            "check the replicas, or raise `replicaTimeoutMs`",
+            queue=keys.queue,
+            replicas=replicas,
+        )
+    return int(replicas)
+
+
+def record_replicas(connection: Connection, keys: QueueKeys, write_id: str, replicas: int) -> None:
+    """Notes in the record of a write how many replicas have it."""
+    connection.call("HSET", keys.write(write_id), "replicas", replicas)

@@ -1,0 +1,158 @@
+"""Writes with `replicas`: a primary and a replica of it are real servers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from pyspark.sql.types import IntegerType, StructType
+from redis import Redis
+
+from spark_bull.errors import NotReplicated, OptionError
+from spark_bull.local import EmbeddedRedis
+from spark_bull.model import FlowJob, NewJob
+from spark_bull.queue import verbs
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.replication import ReplicaTerms, check_replicas, wait_for_replicas
+from spark_bull.queue.writes import Identity
+from tests.support.sink import Sink
+from tests.support.wait import wait_until
+
+DIALECTS = ("bull-1", "bull", "bullmq")
+ROWS = StructType().add("n", IntegerType())
+SOON_MS = 50
+
+
+@dataclass
+class Servers:
+    """A primary and its replica, and their clients."""
+
+    primary: EmbeddedRedis
+    replica: EmbeddedRedis
+    client: Redis
+    copy: Redis
+
+    def follow(self) -> None:
+        """Makes the replica one again."""
+        self.copy.replicaof("127.0.0.1", str(self.primary.port))
+        wait_until(self.is_connected, "the replica to be connected")
+
+    def is_connected(self) -> bool:
+        slave = self.client.info("replication").get("slave0")
+        return isinstance(slave, dict) and slave["state"] == "online"
+
+
+@pytest.fixture(scope="module")
+def started() -> Iterator[Servers]:
+    quick = {"repl-diskless-sync": "yes", "repl-diskless-sync-delay": "0", "save": '""'}
+    with (
+        EmbeddedRedis(quick) as primary,
+        EmbeddedRedis(quick) as replica,
+        Redis.from_url(primary.url) as client,
+        Redis.from_url(replica.url) as copy,
+    ):
+        yield Servers(primary, replica, client, copy)
+
+
+@pytest.fixture
+def servers(started: Servers) -> Servers:
+    started.follow()
+    return started
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_call_returns_when_a_replica_has_the_jobs(servers: Servers, prefix: str, dialect: str) -> None:
+    with BullQueue("q", url=servers.primary.url, prefix=prefix, protocol=dialect, replicas=1) as queue:
+        added = queue.add_many(NewJob({"n": n}) for n in range(1_200))
+        assert (added.added, added.replicas) == (1_200, 1)
+        assert servers.copy.llen(f"{prefix}:q:wait") == 1_200
+        job_id = queue.add({})
+        assert servers.copy.exists(f"{prefix}:q:{job_id}")
+
+
+def test_flows_are_replicated_too(servers: Servers, prefix: str) -> None:
+    with BullQueue("q", url=servers.primary.url, prefix=prefix, protocol="bullmq", replicas=1) as queue:
+        flow = queue.add_flow(FlowJob({}, children=[FlowJob({})]))
+        assert servers.copy.exists(f"{prefix}:q:{flow.id}")
+
+
+@pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
+def test_a_write_of_spark_ends_when_a_replica_has_it(servers: Servers, prefix: str, delivery: str) -> None:
+    options = {"url": servers.primary.url, "prefix": prefix, "queue": "q", "replicas": "1", "delivery": delivery}
+    sink = Sink(options, ROWS)
+    for first in (0, 700):
+        sink.task([{"n": n} for n in range(first, first + 700)])
+    sink.commit()
+    assert servers.copy.llen(f"{prefix}:q:wait") == 1_400
+    with BullQueue("q", url=servers.primary.url, prefix=prefix) as queue:
+        (record,) = queue.writes()
+        assert (record.added, record.replicas) == (1_400, 1)
+
+
+def test_a_write_that_too_few_replicas_have_says_so_and_is_not_repeated(servers: Servers, prefix: str) -> None:
+    options = {"url": servers.primary.url, "prefix": prefix, "queue": "q", "replicas": "1"}
+    sink = Sink(options | {"replicaTimeoutMs": str(SOON_MS)}, ROWS, Identity("query", 1))
+    sink.task([{"n": 1}])
+    # A replica that has gone after the check.
+    servers.copy.replicaof("NO", "ONE")
+    with pytest.raises(NotReplicated, match=r"expected 1 replicas .*, got 0. The jobs were added"):
+        sink.commit()
+    servers.follow()
+    again = Sink(options, ROWS, Identity("query", 1))
+    again.task([{"n": 1}])
+    again.commit()
+    assert servers.copy.lrange(f"{prefix}:q:wait", 0, -1) == [b"1"]
+
+
+def test_a_job_that_too_few_replicas_have_is_added_with_an_error(
+    servers: Servers, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The replica goes after the check, and before the job is added."""
+    add = verbs.add
+
+    def add_without_replica(*args: Any, **more: Any) -> Any:
+        servers.copy.replicaof("NO", "ONE")
+        return add(*args, **more)
+
+    monkeypatch.setattr(verbs, "add", add_without_replica)
+    with BullQueue("q", url=servers.primary.url, prefix=prefix, replicas=1, replica_timeout_ms=SOON_MS) as queue:
+        with pytest.raises(NotReplicated) as raised:
+            queue.add({})
+        assert (raised.value.queue, raised.value.replicas) == ("q", 0)
+        assert queue.counts()["wait"] == 1
+
+
+def test_too_few_replicas_are_an_error_before_anything_is_written(
+    servers: Servers, client: Redis, redis_url: str, prefix: str
+) -> None:
+    message = r"expected `replicas` to be at most 0, the number of replicas that are connected to Redis at .*, got: 1"
+    with BullQueue("q", url=redis_url, prefix=prefix, replicas=1) as queue, pytest.raises(OptionError, match=message):
+        queue.add({})
+    with pytest.raises(OptionError, match=message):
+        Sink({"url": redis_url, "prefix": prefix, "queue": "q", "replicas": "1"}, ROWS)
+    assert list(client.scan_iter(f"{prefix}:*")) == []
+    with pytest.raises(OptionError, match=r"to be at most 1, .* got: 2"):
+        Sink({"url": servers.primary.url, "prefix": prefix, "queue": "q", "replicas": "2"}, ROWS)
+
+
+def test_a_primary_that_is_replaced_during_a_write_is_an_error(servers: Servers, prefix: str) -> None:
+    with BullQueue("q", url=servers.primary.url, prefix=prefix) as queue:
+        terms = ReplicaTerms(1, 60_000)
+        assert check_replicas(queue.handle.connection, terms) == servers.client.info("replication")["master_replid"]
+        with pytest.raises(NotReplicated, match="another server has become the primary"):
+            wait_for_replicas(queue.handle.connection, queue.handle.keys, terms, "that of another server")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"replicas": 0}, "expected `replicas` to be a positive integer, got: '0'"),
+        ({"replica_timeout_ms": 5}, "expected `replicas` with `replica_timeout_ms`, got none"),
+    ],
+    ids=repr,
+)
+def test_wrong_terms_are_refused(redis_url: str, arguments: dict[str, int], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        BullQueue("q", url=redis_url, **arguments)  # type: ignore[arg-type]
