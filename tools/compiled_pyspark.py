@@ -10,7 +10,8 @@ import site
 from pathlib import Path
 from typing import Final
 
+FILE: Final = "compiled_pyspark.pth"
 LINE: Final = 'import sys; sys.path[:] = [path for path in sys.path if not path.endswith("/python/lib/pyspark.zip")]\n'
 
 if __name__ == "__main__":
-    (Path(site.getsitepackages()[0]) / "compiled_pyspark.pth").write_text(LINE)
+    (Path(site.getsitepackages()[0]) / FILE).write_text(LINE)

@@ -8,6 +8,8 @@ import venv
 from collections.abc import Mapping
 from pathlib import Path
 
+from tools.compiled_pyspark import FILE, LINE
+
 #: Environment variables that could make the package available.
 _TELLING = ("PYTHONPATH", "SPARK_CONF_DIR", "PYSPARK_DRIVER_PYTHON")
 
@@ -23,6 +25,7 @@ def bare_python(folder: Path) -> Path:
     library = sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)})
     installed = dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib"))
     (Path(library) / "installed.pth").write_text("\n".join(installed) + "\n")
+    (Path(library) / FILE).write_text(LINE)
     return python
 
 
