@@ -138,6 +138,10 @@ class QueueKeys:
         """LIST of the stage keys of one registered write that are not committed yet."""
         return f"{self.base}spark:manifest:{write_id}"
 
+    def outcomes(self, write_id: str) -> str:
+        """LIST of packed outcomes of one registered write that changes jobs."""
+        return f"{self.base}spark:outcomes:{write_id}"
+
     def watermark(self, app_id: str) -> str:
         """STRING: the highest version that this application (or query) has written."""
         return f"{self.base}spark:watermark:{app_id}"

@@ -338,6 +338,54 @@ class Scheduler:
 
 
 @dataclass(frozen=True)
+class Change:
+    """A change of an existing job, for BullQueue.manage. A field that the action does not use is ignored.
+
+    Parameters:
+      id: id of the job.
+      action: retry, promote, delay, prioritize, update, remove, fail, complete, move, free or discard-children.
+      data: the new payload: anything JSON can hold, or RawJson; None: unchanged. Of `update` (required), `retry`,
+        `promote`, `delay`, `prioritize` and `move`.
+      delay: ms from now, of `delay`.
+      priority: of `prioritize`: a number, 0 is none, or a name.
+      lifo: whether the job is the next one; of `retry` and `prioritize`.
+      reset_attempts: whether attempts count from 0 again; of `retry`.
+      state: the state of a job to `retry`: failed (default), or completed (BullMQ).
+      failed_reason: of `fail`.
+      returnvalue: of `complete`: anything JSON can hold, or RawJson; None is null.
+      to: name of the queue, of `move`.
+    """
+
+    id: str
+    action: str
+    data: Any = None
+    delay: int | None = None
+    priority: Priority | None = None
+    lifo: bool | None = None
+    reset_attempts: bool | None = None
+    state: str | None = None
+    failed_reason: str | None = None
+    returnvalue: Any = None
+    to: str | None = None
+
+
+@dataclass(frozen=True)
+class Changed:
+    """What has become of a change.
+
+    Parameters:
+      id: id of the job.
+      action: the action.
+      outcome: done; missing, when there is no such job; locked, when a worker has it; wrong_state; scheduled, when it
+        is the next job of a job scheduler; exists, when the other queue has a job of this id.
+    """
+
+    id: str
+    action: str
+    outcome: str
+
+
+@dataclass(frozen=True)
 class WriteRecord:
     """The record of one write of Spark. Times are ms since 1970.
 
@@ -358,6 +406,10 @@ class WriteRecord:
       rejected: number of jobs that were not added because their parent was missing, or they had another one.
       dropped: number of jobs that were not added because the queue was full.
       replicas: number of replicas of Redis that had the jobs when the write ended, with the option `replicas`.
+      changed: number of jobs that a write with mode=manage has changed.
+      missing: number of jobs that it has skipped because they do not exist.
+      locked: number of jobs that it has skipped because a worker has them.
+      wrong_state: number of jobs that it has skipped because they were in another state.
     """
 
     id: str
@@ -376,6 +428,10 @@ class WriteRecord:
     rejected: int = 0
     dropped: int = 0
     replicas: int | None = None
+    changed: int = 0
+    missing: int = 0
+    locked: int = 0
+    wrong_state: int = 0
 
     @property
     def duration_ms(self) -> int | None:

@@ -36,6 +36,7 @@ READ: Final = "read"
 CLAIM: Final = "claim"
 SETTLE: Final = "settle"
 SCHEDULE: Final = "schedule"
+MANAGE: Final = "manage"
 COLLECT: Final = "collect"
 WORK: Final = "work"
 QUEUE: Final = "bull_queue"
@@ -51,6 +52,7 @@ SCOPE_TITLES: Final = {
     CLAIM: "streaming reads with mode=claim",
     SETTLE: "writes with mode=settle",
     SCHEDULE: "writes with mode=schedule",
+    MANAGE: "writes with mode=manage",
     COLLECT: "streaming reads",
     WORK: "a Worker",
     QUEUE: "a BullQueue",
@@ -81,7 +83,7 @@ class Option:
         return self.scope_defaults.get(scope, self.default)
 
 
-ALL: Final = (WRITE, READ, CLAIM, SETTLE, SCHEDULE, COLLECT)
+ALL: Final = (WRITE, READ, CLAIM, SETTLE, SCHEDULE, MANAGE, COLLECT)
 #: Scopes of the options that locate a queue and connect to Redis.
 EVERYWHERE: Final = (*ALL, WORK, QUEUE, SERVICE)
 
@@ -146,7 +148,7 @@ TABLE: Final[tuple[Option, ...]] = (
         None,
         ALL,
         "`claim`: a streaming read claims jobs to be processed; `settle`: a write records the outcomes of claimed "
-        "jobs; `schedule`: a write creates or changes schedules",
+        "jobs; `schedule`: a write creates or changes schedules; `manage`: a write changes existing jobs",
         "none: jobs are added or inspected",
     ),
     # how a write works
@@ -171,24 +173,24 @@ TABLE: Final[tuple[Option, ...]] = (
         "chunkBytes",
         integer(1_024, 256 << 20),
         1 << 20,
-        (WRITE, QUEUE),
+        (WRITE, MANAGE, QUEUE),
         "maximum bytes of payload per script call; a larger job is sent alone",
     ),
     Option(
         "stageTtlMs",
         integer(1_000),
         86_400_000,
-        (WRITE, SCHEDULE),
+        (WRITE, SCHEDULE, MANAGE),
         "lifetime of the staged jobs of an uncommitted write; must exceed the duration of the Spark job",
     ),
     Option(
         "txnAppId",
         text,
         None,
-        (WRITE, SCHEDULE),
+        (WRITE, SCHEDULE, MANAGE),
         "with `txnVersion`: a write of the same application with the same or a lower version adds nothing",
     ),
-    Option("txnVersion", integer(0), None, (WRITE, SCHEDULE), "see `txnAppId`; an increasing number"),
+    Option("txnVersion", integer(0), None, (WRITE, SCHEDULE, MANAGE), "see `txnAppId`; an increasing number"),
     Option(
         "maxLength",
         integer(1),
@@ -245,13 +247,13 @@ TABLE: Final[tuple[Option, ...]] = (
     ),
     # defaults for all rows
     Option("name", text, None, (WRITE, QUEUE), "default for a column of this name", "`__default__`"),
-    Option("delay", integer(0), None, (WRITE, QUEUE), "default for a column of this name, ms"),
+    Option("delay", integer(0), None, (WRITE, MANAGE, QUEUE), "default for a column of this name, ms"),
     Option("runAt", instant, None, (WRITE, QUEUE), "default for a column of this name, ISO 8601 or ms"),
     Option(
         "priority",
         priority,
         None,
-        (WRITE, QUEUE),
+        (WRITE, MANAGE, QUEUE),
         "default for a column of this name: a number, or `critical`, `high`, `medium`, `normal`, `low` (1 to 5)",
     ),
     Option("attempts", integer(0), None, (WRITE, QUEUE), "default for a column of this name"),
@@ -262,7 +264,7 @@ TABLE: Final[tuple[Option, ...]] = (
         (WRITE, QUEUE),
         "default for a column of this name: ms, or JSON with type, delay, jitter",
     ),
-    Option("lifo", flag, None, (WRITE, QUEUE), "default for a column of this name"),
+    Option("lifo", flag, None, (WRITE, MANAGE, QUEUE), "default for a column of this name"),
     Option(
         "removeOnComplete",
         keep,
@@ -440,6 +442,27 @@ TABLE: Final[tuple[Option, ...]] = (
         (SCHEDULE,),
         "default for a column of this name: the time zone of patterns, such as `Europe/Berlin`",
         "that of the machine that computes the next time",
+    ),
+    # how existing jobs are changed
+    Option("action", text, None, (MANAGE,), "default for a column of this name: what is done to the jobs"),
+    Option("resetAttempts", flag, None, (MANAGE,), "default for a column of this name: attempts count from 0 again"),
+    Option("failedReason", text, None, (MANAGE,), "default for a column of this name, of the action `fail`"),
+    Option("to", text, None, (MANAGE,), "default for a column of this name: the queue of the action `move`"),
+    Option(
+        "onMismatch",
+        choice("skip", "fail"),
+        "skip",
+        (MANAGE,),
+        "jobs that are gone, locked by a worker or in another state: `skip` leaves them alone and counts them; `fail` "
+        "checks all jobs first and, if there is one, changes none",
+    ),
+    Option(
+        "resultPath",
+        text,
+        None,
+        (MANAGE,),
+        "directory for a Parquet file with the outcome of each row: queue, id, action, outcome; path or URI of pyarrow",
+        "none",
     ),
     # how results are collected
     Option(

@@ -151,4 +151,4 @@ def _json_or_none(value: str) -> Any:
 
 
 #: Parser of `mode`.
-choose_mode: Final = choice("claim", "settle", "schedule")
+choose_mode: Final = choice("claim", "settle", "schedule", "manage")

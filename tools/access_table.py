@@ -41,7 +41,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "dispatch": (
         ("queue/add", "queue/intake", "queue/parents", "queue/replication", "queue/writes"),
         (
-            *("add", "add_flows", "commit", "commit_flows", "empty", "advance"),
+            *("add", "add_flows", "commit", "commit_flows", "commit_managed", "empty", "advance"),
             *("write/stage", "write/register", "write/discard"),
             *("open_callback", "close_callback", "drop_callback"),
         ),
@@ -60,7 +60,8 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
             *(f"spark/process/{name}" for name in ("loop_engine", "settle", "stream_engine")),
         ),
         (
-            *("work", "work_and_add", "progress", "promote_due", "rescue", "commit", "empty", "advance"),
+            *("work", "work_and_add", "progress", "promote_due", "rescue", "empty", "advance"),
+            *("commit", "commit_managed"),
             *("job/claimed", "job/extend", "job/relock", "job/log", "job/update_data", "claims/cut"),
             *("job/free_deduplication", "open_callback", "close_callback"),
         ),
@@ -74,8 +75,13 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         ("schedule", "unschedule", "commit_schedules", "write/stage", "write/register", "write/discard"),
     ),
     "manage": (
-        ("queue/deduplication", "queue/intake", "queue/limits", "queue/manage", "queue/read"),
         (
+            *(f"queue/{name}" for name in ("changes", "deduplication", "intake", "limits")),
+            *(f"queue/{name}" for name in ("manage", "read", "writes")),
+            "spark/manage/commit",
+        ),
+        (
+            *("manage", "check_managed", "commit_managed", "write/stage", "write/register", "write/discard"),
             "set_limits",
             "pause",
             "resume",

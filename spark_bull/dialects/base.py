@@ -146,6 +146,8 @@ class Dialect(ABC):
     has_schedules: ClassVar[bool] = False
     #: Whether a schedule has a hash with its properties; its member in the ZSET is its id then.
     has_schedule_hashes: ClassVar[bool] = False
+    #: Whether jobs can have a priority.
+    has_priorities: ClassVar[bool] = True
     #: Whether jobs can have children.
     has_flows: ClassVar[bool] = False
     #: Whether the queue itself can have limits, which are fields of `meta`.

@@ -17,6 +17,7 @@ class Bull1(Dialect):
     replaced_data = unwritten_results = FALSE_IN_JAVASCRIPT
     has_finish_times = False
     has_keep_rules = False
+    has_priorities = False
     lacks: ClassVar = frozenset({"name", "telemetry", "workerName", "metricsMinutes", "metrics_minutes", "max_started"})
     states: ClassVar = {
         "wait": StateKey("wait", "list"),

@@ -18,6 +18,8 @@ from spark_bull.model import (
     Added,
     AddedFlow,
     Backoff,
+    Change,
+    Changed,
     Deduplication,
     Dependency,
     FlowJob,
@@ -27,6 +29,7 @@ from spark_bull.model import (
     Parent,
     Priority,
     QueueLimits,
+    RawJson,
     Scheduler,
     WriteRecord,
 )
@@ -35,6 +38,7 @@ from spark_bull.options import parse_arguments
 from spark_bull.queue import limits, manage, schedulers
 from spark_bull.queue.add import add_chunk, sum_of
 from spark_bull.queue.cancel import request_cancel
+from spark_bull.queue.changes import change_job, change_jobs
 from spark_bull.queue.child_removal import remove_child_dependency, remove_unprocessed_children
 from spark_bull.queue.children import MAX_CHILDREN, failures_of, values_of
 from spark_bull.queue.deduplication import free, holder_of
@@ -46,7 +50,7 @@ from spark_bull.queue.parents import check_queues, rejection
 from spark_bull.queue.read import counts, get_job, logs, page
 from spark_bull.queue.replication import check_replicas, replica_terms_of, wait_for_replicas
 from spark_bull.queue.room import length_limit_of
-from spark_bull.queue.writes import records, recover
+from spark_bull.queue.writes import read_outcomes, records, recover
 from spark_bull.tracer import TracerSource, spans_of
 
 
@@ -685,12 +689,128 @@ class BullQueue:
         """
         limits.remove_rate_limit(self.handle)
 
-    def retry(self, job_id: str, state: str = "failed") -> None:
+    def manage(self, changes: Iterable[Change]) -> Iterator[Changed]:
+        """Changes many jobs, `chunk_size` per script call; write a DataFrame with mode=manage to do so exactly once.
+
+        Parameters:
+          changes: the changes, which are made in this order while the result is read.
+
+        Returns:
+          What has become of each change, in order. Jobs that do not exist, are locked by a worker or are in another
+          state are left alone.
+
+        Raises:
+          OptionError: for a change with a wrong or missing value.
+          DialectError: for an action that the dialect lacks.
+        """
+        return change_jobs(self.handle, changes, self._options["chunkSize"], self._options["chunkBytes"])
+
+    def change_delay(self, job_id: str, delay: int) -> None:
+        """Changes when a delayed job runs.
+
+        Parameters:
+          job_id: id of the job.
+          delay: ms from now.
+
+        Raises:
+          OptionError: for a wrong delay.
+          JobMissing: when there is no such job.
+          WrongState: when it is not delayed.
+        """
+        change_job(self.handle, Change(job_id, "delay", delay=delay))
+
+    def change_priority(self, job_id: str, priority: Priority, *, lifo: bool = False) -> None:
+        """Changes the priority of a job; one that waits takes its new place.
+
+        Parameters:
+          job_id: id of the job.
+          priority: a number, of which 1 is the highest and 0 is none, or a name: critical, high, medium, normal, low.
+          lifo: whether it is the first one of its priority.
+
+        Raises:
+          OptionError: for a wrong priority.
+          JobMissing: when there is no such job.
+          DialectError: for a queue of Bull 1 or 2, whose jobs have no priority.
+        """
+        change_job(self.handle, Change(job_id, "prioritize", priority=priority, lifo=lifo))
+
+    def update_data(self, job_id: str, data: Any) -> None:
+        """Replaces the payload of a job.
+
+        Parameters:
+          job_id: id of the job.
+          data: the payload: anything JSON can hold, or RawJson.
+
+        Raises:
+          JobMissing: when there is no such job.
+        """
+        change_job(self.handle, Change(job_id, "update", data=RawJson("null") if data is None else data))
+
+    def fail(self, job_id: str, reason: str) -> None:
+        """Fails a job that waits or is delayed, as if a worker had claimed it, without a further attempt.
+
+        Parameters:
+          job_id: id of the job.
+          reason: its `failedReason`.
+
+        Raises:
+          JobMissing: when there is no such job.
+          JobLocked: when it is locked by a worker.
+          WrongState: when it has finished, waits for children, or is the next job of a job scheduler.
+        """
+        change_job(self.handle, Change(job_id, "fail", failed_reason=reason))
+
+    def complete(self, job_id: str, returnvalue: Any = None) -> None:
+        """Completes a job that waits or is delayed, as if a worker had processed it.
+
+        Parameters:
+          job_id: id of the job.
+          returnvalue: its result: anything JSON can hold, or RawJson.
+
+        Raises:
+          JobMissing: when there is no such job.
+          JobLocked: when it is locked by a worker.
+          WrongState: when it has finished, has unfinished or failed children, or is the next job of a job scheduler.
+        """
+        change_job(self.handle, Change(job_id, "complete", returnvalue=returnvalue))
+
+    def move(self, job_id: str, to: str) -> None:
+        """Moves a job to another queue, where it is a new one with the same name, payload and options.
+
+        It keeps its id, unless that is a number. Attempts, results, logs and the deduplication id are not kept.
+
+        Parameters:
+          job_id: id of the job.
+          to: name of the other queue, of the same dialect.
+
+        Raises:
+          OptionError: for a queue that no script can reach together with this one.
+          DialectError: for a queue of another dialect.
+          JobMissing: when there is no such job.
+          JobLocked: when it is locked by a worker.
+          WrongState: when the other queue has a job of this id; when it has a parent or children, or is the next job
+            of a job scheduler.
+        """
+        change_job(self.handle, Change(job_id, "move", to=to))
+
+    def outcomes(self, write_id: str) -> Iterator[Changed]:
+        """Reads what became of each change of a write with mode=manage that has the option `resultPath`.
+
+        Parameters:
+          write_id: id of the write, as in `writes()`.
+
+        Returns:
+          The outcomes in the order of the write; none after 30 days, or when the file at `resultPath` was written.
+        """
+        return read_outcomes(self.handle, write_id)
+
+    def retry(self, job_id: str, state: str = "failed", *, reset_attempts: bool = False) -> None:
         """Moves a finished job back to the waiting ones.
 
         Parameters:
           job_id: id of the job.
           state: the state of the job: failed, or (BullMQ) completed.
+          reset_attempts: whether its attempts count from 0 again.
 
         Raises:
           JobMissing: when there is no such job.
@@ -698,7 +818,7 @@ class BullQueue:
           WrongState: when it is in another state.
           DialectError: for a state from which the dialect has no retry.
         """
-        manage.retry(self.handle, job_id, state)
+        manage.retry(self.handle, job_id, state, reset_attempts=reset_attempts)
 
     def promote(self, job_id: str) -> None:
         """Moves a delayed job to the waiting ones.

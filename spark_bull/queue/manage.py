@@ -16,8 +16,7 @@ from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.queue.read import get_job
 from spark_bull.queue.verbs import JobKeys, JobReply, Sweep
 
-#: The field with a job's result or error, by its state.
-_OUTCOME: Final = {"completed": "returnvalue", "failed": "failedReason"}
+_FINISHED: Final = ("completed", "failed")
 _WAITING: Final = ("wait", "paused", "prioritized")
 _NOT_CLEANED: Final = "waiting-children"
 _NO_LIMIT: Final = 2**53
@@ -42,9 +41,10 @@ def is_paused(handle: QueueHandle) -> bool:
     return any(handle.connection.pipeline(handle.dialect.paused_checks(handle.keys)))
 
 
-def retry(handle: QueueHandle, job_id: str, state: str = "failed") -> None:
+def retry(handle: QueueHandle, job_id: str, state: str = "failed", *, reset_attempts: bool = False) -> None:
     """Moves a finished job back to the waiting ones: a failed one, or (BullMQ) a completed one.
 
+    reset_attempts: whether its attempts count from 0 again.
     Raises JobMissing, JobLocked, WrongState when it is not in `state`, DialectError for a state without retry.
     """
     allowed = handle.dialect.retryable_states
@@ -52,7 +52,7 @@ def retry(handle: QueueHandle, job_id: str, state: str = "failed") -> None:
         raise DialectError(
             f"expected `state` to be one that {handle.dialect.name} retries from ({', '.join(allowed)}), got: {state!r}"
         )
-    reply = verbs.retry(handle, job_id, job_keys(handle, job_id), state, _OUTCOME[state])
+    reply = verbs.retry(handle, job_id, job_keys(handle, job_id), state, resets=reset_attempts)
     _check(handle, job_id, reply, state)
 
 
@@ -105,7 +105,7 @@ def clean(
             Sweep(store, position, chunk_size),
             state=state,
             before=before,
-            finished=state in _OUTCOME,
+            finished=state in _FINISHED,
             removed=len(ids),
             limit=limit - len(ids) if limit else _NO_LIMIT,
         )

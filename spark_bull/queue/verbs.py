@@ -28,6 +28,10 @@ RECORD_TTL_MS: Final = 30 * 86_400_000
 RESULTS_TTL_MS: Final = 7 * 86_400_000
 
 
+#: The settings of a worker for jobs that end without one: no limits of groups, and no metrics.
+_NO_WORKER: Final = {"group": "", "max_metrics": 0}
+
+
 class JobKeys(NamedTuple):
     """The keys of one job."""
 
@@ -127,15 +131,17 @@ class CommitReply(NamedTuple):
 def commit(
     handle: QueueHandle, write_id: str, position: int, verb: str = "commit", touched: Sequence[str] = ()
 ) -> CommitReply:
-    """Adds the next staged jobs of a registered write, at most one chunk; see lua/lib/commit_once.lua.
+    """Adds or changes the next staged jobs of a registered write, at most one chunk; see lua/lib/commit_once.lua.
 
-    verb: commit, commit_flows, or commit_schedules for a write of schedules. touched: further keys that it may touch.
+    verb: commit, commit_flows, commit_schedules, or commit_managed for a write that changes jobs. touched: further keys
+    that it may touch.
     """
     state, reached, *detail = handle.run(
         verb,
-        {"write_id": write_id, "position": position, "record_ttl_ms": RECORD_TTL_MS},
+        {"write_id": write_id, "position": position, "record_ttl_ms": RECORD_TTL_MS, **_NO_WORKER},
         write=handle.keys.write(write_id),
         manifest=handle.keys.manifest(write_id),
+        outcomes=handle.keys.outcomes(write_id),
         touched=[*touched],
     )
     return CommitReply(state.decode(), int(reached), *(text.decode() for text in detail))
@@ -216,10 +222,10 @@ def set_limits(handle: QueueHandle, limits: Mapping[str, int], removed: Sequence
     return int(handle.run("set_limits", packed))
 
 
-def retry(handle: QueueHandle, job_id: str, keys: JobKeys, state: str, outcome: str) -> JobReply:
-    """Moves a job of `state`, completed or failed, to the waiting ones. outcome: field with its result or error."""
-    args = {"job_id": job_id, "from": state, "outcome": outcome}
-    return _job_reply(handle.run_once("retry", args, **keys._asdict(), state=handle.keys[state]))
+def retry(handle: QueueHandle, job_id: str, keys: JobKeys, state: str, *, resets: bool) -> JobReply:
+    """Moves a job of `state`, completed or failed, to the waiting ones. resets: whether its attempts count from 0."""
+    args = {"job_id": job_id, "from": state, "resets": int(resets)}
+    return _job_reply(handle.run_once("retry", args, **keys._asdict()))
 
 
 def promote(handle: QueueHandle, job_id: str, keys: JobKeys) -> JobReply:
@@ -231,6 +237,33 @@ def remove(handle: QueueHandle, job_id: str, keys: JobKeys, *, with_children: bo
     """Removes a job, and its children if wanted, `limit` jobs at most."""
     args = {"job_id": job_id, "with_children": int(with_children), "limit": limit}
     return _job_reply(handle.run_once("remove", args, **keys._asdict()))
+
+
+class ManageReply(NamedTuple):
+    """`first`: number of the first row that was not processed. `outcomes`: those of the rows before it."""
+
+    first: int
+    outcomes: list[str]
+
+
+def manage(
+    handle: QueueHandle, receipt: str, number: str, packed: bytes, *, first: int, touched: Sequence[str]
+) -> ManageReply:
+    """Changes the jobs of a packed chunk from its row `first` on. `receipt` and `number` identify the call; `touched`:
+    further keys that it may touch.
+    """
+    args = {"number": number, "from": first, "chunk": packed, "ttl_ms": RECEIPT_TTL_MS, **_NO_WORKER}
+    reached, outcomes = handle.run("manage", args, receipt=receipt, touched=[*touched])
+    return ManageReply(int(reached), [outcome.decode() for outcome in outcomes])
+
+
+def check_managed(handle: QueueHandle, stage: str, number: int) -> tuple[str, str, str] | None:
+    """Finds the first job of a staged chunk that can't be changed: its id, the action, and why."""
+    reply = handle.run("check_managed", {"number": number}, stage=stage)
+    if not reply:
+        return None
+    job_id, action, reason = (part.decode() for part in reply)
+    return job_id, action.replace("_", "-"), reason
 
 
 def remove_child_dependency(handle: QueueHandle, job_id: str) -> JobReply:

@@ -6,16 +6,17 @@ No worker sees staged chunks. Once a write is registered, any process can commit
 A write with the field `replace` = 1 empties its queue before it adds its first job, and then sets the field `emptied`.
 A write with the field `callback` adds its callback before its first job, and lets it start after the last one; the
 field `callbackState` is `open`, then `closed`. The chunks of a write with the field `flows` have flows; the field names
-the further queues of their children. Those of a write with the field `mode` = schedule have schedules. A write with the
-field `maxLength` and `whenFull` = fail is registered only if all of its jobs fit; with wait and drop, each step adds
-those that fit.
+the further queues of their children. Those of a write with the field `mode` = schedule have schedules, those of one
+with `mode` = manage change jobs: the field `moves` names the further queues that jobs are moved to, and with the field
+`outcomes` it keeps what became of each. A write with the field `maxLength` and `whenFull` = fail is registered only if
+all of its jobs fit; with wait and drop, each step adds those that fit.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypedDict
 
@@ -24,9 +25,10 @@ import msgpack
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.errors import SparkBullError, StagedDataLost
 from spark_bull.keys import QueueKeys
-from spark_bull.model import WriteRecord
+from spark_bull.model import Changed, WriteRecord
 from spark_bull.queue import verbs
 from spark_bull.queue.callbacks import Callback, callback_of, close_callback, open_callback
+from spark_bull.queue.changes import touched_by_moves
 from spark_bull.queue.flows import touched_keys
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.room import LengthLimit, RoomWait, intake_closed, queue_full
@@ -39,6 +41,8 @@ WATERMARK_TTL_MS: Final = 400 * 86_400_000
 
 #: The states that count for the length of a queue.
 _WAITING: Final = frozenset({"wait", "paused", "prioritized", "delayed", "waiting-children"})
+#: Calls of a write whose outcomes are read at once.
+_OUTCOMES_PER_CALL: Final = 20
 
 Progress = Callable[[int, int], None]
 
@@ -186,6 +190,7 @@ def _entry(write_id: str, plan: QueuePlan, identity: Identity | None) -> _Entry:
     }
     if identity:
         fields |= {"appId": identity.app_id, "version": identity.version}
+    adds = fields.get("mode") != "manage"
     return {
         "id": write_id,
         "write": keys.write(write_id),
@@ -194,8 +199,8 @@ def _entry(write_id: str, plan: QueuePlan, identity: Identity | None) -> _Entry:
         "watermark": keys.watermark(identity.app_id) if identity else "",
         "stages": [{"key": part.stage, "chunks": part.chunks} for part in plan.parts],
         "fields": [item for field in fields.items() for item in field],
-        # The jobs of other writes are in the queue already.
-        "intake_closed": keys["intake_closed"] if fields["delivery"] == "exactly-once" else "",
+        # The jobs of other writes are in the queue already, and changes add none.
+        "intake_closed": keys["intake_closed"] if fields["delivery"] == "exactly-once" and adds else "",
         "limit": _limit(plan, int(fields["jobs"])),
     }
 
@@ -210,9 +215,9 @@ def roll_forward(
     Redis.
     """
     position = 0
-    names = ("jobs", "dialect", "flows", "mode", "maxLength")
-    jobs, dialect, flows, mode, max_length = handle.connection.call("HMGET", handle.keys.write(write_id), *names)
-    verb, touched = _committing(handle, flows, mode)
+    names = ("jobs", "dialect", "flows", "mode", "moves", "maxLength")
+    jobs, dialect, flows, mode, moves, max_length = handle.connection.call("HMGET", handle.keys.write(write_id), *names)
+    verb, touched = _committing(handle, flows, mode, moves)
     total = int(jobs or 0)
     wait = RoomWait(handle.keys.queue, LengthLimit(int(max_length or 0), "wait"))
     if dialect:
@@ -255,12 +260,16 @@ def roll_forward(
     return record
 
 
-def _committing(handle: QueueHandle, flows: bytes | None, mode: bytes | None) -> tuple[str, list[str]]:
+def _committing(
+    handle: QueueHandle, flows: bytes | None, mode: bytes | None, moves: bytes | None
+) -> tuple[str, list[str]]:
     """The verb that commits a write with these fields, and the further keys that it may touch."""
+    if mode == b"manage":
+        return "commit_managed", touched_by_moves(handle, json.loads(moves or b"[]"))
     if mode == b"schedule":
         return "commit_schedules", []
     if flows is not None:
-        return "commit_flows", [*touched_keys(handle, json.loads(flows))]
+        return "commit_flows", touched_keys(handle, json.loads(flows))
     return "commit", []
 
 
@@ -352,4 +361,19 @@ def _record(handle: QueueHandle, write_id: str, raw: Mapping[bytes, bytes]) -> W
         finished_on=number("finishedOn"),
         app_id=fields.get("appId"),
         version=number("version"),
+        changed=number("changed") or 0,
+        missing=number("missing") or 0,
+        locked=number("locked") or 0,
+        wrong_state=number("wrongState") or 0,
     )
+
+
+def read_outcomes(handle: QueueHandle, write_id: str) -> Iterator[Changed]:
+    """What became of each change of a write that keeps this, in order; nothing when it has expired."""
+    key, start = handle.keys.outcomes(write_id), 0
+    while packed := handle.connection.call("LRANGE", key, start, start + _OUTCOMES_PER_CALL - 1):
+        for part in packed:
+            ids, actions, outcomes = msgpack.unpackb(part, raw=False, unicode_errors="replace")
+            for job_id, action, outcome in zip(ids, actions, outcomes, strict=True):
+                yield Changed(job_id, action.replace("_", "-"), outcome)
+        start += len(packed)

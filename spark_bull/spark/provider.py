@@ -45,6 +45,7 @@ class BullDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         self._refuse_mode("claim", "it requires readStream; leave the option out to inspect jobs")
         self._refuse_mode("schedule", "it requires write or writeStream; `view=schedulers` reads schedules")
+        self._refuse_mode("manage", "it requires write or writeStream")
         from spark_bull.spark.inspect.source import batch_reader
 
         return batch_reader(self.options, schema)
@@ -53,6 +54,7 @@ class BullDataSource(DataSource):
         if mode_of(self.options) != "claim":
             self._refuse_mode("settle", "it requires write or writeStream")
             self._refuse_mode("schedule", "it requires write or writeStream")
+            self._refuse_mode("manage", "it requires write or writeStream")
             from spark_bull.spark.collect.stream import result_reader
 
             return result_reader(self.options, schema)
@@ -65,6 +67,10 @@ class BullDataSource(DataSource):
         return claim_reader(self.options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        if mode_of(self.options) == "manage":
+            from spark_bull.spark.manage.sink import batch_manager
+
+            return batch_manager(self.options, schema, overwrite)
         if mode_of(self.options) == "settle":
             from spark_bull.spark.process.settle import BatchSettler, plan_settle
 
@@ -79,6 +85,10 @@ class BullDataSource(DataSource):
         return batch_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        if mode_of(self.options) == "manage":
+            from spark_bull.spark.manage.sink import stream_manager
+
+            return stream_manager(self.options, schema, overwrite)
         if mode_of(self.options) == "settle":
             from spark_bull.spark.process.settle import StreamSettler, plan_settle
 

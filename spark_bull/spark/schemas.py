@@ -87,6 +87,10 @@ SCHEMAS: Final[dict[str, StructType]] = {
             "rejected": LongType(),
             "dropped": LongType(),
             "replicas": LongType(),
+            "changed": LongType(),
+            "missing": LongType(),
+            "locked": LongType(),
+            "wrongState": LongType(),
             "startedOn": TIME,
             "finishedOn": TIME,
             "durationMs": LongType(),
@@ -161,7 +165,7 @@ def schema_of(raw: Mapping[str, str]) -> StructType:
 
 
 def mode_of(raw: Mapping[str, str]) -> str | None:
-    """Parses the option `mode`: claim, settle, schedule, or None if not given. Raises OptionError for another value."""
+    """Parses the option `mode`: claim, settle, schedule, manage, or None if not given. Raises OptionError otherwise."""
     given = next((value for name, value in raw.items() if name.lower() == "mode"), None)
     return None if given is None else str(choose_mode("mode", given))
 

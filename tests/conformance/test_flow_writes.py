@@ -140,9 +140,9 @@ def test_workers_see_each_flow_of_an_exactly_once_write_whole_or_not_at_all(
     touched = touched_keys(handle, ["pages", "words"])
     position, state = 0, "open"
     while state == "open":
-        reply = verbs.commit(handle, sink.plan.write_id, position, touched)
+        reply = verbs.commit(handle, sink.plan.write_id, position, "commit_flows", touched)
         # A call that is sent again changes nothing.
-        assert verbs.commit(handle, sink.plan.write_id, position, touched)[1] == reply.position
+        assert verbs.commit(handle, sink.plan.write_id, position, "commit_flows", touched)[1] == reply.position
         state, position = reply.state, reply.position
         found = counts(queues)
         flows = found["books"]["waiting-children"]
@@ -161,7 +161,8 @@ def test_a_write_of_flows_that_was_interrupted_is_finished_by_any_process(
     sink = Sink(options(chunkSize="2"), BOOKS, Identity("app", 1))
     sink.task([book(n, page(n)) for n in range(5)])
     commit.register(sink.plan.write_id, commit._queue_plans(sink.plan, sink.messages), Identity("app", 1))
-    verbs.commit(queues["books"].handle, sink.plan.write_id, 0, touched_keys(queues["books"].handle, ["pages"]))
+    books = queues["books"].handle
+    verbs.commit(books, sink.plan.write_id, 0, "commit_flows", touched_keys(books, ["pages"]))
     (record,) = recover(queues["books"].handle)
     assert (record.jobs, record.added, record.state) == (10, 10, "finished")
     assert open_writes(queues["books"].handle) == []

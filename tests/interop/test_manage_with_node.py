@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
+from spark_bull.model import Change, Changed
 from spark_bull.queue.bull_queue import BullQueue
 from tests.support.dump import Dump, Key, Window, difference, dump, normalise, normalise_messages
 from tests.support.jobs import HOUR
@@ -246,6 +247,107 @@ def test_obliterate_leaves_the_same_keys_as_node(pair: Pair) -> None:
     pair.manage("obliterate", BullQueue.obliterate)
     pair.assert_alike()
     assert normalise(pair.dump("right"), pair.window) == {}
+
+
+# changes of many jobs
+
+
+def change(pair: Pair, theirs: str, change: Change, *args: Any, known: tuple[str, ...] = ()) -> None:
+    """Changes a job by a method of Node's job, and by our changes of many jobs."""
+
+    def ours(queue: BullQueue) -> None:
+        assert list(queue.manage([change])) == [Changed(change.id, change.action, "done")]
+
+    pair.manage("invoke", ours, jobId=change.id, method=theirs, args=list(args))
+    pair.assert_alike(known)
+
+
+@each_peer
+def test_changes_that_every_node_package_has_leave_the_same_keys(pair: Pair) -> None:
+    pair.work([job(0), job(1, "fail"), job(2, "fail")], failures=2)
+    pair.both("add", jobs=[job(3), later(4), later(5), job(6)])
+    change(pair, "retry", Change("2", "retry"))
+    change(pair, "promote", Change("5", "promote"))
+    for job_id in ("1", "3", "4", "6"):
+        change(pair, "remove", Change(job_id, "remove"))
+
+
+@peers("bull", "bullmq")
+def test_updates_leave_the_same_keys_as_node(pair: Pair) -> None:
+    pair.both("add", jobs=[job(0), later(1)])
+    method = "updateData" if pair.peer.dialect == "bullmq" else "update"
+    for job_id in ("1", "2"):
+        change(pair, method, Change(job_id, "update", data={"n": "ä"}), {"n": "ä"})
+
+
+@peers("bullmq")
+def test_changed_delays_leave_the_same_keys_as_node(pair: Pair) -> None:
+    pair.both("add", jobs=[later(0), later(1)])
+    change(pair, "changeDelay", Change("1", "delay", delay=0), 0)
+    begun = time.time_ns() // 1_000_000
+    # Both count from their own now.
+    change(pair, "changeDelay", Change("2", "delay", delay=2 * HOUR), 2 * HOUR, known=("delayed[", "events["))
+    due = [pair.dump(side)["delayed"].value[-1][1] // 4096 for side in ("left", "right")]
+    assert all(begun <= moment - 2 * HOUR <= time.time_ns() // 1_000_000 + 1_000 for moment in due)
+
+
+@peers("bullmq")
+@pytest.mark.parametrize("lifo", [False, True])
+@pytest.mark.parametrize("paused", [False, True])
+def test_changed_priorities_leave_the_same_keys_as_node(pair: Pair, lifo: bool, paused: bool) -> None:
+    pair.both("add", jobs=[job(0), job(1), job(2, priority=3), job(3, priority=3), later(4)])
+    if paused:
+        pair.both("pause")
+    for job_id, priority in (("1", 2), ("2", 0), ("4", 3), ("3", 0), ("1", 3), ("5", 4)):
+        wanted = Change(job_id, "prioritize", priority=priority, lifo=lifo)
+        change(pair, "changePriority", wanted, {"priority": priority, "lifo": lifo})
+
+
+@peers("bullmq")
+@pytest.mark.parametrize("priority", [0, 3])
+def test_retries_that_count_from_0_leave_the_same_keys_as_node(pair: Pair, priority: int) -> None:
+    pair.work([job(0), job(1, "fail", priority=priority)], failures=1)
+    resets = {"resetAttemptsMade": True, "resetAttemptsStarted": True}
+    change(pair, "retry", Change("2", "retry", reset_attempts=True), "failed", resets)
+    change(pair, "retry", Change("1", "retry", state="completed", reset_attempts=True), "completed", resets)
+
+
+@peers("bullmq")
+def test_freed_deduplication_ids_leave_the_same_keys_as_node(pair: Pair) -> None:
+    pair.both("add", jobs=[job(0, deduplication={"id": "d"})])
+    change(pair, "removeDeduplicationKey", Change("1", "free"))
+
+
+@peers("bullmq")
+def test_discarded_children_leave_the_same_keys_as_node(pair: Pair) -> None:
+    add_flow(pair, {}, {"opts": {"jobId": "c1", "delay": HOUR, "timestamp": STARTED}})
+    pair.manage(
+        "invoke",
+        lambda queue: list(queue.manage([Change("p", "discard-children")])),
+        jobId="p",
+        method="removeUnprocessedChildren",
+    )
+    # The order of children is random.
+    pair.assert_alike(("events",))
+    assert pair.dump("right")["wait"].value == ["p"]
+
+
+@each_peer
+@pytest.mark.parametrize("does", ["complete", "give up"])
+def test_jobs_that_we_end_unclaimed_are_as_those_that_a_node_worker_ends(pair: Pair, does: str) -> None:
+    if pair.peer.dialect == "bull-1":
+        pytest.skip("its workers are not run by hand")
+    pair.both("add", jobs=[job(0), later(1)])
+    (claimed,) = pair.node.call("claim", queue=pair.name("left"), count=1, token="t")
+    outcome = {"jobId": claimed["id"], "token": "t", "does": does, "value": "7" if does == "complete" else "bad"}
+    pair.node.call("settle", queue=pair.name("left"), outcomes=[outcome])
+    with pair.ours() as ours:
+        ours.complete("1", "7") if does == "complete" else ours.fail("1", "bad")
+    # No worker has claimed it, and no exception has a trace.
+    unclaimed = ("processedOn", "ats", "pb", "stacktrace", "attemptsMade", "finishedOn")
+    pair.assert_alike((*(f"1.{field}" for field in unclaimed), "events", "marker", "stalled", "meta", "limiter"))
+    state = "completed" if does == "complete" else "failed"
+    assert [job_id for job_id, _ in pair.dump("right")[state].value] == ["1"]
 
 
 # flows

@@ -1,8 +1,11 @@
 -- Removes one job and its keys.
--- @keys receipt job lock wait paused active delayed completed failed priority limiter_index
+-- @keys receipt wait paused active delayed completed failed priority limiter_index
 -- @args base call ttl_ms job_id
 -- @returns {'done'} (also when only the id existed), {'missing'} or {'locked'}
+-- @include bull/lib/remove_job
 -- @include bull/lib/remove_jobs
--- @include bull/lib/remove_once
+-- @include lib/once
 
-return remove_once(key, arg, 'ZREM', remove_jobs)
+return once(key.receipt, arg.call, arg.ttl_ms, function()
+  return {remove_job(key, arg, arg.job_id, 'ZREM', remove_jobs)}
+end)

@@ -1,14 +1,11 @@
 -- Moves a failed job back to the waiting ones. It loses its priority, as in Bull.
--- @keys receipt job lock state wait paused meta_paused
--- @args base token call ttl_ms job_id
--- @returns {'done'}, {'missing'}, {'locked'} or {'wrong_state'} (not in `state`)
--- @include bull/lib/retry_once
--- @include lib/time_ms
+-- @keys receipt failed wait paused meta_paused
+-- @args base token call ttl_ms job_id resets
+-- @returns {'done'}, {'missing'}, {'locked'} or {'wrong_state'} (not failed)
+-- @include bull/lib/retried
+-- @include bull/lib/retry_job
+-- @include lib/once
 
-local call = redis.call
-
-return retry_once(key, arg, 'ZREM', function()
-  call('HDEL', key.job, 'finishedOn', 'processedOn', 'failedReason')
-  call('HSET', key.job, 'retriedOn', time_ms())
-  call('PUBLISH', arg.base .. 'waiting@' .. arg.token, arg.job_id)
+return once(key.receipt, arg.call, arg.ttl_ms, function()
+  return {retry_job(key, arg, arg.job_id, 'ZREM', retried, arg.resets == '1')}
 end)

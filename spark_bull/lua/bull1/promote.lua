@@ -1,10 +1,11 @@
 -- Moves a delayed job to the waiting ones.
--- @keys receipt job delayed wait paused meta_paused
--- @args call ttl_ms job_id
+-- @keys receipt delayed wait paused meta_paused
+-- @args base call ttl_ms job_id
 -- @returns {'done'}, {'missing'} (its id has left `delayed`) or {'wrong_state'} (not delayed)
--- @include bull/lib/waiting_list
--- @include lib/promote_once
+-- @include bull1/lib/enqueue_promoted
+-- @include lib/once
+-- @include lib/promote_job
 
-return promote_once(key, arg, function()
-  redis.call('LPUSH', waiting_list(key), arg.job_id)
+return once(key.receipt, arg.call, arg.ttl_ms, function()
+  return {promote_job(key, arg, arg.job_id, enqueue_promoted)}
 end)

@@ -1,8 +1,11 @@
 -- Removes one job and its keys.
--- @keys receipt job lock wait paused active delayed completed failed
+-- @keys receipt wait paused active delayed completed failed
 -- @args base call ttl_ms job_id
 -- @returns {'done'} (also when only the id existed), {'missing'} or {'locked'}
--- @include bull/lib/remove_once
+-- @include bull/lib/remove_job
 -- @include bull1/lib/remove_jobs
+-- @include lib/once
 
-return remove_once(key, arg, 'SREM', remove_jobs)
+return once(key.receipt, arg.call, arg.ttl_ms, function()
+  return {remove_job(key, arg, arg.job_id, 'SREM', remove_jobs)}
+end)

@@ -1,9 +1,11 @@
 -- Moves a failed job back to the waiting ones; its fields stay, as in Bull 1.
--- @keys receipt job lock state wait paused meta_paused jobs
--- @args call ttl_ms job_id
--- @returns {'done'}, {'missing'}, {'locked'} or {'wrong_state'} (not in `state`)
--- @include bull/lib/retry_once
+-- @keys receipt failed wait paused meta_paused jobs
+-- @args base token call ttl_ms job_id resets
+-- @returns {'done'}, {'missing'}, {'locked'} or {'wrong_state'} (not failed)
+-- @include bull/lib/retry_job
+-- @include bull1/lib/retried
+-- @include lib/once
 
-return retry_once(key, arg, 'SREM', function()
-  redis.call('PUBLISH', key.jobs, arg.job_id)
+return once(key.receipt, arg.call, arg.ttl_ms, function()
+  return {retry_job(key, arg, arg.job_id, 'SREM', retried, arg.resets == '1')}
 end)

@@ -3,71 +3,14 @@
 -- @keys receipt job wait paused active delayed prioritized waiting_children completed failed pc meta events marker
 -- @args base queue bullmq_version call ttl_ms position limit
 -- @returns {next position or '', number of removed jobs}, or {'missing'}
--- @include bullmq/lib/leave_any_state
--- @include bullmq/lib/leave_parent
--- @include bullmq/lib/remove_from_state
--- @include lib/job_row
--- @include lib/keys_at
+-- @include bullmq/lib/remove_unfinished
 -- @include lib/once
 -- @include lib/walk_steps
 
-local call = redis.call
-
--- Appends an unfinished child after its descendants to `found`, within the budget of one script: `share` {jobs, steps,
--- seen}. Returns whether the budget sufficed.
-local function gather(found, share, parent_key, job_key)
-  local base, job_id = split_job_key(arg, job_key)
-  local keys = keys_at(key, arg, base)
-  share.steps = share.steps - 1
-  -- A member that stands for jobs that a write has still to add is no job.
-  local is_pending = string.sub(job_id, 1, 6) == 'spark:'
-  if is_pending or share.seen[job_key] or call('EXISTS', job_key .. ':lock') == 1
-    or call('ZSCORE', keys.failed, job_id) then
-    return true
-  end
-  share.seen[job_key] = true
-  local cursor = call('EXISTS', job_key .. ':dependencies') == 1 and '0' or nil
-  while cursor and share.steps >= 0 do
-    local scanned = call('SSCAN', job_key .. ':dependencies', cursor, 'COUNT', arg.limit)
-    for _, child_key in ipairs(scanned[2]) do
-      if not gather(found, share, job_key, child_key) then
-        return false
-      end
-    end
-    cursor = scanned[1] ~= '0' and scanned[1] or nil
-  end
-  local state = sorted_state(keys, job_id)
-  if state == 'unknown' then
-    share.steps = share.steps - call('LLEN', keys.wait) - call('LLEN', keys.paused) - call('LLEN', keys.active)
-  end
-  if share.jobs == 0 or (share.steps < 0 and #found > 0) then
-    return false
-  end
-  share.jobs = share.jobs - 1
-  found[#found + 1] = {key = job_key, parent_key = parent_key, id = job_id, base = base, keys = keys, state = state}
-  return true
-end
-
-local function remove(job)
-  leave_parent(key, arg, job.key, job.parent_key, false)
-  local fields = job_row(job.key, 'deid') or {}
-  remove_from_state(job, fields[1])
-end
-
 return once(key.receipt, arg.call, arg.ttl_ms, function()
-  if call('EXISTS', key.job) == 0 then
+  if redis.call('EXISTS', key.job) == 0 then
     return {'missing'}
   end
-  local scanned = call('SSCAN', key.job .. ':dependencies', arg.position, 'COUNT', arg.limit)
-  local found, share, all = {}, {jobs = tonumber(arg.limit), steps = WALK_STEPS, seen = {}}, true
-  for _, child_key in ipairs(scanned[2]) do
-    all = all and gather(found, share, key.job, child_key)
-  end
-  for _, job in ipairs(found) do
-    remove(job)
-  end
-  if not all and #found > 0 then
-    return {arg.position, #found}
-  end
-  return {scanned[1] == '0' and '' or scanned[1], #found}
+  local share = {jobs = tonumber(arg.limit), steps = WALK_STEPS, seen = {}}
+  return {remove_unfinished(key, arg, key.job, arg.position, arg.limit, share)}
 end)

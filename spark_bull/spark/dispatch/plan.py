@@ -30,7 +30,7 @@ from spark_bull.store.settings import resolved, settings_of
 @dataclass(frozen=True)
 class TaskPart:
     """The rows that a task wrote to one queue. `stage` is empty if they were added directly. `flow_queues`: the other
-    queues of their children.
+    queues of their children, or those that they move jobs to.
     """
 
     queue: str

@@ -1,0 +1,9 @@
+-- Finds the first job of a staged chunk that can't be changed. Changes nothing.
+-- @keys stage id delayed priority completed failed
+-- @args base queue token number
+-- @returns {id, action, reason}, or {} for none; see manage_jobs
+-- @include bull/lib/is_in_sorted
+-- @include bull/lib/mismatch_of
+-- @include lib/check_managed
+
+return check_managed(key, arg, mismatch_of(key, is_in_sorted))

@@ -1,0 +1,16 @@
+-- @include bull/lib/insert_by_priority
+-- @include bull/lib/waiting_list
+-- @include lib/priority_of
+
+-- Makes a job wait that has left `delayed`, at the place of its priority.
+local function enqueue_promoted(key, arg, job_id)
+  local job_key, target = arg.base .. job_id, waiting_list(key)
+  local priority = priority_of(job_key)
+  if priority > 0 then
+    insert_by_priority(key, target, job_id, priority)
+  else
+    redis.call('LPUSH', target, job_id)
+  end
+  redis.call('PUBLISH', arg.base .. 'waiting@' .. arg.token, job_id)
+  redis.pcall('HSET', job_key, 'delay', 0)
+end

@@ -1,0 +1,44 @@
+-- @include bull/lib/add_jobs
+-- @include bull/lib/enqueue_promoted
+-- @include bull/lib/insert_many_by_priority
+-- @include bull/lib/is_in_sorted
+-- @include bull/lib/leave_limiter
+-- @include bull/lib/remove_jobs
+-- @include bull/lib/retried
+-- @include bull/lib/settle_jobs
+-- @include bull/lib/waiting_list
+-- @include lib/keep_of
+
+-- The verbs of Bull 3 and 4; see manage_jobs.
+local own_verbs = {
+  take = 'ZREM',
+  is_in = is_in_sorted,
+  retried = retried,
+  enqueue_promoted = enqueue_promoted,
+  remove_jobs = remove_jobs,
+  add_jobs = add_jobs,
+  settle_jobs = settle_jobs,
+  keep_of = keep_of,
+}
+
+function own_verbs.left_queue(key, id)
+  redis.call('ZREM', key.priority, id)
+  leave_limiter(key, {id})
+end
+
+-- Changes the priority of a job; one that waits takes its new place, the first of that priority with `lifo`.
+function own_verbs.prioritize(key, change)
+  local call, target, priority = redis.call, waiting_list(key), change.priority
+  if call('LREM', target, -1, change.id) == 1 then
+    call('ZREM', key.priority, change.id)
+    local job = {id = change.id, priority = priority}
+    if priority == 0 then
+      call(change.lifo and 'RPUSH' or 'LPUSH', target, change.id)
+    elseif change.lifo then
+      insert_near_by_priority(key, target, {job}, 0)
+    else
+      insert_many_by_priority(key, target, {job})
+    end
+  end
+  call('HSET', change.key, 'priority', priority)
+end

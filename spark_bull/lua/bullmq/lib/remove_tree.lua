@@ -1,0 +1,107 @@
+-- @include bullmq/lib/allow_wrongtype
+-- @include bullmq/lib/is_scheduled_job
+-- @include bullmq/lib/leave_any_state
+-- @include bullmq/lib/leave_parent
+-- @include bullmq/lib/remove_from_state
+-- @include lib/job_row
+-- @include lib/keys_at
+-- @include lib/search_steps
+
+local function children_of(job_key, limit)
+  local call = redis.call
+  local children = call('SRANDMEMBER', job_key .. ':dependencies', limit)
+  local finished = {
+    call('HRANDFIELD', job_key .. ':processed', limit),
+    call('HRANDFIELD', job_key .. ':failed', limit),
+    call('ZRANGE', job_key .. ':unsuccessful', 0, limit - 1),
+  }
+  for _, keys in ipairs(finished) do
+    for _, child_key in ipairs(keys) do
+      children[#children + 1] = child_key
+    end
+  end
+  return children
+end
+
+-- Appends a job after its descendants (if `with_children`) to `found`, within the budget of one script: `share` {jobs,
+-- steps}. Returns whether the budget sufficed; sets `share.locked` to the key of a job with a lock.
+local function gather_tree(key, arg, found, share, parent_key, job_key, with_children)
+  local call = redis.call
+  if call('EXISTS', job_key .. ':lock') == 1 then
+    share.locked = job_key
+    return false
+  end
+  if with_children then
+    for _, child_key in ipairs(children_of(job_key, share.jobs + 1)) do
+      if not gather_tree(key, arg, found, share, job_key, child_key, true) then
+        return false
+      end
+    end
+  end
+  local base, job_id = split_job_key(arg, job_key)
+  local keys = keys_at(key, arg, base)
+  local state, steps = 'unknown', 0
+  if call('EXISTS', job_key) == 1 then
+    state = sorted_state(keys, job_id)
+    if state == 'unknown' then
+      steps = search_steps({keys.wait, keys.paused, keys.active}, job_id)
+    end
+  end
+  if share.jobs == 0 or (steps > share.steps and #found > 0) then
+    return false
+  end
+  share.jobs, share.steps = share.jobs - 1, share.steps - steps
+  found[#found + 1] = {key = job_key, parent_key = parent_key, id = job_id, base = base, keys = keys, state = state}
+  return true
+end
+
+local function forget_child(parent_key, job_key)
+  local call = redis.call
+  call('SREM', parent_key .. ':dependencies', job_key)
+  call('HDEL', parent_key .. ':processed', job_key)
+  call('HDEL', parent_key .. ':failed', job_key)
+  call('ZREM', parent_key .. ':unsuccessful', job_key)
+end
+
+-- `removed`: the keys of all jobs that this call removes. As in Node, a parent among them starts before it is removed;
+-- one that a later call removes must not.
+local function remove_of_tree(key, arg, job, removed)
+  local fields = job_row(job.key, 'parentKey', 'deid') or {}
+  if removed[job.parent_key] then
+    leave_parent(key, arg, job.key, job.parent_key, false)
+  end
+  if job.parent_key then
+    forget_child(job.parent_key, job.key)
+  elseif fields[1] then
+    allow_wrongtype(leave_parent, key, arg, job.key, fields[1], false)
+  end
+  remove_from_state(job, fields[2])
+end
+
+-- Removes a job and, if `with_children`, its descendants, children before parents, within the budget `share` {jobs,
+-- steps} of one script. Returns 'done' (also when only the id existed), 'open' (call again), 'missing', 'scheduled', or
+-- 'locked' and the key of the locked job.
+local function remove_tree(key, arg, job_id, with_children, share)
+  local job_key = arg.base .. job_id
+  if redis.call('EXISTS', job_key) == 0 then
+    -- An id without a job leaves its state.
+    local state = leave_any_state(key, job_id, sorted_state(key, job_id))
+    return state == 'unknown' and 'missing' or 'done'
+  end
+  if is_scheduled_job(key, arg, job_id) then
+    return 'scheduled'
+  end
+  local found, removed = {}, {}
+  share.locked = nil
+  local all = gather_tree(key, arg, found, share, nil, job_key, with_children)
+  if share.locked then
+    return 'locked', share.locked
+  end
+  for _, job in ipairs(found) do
+    removed[job.key] = true
+  end
+  for _, job in ipairs(found) do
+    remove_of_tree(key, arg, job, removed)
+  end
+  return all and 'done' or 'open'
+end

@@ -1,0 +1,49 @@
+-- @include bullmq/lib/allow_wrongtype
+-- @include bullmq/lib/enqueue_job
+-- @include bullmq/lib/event_limit
+-- @include bullmq/lib/major_version
+-- @include lib/priority_of
+-- @include lib/push_of
+
+-- The field with the result or error of a finished job, by its state.
+local OUTCOME_OF = {failed = 'failedReason', completed = 'returnvalue'}
+
+-- Does not move the parent, which may have left `waiting-children`.
+local function return_to_parent(job_key, parent_key, from)
+  local call, removed = redis.call, 0
+  if from == 'failed' then
+    removed = call('ZREM', parent_key .. ':unsuccessful', job_key) + call('HDEL', parent_key .. ':failed', job_key)
+  else
+    removed = call('HDEL', parent_key .. ':processed', job_key)
+  end
+  if removed > 0 then
+    call('SADD', parent_key .. ':dependencies', job_key)
+  end
+end
+
+-- Moves a job of the state `from`, failed or completed, back to the waiting ones, and back into the dependencies of its
+-- parent. `resets`: whether its attempts count from 0 again. `lifo`: whether it is the next one, nil: by its options.
+-- Returns 'done', 'missing' or 'wrong_state'.
+local function retry_job(key, arg, job_id, from, resets, lifo)
+  local call, job_key = redis.call, arg.base .. job_id
+  if call('EXISTS', job_key) == 0 then
+    return 'missing'
+  end
+  local fields = call('HMGET', job_key, 'opts', 'parentKey')
+  if not OUTCOME_OF[from] or call('ZREM', from == 'failed' and key.failed or key.completed, job_id) == 0 then
+    return 'wrong_state'
+  end
+  call('HDEL', job_key, 'finishedOn', 'processedOn', OUTCOME_OF[from])
+  if resets then
+    call('HDEL', job_key, 'atm', 'ats')
+  end
+  -- In BullMQ 5 the job loses its priority.
+  local major = major_version(call('HGET', key.meta, 'version'), arg.bullmq_version)
+  local push = lifo == nil and push_of(fields[1]) or lifo and 'RPUSH' or 'LPUSH'
+  enqueue_job(key, arg.bullmq_version, job_id, major > 5 and priority_of(job_key) or 0, push)
+  if fields[2] and call('EXISTS', fields[2]) == 1 then
+    allow_wrongtype(return_to_parent, job_key, fields[2], from)
+  end
+  call('XADD', key.events, 'MAXLEN', '~', event_limit(key), '*', 'event', 'waiting', 'jobId', job_id, 'prev', from)
+  return 'done'
+end

@@ -1,0 +1,15 @@
+-- @include lib/managed_jobs
+-- @include lib/move_job
+
+-- Returns a function of a change that says why the job can't be changed; see manage_jobs. `refusal(change)` returns
+-- 'locked', 'scheduled' or nil, `is_in_wrong_state(change)` whether the state of the job excludes the action.
+local function mismatch_by(refusal, is_in_wrong_state)
+  return function(change)
+    if not is_job(change.key) then
+      -- An id without a job can be removed.
+      return (change.action ~= 'remove' or redis.call('EXISTS', change.key) == 1) and 'missing' or nil
+    end
+    local is_there = change.action == 'move' and exists_there(change)
+    return refusal(change) or is_in_wrong_state(change) and 'wrong_state' or is_there and 'exists' or nil
+  end
+end

@@ -1,0 +1,145 @@
+"""Changes many existing jobs, chunk by chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, Final, NamedTuple
+from uuid import uuid4
+
+from spark_bull.dialects.base import json_text
+from spark_bull.dialects.changes import ACTIONS, COLUMNS, encode_changes
+from spark_bull.dialects.chunks import packed_map
+from spark_bull.errors import JobError, OptionError, WrongState
+from spark_bull.keys import SEGMENTS, QueueKeys
+from spark_bull.model import Change, Changed, RawJson
+from spark_bull.queue import verbs
+from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.manage import job_error
+from spark_bull.queue.other_queue import keys_of
+from spark_bull.queue.verbs import JobReply
+
+_BATCH: Final = 10_000
+
+
+class ChangeChunk(NamedTuple):
+    """Changes for one script: their number, and the other queues that jobs are moved to."""
+
+    rows: int
+    packed: bytes
+    queues: tuple[str, ...]
+
+
+def change_chunks(
+    handle: QueueHandle,
+    rows: Mapping[str, Sequence[Any]],
+    numbers: Sequence[int | str],
+    most_jobs: int,
+    most_bytes: int,
+) -> Iterator[ChangeChunk]:
+    """Checks changes and packs them; see `encode_changes`."""
+
+    def base_of(queue: str) -> str:
+        if queue == handle.keys.queue:
+            raise OptionError(f"expected `to` to be another queue, got that of the job: {queue!r}")
+        return keys_of(handle, queue, "a moved job").base
+
+    part: list[dict[str, Any]] = []
+    size = 0
+    for change in encode_changes(handle.dialect, rows, base_of, numbers):
+        bytes_of = sum(len(value) for value in change.values() if isinstance(value, str))
+        if part and (len(part) >= most_jobs or size + bytes_of > most_bytes):
+            yield _chunk(part)
+            part, size = [], 0
+        part.append(change)
+        size += bytes_of
+    if part:
+        yield _chunk(part)
+
+
+def _chunk(changes: Sequence[Mapping[str, Any]]) -> ChangeChunk:
+    names = dict.fromkeys(name for change in changes for name in change)
+    columns: dict[str, Any] = {name: [change.get(name) for change in changes] for name in names}
+    if len(set(columns["action"])) == 1:
+        columns["action"] = columns["action"][0]
+    queues = tuple(sorted({queue for queue in columns.get("to", ()) if queue is not None}))
+    return ChangeChunk(len(changes), packed_map({"n": len(changes), **columns}), queues)
+
+
+def touched_by_moves(handle: QueueHandle, queues: Iterable[str]) -> list[str]:
+    """The keys of other queues that a script which moves jobs may touch."""
+    return [QueueKeys(queue, handle.keys.prefix)[name] for queue in queues for name in SEGMENTS]
+
+
+def manage_chunk(handle: QueueHandle, sender: str, number: int | str, chunk: ChangeChunk) -> list[str]:
+    """Changes the jobs of a chunk, in as many calls as the script needs; returns the outcomes.
+
+    `sender` and `number` identify the calls.
+    """
+    outcomes: list[str] = []
+    first, touched, calls = 1, touched_by_moves(handle, chunk.queues), 0
+    while first <= chunk.rows:
+        receipt = handle.keys.receipt(sender)
+        reply = verbs.manage(handle, receipt, f"{number}.{calls}", chunk.packed, first=first, touched=touched)
+        outcomes += reply.outcomes
+        first, calls = reply.first, calls + 1
+    return outcomes
+
+
+def change_jobs(handle: QueueHandle, changes: Iterable[Change], chunk_size: int, chunk_bytes: int) -> Iterator[Changed]:
+    """Changes jobs, and yields what became of each change, in order.
+
+    Raises OptionError or DialectError for a wrong one; changes of earlier batches were made then.
+    """
+    remaining, first = iter(changes), 0
+    while batch := list(islice(remaining, _BATCH)):
+        numbers = range(first, first + len(batch))
+        chunks = list(change_chunks(handle, _rows_of(batch), numbers, chunk_size, chunk_bytes))
+        outcomes = (outcome for chunk in chunks for outcome in manage_chunk(handle, handle.sender, uuid4().hex, chunk))
+        for change, outcome in zip(batch, outcomes, strict=True):
+            yield Changed(change.id, change.action, outcome)
+        first += len(batch)
+
+
+def _rows_of(changes: Sequence[Change]) -> dict[str, list[Any]]:
+    rows: dict[str, list[Any]] = {
+        "id": [change.id for change in changes],
+        "action": [change.action for change in changes],
+        "data": [_text("data", change.data) for change in changes],
+        "delay": [change.delay for change in changes],
+        "priority": [change.priority for change in changes],
+        "lifo": [change.lifo for change in changes],
+        "resetAttempts": [change.reset_attempts for change in changes],
+        "state": [change.state for change in changes],
+        "failedReason": [change.failed_reason for change in changes],
+        "returnvalue": [_text("returnvalue", change.returnvalue) for change in changes],
+        "to": [change.to for change in changes],
+    }
+    return {name: rows[name] for name in COLUMNS}
+
+
+def _text(name: str, value: Any) -> str | None:
+    """JSON text; None for a value that is not given."""
+    if value is None:
+        return None
+    return value.text if isinstance(value, RawJson) else json_text(name, value)
+
+
+def change_job(handle: QueueHandle, change: Change) -> None:
+    """Changes one job. Raises JobMissing, JobLocked or WrongState when it can't be changed, and OptionError or
+    DialectError as `change_jobs` does.
+    """
+    (changed,) = change_jobs(handle, [change], 1, 1)
+    if changed.outcome != "done":
+        raise error_of(handle, changed, change.to)
+
+
+def error_of(handle: QueueHandle, changed: Changed, to: str | None = None) -> JobError:
+    """The error for a change that was not made."""
+    if changed.outcome == "exists":
+        return WrongState(
+            f"expected queue {to} to have no job {changed.id}, it has one: remove it first, or leave this one",
+            queue=handle.keys.queue,
+            job_id=changed.id,
+        )
+    return job_error(handle, changed.id, JobReply(changed.outcome), ACTIONS[changed.action].wanted)

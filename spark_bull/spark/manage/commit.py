@@ -1,0 +1,118 @@
+"""The commit of a write that changes jobs, on the driver."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from spark_bull.errors import SparkBullError
+from spark_bull.model import Changed, WriteRecord
+from spark_bull.queue.changes import error_of
+from spark_bull.queue.verbs import check_managed
+from spark_bull.queue.writes import (
+    Identity,
+    QueuePlan,
+    StagedPart,
+    is_written,
+    read_outcomes,
+    recover,
+)
+from spark_bull.spark.dispatch.commit import finish_write, register_write
+from spark_bull.spark.dispatch.plan import TaskPart, Written
+from spark_bull.spark.manage.plan import ManagePlan
+from spark_bull.spark.manage.result_file import write_outcomes
+
+log = logging.getLogger("spark_bull")
+
+
+def commit_changes(plan: ManagePlan, written: Sequence[Written], identity: Identity | None) -> None:
+    """Registers the staged changes, then makes them, partition by partition.
+
+    With `onMismatch=fail`, raises the error of the first job that can't be changed, before any is changed.
+    """
+    write_id = written[0].write_id if written else plan.write_id
+    plans = _queue_plans(plan, written)
+    if plan.handle is None:
+        for queue_plan in plans:
+            recover(queue_plan.handle)
+    fails = plan.options["onMismatch"] == "fail"
+    if fails:
+        _check(plans, identity)
+    if not register_write(write_id, plans, identity):
+        log.info("write %s: nothing changed, because it was committed before (%s)", write_id, identity)
+        return
+    records: list[WriteRecord] = []
+    finish_write(write_id, plans, lambda record: _report(record, records))
+    if plan.options["resultPath"] is not None:
+        _write_outcomes(plan.options["resultPath"], write_id, plans)
+    skipped = sum(record.jobs - record.changed for record in records)
+    if fails and skipped:
+        raise SparkBullError(
+            f"{skipped:,} of {sum(record.jobs for record in records):,} jobs were not changed, as others have changed "
+            "them since they were checked (`onMismatch=fail`); all others were: don't run this write again, see "
+            "view=writes"
+        )
+
+
+def _queue_plans(plan: ManagePlan, written: Sequence[Written]) -> list[QueuePlan]:
+    by_queue: dict[str, list[TaskPart]] = defaultdict(list)
+    if plan.handle is not None:
+        by_queue[plan.handle.keys.queue] = []
+    for message in written:
+        for part in message.parts:
+            by_queue[part.queue].append(part)
+    started_on = min([plan.started_on, *(message.started_on for message in written)])
+    return [_queue_plan(plan, queue, parts, started_on) for queue, parts in by_queue.items()]
+
+
+def _queue_plan(plan: ManagePlan, queue: str, parts: Sequence[TaskPart], started_on: int) -> QueuePlan:
+    moved_to = sorted({queue for part in parts for queue in part.flow_queues})
+    fields: dict[str, str | int] = {"startedOn": started_on, "mode": "manage", "moves": json.dumps(moved_to)}
+    if plan.options["resultPath"] is not None:
+        fields["outcomes"] = 1
+    staged = [StagedPart(part.stage, part.chunks, part.rows) for part in parts]
+    return QueuePlan(plan.handle_of(queue, parts[0].dialect if parts else None), staged, fields)
+
+
+def _check(plans: Sequence[QueuePlan], identity: Identity | None) -> None:
+    """Raises the error of the first job that can't be changed."""
+    for queue_plan in plans:
+        handle = queue_plan.handle
+        if identity is not None and is_written(handle, identity):
+            continue
+        for part in queue_plan.parts:
+            for number in range(part.chunks):
+                found = check_managed(handle, part.stage, number)
+                if found is not None:
+                    error = error_of(handle, Changed(*found))
+                    raise SparkBullError(
+                        f"no job was changed (`onMismatch=fail`): the action {found[1]} is not possible: {error}"
+                    ) from error
+
+
+def _report(record: WriteRecord, records: list[WriteRecord]) -> None:
+    records.append(record)
+    log.info(
+        "write %s: %d of %d jobs of queue %s changed, %d missing, %d locked, %d in a wrong state, %s ms",
+        record.id,
+        record.changed,
+        record.jobs,
+        record.queue,
+        record.missing,
+        record.locked,
+        record.wrong_state,
+        record.duration_ms,
+    )
+
+
+def _write_outcomes(path: str, write_id: str, plans: Sequence[QueuePlan]) -> None:
+    def outcomes() -> Iterator[tuple[str, Changed]]:
+        for queue_plan in plans:
+            for changed in read_outcomes(queue_plan.handle, write_id):
+                yield queue_plan.handle.keys.queue, changed
+
+    log.info("write %s: outcomes are in %s", write_id, write_outcomes(path, write_id, outcomes()))
+    for queue_plan in plans:
+        queue_plan.handle.connection.call("UNLINK", queue_plan.handle.keys.outcomes(write_id))

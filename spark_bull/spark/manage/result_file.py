@@ -1,0 +1,65 @@
+"""The file with what became of each change of a write: Parquet, in the directory `resultPath`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from spark_bull.errors import OptionError
+from spark_bull.model import Changed
+
+_SCHEMA: Final = pa.schema([(name, pa.string()) for name in ("queue", "id", "action", "outcome")])
+_ROWS: Final = 50_000
+
+
+def check_path(path: str | None) -> None:
+    """Raises OptionError for a directory that can't be created."""
+    if path is not None:
+        system, directory = _located(path)
+        try:
+            system.create_dir(directory, recursive=True)
+        except (OSError, pa.ArrowException) as error:
+            raise _refused(path, "a directory that can be written", error) from None
+
+
+def write_outcomes(path: str, write_id: str, outcomes: Iterable[tuple[str, Changed]]) -> str:
+    """Writes the outcomes, each with the name of its queue; returns the path of the file.
+
+    The name of the file is that of the write, so that a repetition replaces it.
+    """
+    system, directory = _located(path)
+    name = f"{directory}/{write_id}.parquet"
+    remaining = iter(outcomes)
+    # Spark ignores files that begin with an underscore: it sees the file when it is complete.
+    hidden = f"{directory}/_{write_id}.parquet"
+    with system.open_output_stream(hidden) as stream, pq.ParquetWriter(stream, _SCHEMA) as writer:
+        for batch in _batches(remaining):
+            writer.write_batch(batch)
+    system.move(hidden, name)
+    return name
+
+
+def _batches(outcomes: Iterator[tuple[str, Changed]]) -> Iterator[pa.RecordBatch]:
+    while part := list(islice(outcomes, _ROWS)):
+        columns = zip(*((queue, one.id, one.action, one.outcome) for queue, one in part), strict=True)
+        yield pa.RecordBatch.from_arrays([pa.array(column, pa.string()) for column in columns], schema=_SCHEMA)
+
+
+def _located(path: str) -> tuple[fs.FileSystem, str]:
+    """The file system of a path or URI, and the path in it. Raises OptionError."""
+    try:
+        is_uri = "://" in path or path.startswith("file:")
+        located: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(path if is_uri else os.path.abspath(path))
+        return located
+    except (ValueError, OSError, pa.ArrowException) as error:
+        raise _refused(path, "a path or URI that pyarrow can open", error) from None
+
+
+def _refused(path: str, wanted: str, error: Exception) -> OptionError:
+    return OptionError(f"expected `resultPath` to be {wanted}, got: {path!r} ({error})")

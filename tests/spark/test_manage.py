@@ -1,0 +1,234 @@
+"""Writes with mode=manage: rows of a DataFrame change existing jobs, exactly once."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Row
+from redis import Redis
+
+from spark_bull.model import NewJob
+from spark_bull.queue.bull_queue import BullQueue
+from tests.spark.conftest import Bull
+
+each_dialect = pytest.mark.parametrize("dialect", ["bull-1", "bull", "bullmq"])
+HOUR = 3_600_000
+
+
+@pytest.fixture
+def queue(bull: Bull, dialect: str) -> BullQueue:
+    # Bull 1 publishes outside the prefix, so the name of the queue must be unique.
+    name = f"q-{bull.options['prefix']}"
+    return BullQueue(name, url=bull.options["url"], prefix=bull.options["prefix"], protocol=dialect)
+
+
+def manage(bull: Bull, queue: BullQueue, frame: DataFrame, **options: object) -> None:
+    bull.write(frame, queue.name, mode="manage", protocol=queue.protocol, **options)
+
+
+def refusal(bull: Bull, queue: BullQueue, frame: DataFrame, **options: object) -> str:
+    """The message of a write that must fail."""
+    with pytest.raises(PySparkException) as raised:
+        manage(bull, queue, frame, **options)
+    return str(raised.value)
+
+
+def failed_jobs(queue: BullQueue, count: int) -> list[str]:
+    """Adds jobs and fails them."""
+    ids = queue.add_many([NewJob({"n": n, "to": "ada@exmaple.org"}, name=None) for n in range(count)]).ids
+    for job_id in ids:
+        queue.fail(job_id, "no such host: exmaple.org")
+    return ids
+
+
+def counts(queue: BullQueue) -> dict[str, int]:
+    return {state: jobs for state, jobs in queue.counts().items() if jobs}
+
+
+def last_write(bull: Bull, queue: BullQueue) -> Row:
+    return bull.read(queue.name, view="writes", protocol=queue.protocol).collect()[-1]
+
+
+@each_dialect
+def test_failed_jobs_are_mended_with_sql_and_retried(bull: Bull, queue: BullQueue) -> None:
+    failed_jobs(queue, 30)
+    queue.add_many([NewJob({"n": n}) for n in range(3)])
+    mended = bull.read(queue.name, states="failed", protocol=queue.protocol).selectExpr(
+        "*", "'retry' AS action", "true AS resetAttempts", "replace(data, 'exmaple', 'example') AS mended"
+    )
+    manage(bull, queue, mended.drop("data").withColumnRenamed("mended", "data"))
+    assert counts(queue) == {"wait": 33}
+    jobs = queue.page("wait")
+    assert Counter(job.data.get("to") for job in jobs) == {"ada@example.org": 30, None: 3}
+    assert {job.attempts_made for job in jobs} == {0}
+    record = last_write(bull, queue)
+    assert (record.state, record.jobs, record.changed, record.added) == ("finished", 30, 30, 0)
+
+
+@each_dialect
+def test_each_row_has_its_own_action(bull: Bull, queue: BullQueue) -> None:
+    failed = failed_jobs(queue, 2)
+    delayed = queue.add_many([NewJob({}, delay=HOUR) for _ in range(2)]).ids
+    waiting = queue.add_many([NewJob({}) for _ in range(4)]).ids
+    rows: list[tuple[Any, ...]] = [
+        (failed[0], "retry", None, None, None, None),
+        (failed[1], "remove", None, None, None, None),
+        (delayed[0], "promote", None, None, None, None),
+        (delayed[1], "delay", 2 * HOUR, None, None, None),
+        (waiting[0], "update", None, '{"a": 1}', None, None),
+        (waiting[1], "complete", None, None, '"done"', None),
+        (waiting[2], "fail", None, None, None, "not needed"),
+    ]
+    schema = "id STRING, action STRING, delay LONG, data STRING, returnvalue STRING, failedReason STRING"
+    manage(bull, queue, bull.spark.createDataFrame(rows, schema))
+    assert counts(queue) == {"wait": 4, "delayed": 1, "completed": 1, "failed": 1}
+    found = {job_id: queue.get_job(job_id) for job_id in (*failed, *delayed, *waiting)}
+    assert found[failed[1]] is None
+    updated, completed, given_up = (found[job_id] for job_id in waiting[:3])
+    assert updated
+    assert updated.data == {"a": 1}
+    assert completed
+    assert (completed.state, completed.returnvalue) == ("completed", "done")
+    assert given_up
+    assert (given_up.state, given_up.failed_reason) == ("failed", "not needed")
+    later = found[delayed[1]]
+    assert later
+    assert later.delay == 2 * HOUR
+
+
+@each_dialect
+def test_jobs_that_are_gone_locked_or_in_another_state_are_skipped_and_counted(
+    bull: Bull, queue: BullQueue, client: Redis, tmp_path: Path
+) -> None:
+    (failed,) = failed_jobs(queue, 1)
+    waiting = queue.add_many([NewJob({}) for _ in range(2)]).ids
+    client.set(queue.handle.keys.lock(waiting[1]), "a worker")
+    rows = [(failed, "retry"), ("gone", "retry"), (waiting[0], "retry"), (waiting[1], "remove")]
+    frame = bull.spark.createDataFrame(rows, "id STRING, action STRING").coalesce(1)
+    manage(bull, queue, frame, resultPath=tmp_path / "outcomes")
+    record = last_write(bull, queue)
+    assert (record.jobs, record.changed, record.missing, record.locked, record.wrongState) == (4, 1, 1, 1, 1)
+    outcomes = bull.spark.read.parquet(str(tmp_path / "outcomes"))
+    assert [tuple(row) for row in outcomes.collect()] == [
+        (queue.name, failed, "retry", "done"),
+        (queue.name, "gone", "retry", "missing"),
+        (queue.name, waiting[0], "retry", "wrong_state"),
+        (queue.name, waiting[1], "remove", "locked"),
+    ]
+    assert list(queue.outcomes(record.id)) == []
+
+
+@each_dialect
+def test_a_mismatch_fails_the_write_before_a_job_is_changed(bull: Bull, queue: BullQueue) -> None:
+    failed = failed_jobs(queue, 5)
+    rows = [*((job_id, "retry") for job_id in failed), ("gone", "retry")]
+    frame = bull.spark.createDataFrame(rows, "id STRING, action STRING").coalesce(1)
+    message = refusal(bull, queue, frame, onMismatch="fail")
+    assert "no job was changed (`onMismatch=fail`): the action retry is not possible" in message
+    assert f"expected a job gone in queue {queue.name}, found none" in message
+    assert counts(queue) == {"failed": 5}
+    manage(bull, queue, frame.where("id != 'gone'"), onMismatch="fail")
+    assert counts(queue) == {"wait": 5}
+
+
+@each_dialect
+def test_a_repeated_write_changes_nothing_twice(bull: Bull, queue: BullQueue) -> None:
+    failed = failed_jobs(queue, 3)
+    frame = bull.spark.createDataFrame([(job_id, "retry") for job_id in failed], "id STRING, action STRING")
+    identity = {"txnAppId": "repair", "txnVersion": 1, "onMismatch": "fail"}
+    manage(bull, queue, frame, **identity)
+    for job_id in failed:
+        queue.fail(job_id, "again")
+    manage(bull, queue, frame, **identity)
+    assert counts(queue) == {"failed": 3}
+    manage(bull, queue, frame, **(identity | {"txnVersion": 2}))
+    assert counts(queue) == {"wait": 3}
+
+
+@each_dialect
+def test_jobs_are_moved_to_another_queue(bull: Bull, queue: BullQueue) -> None:
+    ids = queue.add_many([NewJob({"n": n}, job_id=f"j-{n}", attempts=3) for n in range(4)]).ids
+    queue.fail(ids[0], "bad")
+    with BullQueue(f"dead-{queue.name}", **bull.options, protocol=queue.protocol) as dead:
+        dead.add({}, job_id="j-3")
+        frame = bull.spark.createDataFrame([(job_id,) for job_id in ids], "id STRING")
+        manage(bull, queue, frame, action="move", to=dead.name)
+        assert counts(queue) == {"wait": 1}
+        assert [job.id for job in queue.page("wait")] == ["j-3"]
+        moved = {job.id: job for job in dead.page("wait")}
+        assert sorted(moved) == ["j-0", "j-1", "j-2", "j-3"]
+        assert (moved["j-0"].data, moved["j-0"].opts["attempts"]) == ({"n": 0}, 3)
+    record = last_write(bull, queue)
+    assert (record.changed, record.wrongState) == (3, 1)
+
+
+@pytest.mark.parametrize("dialect", ["bullmq"])
+def test_rows_name_their_queue_and_a_struct_is_a_payload(bull: Bull, queue: BullQueue) -> None:
+    with BullQueue("other", **bull.options, protocol="bullmq") as other:
+        first, second = queue.add({"n": 1}), other.add({"n": 2})
+        rows = [(queue.name, first, 10), (other.name, second, 20)]
+        frame = bull.spark.createDataFrame(rows, "queue STRING, id STRING, n INT").selectExpr(
+            "queue", "id", "named_struct('n', n) AS data", "'critical' AS priority"
+        )
+        bull.write(frame, None, mode="manage", protocol="bullmq", action="prioritize")
+        found = [one.page("prioritized")[0] for one in (queue, other)]
+        assert [(job.data, job.priority) for job in found] == [({"n": 10}, 1), ({"n": 20}, 1)]
+
+
+@pytest.mark.parametrize("dialect", ["bullmq"])
+def test_a_stream_changes_jobs_once_per_batch(bull: Bull, queue: BullQueue, tmp_path: Path) -> None:
+    failed = failed_jobs(queue, 4)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.json").write_text("\n".join(json.dumps({"id": job_id}) for job_id in failed))
+    stream = bull.spark.readStream.schema("id STRING").json(str(tmp_path / "in"))
+    options = {"queue": queue.name, "mode": "manage", "action": "retry", **bull.options}
+    writer = stream.writeStream.format("bull").options(**options).option("checkpointLocation", str(tmp_path / "cp"))
+    writer.trigger(availableNow=True).start().awaitTermination()
+    assert counts(queue) == {"wait": 4}
+    assert last_write(bull, queue).changed == 4
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "said"),
+    [
+        ("'retry' AS action", {}, "expected a column `id` with mode=manage, got none"),
+        ("'1' AS id", {}, "expected an option `action`, or a column `action`, got neither"),
+        ("'1' AS id", {"action": "retyr"}, "expected `action` to be one of retry, promote"),
+        ("'1' AS id", {"action": "retyr"}, "got: 'retyr' (did you mean `retry`?)"),
+        ("'1' AS id", {"action": "delay"}, "expected a column `delay` for the action delay, got none"),
+        ("'7' AS id, 'delay' AS action", {}, "row 0 (job 7): expected a value in column `delay` for the action delay"),
+        ("'7' AS id, 'fly' AS action", {}, "row 0 (job 7): expected `action` to be one of retry"),
+        ("'7' AS id, 'update' AS action, '{' AS data", {}, "expected `data` to"),
+        ("'7' AS id, 'prioritize' AS action, 'hihg' AS priority", {}, "row 0 (job 7): expected `priority` to be"),
+        ("'7' AS id, 'delay' AS action, -1L AS delay", {}, "row 0 (job 7): expected `delay` to be ms >= 0, got: -1"),
+        ("'7' AS id, 'move' AS action, 'q' AS to", {"queue": "q"}, "expected `to` to be another queue"),
+        ("NULL AS id, 'retry' AS action", {}, "expected column `id` to be STRING"),
+        ("CAST(NULL AS STRING) AS id, 'retry' AS action", {}, "row 0: expected `id` to be the id of a job, got: None"),
+        ("'7' AS id, 'retry' AS action, 1 AS resetAttemps", {}, "`resetAttemps` (did you mean `resetAttempts`?)"),
+        ("'7' AS id, 'retry' AS action, 1 AS lifo", {}, "expected column `lifo` to be BOOLEAN, got: INT"),
+        ("'7' AS id", {"action": "retry", "onMismatch": "ignore"}, "expected `onMismatch` to be one of skip, fail"),
+        ("'7' AS id", {"action": "retry", "attempts": 1}, "option `attempts` is for writes, not for writes with"),
+        ("'7' AS id", {"action": "retry", "resultPath": "nowhere://x"}, "expected `resultPath` to be a path or URI"),
+    ],
+)
+def test_wrong_changes_are_refused_before_a_job_is_changed(
+    bull: Bull, columns: str, options: dict[str, str], said: str
+) -> None:
+    with pytest.raises(PySparkException) as raised:
+        bull.write(bull.spark.sql(f"SELECT {columns}"), **({"queue": "q"} | options), mode="manage", protocol="bullmq")
+    assert said in str(raised.value)
+
+
+@pytest.mark.parametrize("dialect", ["bull-1"])
+def test_an_action_that_the_dialect_lacks_is_refused(bull: Bull, queue: BullQueue) -> None:
+    for action in ("prioritize", "free", "discard-children"):
+        frame = bull.spark.sql(f"SELECT '1' AS id, 1 AS priority, '{action}' AS action")
+        assert f"row 0 (job 1): expected no action {action} for a queue of bull-1" in refusal(bull, queue, frame)
+        assert f"expected no action {action} for a queue of bull-1" in refusal(
+            bull, queue, frame.drop("action"), action=action
+        )
