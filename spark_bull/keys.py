@@ -230,6 +230,11 @@ def scheduler_of(job_id: str) -> str:
     return job_id.removeprefix(SCHEDULED).rpartition(":")[0]
 
 
+def priority_queue(queue: str, priority: str) -> str:
+    """The queue of a priority, by its name, of a PriorityQueue of Bull 1."""
+    return f"{queue}:prio:{priority}"
+
+
 def queue_of(key: str, prefix: str) -> str | None:
     """The queue that a key such as `bull:mail:id` belongs to; None for another key, and for a private key."""
     head, _, last = key.rpartition(":")

@@ -15,7 +15,7 @@ from spark_bull.dialects.deduplication import NAME as DEDUPLICATION
 from spark_bull.dialects.fields import CLAIMED_FIELDS
 from spark_bull.dialects.parents import NAME as PARENT
 from spark_bull.dialects.parents import PARENT_MARK, failure_flag
-from spark_bull.dialects.priorities import number_of
+from spark_bull.dialects.priorities import QueuePriority, number_of
 from spark_bull.dialects.schedules import Schedule
 from spark_bull.dialects.terms import prepare_terms
 from spark_bull.errors import DialectError, OptionError, expected
@@ -148,6 +148,8 @@ class Dialect(ABC):
     has_schedule_hashes: ClassVar[bool] = False
     #: Whether jobs can have a priority.
     has_priorities: ClassVar[bool] = True
+    #: Whether jobs with priorities by name are in a queue for each of them.
+    has_priority_queues: ClassVar[bool] = False
     #: Whether jobs can have children.
     has_flows: ClassVar[bool] = False
     #: Whether the queue itself can have limits, which are fields of `meta`.
@@ -291,7 +293,7 @@ class Dialect(ABC):
             raise DialectError(f"expected no `debounce` in `opts`: {self.name} has none; use `{DEDUPLICATION}`")
         opts = dict(given)
         priority = self.check_priority(opts.get("priority", 0))
-        if "priority" in opts:
+        if "priority" in opts and not isinstance(opts["priority"], QueuePriority):
             opts["priority"] = priority
         attempts = opts.get("attempts", 1)
         if not isinstance(attempts, int) or isinstance(attempts, bool) or attempts < 0:

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from spark_bull.dialects.base import Dialect, StateKey, without_nulls
 from spark_bull.dialects.bull import FALSE_IN_JAVASCRIPT
+from spark_bull.dialects.priorities import QueuePriority
 from spark_bull.errors import DialectError
 
 
@@ -18,6 +19,7 @@ class Bull1(Dialect):
     has_finish_times = False
     has_keep_rules = False
     has_priorities = False
+    has_priority_queues = True
     lacks: ClassVar = frozenset({"name", "telemetry", "workerName", "metricsMinutes", "metrics_minutes", "max_started"})
     states: ClassVar = {
         "wait": StateKey("wait", "list"),
@@ -30,10 +32,13 @@ class Bull1(Dialect):
 
     def check_priority(self, priority: object) -> int:
         checked = super().check_priority(priority)
+        if isinstance(priority, QueuePriority):
+            return 0
         if checked:
             raise DialectError(
                 f"expected no `priority` (the dialect bull-1 has none), got: {priority!r}; leave it "
-                "out, or use a queue of Bull 3 or later"
+                "out, use a queue of Bull 3 or later, or that of the priority, as the PriorityQueue of Bull 1 does, "
+                "for example mail:prio:high; writes of Spark do so for priorities by name"
             )
         return checked
 

@@ -11,6 +11,10 @@ NAME: Final = "priority"
 PRIORITIES: Final = {"critical": 1, "high": 2, "medium": 3, "normal": 4, "low": 5}
 
 
+class QueuePriority(str):
+    """The name of a priority whose job is added to the queue of that priority; see `keys.priority_queue`."""
+
+
 def number_of(priority: object, highest: int | None = None) -> int:
     """The number of a priority that is a number or a name. Raises OptionError for another value.
 

@@ -10,6 +10,8 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from spark_bull.dialects.codec import check_defaults, defaults_of
+from spark_bull.dialects.priorities import NAME as PRIORITY
+from spark_bull.dialects.priorities import QueuePriority
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.dialects.terms import AT_LEAST_ONCE, DELIVERY
 from spark_bull.errors import DialectError, OptionError
@@ -21,6 +23,7 @@ from spark_bull.queue.replication import check_replicas, replica_terms_of
 from spark_bull.queue.writes import Identity, is_written, recover
 from spark_bull.spark.dispatch.batch_callback import OnFinish, on_finish_of
 from spark_bull.spark.dispatch.children_column import ChildrenPlan, plan_children
+from spark_bull.spark.dispatch.priority_queues import are_named
 from spark_bull.spark.dispatch.rows import CHILDREN, RowPlan, plan_rows
 from spark_bull.spark.dispatch.sequence import check_sequence, check_sequence_queue
 from spark_bull.store.connection import Connection
@@ -124,7 +127,10 @@ def plan_write(raw: Mapping[str, str], schema: StructType) -> WritePlan:
         check_sequence_queue(handle.dialect)
     if on_finish is not None:
         on_finish.check_queue(handle)
-    check_defaults(handle.dialect, defaults_of(options))
+    defaults = defaults_of(options)
+    if handle.dialect.has_priority_queues and are_named({}, defaults):
+        defaults[PRIORITY] = QueuePriority(defaults[PRIORITY])
+    check_defaults(handle.dialect, defaults)
     recover(handle)
     identity = identity_of(options)
     replayed = identity is not None and is_written(handle, identity)

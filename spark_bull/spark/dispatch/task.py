@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 from pyspark import TaskContext
 
+from spark_bull.dialects.base import Dialect
 from spark_bull.dialects.chunks import ChunkBuilder
 from spark_bull.dialects.codec import defaults_of, encode
 from spark_bull.dialects.flows import Flows
+from spark_bull.dialects.priorities import NAME as PRIORITY
 from spark_bull.dialects.terms import SPREAD_SEED
 from spark_bull.errors import OptionError, SparkBullError, restated
 from spark_bull.model import Added
@@ -26,6 +28,7 @@ from spark_bull.queue.verbs import FlowsReply
 from spark_bull.queue.writes import Identity, is_written, stage_chunk
 from spark_bull.spark.dispatch.children_column import levels_of
 from spark_bull.spark.dispatch.plan import TaskPart, WritePlan, Written
+from spark_bull.spark.dispatch.priority_queues import are_named, by_priority
 from spark_bull.spark.dispatch.rows import CHILDREN, QUEUE, SEQUENCE
 from spark_bull.spark.dispatch.sequence import check_sequence_queue, in_sequences
 from spark_bull.store.connection import Connection
@@ -33,6 +36,8 @@ from spark_bull.store.settings import settings_of
 
 #: Maximum payload of incomplete chunks, over all queues of a task.
 _MAX_GATHERED_BYTES: Final = 32 << 20
+#: Name of a queue, the properties of its rows, and their numbers.
+_Rows: TypeAlias = tuple[str, dict[str, list[Any]], Sequence[int]]
 
 
 def write_task(plan: WritePlan, batches: Iterator[pa.RecordBatch], identity: Identity | None) -> Written:
@@ -89,6 +94,7 @@ class _Task:
     identity: Identity | None
     seen: int = 0
     writers: dict[str, _QueueWriter] = field(default_factory=dict)
+    dialects: dict[str, Dialect] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.defaults = defaults_of(self.plan.options) | {SPREAD_SEED: self.partition}
@@ -103,7 +109,7 @@ class _Task:
     def take(self, batch: pa.RecordBatch) -> None:
         for part in self.plan.rows.slices(batch):
             rows = self.plan.rows.rows(part, range(self.seen, self.seen + part.num_rows))
-            for queue, queue_rows, numbers in self._by_queue(rows, part.num_rows):
+            for queue, queue_rows, numbers in self._placed(self._by_queue(rows, part.num_rows)):
                 if self.plan.children is None:
                     self._take(queue, queue_rows, numbers)
                 else:
@@ -114,9 +120,20 @@ class _Task:
         if sum(writer.builder.gathered for writer in self.writers.values()) > _MAX_GATHERED_BYTES:
             self._flush()
 
-    def _by_queue(
-        self, rows: dict[str, list[Any]], count: int
-    ) -> Iterator[tuple[str, dict[str, list[Any]], Sequence[int]]]:
+    def _placed(self, parts: Iterator[_Rows]) -> Iterator[_Rows]:
+        """Splits rows with priorities by name, if their dialect has a queue for each."""
+        for queue, rows, numbers in parts:
+            if are_named(rows, self.defaults) and self._dialect(queue).has_priority_queues:
+                yield from by_priority(queue, rows, self.defaults.get(PRIORITY), numbers)
+            else:
+                yield queue, rows, numbers
+
+    def _dialect(self, queue: str) -> Dialect:
+        if queue not in self.dialects:
+            self.dialects[queue] = self.plan.handle_of(queue).dialect
+        return self.dialects[queue]
+
+    def _by_queue(self, rows: dict[str, list[Any]], count: int) -> Iterator[_Rows]:
         numbers = range(self.seen, self.seen + count)
         queues = rows.pop(QUEUE, None)
         if queues is None:

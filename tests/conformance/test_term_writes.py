@@ -1,0 +1,160 @@
+"""Terms of jobs as columns and options of a write."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+from pyspark.sql.types import IntegerType, StringType, StructType, TimestampType
+
+from spark_bull.dialects.fields import STALLED_PRESET
+from spark_bull.errors import OptionError
+from spark_bull.queue.bull_queue import BullQueue
+from tests.support.sink import Sink
+
+HOUR_MS = 3_600_000
+LATER = datetime(2035, 1, 1, tzinfo=timezone.utc)
+LATER_MS = int(LATER.timestamp() * 1000)
+
+ROWS = (
+    StructType()
+    .add("data", StringType())
+    .add("expireAfter", IntegerType())
+    .add("expireAt", TimestampType())
+    .add("delivery", StringType())
+    .add("lockMs", IntegerType())
+    .add("spreadMs", IntegerType())
+)
+PRIORITIES = StructType().add("data", StringType()).add("priority", StringType())
+PLAIN = StructType().add("data", StringType())
+
+
+@pytest.fixture(params=["bull-1", "bull", "bullmq"])
+def queue(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterator[BullQueue]:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
+        yield queue
+
+
+@pytest.fixture
+def options(queue: BullQueue, redis_url: str, prefix: str) -> dict[str, str]:
+    return {"url": redis_url, "prefix": prefix, "queue": "q", "protocol": queue.protocol}
+
+
+def write(options: dict[str, str], schema: StructType, *tasks: list[dict[str, Any]]) -> None:
+    sink = Sink(options, schema)
+    for rows in tasks:
+        sink.task(rows)
+    sink.commit()
+
+
+def stored(queue: BullQueue, job_id: str) -> dict[str, str]:
+    found = queue.handle.connection.call("HGETALL", queue.handle.keys.job(job_id))
+    pairs = list(found.items()) if isinstance(found, dict) else list(zip(found[::2], found[1::2], strict=True))
+    return {name.decode(): value.decode() for name, value in pairs}
+
+
+def numbered(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{"data": json.dumps({"n": n}), **row} for n, row in enumerate(rows)]
+
+
+def test_the_terms_of_a_row_are_stored_with_its_job(queue: BullQueue, options: dict[str, str]) -> None:
+    rows = [{"expireAfter": 5_000}, {"expireAt": LATER}, {"delivery": "at-most-once"}, {"lockMs": 9_000}, {}]
+    write({**options, "expireAfter": str(HOUR_MS)}, ROWS, numbered(rows))
+    jobs = [stored(queue, str(number)) for number in range(1, 6)]
+    after = [int(job["expireAt"]) - int(job["timestamp"]) for job in jobs]
+    assert (after[0], after[2:], int(jobs[1]["expireAt"])) == (5_000, [HOUR_MS] * 3, LATER_MS)
+    counters = [job.get("stc", job.get("stalledCounter")) for job in jobs]
+    assert counters == [None, None, str(STALLED_PRESET), None, None]
+    opts = [json.loads(job["opts"]) for job in jobs]
+    assert [(one.get("delivery"), one.get("lockMs")) for one in opts] == [
+        (None, None),
+        (None, None),
+        ("at-most-once", None),
+        (None, 9_000),
+        (None, None),
+    ]
+
+
+def test_a_write_of_jobs_that_may_run_once_is_exactly_once(queue: BullQueue, options: dict[str, str]) -> None:
+    write({**options, "delivery": "at-most-once"}, ROWS, numbered([{}, {"delivery": "at-least-once"}]))
+    assert [json.loads(stored(queue, job_id)["opts"]).get("delivery") for job_id in ("1", "2")] == [
+        "at-most-once",
+        None,
+    ]
+    assert [record.delivery for record in queue.writes()] == ["exactly-once"]
+
+
+def test_jobs_that_may_run_once_are_refused_if_tasks_add_them(options: dict[str, str]) -> None:
+    with pytest.raises(OptionError, match="a repeated task would add a job of at-most-once twice"):
+        Sink({**options, "delivery": "at-least-once"}, ROWS)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"expireAfter": "5", "expireAt": "2035-01-01"}, "one of `expireAfter` and `expireAt`, got both"),
+        ({"expireAfter": "5", "delay": "5"}, "`expireAfter` to end after `delay`"),
+        ({"expireAfter": "5", "spreadMs": "5"}, "`expireAfter` to end after `delay`"),
+        ({"delivery": "at-most-once", "attempts": "3"}, "`attempts` to be 1 with `delivery` at-most-once, got: 3"),
+        ({"lockMs": "5"}, "`lockMs` to be an integer >= 300, got: '5'"),
+        ({"priority": "hihg"}, "(did you mean `high`?)"),
+    ],
+)
+def test_options_that_no_job_can_have_are_refused_before_any_task(
+    options: dict[str, str], given: dict[str, str], said: str
+) -> None:
+    with pytest.raises(OptionError) as error:
+        Sink(options | given, PLAIN)
+    assert said in str(error.value)
+
+
+def test_a_wrong_term_is_an_error_of_its_row(queue: BullQueue, options: dict[str, str]) -> None:
+    sink = Sink(options, ROWS)
+    with pytest.raises(OptionError, match="partition 0, row 1: expected one of `expireAfter` and `expireAt`, got both"):
+        sink.task(numbered([{}, {"expireAfter": 5, "expireAt": LATER}]))
+    sink.abort()
+    assert not any(queue.counts().values())
+
+
+@pytest.mark.parametrize("option", [{"spreadMs": "60000"}, {}])
+def test_a_repeated_task_spreads_its_jobs_equally(
+    queue: BullQueue, options: dict[str, str], option: dict[str, str]
+) -> None:
+    """Two writes of the same rows give them the same delays; their partitions differ."""
+    rows = numbered([{} if option else {"spreadMs": 60_000}] * 50)
+    for _ in range(2):
+        write(options | option, ROWS, rows, rows)
+    delays = [int(stored(queue, str(number))["delay"]) for number in range(1, 201)]
+    assert delays[:100] == delays[100:]
+    assert delays[:50] != delays[50:100]
+    assert len(set(delays[:50])) > 40
+    assert all(0 <= delay < 60_000 for delay in delays)
+
+
+def test_priorities_by_name_have_queues_of_their_own_in_bull_1(
+    options: dict[str, str], redis_url: str, prefix: str
+) -> None:
+    rows = numbered([{"priority": name} for name in ("high", None, "low", "high")])
+    write({**options, "priority": "critical"} if options["protocol"] != "bull-1" else options, PRIORITIES, rows)
+    found: dict[str, list[Any]] = {}
+    for name in ("critical", "high", "medium", "normal", "low"):
+        sub = f"q:prio:{name}"
+        if options["protocol"] == "bull-1":
+            with BullQueue(sub, url=redis_url, prefix=prefix, protocol="bull-1") as one:
+                found[name] = [(job.data["n"], job.opts.get("priority")) for job in one.page("wait")]
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=options["protocol"]) as main:
+        jobs = [main.get_job(str(number)) for number in range(1, 5)]
+    if options["protocol"] == "bull-1":
+        assert found["high"] == [(0, "high"), (3, "high")]
+        assert (found["normal"], found["low"]) == ([(1, "normal")], [(2, "low")])
+        assert jobs == [None] * 4
+    else:
+        assert [job and job.priority for job in jobs] == [2, 1, 5, 2]
+
+
+def test_an_unknown_priority_is_an_error_of_its_row(options: dict[str, str]) -> None:
+    with pytest.raises(OptionError, match=r"row 1: expected `priority` to be .* got: 'urgent'"):
+        Sink(options, PRIORITIES).task(numbered([{"priority": "high"}, {"priority": "urgent"}]))
