@@ -1,0 +1,87 @@
+"""Workers that are killed while they continue schedules: no schedule is lost, and none has two next jobs."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from spark_bull import BullQueue, Promoter
+from tests.support import dying_worker
+from tests.support.node_peer import NodePeer
+from tests.support.peers import PEERS, Peer
+from tests.support.wait import wait_until
+from tests.support.worker import OurWorker
+
+HOUR = 3_600_000
+SCHEDULES = 20
+CHECK_MS = 200
+each_peer = pytest.mark.parametrize("peer", [peer for peer in PEERS if peer.dialect != "bull-1"], ids=str)
+
+
+@contextmanager
+def our_worker(queue: BullQueue) -> Iterator[None]:
+    handle = queue.handle
+    promoter = Promoter(
+        handle.connection.settings.url,
+        [queue.name],
+        prefix=handle.keys.prefix,
+        protocol=queue.protocol,
+        check_ms=CHECK_MS,
+        max_stalled=5,
+    )
+    with promoter, OurWorker(handle):
+        yield
+
+
+@contextmanager
+def node_worker(queue: BullQueue, node: NodePeer) -> Iterator[None]:
+    stalled = {"stalledInterval": CHECK_MS, "maxStalledCount": 5}
+    node.call("process", queue=queue.name, opts=stalled if queue.protocol == "bullmq" else {"settings": stalled})
+    yield
+    node.call("stop", queue=queue.name)
+
+
+def assert_all_go_on(queue: BullQueue, survivor: Any) -> None:
+    """A worker runs the current jobs; then each schedule has one next job."""
+    with survivor:
+        wait_until(
+            lambda: queue.counts()["completed"] == SCHEDULES and queue.counts()["active"] == 0, "all current jobs"
+        )
+    following = [job.id.rpartition(":")[0] for job in queue.page("delayed")]
+    assert len(following) == len(set(following)) == SCHEDULES
+    assert sum(queue.counts().values()) == 2 * SCHEDULES
+
+
+def let_wait(queue: BullQueue) -> None:
+    for n in range(SCHEDULES):
+        queue.upsert_scheduler(f"s{n}", every=HOUR)
+    for job in queue.page("delayed"):
+        queue.promote(job.id)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("call", [1, 2, 3, 4])
+@pytest.mark.parametrize("protocol", ["bull", "bullmq"])
+def test_a_killed_worker_loses_no_schedule(redis_url: str, prefix: str, protocol: str, call: int, when: str) -> None:
+    """After its first call jobs are claimed, but their schedules have not advanced."""
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=protocol) as queue:
+        let_wait(queue)
+        assert dying_worker.run(redis_url, prefix, protocol, call, when) == -signal.SIGKILL
+        assert_all_go_on(queue, our_worker(queue))
+
+
+@each_peer
+def test_node_continues_the_schedules_of_a_killed_worker(
+    redis_url: str, prefix: str, client: Redis, node: Callable[..., NodePeer], peer: Peer
+) -> None:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=peer.dialect) as queue:
+        let_wait(queue)
+        assert dying_worker.run(redis_url, prefix, peer.dialect, 1, "after") == -signal.SIGKILL
+        assert queue.counts()["active"] == 7
+        assert queue.page("delayed") == []
+        assert_all_go_on(queue, node_worker(queue, node(peer.alias, prefix=prefix)))

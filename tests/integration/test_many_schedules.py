@@ -1,0 +1,90 @@
+"""Many schedules that run every second: each time runs once."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import pairwise
+from typing import NamedTuple
+
+import pytest
+
+from spark_bull import BullQueue, EmbeddedRedis, Promoter
+from spark_bull.worker.running_job import RunningJob
+from tests.support.wait import wait_until
+from tests.support.worker import OurWorker
+
+SECOND = 1_000
+
+
+class Run(NamedTuple):
+    """A run of a schedule: when it was due, and when a worker claimed its job, ms since 1970."""
+
+    due: int
+    claimed: int
+
+
+@contextmanager
+def workers(queue: BullQueue, number: int, started: Counter[str]) -> Iterator[None]:
+    """Workers that count the jobs which they start."""
+
+    def count(job: RunningJob) -> None:
+        started[job.id] += 1
+
+    handle = queue.handle
+    with ExitStack() as running:
+        promoter = Promoter(
+            handle.connection.settings.url, [queue.name], prefix=handle.keys.prefix, protocol=queue.protocol
+        )
+        running.enter_context(promoter)
+        for _ in range(number):
+            running.enter_context(OurWorker(handle, count, chunk_size=200, lock_ms=600_000))
+        yield
+
+
+def runs_of(queue: BullQueue, until: int) -> dict[str, list[Run]]:
+    """The completed runs of each schedule that were due before `until`, in order."""
+    runs: dict[str, list[Run]] = defaultdict(list)
+    for job in queue.page("completed"):
+        schedule, _, due = job.id.rpartition(":")
+        if int(due) < until:
+            runs[schedule].append(Run(int(due), job.processed_on or 0))
+    return {schedule: sorted(found) for schedule, found in runs.items()}
+
+
+@pytest.mark.parametrize("protocol", ["bull", "bullmq"])
+@pytest.mark.parametrize(("schedules", "seconds"), [(30, 3), pytest.param(1_000, 60, marks=pytest.mark.soak)])
+def test_each_second_of_each_schedule_runs_once(
+    own_redis: type[EmbeddedRedis], protocol: str, schedules: int, seconds: int
+) -> None:
+    started: Counter[str] = Counter()
+    with BullQueue("q", url=own_redis().url, protocol=protocol) as queue:
+        start = (int(time.time()) + 5 + schedules // 100) * SECOND
+        for n in range(schedules):
+            queue.upsert_scheduler(f"s{n}", every=SECOND, start_date=start if protocol == "bullmq" else None)
+        with workers(queue, 2, started):
+            wait_until(lambda: time.time() * 1000 > start, "the first second to begin")
+            first = start + SECOND
+            until = first + seconds * SECOND
+
+            def is_over() -> bool:
+                return all(one.next >= until + SECOND for one in queue.schedulers())
+
+            wait_until(is_over, "the last second to be over")
+        runs = runs_of(queue, until)
+    skipped = late = 0
+    assert len(runs) == schedules
+    for found in runs.values():
+        assert len({run.due for run in found}) == len(found)
+        for run, following in pairwise(found):
+            missed = (following.due - run.due) // SECOND - 1
+            # As in Node, times are skipped that were over when the job before them was claimed.
+            assert missed == 0 or run.claimed >= run.due + SECOND
+            skipped += missed
+            late = max(late, run.claimed - run.due)
+    assert {job_id: times for job_id, times in started.items() if times > 1} == {}
+    total = sum(run.due >= first for found in runs.values() for run in found)
+    print(f"\n{protocol}: {total:,} runs of {schedules:,} schedules in {seconds} s, {skipped} skipped, {late} ms late")
+    assert total + skipped >= schedules * seconds
