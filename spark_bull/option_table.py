@@ -526,6 +526,14 @@ TABLE: Final[tuple[Option, ...]] = (
         "all",
         scope_defaults={COLLECT: ("completed", "failed")},
     ),
+    Option(
+        "by",
+        choice("priority", "name"),
+        None,
+        (READ,),
+        "`view=counts`: count the jobs of each state by priority, or by name, which is a further column",
+        "none: by state",
+    ),
     Option("jobIds", names, (), (READ,), "only these jobs, comma separated", "all"),
     Option(
         "numPartitions",

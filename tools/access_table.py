@@ -47,7 +47,10 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         ),
     ),
     "inspect": (
-        ("queue/children", "queue/dependencies", "queue/read", "queue/writes", "spark/inspect/views"),
+        (
+            *(f"queue/{name}" for name in ("activity", "children", "counts_by", "dependencies", "read", "writes")),
+            "spark/inspect/views",
+        ),
         ("read/find", "read/state", "read/jobs"),
     ),
     "process": (

@@ -11,6 +11,7 @@ from spark_bull.errors import JobMissing
 from spark_bull.job_json import json_or_text
 from spark_bull.model import STATES, Job, WriteRecord
 from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.counts_by import BY
 from spark_bull.queue.find import describe, find_queues, is_glob, workers
 from spark_bull.queue.handle import open_handle
 from spark_bull.queue.read import counts
@@ -29,7 +30,14 @@ def _queues(args: Namespace) -> Output:
 
 
 def _counts(args: Namespace) -> Output:
-    """Returns a row per state for one queue, a row per queue for several."""
+    """Returns a row per state for one queue, a row per queue for several; with `by`, a row per state and value."""
+    if args.by is not None:
+        return [
+            {"queue": queue, "state": state, args.by: value, "jobs": jobs}
+            for queue in queues_of(args, args.queues)
+            for state, values in existing_queue(args, queue).counts_by(args.by).items()
+            for value, jobs in values.items()
+        ]
     if len(args.queues) == 1 and not is_glob(args.queues[0]):
         found = existing_queue(args, args.queues[0]).counts()
         return [{"state": state, "jobs": jobs} for state, jobs in found.items()]
@@ -39,7 +47,12 @@ def _counts(args: Namespace) -> Output:
 
 
 def _page(args: Namespace) -> Output:
-    return [_short(job) for job in existing_queue(args).page(args.state, args.start, args.stop)]
+    return [_short(job) for job in _page_of(args)]
+
+
+def _page_of(args: Namespace) -> list[Job]:
+    queue = existing_queue(args)
+    return queue.page(args.state, args.start, args.stop, name=args.name, descending=args.descending)
 
 
 def _short(job: Job) -> dict[str, Any]:
@@ -93,6 +106,7 @@ def _add_glob_arguments(parser: ArgumentParser) -> None:
 
 def _add_queues_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("queues", metavar="queue", nargs="+", help="names or globs of queues")
+    parser.add_argument("--by", choices=BY, help="also count by priority, or by name")
 
 
 def add_id_argument(parser: ArgumentParser) -> None:
@@ -105,6 +119,8 @@ def _add_page_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "stop", type=int, nargs="?", default=19, help="last position, inclusive (default: 19); -1 is the last job"
     )
+    parser.add_argument("--name", help="only jobs of this name")
+    parser.add_argument("--descending", action="store_true", help="in the reverse order, the newest jobs first")
 
 
 SHOW: Final = (

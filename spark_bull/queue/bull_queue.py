@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any, NoReturn
@@ -41,6 +41,7 @@ from spark_bull.queue.cancel import request_cancel
 from spark_bull.queue.changes import change_job, change_jobs
 from spark_bull.queue.child_removal import remove_child_dependency, remove_unprocessed_children
 from spark_bull.queue.children import MAX_CHILDREN, failures_of, values_of
+from spark_bull.queue.counts_by import counts_by
 from spark_bull.queue.deduplication import free, holder_of
 from spark_bull.queue.dependencies import dependency_counts, read_dependencies
 from spark_bull.queue.flows import add_flow_chunk, added_flows, check_reply, flow_chunks, levels_of
@@ -458,7 +459,27 @@ class BullQueue:
         """
         return get_job(self.handle, job_id)
 
-    def page(self, state: str, start: int = 0, stop: int = -1) -> list[Job]:
+    def counts_by(self, by: str, states: Sequence[str] = ()) -> dict[str, dict[Any, int]]:
+        """Counts the jobs of each state by priority or name.
+
+        Prioritized jobs of BullMQ are counted by Redis, as getCountsPerPriority does; other jobs are read one by one.
+
+        Parameters:
+          by: "priority" or "name".
+          states: names of states, as in `counts()`; default: all.
+
+        Returns:
+          The number of jobs by state and by priority (0 is none) or name; states without jobs are left out.
+
+        Raises:
+          OptionError: for another value of `by`.
+          DialectError: for a state that the dialect lacks.
+        """
+        return counts_by(self.handle, by, states)
+
+    def page(
+        self, state: str, start: int = 0, stop: int = -1, *, name: str | None = None, descending: bool = False
+    ) -> list[Job]:
         """Reads jobs of a state, in the order in which they come next, or have finished.
 
         The finished jobs of bull-1 have no order.
@@ -467,6 +488,8 @@ class BullQueue:
           state: name of the state, as in `counts()`.
           start: position of the first job, from 0; negative ones count from the end.
           stop: position of the last job, included; -1 is the last one of all.
+          name: only jobs of this name, among which positions count; the names of all jobs of the state are read.
+          descending: whether the order is reversed, with the newest jobs first.
 
         Returns:
           The jobs.
@@ -475,7 +498,7 @@ class BullQueue:
           OptionError: for a state that does not exist.
           DialectError: for a state that the dialect lacks.
         """
-        return page(self.handle, state, start, stop)
+        return page(self.handle, state, start, stop, name=name, descending=descending)
 
     def logs(self, job_id: str, start: int = 0, stop: int = -1) -> list[str]:
         """Reads rows of a job's log.

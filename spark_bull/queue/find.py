@@ -12,6 +12,7 @@ import msgpack
 from spark_bull.dialects.fields import integer_of, text_of
 from spark_bull.keys import QUEUE_SIGNS, QueueKeys, pattern_of, queue_of
 from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.intake import is_intake_open
 from spark_bull.queue.manage import is_paused
 from spark_bull.store.connection import Connection
 
@@ -56,16 +57,19 @@ def exists(handle: QueueHandle) -> bool:
 
 @dataclass(frozen=True)
 class QueueSummary:
-    """Settings of a queue. `version`: BullMQ version that last opened it; `concurrency`: its limit over all workers."""
+    """Settings of a queue. `version`: BullMQ version that last opened it; `concurrency`: its limit over all workers;
+    `intake_open`: whether it accepts jobs of spark_bull.
+    """
 
     paused: bool
     version: str | None
     concurrency: int | None
+    intake_open: bool = True
 
 
 def describe(handle: QueueHandle) -> QueueSummary:
     version, concurrency = handle.connection.call("HMGET", handle.keys["meta"], "version", "concurrency")
-    return QueueSummary(is_paused(handle), text_of(version), integer_of(concurrency))
+    return QueueSummary(is_paused(handle), text_of(version), integer_of(concurrency), is_intake_open(handle))
 
 
 @dataclass(frozen=True)

@@ -134,28 +134,59 @@ def get_job(handle: QueueHandle, job_id: str) -> Job | None:
     return next((job for chunk in read_ids(handle, [job_id]) for job in chunk.jobs(handle.keys.queue)), None)
 
 
-def page(handle: QueueHandle, state: str, start: int = 0, stop: int = -1) -> list[Job]:
+def page(
+    handle: QueueHandle,
+    state: str,
+    start: int = 0,
+    stop: int = -1,
+    *,
+    name: str | None = None,
+    descending: bool = False,
+) -> list[Job]:
     """Jobs start..stop of a state, both included, negative ones from the end, as Redis counts.
 
-    In the order in which jobs come next, or have finished; the finished jobs of bull-1 have no order. If neither counts
-    from the end, following jobs replace ids without a job, as in BullMQ. Raises DialectError for a state that the
-    dialect lacks.
+    name: only jobs of this name. In the order in which jobs come next, or have finished; descending: the other way
+    round; the finished jobs of bull-1 have no order. If neither counts from the end, following jobs replace ids without
+    a job, as in BullMQ. Raises DialectError for a state that the dialect lacks.
     """
     key = handle.dialect.state_key(state)
+    if name is not None:
+        ids = _ids_of_name(handle, state, name)[:: 1 if descending else -1]
+        first, last = _places(start, stop, len(ids))
+        chunks = read_ids(handle, ids[first : last + 1], [state])
+        return [job for chunk in chunks for job in chunk.jobs(handle.keys.queue)]
     total = counts(handle)[state]
-    first, last = (max(0, i + total) if i < 0 else i for i in (start, stop))
-    if stop < -total or first > min(last, total - 1):
+    first, last = _places(start, stop, total)
+    if first > last:
         return []
-    wanted = last - first + 1
+    if descending:
+        return page(handle, state, total - 1 - last, total - 1 - first)[::-1]
     if key.kind == "set":
-        walk = _walk(handle, state, _hash_fields(FIELDS), WHOLE, min(CHUNK_SIZE, wanted))
+        walk = _walk(handle, state, _hash_fields(FIELDS), WHOLE, min(CHUNK_SIZE, last - first + 1))
         return list(islice((job for chunk in walk for job in chunk.jobs(handle.keys.queue)), first, last + 1))
+    wanted = last - first + 1
     jobs: list[Job] = []
     while len(jobs) < wanted and first < total:
         last = min(first + wanted - len(jobs), total) - 1
         jobs += _window(handle, state, total, first, last)
         first = last + 1 if start >= 0 and stop >= 0 else total
     return jobs
+
+
+def _places(start: int, stop: int, total: int) -> tuple[int, int]:
+    """The first and the last place of a page, from 0; the last one is before the first one if there is none."""
+    first = max(0, start + total) if start < 0 else start
+    return first, min(stop + total if stop < 0 else stop, total - 1)
+
+
+def _ids_of_name(handle: QueueHandle, state: str, name: str) -> list[str]:
+    """The ids of the jobs of a state with a name, in the order in which they have entered it, the last one first."""
+    found: dict[bytes, None] = {}
+    for chunk in _walk(handle, state, _hash_fields(["name"]), WHOLE, CHUNK_SIZE):
+        for job_id, raw in zip(chunk.ids, chunk.column("name"), strict=True):
+            if raw == name.encode():
+                found[job_id] = None
+    return [job_id.decode("utf-8", "replace") for job_id in found]
 
 
 def _window(handle: QueueHandle, state: str, total: int, first: int, last: int) -> list[Job]:

@@ -13,6 +13,7 @@ from pyspark.sql.types import (
     ArrayType,
     BooleanType,
     DataType,
+    DoubleType,
     IntegerType,
     LongType,
     StringType,
@@ -64,6 +65,8 @@ def _job_columns() -> Iterator[tuple[str, DataType]]:
 SCHEMAS: Final[dict[str, StructType]] = {
     "jobs": _table(dict(_job_columns())),
     "counts": _table({"queue": TEXT, "state": TEXT, "jobs": LongType()}),
+    "counts by priority": _table({"queue": TEXT, "state": TEXT, "priority": LongType(), "jobs": LongType()}),
+    "counts by name": _table({"queue": TEXT, "state": TEXT, "name": TEXT, "jobs": LongType()}),
     "queues": _table(
         {
             "queue": TEXT,
@@ -72,6 +75,12 @@ SCHEMAS: Final[dict[str, StructType]] = {
             "paused": BooleanType(),
             "concurrency": IntegerType(),
             "jobs": LongType(),
+            "intakeOpen": BooleanType(),
+            "ids": LongType(),
+            "waitingSince": TIME,
+            "lastActiveOn": TIME,
+            "addedPerMinute": DoubleType(),
+            "finishedPerMinute": DoubleType(),
         }
     ),
     "writes": _table(
@@ -161,7 +170,13 @@ def schema_of(raw: Mapping[str, str]) -> StructType:
                 return SCHEMAS["jobs"]
         elif not is_spark_option(lowered) and not lowered.startswith(REDIS_PREFIX):
             raise unknown_option(name, READ, COLLECT)
-    return SCHEMAS[read_options(raw)["view"]]
+    return SCHEMAS[table_of(read_options(raw))]
+
+
+def table_of(options: Options) -> str:
+    """Returns the name of the table that the options of a read choose: the view, with its option `by`."""
+    view, by = str(options["view"]), options["by"]
+    return f"{view} by {by}" if by else view
 
 
 def mode_of(raw: Mapping[str, str]) -> str | None:

@@ -11,11 +11,13 @@ import pytest
 from redis import Redis
 
 from spark_bull.dialects.registry import DIALECTS
-from spark_bull.errors import DialectError, JobDamaged
+from spark_bull.errors import DialectError, JobDamaged, OptionError
 from spark_bull.model import Job, NewJob
+from spark_bull.queue.activity import activity
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.find import describe, find_queues
 from spark_bull.queue.read import MAX_BYTES, MAX_IDS, Slice, read_ids, read_jobs
+from tests.support.jobs import HOUR
 
 NOW = 1_700_000_000_000
 ODD_IDS = ["nan", "inf", "-inf", "1e300", "0x1F", "1.5", "-7", " 8", "9007199254740993", "é", "a b", "x" * 300, "07"]
@@ -235,6 +237,92 @@ def test_a_page_has_indexes_as_in_redis_and_the_order_of_processing(filled: Fill
         filled.client.delete(filled.key(state))
     with pytest.raises(DialectError, match="expected a state of"):
         filled.queue.page("nowhere")
+
+
+def test_a_page_can_have_the_reverse_order(filled: Filled) -> None:
+    for state in filled.states:
+        if filled.queue.handle.dialect.states[state].kind != "set":
+            filled.put(state, numbered(1, 9))
+            for start, stop in ((0, -1), (0, 3), (2, 4), (-3, -2), (7, 20), (20, 30), (5, 4)):
+                page = ids_of(filled.queue.page(state, start, stop, descending=True))
+                # As slices in Python, whose end is not included.
+                assert page == numbered(1, 9)[::-1][start : None if stop == -1 else stop + 1], (state, start, stop)
+            filled.client.delete(filled.key(state))
+
+
+def test_a_page_can_have_the_jobs_of_one_name(filled: Filled) -> None:
+    for state in filled.states:
+        filled.put(state, numbered(1, 9), name="even")
+        for odd in numbered(1, 9)[::2]:
+            filled.client.hset(filled.queue.handle.keys.job(odd), "name", "odd")
+
+        def page(start: int = 0, stop: int = -1, state: str = state, **more: bool) -> list[str]:
+            return ids_of(filled.queue.page(state, start, stop, name="odd", **more))
+
+        assert sorted(page()) == ["1", "3", "5", "7", "9"]
+        assert filled.queue.page(state, name="none") == []
+        if filled.queue.handle.dialect.states[state].kind != "set":
+            assert page(1, 2) == ["3", "5"]
+            assert page(-2) == ["7", "9"]
+            assert page(0, 1, descending=True) == ["9", "7"]
+            assert page(5, 9) == []
+        filled.client.delete(filled.key(state))
+
+
+def test_jobs_are_counted_by_name_and_by_priority(filled: Filled) -> None:
+    for state in filled.states:
+        filled.put(state, [f"{state}-{n}" for n in range(5)], name="a", priority=0)
+        for number in (1, 2):
+            job = filled.queue.handle.keys.job(f"{state}-{number}")
+            filled.client.hset(job, mapping={"name": "b", "priority": 7})
+    assert filled.queue.counts_by("name") == {state: {"a": 3, "b": 2} for state in filled.states}
+    assert filled.queue.counts_by("priority", ["failed", "active"]) == {
+        state: {0: 3, 7: 2} for state in ("active", "failed")
+    }
+    with pytest.raises(OptionError, match="expected `by` to be one of priority, name, got: 'state'"):
+        filled.queue.counts_by("state")
+    with pytest.raises(DialectError, match="expected a state of"):
+        filled.queue.counts_by("name", ["nowhere"])
+
+
+@pytest.mark.parametrize("filled", ["bullmq"], indirect=True)
+def test_prioritised_jobs_are_counted_by_redis(filled: Filled) -> None:
+    for priority, jobs in ((0, 4), (1, 3), (2, 1), (2**21 - 1, 2)):
+        filled.queue.add_many(NewJob({}, priority=priority) for _ in range(jobs))
+    expected = {"wait": {0: 4}, "prioritized": {1: 3, 2: 1, 2**21 - 1: 2}}
+    assert filled.queue.counts_by("priority") == expected
+
+
+def test_the_activity_of_a_queue_is_what_its_dialect_keeps(filled: Filled) -> None:
+    queue, dialect = filled.queue, filled.queue.handle.dialect
+    nothing = activity(queue.handle)
+    assert (nothing.ids, nothing.waiting_since, nothing.last_active_on) == (0, None, None)
+    now = queue.handle.connection.now_ms()
+    queue.add_many(NewJob({}, timestamp=now - 5_000 + n) for n in range(4))
+    for state in ("completed", "failed"):
+        if dialect.has_event_stream:
+            filled.client.xadd(filled.queue.handle.keys["events"], {"event": state, "jobId": "x"})
+        elif dialect.has_finish_times:
+            filled.client.zadd(filled.key(state), {state: now, "earlier": now - HOUR})
+    found = activity(queue.handle)
+    assert (found.ids, found.waiting_since) == (4, now - 5_000)
+    assert found.added_per_minute == (4 if dialect.has_event_stream else None)
+    assert found.finished_per_minute == (2 if dialect.has_finish_times else None)
+    if dialect.has_finish_times:
+        assert found.last_active_on is not None
+        assert found.last_active_on >= now
+
+
+@pytest.mark.parametrize("filled", ["bullmq"], indirect=True)
+def test_rates_of_many_events_are_extrapolated(filled: Filled) -> None:
+    events, now = filled.queue.handle.keys["events"], filled.queue.handle.connection.now_ms()
+    pipeline = filled.client.pipeline(transaction=False)
+    # One per ms, up to the present.
+    for n in range(12_000):
+        pipeline.xadd(events, {"event": "added" if n % 2 else "waiting", "jobId": n}, id=f"{now - 12_000 + n}-0")
+    pipeline.execute()
+    # Of a minute, but the clock goes on until the events are read.
+    assert 0 < (activity(filled.queue.handle).added_per_minute or 0) <= 31_000
 
 
 def test_all_fields_of_a_job_are_read(filled: Filled) -> None:

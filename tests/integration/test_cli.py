@@ -186,6 +186,26 @@ def test_a_bad_schedule_is_refused(run: Run, queue: BullQueue, arguments: list[s
     assert queue.schedulers() == []
 
 
+def test_the_intake_of_a_queue_is_closed_and_opened(run: Run, queue: BullQueue) -> None:
+    queue.add({})
+    run("close-intake", "mail")
+    assert not queue.is_intake_open()
+    assert "queue mail accepts no jobs until" in run("add", "mail", "{}", code=1)
+    run("obliterate", "mail", "--yes")
+    run("open-intake", "mail")
+    run("add", "mail", "{}")
+
+
+def test_jobs_are_counted_by_priority_and_listed_by_name(run: Run, queue: BullQueue) -> None:
+    queue.add_many(NewJob({}, name=name, priority=priority) for name, priority in (("a", 0), ("b", 0), ("a", 3)))
+    assert as_data(run, "counts", "mail", "--by", "priority") == [
+        {"queue": "mail", "state": "wait", "priority": 0, "jobs": 2},
+        {"queue": "mail", "state": "prioritized", "priority": 3, "jobs": 1},
+    ]
+    queue.add({}, name="a")
+    assert [row["id"] for row in as_data(run, "page", "mail", "wait", "--name", "a", "--descending")] == ["4", "1"]
+
+
 def test_limits_of_a_queue_are_set_and_removed(run: Run, queue: BullQueue) -> None:
     queue.add({})
     none = {"concurrency": None, "max": None, "duration_ms": None, "limited_ms": 0}
@@ -203,7 +223,15 @@ def test_limits_of_a_queue_are_set_and_removed(run: Run, queue: BullQueue) -> No
 def test_queues_and_writes_are_listed(run: Run, queue: BullQueue) -> None:
     queue.add({})
     assert as_data(run, "queues", "m*") == [
-        {"queue": "mail", "protocol": "bullmq", "paused": False, "version": None, "concurrency": None, "jobs": 1}
+        {
+            "queue": "mail",
+            "protocol": "bullmq",
+            "paused": False,
+            "version": None,
+            "concurrency": None,
+            "intake_open": True,
+            "jobs": 1,
+        }
     ]
     assert as_data(run, "queues", "x*") == []
     assert as_data(run, "writes", "mail") == as_data(run, "recover", "mail") == []
@@ -214,7 +242,14 @@ def test_queues_and_writes_are_listed(run: Run, queue: BullQueue) -> None:
     [
         *(["counts"], ["page", "wait"], ["job", "1"], ["logs", "1"], ["workers"], ["writes"], ["recover"]),
         *(["pause"], ["resume"], ["retry", "1"], ["retry", "--all"], ["promote", "1"], ["remove", "1"], ["clean"]),
-        *(["cancel", "1"], ["limits"], ["limits", "--remove"], ["rate-limit", "30s"], ["rate-limit", "--remove"]),
+        *(
+            ["close-intake"],
+            ["cancel", "1"],
+            ["limits"],
+            ["limits", "--remove"],
+            ["rate-limit", "30s"],
+            ["rate-limit", "--remove"],
+        ),
         *(["drain", "--yes"], ["obliterate", "--yes"]),
     ],
     ids=" ".join,

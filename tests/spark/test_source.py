@@ -177,11 +177,35 @@ def test_the_view_counts_has_a_row_per_queue_and_state(bull: Bull, queue: OpenQu
     assert [tuple(row) for row in frame.collect()] == [(1,)]
 
 
+def test_the_view_counts_can_have_a_row_per_priority_or_name(bull: Bull, queue: OpenQueue) -> None:
+    queue("a", "bull").add_many([NewJob(1, priority=2), NewJob(2), NewJob(3, name="send")])
+    queue("b").add_many([NewJob(1, priority=2), NewJob(2, priority=2)])
+    rows = bull.read("a,b", view="counts", by="priority", states="wait,prioritized").collect()
+    assert sorted(tuple(row) for row in rows) == [
+        ("a", "wait", 0, 2),
+        ("a", "wait", 2, 1),
+        ("b", "prioritized", 2, 2),
+    ]
+    frame = bull.read("a,b", view="counts", by="name").groupBy("name").sum("jobs")
+    assert sorted(tuple(row) for row in frame.collect()) == [("__default__", 4), ("send", 1)]
+    with pytest.raises(PySparkException, match="expected `by` with `view=counts`, got: view=queues"):
+        bull.read("a", view="queues", by="name")
+
+
+def test_the_view_queues_shows_how_busy_a_queue_is(bull: Bull, queue: OpenQueue) -> None:
+    queue("a").add_many([NewJob(1, timestamp=1_700_000_000_000), NewJob(2)])
+    queue("a").close_intake()
+    (row,) = bull.read("a", view="queues").collect()
+    assert (row.intakeOpen, row.ids, row.addedPerMinute, row.finishedPerMinute) == (False, 2, 2.0, 0.0)
+    assert row.waitingSince.timestamp() == 1_700_000_000
+    assert row.lastActiveOn > row.waitingSince
+
+
 def test_the_view_queues_has_a_row_per_queue(bull: Bull, queue: OpenQueue, client: Redis) -> None:
     queue("a", "bull").add(1)
     queue("b").add(1)
     client.hset(queue("b").handle.keys["meta"], mapping={"version": "bullmq:6.7.0", "paused": 1, "concurrency": 4})
-    rows = [tuple(row) for row in bull.read(None, view="queues").orderBy("queue").collect()]
+    rows = [tuple(row)[:6] for row in bull.read(None, view="queues").orderBy("queue").collect()]
     assert rows == [("a", "bull", None, False, None, 1), ("b", "bullmq", "bullmq:6.7.0", True, 4, 1)]
 
 

@@ -673,6 +673,32 @@ def test_a_udf_can_control_how_its_job_ends(queue: BullQueue, start: Start, redi
     check_requested_outcomes(queue)
 
 
+@pytest.mark.parametrize("engine", ["loop", "stream"])
+@each_dialect
+def test_a_returned_job_has_lost_no_attempt_in_any_dialect(
+    queue: BullQueue, start: Start, redis_url: str, engine: str
+) -> None:
+    seen = queue.handle.keys.job("seen")
+
+    @f.pandas_udf("string")  # type: ignore[call-overload, untyped-decorator, unused-ignore]
+    def say(n: pd.Series) -> pd.Series:  # type: ignore[type-arg, unused-ignore]
+        with Redis.from_url(redis_url) as redis:
+            for one in n:
+                if len(n) > 1:
+                    raise ValueError("one job per call, please")
+                if redis.hincrby(seen, one, 1) <= 2:
+                    raise ReturnedError
+        return n
+
+    # One attempt: a job that loses it has failed.
+    queue.add_many(NewJob({"n": n}, attempts=1) for n in ("a", "b"))
+    start(say, payload_schema="n STRING", engine=engine)
+    assert work_off(queue) == {"completed": 2}
+    assert not any(job.stacktrace for job in queue.page("completed"))
+    with Redis.from_url(redis_url, decode_responses=True) as redis:
+        assert redis.hgetall(seen) == {"a": "3", "b": "3"}
+
+
 def test_a_udf_within_a_transformation_can_control_how_its_job_ends(queue: BullQueue, start: Start) -> None:
     @f.udf("int")
     def say(n: str, started: int) -> int:

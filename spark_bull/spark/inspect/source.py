@@ -22,7 +22,7 @@ from spark_bull.queue.handle import QueueHandle, open_handle
 from spark_bull.queue.read import Chunk, Slice, counts, read_ids, read_jobs
 from spark_bull.spark.inspect.views import ROWS, QueueSlice, Row
 from spark_bull.spark.job_columns import batch_of
-from spark_bull.spark.schemas import columns_of, read_options
+from spark_bull.spark.schemas import columns_of, read_options, table_of
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import resolved, settings_of
 
@@ -73,7 +73,7 @@ def plan_read(raw: Mapping[str, str], schema: StructType) -> ReadPlan:
     Raises OptionError, DialectError or ConnectionLost before any task starts.
     """
     options = resolved(read_options(raw))
-    columns = tuple(columns_of(schema, options["view"]))
+    columns = tuple(columns_of(schema, table_of(options)))
     given = [part.strip() for part in (options["queue"] or "*").split(",") if part.strip()]
     named, globs = [q for q in given if not is_glob(q)], tuple(q for q in given if is_glob(q))
     Connection(settings_of(options)).check(options["prefix"], named, write=False)

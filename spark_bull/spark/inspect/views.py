@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from spark_bull.options import Options
+from spark_bull.queue.activity import activity
+from spark_bull.queue.counts_by import counts_by
 from spark_bull.queue.dependencies import dependencies_of
 from spark_bull.queue.find import describe, workers
 from spark_bull.queue.handle import QueueHandle
@@ -30,14 +32,22 @@ class QueueSlice:
 
 
 def count_rows(queue_slice: QueueSlice) -> Iterator[Row]:
-    states = queue_slice.options["states"]
-    for state, jobs in counts(queue_slice.handle).items():
+    handle, states, by = queue_slice.handle, queue_slice.options["states"], queue_slice.options["by"]
+    if by:
+        # A queue may lack a state.
+        known = [state for state in states if state in handle.dialect.states]
+        found = {} if states and not known else counts_by(handle, by, known)
+        for state, values in found.items():
+            for value, jobs in values.items():
+                yield {"queue": handle.keys.queue, "state": state, by: value, "jobs": jobs}
+        return
+    for state, jobs in counts(handle).items():
         if not states or state in states:
-            yield {"queue": queue_slice.handle.keys.queue, "state": state, "jobs": jobs}
+            yield {"queue": handle.keys.queue, "state": state, "jobs": jobs}
 
 
 def queue_rows(queue_slice: QueueSlice) -> Iterator[Row]:
-    found = describe(queue_slice.handle)
+    found, busy = describe(queue_slice.handle), activity(queue_slice.handle)
     yield {
         "queue": queue_slice.handle.keys.queue,
         "protocol": queue_slice.handle.dialect.name,
@@ -45,6 +55,12 @@ def queue_rows(queue_slice: QueueSlice) -> Iterator[Row]:
         "paused": found.paused,
         "concurrency": found.concurrency,
         "jobs": sum(counts(queue_slice.handle).values()),
+        "intakeOpen": found.intake_open,
+        "ids": busy.ids,
+        "waitingSince": busy.waiting_since,
+        "lastActiveOn": busy.last_active_on,
+        "addedPerMinute": busy.added_per_minute,
+        "finishedPerMinute": busy.finished_per_minute,
     }
 
 

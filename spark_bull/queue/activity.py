@@ -1,0 +1,87 @@
+"""How busy a queue is: since when its next job waits, when it was last active, how many jobs it takes and ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from spark_bull.dialects.fields import integer_of
+from spark_bull.queue.handle import QueueHandle
+
+#: The period of the rates, ms.
+PERIOD_MS: Final = 60_000
+#: Events that one call reads, and maximum number of calls.
+_EVENTS: Final = 1_000
+_CALLS: Final = 10
+
+
+@dataclass(frozen=True)
+class Activity:
+    """The activity of a queue. Times are ms since 1970; None: the dialect keeps nothing that tells it.
+
+    ids: value of the counter of ids, which counts all jobs that were added, also those with ids of their own.
+    waiting_since: when the job that comes next was created. last_active_on: last event, or end of a job.
+    added_per_minute, finished_per_minute: jobs in the last minute.
+    """
+
+    ids: int
+    waiting_since: int | None
+    last_active_on: int | None
+    added_per_minute: float | None
+    finished_per_minute: float | None
+
+
+def activity(handle: QueueHandle) -> Activity:
+    """Reads the activity of a queue."""
+    keys, states, now = handle.keys, handle.dialect.states, handle.connection.now_ms()
+    next_ids = [("LRANGE", keys[state], -1, -1) for state in ("wait", "paused")]
+    if "prioritized" in states:
+        next_ids.append(("ZRANGE", keys["prioritized"], 0, 0))
+    counter, *firsts = handle.connection.pipeline([("GET", keys["id"]), *next_ids])
+    ids = integer_of(counter) or 0
+    waiting_since = _oldest(handle, [job_id.decode() for first in firsts for job_id in first])
+    if handle.dialect.has_event_stream:
+        return Activity(ids, waiting_since, *_of_events(handle, now))
+    if handle.dialect.has_finish_times:
+        return Activity(ids, waiting_since, *_of_finish_times(handle, now))
+    return Activity(ids, waiting_since, None, None, None)
+
+
+def _oldest(handle: QueueHandle, job_ids: list[str]) -> int | None:
+    """The creation time of the oldest of some jobs."""
+    replies = handle.connection.pipeline([("HGET", handle.keys.job(job_id), "timestamp") for job_id in job_ids])
+    times = [integer_of(reply) for reply in replies]
+    return min((time for time in times if time is not None), default=None)
+
+
+def _of_events(handle: QueueHandle, now: int) -> tuple[int | None, float, float]:
+    """The time of the last event, and the rates; if there are too many events, those of the time that was read."""
+    last_on, oldest_ms, added, finished, end, since = None, now, 0, 0, "+", now - PERIOD_MS
+    (newest,) = handle.connection.pipeline([("XREVRANGE", handle.keys["events"], "+", "-", "COUNT", 1)])
+    if newest:
+        last_on = _time_of(newest[0])
+    for _ in range(_CALLS):
+        command = ("XREVRANGE", handle.keys["events"], end, since, "COUNT", _EVENTS)
+        entries = handle.connection.call(*command)
+        kinds = [fields.get(b"event") for _, fields in entries]
+        added += kinds.count(b"added")
+        finished += kinds.count(b"completed") + kinds.count(b"failed")
+        if len(entries) < _EVENTS:
+            return last_on, float(added), float(finished)
+        oldest_ms, end = _time_of(entries[-1]), f"({entries[-1][0].decode()}"
+    factor = PERIOD_MS / max(1, now - oldest_ms)
+    return last_on, added * factor, finished * factor
+
+
+def _time_of(entry: Any) -> int:
+    return int(entry[0].partition(b"-")[0])
+
+
+def _of_finish_times(handle: QueueHandle, now: int) -> tuple[int | None, None, float]:
+    """The time when the last job ended, and how many have ended; removed jobs are not among them."""
+    finished = [handle.keys[state] for state in ("completed", "failed")]
+    newest = [("ZREVRANGE", key, 0, 0, "WITHSCORES") for key in finished]
+    recent = [("ZCOUNT", key, now - PERIOD_MS, "+inf") for key in finished]
+    *last, completed, failed = handle.connection.pipeline([*newest, *recent])
+    times = [int(float(score)) for found in last for _, score in found]
+    return max(times, default=None), None, float(completed + failed)
