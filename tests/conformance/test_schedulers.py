@@ -14,14 +14,17 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from spark_bull import BullQueue, DialectError, OptionError, Scheduler, WrongState
+from spark_bull import BullQueue, DialectError, NewJob, OptionError, Scheduler, WrongState
 from spark_bull.model import RawJson
+from spark_bull.worker.running_job import RunningJob
 from tests.support.dump import difference, dump
 from tests.support.node_peer import NodePeer
 from tests.support.pair import Pair
 from tests.support.peers import PEERS, Peer
 from tests.support.schedule_rounds import DAY, HOUR, Rounds, Schedule, StartRounds, opened, our_worker
+from tests.support.wait import wait_until
 from tests.support.work_bench import WorkBench, not_bull_1, only_bullmq
+from tests.support.worker import OurWorker
 
 StartNode = Callable[..., NodePeer]
 
@@ -276,6 +279,29 @@ def test_data_is_stored_as_it_is(bench: WorkBench) -> None:
     bench.queue.upsert_scheduler("a", pattern=NOON, data=RawJson('{"n": 1.0, "é": "/"}'))
     (job,) = bench.queue.page("delayed")
     assert job.data_text == '{"n": 1.0, "é": "/"}'
+
+
+@not_bull_1
+def test_a_plan_skips_a_time_while_its_unique_job_is_unfinished_and_goes_on(bench: WorkBench, redis_url: str) -> None:
+    """As a plan of resqu: the job of the schedule adds a job with a deduplication id."""
+
+    def follow_plan(job: RunningJob) -> None:
+        job.then(NewJob({"of": job.id}, deduplication=job.data["unique"]), queue="work")
+
+    plans, keys = bench.queue, bench.handle.keys
+    plans.upsert_scheduler("a", every=HOUR, data={"unique": "uid"})
+    with BullQueue("work", url=redis_url, prefix=keys.prefix, protocol=plans.protocol) as work:
+        for number, added in ((1, 1), (2, 0), (3, 0), (4, 1)):
+            if number == 4:
+                (blocking,) = work.page("wait")
+                work.remove(blocking.id)
+            for job in plans.page("delayed"):
+                plans.promote(job.id)
+            with OurWorker(bench.handle, follow_plan):
+                wait_until(lambda number=number: plans.counts()["completed"] == number, "the job of the plan")
+            assert (work.counts()["wait"], len(plans.page("delayed"))) == (1, 1)
+            newest = max(job.id for job in plans.page("completed"))
+            assert [job.data["of"] == newest for job in work.page("wait")] == [bool(added)]
 
 
 @pytest.mark.parametrize("bench", ["bull-1"], indirect=True)
