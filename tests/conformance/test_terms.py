@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from spark_bull.model import NewJob
+from spark_bull.model import Change, NewJob
+from spark_bull.outcomes import Outcomes
+from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.claim import rescue
 from spark_bull.queue.verbs import Promoted, promote_due
 from tests.support.work_bench import WorkBench, completed, failed_for, not_bull_1, only_bullmq
@@ -196,6 +198,34 @@ def test_a_job_that_may_run_once_fails_when_it_stalls(bench: WorkBench) -> None:
     found = bench.queue.get_job(once)
     assert found is not None
     assert (found.stalled_counter, found.opts["attempts"], found.opts["delivery"]) == (1, 1, "at-most-once")
+
+
+def test_a_job_that_was_returned_unstarted_expires(bench: WorkBench) -> None:
+    (gone,) = bench.add(1, delivery="at-most-once", expire_after=HOUR_MS)
+    claim = bench.claim()
+    bench.work(Outcomes(claim.token, unstarted=[gone]))
+    later(bench, gone)
+    expire_all(bench)
+    fail_unrun(bench)
+    assert reasons(bench, [gone]) == ["expired"]
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+def test_a_job_that_is_moved_keeps_its_terms_unless_its_time_has_come(
+    bench: WorkBench, redis_url: str, prefix: str, is_over: bool
+) -> None:
+    (job_id,) = bench.add(1, delivery="at-most-once", expire_after=HOUR_MS)
+    if is_over:
+        later(bench, job_id)
+        expire_all(bench)
+        fail_unrun(bench)
+    assert [one.outcome for one in bench.queue.manage([Change(job_id, "move", to="r")])] == ["done"]
+    with BullQueue("r", url=redis_url, prefix=prefix, protocol=bench.queue.protocol) as other:
+        (moved,) = other.page("wait")
+        counter = bench.client.hmget(other.handle.keys.job(moved.id), "stc", "stalledCounter")
+        expires = bench.client.hget(other.handle.keys.job(moved.id), "expireAt")
+    assert [value for value in counter if value] == [b"1000000"]
+    assert (expires is None) == is_over
 
 
 # locks

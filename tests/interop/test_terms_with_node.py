@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from random import Random
 from typing import NamedTuple
 
@@ -13,7 +15,7 @@ from redis import Redis
 from spark_bull import BullQueue, NewJob, Promoter
 from spark_bull.clock import epoch_ms
 from tests.support.node_peer import NodePeer
-from tests.support.peers import PEERS, Peer
+from tests.support.peers import NODE_DIRECTORY, PEERS, Peer
 from tests.support.wait import wait_until
 
 StartNode = Callable[..., NodePeer]
@@ -108,20 +110,33 @@ def test_node_fails_a_job_that_may_run_once_when_it_stalls(
     assert failed.returnvalue is None
 
 
+@contextmanager
+def quiet_worker(alias: str, url: str, prefix: str) -> Iterator[None]:
+    """A worker of Node without events."""
+    command = ["node", "quiet_worker.js", alias, url, prefix, "q", "100"]
+    with subprocess.Popen(command, cwd=NODE_DIRECTORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin
+        assert process.stdout
+        assert process.stdout.readline() == b"ready\n"
+        yield
+        process.stdin.close()
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("alias", ["bull-4.16.5", "bullmq-5.81.5", "bullmq-6.7.0"])
 def test_no_job_among_a_million_starts_long_after_it_has_expired(
-    alias: str, client: Redis, redis_url: str, prefix: str, node: StartNode
+    alias: str, client: Redis, redis_url: str, prefix: str
 ) -> None:
     random, jobs, every = Random(11), 1_000_000, 10
     (peer,) = (peer for peer in PEERS if peer.alias == alias)
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=peer.dialect) as queue:
-        start = epoch_ms() + 120_000
-        expiring = add(queue, [None if n % every else start + random.randrange(120_000) for n in range(jobs)])
+    with (
+        BullQueue("q", url=redis_url, prefix=prefix, protocol=peer.dialect) as queue,
+        Promoter(redis_url, ["q"], prefix=prefix, protocol=peer.dialect, rescue=False),
+    ):
+        start = epoch_ms() + 60_000
+        expiring = add(queue, [None if n % every else start + random.randrange(240_000) for n in range(jobs)])
         assert len(expiring) == jobs // every
-        with Promoter(redis_url, ["q"], prefix=prefix, protocol=peer.dialect, rescue=False):
-            wait_until(lambda: epoch_ms() >= start, "the first job to expire")
-            node(peer.alias, prefix=prefix, alone=True).call("process", queue="q", concurrency=100)
+        with quiet_worker(alias, redis_url, prefix):
             wait_until(finished(queue, jobs), "all jobs to end", timeout=3_600)
         ended = list(fields(client, queue, expiring))
     late = [started - job.at for job, reason, started in ended if reason is None and started is not None]

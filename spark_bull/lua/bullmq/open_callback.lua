@@ -1,11 +1,12 @@
 -- Adds the callback of a write, unless it was added before: a parent that waits for its children. The `pending` members
 -- of its children are no jobs: it can't start before they are removed.
--- @keys callback write? job children id meta waiting_children events
+-- @keys callback write? job children expiry id meta waiting_children events
 -- @args job_id chunk ttl_ms pending...
 -- @returns 1 if the callback was added, 0 if it had been added before
 -- @include bullmq/lib/event_limit
 -- @include lib/columns
 -- @include lib/fill_opts
+-- @include lib/job_terms
 -- @include lib/number_texts
 -- @include lib/time_ms
 
@@ -18,6 +19,10 @@ local function add_callback()
   call('HSET', key.job, 'name', chunk.name, 'data', chunk.data[1],
     'opts', fill_opts(chunk.opts, timestamp, delay), 'timestamp', text(timestamp), 'delay', text(delay),
     'priority', text(chunk.priority or 0))
+  local store_terms = job_terms(key, chunk, 'stc')
+  if store_terms then
+    store_terms(1, job_id, key.job, timestamp)
+  end
   call('XADD', key.events, '*', 'event', 'added', 'jobId', job_id, 'name', chunk.name)
   call('ZADD', key.waiting_children, timestamp, job_id)
   call('XADD', key.events, 'MAXLEN', '~', event_limit(key), '*', 'event', 'waiting-children', 'jobId', job_id)

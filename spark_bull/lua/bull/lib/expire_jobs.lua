@@ -28,14 +28,25 @@ local function gather_expired(key, arg, now, started, fail)
   return failed
 end
 
--- Fails those of the next waiting jobs that are in `expired`. Ids are overwritten by a mark that is no id, and one LREM
--- removes all marks: so it costs no search per job. Returns how many have failed, and whether all jobs were looked at.
-local function fail_near(key, arg, now, started, fail)
+-- Fails those of the next waiting jobs that have expired; `is_behind`: some of them may still be in `expiry`. Ids are
+-- overwritten by a mark that is no id, and one LREM removes all marks: so it costs no search per job. Returns how many
+-- have failed.
+local function fail_near(key, arg, now, started, fail, is_behind)
   local call, ids = redis.call, redis.call('LRANGE', key.wait, -NEAR, -1)
-  local is_expired = #ids > 0 and call('SMISMEMBER', key.expired, unpack(ids)) or {}
-  local gone = {}
+  if #ids == 0 then
+    return 0
+  end
+  local is_expired, gone = call('SMISMEMBER', key.expired, unpack(ids)), {}
+  local times = is_behind and call('ZMSCORE', key.expiry, unpack(ids)) or {}
   for i = #ids, 1, -1 do
-    if is_expired[i] == 1 and #gone < SHARE then
+    if #gone == SHARE then
+      break
+    end
+    local is_due = times[i] and tonumber(times[i]) <= now
+    if is_due then
+      call('ZREM', key.expiry, ids[i])
+    end
+    if is_expired[i] == 1 or is_due then
       call('SREM', key.expired, ids[i])
       if has_expired(arg.base .. ids[i], started, now) then
         call('LSET', key.wait, i - #ids - 1, '')
@@ -49,7 +60,7 @@ local function fail_near(key, arg, now, started, fail)
   for _, id in ipairs(gone) do
     fail(id)
   end
-  return #gone, #ids < NEAR
+  return #gone
 end
 
 -- Forgets ids in `expired` whose jobs were removed or have started, a few per call.
@@ -71,7 +82,8 @@ local function expire_jobs(key, arg, now, started, fail)
   local failed, near = gather_expired(key, arg, now, started, fail), 0
   local next_expiry = next_expiry_of(key.expiry)
   if redis.call('EXISTS', key.expired) == 1 then
-    near = fail_near(key, arg, now, started, fail)
+    near = fail_near(key, arg, now, started, fail, next_expiry and next_expiry <= now)
+    next_expiry = next_expiry_of(key.expiry)
     forget_others(key, arg, now, started)
     if redis.call('EXISTS', key.expired) == 1 then
       next_expiry = math.min(next_expiry or math.huge, near > 0 and now or now + PAUSE_MS)
