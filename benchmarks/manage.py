@@ -1,4 +1,4 @@
-"""Benchmark of clean, drain and obliterate on large queues, while another client sends PING.
+"""Benchmark of clean, drain, obliterate and repair on large queues, while another client sends PING.
 
     make bench            or   .venv/bin/python -m benchmarks.manage --jobs 200000
 
@@ -8,7 +8,9 @@ Prints medians and writes them to benchmarks/results/manage.json. See benchmarks
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
@@ -16,10 +18,11 @@ from functools import partial
 from itertools import chain
 from typing import Final
 
+from benchmarks import repair
 from benchmarks.filling import pending, plain
 from benchmarks.probes import pinged
 from benchmarks.report import Verdict, at_most, show_verdicts, write_results
-from benchmarks.sides import timed
+from benchmarks.sides import new_session, timed
 from benchmarks.trials import Server, fresh_server, run_yardstick, script_ms
 from benchmarks.workers import PEERS, QUEUE, peer_process
 from spark_bull import BullQueue
@@ -77,13 +80,28 @@ def measure(prepare: Preparation, jobs: int, kept: Sequence[str]) -> Managed:
     """Measures an action on a fresh server with jobs, half of them delayed. kept: states with jobs afterwards."""
     with fresh_server() as server:
         server.queue.add_many(chain(plain(jobs // 2), pending(jobs // 2)))
-        with prepare(server) as run:
-            server.client.slowlog_reset()
-            with pinged(int(server.client.connection_pool.connection_kwargs["port"])) as pings:
-                seconds = timed(run)
+        managed = run_on(server, prepare)
         left = tuple(state for state, count in server.queue.counts().items() if count)
         assert left == tuple(kept), f"expected jobs in {kept} only, got {server.queue.counts()}"
-        return Managed(seconds, pings.p99, pings.longest, *script_ms(server.client))
+        return managed
+
+
+def measure_repair(prepare: Preparation, jobs: int, repairs: bool) -> Managed:
+    """Measures an action on a fresh server with jobs, some of them failed. repairs: whether it repairs these."""
+    with fresh_server() as server:
+        repair.fill(server, jobs)
+        managed = run_on(server, prepare)
+        if repairs:
+            repair.check(server, jobs)
+        return managed
+
+
+def run_on(server: Server, prepare: Preparation) -> Managed:
+    with prepare(server) as run:
+        server.client.slowlog_reset()
+        with pinged(int(server.client.connection_pool.connection_kwargs["port"])) as pings:
+            seconds = timed(run)
+    return Managed(seconds, pings.p99, pings.longest, *script_ms(server.client))
 
 
 def median_of(runs: Sequence[Managed]) -> Managed:
@@ -101,10 +119,11 @@ def verdicts(verb: str, found: Mapping[str, Managed]) -> list[Verdict]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--jobs", type=int, default=200_000)
+    parser.add_argument("--repair-jobs", type=int, default=1_000_000, help="jobs of `repair`, a tenth of them failed")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="one round of 10,000 jobs, to check that it runs")
     args = parser.parse_args()
-    jobs, rounds = (10_000, 1) if args.quick else (args.jobs, args.rounds)
+    jobs, rounds, repair_jobs = (10_000, 1, 10_000) if args.quick else (args.jobs, args.rounds, args.repair_jobs)
     all_verdicts: list[Verdict] = []
     runs: dict[str, dict[str, list[Managed]]] = {}
     for verb, kept in KEPT.items():
@@ -120,9 +139,39 @@ def main() -> None:
         found = {name: median_of(of_one) for name, of_one in runs[verb].items()}
         show(verb, found)
         all_verdicts += verdicts(verb, found)
+    runs["repair"] = repairs(repair_jobs, rounds)
+    found = {name: median_of(of_one) for name, of_one in runs["repair"].items()}
+    show("repair", found)
+    mine, yard = found[OURS], found[YARDSTICK]
+    all_verdicts += repair.verdicts(mine.seconds, mine.ping_p99, found[BULLMQ].seconds, yard.ping_p99)
     show_verdicts(all_verdicts)
     report = {verb: {name: [asdict(run) for run in of_one] for name, of_one in of.items()} for verb, of in runs.items()}
-    write_results("manage", {"jobs": jobs, "runs": report, "verdicts": [asdict(verdict) for verdict in all_verdicts]})
+    write_results(
+        "manage",
+        {
+            "jobs": jobs,
+            "repair_jobs": repair_jobs,
+            "runs": report,
+            "verdicts": [asdict(verdict) for verdict in all_verdicts],
+        },
+    )
+
+
+def repairs(jobs: int, rounds: int) -> dict[str, list[Managed]]:
+    """Measures how failed jobs are mended and retried."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    spark = new_session()
+    sides: dict[str, tuple[Preparation, bool]] = {
+        OURS: (partial(repair.ours, spark), True),
+        BULLMQ: (repair.bullmq, True),
+        YARDSTICK: (scripts, False),
+    }
+    runs: dict[str, list[Managed]] = {name: [] for name in sides}
+    for _ in range(rounds):
+        for name, (prepare, is_repair) in sides.items():
+            runs[name].append(measure_repair(prepare, jobs, is_repair))
+    spark.stop()
+    return runs
 
 
 def show(verb: str, found: Mapping[str, Managed]) -> None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
+from spark_bull.cli.change import CHANGE
 from spark_bull.cli.command import Command, Output, existing_queue, open_queue
 from spark_bull.cli.confirm import add_yes_argument, confirm
 from spark_bull.cli.show import records_of
 from spark_bull.cli.times import milliseconds
-from spark_bull.errors import JobError, JobLocked, JobMissing, OptionError, SparkBullError, WrongState
+from spark_bull.errors import JobError, SparkBullError
 from spark_bull.model import STATES
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.read import read_jobs
 
 
 def _run(action: Callable[[BullQueue], None]) -> Callable[[Namespace], Output]:
@@ -28,33 +28,6 @@ def _open_intake(args: Namespace) -> Output:
     # A queue whose intake was closed may not exist any more.
     open_queue(args).open_intake()
     return {"done": args.command, "queue": args.queue}
-
-
-def _retry(args: Namespace) -> Output:
-    if bool(args.ids) == args.all:
-        raise OptionError("expected either ids of jobs or --all, got both or neither")
-    queue = existing_queue(args)
-    if args.all:
-        return _retry_all(queue, args.state)
-    _each(args.ids, lambda job_id: queue.retry(job_id, args.state))
-    return {"done": "retry", "queue": args.queue, "jobs": len(args.ids)}
-
-
-def _retry_all(queue: BullQueue, state: str) -> Output:
-    """Retries all jobs of a state. Skips jobs that leave the state meanwhile or are locked."""
-    retried, skipped = 0, 0
-    for job_id in list(_ids(queue, state)):
-        try:
-            queue.retry(job_id, state)
-            retried += 1
-        except (JobMissing, JobLocked, WrongState):
-            skipped += 1
-    return {"done": "retry", "queue": queue.name, "jobs": retried, "skipped": skipped}
-
-
-def _ids(queue: BullQueue, state: str) -> Iterator[str]:
-    for chunk in read_jobs(queue.handle, [state], ()):
-        yield from (job_id.decode() for job_id in chunk.ids)
 
 
 def _remove(args: Namespace) -> Output:
@@ -112,14 +85,6 @@ def _add_ids_arguments(parser: ArgumentParser, nargs: str = "+") -> None:
     parser.add_argument("ids", metavar="id", nargs=nargs, help="ids of jobs")
 
 
-def _add_retry_arguments(parser: ArgumentParser) -> None:
-    _add_ids_arguments(parser, "*")
-    parser.add_argument("--all", action="store_true", help="all jobs of the state")
-    parser.add_argument(
-        "--state", choices=("failed", "completed"), default="failed", help="state of the jobs (default: failed)"
-    )
-
-
 def _add_cancel_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("id", help="id of the job")
     parser.add_argument("--reason", metavar="TEXT", help="why, for its `failedReason` (default: none)")
@@ -157,7 +122,7 @@ MANAGE: Final = (
         _run(BullQueue.close_intake),
     ),
     Command("open-intake", "let a queue accept jobs again", "open-intake mail", _open_intake),
-    Command("retry", "retry failed or completed jobs", "retry mail --all", _retry, _add_retry_arguments),
+    *CHANGE,
     Command(
         "cancel", "end an active job of a Spark worker: it fails", "cancel mail 42", _cancel, _add_cancel_arguments
     ),

@@ -243,6 +243,7 @@ def test_queues_and_writes_are_listed(run: Run, queue: BullQueue) -> None:
         *(["counts"], ["page", "wait"], ["job", "1"], ["logs", "1"], ["workers"], ["writes"], ["recover"]),
         *(["pause"], ["resume"], ["retry", "1"], ["retry", "--all"], ["promote", "1"], ["remove", "1"], ["clean"]),
         *(
+            ["manage", "promote", "1"],
             ["close-intake"],
             ["cancel", "1"],
             ["limits"],
@@ -293,6 +294,40 @@ def test_several_failed_jobs_are_retried(run: Run, queue: BullQueue, client: Red
     assert (queue.counts()["wait"], queue.counts()["failed"]) == (5, 0)
     assert as_data(run, "remove", "mail", *ids[:2]) == {"done": "remove", "queue": "mail", "jobs": 2}
     assert queue.counts()["wait"] == 3
+
+
+def test_jobs_are_selected_by_a_condition(run: Run, queue: BullQueue) -> None:
+    ids = queue.add_many([NewJob({"n": n, "to": f"ada@{'b' * (n % 3)}.org"}) for n in range(9)]).ids
+    for n, job_id in enumerate(ids):
+        queue.fail(job_id, "timeout" if n < 6 else "no such host")
+    condition = "failedReason = 'timeout' AND json_extract(data, '$.to') LIKE '%bb%'"
+    retried = as_data(run, "retry", "mail", "--all", "--where", condition, "--reset-attempts")
+    assert retried == {"done": "retry", "queue": "mail", "jobs": 2, "skipped": 0}
+    assert sorted(job.id for job in queue.page("wait")) == [ids[2], ids[5]]
+    said = run("retry", "mail", "--all", "--where", "faildReason = 1", code=1)
+    assert "expected --where to be a condition in SQL of SQLite over the columns id, state, name, data" in said
+    assert "no such column: faildReason" in said
+    assert "expected --all with --where, got ids" in run("retry", "mail", "1", "--where", "1", code=1)
+
+
+def test_jobs_are_changed_by_each_action(run: Run, queue: BullQueue) -> None:
+    waiting, other, delayed = queue.add({"n": 1}), queue.add({"n": 2}), queue.add({}, delay=60_000)
+
+    def manage(*argv: str) -> Any:
+        return as_data(run, "manage", "mail", *argv)
+
+    assert manage("prioritize", waiting, "--priority", "high") == {"done": "prioritize", "queue": "mail", "jobs": 1}
+    manage("update", waiting, "--data", '{"n": 3}')
+    manage("delay", delayed, "--delay", "1h")
+    manage("promote", "--all", "--state", "delayed")
+    manage("complete", other, "--returnvalue", "7")
+    manage("fail", delayed, "--reason", "not needed")
+    assert manage("move", waiting, "--to", "late") == {"done": "move", "queue": "mail", "jobs": 1}
+    assert {state: jobs for state, jobs in queue.counts().items() if jobs} == {"completed": 1, "failed": 1}
+    assert as_data(run, "page", "late", "prioritized")[0]["data"] == {"n": 3}
+    assert "action delay, got none" in run("manage", "mail", "delay", delayed, code=1)
+    assert "it is failed" in run("manage", "mail", "promote", delayed, code=1)
+    assert manage("remove", "--all", "--yes")["jobs"] == 1
 
 
 @pytest.mark.parametrize("arguments", [[], ["1", "--all"]], ids=str)

@@ -2,8 +2,9 @@
 -- @include lib/job_row
 -- @include lib/walk_steps
 
--- What a job costs of the steps of one script, by its action; 500 by default.
-local STEPS_OF = {fail = 2500, complete = 2500, move = 2500, remove = 1000, discard_children = 1000}
+-- What a job costs of the steps of one script, by its action.
+local STEPS_OF = {fail = 2500, complete = 2500, move = 2500}
+local STEPS = 1000
 local FIELDS = {'id', 'action', 'data', 'delay', 'priority', 'lifo', 'reset_attempts', 'to', 'to_base', 'reason', 'value',
   'from'}
 
@@ -47,7 +48,7 @@ local function manage_jobs(arg, chunk, from, mismatch, actions)
   local share = {steps = WALK_STEPS}
   while i <= chunk.n do
     local change = change_of(i)
-    if not takes_steps(share, STEPS_OF[change.action] or 500) then
+    if not takes_steps(share, STEPS_OF[change.action] or STEPS) then
       break
     end
     local outcome = mismatch(change) or actions[change.action](change, share)
