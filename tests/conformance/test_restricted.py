@@ -24,6 +24,8 @@ FILES = (
     "test_read.py",
     "test_results.py",
     "test_sequences.py",
+    "test_term_writes.py",
+    "test_terms.py",
     "test_work.py",
 )
 #: Without tests that need many jobs, write invalid values, or need a prefix without a hash tag; of the others, see

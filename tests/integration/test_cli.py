@@ -84,6 +84,18 @@ def test_a_job_is_added_and_shown(run: Run) -> None:
     assert run("logs", "mail", "1") == "nothing\n"
 
 
+def test_jobs_are_added_with_terms(run: Run, queue: BullQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    terms = ("--expire-after", "2m", "--delivery", "at-most-once", "--lock-ms", "10s", "--priority", "low")
+    run("add", "mail", "{}", *terms)
+    (job,) = queue.page("prioritized")
+    assert (job.priority, job.opts["delivery"], job.opts["lockMs"]) == (5, "at-most-once", 10_000)
+    assert queue.handle.connection.call("ZSCORE", queue.handle.keys["expiry"], job.id) == (job.timestamp or 0) + 120_000
+    feed(monkeypatch, "{}\n" * 20)
+    run("add", "mail", "-", "--spread", "1h")
+    assert len({job.delay for job in queue.page("delayed")}) > 10
+    assert "one of critical, high, medium, normal, low" in run("add", "mail", "{}", "--priority", "urgent", code=1)
+
+
 def test_a_job_is_added_once_per_deduplication_id(run: Run, queue: BullQueue) -> None:
     added = as_data(run, "add", "mail", "{}", "--deduplication", "ada")
     assert added == {"id": "1", "added": 1, "duplicates": 0, "deduplicated": 0}

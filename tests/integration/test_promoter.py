@@ -51,6 +51,18 @@ def test_a_sleeping_promoter_wakes_for_a_job_that_is_due_earlier(redis_url: str,
 
 
 @pytest.mark.usefixtures("only_signals")
+@each_dialect
+def test_a_sleeping_promoter_wakes_for_a_job_that_expires_earlier(redis_url: str, prefix: str, protocol: str) -> None:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=protocol) as queue:
+        queue.add({"n": 0}, delay=DAY_MS)
+        with Promoter(redis_url, ["q"], prefix=prefix, protocol=protocol, rescue=False) as promoter:
+            queue.add({"n": 1}, expire_after=DAY_MS)
+            for n in range(1, 4):
+                queue.add({"n": n}, expire_after=150)
+                wait_until(lambda n=n: promoter.done.expired == n, "the job to expire")  # type: ignore[misc]
+
+
+@pytest.mark.usefixtures("only_signals")
 def test_a_promoter_wakes_for_queues_in_several_slots_of_a_cluster(own_redis: Callable[..., EmbeddedRedis]) -> None:
     url = own_redis({"cluster-enabled": "yes"}).url
     with Redis.from_url(url) as client:
