@@ -245,7 +245,12 @@ def queue_of(key: str, prefix: str) -> str | None:
 
 def pattern_of(prefix: str) -> str:
     """The SCAN pattern of all keys with this prefix."""
-    return re.sub(r"([*?\[\]\\])", r"\\\1", prefix) + ":*"
+    return f"{literal_glob(prefix)}:*"
+
+
+def literal_glob(text: str) -> str:
+    """A glob of Redis that matches only this text."""
+    return re.sub(r"([*?\[\]\\])", r"\\\1", text)
 
 
 def has_hash_tag(prefix: str, queue: str) -> bool:

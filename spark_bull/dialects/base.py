@@ -336,10 +336,14 @@ def _bare(name: str, key: str, value: Any) -> str:
     return value if value == MARKS.get(key) else json_text(name, value)
 
 
+#: One encoder for all calls, as making one takes longer than encoding a short text.
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
 def json_text(name: str, value: Any) -> str:
     """The value as compact JSON, formatted as by JavaScript. Raises OptionError for a value that JSON can't hold."""
     try:
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        text = _ENCODER.encode(value)
         if not text.isascii():
             text.encode()
         return text

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from math import isfinite
 from types import NoneType
-from typing import Any
+from typing import Any, Final
 
 from spark_bull.dialects.cron import next_time
 from spark_bull.errors import PatternError
@@ -19,7 +19,7 @@ Repeat = Mapping[str, Any]
 def opts_of(text: str) -> dict[str, Any]:
     """The options of a scheduled job. Raises PatternError."""
     try:
-        opts = json.loads(text or "{}", parse_constant=_refused)
+        opts = _DECODER.decode(text or "{}")
     except (ValueError, RecursionError):
         opts = None
     if not isinstance(opts, dict):
@@ -29,6 +29,10 @@ def opts_of(text: str) -> dict[str, Any]:
 
 def _refused(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
+
+
+#: One decoder for all calls, as making one takes longer than decoding a short text.
+_DECODER: Final = json.JSONDecoder(parse_constant=_refused)
 
 
 def number_of(fields: Mapping[str, Any], name: str) -> int | None:

@@ -13,7 +13,7 @@ from spark_bull.dialects.chunks import packed_map
 from spark_bull.dialects.schedule_checks import checked_schedule
 from spark_bull.dialects.schedules import SHORTEST_MS, Schedule
 from spark_bull.errors import WrongState
-from spark_bull.keys import QueueKeys
+from spark_bull.keys import QueueKeys, literal_glob
 from spark_bull.model import Scheduler
 from spark_bull.queue import verbs
 from spark_bull.queue.handle import QueueHandle
@@ -74,7 +74,10 @@ def upsert(handle: QueueHandle, row: Mapping[str, Any], defaults: Mapping[str, A
 
     Raises OptionError, DialectError or WrongState; then nothing was changed.
     """
-    schedule, repeated = encoder_of(handle, defaults).encode(row, handle.connection.now_ms())
+    handle.dialect.check_schedules()
+    members = {} if handle.dialect.has_schedule_hashes else {row["id"]: _members_of(handle, row["id"])}
+    encoder = ScheduleEncoder(handle, defaults, version_of(handle), members)
+    schedule, repeated = encoder.encode(row, handle.connection.now_ms())
     if schedule.is_frequent:
         warn_of_frequent(handle.keys, [schedule.id])
     reply = verbs.schedule(handle, packed_schedules([repeated]), first=1)
@@ -109,19 +112,35 @@ def schedulers(handle: QueueHandle) -> Iterator[Scheduler]:
 def scheduler(handle: QueueHandle, schedule_id: str) -> Scheduler | None:
     """One schedule, or None. Raises DialectError."""
     handle.dialect.check_schedules()
-    if not handle.dialect.has_schedule_hashes:
-        return next((one for _, one in _read(handle) if one.id == schedule_id), None)
-    next_ms = handle.connection.call("ZSCORE", handle.keys["repeats"], schedule_id)
-    return None if next_ms is None else next(_as_read(handle, [(schedule_id, next_ms)]))[1]
+    for member in _members_of(handle, schedule_id):
+        next_ms = handle.connection.call("ZSCORE", handle.keys["repeats"], member)
+        if next_ms is not None:
+            return next(_as_read(handle, [(member, next_ms)]))[1]
+    return None
 
 
 def remove(handle: QueueHandle, schedule_id: str) -> bool:
     """Removes a schedule and its next job, if that is delayed. Returns whether it existed. Raises DialectError."""
     handle.dialect.check_schedules()
-    members = [schedule_id]
-    if not handle.dialect.has_schedule_hashes:
-        members = [member for member, one in _read(handle) if one.id == schedule_id]
+    members = _members_of(handle, schedule_id)
     return verbs.unschedule(handle, [(member, handle.dialect.job_ids_of(member)) for member in members]) > 0
+
+
+def _members_of(handle: QueueHandle, schedule_id: Any) -> Sequence[str]:
+    """Members of the ZSET that a schedule with this id may have; in Bull, the id is a part of them, or the member."""
+    if handle.dialect.has_schedule_hashes or not isinstance(schedule_id, str):
+        return [schedule_id]
+    found, cursor = {schedule_id}, 0
+    while True:
+        cursor, pairs = handle.connection.call(
+            "ZSCAN", handle.keys["repeats"], cursor, "MATCH", f"*:{literal_glob(schedule_id)}:*", "COUNT", _PAGE
+        )
+        members = [member.decode("utf-8", "replace") for member, _ in pairs]
+        found.update(
+            member for member in members if handle.dialect.scheduler(handle.keys.queue, member, 0, {}).id == schedule_id
+        )
+        if not cursor:
+            return sorted(found)
 
 
 def _read(handle: QueueHandle) -> Iterator[tuple[str, Scheduler]]:
