@@ -172,6 +172,31 @@ def test_a_write_changes_the_schedules_of_the_write_before(queue: BullQueue, sin
     assert sum(queue.counts().values()) == 10
 
 
+@pytest.mark.parametrize("queue", ["bullmq"], indirect=True)
+def test_waiting_jobs_of_schedules_are_found_in_a_long_list_in_several_calls(
+    queue: BullQueue, sink: StartSink, client: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(5):
+        queue.upsert_scheduler(f"s{n:04}", every=HOUR)
+    others = 300_000
+    for start in range(0, others, 10_000):
+        client.lpush(queue.handle.keys["wait"], *(f"other-{n}" for n in range(start, start + 10_000)))
+    positions: list[int] = []
+    commit = verbs.commit
+
+    def noting(*args: Any, **named: Any) -> Any:
+        positions.append(args[2])
+        return commit(*args, **named)
+
+    monkeypatch.setattr(verbs, "commit", noting)
+    write = sink()
+    write.task(rows(0, 20))
+    write.commit()
+    assert positions == [0, 1, 2, 3, 4, 5]
+    assert client.llen(queue.handle.keys["wait"]) == others + 20
+    assert [found.data for found in sorted(queue.schedulers(), key=lambda one: one.id)] == [{"n": n} for n in range(20)]
+
+
 def test_a_large_schedule_is_alone_in_its_chunk(queue: BullQueue, sink: StartSink) -> None:
     write = sink()
     large = f'"{"x" * 700_000}"'

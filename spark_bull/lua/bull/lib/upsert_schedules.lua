@@ -3,8 +3,9 @@
 
 -- Creates or changes the schedules of a chunk from row `from` on. Each one replaces others, whose next jobs are removed
 -- if they are delayed.
--- Returns {next = first row not processed, added, duplicates, due, rejected}. `due`: when the next jobs are due, ms, 0 for
--- those that are rejected. `rejected`: {row, id of the job that exists}: the next job can't be added, and nothing was changed.
+-- Returns {next = first row not processed, added, duplicates, due, rejected}. `due`: when the next jobs are due, ms, 0
+-- for those that are rejected. `rejected`: {row, id of the job that exists}: the next job can't be added, and nothing
+-- was changed.
 local function upsert_schedules(key, arg, chunk, from, now)
   local call, due, rejected = redis.call, {}, {}
   for i = from, chunk.n do

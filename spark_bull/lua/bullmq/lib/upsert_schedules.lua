@@ -10,25 +10,28 @@
 -- How many times in a row may be taken by jobs of an earlier scheduler of this id.
 local MAX_TAKEN = 32
 
--- Removes the next job of a scheduler, unless a worker has claimed it. Returns whether it did.
+-- Removes the next job of a scheduler, unless a worker has claimed it. Returns whether it did, and how many entries of
+-- the list of waiting jobs it may have searched.
 local function withdraw(key, arg, job_id, list)
   local call, job_key = redis.call, arg.base .. job_id
   if call('EXISTS', job_key) == 0 then
-    return false
+    return false, 0
   end
   local removed = call('ZREM', key.delayed, job_id) + call('ZREM', key.prioritized, job_id) > 0
+  local steps = removed and 0 or call('LLEN', list)
   if not removed and call('LREM', list, 1, job_id) == 0 then
-    return false
+    return false, steps
   end
   free_deduplication(arg.base, job_id, call('HGET', job_key, 'deid'))
   unlink_job(job_key)
-  return true
+  return true, steps
 end
 
 -- Creates or changes the job schedulers of a chunk from row `from` on: all of them, or as many as one script can search
 -- the waiting jobs for. A scheduler that exists keeps the time of its next job, unless its interval or pattern differs.
--- Returns {next = first row not processed, added, duplicates, due, rejected}. `due`: when the next jobs are due, ms, 0 for
--- those that are rejected. `rejected`: {row, id of the job that exists}: the next job can't be added, and nothing was changed.
+-- Returns {next = first row not processed, added, duplicates, due, rejected}. `due`: when the next jobs are due, ms, 0
+-- for those that are rejected. `rejected`: {row, id of the job that exists}: the next job can't be added, and nothing
+-- was changed.
 local function upsert_schedules(key, arg, chunk, from, now)
   local call = redis.call
   local list = waiting_list(key, arg.bullmq_version)
@@ -49,7 +52,11 @@ local function upsert_schedules(key, arg, chunk, from, now)
     if row.next and row.next ~= previous and exists(id_at(row.next)) then
       return nil, id_at(row.next)
     end
-    local removed = previous and withdraw(key, arg, id_at(previous), list)
+    local removed, searched
+    if previous then
+      removed, searched = withdraw(key, arg, id_at(previous), list)
+      steps = steps + searched
+    end
     local next_ms, offset = row.next, row.offset or 0
     if row.every then
       local same = previous and tonumber(kept[1] or nil) == row.every
@@ -91,7 +98,7 @@ local function upsert_schedules(key, arg, chunk, from, now)
     if taken then
       rejected[#rejected + 1] = {i, taken}
     end
-    i, steps = i + 1, steps + call('LLEN', list)
+    i = i + 1
   end
   return {next = i, added = i - from - #rejected, duplicates = 0, due = due, rejected = rejected}
 end
