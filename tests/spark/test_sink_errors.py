@@ -115,6 +115,8 @@ def test_an_unknown_option_is_refused_but_options_of_spark_are_not(bull: Bull) -
         ("'{}' AS data, 'soon' AS delay", "expected column `delay` to be an integer (ms), got: STRING"),
         ("'{}' AS data, 1 AS runAt", "expected column `runAt` to be TIMESTAMP, got: INT"),
         ("'{}' AS data, 1 AS lifo", "expected column `lifo` to be BOOLEAN, got: INT"),
+        ("'{}' AS data, 1 AS expireAt", "expected column `expireAt` to be TIMESTAMP, got: INT"),
+        ("'{}' AS data, '1h' AS expireAfter", "expected column `expireAfter` to be an integer (ms), got: STRING"),
         ("'{}' AS data, 1 AS prioritty", "unknown column `prioritty` (did you mean `priority`?)"),
     ],
 )
@@ -144,6 +146,18 @@ def test_an_error_about_invalid_json_names_the_row(bull: Bull, client: Redis) ->
             "'{}' AS data, 'urgent' AS priority",
             "row 0: expected `priority` to be an integer from 0 to 2,097,151, or one",
         ),
+        (
+            "'{}' AS data, 5 AS expireAfter, timestamp'2035-01-01' AS expireAt",
+            "row 0: expected one of `expireAfter` and ",
+        ),
+        ("'{}' AS data, 5 AS expireAfter, 5 AS delay", "row 0: expected `expireAfter` to end after `delay`"),
+        ("'{}' AS data, 'exactly-once' AS delivery", "row 0: expected `delivery` to be at-most-once or at-least-once"),
+        (
+            "'{}' AS data, 'at-most-once' AS delivery, 2 AS attempts",
+            "row 0: expected `attempts` to be 1 with `delivery`",
+        ),
+        ("'{}' AS data, 1 AS lockMs", "row 0: expected `lockMs` to be an integer >= 300 (ms), got: 1"),
+        ("'{}' AS data, -1 AS spreadMs", "row 0: expected `spreadMs` to be an integer >= 0 (ms), got: -1"),
         ("'{}' AS data, timestamp'2100-01-01' AS runAt", "before 2039-09-07"),
         ("'{}' AS data, '[1]' AS opts", "expected `opts` to be a JSON object"),
         ("'{}' AS data, '{\"repeat\": {}}' AS opts", "can't be dispatched yet"),
