@@ -6,14 +6,16 @@ import re
 from dataclasses import fields
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import spark_bull
 from spark_bull.dialects.base import Dialect
-from spark_bull.dialects.fields import CLAIMED_FIELDS, FIELDS
+from spark_bull.dialects.fields import CLAIMED_FIELDS, FIELDS, value_of
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.model import Job
 from spark_bull.outcomes import ClaimedJob
+from spark_bull.spark.job_columns import column_of
 from spark_bull.spark.schemas import CLAIM_SCHEMA, SCHEMAS
 
 LUA = Path(spark_bull.__file__).parent / "lua"
@@ -51,3 +53,10 @@ def test_the_views_have_the_columns_that_the_documentation_names() -> None:
         "attemptsMade:int,attemptsStarted:int,stalledCounter:int,priority:bigint,progress:string,parentKey:string,"
         "deferredFailure:string>"
     )
+
+
+def test_the_counter_of_stalls_is_shown_without_the_number_with_which_it_begins() -> None:
+    raws = [b"0", b"2", None, b"1000000", b"1000003", b"odd"]
+    column = column_of("stalledCounter", raws, pa.int32())
+    assert (column.type, column.to_pylist()) == (pa.int32(), [0, 2, 0, 0, 3, 0])
+    assert [value_of(FIELDS["stalledCounter"], raw) for raw in raws] == column.to_pylist()
