@@ -1,0 +1,196 @@
+"""Changes of many jobs in every dialect: each once, also when calls are repeated and when a write is interrupted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from random import Random
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from spark_bull.errors import DialectError, JobLocked, JobMissing, OptionError, WrongState
+from spark_bull.model import Change, Changed, FlowJob, NewJob
+from spark_bull.queue import verbs
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.changes import change_chunks
+from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.writes import (
+    QueuePlan,
+    StagedPart,
+    read_outcomes,
+    recover,
+    register,
+    roll_forward,
+    stage_chunk,
+)
+from tests.support.dump import PRIVATE, Dump, Window, difference, dump, normalise
+from tests.support.work_bench import DIALECTS, WorkBench, not_bull_1, only_bullmq
+
+HOUR = 3_600_000
+COLUMNS = {"resetAttempts": "reset_attempts", "failedReason": "failed_reason"}
+
+
+def register_changes(handle: QueueHandle, write_id: str, changes: Sequence[Change], chunk_size: int = 7) -> None:
+    """Stages and registers a write that changes jobs, as the sink does."""
+    names = ("id", "action", "data", "delay", "priority", "lifo", "resetAttempts", "state", "failedReason", "to")
+    rows = {name: [asdict(change)[COLUMNS.get(name, name)] for change in changes] for name in names}
+    stage = handle.keys.stage(f"{write_id}.0.0")
+    chunks = list(change_chunks(handle, rows, range(len(changes)), chunk_size, 1 << 20))
+    for number, chunk in enumerate(chunks):
+        stage_chunk(handle, stage, number, chunk.packed, HOUR)
+    part = StagedPart(stage, len(chunks), len(changes))
+    assert register(write_id, [QueuePlan(handle, [part], {"mode": "manage", "outcomes": 1})], None)
+
+
+def random_changes(random: Random, ids: Sequence[str], dialect: str) -> list[Change]:
+    kinds: list[dict[str, Any]] = [
+        {"action": "retry", "reset_attempts": True},
+        {"action": "promote"},
+        {"action": "delay", "delay": 0},
+        {"action": "update", "data": '{"a": 1}'},
+        {"action": "remove"},
+        {"action": "fail", "failed_reason": "bad"},
+        {"action": "complete"},
+    ]
+    if dialect != "bull-1":
+        kinds.append({"action": "prioritize", "priority": 2})
+    return [Change(random.choice([*ids, "gone"]), **random.choice(kinds)) for _ in range(60)]
+
+
+def fill(queue: BullQueue) -> list[str]:
+    """Adds 30 jobs: waiting, delayed and failed ones."""
+    jobs = [NewJob({"n": n}, delay=HOUR if n % 3 == 0 else None, timestamp=1_700_000_000_000) for n in range(20)]
+    ids = queue.add_many([NewJob({"n": n}) for n in range(10)] + jobs).ids
+    for job_id in ids[:10]:
+        queue.fail(job_id, "bad")
+    return ids
+
+
+def test_outcomes_say_what_became_of_each_change(bench: WorkBench) -> None:
+    failed, waiting, locked = bench.add(3)
+    bench.queue.fail(failed, "bad")
+    bench.client.set(bench.handle.keys.lock(locked), "a worker")
+    changes = [Change(failed, "retry"), Change("gone", "retry"), Change(waiting, "retry"), Change(locked, "remove")]
+    outcomes = [(one.id, one.outcome) for one in bench.queue.manage(changes)]
+    assert outcomes == [(failed, "done"), ("gone", "missing"), (waiting, "wrong_state"), (locked, "locked")]
+    assert bench.counts() == {"wait": 3}
+
+
+def test_the_name_of_another_key_is_no_job(bench: WorkBench) -> None:
+    (job_id,) = bench.add()
+    names = ("wait", "id", "meta", f"{job_id}:lock")
+    changes = [Change(name, action, data=1) for name in names for action in ("update", "remove", "retry")]
+    before = bench.client.lrange(bench.key("wait"), 0, -1)
+    assert {one.outcome for one in bench.queue.manage(changes)} == {"missing"}
+    assert bench.client.lrange(bench.key("wait"), 0, -1) == before
+
+
+def test_a_change_of_one_job_raises_why_it_was_not_made(bench: WorkBench) -> None:
+    (waiting,) = bench.add()
+    with pytest.raises(JobMissing, match="expected a job gone in queue q, found none"):
+        bench.queue.update_data("gone", 1)
+    with pytest.raises(WrongState, match=f"expected job {waiting} of queue q to be delayed, it is wait"):
+        bench.queue.change_delay(waiting, 1)
+    bench.client.set(bench.handle.keys.lock(waiting), "a worker")
+    with pytest.raises(JobLocked, match="is locked by a worker"):
+        bench.queue.complete(waiting)
+    with pytest.raises(OptionError, match=r"row 0 \(job 1\): expected `to` to be another queue, got that of the job"):
+        bench.queue.move("1", "q")
+
+
+def test_a_wrong_change_is_refused_with_its_row_and_job(bench: WorkBench) -> None:
+    with pytest.raises(
+        OptionError, match=r"row 1 \(job 8\): expected `action` to be one of retry, .*'retyr' \(did you"
+    ):
+        list(bench.queue.manage([Change("7", "retry"), Change("8", "retyr")]))
+    if bench.queue.protocol == "bull-1":
+        with pytest.raises(DialectError, match="expected no action prioritize for a queue of bull-1: its jobs have no"):
+            bench.queue.change_priority("1", 1)
+
+
+def test_a_job_ends_by_its_own_keep_rule_and_gives_up_its_lock(bench: WorkBench) -> None:
+    kept, dropped = bench.add(), bench.add(remove_on_complete=True)
+    bench.queue.complete(kept[0], {"sum": 1})
+    bench.queue.complete(dropped[0])
+    assert bench.counts() == {"completed": 1}
+    job = bench.queue.get_job(kept[0])
+    assert job is not None
+    assert job.returnvalue == {"sum": 1}
+    assert bench.locks([*kept, *dropped]) == [False, False]
+
+
+@not_bull_1
+def test_a_waiting_job_takes_the_place_of_its_new_priority(bench: WorkBench) -> None:
+    ids = bench.add(4)
+    for job_id, priority in ((ids[3], 2), (ids[2], 1), (ids[1], 2)):
+        bench.queue.change_priority(job_id, priority)
+    bench.queue.change_priority(ids[0], 2, lifo=True)
+    claimed = [job.id for job in bench.claim().jobs]
+    assert claimed == [ids[2], ids[0], ids[3], ids[1]]
+
+
+@only_bullmq
+def test_a_parent_learns_that_its_child_has_ended(bench: WorkBench) -> None:
+    flow = bench.queue.add_flow(FlowJob({}, children=[FlowJob({}), FlowJob({})]))
+    first, second = (child.id for child in flow.children)
+    bench.queue.complete(first, 1)
+    assert bench.counts() == {"waiting-children": 1, "wait": 1, "completed": 1}
+    with pytest.raises(WrongState):
+        bench.queue.complete(flow.id)
+    bench.queue.complete(second, 2)
+    assert bench.counts()["wait"] == 1
+    assert sorted(bench.queue.get_children_values(flow.id).values()) == [1, 2]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("seed", range(4))
+def test_an_interrupted_write_ends_as_one_without_interruption(
+    client: Redis, redis_url: str, prefix: str, dialect: str, seed: int
+) -> None:
+    """Every call is repeated, as if its reply had been lost, and another process makes the rest of the changes."""
+    window, sides = Window(), []
+    for name in ("whole", "interrupted"):
+        # Bull 1 publishes outside the prefix, so the name of the queue must be unique.
+        with BullQueue(f"{name}-{prefix}", url=redis_url, prefix=prefix, protocol=dialect) as queue:
+            changes = random_changes(Random(seed), fill(queue), dialect)
+            register_changes(queue.handle, "w", changes)
+            if name == "interrupted":
+                position = 0
+                for _ in range(Random(seed).randrange(1, 8)):
+                    position = verbs.commit(queue.handle, "w", position, "commit_managed").position
+                    assert verbs.commit(queue.handle, "w", 0, "commit_managed").position == position
+                other = replace(queue.handle, token="another process")
+                (record,) = recover(other)
+            else:
+                record = roll_forward(queue.handle, "w")
+            outcomes = list(read_outcomes(queue.handle, "w"))
+            assert [(one.id, one.action) for one in outcomes] == [(one.id, one.action) for one in changes]
+            assert_counted(record, outcomes)
+            sides.append((outcomes, dump(client, prefix, queue.name)))
+    (left_outcomes, left), (right_outcomes, right) = sides
+    assert left_outcomes == right_outcomes
+    assert not difference(*(without_order(normalise(side, window)) for side in (left, right)))
+    kept = {name: key.expires for name, key in right.items() if name.startswith(PRIVATE)}
+    assert not [name for name in kept if "stage" in name or "manifest" in name or "open" in name]
+    assert all(kept.values()), kept
+
+
+def without_order(normal: Dump) -> Dump:
+    """Jobs that end, or are due, at about the same time have an order that depends on the millisecond."""
+    sorted_states = {name: normal[name] for name in ("completed", "failed", "delayed") if name in normal}
+    members = {
+        name: replace(key, value=sorted(str(member[0]) if key.type == "zset" else member for member in key.value))
+        for name, key in sorted_states.items()
+    }
+    return normal | members
+
+
+def assert_counted(record: Any, outcomes: Sequence[Changed]) -> None:
+    counts = Counter(one.outcome for one in outcomes)
+    found = (record.changed, record.missing, record.locked, record.wrong_state)
+    assert found == (counts["done"], counts["missing"], counts["locked"], counts["wrong_state"])
+    assert record.state == "finished"
+    assert sum(found) == record.jobs == len(outcomes)
