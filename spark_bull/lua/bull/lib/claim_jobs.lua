@@ -5,7 +5,7 @@
 -- @include lib/group_limits
 -- @include lib/has_expired
 -- @include lib/job_row
--- @include lib/lock_ms_of
+-- @include lib/lock_durations
 -- @include lib/next_due_of
 -- @include lib/positions_of
 -- @include lib/set_aside
@@ -25,6 +25,7 @@ local function claim_jobs(key, arg, now, limit, limits, start, promote, started,
   local allowed, limited_ms = claim_quota(key, arg, limits, limit)
   local ids, rows, dropped, damaged, bytes, most_bytes = {}, {}, {}, {}, 0, tonumber(arg.most_bytes)
   local at = positions_of(CLAIM_FIELDS)
+  local lock_ms_of = lock_durations(arg.lock_ms)
   local may_expire = call('EXISTS', key.expiry, key.expired) > 0
   local groups = group_limits(key, arg, allowed, now, waits, function(id, eta)
     return delay_job(key, id, eta)
@@ -63,7 +64,7 @@ local function claim_jobs(key, arg, now, limit, limits, start, promote, started,
     if start(job_key, id) == 'delayed' then
       return true
     end
-    call('SET', job_key .. ':lock', arg.lock_token, 'PX', lock_ms_of(row[at.opts], arg.lock_ms))
+    call('SET', job_key .. ':lock', arg.lock_token, 'PX', lock_ms_of(row[at.opts]))
     ids[#ids + 1], rows[#rows + 1] = id, row
     return true
   end

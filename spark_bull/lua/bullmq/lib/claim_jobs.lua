@@ -7,7 +7,7 @@
 -- @include lib/claim_quota
 -- @include lib/group_limits
 -- @include lib/has_expired
--- @include lib/lock_ms_of
+-- @include lib/lock_durations
 -- @include lib/next_due_of
 -- @include lib/number_texts
 -- @include lib/positions_of
@@ -30,7 +30,7 @@ local function claim_jobs(key, arg, now, limit)
   local allowed, limited_ms = claim_quota(key, arg, limits, limit)
   local ids, rows, damaged, taken, bytes, deferred = {}, {}, {}, 0, 0, 0
   local most_bytes, text, processed_on = tonumber(arg.most_bytes), number_texts(), string.format('%.0f', now)
-  local token, lock_ms, events = arg.lock_token, arg.lock_ms, key.events
+  local token, lock_ms_of, events = arg.lock_token, lock_durations(arg.lock_ms), key.events
   local at, highest = positions_of(CLAIM_FIELDS), {}
   local groups = group_limits(key, arg, allowed, now, waits_or_prioritized, function(id, eta)
     call('HSET', base .. id, 'delay', string.format('%.0f', eta - now))
@@ -67,7 +67,7 @@ local function claim_jobs(key, arg, now, limit)
     end
     local job_key, started = base .. id, row[at.ats] and text(whole_number(row[at.ats]) + 1) or '1'
     row[at.ats] = started
-    call('SET', job_key .. ':lock', token, 'PX', lock_ms_of(row[at.opts], lock_ms))
+    call('SET', job_key .. ':lock', token, 'PX', lock_ms_of(row[at.opts]))
     if worker == '' then
       call('HSET', job_key, 'processedOn', processed_on, 'ats', started)
     else
