@@ -32,8 +32,12 @@ MARKS: Final = {"jobId": "\x03", "delay": "\x02", "timestamp": "\x01"}
 
 DEFAULT_NAME: Final = "__default__"
 
-#: Options of the Node libraries that need more keys than a plain job; they can't be dispatched yet.
-UNSUPPORTED_OPTIONS: Final = ("repeat", "repeatJobKey", "rateLimiterKey")
+#: Options of the Node libraries that need more keys than a plain job, and what to do.
+UNSUPPORTED_OPTIONS: Final = {
+    "repeat": "create a schedule, with mode=schedule or BullQueue.upsert_scheduler",
+    "repeatJobKey": "create a schedule, with mode=schedule or BullQueue.upsert_scheduler",
+    "rateLimiterKey": "leave it out",
+}
 
 #: Verbs that are the same in all dialects; their scripts are in lua/job.
 SHARED_VERBS: Final = frozenset({"claimed", "extend", "relock", "log", "update_data", "cancel", "free_deduplication"})
@@ -280,11 +284,9 @@ class Dialect(ABC):
             )
         if PARENT in given and not self.has_flows:
             raise DialectError(f"expected no `{PARENT}`: jobs of {self.name} have no parents; leave it out")
-        for name in UNSUPPORTED_OPTIONS:
+        for name, remedy in UNSUPPORTED_OPTIONS.items():
             if name in given:
-                raise DialectError(
-                    f"expected no `{name}` in `opts`: jobs with it can't be dispatched yet; leave it out"
-                )
+                raise DialectError(f"expected no `{name}` in `opts`: a plain job can't have it; {remedy}")
         if "telemetry" in given and "telemetry" in self.lacks:
             raise DialectError(
                 f"expected no `telemetry` or `tracer`: jobs of {self.name} carry no trace context; leave it out"

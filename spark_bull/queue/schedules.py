@@ -82,7 +82,7 @@ def _log_failure(handle: QueueHandle, job: ClaimedJob, outcome: str) -> None:
 
 
 def _error(handle: QueueHandle, job: ClaimedJob, why: str) -> None:
-    remedy = "schedule it again in Node, with upsertJobScheduler (BullMQ) or add and `repeat` (Bull)"
+    remedy = "create it again, with BullQueue.upsert_scheduler, mode=schedule or in Node"
     log.error("queue %s: the schedule of job %s has stopped: %s; %s", handle.keys.queue, job.id, why, remedy)
 
 
@@ -90,6 +90,6 @@ def _error(handle: QueueHandle, job: ClaimedJob, why: str) -> None:
 def _warn_of_legacy(base: str) -> None:
     log.warning(
         "queue %s: this worker does not repeat jobs with the older `repeat` option of BullMQ: process them with workers"
-        " of BullMQ 5, or make job schedulers of them (upsertJobScheduler)",
+        " of BullMQ 5, or make job schedulers of them (upsert_scheduler)",
         base.rstrip(":"),
     )

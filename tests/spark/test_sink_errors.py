@@ -160,7 +160,10 @@ def test_an_error_about_invalid_json_names_the_row(bull: Bull, client: Redis) ->
         ("'{}' AS data, -1 AS spreadMs", "row 0: expected `spreadMs` to be an integer >= 0 (ms), got: -1"),
         ("'{}' AS data, timestamp'2100-01-01' AS runAt", "before 2039-09-07"),
         ("'{}' AS data, '[1]' AS opts", "expected `opts` to be a JSON object"),
-        ("'{}' AS data, '{\"repeat\": {}}' AS opts", "can't be dispatched yet"),
+        (
+            "'{}' AS data, '{\"repeat\": {}}' AS opts",
+            "a plain job can't have it; create a schedule, with mode=schedule",
+        ),
         ("'{}' AS data, '' AS deduplication", "expected `deduplication` to be an id"),
         (
             "'{}' AS data, named_struct('id', 'x', 'ttl', 0) AS deduplication",
