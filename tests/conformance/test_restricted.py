@@ -27,6 +27,7 @@ FILES = (
     "test_term_writes.py",
     "test_terms.py",
     "test_work.py",
+    "test_write_terms.py",
 )
 #: Without tests that need many jobs, write invalid values, or need a prefix without a hash tag; of the others, see
 #: conftest.py, each runs once.

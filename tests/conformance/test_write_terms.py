@@ -11,16 +11,18 @@ from typing import Any
 
 import pytest
 
-from spark_bull.errors import IntakeClosed, OptionError, QueueFull
+from spark_bull.errors import IntakeClosed, OptionError, QueueFull, WaitingForChildren
 from spark_bull.model import FlowJob, NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.claim import work
 from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.queue.room import LengthLimit
 from spark_bull.queue.writes import Identity, open_writes, read_record, recover, register, roll_forward
+from spark_bull.worker.running_job import RunningJob
 from tests.support.jobs import HOUR
 from tests.support.room_writer import start
 from tests.support.wait import PATIENCE_S, wait_until
+from tests.support.worker import OurWorker
 from tests.support.writes import register_all, stage_all
 
 DIALECTS = ("bull-1", "bull", "bullmq")
@@ -314,6 +316,26 @@ def test_workers_of_a_closed_queue_go_on(opened: Open) -> None:
     queue.add_many(jobs_of(2))
     queue.close_intake()
     assert start_all(queue) == 2
+
+
+@only_bullmq
+def test_children_and_follow_ups_of_running_jobs_are_added_to_a_closed_queue(opened: Open) -> None:
+    queue = opened()
+    queue.add_many(jobs_of(2))
+    queue.close_intake()
+
+    def processor(job: RunningJob) -> None:
+        if job.id == "j0":
+            job.add_child(NewJob({}, "child"), queue="children")
+            raise WaitingForChildren
+        if job.id == "j1":
+            job.then(NewJob({}, "next", job_id="follow-up"))
+
+    with OurWorker(queue.handle, processor):
+        wait_until(lambda: queue.counts()["completed"] == 2, "a job and its follow-up to complete")
+        wait_until(lambda: queue.counts()["waiting-children"] == 1, "the other job to wait for its child")
+    with BullQueue("children", url=queue._options["url"], prefix=queue.handle.keys.prefix) as children:
+        assert children.counts()["wait"] == 1
 
 
 def test_a_registered_write_is_finished_though_the_queue_is_closed(opened: Open) -> None:
