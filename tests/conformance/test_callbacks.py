@@ -14,7 +14,7 @@ from spark_bull.model import Job
 from spark_bull.queue import verbs
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.writes import Identity
-from spark_bull.spark.dispatch import commit
+from spark_bull.spark.staging import commit
 from tests.support.sink import Sink
 from tests.support.work_bench import WorkBench, completed, failed_for, only_bullmq
 

@@ -14,7 +14,7 @@ from spark_bull.errors import DialectError, OptionError, SparkBullError
 from spark_bull.queue import verbs
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.flows import touched_keys
-from spark_bull.queue.writes import Identity, open_writes, recover
+from spark_bull.queue.writes import Identity, open_writes, recover, register
 from spark_bull.spark.dispatch import commit
 from tests.support.dump import PRIVATE, dump
 from tests.support.sink import Sink
@@ -136,7 +136,7 @@ def test_workers_see_each_flow_of_an_exactly_once_write_whole_or_not_at_all(
     assert public(client, prefix) == set()
     handle = queues["books"].handle
     plans = commit._queue_plans(sink.plan, sink.messages)
-    commit.register(sink.plan.write_id, plans, None)
+    register(sink.plan.write_id, plans, None)
     touched = touched_keys(handle, ["pages", "words"])
     position, state = 0, "open"
     while state == "open":
@@ -160,7 +160,7 @@ def test_a_write_of_flows_that_was_interrupted_is_finished_by_any_process(
 ) -> None:
     sink = Sink(options(chunkSize="2"), BOOKS, Identity("app", 1))
     sink.task([book(n, page(n)) for n in range(5)])
-    commit.register(sink.plan.write_id, commit._queue_plans(sink.plan, sink.messages), Identity("app", 1))
+    register(sink.plan.write_id, commit._queue_plans(sink.plan, sink.messages), Identity("app", 1))
     books = queues["books"].handle
     verbs.commit(books, sink.plan.write_id, 0, "commit_flows", touched_keys(books, ["pages"]))
     (record,) = recover(queues["books"].handle)

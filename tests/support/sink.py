@@ -12,12 +12,15 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from spark_bull.queue.writes import Identity
-from spark_bull.spark.dispatch import task
 from spark_bull.spark.dispatch.commit import abort_write, commit_write
-from spark_bull.spark.dispatch.plan import WritePlan, Written, identity_of, plan_write
-from spark_bull.spark.schedule import task as schedule_task
+from spark_bull.spark.dispatch.plan import WritePlan, plan_write
+from spark_bull.spark.dispatch.task import write_task
 from spark_bull.spark.schedule.commit import commit_schedules
 from spark_bull.spark.schedule.plan import SchedulePlan, WrittenSchedules, plan_schedules
+from spark_bull.spark.schedule.task import stage_task
+from spark_bull.spark.staging import attempt
+from spark_bull.spark.staging.identity import identity_of
+from spark_bull.spark.staging.messages import Written
 
 
 @dataclass(frozen=True)
@@ -54,8 +57,8 @@ class Sink:
     def task(self, rows: Sequence[dict[str, Any]]) -> None:
         """Runs the next task of the write."""
         batch = pa.RecordBatch.from_pylist(list(rows), schema=to_arrow_schema(self.schema, timezone="UTC"))
-        with patch.object(task, "TaskContext", _Task(len(self.messages))):
-            self.messages.append(task.write_task(self.plan, iter([batch]), self.identity))
+        with patch.object(attempt, "TaskContext", _Task(len(self.messages))):
+            self.messages.append(write_task(self.plan, iter([batch]), self.identity))
 
     def commit(self) -> None:
         commit_write(self.plan, list(self.messages), self.identity)
@@ -85,8 +88,8 @@ class ScheduleSink:
     def attempt(self, rows: Sequence[dict[str, Any]], number: int = 0) -> WrittenSchedules:
         """Runs an attempt of the next task; returns its message."""
         batch = pa.RecordBatch.from_pylist(list(rows), schema=to_arrow_schema(self.schema, timezone="UTC"))
-        with patch.object(schedule_task, "TaskContext", _Task(len(self.messages), number)):
-            return schedule_task.stage_task(self.plan, iter([batch]), self.identity)
+        with patch.object(attempt, "TaskContext", _Task(len(self.messages), number)):
+            return stage_task(self.plan, iter([batch]), self.identity)
 
     def commit(self) -> None:
         commit_schedules(self.plan, list(self.messages), self.identity)

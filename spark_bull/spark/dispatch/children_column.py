@@ -16,7 +16,8 @@ from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
 from spark_bull.dialects.flows import Labels, Level
 from spark_bull.errors import OptionError
-from spark_bull.spark.dispatch.rows import CHILDREN, QUEUE, RowPlan, plan_fields
+from spark_bull.spark.dispatch.rows import CHILDREN, RowPlan, plan_fields
+from spark_bull.spark.staging.queue_rows import QUEUE
 
 _ON_FAILURE: Final = "onFailure"
 

@@ -4,36 +4,19 @@ from __future__ import annotations
 
 import json
 import logging
-from collections import defaultdict
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
 
-from spark_bull.errors import ConnectionLost, SparkBullError, StagedDataLost, restated
-from spark_bull.keys import QueueKeys
+from spark_bull.errors import SparkBullError
 from spark_bull.model import WriteRecord
-from spark_bull.options import Options
 from spark_bull.queue.callbacks import drop_callback
 from spark_bull.queue.replication import record_replicas, replica_terms_of, wait_for_replicas
 from spark_bull.queue.room import length_limit_of
-from spark_bull.queue.writes import (
-    Identity,
-    QueuePlan,
-    StagedPart,
-    discard,
-    read_record,
-    recover,
-    register,
-    roll_forward,
-)
-from spark_bull.spark.dispatch.plan import TaskPart, WritePlan, Written
-from spark_bull.store.connection import Connection
-from spark_bull.store.settings import settings_of
+from spark_bull.queue.writes import Identity, QueuePlan, StagedPart, read_record, recover
+from spark_bull.spark.dispatch.plan import WritePlan
+from spark_bull.spark.staging.commit import discard_stages, finish_write, register_write
+from spark_bull.spark.staging.messages import TaskPart, Written
 
 log = logging.getLogger("spark_bull")
-
-#: Maximum number of queues named in a message.
-_MAX_SHOWN: Final = 5
 
 
 def commit_write(plan: WritePlan, written: list[Written], identity: Identity | None) -> None:
@@ -67,48 +50,6 @@ def _confirm(plan: WritePlan, write_id: str, plans: list[QueuePlan], *, is_new: 
         record_replicas(handle.connection, queue_plan.handle.keys, write_id, replicas)
 
 
-def register_write(
-    write_id: str, plans: list[QueuePlan], identity: Identity | None, *, exactly_once: bool = True
-) -> bool:
-    """Registers a write; False when it was written before. exactly_once: whether nothing has been written yet."""
-    try:
-        return register(write_id, plans, identity)
-    except ConnectionLost as error:
-        if not exactly_once:
-            raise
-        raise ConnectionLost(
-            f"it is not known whether this write is registered: if `spark-bull writes {plans[0].handle.keys.queue}` "
-            f"lists {write_id}, don't run it again, because the next write, or `spark-bull recover` for each queue, "
-            f"finishes it; otherwise nothing was written. Cause: {error}"
-        ) from error
-
-
-def finish_write(write_id: str, plans: list[QueuePlan], report: Callable[[WriteRecord], None]) -> None:
-    """Rolls a registered write forward in all of its queues; calls report(record) for each.
-
-    Raises StagedDataLost if staged chunks are missing, after finishing all other queues.
-    """
-    lost: list[StagedDataLost] = []
-    for number, queue_plan in enumerate(plans):
-        try:
-            record = roll_forward(queue_plan.handle, write_id, _log_progress)
-        except StagedDataLost as error:
-            # The other queues can still be completed.
-            lost.append(error)
-            continue
-        except SparkBullError as error:
-            unfinished = _names([left.handle.keys.queue for left in plans[number:]])
-            raise restated(
-                error,
-                f"don't run this write again: it is registered as {write_id}, and the next write to queue "
-                f"{unfinished}, or `spark-bull recover` for each, adds its remaining jobs. Cause: {error}",
-            ) from error
-        report(record)
-    if lost:
-        others = f"; the jobs of the other {len(plans) - len(lost)} queues were added" if len(plans) > len(lost) else ""
-        raise StagedDataLost("; ".join(str(error) for error in lost[:_MAX_SHOWN]) + others) from lost[0]
-
-
 def _report(record: WriteRecord) -> None:
     log.info(
         "write %s: %d jobs added to queue %s, %d duplicates, %d deduplicated, %s ms",
@@ -131,22 +72,9 @@ def _report(record: WriteRecord) -> None:
         log.warning("write %s: %d jobs were dropped, as queue %s was full", record.id, record.dropped, record.queue)
 
 
-def _names(queues: list[str]) -> str:
-    """Lists the first queues by name."""
-    more = f" and {len(queues) - _MAX_SHOWN} more" if len(queues) > _MAX_SHOWN else ""
-    return ", ".join(queues[:_MAX_SHOWN]) + more
-
-
 def _queue_plans(plan: WritePlan, written: list[Written]) -> list[QueuePlan]:
-    by_queue: dict[str, list[TaskPart]] = defaultdict(list)
-    if plan.handle is not None:
-        by_queue[plan.handle.keys.queue] = []
-    for message in written:
-        for part in message.parts:
-            by_queue[part.queue].append(part)
-    # Spark plans each batch of a stream twice, for its tasks and for its commit.
-    started_on = min([plan.started_on, *(message.started_on for message in written)])
-    return [_queue_plan(plan, queue, parts, started_on) for queue, parts in by_queue.items()]
+    started_on = plan.begun_on(written)
+    return [_queue_plan(plan, queue, parts, started_on) for queue, parts in plan.parts_by_queue(written).items()]
 
 
 def _with_callback(
@@ -187,10 +115,6 @@ def _queue_plan(plan: WritePlan, queue: str, parts: list[TaskPart], started_on: 
     return QueuePlan(handle, staged, fields)
 
 
-def _log_progress(done: int, total: int) -> None:
-    log.debug("%d of %d jobs added", done, total)
-
-
 def _drop_callback(plan: WritePlan, written: list[Written], identity: Identity | None) -> None:
     """Removes the callback of a failed write with at-least-once delivery, unless jobs were added.
 
@@ -221,20 +145,3 @@ def abort_write(plan: WritePlan, written: list[Written], identity: Identity | No
             _drop_callback(plan, written, identity)
         except SparkBullError as error:
             log.warning("could not remove the callback of a failed write: %s", error)
-
-
-def discard_stages(options: Options, written: list[Written]) -> bool:
-    """Discards the staged chunks of a failed write. Returns False if this fails: then they expire (`stageTtlMs`)."""
-    connection = Connection(settings_of(options))
-    stages: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for message in written:
-        for part in message.parts:
-            if part.stage:
-                stages[part.queue, message.write_id].append(part.stage)
-    try:
-        for (queue, write_id), staged in stages.items():
-            discard(connection, QueueKeys(queue, options["prefix"]), write_id, staged)
-    except SparkBullError as error:
-        log.warning("could not discard the staged chunks of a failed write, they expire later: %s", error)
-        return False
-    return True

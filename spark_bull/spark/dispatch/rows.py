@@ -34,6 +34,7 @@ from spark_bull.dialects.terms import AT_LEAST_ONCE, AT_MOST_ONCE, DELIVERY, EXP
 from spark_bull.errors import DialectError, OptionError, did_you_mean
 from spark_bull.options import Options
 from spark_bull.spark.json_text import check_json, is_encodable, to_json, to_json_arrays
+from spark_bull.spark.staging.queue_rows import QUEUE
 
 log = logging.getLogger("spark_bull")
 
@@ -41,7 +42,6 @@ log = logging.getLogger("spark_bull")
 SLICE_BYTES: Final = 32 << 20
 
 DATA: Final = "data"
-QUEUE: Final = "queue"
 CHILDREN: Final = "children"
 #: Name of the keys of sequences in rows; no column has it.
 SEQUENCE: Final = "sequenceBy"

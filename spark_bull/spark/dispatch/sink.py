@@ -8,21 +8,22 @@ committed. `commit()` runs on the driver, registers the stages of the successful
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from spark_bull.errors import OptionError
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.manage import check_obliterate, obliterate
-from spark_bull.queue.writes import Identity
 from spark_bull.spark.dispatch.commit import abort_write, commit_write
-from spark_bull.spark.dispatch.plan import WritePlan, Written, identity_of, plan_write
+from spark_bull.spark.dispatch.plan import WritePlan, plan_write
 from spark_bull.spark.dispatch.task import write_task
+from spark_bull.spark.staging.identity import check_stream, identity_of, identity_of_batch
+from spark_bull.spark.staging.messages import Written
+from spark_bull.spark.staging.sink import written_of
 
 
 def batch_writer(raw: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
@@ -56,8 +57,7 @@ def stream_writer(raw: Mapping[str, str], schema: StructType, overwrite: bool) -
     if overwrite:
         raise OptionError('outputMode("complete") would replace the queue with every batch: use outputMode("append")')
     plan = plan_write(raw, schema)
-    if plan.options["txnAppId"] is not None:
-        raise OptionError("`txnAppId` is for batch writes: a stream is identified by its checkpoint; leave it out")
+    check_stream(plan.options)
     return StreamWriter(plan)
 
 
@@ -95,18 +95,3 @@ class StreamWriter(DataSourceStreamArrowWriter):
         written = written_of(messages)
         # A batch without finished tasks is unknown here; its callback stays for the batch that repeats it.
         abort_write(self._plan, written, written[0].identity if written else None)
-
-
-def written_of(messages: Iterable[WriterCommitMessage | None]) -> list[Written]:
-    """The messages of the tasks that wrote something."""
-    return [message for message in messages if isinstance(message, Written)]
-
-
-def identity_of_batch() -> Identity | None:
-    """Returns query id and batch id, which Spark passes to tasks only."""
-    context = TaskContext.get()
-    if context is None:
-        return None
-    query = context.getLocalProperty("sql.streaming.queryId")
-    batch = context.getLocalProperty("streaming.sql.batchId")
-    return Identity(query, int(batch)) if query and batch else None

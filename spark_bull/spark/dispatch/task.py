@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import pyarrow as pa
-from pyspark import TaskContext
 
 from spark_bull.dialects.base import Dialect
 from spark_bull.dialects.chunks import ChunkBuilder
@@ -16,7 +14,7 @@ from spark_bull.dialects.codec import defaults_of, encode
 from spark_bull.dialects.flows import Flows
 from spark_bull.dialects.priorities import NAME as PRIORITY
 from spark_bull.dialects.terms import SPREAD_SEED
-from spark_bull.errors import OptionError, SparkBullError, restated
+from spark_bull.errors import SparkBullError, restated
 from spark_bull.model import Added
 from spark_bull.queue.add import add_chunk
 from spark_bull.queue.callbacks import Callback, open_callback
@@ -27,36 +25,35 @@ from spark_bull.queue.room import length_limit_of
 from spark_bull.queue.verbs import FlowsReply
 from spark_bull.queue.writes import Identity, is_written, stage_chunk
 from spark_bull.spark.dispatch.children_column import levels_of
-from spark_bull.spark.dispatch.plan import TaskPart, WritePlan, Written
+from spark_bull.spark.dispatch.plan import WritePlan
 from spark_bull.spark.dispatch.priority_queues import are_named, by_priority
-from spark_bull.spark.dispatch.rows import CHILDREN, QUEUE, SEQUENCE
+from spark_bull.spark.dispatch.rows import CHILDREN, SEQUENCE
 from spark_bull.spark.dispatch.sequence import check_sequence_queue, in_sequences
+from spark_bull.spark.staging.attempt import Attempt, this_attempt
+from spark_bull.spark.staging.messages import TaskPart, Written
+from spark_bull.spark.staging.queue_rows import QUEUE, QueueRows, by_queue
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import settings_of
 
 #: Maximum payload of incomplete chunks, over all queues of a task.
 _MAX_GATHERED_BYTES: Final = 32 << 20
-#: Name of a queue, the properties of its rows, and their numbers.
-_Rows: TypeAlias = tuple[str, dict[str, list[Any]], Sequence[int]]
 
 
 def write_task(plan: WritePlan, batches: Iterator[pa.RecordBatch], identity: Identity | None) -> Written:
     """Stages or adds the rows of a task attempt."""
-    context = TaskContext.get()
-    partition = context.partitionId() if context else 0
-    attempt = f"{plan.write_id}.{partition}.{context.taskAttemptId() if context else 0}"
+    attempt = this_attempt(plan.write_id)
     started_on = Connection(settings_of(plan.options)).now_ms()
     if plan.replayed or (plan.handle is not None and _was_committed(plan, plan.handle, identity)):
         for _ in batches:
             pass
         return Written(plan.write_id, (), started_on, identity)
-    task = _Task(plan, partition, attempt, identity)
+    task = _Task(plan, attempt, identity)
     try:
         for batch in batches:
             task.take(batch)
         return Written(plan.write_id, task.finish(), started_on, identity)
     except SparkBullError as error:
-        raise restated(error, f"partition {partition}, {error}") from error
+        raise restated(error, f"partition {attempt.partition}, {error}") from error
 
 
 def _was_committed(plan: WritePlan, handle: QueueHandle, identity: Identity | None) -> bool:
@@ -89,15 +86,14 @@ class _Task:
     """Cuts a task's rows into chunks and sends them."""
 
     plan: WritePlan
-    partition: int
-    attempt: str
+    attempt: Attempt
     identity: Identity | None
     seen: int = 0
     writers: dict[str, _QueueWriter] = field(default_factory=dict)
     dialects: dict[str, Dialect] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.defaults = defaults_of(self.plan.options) | {SPREAD_SEED: self.partition}
+        self.defaults = defaults_of(self.plan.options) | {SPREAD_SEED: self.attempt.partition}
         self.limit = length_limit_of(self.plan.options)
         self.callback: Callback | None = None
         self.opened = False
@@ -108,19 +104,20 @@ class _Task:
 
     def take(self, batch: pa.RecordBatch) -> None:
         for part in self.plan.rows.slices(batch):
-            rows = self.plan.rows.rows(part, range(self.seen, self.seen + part.num_rows))
-            for queue, queue_rows, numbers in self._placed(self._by_queue(rows, part.num_rows)):
+            numbers = range(self.seen, self.seen + part.num_rows)
+            rows = self.plan.rows.rows(part, numbers)
+            for queue, queue_rows, own in self._placed(by_queue(rows, self.plan.options[QUEUE], numbers)):
                 if self.plan.children is None:
-                    self._take(queue, queue_rows, numbers)
+                    self._take(queue, queue_rows, own)
                 else:
                     children = part.column(self.plan.rows.columns[CHILDREN])
-                    positions = [number - self.seen for number in numbers]
-                    self._take_flows(queue, queue_rows, children.take(pa.array(positions, pa.int64())), numbers)
+                    positions = [number - self.seen for number in own]
+                    self._take_flows(queue, queue_rows, children.take(pa.array(positions, pa.int64())), own)
             self.seen += part.num_rows
         if sum(writer.builder.gathered for writer in self.writers.values()) > _MAX_GATHERED_BYTES:
             self._flush()
 
-    def _placed(self, parts: Iterator[_Rows]) -> Iterator[_Rows]:
+    def _placed(self, parts: Iterator[QueueRows]) -> Iterator[QueueRows]:
         """Splits rows with priorities by name, if their dialect has a queue for each."""
         for queue, rows, numbers in parts:
             if are_named(rows, self.defaults) and self._dialect(queue).has_priority_queues:
@@ -132,21 +129,6 @@ class _Task:
         if queue not in self.dialects:
             self.dialects[queue] = self.plan.handle_of(queue).dialect
         return self.dialects[queue]
-
-    def _by_queue(self, rows: dict[str, list[Any]], count: int) -> Iterator[_Rows]:
-        numbers = range(self.seen, self.seen + count)
-        queues = rows.pop(QUEUE, None)
-        if queues is None:
-            yield self.plan.options["queue"], rows, numbers
-            return
-        members: dict[str, list[int]] = defaultdict(list)
-        for position, queue in enumerate(queues):
-            if not queue:
-                raise OptionError(f"row {numbers[position]}: expected `queue` to name a queue, got {queue!r}")
-            members[queue].append(position)
-        for queue, positions in members.items():
-            queue_rows = {name: [column[i] for i in positions] for name, column in rows.items()}
-            yield queue, queue_rows, [numbers[i] for i in positions]
 
     def _take(self, queue: str, rows: dict[str, list[Any]], numbers: Sequence[int]) -> None:
         writer = self._writer(queue)
@@ -190,7 +172,7 @@ class _Task:
             builder = ChunkBuilder(options["chunkSize"], options["chunkBytes"])
             # With exactly-once delivery, the commit checks all queues together.
             was_committed = not self.plan.exactly_once and _was_committed(self.plan, handle, self.identity)
-            self.writers[queue] = _QueueWriter(handle, builder, handle.keys.stage(self.attempt), was_committed)
+            self.writers[queue] = _QueueWriter(handle, builder, handle.keys.stage(self.attempt.name), was_committed)
         return self.writers[queue]
 
     def _send(self, writer: _QueueWriter, rows: int, packed: bytes, flows: FlowChunk | None = None) -> None:
@@ -205,10 +187,10 @@ class _Task:
             sent: Added | FlowsReply
             if flows is None:
                 sent = add_chunk(
-                    writer.handle, self.attempt, writer.chunks, rows, packed, want_ids=False, limit=self.limit
+                    writer.handle, self.attempt.name, writer.chunks, rows, packed, want_ids=False, limit=self.limit
                 )
             else:
-                sent = add_flow_chunk(writer.handle, self.attempt, writer.chunks, flows)
+                sent = add_flow_chunk(writer.handle, self.attempt.name, writer.chunks, flows)
             writer.added += sent.added
             writer.duplicates += sent.duplicates
             writer.deduplicated += sent.deduplicated

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from spark_bull.errors import SparkBullError
@@ -19,10 +18,10 @@ from spark_bull.queue.writes import (
     read_outcomes,
     recover,
 )
-from spark_bull.spark.dispatch.commit import finish_write, register_write
-from spark_bull.spark.dispatch.plan import TaskPart, Written
 from spark_bull.spark.manage.plan import ManagePlan
 from spark_bull.spark.manage.result_file import write_outcomes
+from spark_bull.spark.staging.commit import finish_write, register_write
+from spark_bull.spark.staging.messages import TaskPart, Written
 
 log = logging.getLogger("spark_bull")
 
@@ -57,14 +56,8 @@ def commit_changes(plan: ManagePlan, written: Sequence[Written], identity: Ident
 
 
 def _queue_plans(plan: ManagePlan, written: Sequence[Written]) -> list[QueuePlan]:
-    by_queue: dict[str, list[TaskPart]] = defaultdict(list)
-    if plan.handle is not None:
-        by_queue[plan.handle.keys.queue] = []
-    for message in written:
-        for part in message.parts:
-            by_queue[part.queue].append(part)
-    started_on = min([plan.started_on, *(message.started_on for message in written)])
-    return [_queue_plan(plan, queue, parts, started_on) for queue, parts in by_queue.items()]
+    started_on = plan.begun_on(written)
+    return [_queue_plan(plan, queue, parts, started_on) for queue, parts in plan.parts_by_queue(written).items()]
 
 
 def _queue_plan(plan: ManagePlan, queue: str, parts: Sequence[TaskPart], started_on: int) -> QueuePlan:

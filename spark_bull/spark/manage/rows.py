@@ -7,42 +7,35 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
-    ArrayType,
     BooleanType,
-    DataType,
     IntegralType,
-    MapType,
     StringType,
     StructType,
-    VariantType,
 )
 
 from spark_bull.dialects.changes import ACTIONS
-from spark_bull.errors import OptionError, did_you_mean
+from spark_bull.errors import OptionError
 from spark_bull.options import Options
-from spark_bull.spark.dispatch.rows import QUEUE
-from spark_bull.spark.json_text import check_json, is_encodable, to_json
+from spark_bull.spark.json_text import check_json, to_json
 from spark_bull.spark.schemas import SCHEMAS
+from spark_bull.spark.staging.columns import JSON, TEXT, Column, check_json_columns, column_indexes
+from spark_bull.spark.staging.queue_rows import QUEUE
 
-_JSON: Final = (StringType, StructType, MapType, ArrayType, VariantType)
-#: Columns, their types, and the names of these in SQL.
-_TYPES: Final[Mapping[str, tuple[tuple[type[DataType], ...], str]]] = {
-    "id": ((StringType, IntegralType), "STRING, or an integer"),
-    QUEUE: ((StringType,), "STRING"),
-    "action": ((StringType,), "STRING"),
-    "data": (_JSON, "STRUCT, MAP, ARRAY, VARIANT, or STRING holding JSON"),
-    "delay": ((IntegralType,), "an integer (ms)"),
-    "priority": ((IntegralType, StringType), "an integer, or STRING with a name of one"),
-    "lifo": ((BooleanType,), "BOOLEAN"),
-    "resetAttempts": ((BooleanType,), "BOOLEAN"),
-    "state": ((StringType,), "STRING"),
-    "failedReason": ((StringType,), "STRING"),
-    "returnvalue": (_JSON, "STRUCT, MAP, ARRAY, VARIANT, or STRING holding JSON"),
-    "to": ((StringType,), "STRING"),
+_COLUMNS: Final[Mapping[str, Column]] = {
+    "id": Column((StringType, IntegralType), "STRING, or an integer"),
+    QUEUE: TEXT,
+    "action": TEXT,
+    "data": JSON,
+    "delay": Column((IntegralType,), "an integer (ms)"),
+    "priority": Column((IntegralType, StringType), "an integer, or STRING with a name of one"),
+    "lifo": Column((BooleanType,), "BOOLEAN"),
+    "resetAttempts": Column((BooleanType,), "BOOLEAN"),
+    "state": TEXT,
+    "failedReason": TEXT,
+    "returnvalue": JSON,
+    "to": TEXT,
 }
-_BY_LOWER: Final = {name.lower(): name for name in _TYPES}
 #: Columns of jobs as they are read, which are ignored.
 _IGNORED: Final = frozenset(field.name.lower() for field in SCHEMAS["jobs"])
 _PAYLOADS: Final = ("data", "returnvalue")
@@ -78,20 +71,8 @@ def _values(name: str, batch: pa.RecordBatch, index: int, numbers: Sequence[int]
 
 def plan_rows(schema: StructType, options: Options) -> ChangeRows:
     """Checks the columns of a DataFrame. Raises OptionError."""
-    columns: dict[str, int] = {}
-    for index, field in enumerate(schema.fields):
-        name = _BY_LOWER.get(field.name.lower())
-        if name is None:
-            if field.name.lower() in _IGNORED:
-                continue
-            near = did_you_mean(field.name, _TYPES)
-            raise OptionError(f"unknown column `{field.name}`{near} with mode=manage: drop it")
-        types, words = _TYPES[name]
-        if not isinstance(field.dataType, types):
-            kind = field.dataType.simpleString().upper()
-            raise OptionError(f"expected column `{field.name}` to be {words}, got: {kind}; cast it")
-        columns[name] = index
-    _check_payloads(schema, columns)
+    columns = column_indexes(schema, _COLUMNS, "with mode=manage: drop it", _IGNORED)
+    check_json_columns(schema, columns, _PAYLOADS)
     defaults = {name: options[name] for name in DEFAULTS if options[name] is not None}
     if "id" not in columns:
         raise OptionError("expected a column `id` with mode=manage, got none: it names the job that is changed")
@@ -111,12 +92,3 @@ def _check_needs(columns: Mapping[str, int], defaults: Mapping[str, Any]) -> Non
     for name in ACTIONS[defaults["action"]].needs:
         if name not in columns and name not in defaults:
             raise OptionError(f"expected a column `{name}` for the action {defaults['action']}, got none")
-
-
-def _check_payloads(schema: StructType, columns: Mapping[str, int]) -> None:
-    for name in _PAYLOADS:
-        if name in columns:
-            field = schema.fields[columns[name]]
-            if not is_encodable(to_arrow_schema(StructType([field]), timezone="UTC")[0]):
-                kind = field.dataType.simpleString().upper()
-                raise OptionError(f"expected column `{field.name}` to be of types that JSON can hold, got: {kind}")

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-from pyspark import TaskContext
 
-from spark_bull.errors import OptionError, SparkBullError
+from spark_bull.errors import SparkBullError
 from spark_bull.queue.changes import change_chunks
 from spark_bull.queue.handle import QueueHandle
-from spark_bull.queue.writes import Identity, is_written, stage_chunk
-from spark_bull.spark.dispatch.plan import TaskPart, Written
-from spark_bull.spark.dispatch.rows import QUEUE
+from spark_bull.queue.writes import Identity, stage_chunk
 from spark_bull.spark.manage.plan import ManagePlan
+from spark_bull.spark.staging.attempt import this_attempt
+from spark_bull.spark.staging.messages import TaskPart, Written
+from spark_bull.spark.staging.queue_rows import QUEUE, by_queue
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import settings_of
 
@@ -34,11 +33,9 @@ class _Stage:
 
 def stage_task(plan: ManagePlan, batches: Iterator[pa.RecordBatch], identity: Identity | None) -> Written:
     """Stages the rows of a task attempt."""
-    context = TaskContext.get()
-    partition = context.partitionId() if context else 0
-    attempt = f"{plan.write_id}.{partition}.{context.taskAttemptId() if context else 0}"
+    attempt = this_attempt(plan.write_id)
     started_on = Connection(settings_of(plan.options)).now_ms()
-    if plan.replayed or (identity and plan.handle is not None and is_written(plan.handle, identity)):
+    if plan.was_committed(identity):
         for _ in batches:
             pass
         return Written(plan.write_id, (), started_on, identity)
@@ -46,35 +43,17 @@ def stage_task(plan: ManagePlan, batches: Iterator[pa.RecordBatch], identity: Id
     seen = 0
     try:
         for batch in batches:
-            rows = plan.rows.rows(batch, range(seen, seen + batch.num_rows))
-            for queue, queue_rows, numbers in _by_queue(plan, rows, seen, batch.num_rows):
-                _stage(plan, attempt, stages, queue, queue_rows, numbers)
+            numbers = range(seen, seen + batch.num_rows)
+            for queue, rows, own in by_queue(plan.rows.rows(batch, numbers), plan.options[QUEUE], numbers):
+                _stage(plan, attempt.name, stages, queue, rows, own)
             seen += batch.num_rows
     except SparkBullError as error:
-        raise type(error)(f"partition {partition}, {error}") from error
+        raise type(error)(f"partition {attempt.partition}, {error}") from error
     parts = (
         TaskPart(queue, one.handle.dialect.name, one.key, one.chunks, one.rows, flow_queues=tuple(sorted(one.queues)))
         for queue, one in stages.items()
     )
     return Written(plan.write_id, tuple(parts), started_on, identity)
-
-
-def _by_queue(
-    plan: ManagePlan, rows: dict[str, list[Any]], first: int, count: int
-) -> Iterator[tuple[str, dict[str, list[Any]], Sequence[int]]]:
-    numbers = range(first, first + count)
-    queues = rows.pop(QUEUE, None)
-    if queues is None:
-        yield plan.options["queue"], rows, numbers
-        return
-    members: dict[str, list[int]] = defaultdict(list)
-    for position, queue in enumerate(queues):
-        if not queue:
-            raise OptionError(f"row {numbers[position]}: expected `queue` to name a queue, got {queue!r}")
-        members[queue].append(position)
-    for queue, positions in members.items():
-        queue_rows = {name: [column[i] for i in positions] for name, column in rows.items()}
-        yield queue, queue_rows, [numbers[i] for i in positions]
 
 
 def _stage(

@@ -19,7 +19,8 @@ from spark_bull.errors import DialectError, OptionError
 from spark_bull.outcomes import FollowUp
 from spark_bull.queue.follow_ups import check_bounds, encode_follow_ups
 from spark_bull.queue.handle import QueueHandle
-from spark_bull.spark.dispatch.rows import QUEUE, RowPlan, plan_fields
+from spark_bull.spark.dispatch.rows import RowPlan, plan_fields
+from spark_bull.spark.staging.queue_rows import QUEUE
 
 THEN: Final = "then"
 _ON: Final = "on"

@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from spark_bull.model import WriteRecord
 from spark_bull.queue.schedulers import warn_of_frequent
 from spark_bull.queue.writes import Identity, QueuePlan, StagedPart, recover
-from spark_bull.spark.dispatch.commit import finish_write, register_write
-from spark_bull.spark.dispatch.plan import TaskPart
 from spark_bull.spark.schedule.plan import SchedulePlan, WrittenSchedules
 from spark_bull.spark.schedule.task import twice
+from spark_bull.spark.staging.commit import finish_write, register_write
 
 log = logging.getLogger("spark_bull")
 
@@ -45,21 +44,14 @@ def _check_ids(written: Sequence[WrittenSchedules]) -> None:
 
 
 def _queue_plans(plan: SchedulePlan, written: Sequence[WrittenSchedules]) -> list[QueuePlan]:
-    by_queue: dict[str, list[TaskPart]] = defaultdict(list)
-    if plan.handle is not None:
-        by_queue[plan.handle.keys.queue] = []
-    for message in written:
-        for part in message.parts:
-            by_queue[part.queue].append(part)
-    started_on = min([plan.started_on, *(message.started_on for message in written)])
-    fields: dict[str, str | int] = {"mode": "schedule", "startedOn": started_on}
+    fields: dict[str, str | int] = {"mode": "schedule", "startedOn": plan.begun_on(written)}
     return [
         QueuePlan(
             plan.handle_of(queue, parts[0].dialect if parts else None),
             [StagedPart(part.stage, part.chunks, part.rows) for part in parts],
             fields,
         )
-        for queue, parts in by_queue.items()
+        for queue, parts in plan.parts_by_queue(written).items()
     ]
 
 

@@ -7,43 +7,37 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
-    ArrayType,
-    DataType,
     IntegralType,
     MapType,
     StringType,
     StructType,
     TimestampType,
-    VariantType,
 )
 
-from spark_bull.errors import OptionError, did_you_mean
+from spark_bull.errors import OptionError
 from spark_bull.options import Options
-from spark_bull.spark.dispatch.rows import QUEUE, milliseconds_of
-from spark_bull.spark.json_text import check_json, is_encodable, to_json
+from spark_bull.spark.dispatch.rows import milliseconds_of
+from spark_bull.spark.json_text import check_json, to_json
+from spark_bull.spark.staging.columns import JSON, TEXT, Column, check_json_columns, column_indexes
+from spark_bull.spark.staging.queue_rows import QUEUE
 
-_TIME: Final = ((TimestampType, IntegralType), "TIMESTAMP, or an integer (ms since 1970)")
-#: Columns, their types, and the names of these in SQL.
-_COLUMNS: Final[Mapping[str, tuple[tuple[type[DataType], ...], str]]] = {
-    "id": ((StringType,), "STRING"),
-    QUEUE: ((StringType,), "STRING"),
-    "every": ((IntegralType,), "an integer (ms)"),
-    "pattern": ((StringType,), "STRING"),
-    "tz": ((StringType,), "STRING"),
-    "name": ((StringType,), "STRING"),
-    "data": (
-        (StringType, StructType, MapType, ArrayType, VariantType),
-        "STRUCT, MAP, ARRAY, VARIANT, or STRING holding JSON",
-    ),
-    "limit": ((IntegralType,), "an integer"),
-    "offset": ((IntegralType,), "an integer (ms)"),
+_MS: Final = Column((IntegralType,), "an integer (ms)")
+_TIME: Final = Column((TimestampType, IntegralType), "TIMESTAMP, or an integer (ms since 1970)")
+_COLUMNS: Final[Mapping[str, Column]] = {
+    "id": TEXT,
+    QUEUE: TEXT,
+    "every": _MS,
+    "pattern": TEXT,
+    "tz": TEXT,
+    "name": TEXT,
+    "data": JSON,
+    "limit": Column((IntegralType,), "an integer"),
+    "offset": _MS,
     "startDate": _TIME,
     "endDate": _TIME,
-    "opts": ((StringType, StructType, MapType), "STRING holding a JSON object, STRUCT or MAP"),
+    "opts": Column((StringType, StructType, MapType), "STRING holding a JSON object, STRUCT or MAP"),
 }
-_BY_LOWER: Final = {name.lower(): name for name in _COLUMNS}
 _JSON: Final = ("data", "opts")
 
 
@@ -79,21 +73,8 @@ def _values(name: str, batch: pa.RecordBatch, index: int, numbers: Sequence[int]
 
 def plan_rows(schema: StructType, options: Options) -> ScheduleRows:
     """Checks the columns of a DataFrame. Raises OptionError."""
-    columns: dict[str, int] = {}
-    for index, field in enumerate(schema.fields):
-        name = _BY_LOWER.get(field.name.lower())
-        if name is None:
-            near = did_you_mean(field.name, _COLUMNS)
-            raise OptionError(
-                f"unknown column `{field.name}`{near} with mode=schedule: drop it, or move it into `data`"
-            )
-        if name in columns:
-            raise OptionError(f"expected one column `{name}`, got two: drop or rename one")
-        types, words = _COLUMNS[name]
-        if not isinstance(field.dataType, types):
-            kind = field.dataType.simpleString().upper()
-            raise OptionError(f"expected column `{field.name}` to be {words}, got: {kind}; cast it")
-        columns[name] = index
+    columns = column_indexes(schema, _COLUMNS, "with mode=schedule: drop it, or move it into `data`")
+    check_json_columns(schema, columns, _JSON)
     if "id" not in columns:
         raise OptionError("expected a column `id` with mode=schedule, got none: it names the schedule")
     if "every" not in columns and "pattern" not in columns:
@@ -102,14 +83,4 @@ def plan_rows(schema: StructType, options: Options) -> ScheduleRows:
         columns.pop(QUEUE, None)
     elif QUEUE not in columns:
         raise OptionError("expected an option `queue`, or a column `queue`, got neither")
-    _check_json_columns(schema, columns)
     return ScheduleRows(columns, options["tz"])
-
-
-def _check_json_columns(schema: StructType, columns: Mapping[str, int]) -> None:
-    for name in _JSON:
-        if name in columns:
-            field = schema.fields[columns[name]]
-            if not is_encodable(to_arrow_schema(StructType([field]), timezone="UTC")[0]):
-                kind = field.dataType.simpleString().upper()
-                raise OptionError(f"expected column `{field.name}` to be of types that JSON can hold, got: {kind}")

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import pyarrow as pa
-from pyspark import TaskContext
 
 from spark_bull.dialects.base import Repeated
 from spark_bull.errors import OptionError, SparkBullError
 from spark_bull.queue.schedulers import SCHEDULE_SIZE, ScheduleEncoder, encoder_of, packed_schedules
 from spark_bull.queue.writes import Identity, is_written, stage_chunk
-from spark_bull.spark.dispatch.plan import TaskPart
-from spark_bull.spark.dispatch.rows import QUEUE
 from spark_bull.spark.schedule.plan import SchedulePlan, WrittenSchedules
+from spark_bull.spark.staging.attempt import this_attempt
+from spark_bull.spark.staging.messages import TaskPart
+from spark_bull.spark.staging.queue_rows import QUEUE
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import settings_of
 
@@ -56,22 +56,20 @@ class _Stage:
 
 def stage_task(plan: SchedulePlan, batches: Iterator[pa.RecordBatch], identity: Identity | None) -> WrittenSchedules:
     """Stages the rows of a task attempt."""
-    context = TaskContext.get()
-    partition = context.partitionId() if context else 0
-    attempt = f"{plan.write_id}.{partition}.{context.taskAttemptId() if context else 0}"
+    attempt = this_attempt(plan.write_id)
     connection = Connection(settings_of(plan.options))
     started_on = connection.now_ms()
-    if plan.replayed or (plan.handle is not None and identity is not None and is_written(plan.handle, identity)):
+    if plan.was_committed(identity):
         for _ in batches:
             pass
         return WrittenSchedules(plan.write_id, (), started_on, identity)
-    task = _Task(plan, attempt, identity)
+    task = _Task(plan, attempt.name, identity)
     try:
         for batch in batches:
             task.take(batch, connection.now_ms())
         return task.finish(started_on)
     except SparkBullError as error:
-        raise type(error)(f"partition {partition}, {error}") from error
+        raise type(error)(f"partition {attempt.partition}, {error}") from error
 
 
 @dataclass

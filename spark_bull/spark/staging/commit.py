@@ -1,0 +1,91 @@
+"""Registers the staged chunks of a write and rolls them forward, or discards them; on the driver."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from spark_bull.errors import ConnectionLost, SparkBullError, StagedDataLost, restated
+from spark_bull.keys import QueueKeys
+from spark_bull.model import WriteRecord
+from spark_bull.options import Options
+from spark_bull.queue.writes import Identity, QueuePlan, discard, register, roll_forward
+from spark_bull.spark.staging.messages import Written
+from spark_bull.store.connection import Connection
+from spark_bull.store.settings import settings_of
+
+log = logging.getLogger("spark_bull")
+
+#: Maximum number of queues named in a message.
+_MAX_SHOWN: Final = 5
+
+
+def register_write(
+    write_id: str, plans: Sequence[QueuePlan], identity: Identity | None, *, exactly_once: bool = True
+) -> bool:
+    """Registers a write; False when it was written before. exactly_once: whether nothing has been written yet."""
+    try:
+        return register(write_id, plans, identity)
+    except ConnectionLost as error:
+        if not exactly_once:
+            raise
+        raise ConnectionLost(
+            f"it is not known whether this write is registered: if `spark-bull writes {plans[0].handle.keys.queue}` "
+            f"lists {write_id}, don't run it again, because the next write, or `spark-bull recover` for each queue, "
+            f"finishes it; otherwise nothing was written. Cause: {error}"
+        ) from error
+
+
+def finish_write(write_id: str, plans: Sequence[QueuePlan], report: Callable[[WriteRecord], None]) -> None:
+    """Rolls a registered write forward in all of its queues; calls report(record) for each.
+
+    Raises StagedDataLost if staged chunks are missing, after finishing all other queues.
+    """
+    lost: list[StagedDataLost] = []
+    for number, queue_plan in enumerate(plans):
+        try:
+            record = roll_forward(queue_plan.handle, write_id, _log_progress)
+        except StagedDataLost as error:
+            # The other queues can still be completed.
+            lost.append(error)
+            continue
+        except SparkBullError as error:
+            unfinished = _names([left.handle.keys.queue for left in plans[number:]])
+            raise restated(
+                error,
+                f"don't run this write again: it is registered as {write_id}, and the next write to queue "
+                f"{unfinished}, or `spark-bull recover` for each, adds its remaining jobs. Cause: {error}",
+            ) from error
+        report(record)
+    if lost:
+        others = f"; the jobs of the other {len(plans) - len(lost)} queues were added" if len(plans) > len(lost) else ""
+        raise StagedDataLost("; ".join(str(error) for error in lost[:_MAX_SHOWN]) + others) from lost[0]
+
+
+def discard_stages(options: Options, written: list[Written]) -> bool:
+    """Discards the staged chunks of a failed write. Returns False if this fails: then they expire (`stageTtlMs`)."""
+    connection = Connection(settings_of(options))
+    stages: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for message in written:
+        for part in message.parts:
+            if part.stage:
+                stages[part.queue, message.write_id].append(part.stage)
+    try:
+        for (queue, write_id), staged in stages.items():
+            discard(connection, QueueKeys(queue, options["prefix"]), write_id, staged)
+    except SparkBullError as error:
+        log.warning("could not discard the staged chunks of a failed write, they expire later: %s", error)
+        return False
+    return True
+
+
+def _names(queues: list[str]) -> str:
+    """Lists the first queues by name."""
+    more = f" and {len(queues) - _MAX_SHOWN} more" if len(queues) > _MAX_SHOWN else ""
+    return ", ".join(queues[:_MAX_SHOWN]) + more
+
+
+def _log_progress(done: int, total: int) -> None:
+    log.debug("%d of %d jobs added", done, total)

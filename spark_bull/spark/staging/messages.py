@@ -1,0 +1,38 @@
+"""The messages that the tasks of a write send to its commit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql.datasource import WriterCommitMessage
+
+from spark_bull.queue.writes import Identity
+
+
+@dataclass(frozen=True)
+class TaskPart:
+    """The rows that a task wrote to one queue. `stage` is empty if they were added directly. `flow_queues`: the other
+    queues of their children, or those that they move jobs to.
+    """
+
+    queue: str
+    dialect: str
+    stage: str = ""
+    chunks: int = 0
+    rows: int = 0
+    added: int = 0
+    duplicates: int = 0
+    deduplicated: int = 0
+    rejected: int = 0
+    dropped: int = 0
+    flow_queues: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Written(WriterCommitMessage):
+    """The commit message of a task: what it wrote to each queue, and when it started (time of Redis, ms since 1970)."""
+
+    write_id: str
+    parts: tuple[TaskPart, ...]
+    started_on: int
+    identity: Identity | None = None
