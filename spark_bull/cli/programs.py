@@ -40,6 +40,15 @@ def _dispatch(args: Namespace) -> Output:
         return _output(dispatch(spark, source, handle, options), args)
 
 
+def _replay(args: Namespace) -> Output:
+    from spark_bull.spark.programs.replay import replay
+
+    options = _options(args)
+    handle = open_handle(parse_options(options, WRITE), args.queue)
+    with _session(args, args.queue) as spark:
+        return _output(replay(spark, args.input, args.format, args.where, handle, options), args)
+
+
 def _work(args: Namespace) -> Output:
     from spark_bull.spark.programs.work import Functions, check, work
 
@@ -144,6 +153,13 @@ def _add_dispatch_arguments(parser: ArgumentParser) -> None:
     _add_common_arguments(parser, "queue to add the jobs to", "option of the write")
 
 
+def _add_replay_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--input", required=True, help="table of jobs, such as one that `collect` has written")
+    parser.add_argument("--format", default="parquet", help="parquet (default), json, orc, delta, …")
+    parser.add_argument("--where", metavar="SQL", help="only jobs for which this is true: \"state = 'failed'\"")
+    _add_common_arguments(parser, "queue to add the jobs to", "option of the write")
+
+
 def _add_work_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--processor", required=True, metavar="MODULE:NAME", help="function of a job, or a UDF")
     parser.add_argument("--setup", metavar="MODULE:NAME", help="function that makes the state of a slot")
@@ -206,6 +222,14 @@ PROGRAMS: Final = (
         "dispatch --input customers.parquet --queue mail",
         _dispatch,
         _add_dispatch_arguments,
+        of_queue=False,
+    ),
+    Command(
+        "replay",
+        "in Spark: add jobs of a table again, once",
+        """replay --input results --where "state = 'failed'" --queue mail""",
+        _replay,
+        _add_replay_arguments,
         of_queue=False,
     ),
     Command(

@@ -56,6 +56,25 @@ def test_dispatch_fills_a_queue_and_report_counts_it(redis_url: str, prefix: str
     assert "|people|wait |500 |" in reported.stdout
 
 
+def test_replay_adds_jobs_of_a_table_once(spark: SparkSession, redis_url: str, prefix: str, tmp_path: Path) -> None:
+    rows = [
+        ("7", "failed", "mail", '{"n": 7}', 3),
+        ("8", "completed", "mail", "{}", 0),
+        ("x-9", "failed", "mail", "{}", 0),
+    ]
+    table = spark.createDataFrame(rows, "id STRING, state STRING, name STRING, data STRING, priority LONG")
+    table.selectExpr("*", """'{"attempts":5}' AS opts""").write.parquet(str(tmp_path / "results"))
+    where = ["--input", str(tmp_path / "results"), "--where", "state = 'failed'", "--queue", "again"]
+    for said in ("2 jobs added to queue again (bullmq), 0 duplicates", "0 jobs added to queue again (bullmq), 2 dup"):
+        done = run("replay", *where, "--url", redis_url, "--option", f"prefix={prefix}", "--master", "local[1]")
+        assert said in done.stdout, done.stderr[-3000:]
+    with BullQueue("again", url=redis_url, prefix=prefix) as queue:
+        job, other = queue.get_job("replay-7"), queue.get_job("x-9")
+        assert job is not None
+        assert (job.data, job.name, job.priority, job.opts["attempts"]) == ({"n": 7}, "mail", 3, 5)
+        assert other is not None
+
+
 def test_the_command_dispatches_and_reports_with_a_session_of_its_own(
     redis_url: str, prefix: str, tmp_path: Path
 ) -> None:

@@ -40,6 +40,15 @@ PRINTED = {
         "promoted=1",
     ),
     "03_talking_to_node": ("Nodeisthere", "|completed|196|2611700|", "Idonotlike50"),
+    "04_dead_letter_queue": (
+        "100completed,200failed",
+        "|noaddress|100|",
+        "|nosuchhost:exmaple.org|100|",
+        "|finished|100|100|0|0|0|",
+        "|finished|100|100|0|0|0|",
+        "{'completed':200}",
+        "100waitforanaddress",
+    ),
 }
 
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.writes import records
@@ -48,6 +48,11 @@ def dispatch(spark: SparkSession, source: Source, handle: QueueHandle, options: 
     if source.query:
         jobs.createOrReplaceTempView("input")
         jobs = spark.sql(source.query)
+    return added(spark, jobs, handle, options)
+
+
+def added(spark: SparkSession, jobs: DataFrame, handle: QueueHandle, options: Mapping[str, Any]) -> Dispatched:
+    """Writes rows to a queue and shows the progress. options: those of the write."""
     started = time.monotonic()
     with WriteProgress(spark, handle):
         jobs.write.format("bull").options(**options).option("queue", handle.keys.queue).mode("append").save()
