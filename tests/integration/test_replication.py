@@ -17,6 +17,7 @@ from spark_bull.queue import verbs
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.replication import ReplicaTerms, check_replicas, wait_for_replicas
 from spark_bull.queue.writes import Identity
+from spark_bull.spark.dispatch.sink import StreamWriter
 from tests.support.sink import Sink
 from tests.support.wait import wait_until
 
@@ -102,7 +103,8 @@ def test_a_write_that_too_few_replicas_have_says_so_and_is_not_repeated(servers:
     servers.follow()
     again = Sink(options, ROWS, Identity("query", 1))
     again.task([{"n": 1}])
-    again.commit()
+    assert again.messages[0].parts == ()
+    StreamWriter(again.plan).commit([*again.messages], 1)
     assert servers.copy.lrange(f"{prefix}:q:wait", 0, -1) == [b"1"]
 
 

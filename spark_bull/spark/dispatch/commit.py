@@ -11,7 +11,7 @@ from spark_bull.model import WriteRecord
 from spark_bull.queue.callbacks import drop_callback
 from spark_bull.queue.replication import record_replicas, replica_terms_of, wait_for_replicas
 from spark_bull.queue.room import length_limit_of
-from spark_bull.queue.writes import Identity, QueuePlan, StagedPart, read_record, recover
+from spark_bull.queue.writes import Identity, QueuePlan, StagedPart, open_writes, read_record, recover, roll_forward
 from spark_bull.spark.dispatch.plan import WritePlan
 from spark_bull.spark.staging.commit import discard_stages, finish_write, register_write
 from spark_bull.spark.staging.messages import TaskPart, Written
@@ -35,7 +35,30 @@ def commit_write(plan: WritePlan, written: list[Written], identity: Identity | N
         finish_write(write_id, plans, _report)
     else:
         log.info("write %s: nothing added, because it was committed before (%s)", write_id, identity)
+        _finish_earlier(plan, plans, identity)
     _confirm(plan, write_id, plans, is_new=registered)
+
+
+def commit_empty(plan: WritePlan, identity: Identity | None) -> None:
+    """Ends a micro-batch whose tasks had nothing to send: it has no rows, or was committed before.
+
+    In the latter case, the terms of the write hold, too: it waits for room, and for replicas.
+    """
+    if plan.handle is not None:
+        plans = [_queue_plan(plan, plan.handle.keys.queue, [], plan.started_on)]
+        _finish_earlier(plan, plans, identity)
+        _confirm(plan, plan.write_id, plans, is_new=False)
+
+
+def _finish_earlier(plan: WritePlan, plans: list[QueuePlan], identity: Identity | None) -> None:
+    """Finishes writes of the same query or application that were registered before, and still wait for room."""
+    if identity is None or plan.options["whenFull"] != "wait" or not plan.exactly_once:
+        return
+    for handle in (queue_plan.handle for queue_plan in plans):
+        for write_id in open_writes(handle):
+            record = read_record(handle, write_id)
+            if record is not None and record.app_id == identity.app_id:
+                _report(roll_forward(handle, write_id))
 
 
 def _confirm(plan: WritePlan, write_id: str, plans: list[QueuePlan], *, is_new: bool) -> None:

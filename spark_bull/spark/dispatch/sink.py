@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from spark_bull.errors import OptionError
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.manage import check_obliterate, obliterate
-from spark_bull.spark.dispatch.commit import abort_write, commit_write
+from spark_bull.spark.dispatch.commit import abort_write, commit_empty, commit_write
 from spark_bull.spark.dispatch.plan import WritePlan, plan_write
 from spark_bull.spark.dispatch.task import write_task
 from spark_bull.spark.staging.identity import check_stream, identity_of, identity_of_batch
@@ -90,6 +90,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
         written = written_of(messages)
         if any(message.parts for message in written):
             commit_write(self._plan, written, written[0].identity)
+        elif written:
+            commit_empty(self._plan, written[0].identity)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         written = written_of(messages)

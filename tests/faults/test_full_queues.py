@@ -1,0 +1,93 @@
+"""Crashes of writes to full queues: exactly-once writes add each job once, or drop and count it."""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+from typing import Any
+
+import pytest
+
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.writes import recover
+from tests.support import dying_write
+from tests.support.wait import wait_until
+
+JOBS, MAX_LENGTH, CHUNK = 20, 12, 4
+#: Calls of scripts at which a write is killed: at its registration, and while it adds jobs.
+POINTS = ((7, "after"), (8, "before"), (10, "after"))
+
+
+@pytest.fixture(params=["bull", "bullmq"])
+def queue(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterator[BullQueue]:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
+        yield queue
+
+
+def options_of(queue: BullQueue, redis_url: str, when_full: str, version: int) -> dict[str, str]:
+    return {
+        "url": redis_url,
+        "prefix": queue.handle.keys.prefix,
+        "queue": "q",
+        "protocol": queue.protocol,
+        "chunkSize": str(CHUNK),
+        "maxLength": str(MAX_LENGTH),
+        "whenFull": when_full,
+        "txnAppId": "nightly",
+        "txnVersion": str(version),
+    }
+
+
+def kill_and_repeat(options: dict[str, str], call: int, when: str) -> bool:
+    """A write is killed, and then repeated, as a scheduler does. Returns whether it was killed."""
+    was_killed = dying_write.run(options, JOBS, call, when) == -signal.SIGKILL
+    dying_write.write(options, JOBS)
+    return was_killed
+
+
+def test_a_killed_write_that_waits_for_room_adds_each_job_once(queue: BullQueue, redis_url: str) -> None:
+    started: Counter[int] = Counter()
+    over = Event()
+
+    def process() -> None:
+        """Takes jobs while there are any, as workers do, and checks the length of the queue."""
+        while not over.is_set() or queue.counts()["wait"]:
+            waiting = queue.page("wait")
+            assert len(waiting) <= MAX_LENGTH
+            for job in waiting[: CHUNK + 1]:
+                started[job.data["n"]] += 1
+                queue.remove(job.id)
+
+    with ThreadPoolExecutor(1) as pool:
+        worker = pool.submit(process)
+        try:
+            killed = [
+                kill_and_repeat(options_of(queue, redis_url, "wait", version), *point)
+                for version, point in enumerate(POINTS)
+            ]
+            wait_until(lambda: not recover(queue.handle) and _all_finished(queue), "the writes to end")
+        finally:
+            over.set()
+        worker.result()
+    assert all(killed)
+    assert started == dict.fromkeys(range(JOBS), len(POINTS))
+
+
+def test_a_killed_write_that_drops_jobs_adds_or_drops_each_one_once(queue: BullQueue, redis_url: str) -> None:
+    killed = []
+    for version, point in enumerate(POINTS):
+        killed.append(kill_and_repeat(options_of(queue, redis_url, "drop", version), *point))
+        numbers = [job.data["n"] for job in queue.page("wait")]
+        assert len(numbers) == len(set(numbers)) == MAX_LENGTH
+        queue.drain()
+    assert all(killed)
+    assert _all_finished(queue)
+    finished: list[Any] = [(record.added, record.dropped) for record in queue.writes()]
+    assert finished == [(MAX_LENGTH, JOBS - MAX_LENGTH)] * len(POINTS)
+
+
+def _all_finished(queue: BullQueue) -> bool:
+    return all(record.state == "finished" for record in queue.writes())
