@@ -34,7 +34,7 @@ demo: setup $(SPARK_CLASSES) ## Dispatch, inspect, process and collect 80,789 fl
 	@PYSPARK_SUBMIT_ARGS='$(DEMO_SPARK)' PYTHONWARNINGS="$(QUIET)" $(RUN) jobs/demo.py --months $(MONTHS)
 
 test: setup $(SPARK_CLASSES) ## Run the tests; PYTEST_ARGS="-k claim" selects some
-	$(RUN) -m pytest -q -n 2 --dist worksteal $(PYTEST_ARGS)
+	$(RUN) -m pytest -q -n 4 --dist worksteal $(PYTEST_ARGS)
 
 soak: setup $(SPARK_CLASSES) ## Compare random histories of queues with Node, and kill drivers, for half an hour
 	$(RUN) -m pytest -q -m soak -n 2 $(PYTEST_ARGS)

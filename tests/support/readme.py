@@ -67,9 +67,18 @@ CASES = {
     '"jobColumns"': Case(then={"mail": {"delayed": 1}}),
     "INSERT INTO outbox": Case(then={"mail": {"wait": 2}}),
     "def to_review(": Case(finished=2, then={"review": {"wait": 2}}),
-    "queue = BullQueue(": Case(then={"mail": {"delayed": 1}}, prints=("'delayed':1",)),
-    "failed = spark.read.format": Case(
+    'queue = BullQueue("mail", url=': Case(then={"mail": {"delayed": 1}}, prints=("'delayed':1",)),
+    'failed = spark.read.format("bull").options': Case(
         finished=2, prints=("mail|bad|2", '{"n":0}', "mail|completed|2", "mail|failed|2")
+    ),
+    "mended = failed.where": Case(finished=2, prints=("changed|missing|locked|wrongState",)),
+    '"resultPath", "/lake/': Case(
+        finished=2, then={"mail": {"wait": 2}}, files="retried/*.parquet", prints=("done|2",)
+    ),
+    "queue.change_delay(job_id": Case(
+        finished=2,
+        then={"mail": {"wait": 2, "failed": 0}, "dead-letters": {"prioritized": 1}},
+        prints=("['done','done']",),
     ),
     "spark-bull job mail": Case(
         jobs={"mail": [{"n": n} for n in range(42)]}, then={"mail": {"wait": 42}}, prints=("wait", '"id":"42"')
