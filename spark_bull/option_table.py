@@ -518,6 +518,22 @@ TABLE: Final[tuple[Option, ...]] = (
         "table to read: `jobs`, `counts`, `queues`, `writes`, `logs`, `dependencies`, `schedulers` or `workers`",
     ),
     Option(
+        "payloadSchema",
+        text,
+        None,
+        (READ, COLLECT),
+        "type of the column `data`: columns as DDL, a type of SQL, or `infer` (batch reads only)",
+        "JSON text",
+    ),
+    Option(
+        "returnSchema",
+        text,
+        None,
+        (READ, COLLECT),
+        "type of the column `returnvalue`, as `payloadSchema`",
+        "JSON text",
+    ),
+    Option(
         "states",
         states,
         (),

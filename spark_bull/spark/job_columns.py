@@ -15,6 +15,8 @@ import pyarrow.compute as pc
 
 from spark_bull.dialects.fields import FIELDS, NO_VALUE, NUMBERS, STALLED_PRESET, Raw, integer_of, text_of, traces_of
 from spark_bull.queue.read import Chunk
+from spark_bull.spark.json_schema import TYPED_COLUMNS
+from spark_bull.spark.json_values import values_of
 
 #: The last ms of the year 9999, the maximum of Spark's and Python's timestamps.
 LAST_MS: Final = 253_402_300_799_999
@@ -41,6 +43,8 @@ def _column(name: str, chunks: Sequence[tuple[str, Chunk]], kind: pa.DataType) -
 def column_of(name: str, raws: Sequence[Raw], kind: pa.DataType) -> pa.Array:
     """Converts raw values of one of FIELDS to a column of this type."""
     field = FIELDS[name]
+    if name in TYPED_COLUMNS and not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        return values_of(raws, kind)
     if field.kind == "traces":
         return pa.array([traces_of(raw) for raw in raws], kind)
     if field.kind == "time":

@@ -19,6 +19,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from spark_bull.errors import OptionError
+from spark_bull.options import Options
 from spark_bull.spark.schemas import CLAIM_SCHEMA, mode_of, schema_of
 from spark_bull.spark.sent_along import sent_along
 
@@ -39,8 +40,8 @@ class BullDataSource(DataSource):
     def __reduce__(self) -> tuple[Any, ...]:
         return sent_along(type(self), self.options)
 
-    def schema(self) -> StructType:
-        return CLAIM_SCHEMA if mode_of(self.options) == "claim" else schema_of(self.options)
+    def schema(self) -> StructType | str:
+        return CLAIM_SCHEMA if mode_of(self.options) == "claim" else schema_of(self.options, _infer)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         self._refuse_mode("claim", "it requires readStream; leave the option out to inspect jobs")
@@ -105,6 +106,12 @@ class BullDataSource(DataSource):
     def _refuse_mode(self, mode: str, why: str) -> None:
         if mode_of(self.options) == mode:
             raise OptionError(f"mode={mode} is not supported here: {why}")
+
+
+def _infer(options: Options, column: str) -> str:
+    from spark_bull.spark.inspect.sample import inferred_type
+
+    return inferred_type(options, column)
 
 
 def register(spark: SparkSession) -> None:

@@ -6,7 +6,7 @@ users may specify any subset of a schema, in any order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from pyspark.sql.types import (
@@ -27,6 +27,7 @@ from spark_bull.errors import OptionError, did_you_mean
 from spark_bull.option_table import COLLECT, READ
 from spark_bull.option_values import choose_mode
 from spark_bull.options import REDIS_PREFIX, Options, is_spark_option, parse_options, scopes_of, unknown_option
+from spark_bull.spark.json_schema import INFER, TYPED_COLUMNS, ddl_of
 
 QUEUE_REQUIRED: Final = (
     "expected the option `queue` (names, comma separated, or globs), got none. If this is a table of the catalog: "
@@ -160,17 +161,34 @@ def read_options(raw: Mapping[str, str]) -> Options:
     return options
 
 
-def schema_of(raw: Mapping[str, str]) -> StructType:
-    """Returns the schema of the view in the options, or of a stream. Raises OptionError as `read_options` does."""
+def schema_of(raw: Mapping[str, str], infer: Callable[[Options, str], str]) -> StructType | str:
+    """Returns the schema of the view in the options, or of a stream: as DDL if columns have types of the user.
+
+    infer: infers the type of a column from jobs. Raises OptionError as `read_options` does.
+    """
     # Spark requests the schema before it is known whether this is a stream, whose options are checked later.
     for name in raw:
         lowered = name.lower()
         if scopes := scopes_of(name):
             if COLLECT in scopes and READ not in scopes:
-                return SCHEMAS["jobs"]
+                return _typed("jobs", parse_options(raw, COLLECT), infer)
         elif not is_spark_option(lowered) and not lowered.startswith(REDIS_PREFIX):
             raise unknown_option(name, READ, COLLECT)
-    return SCHEMAS[table_of(read_options(raw))]
+    options = read_options(raw)
+    return _typed(table_of(options), options, infer)
+
+
+def _typed(view: str, options: Options, infer: Callable[[Options, str], str]) -> StructType | str:
+    """Returns the schema of a view, with the types that the options give to columns of JSON text."""
+    given = {column: options[option] for column, option in TYPED_COLUMNS.items() if options[option] is not None}
+    if not given:
+        return SCHEMAS[view]
+    if view != "jobs":
+        raise OptionError(f"expected no `{TYPED_COLUMNS[next(iter(given))]}` with view={view}: it is for jobs")
+    types = {field.name: field.dataType.simpleString() for field in SCHEMAS[view]}
+    for column, text in given.items():
+        types[column] = infer(options, column) if text.strip().lower() == INFER else ddl_of(text)
+    return ", ".join(f"`{name}` {kind}" for name, kind in types.items())
 
 
 def table_of(options: Options) -> str:
@@ -198,7 +216,8 @@ def columns_of(schema: StructType, view: str) -> list[str]:
             listed = ", ".join(f"{f.name} {_sql(f.dataType)}" for f in known.values())
             near = did_you_mean(field.name, [f.name for f in known.values()])
             raise OptionError(f"view `{view}` has no column `{field.name}`{near}; it has: {listed}")
-        if field.dataType != own.dataType or not field.nullable:
+        is_typed = view == "jobs" and own.name in TYPED_COLUMNS
+        if (field.dataType != own.dataType and not is_typed) or not field.nullable:
             given = _sql(field.dataType) + ("" if field.nullable else " NOT NULL")
             raise OptionError(
                 f"expected column `{own.name}` of view `{view}` to be {_sql(own.dataType)}, got: {given}; "

@@ -114,6 +114,20 @@ def test_a_stream_has_the_columns_of_a_read_or_of_a_narrower_schema(
     assert collection.run(schema="returnvalue STRING, id STRING") == [Row(returnvalue='"x"', id=job_id)]
 
 
+@each_dialect
+def test_results_have_the_type_that_is_given(bench: WorkBench, collection: Collection) -> None:
+    finish(bench, 3, '{"sent": 7, "to": "ada"}')
+    rows = collection.run(returnSchema="sent INT", payloadSchema="MAP<STRING, INT>", startingOffsets="earliest")
+    assert [row["returnvalue"].sent for row in rows] == [7] * 3
+    assert all(isinstance(row["data"], dict) for row in rows)
+
+
+def test_a_stream_infers_no_types(bench: WorkBench, collection: Collection) -> None:
+    finish(bench, 1)
+    with pytest.raises(StreamingQueryException, match="expected `returnSchema` of a stream to be DDL, got 'infer'"):
+        collection.run(returnSchema="infer")
+
+
 def test_the_option_states_selects_finished_jobs(bench: WorkBench, collection: Collection) -> None:
     finish(bench, 2)
     bench.add(1)

@@ -103,13 +103,53 @@ def test_a_narrower_schema_reads_only_its_fields(bull: Bull, queue: OpenQueue, c
             "id STRING, attempsMade INT",
             r"no column `attempsMade` \(did you mean `attemptsMade`\?\); it has: queue STRING",
         ),
-        ("id STRING, data STRUCT<a: INT>", "expected column `data` of view `jobs` to be STRING, got: STRUCT<A:INT>"),
+        ("id STRING, opts STRUCT<a: INT>", "expected column `opts` of view `jobs` to be STRING, got: STRUCT<A:INT>"),
         ("delay INT", "expected column `delay` of view `jobs` to be BIGINT, got: INT"),
     ],
 )
 def test_a_schema_with_unknown_columns_or_wrong_types_is_refused(bull: Bull, schema: str, message: str) -> None:
     with pytest.raises(PySparkException, match=message):
         bull.read(schema=schema).collect()
+
+
+@pytest.mark.parametrize("protocol", ["bull-1", "bull", "bullmq"])
+def test_payloads_have_the_type_that_is_given_or_inferred(bull: Bull, queue: OpenQueue, protocol: str) -> None:
+    mine = queue(protocol=protocol)
+    mine.add_many([NewJob({"to": "ada", "n": 1}), NewJob({"to": "bob", "n": "many"}), NewJob([1])])
+    given = bull.read(payloadSchema="to STRING, n INT", returnSchema="DOUBLE")
+    assert dict(given.dtypes)["data"] == "struct<to:string,n:int>"
+    assert dict(given.dtypes)["returnvalue"] == "double"
+    rows = given.selectExpr("id", "data.to", "data.n", "data IS NULL", "returnvalue").orderBy("id").collect()
+    assert [tuple(row) for row in rows] == [
+        ("1", "ada", 1, False, None),
+        ("2", "bob", None, False, None),
+        ("3", None, None, True, None),
+    ]
+    assert dict(bull.read(payloadSchema="infer").dtypes)["data"] == "string"
+    mine.remove("3")
+    inferred = bull.read(payloadSchema="infer")
+    assert dict(inferred.dtypes)["data"] == "struct<to:string,n:string>"
+    assert sorted(row["n"] for row in inferred.select("data.n").collect()) == ["1", "many"]
+
+
+def test_a_schema_of_the_user_may_have_types_of_payloads(bull: Bull, queue: OpenQueue) -> None:
+    queue().add({"to": "ada", "tags": ["a", "b"]})
+    frame = bull.read(schema="id STRING, data STRUCT<tags: ARRAY<STRING>>")
+    assert frame.select("data.tags").collect()[0]["tags"] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"payloadSchema": "infer"}, "expected jobs to infer `payloadSchema` from, got none with `data`"),
+        ({"returnSchema": "infer"}, "expected jobs to infer `returnSchema` from, got none with `returnvalue`"),
+        ({"payloadSchema": "n INT", "view": "counts"}, "expected no `payloadSchema` with view=counts"),
+        ({"payloadSchema": "n WHAT"}, "WHAT"),
+    ],
+)
+def test_a_wrong_type_of_payloads_is_an_error(bull: Bull, options: dict[str, object], message: str) -> None:
+    with pytest.raises(PySparkException, match=message):
+        bull.read("nobody", **options)
 
 
 def test_states_and_job_ids_select_jobs(bull: Bull, queue: OpenQueue) -> None:

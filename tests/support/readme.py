@@ -80,6 +80,10 @@ CASES = {
         then={"mail": {"wait": 2, "failed": 0}, "dead-letters": {"prioritized": 1}},
         prints=("['done','done']",),
     ),
+    '"payloadSchema", "to STRING': Case(
+        jobs={"mail": [{"to": "ada@example.org", "template": 1}]},
+        prints=("1|ada@example.org|1|", "template:long"),
+    ),
     "spark-bull job mail": Case(
         jobs={"mail": [{"n": n} for n in range(42)]}, then={"mail": {"wait": 42}}, prints=("wait", '"id":"42"')
     ),

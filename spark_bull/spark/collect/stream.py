@@ -26,6 +26,7 @@ from spark_bull.queue.find import is_glob
 from spark_bull.queue.handle import open_handle
 from spark_bull.queue.result_ledger import STATES, ResultLedger
 from spark_bull.services.collector import Collector
+from spark_bull.spark.json_schema import INFER, TYPED_COLUMNS
 from spark_bull.spark.schemas import QUEUE_REQUIRED, columns_of
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import resolved, settings_of
@@ -57,6 +58,11 @@ def collect_options(raw: Mapping[str, str]) -> Options:
             raise OptionError(
                 f"expected `states` of a stream to be some of {', '.join(STATES)}, got: {state!r}; use "
                 'spark.read.format("bull") for jobs in other states'
+            )
+    for name in TYPED_COLUMNS.values():
+        if (options[name] or "").strip().lower() == INFER:
+            raise OptionError(
+                f"expected `{name}` of a stream to be DDL, got {INFER!r}: the schema of a stream must stay the same"
             )
     if options["startingOffsets"] == "latest" and not options["readerId"]:
         raise OptionError(

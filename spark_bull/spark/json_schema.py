@@ -1,0 +1,88 @@
+"""The types of columns whose JSON text is read as values: options `payloadSchema` and `returnSchema`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+#: Columns of jobs that can be read as values, and the options with their types.
+TYPED_COLUMNS: Final[Mapping[str, str]] = {"data": "payloadSchema", "returnvalue": "returnSchema"}
+#: Value of the options: infer the type from a sample of jobs.
+INFER: Final = "infer"
+_SIMPLE: Final = {"string", "boolean", "date", "timestamp", "binary"}
+_NUMBERS: Final = {
+    "tinyint",
+    "byte",
+    "smallint",
+    "short",
+    "int",
+    "integer",
+    "bigint",
+    "long",
+    "float",
+    "real",
+    "double",
+}
+
+
+def ddl_of(text: str) -> str:
+    """Returns the type of a column in SQL: the text, if it is a type, else a STRUCT with these columns."""
+    lowered = text.strip().lower()
+    is_type = lowered in _SIMPLE | _NUMBERS or lowered.startswith(("struct<", "array<", "map<", "decimal("))
+    return text.strip() if is_type else f"STRUCT<{text.strip()}>"
+
+
+@dataclass
+class _Seen:
+    """What values were seen in one place. JSON has no other types."""
+
+    names: set[str] = field(default_factory=set)
+    fields: dict[str, _Seen] = field(default_factory=dict)
+    items: _Seen | None = None
+
+    def add(self, value: Any) -> None:
+        if isinstance(value, dict):
+            self.names.add("STRUCT")
+            for name, member in value.items():
+                self.fields.setdefault(name, _Seen()).add(member)
+        elif isinstance(value, list):
+            self.names.add("ARRAY")
+            self.items = self.items or _Seen()
+            for item in value:
+                self.items.add(item)
+        elif isinstance(value, bool):
+            self.names.add("BOOLEAN")
+        elif isinstance(value, int):
+            self.names.add("BIGINT" if -(2**63) <= value < 2**63 else "DOUBLE")
+        elif isinstance(value, float):
+            self.names.add("DOUBLE")
+        elif value is not None:
+            self.names.add("STRING")
+
+    def ddl(self) -> str:
+        if self.names == {"STRUCT"} and self.fields:
+            members = (f"`{name.replace('`', '``')}`: {seen.ddl()}" for name, seen in self.fields.items())
+            return f"STRUCT<{', '.join(members)}>"
+        if self.names == {"ARRAY"} and self.items is not None:
+            return f"ARRAY<{self.items.ddl()}>"
+        if self.names == {"BIGINT", "DOUBLE"}:
+            return "DOUBLE"
+        return self.names.pop() if len(self.names) == 1 and self.names <= {"BOOLEAN", "BIGINT", "DOUBLE"} else "STRING"
+
+
+def inferred(texts: Iterable[str | bytes]) -> str | None:
+    """Returns the type of JSON values in SQL: numbers are BIGINT or DOUBLE; values of several types are STRING.
+
+    Texts that are not JSON are left out; None if there is no other.
+    """
+    seen = _Seen()
+    found = False
+    for text in texts:
+        try:
+            seen.add(json.loads(text))
+        except ValueError:
+            continue
+        found = True
+    return seen.ddl() if found else None

@@ -1,0 +1,100 @@
+"""Converts JSON texts to an Arrow array of values, as Spark's `from_json` does: what does not match is null."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from spark_bull.dialects.fields import Raw
+from spark_bull.spark.payload import converter
+
+Read: TypeAlias = Callable[[Any], Any]
+
+
+def values_of(raws: Sequence[Raw], kind: pa.DataType) -> pa.Array:
+    """Parses texts. A text that is not JSON is null, as is each value in it that has another type than `kind` says.
+
+    Missing members of objects are null, unknown ones are dropped. Where the type is STRING, other values are their JSON
+    text. Times are ISO 8601 text (UTC if there is no offset) or ms since 1970; binary is base64.
+    """
+    read = _reader(kind)
+    return pa.array([read(_parsed(raw)) for raw in raws], kind)
+
+
+def _parsed(raw: Raw) -> Any:
+    try:
+        return None if raw is None else json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _reader(kind: pa.DataType) -> Read:
+    """Returns the function that converts parsed JSON to what Arrow takes for this type."""
+    if pa.types.is_struct(kind):
+        return _struct(kind)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        item = _reader(kind.value_type)
+        return lambda value: [item(one) for one in value] if isinstance(value, list) else None
+    if pa.types.is_map(kind):
+        item = _reader(kind.item_type)
+        return lambda value: [(key, item(one)) for key, one in value.items()] if isinstance(value, dict) else None
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return _text
+    if pa.types.is_boolean(kind):
+        return lambda value: value if isinstance(value, bool) else None
+    if pa.types.is_integer(kind):
+        return _integer(2 ** (kind.bit_width - 1))
+    if pa.types.is_floating(kind):
+        return _double
+    return _checked(converter(kind), kind)
+
+
+def _struct(kind: pa.DataType) -> Read:
+    readers = {field.name: _reader(field.type) for field in (kind.field(i) for i in range(kind.num_fields))}
+
+    def read(value: Any) -> dict[str, Any] | None:
+        if not isinstance(value, dict):
+            return None
+        return {name: reader(value.get(name)) for name, reader in readers.items()}
+
+    return read
+
+
+def _text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _integer(limit: int) -> Read:
+    def read(value: Any) -> int | None:
+        is_integer = isinstance(value, int) and not isinstance(value, bool)
+        return value if is_integer and -limit <= value < limit else None
+
+    return read
+
+
+def _double(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return None
+
+
+def _checked(convert: Read | None, kind: pa.DataType) -> Read:
+    """For types whose values can be wrong in more ways than one: converts each alone."""
+
+    def read(value: Any) -> Any:
+        try:
+            converted = value if convert is None else convert(value)
+            pa.scalar(converted, kind)
+        except (pa.ArrowException, TypeError, ValueError, ArithmeticError, AttributeError, OSError):
+            return None
+        return converted
+
+    return read

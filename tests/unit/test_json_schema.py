@@ -1,0 +1,87 @@
+"""Types of payloads and results: inferred from JSON, and JSON converted to them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from spark_bull.spark.json_schema import ddl_of, inferred
+from spark_bull.spark.json_values import values_of
+
+
+@pytest.mark.parametrize(
+    ("values", "ddl"),
+    [
+        ([{"to": "ada", "n": 1}, {"n": 2.5, "ok": True}], "STRUCT<`to`: STRING, `n`: DOUBLE, `ok`: BOOLEAN>"),
+        ([{"a": {"b": [1, None]}}, {"a": None}], "STRUCT<`a`: STRUCT<`b`: ARRAY<BIGINT>>>"),
+        ([{"a": 1}, {"a": "x"}], "STRUCT<`a`: STRING>"),
+        ([{"a": []}, {"b`c": {}}], "STRUCT<`a`: ARRAY<STRING>, `b``c`: STRING>"),
+        ([{"a": None}], "STRUCT<`a`: STRING>"),
+        ([1, 2**63], "DOUBLE"),
+        ([[1], {"a": 1}], "STRING"),
+        ([True], "BOOLEAN"),
+    ],
+)
+def test_the_type_of_values_is_inferred(values: list[Any], ddl: str) -> None:
+    assert inferred(json.dumps(value) for value in values) == ddl
+
+
+def test_nothing_is_inferred_from_texts_that_are_not_json() -> None:
+    assert inferred([b"{", b"nope"]) is None
+    assert inferred([b"{", b"1"]) == "BIGINT"
+
+
+@pytest.mark.parametrize(
+    ("text", "ddl"),
+    [
+        ("to STRING, n INT", "STRUCT<to STRING, n INT>"),
+        (" MAP<STRING, INT> ", "MAP<STRING, INT>"),
+        ("struct<a: INT>", "struct<a: INT>"),
+        ("double", "double"),
+        ("DECIMAL(10, 2)", "DECIMAL(10, 2)"),
+        ("n INT", "STRUCT<n INT>"),
+    ],
+)
+def test_columns_are_a_struct_and_a_type_is_itself(text: str, ddl: str) -> None:
+    assert ddl_of(text) == ddl
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "read"),
+    [
+        (pa.string(), "a", "a"),
+        (pa.string(), {"ü": [1]}, '{"ü":[1]}'),
+        (pa.bool_(), True, True),
+        (pa.bool_(), 1, None),
+        (pa.int32(), 2**31 - 1, 2**31 - 1),
+        (pa.int32(), 2**31, None),
+        (pa.int64(), True, None),
+        (pa.int64(), 1.5, None),
+        (pa.float64(), 1, 1.0),
+        (pa.float64(), 10**308 * 10, None),
+        (pa.float64(), "1", None),
+        (pa.decimal128(10, 2), 1.25, Decimal("1.25")),
+        (pa.decimal128(10, 2), 10**12, None),
+        (pa.date32(), "2024-05-06T07:08:09Z", dt.date(2024, 5, 6)),
+        (pa.date32(), 7, None),
+        (pa.timestamp("us", "UTC"), 1000, dt.datetime(1970, 1, 1, 0, 0, 1, tzinfo=dt.timezone.utc)),
+        (pa.timestamp("us", "UTC"), "soon", None),
+        (pa.binary(), "YQ==", b"a"),
+        (pa.binary(), 5, None),
+        (pa.list_(pa.int64()), [1, "x", None], [1, None, None]),
+        (pa.list_(pa.int64()), {"a": 1}, None),
+        (pa.map_(pa.string(), pa.int64()), {"a": 1, "b": "x"}, [("a", 1), ("b", None)]),
+        (pa.struct([("a", pa.int64()), ("b", pa.string())]), {"a": "x", "b": 1, "c": 2}, {"a": None, "b": "1"}),
+        (pa.struct([("a", pa.int64())]), [1], None),
+    ],
+)
+def test_a_value_of_another_type_is_null(kind: pa.DataType, value: Any, read: Any) -> None:
+    assert values_of([json.dumps(value).encode(), b"null", None, b"{", b"\xff"], kind).to_pylist() == [
+        read,
+        *[None] * 4,
+    ]
