@@ -101,13 +101,15 @@ def test_work_runs_from_a_zip(submit: Submit, queue: BullQueue, arguments: list[
     assert {job.parsed("returnvalue") for job in queue.page("completed")} == {2 * n for n in range(40)}
 
 
-def test_collect_runs_from_a_zip(submit: Submit, queue: BullQueue, client: Redis, tmp_path: Path) -> None:
+def test_collect_and_replay_run_from_a_zip(submit: Submit, queue: BullQueue, client: Redis, tmp_path: Path) -> None:
     Finisher(queue, client, twice=False).finish(10)
     said = submit("collect", "--queue", "q", "--output", "lake", "--once")
     assert "10 finished jobs of q written to" in said
     files = (tmp_path / "lake").glob("queue=q/day=20*/*.parquet")
     ids = [row["id"] for file in files for row in pq.ParquetFile(file).read(["id"]).to_pylist()]
     assert sorted(ids, key=int) == [str(n) for n in range(1, 11)]
+    said = submit("replay", "--input", "lake", "--where", "id < 4", "--queue", "again")
+    assert "3 jobs added to queue again" in said
 
 
 def test_promote_runs_from_a_zip(submit: Submit, queue: BullQueue) -> None:
