@@ -27,6 +27,11 @@ _NUMBERS: Final = {
 }
 
 
+def is_inferred(text: str | None) -> bool:
+    """Whether the value of an option asks for the type of the jobs in a sample."""
+    return text is not None and text.strip().lower() == INFER
+
+
 def ddl_of(text: str) -> str:
     """Returns the type of a column in SQL: the text, if it is a type, else a STRUCT with these columns."""
     lowered = text.strip().lower()

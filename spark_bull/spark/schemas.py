@@ -27,7 +27,7 @@ from spark_bull.errors import OptionError, did_you_mean
 from spark_bull.option_table import COLLECT, READ
 from spark_bull.option_values import choose_mode
 from spark_bull.options import REDIS_PREFIX, Options, is_spark_option, parse_options, scopes_of, unknown_option
-from spark_bull.spark.json_schema import INFER, TYPED_COLUMNS, ddl_of
+from spark_bull.spark.json_schema import TYPED_COLUMNS, ddl_of, is_inferred
 
 QUEUE_REQUIRED: Final = (
     "expected the option `queue` (names, comma separated, or globs), got none. If this is a table of the catalog: "
@@ -187,7 +187,7 @@ def _typed(view: str, options: Options, infer: Callable[[Options, str], str]) ->
         raise OptionError(f"expected no `{TYPED_COLUMNS[next(iter(given))]}` with view={view}: it is for jobs")
     types = {field.name: field.dataType.simpleString() for field in SCHEMAS[view]}
     for column, text in given.items():
-        types[column] = infer(options, column) if text.strip().lower() == INFER else ddl_of(text)
+        types[column] = infer(options, column) if is_inferred(text) else ddl_of(text)
     return ", ".join(f"`{name}` {kind}" for name, kind in types.items())
 
 

@@ -26,7 +26,7 @@ from spark_bull.queue.find import is_glob
 from spark_bull.queue.handle import open_handle
 from spark_bull.queue.result_ledger import STATES, ResultLedger
 from spark_bull.services.collector import Collector
-from spark_bull.spark.json_schema import INFER, TYPED_COLUMNS
+from spark_bull.spark.json_schema import INFER, TYPED_COLUMNS, is_inferred
 from spark_bull.spark.schemas import QUEUE_REQUIRED, columns_of
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import resolved, settings_of
@@ -60,7 +60,7 @@ def collect_options(raw: Mapping[str, str]) -> Options:
                 'spark.read.format("bull") for jobs in other states'
             )
     for name in TYPED_COLUMNS.values():
-        if (options[name] or "").strip().lower() == INFER:
+        if is_inferred(options[name]):
             raise OptionError(
                 f"expected `{name}` of a stream to be DDL, got {INFER!r}: the schema of a stream must stay the same"
             )

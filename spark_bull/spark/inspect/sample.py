@@ -8,12 +8,11 @@ from typing import Final
 
 from spark_bull.errors import OptionError
 from spark_bull.options import Options
-from spark_bull.queue.find import find_queues, is_glob
 from spark_bull.queue.handle import open_handle
 from spark_bull.queue.read import read_jobs
+from spark_bull.spark.inspect.source import matching, names_and_globs
 from spark_bull.spark.json_schema import TYPED_COLUMNS, inferred
-from spark_bull.store.connection import Connection
-from spark_bull.store.settings import resolved, settings_of
+from spark_bull.store.settings import resolved
 
 #: Number of jobs in a sample, from each queue.
 SAMPLE: Final = 1_000
@@ -22,22 +21,14 @@ SAMPLE: Final = 1_000
 def inferred_type(options: Options, column: str) -> str:
     """Infers the type of `data` or `returnvalue` from the first jobs of each queue, in SQL. Raises OptionError."""
     options = resolved(options)
-    found = inferred(chain.from_iterable(_texts(options, queue, column) for queue in _queues(options)))
+    names, globs = names_and_globs(options)
+    queues = dict.fromkeys([*names, *matching(options, globs)])
+    found = inferred(chain.from_iterable(_texts(options, queue, column) for queue in queues))
     if found is None:
         raise OptionError(
             f"expected jobs to infer `{TYPED_COLUMNS[column]}` from, got none with `{column}`: give the type as DDL"
         )
     return found
-
-
-def _queues(options: Options) -> Iterator[str]:
-    connection = Connection(settings_of(options))
-    for part in options["queue"].split(","):
-        name = part.strip()
-        if is_glob(name):
-            yield from find_queues(connection, options["prefix"], name)
-        elif name:
-            yield name
 
 
 def _texts(options: Options, queue: str, column: str) -> Iterator[bytes]:

@@ -53,8 +53,8 @@ class ReadPlan:
         """Opens the planned queues; with `new_ones`, the queues that match the globs but were not planned."""
         queues = self.queues
         if new_ones:
-            matching = _matching(self.options, self.globs)
-            queues = tuple(queue for queue in matching if queue not in self.queues)
+            found = matching(self.options, self.globs)
+            queues = tuple(queue for queue in found if queue not in self.queues)
         for queue in queues:
             yield open_handle(self.options, queue)
 
@@ -74,8 +74,7 @@ def plan_read(raw: Mapping[str, str], schema: StructType) -> ReadPlan:
     """
     options = resolved(read_options(raw))
     columns = tuple(columns_of(schema, table_of(options)))
-    given = [part.strip() for part in (options["queue"] or "*").split(",") if part.strip()]
-    named, globs = [q for q in given if not is_glob(q)], tuple(q for q in given if is_glob(q))
+    named, globs = names_and_globs(options)
     Connection(settings_of(options)).check(options["prefix"], named, write=False)
     if options["view"] == "dependencies":
         for queue in named:
@@ -83,11 +82,18 @@ def plan_read(raw: Mapping[str, str], schema: StructType) -> ReadPlan:
     if options["view"] == "schedulers":
         for queue in named:
             open_handle(options, queue).dialect.check_schedules()
-    queues = tuple(dict.fromkeys([*named, *_matching(options, globs)]))
+    queues = tuple(dict.fromkeys([*named, *matching(options, globs)]))
     return ReadPlan(options, schema, columns, queues, globs)
 
 
-def _matching(options: Options, globs: tuple[str, ...]) -> list[str]:
+def names_and_globs(options: Options) -> tuple[list[str], tuple[str, ...]]:
+    """Splits the option `queue` into names and globs; without it, all queues."""
+    given = [part.strip() for part in (options["queue"] or "*").split(",") if part.strip()]
+    return [one for one in given if not is_glob(one)], tuple(one for one in given if is_glob(one))
+
+
+def matching(options: Options, globs: tuple[str, ...]) -> list[str]:
+    """Returns the queues that match the globs now."""
     connection = Connection(settings_of(options))
     return [queue for glob in globs for queue in find_queues(connection, options["prefix"], glob)]
 

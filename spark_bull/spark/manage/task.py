@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_bull.errors import SparkBullError
+from spark_bull.errors import SparkBullError, restated
 from spark_bull.queue.changes import change_chunks
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.writes import Identity, stage_chunk
@@ -48,7 +48,7 @@ def stage_task(plan: ManagePlan, batches: Iterator[pa.RecordBatch], identity: Id
                 _stage(plan, attempt.name, stages, queue, rows, own)
             seen += batch.num_rows
     except SparkBullError as error:
-        raise type(error)(f"partition {attempt.partition}, {error}") from error
+        raise restated(error, f"partition {attempt.partition}, {error}") from error
     parts = (
         TaskPart(queue, one.handle.dialect.name, one.key, one.chunks, one.rows, flow_queues=tuple(sorted(one.queues)))
         for queue, one in stages.items()

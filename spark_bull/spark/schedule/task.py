@@ -9,7 +9,7 @@ from typing import Final
 import pyarrow as pa
 
 from spark_bull.dialects.base import Repeated
-from spark_bull.errors import OptionError, SparkBullError
+from spark_bull.errors import OptionError, SparkBullError, restated
 from spark_bull.queue.schedulers import SCHEDULE_SIZE, ScheduleEncoder, encoder_of, packed_schedules
 from spark_bull.queue.writes import Identity, is_written, stage_chunk
 from spark_bull.spark.schedule.plan import SchedulePlan, WrittenSchedules
@@ -69,7 +69,7 @@ def stage_task(plan: SchedulePlan, batches: Iterator[pa.RecordBatch], identity: 
             task.take(batch, connection.now_ms())
         return task.finish(started_on)
     except SparkBullError as error:
-        raise type(error)(f"partition {attempt.partition}, {error}") from error
+        raise restated(error, f"partition {attempt.partition}, {error}") from error
 
 
 @dataclass
@@ -92,7 +92,7 @@ class _Task:
             try:
                 self._take(self._stage(queue), row, number, now)
             except SparkBullError as error:
-                raise type(error)(f"row {number}: {error}") from error
+                raise restated(error, f"row {number}: {error}") from error
         self.seen += batch.num_rows
 
     def _take(self, stage: _Stage, row: dict[str, object], number: int, now: int) -> None:
