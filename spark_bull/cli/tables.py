@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from spark_bull.cli.times import duration, relative, utc
+from spark_bull.time_text import duration, relative, utc
 
 Row = Mapping[str, Any]
 

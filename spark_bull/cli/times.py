@@ -1,17 +1,14 @@
-"""Parses and formats durations, and formats times."""
+"""Parses durations."""
 
 from __future__ import annotations
 
 import re
 from argparse import ArgumentTypeError
-from datetime import datetime, timezone
 from typing import Final
 
-#: Units on the command line in ms, and their names in output, the largest first.
-_UNITS: Final = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
-_SHOWN: Final = {"d": "d", "h": "h", "m": "min", "s": "s", "ms": "ms"}
-_DURATION: Final = re.compile(rf"([0-9]+(?:\.[0-9]+)?)({'|'.join(_UNITS)})?")
-_NOW_MS: Final = 1_000
+from spark_bull.time_text import UNITS
+
+_DURATION: Final = re.compile(rf"([0-9]+(?:\.[0-9]+)?)({'|'.join(UNITS)})?")
 
 
 def milliseconds(text: str, default_unit: str = "ms") -> int:
@@ -19,38 +16,9 @@ def milliseconds(text: str, default_unit: str = "ms") -> int:
     match = _DURATION.fullmatch(text.strip())
     if match is None:
         raise ArgumentTypeError(f"expected a duration such as 500ms, 30s, 5m, 2h or 1d, got: {text!r}")
-    return round(float(match[1]) * _UNITS[match[2] or default_unit])
+    return round(float(match[1]) * UNITS[match[2] or default_unit])
 
 
 def seconds(text: str) -> float:
     """Parses a duration for argparse; returns s, which is also the unit of a bare number."""
     return milliseconds(text, "s") / 1_000
-
-
-def utc(ms: int) -> str:
-    """Formats ms since 1970 as `2026-01-31 08:00:00Z`; returns the number if it is out of range."""
-    try:
-        time = datetime.fromtimestamp(ms / 1000, timezone.utc)
-    except (OverflowError, OSError, ValueError):
-        return str(ms)
-    return f"{time:%Y-%m-%d %H:%M:%S}Z"
-
-
-def relative(ms: int, now_ms: int) -> str:
-    """Formats a time relative to now: `5 min ago` or `in 5 min`."""
-    distance = abs(ms - now_ms)
-    if distance < _NOW_MS:
-        return "now"
-    return f"in {duration(distance, 1)}" if ms > now_ms else f"{duration(distance, 1)} ago"
-
-
-def duration(ms: int, parts: int = 2) -> str:
-    """Formats a duration with its `parts` largest units: `2 h 5 min`."""
-    shown, left = [], ms
-    for unit, size in _UNITS.items():
-        count, left = divmod(left, size)
-        if count:
-            shown.append(f"{count:,} {_SHOWN[unit]}")
-        if len(shown) == parts or (shown and not count):
-            break
-    return " ".join(shown) or "0 s"

@@ -19,10 +19,11 @@ import spark_bull
 from spark_bull.cli import main
 from spark_bull.cli.main import parser
 from spark_bull.cli.tables import as_table
-from spark_bull.cli.times import duration, milliseconds, relative, seconds, utc
+from spark_bull.cli.times import milliseconds, seconds
 from spark_bull.local import EmbeddedRedis
 from spark_bull.model import NewJob
 from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.time_text import duration, relative, utc
 from spark_bull.worker.running_job import RunningJob
 from tests.support.finisher import Finisher
 from tests.support.terminal import Shown, in_terminal

@@ -15,7 +15,7 @@ PACKAGE = "spark_bull"
 
 # From the bottom up. A name is a module or a sub-package of spark_bull; names on one line may import one another.
 LAYERS = (
-    ("errors", "error_text", "model", "columns", "job_json", "outcomes", "clock", "guard", "version"),
+    ("errors", "error_text", "model", "columns", "job_json", "outcomes", "clock", "time_text", "guard", "version"),
     ("group_limits", "limiter"),
     ("option_values", "option_table", "options", "urls", "keys", "local", "otel", "tracer"),
     ("store",),

@@ -1,0 +1,40 @@
+"""Formats times, and durations."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Final
+
+#: Units of durations, ms, the largest first.
+UNITS: Final = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
+_SHOWN: Final = {"d": "d", "h": "h", "m": "min", "s": "s", "ms": "ms"}
+_NOW_MS: Final = 1_000
+
+
+def utc(ms: int) -> str:
+    """Formats ms since 1970 as `2026-01-31 08:00:00Z`; returns the number if it is out of range."""
+    try:
+        time = datetime.fromtimestamp(ms / 1000, timezone.utc)
+    except (OverflowError, OSError, ValueError):
+        return str(ms)
+    return f"{time:%Y-%m-%d %H:%M:%S}Z"
+
+
+def relative(ms: int, now_ms: int) -> str:
+    """Formats a time relative to now: `5 min ago` or `in 5 min`."""
+    distance = abs(ms - now_ms)
+    if distance < _NOW_MS:
+        return "now"
+    return f"in {duration(distance, 1)}" if ms > now_ms else f"{duration(distance, 1)} ago"
+
+
+def duration(ms: int, parts: int = 2) -> str:
+    """Formats a duration with its `parts` largest units: `2 h 5 min`."""
+    shown, left = [], ms
+    for unit, size in UNITS.items():
+        count, left = divmod(left, size)
+        if count:
+            shown.append(f"{count:,} {_SHOWN[unit]}")
+        if len(shown) == parts or (shown and not count):
+            break
+    return " ".join(shown) or "0 s"
