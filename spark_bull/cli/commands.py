@@ -10,6 +10,7 @@ from spark_bull.cli.manage import MANAGE
 from spark_bull.cli.programs import PROGRAMS
 from spark_bull.cli.promote import PROMOTE
 from spark_bull.cli.schedule import SCHEDULE
+from spark_bull.cli.serve import SERVE
 from spark_bull.cli.show import SHOW
 
-COMMANDS: Final = (*SHOW, ADD, *SCHEDULE, *MANAGE, *LIMITS, PROMOTE, *PROGRAMS)
+COMMANDS: Final = (*SHOW, ADD, *SCHEDULE, *MANAGE, *LIMITS, PROMOTE, SERVE, *PROGRAMS)

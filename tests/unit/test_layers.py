@@ -24,6 +24,7 @@ LAYERS = (
     ("worker",),
     ("services",),
     ("spark",),
+    ("web",),
     ("cli",),
     ("__init__",),
 )
@@ -33,6 +34,7 @@ LATE = (
     "spark_bull.spark.provider",
     "spark_bull.spark.collect.stream",
     "spark_bull.cli.programs",
+    "spark_bull.cli.serve",
     "spark_bull.tracer",
 )
 MAY_IMPORT = {

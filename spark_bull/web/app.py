@@ -1,0 +1,51 @@
+"""The application: the API, sessions, and the page."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Final
+
+from fastapi import FastAPI
+
+from spark_bull.version import VERSION
+from spark_bull.web.access import Access
+from spark_bull.web.guard import Guard
+from spark_bull.web.login import form, sessions
+from spark_bull.web.problems import handle_errors
+from spark_bull.web.queue_access import Queues
+from spark_bull.web.settings import WebSettings
+
+_PAGE: Final = "spark_bull.web.page"
+
+
+def create_app(settings: WebSettings) -> FastAPI:
+    """Creates the application. Redis is reached with the first request.
+
+    Parameters:
+      settings: the settings.
+
+    Returns:
+      An ASGI application.
+
+    Raises:
+      OptionError: for a wrong URL of Redis.
+    """
+    app = FastAPI(
+        title="spark_bull",
+        version=VERSION,
+        description="Queues of Bull and BullMQ. Times are ms since 1970, durations ms, unless a name says otherwise.",
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.state.settings = settings
+    app.state.access = Access(settings)
+    app.state.queues = Queues(settings)
+    handle_errors(app)
+    app.include_router(sessions)
+    app.include_router(form)
+    if find_spec(_PAGE) and find_spec(f"{_PAGE}.routes"):
+        import_module(f"{_PAGE}.routes").add_page(app)
+    app.add_middleware(Guard, settings=settings)
+    return app

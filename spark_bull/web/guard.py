@@ -1,0 +1,95 @@
+"""What holds for every request and response: the accepted hosts, the size of bodies, the security headers."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from spark_bull.web.problems import Problem, response_of
+from spark_bull.web.settings import WebSettings
+
+#: Maximum size of a body, bytes.
+MAX_BODY: Final = 8 << 20
+#: Only files of this server, no inline scripts or styles, in no frame of another page.
+_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; connect-src 'self'; "
+    "manifest-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+_HEADERS: Final = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+_NO_STORE: Final = "no-store"
+
+
+class Guard:
+    """ASGI middleware around the application."""
+
+    def __init__(self, app: ASGIApp, settings: WebSettings) -> None:
+        self._app = app
+        self._hosts = settings.accepted_hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_protected(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers[name] = value
+                headers.setdefault("Cache-Control", _NO_STORE)
+            await send(message)
+
+        headers = Headers(scope=scope)
+        problem = self._refusal(headers)
+        if problem is not None:
+            await response_of(problem)(scope, receive, send_protected)
+            return
+        await self._app(scope, _bounded(receive), send_protected)
+
+    def _refusal(self, headers: Headers) -> Problem | None:
+        host = host_name(headers.get("host", ""))
+        if self._hosts and host not in self._hosts:
+            return Problem(
+                421,
+                f"expected the header Host to be one of {', '.join(sorted(self._hosts))}, got: {host[:200]!r}: start "
+                "the server with --host-name to add a name",
+            )
+        length = headers.get("content-length", "0")
+        if not length.isdigit() or int(length) > MAX_BODY:
+            return _too_large()
+        return None
+
+
+def host_name(header: str) -> str:
+    """The name in a header Host, without the port, in lower case."""
+    if header.startswith("["):
+        return header[1:].partition("]")[0].lower()
+    return header.partition(":")[0].lower()
+
+
+def _bounded(receive: Receive) -> Receive:
+    """Counts the bytes of a body, whose length the headers may not give."""
+    received = 0
+
+    async def count() -> Any:
+        nonlocal received
+        message = await receive()
+        received += len(message.get("body", b""))
+        if received > MAX_BODY:
+            raise _too_large()
+        return message
+
+    return count
+
+
+def _too_large() -> Problem:
+    return Problem(413, f"expected a body of at most {MAX_BODY:,} bytes, got a larger one: send several requests")

@@ -1,0 +1,91 @@
+"""The queues that a server shows: those that its settings select, opened for a request."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from threading import Lock
+from typing import Annotated, Final
+
+from fastapi import Depends, Path, Request
+
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.find import exists, find_queues, is_glob
+from spark_bull.web.problems import Problem
+from spark_bull.web.settings import RETRY_MS, WebSettings
+
+#: For how long the names of queues are kept, s: finding them scans all keys of the database.
+_NAMES_S: Final = 15.0
+
+
+class Queues:
+    """Opens queues, and finds their names. Thread-safe."""
+
+    def __init__(self, settings: WebSettings) -> None:
+        self._settings = settings
+        self.connection = settings.connection()
+        self._lock = Lock()
+        self._names: list[str] = []
+        self._read_on: float | None = None
+
+    def selects(self, name: str) -> bool:
+        """Whether the settings select a queue of this name."""
+        return any(fnmatchcase(name, glob) for glob in self._settings.queues)
+
+    def names(self) -> list[str]:
+        """Names of the queues, sorted; at most some seconds old."""
+        with self._lock:
+            if self._read_on is None or time.monotonic() - self._read_on > _NAMES_S:
+                self._names = sorted(self._find())
+                self._read_on = time.monotonic()
+            return self._names
+
+    def _find(self) -> Iterator[str]:
+        selected = self._settings.queues
+        if any(map(is_glob, selected)):
+            found = find_queues(self.connection, self._settings.options["prefix"])
+            yield from (name for name in found if self.selects(name))
+        else:
+            yield from (name for name in set(selected) if exists(self.open(name).handle))
+
+    def open(self, name: str) -> BullQueue:
+        """Opens a queue that may not exist. Raises Problem 404 for one that is not selected."""
+        if not self.selects(name):
+            raise _missing(name)
+        settings = self._settings
+        return BullQueue(name, url=settings.url, prefix=settings.prefix, protocol=settings.protocol, retry_ms=RETRY_MS)
+
+    def existing(self, name: str) -> BullQueue:
+        """Opens a queue. Raises Problem 404 if it does not exist."""
+        queue = self.open(name)
+        if not exists(queue.handle):
+            raise _missing(name)
+        return queue
+
+    def forget_names(self) -> None:
+        """Reads the names again for the next request."""
+        with self._lock:
+            self._read_on = None
+
+
+def queues_of(request: Request) -> Queues:
+    """Dependency: the queues of the server."""
+    queues: Queues = request.app.state.queues
+    return queues
+
+
+def existing_queue(
+    queues: Annotated[Queues, Depends(queues_of)],
+    queue: Annotated[str, Path(description="name of the queue", min_length=1, max_length=1_000, examples=["mail"])],
+) -> BullQueue:
+    """Dependency: the queue in the path."""
+    return queues.existing(queue)
+
+
+AllQueues = Annotated[Queues, Depends(queues_of)]
+ExistingQueue = Annotated[BullQueue, Depends(existing_queue)]
+
+
+def _missing(name: str) -> Problem:
+    return Problem(404, f"expected a queue of this server, found none: {name[:200]}; GET /api/queues lists all")
