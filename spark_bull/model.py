@@ -19,6 +19,8 @@ STATES = (
     "failed",
 )
 
+#: The period that metrics of workers count, ms.
+MINUTE_MS = 60_000
 
 #: Delay before the next attempt: ms, or a mapping with `type`, `delay` (ms) and, in BullMQ, `jitter` (0 to 1).
 Backoff = int | Mapping[str, Any]
@@ -264,6 +266,92 @@ class QueueLimits:
     max: int | None
     duration_ms: int | None
     limited_ms: int = 0
+
+
+@dataclass(frozen=True)
+class QueueMetrics:
+    """How many jobs have completed or failed per minute, as workers count them; as Node's getMetrics.
+
+    Parameters:
+      queue: name of the queue.
+      state: completed or failed.
+      count: number of jobs since the counters exist.
+      prev_ts: when the first job of the current minute ended, ms since 1970; 0: none was counted.
+      prev_count: value of `count` before that job.
+      data: jobs per minute, the newest minute first, without the current one.
+      points: number of minutes that are kept.
+      start: position of the first minute of `data` among them.
+    """
+
+    queue: str
+    state: str
+    count: int
+    prev_ts: int
+    prev_count: int
+    data: tuple[int, ...]
+    points: int
+    start: int = 0
+
+    @property
+    def minutes(self) -> dict[int, int]:
+        """Jobs by the minute in which they ended, ms since 1970, the newest first.
+
+        With `start` 0, the first one is the minute of `prev_ts`, in which further jobs may end.
+        """
+        if not self.prev_ts:
+            return {}
+        current = self.prev_ts // MINUTE_MS * MINUTE_MS
+        found = {current - (self.start + n) * MINUTE_MS: jobs for n, jobs in enumerate(self.data, start=1)}
+        return found if self.start else {current: self.count - self.prev_count} | found
+
+
+@dataclass(frozen=True)
+class Percentiles:
+    """Percentiles of durations, ms, interpolated between the two nearest ones.
+
+    Parameters:
+      p50: half of the durations are shorter.
+      p95: 95 % of them are shorter.
+      p99: 99 % of them are shorter.
+    """
+
+    p50: float
+    p95: float
+    p99: float
+
+
+@dataclass(frozen=True)
+class JobStats:
+    """Numbers of the jobs of a queue, or of those with one name.
+
+    Parameters:
+      queue: name of the queue.
+      name: name of the jobs; None: all jobs of the queue.
+      jobs: number of jobs by state. By name they are estimates if `is_estimate` is True.
+      is_estimate: whether a state has more jobs than were read.
+      oldest_waiting_ms: for how long the oldest of the jobs waits that could start, ms since it was added; None: no
+        job waits.
+      timed: number of finished jobs whose times `wait` and `run` are about.
+      wait: from when jobs were added until their last attempt started, delays included; None: no such jobs are kept.
+      run: the duration of their last attempts; None: no such jobs are kept.
+      added_per_s: jobs added per second; None: nothing that is kept tells it.
+      added_over_ms: the time of which that is the average, ms.
+      finished_per_s: jobs completed or failed for good per second; None: as above.
+      finished_over_ms: the time of which that is the average, ms.
+    """
+
+    queue: str
+    name: str | None
+    jobs: Mapping[str, int]
+    is_estimate: bool
+    oldest_waiting_ms: int | None
+    timed: int
+    wait: Percentiles | None
+    run: Percentiles | None
+    added_per_s: float | None
+    added_over_ms: int | None
+    finished_per_s: float | None
+    finished_over_ms: int | None
 
 
 @dataclass(frozen=True)

@@ -49,9 +49,10 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "inspect": (
         (
             *(f"queue/{name}" for name in ("activity", "children", "counts_by", "dependencies", "read", "writes")),
+            *(f"queue/{name}" for name in ("metrics", "recent_events", "stats")),
             "spark/inspect/views",
         ),
-        ("read/find", "read/state", "read/jobs"),
+        ("read/find", "read/state", "read/jobs", "read/metrics"),
     ),
     "process": (
         (

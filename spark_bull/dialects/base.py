@@ -156,6 +156,8 @@ class Dialect(ABC):
     has_priority_queues: ClassVar[bool] = False
     #: Whether jobs can have children.
     has_flows: ClassVar[bool] = False
+    #: Whether workers count the jobs that end, per minute.
+    has_metrics: ClassVar[bool] = True
     #: Whether the queue itself can have limits, which are fields of `meta`.
     has_queue_limits: ClassVar[bool] = False
     #: The states from which a finished job can be retried.
@@ -189,6 +191,11 @@ class Dialect(ABC):
                 f"expected a queue of BullMQ: a queue of {self.name} has no limits of its own; use the argument "
                 "`limiter` of the workers"
             )
+
+    def check_metrics(self) -> None:
+        """Raises DialectError for a dialect whose workers keep no metrics."""
+        if not self.has_metrics:
+            raise DialectError(f"expected a queue of Bull 4 or BullMQ: workers of {self.name} keep no metrics")
 
     def check_schedules(self) -> None:
         """Raises DialectError for a dialect without schedules."""

@@ -19,6 +19,7 @@ class Bull1(Dialect):
     has_finish_times = False
     has_keep_rules = False
     has_priorities = False
+    has_metrics = False
     has_priority_queues = True
     lacks: ClassVar = frozenset({"name", "telemetry", "workerName", "metricsMinutes", "metrics_minutes", "max_started"})
     states: ClassVar = {

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
 
 from spark_bull.dialects.fields import integer_of
+from spark_bull.model import MINUTE_MS
 from spark_bull.queue.handle import QueueHandle
-
-#: The period of the rates, ms.
-PERIOD_MS: Final = 60_000
-#: Events that one call reads, and maximum number of calls.
-_EVENTS: Final = 1_000
-_CALLS: Final = 10
+from spark_bull.queue.recent_events import recent_events
 
 
 @dataclass(frozen=True)
@@ -55,33 +50,17 @@ def _oldest(handle: QueueHandle, job_ids: list[str]) -> int | None:
 
 
 def _of_events(handle: QueueHandle, now: int) -> tuple[int | None, float, float]:
-    """The time of the last event, and the rates; if there are too many events, those of the time that was read."""
-    last_on, oldest_ms, added, finished, end, since = None, now, 0, 0, "+", now - PERIOD_MS
-    (newest,) = handle.connection.pipeline([("XREVRANGE", handle.keys["events"], "+", "-", "COUNT", 1)])
-    if newest:
-        last_on = _time_of(newest[0])
-    for _ in range(_CALLS):
-        command = ("XREVRANGE", handle.keys["events"], end, since, "COUNT", _EVENTS)
-        entries = handle.connection.call(*command)
-        kinds = [fields.get(b"event") for _, fields in entries]
-        added += kinds.count(b"added")
-        finished += kinds.count(b"completed") + kinds.count(b"failed")
-        if len(entries) < _EVENTS:
-            return last_on, float(added), float(finished)
-        oldest_ms, end = _time_of(entries[-1]), f"({entries[-1][0].decode()}"
-    factor = PERIOD_MS / max(1, now - oldest_ms)
-    return last_on, added * factor, finished * factor
-
-
-def _time_of(entry: Any) -> int:
-    return int(entry[0].partition(b"-")[0])
+    """The time of the last event, and the rates."""
+    events = recent_events(handle, now, MINUTE_MS)
+    factor = MINUTE_MS / events.over_ms
+    return events.last_on, events.added.total() * factor, events.finished * factor
 
 
 def _of_finish_times(handle: QueueHandle, now: int) -> tuple[int | None, None, float]:
     """The time when the last job ended, and how many have ended; removed jobs are not among them."""
     finished = [handle.keys[state] for state in ("completed", "failed")]
     newest = [("ZREVRANGE", key, 0, 0, "WITHSCORES") for key in finished]
-    recent = [("ZCOUNT", key, now - PERIOD_MS, "+inf") for key in finished]
+    recent = [("ZCOUNT", key, now - MINUTE_MS, "+inf") for key in finished]
     *last, completed, failed = handle.connection.pipeline([*newest, *recent])
     times = [int(float(score)) for found in last for _, score in found]
     return max(times, default=None), None, float(completed + failed)

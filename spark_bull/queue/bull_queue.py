@@ -24,11 +24,13 @@ from spark_bull.model import (
     Dependency,
     FlowJob,
     Job,
+    JobStats,
     KeepRule,
     NewJob,
     Parent,
     Priority,
     QueueLimits,
+    QueueMetrics,
     RawJson,
     Scheduler,
     WriteRecord,
@@ -47,10 +49,12 @@ from spark_bull.queue.dependencies import dependency_counts, read_dependencies
 from spark_bull.queue.flows import add_flow_chunk, added_flows, check_reply, flow_chunks, levels_of
 from spark_bull.queue.handle import QueueHandle, open_handle
 from spark_bull.queue.intake import close_intake, is_intake_open, open_intake
+from spark_bull.queue.metrics import read_metrics
 from spark_bull.queue.parents import check_queues, rejection
 from spark_bull.queue.read import counts, get_job, logs, page
 from spark_bull.queue.replication import check_replicas, replica_terms_of, wait_for_replicas
 from spark_bull.queue.room import length_limit_of
+from spark_bull.queue.stats import SAMPLE, WINDOW_MS, stats
 from spark_bull.queue.writes import read_outcomes, records, recover
 from spark_bull.tracer import TracerSource, spans_of
 
@@ -476,6 +480,47 @@ class BullQueue:
           DialectError: for a state that the dialect lacks.
         """
         return counts_by(self.handle, by, states)
+
+    def metrics(self, state: str, start: int = 0, end: int = -1) -> QueueMetrics:
+        """Reads how many jobs have completed or failed per minute, as getMetrics does.
+
+        Workers count them if they keep metrics: those of Node with the option `metrics`, those of Spark with
+        `metrics_minutes`.
+
+        Parameters:
+          state: completed or failed.
+          start: position of the first minute, from 0, the newest one before the current minute; negative ones count
+            from the end.
+          end: position of the last minute, included; -1 is the oldest one of all.
+
+        Returns:
+          The counters.
+
+        Raises:
+          OptionError: for another state.
+          DialectError: for a queue of Bull 1 or 2, whose workers keep no metrics.
+        """
+        return read_metrics(self.handle, state, start, end)
+
+    def stats(self, *, window_ms: int = WINDOW_MS, sample: int = SAMPLE) -> list[JobStats]:
+        """Computes waiting and run times, rates and numbers of the jobs of the queue, and of those of each name.
+
+        Times are those of finished jobs that are still kept, and numbers by name those of the jobs that were read: at
+        most `sample` of each state, at equal distances, in calls that keep Redis free. The rates of the whole queue are
+        those of the metrics of workers and of the last 10,000 events of BullMQ, as far as there are any, else, as by
+        name, those of jobs that are kept. See the guide on monitoring.
+
+        Parameters:
+          window_ms: period, up to now, of the finished jobs whose times count, and of the rates, ms.
+          sample: maximum number of jobs that are read of each state.
+
+        Returns:
+          The statistics of all jobs, then of each name; names without sampled jobs are missing.
+
+        Raises:
+          OptionError: for an argument that is no positive integer.
+        """
+        return stats(self.handle, window_ms, sample)
 
     def page(
         self, state: str, start: int = 0, stop: int = -1, *, name: str | None = None, descending: bool = False

@@ -23,6 +23,8 @@ from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle
 MAX_BYTES: Final = 1 << 20
 #: Maximum number of ids that one script examines, for those of a slice or of a list.
 MAX_IDS: Final = 5_000
+#: Minimum number of windows of a sample.
+SAMPLE_WINDOWS: Final = 20
 #: Ids that a read keeps, so as not to return a job twice.
 REMEMBERED: Final = 200_000
 
@@ -108,6 +110,28 @@ def read_jobs(
                 fresh = chunk.take(memory.fresh(chunk.ids))
                 if fresh.ids:
                     yield fresh
+
+
+def sample_jobs(handle: QueueHandle, state: str, columns: Iterable[str], among: int, most: int) -> Iterator[Chunk]:
+    """At most about `most` of the `among` jobs that have entered a state last, with some of FIELDS.
+
+    They are in windows at equal distances, of which the first and the last ones are at both ends; those of bull-1 that
+    have finished have no order.
+    """
+    fields, key = _hash_fields(columns), handle.dialect.state_key(state)
+    if among <= most or key.kind == "set":
+        wanted = min(among, most)
+        for chunk in _walk(handle, state, fields, WHOLE, max(1, min(CHUNK_SIZE, wanted))) if wanted else ():
+            yield chunk.take(range(min(wanted, len(chunk.ids))))
+            wanted -= len(chunk.ids)
+            if wanted <= 0:
+                return
+        return
+    size = max(1, min(CHUNK_SIZE, most // SAMPLE_WINDOWS))
+    windows = max(2, most // size)
+    for number in range(windows):
+        position = b"%d" % (number * (among - size) // (windows - 1))
+        yield _step(handle, state, fields, WHOLE, position, b"", window=size, most=size).chunk
 
 
 def read_ids(

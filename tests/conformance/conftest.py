@@ -8,6 +8,7 @@ import pytest
 from redis import Redis
 
 from spark_bull.queue.bull_queue import BullQueue
+from tests.support.filled import Filled
 from tests.support.sending import send_scripts_twice
 from tests.support.work_bench import DIALECTS, WorkBench
 
@@ -26,6 +27,12 @@ def bench(
 ) -> Iterator[WorkBench]:
     with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
         yield WorkBench(queue, client, twice)
+
+
+@pytest.fixture(params=DIALECTS)
+def filled(request: pytest.FixtureRequest, client: Redis, redis_url: str, prefix: str) -> Iterator[Filled]:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
+        yield Filled(queue, client)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -1,0 +1,34 @@
+"""How many jobs have ended per minute, as the workers of Bull 4, BullMQ and Spark count them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from spark_bull.dialects.fields import integer_of
+from spark_bull.errors import expected
+from spark_bull.model import QueueMetrics
+from spark_bull.queue.handle import QueueHandle
+
+#: The states in which jobs are counted.
+COUNTED_STATES: Final = ("completed", "failed")
+
+
+def read_metrics(handle: QueueHandle, state: str, start: int = 0, end: int = -1) -> QueueMetrics:
+    """Reads the counters of a state. Raises OptionError for a state that is not counted, and DialectError."""
+    if state not in COUNTED_STATES:
+        raise expected("state", " or ".join(COUNTED_STATES), state)
+    handle.dialect.check_metrics()
+    keys = {"meta": handle.keys[f"metrics_{state}"], "data": handle.keys[f"metrics_{state}_data"]}
+    count, prev_ts, prev_count, data, points = handle.connection.script(
+        "read/metrics", keys, {"first": start, "last": end}
+    )
+    return QueueMetrics(
+        handle.keys.queue,
+        state,
+        integer_of(count) or 0,
+        integer_of(prev_ts) or 0,
+        integer_of(prev_count) or 0,
+        tuple(integer_of(point) or 0 for point in data),
+        int(points),
+        min(start, points) if start >= 0 else max(0, start + points),
+    )

@@ -1,0 +1,171 @@
+"""Statistics of a queue and of its jobs by name: numbers, waiting and run times, rates.
+
+Redis keeps none of them: they are computed from jobs that are kept, of which at most a sample is read, from the metrics
+of workers, and from the event stream of BullMQ.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from statistics import quantiles
+from typing import Final, NamedTuple
+
+from spark_bull.dialects.fields import FIELDS, value_of
+from spark_bull.errors import expected
+from spark_bull.model import MINUTE_MS, JobStats, Percentiles
+from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.metrics import COUNTED_STATES, read_metrics
+from spark_bull.queue.read import counts, sample_jobs
+from spark_bull.queue.recent_events import recent_events
+
+#: The period of finished jobs and rates, ms, and the number of jobs read of each state.
+WINDOW_MS: Final = 3_600_000
+SAMPLE: Final = 10_000
+#: The states of jobs that a worker could start.
+WAITING: Final = ("wait", "paused", "prioritized")
+_COLUMNS: Final = ("name", "timestamp", "processedOn", "finishedOn")
+
+
+class _Rate(NamedTuple):
+    """So many jobs in so many ms."""
+
+    jobs: float
+    over_ms: int
+
+    @property
+    def per_s(self) -> float:
+        return self.jobs * 1_000 / self.over_ms
+
+
+class _Sampled(NamedTuple):
+    """A job that was read, which stands for `weight` ones. Times are ms since 1970."""
+
+    weight: float
+    name: str
+    created_on: int
+    started_on: int | None
+    finished_on: int | None
+
+
+@dataclass
+class _Tally:
+    """What is counted of the jobs of one name, or of all. added, finished: in the window, as far as they are kept."""
+
+    jobs: dict[str, float] = field(default_factory=dict)
+    oldest_on: int | None = None
+    waits: list[int] = field(default_factory=list)
+    runs: list[int] = field(default_factory=list)
+    timed: int = 0
+    added: float = 0
+    finished: float = 0
+
+    def count(self, state: str, job: _Sampled) -> None:
+        self.jobs[state] = self.jobs.get(state, 0) + job.weight
+        if state in WAITING:
+            self.oldest_on = min(self.oldest_on or job.created_on, job.created_on)
+
+    def time(self, job: _Sampled) -> None:
+        self.timed += 1
+        self.finished += job.weight
+        if job.started_on is not None and job.finished_on is not None:
+            # The clocks of the machines can differ.
+            self.waits.append(max(0, job.started_on - job.created_on))
+            self.runs.append(max(0, job.finished_on - job.started_on))
+
+
+def stats(handle: QueueHandle, window_ms: int = WINDOW_MS, sample: int = SAMPLE) -> list[JobStats]:
+    """The statistics of all jobs, then of those of each name. At most `sample` jobs of each state are read.
+
+    window_ms: period of the finished jobs whose times count, and of the rates. Raises OptionError.
+    """
+    for argument, value in (("window_ms", window_ms), ("sample", sample)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise expected(argument, "a positive integer", value)
+    now = handle.connection.now_ms()
+    since, totals, has_times = now - window_ms, counts(handle), handle.dialect.has_finish_times
+    of_queue, by_name = _Tally(), defaultdict[str, _Tally](_Tally)
+    for state, total in totals.items():
+        for job in _sampled(handle, state, total, sample):
+            for tally in (of_queue, by_name[job.name]):
+                tally.count(state, job)
+                if state not in COUNTED_STATES or not has_times:
+                    tally.added += job.weight * (job.created_on >= since)
+    for job in _ended(handle, since, sample) if has_times else ():
+        for tally in (of_queue, by_name[job.name]):
+            tally.time(job)
+            tally.added += job.weight * (job.created_on >= since)
+    of_queue.jobs = dict(totals)
+    by_name.pop("", None)
+    events = recent_events(handle, now, window_ms) if handle.dialect.has_event_stream else None
+    is_estimate = max(totals.values()) > sample
+
+    def result(name: str | None, tally: _Tally) -> JobStats:
+        added, finished = _Rate(tally.added, window_ms), _Rate(tally.finished, window_ms) if has_times else None
+        if events:
+            added = _Rate(events.added.total() if name is None else events.added[name], events.over_ms)
+        if name is None:
+            of_events = _Rate(events.finished, events.over_ms) if events else None
+            finished = _counted(handle, since, now) or of_events or finished
+        return JobStats(
+            handle.keys.queue,
+            name,
+            {state: round(jobs) for state, jobs in tally.jobs.items()},
+            is_estimate and name is not None,
+            None if tally.oldest_on is None else max(0, now - tally.oldest_on),
+            tally.timed,
+            percentiles(tally.waits),
+            percentiles(tally.runs),
+            added.per_s,
+            added.over_ms,
+            finished and finished.per_s,
+            finished and finished.over_ms,
+        )
+
+    return [result(None, of_queue), *(result(name, by_name[name]) for name in sorted(by_name))]
+
+
+def percentiles(durations: Sequence[int]) -> Percentiles | None:
+    """The percentiles of some durations, or None if there are none."""
+    if not durations:
+        return None
+    # Before Python 3.13, one value is too few.
+    cuts = quantiles(durations if len(durations) > 1 else [*durations, *durations], n=100, method="inclusive")
+    return Percentiles(cuts[49], cuts[94], cuts[98])
+
+
+def _sampled(handle: QueueHandle, state: str, among: int, sample: int) -> list[_Sampled]:
+    """Some of the `among` jobs that have entered a state last."""
+    rows: list[tuple[str, int, int | None, int | None]] = []
+    for chunk in sample_jobs(handle, state, _COLUMNS, among, sample):
+        names, created, started, finished = (
+            [value_of(FIELDS[column], raw) for raw in chunk.column(column)] for column in _COLUMNS
+        )
+        rows += zip(names, created, started, finished, strict=True)
+    weight = among / len(rows) if among > sample and rows else 1.0
+    return [_Sampled(weight, name or "", created or 0, *times) for name, created, *times in rows]
+
+
+def _ended(handle: QueueHandle, since: int, sample: int) -> Iterator[_Sampled]:
+    """At most `sample` of the jobs that have ended since then and are kept, of each state its part."""
+    calls = [("ZCOUNT", handle.keys[state], since, "+inf") for state in COUNTED_STATES]
+    ended = dict(zip(COUNTED_STATES, map(int, handle.connection.pipeline(calls)), strict=True))
+    total = sum(ended.values())
+    for state, jobs in ended.items():
+        if jobs:
+            yield from _sampled(handle, state, jobs, max(1, min(jobs, sample * jobs // total)))
+
+
+def _counted(handle: QueueHandle, since: int, now: int) -> _Rate | None:
+    """The rate of ended jobs that the metrics of workers show, or None if there are none."""
+    if not handle.dialect.has_metrics:
+        return None
+    minutes = Counter[int]()
+    for state in COUNTED_STATES:
+        minutes.update(read_metrics(handle, state, 0, (now - since) // MINUTE_MS).minutes)
+    if not minutes:
+        return None
+    whole = min(-(-since // MINUTE_MS), now // MINUTE_MS) * MINUTE_MS
+    first = max(whole, min(minutes))
+    return _Rate(sum(jobs for minute, jobs in minutes.items() if minute >= first), max(1, now - first))

@@ -1,0 +1,217 @@
+"""Metrics of workers and statistics of jobs, in every dialect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from spark_bull.errors import DialectError, OptionError
+from spark_bull.local import EmbeddedRedis
+from spark_bull.model import JobStats, NewJob, Percentiles, QueueMetrics
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.read import MAX_IDS
+from spark_bull.queue.recent_events import recent_events
+from tests.support.filled import NOW, Filled
+from tests.support.jobs import HOUR
+from tests.support.script_work import script_work
+
+MINUTE = 60_000
+
+
+def now_of(filled: Filled) -> int:
+    return filled.queue.handle.connection.now_ms()
+
+
+def finish(filled: Filled, state: str, ids: list[str], finished_on: int, **fields: Any) -> None:
+    """Puts finished jobs into a queue, as they are when a worker has ended them."""
+    filled.put(state, ids, finishedOn=finished_on, **fields)
+    if filled.queue.handle.dialect.has_finish_times:
+        filled.client.zadd(filled.key(state), dict.fromkeys(ids, finished_on))
+
+
+def by_name(filled: Filled, **arguments: int) -> dict[str | None, JobStats]:
+    return {found.name: found for found in filled.queue.stats(**arguments)}
+
+
+def count_minutes(filled: Filled, state: str, newest_on: int, current: int, *minutes: int) -> None:
+    """Writes the metrics of a state: jobs of the current minute, and of those before, the newest first."""
+    keys = filled.queue.handle.keys
+    total = sum(minutes)
+    meta = {"count": total + current, "prevTS": newest_on, "prevCount": total}
+    filled.client.hset(keys[f"metrics_{state}"], mapping=meta)
+    if minutes:
+        filled.client.rpush(keys[f"metrics_{state}_data"], *minutes)
+
+
+# metrics
+
+
+@pytest.mark.parametrize("filled", ["bull", "bullmq"], indirect=True)
+def test_metrics_are_those_of_the_workers_by_minute(filled: Filled) -> None:
+    count_minutes(filled, "completed", NOW, 4, 7, 0, 9)
+    minute = NOW // MINUTE * MINUTE
+    found = filled.queue.metrics("completed")
+    assert found == QueueMetrics("q", "completed", 20, NOW, 16, (7, 0, 9), 3)
+    assert found.minutes == {minute: 4, minute - MINUTE: 7, minute - 2 * MINUTE: 0, minute - 3 * MINUTE: 9}
+    page = filled.queue.metrics("completed", -2, 1)
+    assert (page.data, page.points, page.start) == ((0,), 3, 1)
+    assert page.minutes == {minute - 2 * MINUTE: 0}
+    assert filled.queue.metrics("failed") == QueueMetrics("q", "failed", 0, 0, 0, (), 0)
+    assert filled.queue.metrics("failed").minutes == {}
+    with pytest.raises(OptionError, match="expected `state` to be completed or failed, got: 'wait'"):
+        filled.queue.metrics("wait")
+
+
+@pytest.mark.parametrize("filled", ["bull-1"], indirect=True)
+def test_a_dialect_without_metrics_says_so(filled: Filled) -> None:
+    with pytest.raises(DialectError, match=r"expected a queue of Bull 4 or BullMQ: workers of bull-1 keep no metrics"):
+        filled.queue.metrics("completed")
+
+
+# statistics
+
+
+def test_an_empty_queue_has_statistics_without_values(filled: Filled) -> None:
+    (found,) = filled.queue.stats()
+    assert set(found.jobs.values()) == {0}
+    assert (found.name, found.is_estimate, found.timed) == (None, False, 0)
+    assert (found.oldest_waiting_ms, found.wait, found.run) == (None, None, None)
+    assert found.added_per_s == 0
+    assert found.finished_per_s == (0 if filled.queue.handle.dialect.has_finish_times else None)
+
+
+def test_jobs_are_counted_by_state_and_name(filled: Filled) -> None:
+    filled.put("wait", ["1", "2"], name="send")
+    filled.put("wait", ["3"], name="resize")
+    filled.put("delayed", ["4"], name="send")
+    filled.put("failed", ["5", "6", "7"], name="send")
+    found = by_name(filled)
+    assert found[None].jobs == filled.queue.counts()
+    assert found["send"].jobs == {"wait": 2, "delayed": 1, "failed": 3}
+    assert found["resize"].jobs == {"wait": 1}
+    assert list(found) == [None, "resize", "send"]
+
+
+def test_the_oldest_waiting_job_is_that_added_first(filled: Filled) -> None:
+    now = now_of(filled)
+    filled.put("wait", ["1"], name="send", timestamp=now - HOUR)
+    filled.put("wait", ["2"], name="resize", timestamp=now - 2 * HOUR)
+    filled.put("delayed", ["3"], name="send", timestamp=now - 9 * HOUR)
+    found, later = by_name(filled), now_of(filled)
+    assert 2 * HOUR <= (found[None].oldest_waiting_ms or 0) <= 2 * HOUR + later - now
+    assert HOUR <= (found["send"].oldest_waiting_ms or 0) <= HOUR + later - now
+
+
+def test_times_are_those_of_jobs_that_ended_in_the_window(filled: Filled) -> None:
+    now = now_of(filled)
+    for number, name in enumerate(["send"] * 3 + ["resize"]):
+        started = now - 10_000
+        created = started - 1_000 * (number + 1)
+        finish(filled, "completed", [str(number)], started + 10 * (number + 1), name=name, timestamp=created,
+               processedOn=started)  # fmt: skip
+    finish(
+        filled, "failed", ["late"], now - 2 * HOUR, name="send", timestamp=now - 9 * HOUR, processedOn=now - 3 * HOUR
+    )
+    found = by_name(filled)
+    if not filled.queue.handle.dialect.has_finish_times:
+        assert {(one.timed, one.wait, one.run, one.finished_per_s) for one in found.values()} == {(0, None, None, None)}
+        return
+    assert (found[None].timed, found["send"].timed, found["resize"].timed) == (4, 3, 1)
+    assert found["send"].wait == Percentiles(2_000, pytest.approx(2_900), pytest.approx(2_980))
+    assert found["send"].run == Percentiles(20, pytest.approx(29), pytest.approx(29.8))
+    assert found["resize"].run == Percentiles(40, 40, 40)
+    assert by_name(filled, window_ms=24 * HOUR)[None].timed == 5
+
+
+def test_rates_are_those_of_kept_jobs_if_nothing_else_is_kept(filled: Filled) -> None:
+    now = now_of(filled)
+    filled.put("wait", ["1"], name="send", timestamp=now)
+    filled.put("wait", ["2"], name="send", timestamp=now - 2 * HOUR)
+    finish(filled, "completed", ["3", "4"], now, name="send", timestamp=now - 5, processedOn=now - 3)
+    found, dialect = by_name(filled), filled.queue.handle.dialect
+    of_name = found["send"]
+    if dialect.has_event_stream:
+        assert of_name.added_per_s == 0, "there are no events"
+    else:
+        assert found[None].added_per_s == of_name.added_per_s == pytest.approx(3 / 3_600)
+        assert of_name.added_over_ms == HOUR
+    assert of_name.finished_per_s == (pytest.approx(2 / 3_600) if dialect.has_finish_times else None)
+
+
+@pytest.mark.parametrize("filled", ["bullmq"], indirect=True)
+def test_rates_of_bullmq_count_removed_jobs_too(filled: Filled) -> None:
+    for _ in range(6):
+        filled.queue.add({}, name="send")
+    filled.queue.add({}, name="resize")
+    filled.client.xadd(filled.queue.handle.keys["events"], {"event": "completed", "jobId": "gone"})
+    found = by_name(filled)
+    assert found[None].added_per_s == pytest.approx(7 / 3_600)
+    assert found["send"].added_per_s == pytest.approx(6 / 3_600)
+    assert found[None].finished_per_s == pytest.approx(1 / 3_600)
+
+
+@pytest.mark.parametrize("filled", ["bull", "bullmq"], indirect=True)
+def test_the_rate_of_finished_jobs_is_that_of_the_metrics(filled: Filled) -> None:
+    now = now_of(filled)
+    count_minutes(filled, "completed", now, 5, *[2] * 9, 1_000)
+    count_minutes(filled, "failed", now - 3 * MINUTE, 7)
+    found = by_name(filled, window_ms=10 * MINUTE)[None]
+    # The minute that is partly in the window does not count, that of the clock does.
+    assert found.finished_over_ms is not None
+    assert 9 * MINUTE <= found.finished_over_ms <= 10 * MINUTE
+    jobs = (found.finished_per_s or 0) * found.finished_over_ms / 1_000
+    assert round(jobs) in (5 + 2 * 9 + 7, 5 + 2 * 8 + 7), "a minute can begin meanwhile"
+
+
+@pytest.mark.parametrize("filled", ["bullmq"], indirect=True)
+def test_a_trimmed_event_stream_gives_the_rate_of_its_time(filled: Filled) -> None:
+    keys, now = filled.queue.handle.keys, now_of(filled)
+    filled.client.hset(keys["meta"], "opts.maxLenEvents", 50)
+    for n in range(50):
+        filled.client.xadd(keys["events"], {"event": "added", "jobId": n, "name": "n"}, id=f"{now - 5_000 + n}-0")
+    trimmed = recent_events(filled.queue.handle, now, HOUR)
+    assert (trimmed.over_ms, trimmed.added) == (5_000, {"n": 50})
+    filled.client.hset(keys["meta"], "opts.maxLenEvents", 51)
+    assert recent_events(filled.queue.handle, now, HOUR).over_ms == HOUR
+
+
+@pytest.mark.parametrize("argument", ["window_ms", "sample"])
+@pytest.mark.parametrize("value", [0, -1, 1.5, True])
+def test_wrong_arguments_of_statistics_are_refused(filled: Filled, argument: str, value: Any) -> None:
+    with pytest.raises(OptionError, match=f"expected `{argument}` to be a positive integer, got: {value!r}"):
+        filled.queue.stats(**{argument: value})
+
+
+def test_of_many_jobs_a_sample_is_read(filled: Filled) -> None:
+    now = now_of(filled)
+    names = ["send", "resize", "send", "send"]
+    for n in range(4):
+        ids = [f"{n}-{i}" for i in range(1_000)]
+        filled.put("wait", ids, name=names[n], timestamp=now - HOUR * (4 - n))
+        finish(filled, "completed", [f"c{one}" for one in ids], now - n, name=names[n], timestamp=now - 9,
+               processedOn=now - 5)  # fmt: skip
+    found = by_name(filled, sample=200)
+    assert found[None].jobs == filled.queue.counts()
+    assert not found[None].is_estimate
+    assert found["send"].is_estimate
+    for state in ("wait", "completed"):
+        estimates = [found[name].jobs.get(state, 0) for name in ("send", "resize")]
+        assert sum(estimates) == pytest.approx(4_000, abs=1)
+    assert found["send"].jobs["wait"] == pytest.approx(3_000, abs=1_000)
+    assert (found[None].oldest_waiting_ms or 0) >= 4 * HOUR, "the jobs that come next are in the sample"
+    if filled.queue.handle.dialect.has_finish_times:
+        assert found[None].timed == pytest.approx(200, abs=2)
+        assert found["send"].finished_per_s == pytest.approx(3_000 / 3_600, rel=0.4)
+
+
+@pytest.mark.parametrize("protocol", ["bull-1", "bull", "bullmq"])
+def test_no_script_of_statistics_reads_more_than_a_portion(protocol: str, own_redis: Any) -> None:
+    server: EmbeddedRedis = own_redis()
+    with Redis.from_url(server.url) as client, BullQueue("q", url=server.url, protocol=protocol) as queue:
+        queue.add_many(NewJob({}, name=f"n{n % 3}") for n in range(30_000))
+        with script_work(client) as scripts:
+            queue.stats(sample=5_000)
+        assert len(scripts) < 40
+        assert max(script.elements for script in scripts) < MAX_IDS

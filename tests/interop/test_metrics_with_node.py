@@ -1,0 +1,63 @@
+"""The metrics that workers of Node keep are read as Node reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from spark_bull.model import QueueMetrics
+from spark_bull.queue.bull_queue import BullQueue
+from tests.support.node_peer import NodePeer
+
+pytestmark = pytest.mark.interop
+
+MINUTE = 60_000
+#: The libraries whose workers keep metrics, and their option for it: of the worker, or of the queue.
+METERED = ["bull-4.16.5", "bullmq-5.81.5", "bullmq-6.7.0"]
+METRICS = {"metrics": {"maxDataPoints": 10}}
+each_metered = pytest.mark.parametrize("alias", METERED)
+
+
+def work(peer: NodePeer, *behaviours: str) -> None:
+    """Adds jobs, and lets a worker that keeps metrics end them."""
+    jobs = [{"name": "task", "data": {"$behaviour": one}, "opts": {}} for one in behaviours]
+    peer.call("add", queue="q", jobs=jobs)
+    peer.call("process", queue="q", opts=METRICS)
+    for event in ("completed", "failed"):
+        wanted = sum((one == "fail") == (event == "failed") for one in behaviours)
+        peer.wait_for_events(event, wanted, source="worker")
+    peer.call("stop", queue="q")
+
+
+def as_node_returns(found: QueueMetrics) -> dict[str, Any]:
+    meta = {"count": found.count, "prevTS": found.prev_ts, "prevCount": found.prev_count}
+    return {"meta": meta, "data": list(found.data), "count": found.points}
+
+
+def read_by_node(peer: NodePeer, state: str, start: int, end: int) -> dict[str, Any]:
+    """What getMetrics returns; Bull's minutes are texts."""
+    read: dict[str, Any] = peer.call("invoke", queue="q", method="getMetrics", args=[state, start, end])
+    return read | {"data": [int(point) for point in read["data"]]}
+
+
+@each_metered
+def test_metrics_equal_those_that_node_reads(
+    alias: str, redis_url: str, prefix: str, node: Callable[..., NodePeer]
+) -> None:
+    reader = node(alias, prefix=prefix)
+    work(reader, *["return:1"] * 3, "fail")
+    for minutes, jobs in ((2, 2), (5, 1)):
+        with NodePeer(alias, redis_url, prefix, clock_ms=minutes * MINUTE) as later:
+            work(later, *["return:1"] * jobs)
+    with BullQueue("q", url=redis_url, prefix=prefix) as queue:
+        for state in ("completed", "failed"):
+            for start, end in ((0, -1), (0, 0), (1, 2), (-2, -1), (3, 1), (50, 60)):
+                found = queue.metrics(state, start, end)
+                assert as_node_returns(found) == read_by_node(reader, state, start, end), (state, start, end)
+        completed = queue.metrics("completed")
+        # A minute may begin between two jobs.
+        assert sum(completed.minutes.values()) == completed.count == 6
+        assert len(completed.minutes) == completed.points + 1 >= 5
+        assert sum(queue.metrics("failed").minutes.values()) == 1
