@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         JobStats,
         NewJob,
         Percentiles,
+        QueueEvent,
         QueueLimits,
         QueueMetrics,
         RawJson,
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
         WriteRecord,
     )
     from spark_bull.queue.bull_queue import BullQueue
+    from spark_bull.queue.events import QueueEvents
     from spark_bull.services.promoter import Promoter, PromoterStats
     from spark_bull.services.rescuer import Rescuer
     from spark_bull.spark.process.worker import Worker
@@ -109,6 +111,8 @@ _LAZY_EXPORTS = {
     "Promoter": "spark_bull.services.promoter",
     "PromoterStats": "spark_bull.services.promoter",
     "QueueBusy": "spark_bull.errors",
+    "QueueEvent": "spark_bull.model",
+    "QueueEvents": "spark_bull.queue.events",
     "QueueFull": "spark_bull.errors",
     "QueueLimits": "spark_bull.model",
     "QueueMetrics": "spark_bull.model",
@@ -168,6 +172,8 @@ __all__ = [
     "Promoter",
     "PromoterStats",
     "QueueBusy",
+    "QueueEvent",
+    "QueueEvents",
     "QueueFull",
     "QueueLimits",
     "QueueMetrics",

@@ -85,6 +85,14 @@ class QueueKeys:
         """Client name of a Node worker's connection; `:w:` and the worker's name may follow."""
         return f"{self.prefix}:{base64.b64encode(self.queue.encode()).decode()}"
 
+    def channel(self, event: str) -> str:
+        """Channel of an event of Bull 3 and 4; `@` and the token of a queue object may follow."""
+        return self.base + event
+
+    def plain_channel(self, event: str) -> str:
+        """Channel of an event of Bull 1.1 and 2, which has no prefix."""
+        return f"{event}@{self.queue}"
+
     def job(self, job_id: str) -> str:
         """HASH of one job."""
         return self.base + job_id

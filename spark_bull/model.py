@@ -1,4 +1,4 @@
-"""Public data types: a job to add, a job and a schedule as read, the states of a job, the record of a write."""
+"""Public data types: a job to add; a job, a schedule and an event as read; states of jobs; the record of a write."""
 
 from __future__ import annotations
 
@@ -249,6 +249,37 @@ class Job:
           JobDamaged: when `data` or `opts` can't be parsed.
         """
         return getattr(self, name)
+
+
+@dataclass(frozen=True)
+class QueueEvent:
+    """An event of a queue, as `BullQueue.events` returns it. What an event lacks is None.
+
+    Parameters:
+      queue: name of the queue.
+      id: id of the entry in the queue's stream of events (BullMQ); None in Bull, which keeps no events.
+      event: what happened, by the name of the Node library, such as waiting, active, progress, completed or failed.
+      job_id: id of the job.
+      timestamp: when it happened, by the clock of Redis (BullMQ); when it was received (Bull). ms since 1970.
+      prev: the state that the job has left, as far as the library says so; `waiting` stands for wait.
+      data: the progress of the job, parsed; in a custom event, the text of the field `data`.
+      returnvalue: return value of the processor, parsed.
+      failed_reason: error message of a failed job.
+      run_at: when a delayed job is due, ms since 1970.
+      fields: all other fields of the event, such as `name` or `attemptsMade`; texts.
+    """
+
+    queue: str
+    id: str | None
+    event: str
+    job_id: str | None
+    timestamp: int
+    prev: str | None = None
+    data: Any = None
+    returnvalue: Any = None
+    failed_reason: str | None = None
+    run_at: int | None = None
+    fields: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
             *(f"queue/{name}" for name in ("parents", "read", "report", "schedules", "writes")),
             *(f"dialects/{name}" for name in ("base", "bull", "bullmq")),
             *(f"worker/{name}" for name in ("job_signal", "slot_control", "slot_queue", "slot_stats", "status")),
-            *(f"services/{name}" for name in ("delayed_signal", "stream_signal")),
+            *("services/delayed_signal", "store/streams"),
             *(f"spark/process/{name}" for name in ("loop_engine", "settle", "stream_engine")),
         ),
         (
@@ -71,9 +71,10 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         ),
     ),
     "collect": (
-        ("queue/result_ledger", "services/queue_collector", "services/stream_signal"),
+        ("queue/result_ledger", "services/queue_collector", "store/streams"),
         ("discover", "archive", "results/open", "results/horizon", "results/read", "results/cut"),
     ),
+    "events": (("queue/events", "store/streams"), ()),
     "schedule": (
         ("queue/schedulers", "queue/schedules", "queue/writes"),
         ("schedule", "unschedule", "commit_schedules", "write/stage", "write/register", "write/discard"),
@@ -106,6 +107,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
 BY_METHODS: Final = {
     "inspect": {"CLIENT|LIST"},
     "process": {"SUBSCRIBE", "UNSUBSCRIBE"},
+    "events": {"SUBSCRIBE", "PSUBSCRIBE", "UNSUBSCRIBE"},
     "collect": {"CLIENT|LIST"},
 }
 _BLOCK: Final = re.compile(r"(<!-- access -->\n).*?(<!-- end -->)", re.DOTALL)

@@ -12,6 +12,7 @@ from spark_bull.clock import LAST_ETA_MS, epoch_ms
 from spark_bull.dialects.backoff import bull_exponential_ms
 from spark_bull.dialects.deduplication import ID_MARK, Rule
 from spark_bull.dialects.deduplication import NAME as DEDUPLICATION
+from spark_bull.dialects.events import EventChannels
 from spark_bull.dialects.fields import CLAIMED_FIELDS
 from spark_bull.dialects.parents import NAME as PARENT
 from spark_bull.dialects.parents import PARENT_MARK, failure_flag
@@ -21,7 +22,7 @@ from spark_bull.dialects.terms import prepare_terms
 from spark_bull.errors import DialectError, OptionError, expected
 from spark_bull.keys import SEGMENTS, QueueKeys
 from spark_bull.limiter import Limiter
-from spark_bull.model import RawJson, Scheduler
+from spark_bull.model import QueueEvent, RawJson, Scheduler
 from spark_bull.option_values import check_keep
 from spark_bull.options import Options
 from spark_bull.outcomes import ClaimedJob
@@ -183,6 +184,22 @@ class Dialect(ABC):
         """Raises DialectError for a dialect whose jobs have no children."""
         if not self.has_flows:
             raise DialectError(f"expected a queue of BullMQ: jobs of {self.name} have no children")
+
+    def event_channels(self, keys: QueueKeys) -> EventChannels:
+        """The channels of a queue's events, in a dialect that has no stream of events."""
+        raise NotImplementedError
+
+    def event_of(self, keys: QueueKeys, channel: str, message: bytes) -> QueueEvent | None:
+        """The event of a message on one of those channels; None for a message that can't be read."""
+        raise NotImplementedError
+
+    def check_event_stream(self, what: str) -> None:
+        """Raises DialectError for a dialect that keeps no events. what: what needs them."""
+        if not self.has_event_stream:
+            raise DialectError(
+                f"expected a queue of BullMQ for {what}: {self.name} publishes events on channels, and keeps none; "
+                "read them as they happen with BullQueue.events(), or collect finished jobs with spark.readStream"
+            )
 
     def check_limits(self) -> None:
         """Raises DialectError for a dialect whose queues have no limits of their own."""

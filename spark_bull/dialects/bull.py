@@ -17,6 +17,7 @@ from spark_bull.dialects.base import (
     with_bare_marks,
     without_nulls,
 )
+from spark_bull.dialects.events import EventChannels, bull_channels, bull_event
 from spark_bull.dialects.repeating import (
     is_over,
     iteration_of,
@@ -29,7 +30,7 @@ from spark_bull.dialects.repeating import (
 from spark_bull.dialects.schedules import Schedule, next_or_error
 from spark_bull.errors import DialectError, OptionError, PatternError
 from spark_bull.keys import SCHEDULED, QueueKeys, scheduled_id
-from spark_bull.model import Scheduler
+from spark_bull.model import QueueEvent, Scheduler
 from spark_bull.outcomes import ClaimedJob
 from spark_bull.store.connection import Command
 
@@ -55,6 +56,12 @@ class Bull(Dialect):
         "completed": StateKey("completed", "zset"),
         "failed": StateKey("failed", "zset"),
     }
+
+    def event_channels(self, keys: QueueKeys) -> EventChannels:
+        return bull_channels(keys)
+
+    def event_of(self, keys: QueueKeys, channel: str, message: bytes) -> QueueEvent | None:
+        return bull_event(keys, channel, message)
 
     def paused_checks(self, keys: QueueKeys) -> list[Command]:
         # Bull 4 reads both, so that its queues can be migrated to BullMQ, which has only the field.

@@ -6,8 +6,11 @@ from typing import Any, ClassVar
 
 from spark_bull.dialects.base import Dialect, StateKey, without_nulls
 from spark_bull.dialects.bull import FALSE_IN_JAVASCRIPT
+from spark_bull.dialects.events import EventChannels, bull1_channels, bull1_event
 from spark_bull.dialects.priorities import QueuePriority
 from spark_bull.errors import DialectError
+from spark_bull.keys import QueueKeys
+from spark_bull.model import QueueEvent
 
 
 class Bull1(Dialect):
@@ -30,6 +33,12 @@ class Bull1(Dialect):
         "completed": StateKey("completed", "set"),
         "failed": StateKey("failed", "set"),
     }
+
+    def event_channels(self, keys: QueueKeys) -> EventChannels:
+        return bull1_channels(keys)
+
+    def event_of(self, keys: QueueKeys, channel: str, message: bytes) -> QueueEvent | None:
+        return bull1_event(keys, channel, message)
 
     def check_priority(self, priority: object) -> int:
         checked = super().check_priority(priority)

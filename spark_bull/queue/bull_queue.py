@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
+from threading import Event
 from typing import Any, NoReturn
 from uuid import uuid4
 
@@ -46,6 +47,7 @@ from spark_bull.queue.children import MAX_CHILDREN, failures_of, values_of
 from spark_bull.queue.counts_by import counts_by
 from spark_bull.queue.deduplication import free, holder_of
 from spark_bull.queue.dependencies import dependency_counts, read_dependencies
+from spark_bull.queue.events import QueueEvents
 from spark_bull.queue.flows import add_flow_chunk, added_flows, check_reply, flow_chunks, levels_of
 from spark_bull.queue.handle import QueueHandle, open_handle
 from spark_bull.queue.intake import close_intake, is_intake_open, open_intake
@@ -633,6 +635,38 @@ class BullQueue:
           DialectError: for a queue of Bull 1 or 2.
         """
         return holder_of(self.handle, deduplication_id)
+
+    # events
+
+    def events(
+        self, *, start: str | None = None, timeout_s: float | None = None, stop: Event | None = None
+    ) -> QueueEvents:
+        """Reads the events of the queue as they happen, those of all its producers and workers.
+
+            with queue.events(timeout_s=60) as events:
+                for event in events:
+                    print(event.event, event.job_id)
+
+        Events of BullMQ are read from its stream, from `start` on, and none is missed while the connection is lost.
+        Bull 3 and 4 publish events on channels, and Bull 1.1 and 2 some of them: what is published while the connection
+        is lost is missing, and a warning is logged. Bull 1.0 publishes none.
+
+        Parameters:
+          start: BullMQ only: `$`, from now on, which is the default; `0`, all events that Redis keeps, about 10,000; or
+            the id of an event, after which to begin: also ms since 1970.
+          timeout_s: ends the iterator when no event has come for so long, s; default: never.
+          stop: ends the iterator within a second of when it is set.
+
+        Returns:
+          An iterator over the events, which uses one connection; it is also a context manager. Its `close()` ends it,
+          from any thread; its `read(timeout_s)` returns a list of events.
+
+        Raises:
+          OptionError: for an argument that is wrong, or `start` in Bull.
+          ConnectionLost: when Redis can't be reached for longer than `retry_ms`; go on with the id of the last event as
+            `start`.
+        """
+        return QueueEvents([self.handle], start=start, timeout_s=timeout_s, stop=stop)
 
     # manage
 

@@ -61,7 +61,7 @@ class ChannelWatch(Service):
             self._subscription = self._connection.subscribe(self._channels)
             self._signal.set()
         try:
-            if self._subscription.wait(IDLE_S):
+            if self._subscription.receive(IDLE_S):
                 self._over.wait(PAUSE_S)
                 self._signal.set()
         except Exception:

@@ -19,6 +19,8 @@ from spark_bull.store.scripts import Script, Value, load
 from spark_bull.store.settings import RedisSettings
 
 MIN_REDIS: Final = (6, 2)
+#: Maximum number of messages that one call receives.
+MAX_RECEIVED: Final = 1_000
 
 Command = tuple[Value, ...]
 
@@ -63,15 +65,12 @@ class Connection:
 
         return self._client.run(send, f"script `{script.name}`")
 
-    def subscribe(self, channels: Sequence[str]) -> Subscription:
-        """Subscribes to channels on a separate connection."""
+    def subscribe(self, channels: Sequence[str], patterns: Sequence[str] = ()) -> Subscription:
+        """Subscribes to channels, and to those that match patterns, on a separate connection.
 
-        def listen(client: redis.Redis) -> redis.client.PubSub:
-            listener: redis.client.PubSub = client.pubsub(ignore_subscribe_messages=True)
-            listener.subscribe(*channels)
-            return listener
-
-        return Subscription(self._client, self._client.run(listen))
+        When it returns, no later message is missed, unless the connection is lost.
+        """
+        return Subscription(self._client, channels, patterns, self.settings.timeout_ms / 1000)
 
     def now_ms(self) -> int:
         """Time of Redis, ms since 1970."""
@@ -149,19 +148,56 @@ class BlockingConnection(Connection):
 
 
 class Subscription:
-    """A subscription to channels."""
+    """A subscription to channels. After ConnectionLost, messages may be missing: close it, and subscribe again."""
 
-    def __init__(self, client: RetryingClient, listener: redis.client.PubSub) -> None:
+    def __init__(
+        self, client: RetryingClient, channels: Sequence[str], patterns: Sequence[str], timeout_s: float
+    ) -> None:
         self._client = client
-        self._listener = listener
+        self._early: list[tuple[str, bytes]] = []
+        self._listener = client.run(lambda client: self._listen(client, channels, patterns, timeout_s))
 
-    def wait(self, timeout_s: float) -> bool:
-        """Waits for a message, at most `timeout_s`, and consumes all pending ones. Returns whether there was one."""
+    def _listen(
+        self, client: redis.Redis, channels: Sequence[str], patterns: Sequence[str], timeout_s: float
+    ) -> redis.client.PubSub:
+        """Subscribes, and waits for the confirmation of each channel and pattern."""
+        listener: redis.client.PubSub = client.pubsub()
+        missing = len(channels) + len(patterns)
+        try:
+            for subscribe, names in ((listener.subscribe, channels), (listener.psubscribe, patterns)):
+                if names:
+                    subscribe(*names)
+            while missing:
+                message = listener.get_message(timeout=timeout_s)
+                if message is None:
+                    raise redis.TimeoutError("no answer to SUBSCRIBE")
+                if _is_published(message):
+                    self._early.append(_content(message))
+                else:
+                    missing -= 1
+        except BaseException:
+            listener.close()
+            raise
+        return listener
+
+    def receive(self, timeout_s: float) -> list[tuple[str, bytes]]:
+        """Waits for a message, at most `timeout_s`, and returns all that have arrived, as (channel, content)."""
+        received, self._early = self._early, []
         with self._client.errors():
-            received = self._listener.get_message(timeout=timeout_s) is not None
-            while received and self._listener.get_message(timeout=0) is not None:
-                pass
+            message = self._listener.get_message(timeout=0 if received else timeout_s)
+            while message is not None:
+                if _is_published(message):
+                    received.append(_content(message))
+                message = self._listener.get_message(timeout=0) if len(received) < MAX_RECEIVED else None
         return received
 
     def close(self) -> None:
         self._listener.close()
+
+
+def _is_published(message: Mapping[str, Any]) -> bool:
+    return message["type"] in ("message", "pmessage")
+
+
+def _content(message: Mapping[str, Any]) -> tuple[str, bytes]:
+    return message["channel"].decode("utf-8", "replace"), message["data"]

@@ -79,6 +79,11 @@ def schedule(queue: BullQueue) -> None:
         assert queue.remove_scheduler("a")
 
 
+def events(queue: BullQueue) -> None:
+    with queue.events(timeout_s=0) as found:
+        assert list(found) == []
+
+
 VERBS: Final[Mapping[str, Callable[[BullQueue], None]]] = {
     "dispatch": dispatch,
     "inspect": inspect,
@@ -86,6 +91,7 @@ VERBS: Final[Mapping[str, Callable[[BullQueue], None]]] = {
     "collect": collect,
     "manage": manage,
     "schedule": schedule,
+    "events": events,
 }
 
 

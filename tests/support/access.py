@@ -12,11 +12,14 @@ PASSWORD: Final = "secret"
 _PAGE: Final = Path(__file__).parents[2] / "docs" / "access.md"
 
 
-def rules(*verbs: str, prefix: str = "test-*") -> str:
-    """The rights of these verbs in docs/access.md, by default of all verbs, as ACL rules."""
+def rules(*verbs: str, prefix: str = "test-*", queue: str = "test-p:q") -> str:
+    """The rights of these verbs in docs/access.md, by default of all verbs, as ACL rules. queue: prefix and name of the
+    queue of Bull 3 or 4 whose events can be read."""
     rows = re.findall(r"^- ([a-z]+): `([^`]+)`$", _PAGE.read_text(), re.MULTILINE)
     allowed = {command for verb, commands in rows if not verbs or verb in verbs for command in commands.split()}
     (channels,) = re.findall(r"`(&waiting@[^`]+)`", _PAGE.read_text())
+    (patterns,) = re.findall(r"`(&bull:mail:[^`]+)`", _PAGE.read_text())
+    channels += " " + patterns.replace("bull:mail", queue)
     return f"~{prefix} resetchannels &{prefix} {channels} {' '.join(sorted(allowed))}"
 
 

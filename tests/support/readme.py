@@ -80,6 +80,7 @@ CASES = {
         then={"mail": {"wait": 2, "failed": 0}, "dead-letters": {"prioritized": 1}},
         prints=("['done','done']",),
     ),
+    "print(event.timestamp": Case(then={"mail": {"wait": 1}}, prints=("waiting1None",)),
     '"payloadSchema", "to STRING': Case(
         jobs={"mail": [{"to": "ada@example.org", "template": 1}]},
         prints=("1|ada@example.org|1|", "template:long"),

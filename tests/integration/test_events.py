@@ -1,0 +1,61 @@
+"""Events while connections are lost, and rights that are missing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import pytest
+from redis import Redis
+
+from spark_bull import BullQueue, EmbeddedRedis, QueueEvent
+from spark_bull.errors import ConnectionLost
+from tests.support.wait import PATIENCE_S, wait_until
+
+
+def test_events_of_bullmq_have_no_gap_when_the_connection_is_lost(own_redis: Callable[..., EmbeddedRedis]) -> None:
+    server = own_redis()
+    with (
+        Redis.from_url(server.url) as client,
+        BullQueue("q", url=server.url, protocol="bullmq") as queue,
+        queue.events(timeout_s=PATIENCE_S) as events,
+    ):
+        waiting = (event.job_id for event in events if event.event == "waiting")
+        for _ in range(3):
+            early = queue.add({})
+            client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+            late = queue.add({})
+            assert [next(waiting), next(waiting)] == [early, late]
+
+
+def test_a_lost_connection_to_channels_is_made_again_with_a_warning(
+    own_redis: Callable[..., EmbeddedRedis], caplog: pytest.LogCaptureFixture
+) -> None:
+    server = own_redis()
+    with (
+        Redis.from_url(server.url) as client,
+        BullQueue("q", url=server.url, protocol="bull") as queue,
+        queue.events() as events,
+        caplog.at_level(logging.WARNING, "spark_bull"),
+    ):
+        client.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+        missed = queue.add({})
+        seen: list[QueueEvent] = []
+        warning = "events of q may be missing, as the connection to Redis was lost"
+        wait_until(lambda: seen.extend(events.read(0)) or warning in caplog.text, "the warning")
+        later = queue.add({})
+        while not any(event.job_id == later for event in seen):
+            seen += events.read(PATIENCE_S)
+        assert not any(event.job_id == missed for event in seen)
+
+
+def test_the_error_of_a_user_without_the_rights_to_the_channels_lists_them(
+    own_redis: Callable[..., EmbeddedRedis],
+) -> None:
+    server = own_redis({"user": "app on >secret ~* resetchannels &bull:* +@all"})
+    url = server.url.replace("redis://", "redis://app:secret@")
+    with (
+        BullQueue("q", url=url, protocol="bull") as queue,
+        pytest.raises(ConnectionLost, match=r"the rights to these channels: &bull:q:completed .*&bull:q:waiting@\*"),
+    ):
+        queue.events()

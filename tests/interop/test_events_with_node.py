@@ -1,0 +1,83 @@
+"""Events: ours of Node's jobs and workers, and Node's of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from spark_bull.model import QueueEvent
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.events import QueueEvents
+from tests.support.node_peer import NodePeer
+from tests.support.peers import PEERS, Peer
+from tests.support.wait import PATIENCE_S
+from tests.support.worker import OurWorker
+
+pytestmark = pytest.mark.interop
+
+#: Bull 1.0 publishes no events.
+each_peer = pytest.mark.parametrize("peer", [peer for peer in PEERS if peer.alias != "bull-1.0.0"], ids=str)
+
+
+def job(behaviour: str) -> dict[str, object]:
+    return {"name": "task", "data": {"$behaviour": behaviour}, "opts": {}}
+
+
+JOBS = [job('progress:{"part":1};return:{"ok":[1]}'), job("fail")]
+
+
+@pytest.fixture
+def library(peer: Peer, node: Callable[..., NodePeer], prefix: str) -> NodePeer:
+    return node(peer.alias, prefix=prefix)
+
+
+def until_ended(events: QueueEvents, job_ids: list[str]) -> list[QueueEvent]:
+    """The events up to the last end of these jobs."""
+    seen, missing = [], set(job_ids)
+    for event in events:
+        seen.append(event)
+        if event.event in ("completed", "failed"):
+            missing -= {event.job_id}
+        if not missing:
+            return seen
+    raise AssertionError(f"no end of {missing}; got {seen}")
+
+
+def shown(seen: list[QueueEvent], job_ids: list[str]) -> list[tuple[object, ...]]:
+    """What the events say, without what differs from run to run. Bull 1 often publishes an error without message."""
+    return sorted(
+        (job_ids.index(event.job_id), event.event, event.prev, str(event.data), str(event.returnvalue), event.run_at)
+        for event in seen
+        if event.job_id
+    )
+
+
+@each_peer
+def test_events_of_a_node_worker_and_of_ours_are_the_same(
+    peer: Peer, library: NodePeer, redis_url: str, prefix: str
+) -> None:
+    by_worker = {}
+    for name in ("theirs", "ours"):
+        with (
+            BullQueue(name, url=redis_url, prefix=prefix, protocol=peer.dialect) as queue,
+            queue.events(timeout_s=PATIENCE_S) as events,
+        ):
+            job_ids = library.call("add", queue=name, jobs=JOBS)
+            if name == "theirs":
+                library.call("process", queue=name, concurrency=1)
+                seen = until_ended(events, job_ids)
+                library.call("stop", queue=name)
+            else:
+                with OurWorker(queue.handle):
+                    seen = until_ended(events, job_ids)
+            by_worker[name] = shown(seen, job_ids)
+            by_kind = {event.event: event for event in seen}
+            assert {event.queue for event in seen} == {name}
+            assert by_kind["progress"].data == {"part": 1}
+            assert by_kind["completed"].returnvalue == {"ok": [1]}
+            assert by_kind["failed"].job_id == job_ids[1]
+            assert by_kind["failed"].failed_reason in ("scripted failure 1", None)
+            assert peer.dialect == "bull-1" or by_kind["failed"].failed_reason
+            assert (by_kind["completed"].id is not None) == queue.handle.dialect.has_event_stream
+    assert by_worker["theirs"] == by_worker["ours"]
