@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,8 +10,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import spark_bull
-
-ROOT = Path(__file__).parents[2]
+from tests.support.fork_server import VARIABLE, fork_server
+from tests.support.jvm import CONF_ARGUMENTS
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -20,8 +21,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """A session with two cores, one attempt per task, and no UI."""
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session with two cores, one attempt per task, and no UI. Its Python processes have imported their modules."""
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -33,12 +34,14 @@ def spark() -> Iterator[SparkSession]:
     builder = SparkSession.builder.master("local[2]").appName("tests")
     for name, value in settings.items():
         builder = builder.config(name, value)
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("SPARK_CONF_DIR", str(ROOT / "conf"))
-        session = builder.getOrCreate()
-    spark_bull.register(session)
-    yield session
-    session.stop()
+    with fork_server(tmp_path_factory.mktemp("forks")) as socket:
+        with pytest.MonkeyPatch.context() as environment:
+            environment.setenv(VARIABLE, str(socket))
+            environment.setenv("PYSPARK_SUBMIT_ARGS", shlex.join((*CONF_ARGUMENTS, "pyspark-shell")))
+            session = builder.getOrCreate()
+        spark_bull.register(session)
+        yield session
+        session.stop()
 
 
 class Bull:

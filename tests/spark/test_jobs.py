@@ -17,6 +17,7 @@ from spark_bull.errors import OptionError
 from spark_bull.model import NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.spark.programs.work import Functions, work
+from tests.support.jvm import CONF_ARGUMENTS
 from tests.support.wait import PATIENCE_S
 from tests.support.work_bench import WorkBench, completed
 
@@ -24,11 +25,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def submit(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """The settings are those of conf/. SPARK_CONF_DIR would change the class path, and so keep the JVM from using the
-    archived classes of the tests."""
-    begin = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]"]
-    begin += ["--properties-file", str(ROOT / "conf" / "spark-defaults.conf")]
-    begin += ["--driver-java-options", f"-Dlog4j2.configurationFile={ROOT / 'conf' / 'log4j2.properties'}"]
+    begin = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]", *CONF_ARGUMENTS]
     return subprocess.run([*begin, *arguments], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 

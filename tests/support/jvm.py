@@ -5,11 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+_ROOT: Final = Path(__file__).parents[2]
 #: The classes of Spark, archived by `make test`; a JVM with another version or class path does not use them.
-_ARCHIVE: Final = Path(__file__).parents[2] / ".venv" / "spark-classes.jsa"
+_ARCHIVE: Final = _ROOT / ".venv" / "spark-classes.jsa"
 _QUICK_START: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 _ARCHIVED: Final = f" -XX:SharedArchiveFile={_ARCHIVE} -Xlog:disable" if _ARCHIVE.exists() else ""
 
 #: For a JVM that runs only some seconds, as a driver or an executor.
 JVM_OPTIONS: Final = _QUICK_START + _ARCHIVED
+
+#: Arguments of spark-submit for the settings of conf/. SPARK_CONF_DIR would change the class path, and so keep the JVM
+#: from using the archived classes.
+CONF_ARGUMENTS: Final = (
+    *("--properties-file", str(_ROOT / "conf" / "spark-defaults.conf")),
+    *("--driver-java-options", f"-Dlog4j2.configurationFile={_ROOT / 'conf' / 'log4j2.properties'}"),
+)

@@ -6,4 +6,9 @@
 case "$PYTHONPATH" in
   */pyspark.zip:*) export PYTHONPATH="${PYTHONPATH#*/pyspark.zip:}" ;;
 esac
+# The session of the tests has a server that forks its processes.
+if [ -S "$SPARK_BULL_TEST_FORKS" ] && [ "$1" = -m ]; then
+  shift
+  exec "$SPARK_BULL_TEST_PYTHON" -S -E "$(dirname "$0")/fork_client.py" "$@"
+fi
 exec "$SPARK_BULL_TEST_PYTHON" "$@"

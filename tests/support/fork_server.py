@@ -1,0 +1,165 @@
+"""Forks the Python processes of a Spark session from one process that has imported their modules.
+
+Each of them would import PySpark, Arrow and spark_bull anew, which takes more CPU than what most tests do with them.
+`spark_python.sh` asks this server, by `fork_client.py`, if $SPARK_BULL_TEST_FORKS names its socket. A request is a
+line of JSON with the arguments, environment and folder of the process, together with its three standard files. The
+server answers with the status of the process when that has ended, and terminates it when the client ends before.
+"""
+
+from __future__ import annotations
+
+import array
+import gc
+import json
+import os
+import pkgutil
+import runpy
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+#: Names the socket.
+VARIABLE = "SPARK_BULL_TEST_FORKS"
+#: Modules that Spark runs as programs, without a daemon or in the forks of one.
+PROGRAMS = (
+    "pyspark.worker",
+    "pyspark.sql.streaming.python_streaming_source_runner",
+    "pyspark.sql.worker.analyze_udtf",
+    "pyspark.sql.worker.commit_data_source_write",
+    "pyspark.sql.worker.create_data_source",
+    "pyspark.sql.worker.data_source_pushdown_filters",
+    "pyspark.sql.worker.lookup_data_sources",
+    "pyspark.sql.worker.plan_data_source_read",
+    "pyspark.sql.worker.python_streaming_sink_runner",
+    "pyspark.sql.worker.write_into_data_source",
+)
+#: `pytest` since processors are often part of a test's module.
+LIBRARIES = ("numpy", "pandas", "pyarrow", "pyarrow.compute", "pyspark.sql.pandas.types", "pyspark.sql", "pytest")
+Request = dict[str, Any]
+
+
+@contextmanager
+def fork_server(folder: Path) -> Iterator[Path]:
+    """Runs a server, and yields its socket."""
+    path = folder / "forks"
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", __name__, str(path)]
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+        assert server.stdout is not None
+        assert server.stdout.readline() == b"ready\n", "the fork server failed, see its output"
+        yield path
+        # It ends at the end of its input, as when this process is killed.
+
+
+def preload() -> None:
+    for name in (*PROGRAMS, *LIBRARIES):
+        import_module(name)
+    for module in pkgutil.walk_packages(import_module("spark_bull").__path__, "spark_bull."):
+        if not module.name.endswith("__main__"):
+            import_module(module.name)
+    # Objects of the modules are never collected: the forks share their memory.
+    gc.freeze()
+
+
+def serve(path: str) -> Request | None:
+    """Returns in each fork, with its request, and None in the server when its input has ended."""
+    children: dict[int, socket.socket] = {}
+    wake, woken = os.pipe()
+    os.set_blocking(woken, False)
+    signal.set_wakeup_fd(woken)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    with socket.socket(socket.AF_UNIX) as listener, selectors.DefaultSelector() as selector:
+        listener.bind(path)
+        listener.listen()
+        for file in (listener, sys.stdin, wake):
+            selector.register(file, selectors.EVENT_READ)
+        print("ready", flush=True)
+        while True:
+            for key, _ in selector.select():
+                if key.fileobj is sys.stdin:
+                    return None
+                if key.fileobj is listener:
+                    client, _ = listener.accept()
+                    request, files = receive(client)
+                    if not (pid := os.fork()):
+                        client.close()
+                        become(files)
+                        return request
+                    for file in files:
+                        os.close(file)
+                    children[pid] = client
+                    selector.register(client, selectors.EVENT_READ, pid)
+                elif key.fileobj == wake:
+                    os.read(wake, 4096)
+                elif key.data in children:  # Its client has ended.
+                    os.kill(key.data, signal.SIGTERM)
+                    selector.unregister(key.fileobj)
+            while ended := ended_child():
+                pid, code = ended
+                client = children.pop(pid)
+                if client in selector.get_map():
+                    selector.unregister(client)
+                    client.sendall(str(code).encode())
+                client.close()
+
+
+def receive(client: socket.socket) -> tuple[Request, list[int]]:
+    """A request, and the file descriptors that came with it."""
+    files = array.array("i")
+    text, extra, _, _ = client.recvmsg(1 << 16, socket.CMSG_SPACE(3 * files.itemsize))
+    for _, _, sent in extra:
+        files.frombytes(sent)
+    while not text.endswith(b"\n"):
+        text += client.recv(1 << 16)
+    return json.loads(text), list(files)
+
+
+def ended_child() -> tuple[int, int] | None:
+    """A child that has ended, and its exit status."""
+    try:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return None
+    return (pid, os.waitstatus_to_exitcode(status)) if pid else None
+
+
+def become(files: list[int]) -> None:
+    """Lets this process have the standard files of the client, and no handlers of signals."""
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+        os.close(file)
+
+
+def run(request: Request, base: list[str]) -> None:
+    """Runs `python -m MODULE ARGUMENTS…` in this process. `base`: the path of modules without PYTHONPATH."""
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    os.chdir(request["folder"])
+    sys.path[:] = [request["folder"], *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)), *base]
+    module, *arguments = request["arguments"]
+    sys.argv = [module, *arguments]
+    # It runs as __main__.
+    sys.modules.pop(module, None)
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+def main(path: str) -> None:
+    own = {os.getcwd(), str(ROOT)}
+    base = [folder for folder in sys.path if folder not in own]
+    preload()
+    if request := serve(path):
+        run(request, base)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
