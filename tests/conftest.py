@@ -21,6 +21,7 @@ from spark_bull.local import EmbeddedRedis
 from tests.support.access import PASSWORD, RESTRICTED, USER
 from tests.support.bare_python import bare_python
 from tests.support.dump import escaped
+from tests.support.fork_server import fork_server
 from tests.support.jvm import JVM_OPTIONS
 from tests.support.node_peer import GRACE_S, NodePeer
 from tests.support.node_process import NodeProcess
@@ -130,6 +131,13 @@ def package_zip(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def foreign_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Python with all packages of this one, except spark_bull."""
     return bare_python(tmp_path_factory.mktemp("foreign"))
+
+
+@pytest.fixture(scope="session")
+def python_forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The socket of a server that forks the Python processes of Spark."""
+    with fork_server(tmp_path_factory.mktemp("forks")) as socket:
+        yield socket
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import spark_bull
-from tests.support.fork_server import VARIABLE, fork_server
+from tests.support.fork_server import VARIABLE
 from tests.support.jvm import CONF_ARGUMENTS
 
 
@@ -21,7 +21,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark(python_forks: Path) -> Iterator[SparkSession]:
     """A session with two cores, one attempt per task, and no UI. Its Python processes have imported their modules."""
     settings = {
         "spark.ui.enabled": "false",
@@ -34,14 +34,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     builder = SparkSession.builder.master("local[2]").appName("tests")
     for name, value in settings.items():
         builder = builder.config(name, value)
-    with fork_server(tmp_path_factory.mktemp("forks")) as socket:
-        with pytest.MonkeyPatch.context() as environment:
-            environment.setenv(VARIABLE, str(socket))
-            environment.setenv("PYSPARK_SUBMIT_ARGS", shlex.join((*CONF_ARGUMENTS, "pyspark-shell")))
-            session = builder.getOrCreate()
-        spark_bull.register(session)
-        yield session
-        session.stop()
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv(VARIABLE, str(python_forks))
+        environment.setenv("PYSPARK_SUBMIT_ARGS", shlex.join((*CONF_ARGUMENTS, "pyspark-shell")))
+        session = builder.getOrCreate()
+    spark_bull.register(session)
+    yield session
+    session.stop()
 
 
 class Bull:

@@ -1,15 +1,19 @@
-"""Every notebook runs in a new kernel and prints the expected output; no output is committed."""
+"""Every notebook runs alone and prints the expected output; no output is committed."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
 import pytest
+from jupyter_client.manager import KernelManager, start_new_kernel
 from nbclient import NotebookClient
 from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell
 
 from tests.conftest import need
+from tests.support.fork_server import VARIABLE
 from tests.support.peers import NODE_DIRECTORY
 from tests.support.wait import PATIENCE_S
 
@@ -64,13 +68,25 @@ def test_a_notebook_is_committed_without_output(path: Path) -> None:
     assert not any(cell.get("outputs") or cell.get("execution_count") for cell in notebook.cells)
 
 
+@pytest.fixture(scope="module")
+def kernel(python_forks: Path) -> Iterator[KernelManager]:
+    """One kernel for all notebooks, and so one JVM, with a new Spark session for each of them."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv(VARIABLE, str(python_forks))
+        manager, client = start_new_kernel()
+    client.stop_channels()
+    yield manager
+    manager.shutdown_kernel()
+
+
 @each_notebook
-def test_every_cell_runs_and_prints_the_expected_output(path: Path) -> None:
+def test_every_cell_runs_and_prints_the_expected_output(kernel: KernelManager, path: Path) -> None:
     need((NODE_DIRECTORY / "node_modules").is_dir(), "needs the Node packages: run `npm ci` in tests/node")
     notebook = nbformat.read(path, as_version=4)
-    NotebookClient(notebook, timeout=int(PATIENCE_S), resources={"metadata": {"path": str(path.parent)}}).execute()
-    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
+    notebook.cells.insert(0, new_code_cell(f"%reset -f\n%cd -q {path.parent}"))
+    NotebookClient(notebook, km=kernel, timeout=int(PATIENCE_S)).execute()
+    first, *cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert [cell.execution_count - first.execution_count for cell in cells] == list(range(1, len(cells) + 1))
     printed = "".join(printed_by(cell) for cell in cells)
     place = 0
     for text in PRINTED[path.stem]:
