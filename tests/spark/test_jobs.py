@@ -1,18 +1,25 @@
-"""The scripts of jobs/ and their commands, under spark-submit and alone."""
+"""The programs of the command line, in the session of the tests; one starts alone, and one under spark-submit.
+
+test_zip.py submits the scripts of jobs/.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 from redis import Redis
 
+from spark_bull.cli import main
 from spark_bull.errors import OptionError
 from spark_bull.model import NewJob
 from spark_bull.queue.bull_queue import BullQueue
@@ -22,6 +29,8 @@ from tests.support.wait import PATIENCE_S
 from tests.support.work_bench import WorkBench, completed
 
 ROOT = Path(__file__).parents[2]
+Program = Callable[..., str]
+MyJobs = Callable[[str], str]
 
 
 def submit(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -35,25 +44,60 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False, cwd=ROOT)
 
 
-def test_dispatch_fills_a_queue_and_report_counts_it(redis_url: str, prefix: str, tmp_path: Path) -> None:
+@pytest.fixture
+def program(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Program]:
+    """Runs a command here, in a new session of the same JVM, which it does not stop; returns what it prints."""
+    monkeypatch.setattr(SparkSession, "_instantiatedSession", spark.newSession())
+    monkeypatch.setattr(SparkSession, "stop", lambda _: None)
+    # Programs change the path of modules and the handler of SIGTERM.
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    handler = signal.getsignal(signal.SIGTERM)
+
+    def run_here(*arguments: str) -> str:
+        capsys.readouterr()
+        code = main(arguments)
+        printed = capsys.readouterr()
+        assert code == 0, printed.err[-3000:]
+        return printed.out
+
+    yield run_here
+    signal.signal(signal.SIGTERM, handler)
+
+
+@pytest.fixture
+def my_jobs(spark: SparkSession, program: Program, tmp_path: Path) -> MyJobs:
+    """Writes a module and sends it to the executors, as --py-files does; returns its name."""
+
+    def write(text: str) -> str:
+        module = tmp_path / f"my_jobs_{uuid4().hex[:8]}.py"
+        module.write_text(text)
+        spark.sparkContext.addPyFile(str(module))
+        return module.stem
+
+    return write
+
+
+def test_dispatch_fills_a_queue_and_report_counts_it(
+    program: Program, redis_url: str, prefix: str, tmp_path: Path
+) -> None:
     table = tmp_path / "people.csv"
     table.write_text("name,team\n" + "".join(f"person-{n},{n % 3}\n" for n in range(500)))
     where = ["--url", redis_url, "--option", f"prefix={prefix}"]
     query = "SELECT struct(*) AS data, team AS name FROM input"
     reading = ["--input", str(table), "--format", "csv", "--read", "header=true", "--query", query]
-    dispatched = submit(str(ROOT / "jobs/dispatch.py"), *reading, "--queue", "people", *where)
-    assert dispatched.returncode == 0, dispatched.stderr[-3000:]
-    assert "500 jobs added to queue people (bullmq), 0 duplicates" in dispatched.stdout
+    said = program("dispatch", *reading, "--queue", "people", *where)
+    assert "500 jobs added to queue people (bullmq), 0 duplicates" in said
     with BullQueue("people", url=redis_url, prefix=prefix) as queue:
         assert queue.counts()["wait"] == 500
         assert queue.page("wait", 0, 0)[0].parsed("data") == {"name": "person-0", "team": "0"}
-
-    reported = submit(str(ROOT / "jobs/report.py"), "--queue", "people", *where)
-    assert reported.returncode == 0, reported.stderr[-3000:]
-    assert "|people|wait |500 |" in reported.stdout
+    assert "|people|wait |500 |" in program("report", "--queue", "people", *where)
 
 
-def test_replay_adds_jobs_of_a_table_once(spark: SparkSession, redis_url: str, prefix: str, tmp_path: Path) -> None:
+def test_replay_adds_jobs_of_a_table_once(
+    spark: SparkSession, program: Program, redis_url: str, prefix: str, tmp_path: Path
+) -> None:
     rows = [
         ("7", "failed", "mail", '{"n": 7}', 3),
         ("8", "completed", "mail", "{}", 0),
@@ -63,8 +107,7 @@ def test_replay_adds_jobs_of_a_table_once(spark: SparkSession, redis_url: str, p
     table.selectExpr("*", """'{"attempts":5}' AS opts""").write.parquet(str(tmp_path / "results"))
     where = ["--input", str(tmp_path / "results"), "--where", "state = 'failed'", "--queue", "again"]
     for said in ("2 jobs added to queue again (bullmq), 0 duplicates", "0 jobs added to queue again (bullmq), 2 dup"):
-        done = run("replay", *where, "--url", redis_url, "--option", f"prefix={prefix}", "--master", "local[1]")
-        assert said in done.stdout, done.stderr[-3000:]
+        assert said in program("replay", *where, "--url", redis_url, "--option", f"prefix={prefix}")
     with BullQueue("again", url=redis_url, prefix=prefix) as queue:
         job, other = queue.get_job("replay-7"), queue.get_job("x-9")
         assert job is not None
@@ -72,9 +115,7 @@ def test_replay_adds_jobs_of_a_table_once(spark: SparkSession, redis_url: str, p
         assert other is not None
 
 
-def test_the_command_dispatches_and_reports_with_a_session_of_its_own(
-    redis_url: str, prefix: str, tmp_path: Path
-) -> None:
+def test_the_command_dispatches_with_a_session_of_its_own(redis_url: str, prefix: str, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"a": 1}\n{"a": 2}\n')
     where = [
         "--url",
@@ -92,9 +133,13 @@ def test_the_command_dispatches_and_reports_with_a_session_of_its_own(
     done = json.loads(dispatched.stdout)
     assert (done["queue"], done["protocol"], done["added"], done["duplicates"]) == ("q", "bullmq", 2, 0)
 
-    reported = run("report", "--queue", "q", "--query", "SELECT id, state FROM jobs ORDER BY id", *where)
-    assert reported.returncode == 0, reported.stderr[-3000:]
-    assert [json.loads(line) for line in reported.stdout.splitlines()] == [
+
+def test_report_prints_json(program: Program, redis_url: str, prefix: str) -> None:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+        queue.add_many([NewJob({"a": 1}), NewJob({"a": 2})])
+    query = ["--query", "SELECT id, state FROM jobs ORDER BY id"]
+    said = program("report", "--queue", "q", *query, "--url", redis_url, "--prefix", prefix, "--json")
+    assert [json.loads(line) for line in said.splitlines()] == [
         {"id": "1", "state": "wait"},
         {"id": "2", "state": "wait"},
     ]
@@ -111,36 +156,33 @@ def test_the_command_runs_under_spark_submit(redis_url: str, prefix: str) -> Non
 
 
 def test_work_runs_any_function_with_options_until_the_queue_is_empty(
-    redis_url: str, prefix: str, tmp_path: Path
+    program: Program, my_jobs: MyJobs, redis_url: str, prefix: str
 ) -> None:
-    module = tmp_path / "my_jobs.py"
-    module.write_text("def double(job):\n    return 2 * job.data['n']\n")
+    module = my_jobs("def double(job):\n    return 2 * job.data['n']\n")
     with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
         queue.add_many(NewJob({"n": n}) for n in range(50))
-        script = ["--py-files", str(module), str(ROOT / "jobs/work.py"), "--queue", "q"]
-        arguments = ["--processor", "my_jobs:double", "--url", redis_url, "--until-idle", "1", "--slots", "1"]
+        arguments = ["--processor", f"{module}:double", "--url", redis_url, "--until-idle", "1", "--slots", "1"]
         options = ["--option", "remove_on_complete=false", "--option", "lock_ms=60000", "--option", "name=sparky"]
-        ran = submit(*script, *arguments, *options, "--option", f"prefix={prefix}")
-        assert ran.returncode == 0, ran.stderr[-3000:]
-        assert "50 completed, 0 failed" in ran.stdout
+        said = program("work", "--queue", "q", *arguments, *options, "--option", f"prefix={prefix}")
+        assert "50 completed, 0 failed" in said
         done = queue.page("completed")
         assert {job.parsed("returnvalue") for job in done} == {2 * n for n in range(50)}
         assert {job.processed_by for job in done} == {"sparky"}
 
 
-def test_work_processes_several_queues_with_a_state(redis_url: str, prefix: str, tmp_path: Path) -> None:
-    module = tmp_path / "my_jobs.py"
-    module.write_text("def connect():\n    return 'connected'\ndef send(job):\n    return [job.queue, job.state]\n")
+def test_work_processes_several_queues_with_a_state(
+    program: Program, my_jobs: MyJobs, redis_url: str, prefix: str
+) -> None:
+    module = my_jobs("def connect():\n    return 'connected'\ndef send(job):\n    return [job.queue, job.state]\n")
     options = {"url": redis_url, "prefix": prefix, "protocol": "bullmq"}
     with BullQueue("urgent", **options) as urgent, BullQueue("mail", **options) as mail:
         for queue in (urgent, mail):
             queue.add_many(NewJob({"n": n}) for n in range(5))
-        script = ["--py-files", str(module), str(ROOT / "jobs/work.py"), "--queue", "urgent", "--queue", "mail"]
-        functions = ["--processor", "my_jobs:send", "--setup", "my_jobs:connect"]
+        functions = ["--processor", f"{module}:send", "--setup", f"{module}:connect"]
         where = ["--url", redis_url, "--prefix", prefix, "--until-idle", "1", "--slots", "1"]
-        ran = submit(*script, *functions, *where, "--weight", "urgent=3", "--option", "concurrency=2")
-        assert ran.returncode == 0, ran.stderr[-3000:]
-        assert "10 completed, 0 failed" in ran.stdout
+        queues = ["--queue", "urgent", "--queue", "mail", "--weight", "urgent=3"]
+        said = program("work", *queues, *functions, *where, "--option", "concurrency=2")
+        assert "10 completed, 0 failed" in said
         for queue in (urgent, mail):
             values = [job.parsed("returnvalue") for job in queue.page("completed")]
             assert values == [[queue.name, "connected"]] * 5
@@ -160,7 +202,9 @@ def test_work_refuses_a_function_that_cannot_be_imported(spark: SparkSession, fu
         work(spark, ["q"], functions, {}, weights={}, env={}, grace_s=0)
 
 
-def test_collect_writes_finished_jobs_once(client: Redis, redis_url: str, prefix: str, tmp_path: Path) -> None:
+def test_collect_writes_finished_jobs_once(
+    program: Program, client: Redis, redis_url: str, prefix: str, tmp_path: Path
+) -> None:
     lake = tmp_path / "lake"
     arguments = ["--queue", "q", "--output", str(lake), "--url", redis_url, "--option", f"prefix={prefix}", "--once"]
     with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
@@ -168,9 +212,7 @@ def test_collect_writes_finished_jobs_once(client: Redis, redis_url: str, prefix
         for round_of_ten in (1, 2):
             bench.add(10)
             bench.work(completed(bench.claim(10)))
-            ran = submit(str(ROOT / "jobs/collect.py"), *arguments)
-            assert ran.returncode == 0, ran.stderr[-3000:]
-            assert "10 finished jobs of q written to" in ran.stdout
+            assert "10 finished jobs of q written to" in program("collect", *arguments)
             files = list(lake.glob("queue=q/day=20*/*.parquet"))
             ids = [row["id"] for file in files for row in pq.ParquetFile(file).read(["id"]).to_pylist()]
             assert sorted(ids, key=int) == [str(n) for n in range(1, 10 * round_of_ten + 1)]
