@@ -102,7 +102,7 @@ def read_jobs(
 
     A state that the dialect lacks has no jobs.
     """
-    fields = _hash_fields(columns)
+    fields = hash_fields(columns)
     memory = _Memory()
     for state in STATE_ORDER:
         if state in handle.dialect.states and (not states or state in states):
@@ -142,7 +142,7 @@ def read_ids(
     chunk_size: int = CHUNK_SIZE,
 ) -> Iterator[Chunk]:
     """Jobs by their ids, in this order, if they exist and (when given) are in one of `states`."""
-    fields = _hash_fields(columns)
+    fields = hash_fields(columns)
     remaining = iter(dict.fromkeys(ids))
     while batch := [job_id.encode() for job_id in islice(remaining, chunk_size)]:
         while batch:
@@ -186,7 +186,7 @@ def page(
     if descending:
         return page(handle, state, total - 1 - last, total - 1 - first)[::-1]
     if key.kind == "set":
-        walk = _walk(handle, state, _hash_fields(FIELDS), WHOLE, min(CHUNK_SIZE, last - first + 1))
+        walk = _walk(handle, state, hash_fields(FIELDS), WHOLE, min(CHUNK_SIZE, last - first + 1))
         return list(islice((job for chunk in walk for job in chunk.jobs(handle.keys.queue)), first, last + 1))
     wanted = last - first + 1
     jobs: list[Job] = []
@@ -206,7 +206,7 @@ def _places(start: int, stop: int, total: int) -> tuple[int, int]:
 def _ids_of_name(handle: QueueHandle, state: str, name: str) -> list[str]:
     """The ids of the jobs of a state with a name, in the order in which they have entered it, the last one first."""
     found: dict[bytes, None] = {}
-    for chunk in _walk(handle, state, _hash_fields(["name"]), WHOLE, CHUNK_SIZE):
+    for chunk in _walk(handle, state, hash_fields(["name"]), WHOLE, CHUNK_SIZE):
         for job_id, raw in zip(chunk.ids, chunk.column("name"), strict=True):
             if raw == name.encode():
                 found[job_id] = None
@@ -219,7 +219,7 @@ def _window(handle: QueueHandle, state: str, total: int, first: int, last: int) 
     behind, end, passed = total - 1 - last, total - first, True
     while passed and behind < end:
         size = min(CHUNK_SIZE, end - behind)
-        step = _step(handle, state, _hash_fields(FIELDS), WHOLE, b"%d" % behind, b"", window=size, most=size)
+        step = _step(handle, state, hash_fields(FIELDS), WHOLE, b"%d" % behind, b"", window=size, most=size)
         jobs += step.chunk.jobs(handle.keys.queue)
         reached = int(step.position.partition(b":")[0])
         passed, behind = reached > behind, reached
@@ -232,11 +232,11 @@ def logs(handle: QueueHandle, job_id: str, start: int = 0, stop: int = -1) -> li
     return [row.decode("utf-8", "replace") for row in rows]
 
 
-def _hash_fields(columns: Iterable[str]) -> list[str]:
+def hash_fields(columns: Iterable[str]) -> list[str]:
     return list(dict.fromkeys([ALWAYS_THERE, *(name for column in columns for name in FIELDS[column].names)]))
 
 
-def _by_field(fields: list[str], values: list[Any]) -> dict[str, list[Raw]]:
+def by_field(fields: list[str], values: list[Any]) -> dict[str, list[Raw]]:
     """Values, which are ordered by job, as columns; Lua returns false for a missing one."""
     columns = {}
     for number, name in enumerate(fields):
@@ -299,7 +299,7 @@ def _step(
     ids, rest = reply["ids"], reply["left_over"]
     states: list[str | None] = [state] * len(ids)
     chunk = Chunk(
-        ids, states, _run_at(states, reply["scores"] or [False] * len(ids)), _by_field(fields, reply["values"])
+        ids, states, run_at_of(states, reply["scores"] or [False] * len(ids)), by_field(fields, reply["values"])
     )
     return _Step(reply["position"], reply["done"], msgpack.packb(rest, use_bin_type=False) if rest else b"", chunk)
 
@@ -309,7 +309,7 @@ def unpacked(reply: bytes) -> dict[str, Any]:
     return {name.decode(): part for name, part in msgpack.unpackb(reply, raw=True).items()}
 
 
-def _run_at(states: list[str | None], scores: list[Any]) -> list[int | None]:
+def run_at_of(states: list[str | None], scores: list[Any]) -> list[int | None]:
     """ms since 1970 for delayed jobs: the lowest 12 bits of their scores are an order within the ms."""
     if "delayed" not in states:
         return [None] * len(states)
@@ -347,7 +347,7 @@ def _read_ids(handle: QueueHandle, ids: list[bytes], fields: list[str], *, again
         settled = dict(zip(moved.ids, moved.states, strict=True))
         states = [state or settled.get(job_id) for job_id, state in zip(found, states, strict=True)]
     return reply["processed"], Chunk(
-        found, states, _run_at(states, reply["scores"]), _by_field(fields, reply["values"])
+        found, states, run_at_of(states, reply["scores"]), by_field(fields, reply["values"])
     )
 
 
