@@ -65,7 +65,7 @@ def _children(handle: QueueHandle, job_id: str, state: str) -> Iterator[Dependen
         cursor, found = handle.connection.call(scan, key, cursor, "COUNT", SCAN_SIZE)
         is_over = int(cursor) == 0
         for child, value in _pairs(found):
-            queue, child_id = _named(handle.keys, child.decode("utf-8", "replace"))
+            queue, child_id = named(handle.keys, child.decode("utf-8", "replace"))
             text = value.decode("utf-8", "replace") if isinstance(value, bytes) else None
             yield Dependency(handle.keys.queue, job_id, queue, child_id, state, text if scan == "HSCAN" else None)
 
@@ -79,7 +79,7 @@ def _pairs(found: Any) -> Iterator[tuple[bytes, Any]]:
             yield (member[0], None) if isinstance(member, (tuple, list)) else (member, None)
 
 
-def _named(keys: QueueKeys, child: str) -> tuple[str, str]:
+def named(keys: QueueKeys, child: str) -> tuple[str, str]:
     """The queue and id of a child. The name of a queue has no ':', an id can have some. The name has the prefix in
     front if it is another one than that of `keys`.
     """

@@ -118,7 +118,7 @@ def sample_jobs(handle: QueueHandle, state: str, columns: Iterable[str], among: 
     They are in windows at equal distances, of which the first and the last ones are at both ends; those of bull-1 that
     have finished have no order.
     """
-    fields, key = _hash_fields(columns), handle.dialect.state_key(state)
+    fields, key = hash_fields(columns), handle.dialect.state_key(state)
     if among <= most or key.kind == "set":
         wanted = min(among, most)
         for chunk in _walk(handle, state, fields, WHOLE, max(1, min(CHUNK_SIZE, wanted))) if wanted else ():

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Final
+from typing import Any, Final
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
+from fastapi.responses import JSONResponse
 
 from spark_bull.version import VERSION
-from spark_bull.web.access import Access
+from spark_bull.web.access import Access, authorize
+from spark_bull.web.api import activity, changes, jobs, queues
 from spark_bull.web.guard import Guard
 from spark_bull.web.login import form, sessions
-from spark_bull.web.problems import handle_errors
+from spark_bull.web.problems import ProblemDocument, handle_errors
 from spark_bull.web.queue_access import Queues
 from spark_bull.web.settings import WebSettings
 
@@ -45,7 +47,31 @@ def create_app(settings: WebSettings) -> FastAPI:
     handle_errors(app)
     app.include_router(sessions)
     app.include_router(form)
+    for router in (queues.router, jobs.router, changes.router, activity.router):
+        app.include_router(router, prefix="/api", dependencies=[Depends(authorize)])
+    _describe(app)
     if find_spec(_PAGE) and find_spec(f"{_PAGE}.routes"):
         import_module(f"{_PAGE}.routes").add_page(app)
     app.add_middleware(Guard, settings=settings)
     return app
+
+
+def _describe(app: FastAPI) -> None:
+    """Adds the OpenAPI description, without the answers of FastAPI that this application does not give."""
+
+    @app.get("/api/openapi.json", include_in_schema=False, dependencies=[Depends(authorize)])
+    def openapi() -> JSONResponse:
+        return JSONResponse(described(app))
+
+
+def described(app: FastAPI) -> dict[str, Any]:
+    """The OpenAPI description of the API."""
+    description = app.openapi()
+    description["components"]["schemas"]["ProblemDocument"] = ProblemDocument.model_json_schema()
+    for operations in description["paths"].values():
+        for operation in operations.values():
+            # Wrong parameters are answered with 400.
+            operation["responses"].pop("422", None)
+    for name in ("HTTPValidationError", "ValidationError"):
+        description["components"]["schemas"].pop(name, None)
+    return description

@@ -35,7 +35,7 @@ class SessionDocument(BaseModel):
     """What the caller may do. `csrfToken`: for the header X-CSRF-Token of unsafe requests; only of a session."""
 
     role: str = Field(description="none, read or write", examples=["write"])
-    csrfToken: str | None = Field(None, description="value of X-CSRF-Token for unsafe requests of this session")
+    csrfToken: str | None = Field(default=None, description="value of X-CSRF-Token for unsafe requests of this session")
     readOnly: bool = Field(description="whether the server lets nobody write")
     tokenRequired: bool = Field(description="whether reading needs a token")
 

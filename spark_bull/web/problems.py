@@ -32,6 +32,9 @@ from spark_bull.errors import (
 log = logging.getLogger("spark_bull")
 
 MEDIA_TYPE: Final = "application/problem+json"
+#: Tags of bodies with one job, and with several: no parts of the field in an error.
+ONE: Final = "(one)"
+MANY: Final = "(many)"
 #: Seconds after which a client may repeat a request that Redis did not answer.
 RETRY_AFTER_S: Final = 5
 _TITLES: Final[Mapping[int, str]] = {
@@ -66,7 +69,7 @@ class ProblemDocument(BaseModel):
     title: str = Field(examples=["Not found"])
     status: int = Field(examples=[404])
     detail: str = Field(examples=["expected a job 7 in queue mail, found none"])
-    field: str | None = Field(None, examples=[None])
+    field: str | None = Field(default=None, examples=[None])
 
 
 class Problem(Exception):
@@ -124,10 +127,14 @@ def handle_errors(app: FastAPI) -> None:
     @app.exception_handler(RequestValidationError)
     def _invalid(request: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
-        place = [str(part) for part in first["loc"][1:]]
-        field = ".".join(place) if first["type"] != "json_invalid" else "body"
-        shown = field or "body"
-        return response_of(Problem(400, f"expected `{shown}` to be valid: {first['msg']}", field=shown))
+        place = ".".join(str(part) for part in first["loc"][1:] if part not in (ONE, MANY))
+        if first["type"] == "json_invalid":
+            detail = f"expected the body to be JSON: {first['ctx']['error']} at character {first['loc'][-1]}"
+            return response_of(Problem(400, detail, field="body"))
+        if not place:
+            detail = f"expected a body in JSON, with Content-Type: application/json: {first['msg']}"
+            return response_of(Problem(400, detail, field="body"))
+        return response_of(Problem(400, f"expected `{place}` to be valid: {first['msg']}", field=place))
 
     @app.exception_handler(HTTPException)
     def _http(request: Request, error: HTTPException) -> Response:

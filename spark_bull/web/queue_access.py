@@ -12,6 +12,7 @@ from fastapi import Depends, Path, Request
 
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.find import exists, find_queues, is_glob
+from spark_bull.web.guard import unescaped
 from spark_bull.web.problems import Problem
 from spark_bull.web.settings import RETRY_MS, WebSettings
 
@@ -75,12 +76,12 @@ def queues_of(request: Request) -> Queues:
     return queues
 
 
-def existing_queue(
-    queues: Annotated[Queues, Depends(queues_of)],
-    queue: Annotated[str, Path(description="name of the queue", min_length=1, max_length=1_000, examples=["mail"])],
-) -> BullQueue:
-    """Dependency: the queue in the path."""
-    return queues.existing(queue)
+QueueName = Annotated[str, Path(description="name of the queue", min_length=1, max_length=1_000, examples=["mail"])]
+
+
+def existing_queue(queues: Annotated[Queues, Depends(queues_of)], queue: QueueName) -> BullQueue:
+    """Dependency: the queue in the path. Raises Problem 404."""
+    return queues.existing(unescaped(queue))
 
 
 AllQueues = Annotated[Queues, Depends(queues_of)]

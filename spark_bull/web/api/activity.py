@@ -1,0 +1,57 @@
+"""What is done with a queue: writes, ledgers, workers with their slots, schedules."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from spark_bull.queue.find import workers
+from spark_bull.queue.private_keys import ledgers, workers_of_spark
+from spark_bull.web.documents import LedgerList, SchedulerList, WorkerList, WriteList
+from spark_bull.web.json_output import Json, document
+from spark_bull.web.problems import documented
+from spark_bull.web.queue_access import ExistingQueue
+from spark_bull.worker.status import latest, slots_of
+
+_READING = documented(400, 401, 404, 409, 421, 503)
+router = APIRouter(tags=["activity"], responses=_READING)
+
+
+@router.get("/queues/{queue}/writes", response_model=WriteList)
+def list_writes(queue: ExistingQueue) -> Json:
+    """Lists the writes of Spark of the last 30 days."""
+    return Json({"writes": [{**document(w), "durationMs": w.duration_ms} for w in queue.writes()]})
+
+
+@router.get("/queues/{queue}/ledgers", response_model=LedgerList)
+def list_ledgers(queue: ExistingQueue) -> Json:
+    """Lists the ledgers of the queries that read results. Scans the keys of the database, in portions."""
+    return Json({"ledgers": document(ledgers(queue.handle))})
+
+
+@router.get("/queues/{queue}/workers", response_model=WorkerList)
+def list_workers(queue: ExistingQueue) -> Json:
+    """Lists connected workers, and the slots of those of Spark. Scans the keys of the database, in portions."""
+    handle = queue.handle
+    connected = [
+        {"name": worker.name, "address": worker.address, "ageMs": worker.age * 1_000, "idleMs": worker.idle * 1_000}
+        for worker in workers(handle.connection, handle.keys)
+    ]
+    counted = ("claimed", "completed", "failed", "retried", "returned", "lost")
+    slots = [
+        {
+            "worker": name,
+            "slot": slot["slot"],
+            "state": slot["state"],
+            "startedOn": slot["started"],
+            **{counter: slot.get(counter, 0) for counter in counted},
+        }
+        for name in workers_of_spark(handle)
+        for slot in latest(slots_of(handle, name))
+    ]
+    return Json({"workers": connected, "slots": slots})
+
+
+@router.get("/queues/{queue}/schedulers", response_model=SchedulerList)
+def list_schedulers(queue: ExistingQueue) -> Json:
+    """Lists the schedules of the queue."""
+    return Json({"schedulers": document(queue.schedulers())})

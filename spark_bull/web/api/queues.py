@@ -1,0 +1,128 @@
+"""Queues: list, details, statistics, and what holds for a whole queue: pause, resume, intake, drain, clean."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query
+
+from spark_bull.queue.activity import activity
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.find import describe
+from spark_bull.web.documents import (
+    CleanDocument,
+    DoneDocument,
+    DrainDocument,
+    MetricsDocument,
+    QueueDetails,
+    QueueList,
+    StatsList,
+)
+from spark_bull.web.json_output import Json, document
+from spark_bull.web.problems import documented
+from spark_bull.web.queue_access import AllQueues, ExistingQueue
+
+router = APIRouter(tags=["queues"])
+
+Window = Annotated[int, Query(ge=1_000, le=30 * 86_400_000, description="period of rates and ended jobs, ms")]
+Sample = Annotated[int, Query(ge=1, le=10_000, description="maximum number of jobs read of each state")]
+
+
+@router.get("/queues", response_model=QueueList, responses=documented(401, 421, 503))
+def list_queues(queues: AllQueues) -> Json:
+    """Lists the queues with their numbers of jobs. A new queue appears within some seconds."""
+    return Json({"queues": [_summary(queues.open(name)) for name in queues.names()]})
+
+
+@router.get("/queues/{queue}", response_model=QueueDetails, responses=documented(400, 401, 404, 409, 421, 503))
+def read_queue(queue: ExistingQueue) -> Json:
+    """Reads one queue, with its limits and activity."""
+    dialect = queue.handle.dialect
+    features = {
+        "events": dialect.has_event_stream,
+        "flows": dialect.has_flows,
+        "priorities": dialect.has_priorities,
+        "limits": dialect.has_queue_limits,
+        "schedulers": dialect.has_schedules,
+        "retryableStates": list(dialect.retryable_states),
+    }
+    limits = document(queue.limits()) if dialect.has_queue_limits else None
+    busy = document(activity(queue.handle))
+    return Json({**_summary(queue), "features": features, "limits": limits, **busy})
+
+
+@router.get("/stats", response_model=StatsList, responses=documented(400, 401, 421, 503))
+def read_stats(queues: AllQueues, windowMs: Window = 3_600_000, sample: Sample = 1_000) -> Json:
+    """Computes the statistics of all queues, without those by name."""
+    found = [queues.open(name).stats(window_ms=windowMs, sample=sample)[0] for name in queues.names()]
+    return Json({"stats": document(found)})
+
+
+@router.get("/queues/{queue}/stats", response_model=StatsList, responses=documented(400, 401, 404, 409, 421, 503))
+def read_queue_stats(queue: ExistingQueue, windowMs: Window = 3_600_000, sample: Sample = 10_000) -> Json:
+    """Computes the statistics of a queue, and of the jobs of each name."""
+    return Json({"stats": document(queue.stats(window_ms=windowMs, sample=sample))})
+
+
+@router.get(
+    "/queues/{queue}/metrics", response_model=MetricsDocument, responses=documented(400, 401, 404, 409, 421, 503)
+)
+def read_metrics(
+    queue: ExistingQueue,
+    state: Literal["completed", "failed"] = "completed",
+    minutes: Annotated[int, Query(ge=1, le=20_160, description="maximum number of minutes")] = 60,
+) -> Json:
+    """Reads how many jobs have ended per minute, as far as workers keep metrics."""
+    return Json(document(queue.metrics(state, 0, minutes - 1)))
+
+
+_WRITING = documented(400, 401, 403, 404, 409, 413, 421, 503)
+
+
+@router.post("/queues/{queue}/pause", status_code=204, responses=_WRITING)
+def pause_queue(queue: ExistingQueue) -> None:
+    """Keeps workers from claiming further jobs; active jobs continue."""
+    queue.pause()
+
+
+@router.post("/queues/{queue}/resume", status_code=204, responses=_WRITING)
+def resume_queue(queue: ExistingQueue) -> None:
+    """Lets workers claim jobs again."""
+    queue.resume()
+
+
+@router.post("/queues/{queue}/close-intake", status_code=204, responses=_WRITING)
+def close_intake(queue: ExistingQueue) -> None:
+    """Lets the queue accept no further jobs of spark_bull."""
+    queue.close_intake()
+
+
+@router.post("/queues/{queue}/open-intake", status_code=204, responses=_WRITING)
+def open_intake(queue: ExistingQueue) -> None:
+    """Lets the queue accept jobs again."""
+    queue.open_intake()
+
+
+@router.post("/queues/{queue}/clean", responses=_WRITING)
+def clean_queue(queue: ExistingQueue, wanted: CleanDocument) -> DoneDocument:
+    """Removes old jobs of a state, at most `limit`."""
+    removed = queue.clean(wanted.graceMs, wanted.limit, wanted.state)
+    return DoneDocument(jobs=len(removed), more=len(removed) == wanted.limit)
+
+
+@router.post("/queues/{queue}/drain", responses=_WRITING)
+def drain_queue(queue: ExistingQueue, wanted: DrainDocument | None = None) -> DoneDocument:
+    """Removes all jobs that wait for a worker."""
+    return DoneDocument(jobs=queue.drain(delayed=wanted is not None and wanted.delayed))
+
+
+def _summary(queue: BullQueue) -> dict[str, Any]:
+    found = describe(queue.handle)
+    return {
+        "queue": queue.name,
+        "protocol": queue.protocol,
+        "version": found.version,
+        "paused": found.paused,
+        "intakeOpen": found.intake_open,
+        "counts": queue.counts(),
+    }
