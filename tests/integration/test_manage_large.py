@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from uuid import uuid4
 
 import pytest
 from redis import Redis
 
 from spark_bull.local import EmbeddedRedis
+from spark_bull.model import Change, NewJob
+from spark_bull.queue import verbs
 from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.changes import change_chunks, touched_by_moves
 from spark_bull.queue.handle import CHUNK_SIZE, MOVE_SIZE
 from tests.support.script_work import script_work
 
@@ -141,3 +145,65 @@ def test_many_children_are_removed_in_chunks(server: Server, queue: BullQueue) -
         assert queue.remove_unprocessed_children("parent") == JOBS
     assert queue.counts()["delayed"] == 0
     assert server.client.exists(keys.children("parent")) == 0
+
+
+def change_in_one_call(queue: BullQueue, *changes: Change) -> list[str]:
+    """Makes changes with one script call; returns the outcomes of those that it has made."""
+    names = {"id": "id", "action": "action", "priority": "priority", "failed_reason": "failedReason", "to": "to"}
+    rows = {column: [getattr(change, name) for change in changes] for name, column in names.items()}
+    (chunk,) = change_chunks(queue.handle, rows, range(len(changes)), CHUNK_SIZE, 1 << 20)
+    touched = touched_by_moves(queue.handle, chunk.queues)
+    receipt = queue.handle.keys.receipt(uuid4().hex)
+    return verbs.manage(queue.handle, receipt, "0", chunk.packed, first=1, touched=touched).outcomes
+
+
+def test_a_job_in_a_list_that_is_too_long_for_one_script_is_changed(server: Server, queue: BullQueue) -> None:
+    """Each script changes at least one job, however long it has to search: otherwise a write would never end."""
+    wait = queue.handle.keys["wait"]
+    for first in range(0, 300_000, 50_000):
+        server.client.lpush(wait, *(f"x{n}" for n in range(first, first + 50_000)))
+    changes = [
+        Change("a", "move", to="other"),
+        Change("b", "remove"),
+        Change("c", "fail", failed_reason="bad"),
+        Change("d", "complete"),
+        Change("e", "prioritize", priority=1),
+    ]
+    for change in changes if queue.protocol != "bull-1" else changes[:-1]:
+        server.client.hset(queue.handle.keys.job(change.id), mapping={"data": "{}", "opts": "{}", "timestamp": 1})
+        server.client.linsert(wait, "AFTER", "x200000", change.id)
+        assert change_in_one_call(queue, change) == ["done"]
+
+
+@pytest.mark.parametrize("queue", ["bull", "bullmq"], indirect=True)
+def test_jobs_that_do_not_wait_are_prioritized_without_a_search_of_those_that_do(
+    server: Server, queue: BullQueue
+) -> None:
+    server.fill(queue, "wait", 1_000)
+    for state in ("failed", "completed", "delayed"):
+        server.fill(queue, state, 20)
+    ids = [f"{state}{n}" for state in "fcd" for n in range(1, 21)]
+    with script_work(server.client) as scripts:
+        outcomes = [one.outcome for one in queue.manage(Change(job_id, "prioritize", priority=2) for job_id in ids)]
+    assert outcomes == ["done"] * 60
+    assert sum(script.walks for script in scripts) == 0
+
+
+@pytest.mark.parametrize("queue", ["bullmq"], indirect=True)
+def test_ids_without_jobs_are_removed_with_a_bounded_search(server: Server, queue: BullQueue) -> None:
+    wait = queue.handle.keys["wait"]
+    for first in range(0, 200_000, 50_000):
+        server.client.lpush(wait, *(f"x{n}" for n in range(first, first + 50_000)))
+    gone = [Change(f"gone{n}", "remove") for n in range(3)]
+    assert change_in_one_call(queue, *gone) == ["missing"]
+    assert [one.outcome for one in queue.manage([*gone, Change("x150000", "remove")])] == ["missing"] * 3 + ["done"]
+
+
+@pytest.mark.parametrize("queue", ["bull"], indirect=True)
+def test_jobs_with_a_priority_are_promoted_one_per_script_into_a_long_list(server: Server, queue: BullQueue) -> None:
+    for first in range(0, 300_000, 50_000):
+        server.client.lpush(queue.handle.keys["wait"], *(f"x{n}" for n in range(first, first + 50_000)))
+    ids = queue.add_many([NewJob({}, delay=3_600_000, priority=priority) for priority in (1, 2, 0)]).ids
+    changes = [Change(job_id, "promote") for job_id in ids]
+    assert change_in_one_call(queue, *changes) == ["done"]
+    assert [one.outcome for one in queue.manage(changes[1:])] == ["done", "done"]

@@ -9,6 +9,6 @@
 -- @include lib/walk_steps
 
 return once(key.receipt, arg.call, arg.ttl_ms, function()
-  local share = {jobs = tonumber(arg.limit), steps = WALK_STEPS}
+  local share = {jobs = tonumber(arg.limit), steps = WALK_STEPS, is_first = true}
   return {remove_tree(key, arg, arg.job_id, arg.with_children == '1', share)}
 end)

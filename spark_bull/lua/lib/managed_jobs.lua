@@ -3,7 +3,7 @@
 -- @include lib/walk_steps
 
 -- What a job costs of the steps of one script, by its action.
-local STEPS_OF = {fail = 2500, complete = 2500, move = 2500}
+local STEPS_OF = {delay = 1250, remove = 1500, fail = 3500, complete = 3500, move = 3500}
 local STEPS = 1000
 local FIELDS = {'id', 'action', 'data', 'delay', 'priority', 'lifo', 'reset_attempts', 'to', 'to_base', 'reason', 'value',
   'from'}
@@ -12,7 +12,7 @@ local FIELDS = {'id', 'action', 'data', 'delay', 'priority', 'lifo', 'reset_atte
 local function changes_of(base, chunk)
   local columns = {}
   for _, name in ipairs(FIELDS) do
-    columns[name] = listed(chunk, name)
+    columns[name] = chunk[name] ~= nil and listed(chunk, name) or nil
   end
   return function(i)
     local change = {}
@@ -26,16 +26,16 @@ end
 
 -- Whether a key is a job: a hash with a creation time or a payload.
 local function is_job(job_key)
-  local row = job_row(job_key, 'timestamp', 'data')
-  return row and (row[1] or row[2])
+  local row = job_row(job_key, 'timestamp')
+  return row and (row[1] or redis.call('HEXISTS', job_key, 'data') == 1)
 end
 
--- Takes the steps of an action from the share of the script. The first job of a script may take all of them.
+-- Takes the steps of an action from the share of the script. The first job of a script may take more than there are.
 local function takes_steps(share, steps)
-  if share.started and steps > share.steps then
+  if not share.is_first and steps > share.steps then
     return false
   end
-  share.started, share.steps = true, share.steps - steps
+  share.steps = share.steps - steps
   return true
 end
 
@@ -48,6 +48,7 @@ local function manage_jobs(arg, chunk, from, mismatch, actions)
   local share = {steps = WALK_STEPS}
   while i <= chunk.n do
     local change = change_of(i)
+    share.is_first = i == from
     if not takes_steps(share, STEPS_OF[change.action] or STEPS) then
       break
     end

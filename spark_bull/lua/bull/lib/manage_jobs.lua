@@ -7,6 +7,7 @@
 -- @include lib/managed_jobs
 -- @include lib/move_job
 -- @include lib/plain_actions
+-- @include lib/priority_of
 -- @include lib/search_steps
 
 -- What differs between the dialects of Bull is in `own`: `take`, the command that removes a member of `completed` and
@@ -37,15 +38,26 @@ local function actions_of(key, arg, now, own)
     own.left_queue(key, id)
   end
 
+  -- Whether the script may insert a job into this list; one with a priority has its place in it.
+  local function takes_place(change, share, list)
+    return priority_of(change.key) == 0 or takes_steps(share, call('LLEN', list))
+  end
+
+  local promote = actions.promote
+  function actions.promote(change, share)
+    return takes_place(change, share, waiting_list(key)) and promote(change) or 'open'
+  end
+
   function actions.retry(change)
     return retry_job(key, arg, change.id, own.take, own.retried, change.reset_attempts, change.lifo)
   end
 
   function actions.prioritize(change, share)
-    if not is_sorted(change.id) and not takes_steps(share, 2 * call('LLEN', waiting_list(key))) then
+    local may_wait = not is_sorted(change.id)
+    if may_wait and not takes_steps(share, 2 * call('LLEN', waiting_list(key))) then
       return 'open'
     end
-    own.prioritize(key, change)
+    own.prioritize(key, change, may_wait)
     return 'done'
   end
 
@@ -63,7 +75,7 @@ local function actions_of(key, arg, now, own)
   actions.fail, actions.complete = finish, finish
 
   function actions.move(change, share)
-    local refused = leave_state(change, share)
+    local refused = not takes_place(change, share, change.to_base .. 'wait') and 'open' or leave_state(change, share)
     if refused then
       return refused
     end

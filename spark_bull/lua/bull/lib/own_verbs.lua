@@ -26,10 +26,10 @@ function own_verbs.left_queue(key, id)
   leave_limiter(key, {id})
 end
 
--- Changes the priority of a job; one that waits takes its new place, the first of that priority with `lifo`.
-function own_verbs.prioritize(key, change)
+-- Changes the priority of a job; one that may wait takes its new place, the first of that priority with `lifo`.
+function own_verbs.prioritize(key, change, may_wait)
   local call, target, priority = redis.call, waiting_list(key), change.priority
-  if call('LREM', target, -1, change.id) == 1 then
+  if may_wait and call('LREM', target, -1, change.id) == 1 then
     call('ZREM', key.priority, change.id)
     local job = {id = change.id, priority = priority}
     if priority == 0 then

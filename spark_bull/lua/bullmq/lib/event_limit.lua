@@ -1,9 +1,15 @@
+-- The limits that this script has read, by the key of `meta`.
+local EVENT_LIMITS = {}
+
 -- The approximate maximum length of the event stream; the default is stored in `meta`, as in BullMQ.
 local function event_limit(key)
-  local max_events = redis.call('HGET', key.meta, 'opts.maxLenEvents')
-  if not max_events then
-    max_events = '10000'
-    redis.call('HSET', key.meta, 'opts.maxLenEvents', max_events)
+  local name = key.meta
+  if not EVENT_LIMITS[name] then
+    EVENT_LIMITS[name] = redis.call('HGET', name, 'opts.maxLenEvents')
+    if not EVENT_LIMITS[name] then
+      EVENT_LIMITS[name] = '10000'
+      redis.call('HSET', name, 'opts.maxLenEvents', '10000')
+    end
   end
-  return max_events
+  return EVENT_LIMITS[name]
 end

@@ -37,11 +37,11 @@ local function actions_of(key, arg, now)
   end
 
   function actions.prioritize(change, share)
-    local target = waiting_list(key, arg.bullmq_version)
-    if sorted_state(key, change.id) == 'unknown' and not takes_steps(share, search_steps({target}, change.id)) then
+    local target, state = waiting_list(key, arg.bullmq_version), sorted_state(key, change.id)
+    if state == 'unknown' and not takes_steps(share, search_steps({target}, change.id)) then
       return 'open'
     end
-    return prioritize_job(key, arg, change.id, change.priority, change.lifo)
+    return prioritize_job(key, arg, change.id, change.priority, change.lifo, state)
   end
 
   function actions.remove(change, share)

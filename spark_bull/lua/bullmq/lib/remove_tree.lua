@@ -9,6 +9,11 @@
 
 local function children_of(job_key, limit)
   local call = redis.call
+  -- Few jobs have children.
+  if call('EXISTS', job_key .. ':dependencies', job_key .. ':processed', job_key .. ':failed',
+    job_key .. ':unsuccessful') == 0 then
+    return {}
+  end
   local children = call('SRANDMEMBER', job_key .. ':dependencies', limit)
   local finished = {
     call('HRANDFIELD', job_key .. ':processed', limit),
@@ -23,8 +28,13 @@ local function children_of(job_key, limit)
   return children
 end
 
+-- How many entries of lists have to be searched for a job.
+local function steps_of(keys, job_id, state)
+  return state == 'unknown' and search_steps({keys.wait, keys.paused, keys.active}, job_id) or 0
+end
+
 -- Appends a job after its descendants (if `with_children`) to `found`, within the budget of one script: `share` {jobs,
--- steps}. Returns whether the budget sufficed; sets `share.locked` to the key of a job with a lock.
+-- steps, is_first: whether the first job may take more steps}. Returns whether the budget sufficed; sets `share.locked` to the key of a job with a lock.
 local function gather_tree(key, arg, found, share, parent_key, job_key, with_children)
   local call = redis.call
   if call('EXISTS', job_key .. ':lock') == 1 then
@@ -43,11 +53,9 @@ local function gather_tree(key, arg, found, share, parent_key, job_key, with_chi
   local state, steps = 'unknown', 0
   if call('EXISTS', job_key) == 1 then
     state = sorted_state(keys, job_id)
-    if state == 'unknown' then
-      steps = search_steps({keys.wait, keys.paused, keys.active}, job_id)
-    end
+    steps = steps_of(keys, job_id, state)
   end
-  if share.jobs == 0 or (steps > share.steps and #found > 0) then
+  if share.jobs == 0 or (steps > share.steps and not (share.is_first and #found == 0)) then
     return false
   end
   share.jobs, share.steps = share.jobs - 1, share.steps - steps
@@ -78,15 +86,20 @@ local function remove_of_tree(key, arg, job, removed)
   remove_from_state(job, fields[2])
 end
 
--- Removes a job and, if `with_children`, its descendants, children before parents, within the budget `share` {jobs,
--- steps} of one script. Returns 'done' (also when only the id existed), 'open' (call again), 'missing', 'scheduled', or
+-- Removes a job and, if `with_children`, its descendants, children before parents, within the budget `share` of one
+-- script; see gather_tree. Returns 'done' (also when only the id existed), 'open' (call again), 'missing', 'scheduled', or
 -- 'locked' and the key of the locked job.
 local function remove_tree(key, arg, job_id, with_children, share)
   local job_key = arg.base .. job_id
   if redis.call('EXISTS', job_key) == 0 then
     -- An id without a job leaves its state.
-    local state = leave_any_state(key, job_id, sorted_state(key, job_id))
-    return state == 'unknown' and 'missing' or 'done'
+    local state = sorted_state(key, job_id)
+    local steps = steps_of(key, job_id, state)
+    if steps > share.steps and not share.is_first then
+      return 'open'
+    end
+    share.steps = share.steps - steps
+    return leave_any_state(key, job_id, state) == 'unknown' and 'missing' or 'done'
   end
   if is_scheduled_job(key, arg, job_id) then
     return 'scheduled'

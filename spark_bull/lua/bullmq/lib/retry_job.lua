@@ -2,11 +2,14 @@
 -- @include bullmq/lib/enqueue_job
 -- @include bullmq/lib/event_limit
 -- @include bullmq/lib/major_version
+-- @include bullmq/lib/meta_of
 -- @include lib/priority_of
 -- @include lib/push_of
 
 -- The field with the result or error of a finished job, by its state.
 local OUTCOME_OF = {failed = 'failedReason', completed = 'returnvalue'}
+
+local ATTEMPTS = {'atm', 'ats'}
 
 -- Does not move the parent, which may have left `waiting-children`.
 local function return_to_parent(job_key, parent_key, from)
@@ -26,19 +29,16 @@ end
 -- Returns 'done', 'missing' or 'wrong_state'.
 local function retry_job(key, arg, job_id, from, resets, lifo)
   local call, job_key = redis.call, arg.base .. job_id
-  if call('EXISTS', job_key) == 0 then
+  local fields = call('HMGET', job_key, 'opts', 'parentKey')
+  if not fields[1] and call('EXISTS', job_key) == 0 then
     return 'missing'
   end
-  local fields = call('HMGET', job_key, 'opts', 'parentKey')
   if not OUTCOME_OF[from] or call('ZREM', from == 'failed' and key.failed or key.completed, job_id) == 0 then
     return 'wrong_state'
   end
-  call('HDEL', job_key, 'finishedOn', 'processedOn', OUTCOME_OF[from])
-  if resets then
-    call('HDEL', job_key, 'atm', 'ats')
-  end
+  call('HDEL', job_key, 'finishedOn', 'processedOn', OUTCOME_OF[from], unpack(resets and ATTEMPTS or {}))
   -- In BullMQ 5 the job loses its priority.
-  local major = major_version(call('HGET', key.meta, 'version'), arg.bullmq_version)
+  local major = major_version(meta_of(key)[3], arg.bullmq_version)
   local push = lifo == nil and push_of(fields[1]) or lifo and 'RPUSH' or 'LPUSH'
   enqueue_job(key, arg.bullmq_version, job_id, major > 5 and priority_of(job_key) or 0, push)
   if fields[2] and call('EXISTS', fields[2]) == 1 then

@@ -1,9 +1,10 @@
 -- @include bullmq/lib/major_version
+-- @include bullmq/lib/meta_of
 
 -- Returns the list of waiting jobs, and whether the marker must not be set: the queue is paused, or the maximum number
 -- of jobs is active. BullMQ 5 keeps jobs of a paused queue in `paused`, BullMQ 6 in `wait`.
 local function waiting_list(key, forced_version)
-  local meta = redis.call('HMGET', key.meta, 'paused', 'concurrency', 'version')
+  local meta = meta_of(key)
   if meta[1] then
     return major_version(meta[3], forced_version) <= 5 and key.paused or key.wait, true
   end
