@@ -4,7 +4,8 @@ SparkBullError
 ├── OptionError        an option, a column or an argument is invalid; nothing was sent
 ├── DialectError       the queue has another dialect, or the dialect lacks the feature
 ├── ConnectionLost     Redis cannot be reached, or denies access
-│   └── RedisUnavailable   the same call may succeed later
+│   ├── RedisUnavailable   the same call may succeed later
+│   └── PermissionDenied   the user lacks the right to a command, a key or a channel
 ├── ScriptError        a Lua script failed, or its contract is violated
 ├── PatternError       a schedule's pattern or time zone is invalid
 ├── ResultsLost        finished jobs were lost, and `failOnDataLoss` is true
@@ -76,6 +77,10 @@ class ConnectionLost(SparkBullError, ConnectionError):
 
 class RedisUnavailable(ConnectionLost):
     """Redis is temporarily unavailable: the same call may succeed later."""
+
+
+class PermissionDenied(ConnectionLost):
+    """The user of Redis lacks the right to a command, a key or a channel."""
 
 
 class ScriptError(SparkBullError):

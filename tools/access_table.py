@@ -1,4 +1,4 @@
-"""Writes the lists of docs/access.md: the commands that the ACL of a Redis user must allow for each verb.
+"""Writes the lists of docs/access.md and a module: the commands that the ACL of a Redis user must allow for each verb.
 
 Commands are extracted from the scripts and modules of each verb, which are listed here.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from textwrap import wrap
 from typing import Final
 
 from spark_bull.store.scripts import load
@@ -15,6 +16,7 @@ from spark_bull.store.scripts import load
 ROOT: Final = Path(__file__).parent.parent
 PACKAGE: Final = ROOT / "spark_bull"
 PAGE: Final = ROOT / "docs" / "access.md"
+MODULE: Final = PACKAGE / "cli" / "doctor" / "verb_commands.py"
 #: Commands that redis-py sends when it connects; CLIENT SETINFO may be denied.
 CONNECTING: Final = {"PING", "INFO", "HELLO", "CLIENT|SETNAME", "CLIENT|ID", "EVAL", "EVALSHA"}
 #: Words in capitals in scripts that are arguments of a command or part of an error.
@@ -102,6 +104,13 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
             "job/free_deduplication",
         ),
     ),
+    "doctor": (
+        (
+            *(f"cli/doctor/{name}" for name in ("leftovers", "queues", "server")),
+            *(f"queue/{name}" for name in ("keyspace", "orphans", "read", "schedulers", "writes")),
+        ),
+        ("read/find", "read/jobs", "read/unlocked", "read/unplaced"),
+    ),
 }
 #: Commands sent by methods of redis-py: for subscriptions, and for the list of connections.
 BY_METHODS: Final = {
@@ -109,7 +118,15 @@ BY_METHODS: Final = {
     "process": {"SUBSCRIBE", "UNSUBSCRIBE"},
     "events": {"SUBSCRIBE", "PSUBSCRIBE", "UNSUBSCRIBE"},
     "collect": {"CLIENT|LIST"},
+    "doctor": {"COMMAND|INFO", "MULTI"},
 }
+_HEAD: Final = '''"""The commands of each verb, as in docs/access.md; written by tools/access_table.py."""
+
+from __future__ import annotations
+
+from typing import Final
+
+COMMANDS: Final = {'''
 _BLOCK: Final = re.compile(r"(<!-- access -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -144,7 +161,7 @@ def _in_script(source: str) -> set[str]:
 def _in_module(source: str) -> set[str]:
     """Finds commands by their position: after `call(`, in a tuple of a pipeline, or in a conditional expression."""
     found = re.findall(r'(?:\(|= |: |else |Command = \(|call\(\n\s*)"([A-Z]{3,})"(?:, "([A-Z]+)")?', source)
-    return {f"{name}|{second}" if name == "CLIENT" else name for name, second in found} - ARGUMENTS
+    return {f"{name}|{second}" if name in ("CLIENT", "CONFIG") else name for name, second in found} - ARGUMENTS
 
 
 def lists() -> str:
@@ -155,5 +172,17 @@ def with_lists(text: str) -> str:
     return _BLOCK.sub(lambda match: f"{match[1]}{lists()}\n{match[2]}", text)
 
 
+def module() -> str:
+    """The module with which `spark-bull doctor` checks rights."""
+    lines = [f'    "{verb}": (\n{_wrapped(" ".join(name[1:] for name in commands_of(verb)))}\n    ),' for verb in VERBS]
+    return "\n".join([_HEAD, *lines, "}", ""])
+
+
+def _wrapped(text: str) -> str:
+    parts = wrap(text, 100, break_on_hyphens=False)
+    return "\n".join(f'        "{part}{" " if part is not parts[-1] else ""}"' for part in parts)
+
+
 if __name__ == "__main__":
     PAGE.write_text(with_lists(PAGE.read_text("utf-8")), "utf-8")
+    MODULE.write_text(module(), "utf-8")

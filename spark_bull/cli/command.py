@@ -22,6 +22,14 @@ Output = Any
 
 
 @dataclass(frozen=True)
+class Ended:
+    """The output of a command that ends with another exit status than 0."""
+
+    output: Output
+    status: int
+
+
+@dataclass(frozen=True)
 class Command:
     """A command. run: called with the parsed arguments; of_queue: whether the first argument is a queue."""
 
@@ -69,7 +77,7 @@ def queues_of(args: Namespace, names: Sequence[str]) -> list[str]:
     return list(found)
 
 
-def options_of(args: Namespace) -> Options:
-    """Returns the connection arguments as options of the data source."""
-    given = {"url": args.url, "prefix": args.prefix, "protocol": args.protocol, "queue": "*"}
+def options_of(args: Namespace, **further: Any) -> Options:
+    """Returns the connection arguments, and further ones, as options of the data source."""
+    given = {"url": args.url, "prefix": args.prefix, "protocol": args.protocol, "queue": "*", **further}
     return parse_options(as_texts(given), READ)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from spark_bull.cli.add import ADD
+from spark_bull.cli.doctor.command import DOCTOR
 from spark_bull.cli.limits import LIMITS
 from spark_bull.cli.manage import MANAGE
 from spark_bull.cli.programs import PROGRAMS
@@ -13,4 +14,4 @@ from spark_bull.cli.schedule import SCHEDULE
 from spark_bull.cli.serve import SERVE
 from spark_bull.cli.show import SHOW
 
-COMMANDS: Final = (*SHOW, ADD, *SCHEDULE, *MANAGE, *LIMITS, PROMOTE, SERVE, *PROGRAMS)
+COMMANDS: Final = (*SHOW, ADD, *SCHEDULE, *MANAGE, *LIMITS, PROMOTE, DOCTOR, SERVE, *PROGRAMS)

@@ -1,4 +1,4 @@
-"""Asks for confirmation before jobs are deleted."""
+"""Asks for confirmation before jobs are deleted or repaired."""
 
 from __future__ import annotations
 
@@ -24,4 +24,4 @@ def confirm(args: Namespace, consequence: str, answer: str) -> None:
     # Standard output may be redirected.
     print(f"{consequence}. Type {answer} to continue: ", file=sys.stderr, end="", flush=True)
     if sys.stdin.readline().strip() != answer:
-        raise OptionError("not confirmed, nothing was deleted")
+        raise OptionError("not confirmed, nothing was changed")

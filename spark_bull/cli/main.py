@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from spark_bull.cli.command import Command
+from spark_bull.cli.command import Command, Ended, Output
 from spark_bull.cli.commands import COMMANDS
 from spark_bull.cli.tables import as_json, as_text
 from spark_bull.errors import SparkBullError
@@ -23,10 +23,13 @@ _SUBMIT_FILE: Final = Path(__file__).with_name("__main__.py")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a command; returns the exit code: 0, or 1 with one line on standard error. Invalid usage exits with 2."""
+    """Runs a command; returns the exit status: 0, or that of the command, or 1 with one line on standard error.
+
+    Invalid usage exits with 2.
+    """
     args = parser().parse_args(argv)
     try:
-        output = args.run(args)
+        output, status = _ended(args.run(args))
         if output is not None:
             print(as_json(output) if args.json else as_text(output), flush=True)
     except SparkBullError as error:
@@ -38,7 +41,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Otherwise Python reports the broken pipe again when it flushes standard output at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PIPE_BROKEN
-    return 0
+    return status
+
+
+def _ended(output: Output) -> tuple[Output, int]:
+    return (output.output, output.status) if isinstance(output, Ended) else (output, 0)
 
 
 def parser() -> ArgumentParser:

@@ -41,7 +41,9 @@ UNSUPPORTED_OPTIONS: Final = {
 }
 
 #: Verbs that are the same in all dialects; their scripts are in lua/job.
-SHARED_VERBS: Final = frozenset({"claimed", "extend", "relock", "log", "update_data", "cancel", "free_deduplication"})
+SHARED_VERBS: Final = frozenset(
+    {"claimed", "extend", "relock", "log", "update_data", "cancel", "free_deduplication", "remove_orphans"}
+)
 
 Kind = Literal["list", "zset", "set"]
 

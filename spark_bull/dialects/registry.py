@@ -68,6 +68,14 @@ def checked_dialect(connection: Connection, keys: QueueKeys, protocol: str) -> D
     return DIALECTS[protocol]
 
 
+def conflicts(connection: Connection, keys: QueueKeys) -> list[str]:
+    """What shows that libraries of different dialects use the queue; empty if one dialect can have all of its keys."""
+    found = list(_evidence(connection, keys, _look(connection, keys)))
+    if frozenset(DIALECTS).intersection(*(shown.by for shown in found)):
+        return []
+    return [f"{shown.what} ({' or '.join(sorted(shown.by))})" for shown in found]
+
+
 @dataclass(frozen=True)
 class _Evidence:
     """A property that only queues of some dialects have."""

@@ -6,6 +6,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 
 from spark_bull.dialects.base import Repeated
@@ -17,6 +18,7 @@ from spark_bull.keys import QueueKeys, literal_glob
 from spark_bull.model import Scheduler
 from spark_bull.queue import verbs
 from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.read import read_ids
 from spark_bull.queue.schedules import version_of
 
 log = logging.getLogger("spark_bull")
@@ -25,6 +27,7 @@ log = logging.getLogger("spark_bull")
 SCHEDULE_SIZE: Final = 100
 #: Schedules that one call reads.
 _PAGE: Final = 1_000
+_FINISHED: Final = frozenset({"completed", "failed"})
 #: Schedules that a warning names.
 _NAMED: Final = 3
 
@@ -107,6 +110,30 @@ def schedulers(handle: QueueHandle) -> Iterator[Scheduler]:
     """The schedules of a queue, those that are due first at the beginning. Raises DialectError."""
     handle.dialect.check_schedules()
     return (scheduler for _, scheduler in _read(handle))
+
+
+def without_next_job(handle: QueueHandle) -> Iterator[Scheduler]:
+    """Schedules that have stopped: the next job is neither waiting nor active, though the schedule has not ended.
+
+    One that is changed meanwhile may be among them. Raises DialectError.
+    """
+    handle.dialect.check_schedules()
+    now, found = handle.connection.now_ms(), _read(handle)
+    while batch := list(islice(found, _PAGE)):
+        next_ids = [f"{handle.dialect.job_ids_of(member)}{scheduler.next}" for member, scheduler in batch]
+        unfinished = [state for state in handle.dialect.states if state not in _FINISHED]
+        chunks = read_ids(handle, next_ids, unfinished, ())
+        there = {job_id.decode("utf-8", "replace") for chunk in chunks for job_id in chunk.ids}
+        for (_, scheduler), next_id in zip(batch, next_ids, strict=True):
+            if next_id not in there and not _has_ended(scheduler, now):
+                yield scheduler
+
+
+def _has_ended(scheduler: Scheduler, now: int) -> bool:
+    """Whether no further job is due."""
+    if scheduler.limit is not None and (scheduler.iteration_count or 0) >= scheduler.limit:
+        return True
+    return scheduler.end_date is not None and max(now, scheduler.next) >= scheduler.end_date
 
 
 def scheduler(handle: QueueHandle, schedule_id: str) -> Scheduler | None:

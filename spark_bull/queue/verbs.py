@@ -285,6 +285,11 @@ def remove_unprocessed_children(handle: QueueHandle, job_id: str, position: byte
     return ChildrenReply(b"", None) if reply == [b"missing"] else ChildrenReply(_position(reply[0]), int(reply[1]))
 
 
+def remove_orphans(handle: QueueHandle, job_ids: Sequence[bytes], states: Sequence[str]) -> int:
+    """Removes those of some jobs that are in no state, given the keys of all states; returns their number."""
+    return int(handle.run("remove_orphans", {"ids": job_ids}, states=list(states)))
+
+
 class Sweep(NamedTuple):
     """The part of a state that a call processes: `size` ids from a position, which is b"0" at the beginning."""
 

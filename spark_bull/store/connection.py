@@ -12,9 +12,10 @@ from typing import Any, Final
 
 import redis
 
-from spark_bull.errors import ConnectionLost, OptionError
+from spark_bull.errors import ConnectionLost, OptionError, PermissionDenied
 from spark_bull.keys import has_hash_tag
 from spark_bull.store.client import RetryingClient, client_of, close_client
+from spark_bull.store.permissions import denials
 from spark_bull.store.scripts import Script, Value, load
 from spark_bull.store.settings import RedisSettings
 
@@ -77,6 +78,14 @@ class Connection:
         seconds, micros = self.call("TIME")
         return int(seconds) * 1000 + int(micros) // 1000
 
+    def denials(self, names: Sequence[str], key: str) -> dict[str, str]:
+        """Returns which commands the ACL of the user denies, and why; names are as in an ACL: `xadd`, `client|list`.
+
+        key: key, channel and argument of the commands, none of which is run: MULTI queues them, which includes the
+        check of the rights, and the connection is closed. Raises ConnectionLost without permission for this itself.
+        """
+        return self._client.run(lambda client: denials(client, names, key))
+
     def clients(self) -> list[Mapping[str, str]]:
         """Returns the connections of this Redis, as CLIENT LIST describes them."""
         return self._client.run(lambda client: list(client.client_list()))
@@ -95,7 +104,7 @@ class Connection:
         Raises ConnectionLost if it cannot be reached, rejects the password, is too old, or, with `write`, remains a
         replica; OptionError if it is a cluster and a queue has no hash tag.
         """
-        info = self._server_info(write)
+        info = self.server_info(write)
         if not info:
             return
         version = tuple(int(part) for part in str(info["redis_version"]).split(".")[:2])
@@ -113,7 +122,7 @@ class Connection:
                         f"prefix={{{prefix}}}, got: prefix={prefix}{f', queue={queue}' if queue else ''}"
                     )
 
-    def _server_info(self, write: bool) -> Mapping[str, Any]:
+    def server_info(self, write: bool = False) -> Mapping[str, Any]:
         """Returns INFO, empty without permission for it. With `write`, raises ReadOnlyError for a replica."""
 
         def send(client: redis.Redis) -> Mapping[str, Any]:
@@ -125,10 +134,8 @@ class Connection:
         self.call("PING")
         try:
             return self._client.run(send)
-        except ConnectionLost as error:
-            if isinstance(error.__cause__, redis.exceptions.NoPermissionError):
-                return {}
-            raise
+        except PermissionDenied:
+            return {}
 
 
 class BlockingConnection(Connection):

@@ -20,6 +20,7 @@ from spark_bull.errors import (
     ConnectionLost,
     DialectError,
     OptionError,
+    PermissionDenied,
     RedisUnavailable,
     ScriptError,
     SparkBullError,
@@ -78,7 +79,7 @@ def translated(error: redis.RedisError, settings: RedisSettings, what: str) -> S
     if isinstance(error, (redis.ConnectionError, redis.TimeoutError)):
         return _unreachable(error, settings)
     if code == "NOPERM" or any(text in str(error) for text in _FORBIDDEN_IN_SCRIPT):
-        return ConnectionLost(f"Redis at {where} denied the user a required permission: {first_line(error)}")
+        return PermissionDenied(f"Redis at {where} denied the user a required permission: {first_line(error)}")
     if code == "OOM":
         return ConnectionLost(f"Redis at {where} is out of memory (maxmemory reached): free memory or raise maxmemory")
     if isinstance(error, exceptions.ClusterCrossSlotError):

@@ -1,0 +1,114 @@
+"""Runs all checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from spark_bull.cli.doctor import machine, queues, server
+from spark_bull.cli.doctor.finding import Finding, problem, unchecked
+from spark_bull.cli.doctor.leftovers import leftovers
+from spark_bull.cli.doctor.rights import rights
+from spark_bull.cli.doctor.server import Server
+from spark_bull.errors import ConnectionLost, PermissionDenied, SparkBullError
+from spark_bull.options import Options
+from spark_bull.queue.find import exists, find_queues, is_glob
+from spark_bull.queue.handle import QueueHandle, open_handle
+from spark_bull.store.connection import Connection
+from spark_bull.store.settings import settings_of
+
+#: The checks, by their names in the report. Those of a queue come once per queue.
+MACHINE: Final = {
+    "java": machine.java,
+    "python": machine.python,
+    "packages": machine.packages,
+    "pyspark": machine.compiled_pyspark,
+}
+SERVER: Final = {
+    "version": server.server_version,
+    "persistence": server.persistence,
+    "eviction": server.eviction,
+    "memory": server.memory,
+    "replication": server.replication,
+    "clock": server.clock,
+}
+QUEUE: Final = {
+    "dialect": queues.dialect,
+    "state": queues.state,
+    "writes": queues.writes,
+    "stalled": queues.stalled,
+    "overdue": queues.overdue,
+    "schedules": queues.schedules,
+    "events": queues.events,
+    "damaged": queues.damaged,
+}
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finding of a check, and the queue that it is about, if any."""
+
+    check: str
+    queue: str | None
+    finding: Finding
+
+
+def examine(
+    options: Options, names: Sequence[str], verbs: Sequence[str], *, removes_orphans: bool = False
+) -> Iterator[Result]:
+    """Yields the findings one by one. names: names or globs of queues. Without Redis, those of this machine remain."""
+    for check, of_machine in MACHINE.items():
+        yield from _results(check, None, of_machine)
+    connection = Connection(settings_of(options))
+    try:
+        reached = Server(connection, connection.server_info(), options["prefix"])
+        for check, of_server in SERVER.items():
+            yield from _results(check, None, partial(of_server, reached))
+        yield from _results("rights", None, partial(rights, reached, verbs))
+        handles = []
+        for queue in _existing(connection, options["prefix"], names):
+            try:
+                handles.append(_opened(options, queue))
+            except SparkBullError as error:
+                if isinstance(error, ConnectionLost):
+                    raise
+                yield Result("dialect", queue, problem(str(error), "spark-bull queues"))
+        for handle in handles:
+            for check, of_queue in QUEUE.items():
+                yield from _results(check, handle.keys.queue, partial(of_queue, handle))
+        for check, queue, finding in leftovers(handles, removes=removes_orphans):
+            yield Result(check, queue, finding)
+    except PermissionDenied as error:
+        yield Result("queues", None, unchecked(str(error)))
+    except ConnectionLost as error:
+        yield Result("redis", None, problem(str(error), "start Redis, or give its address with --url"))
+
+
+def _results(check: str, queue: str | None, run: Callable[[], Iterable[Finding]]) -> Iterator[Result]:
+    try:
+        for finding in run():
+            yield Result(check, queue, finding)
+    except PermissionDenied as error:
+        yield Result(check, queue, unchecked(str(error)))
+    except ConnectionLost:
+        raise
+    except SparkBullError as error:
+        yield Result(check, queue, problem(str(error), "see docs/troubleshooting.md"))
+
+
+def _existing(connection: Connection, prefix: str, names: Sequence[str]) -> list[str]:
+    """The names, and the queues that match the globs among them."""
+    found: dict[str, Any] = {}
+    for name in names:
+        found |= dict.fromkeys(find_queues(connection, prefix, name) if is_glob(name) else [name])
+    return list(found)
+
+
+def _opened(options: Options, queue: str) -> QueueHandle:
+    """Raises SparkBullError if the queue does not exist, or has another dialect."""
+    handle = open_handle(options, queue)
+    if not exists(handle):
+        raise SparkBullError(f"no such queue: {queue} (prefix {options['prefix']})")
+    return handle

@@ -1,0 +1,44 @@
+"""What a check finds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+#: `unchecked`: the user may not read what the check needs.
+Level = Literal["ok", "warning", "problem", "unchecked"]
+
+
+@dataclass(frozen=True)
+class Repair:
+    """A repair that is safe while the queue is used. what: for the question; run: does it, and returns what was done."""
+
+    what: str
+    run: Callable[[], str]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One result of a check. advice: a command to run, or what to change."""
+
+    level: Level
+    found: str
+    advice: str = ""
+    repair: Repair | None = None
+
+
+def ok(found: str, advice: str = "") -> Finding:
+    return Finding("ok", found, advice)
+
+
+def warning(found: str, advice: str, repair: Repair | None = None) -> Finding:
+    return Finding("warning", found, advice, repair)
+
+
+def problem(found: str, advice: str, repair: Repair | None = None) -> Finding:
+    return Finding("problem", found, advice, repair)
+
+
+def unchecked(why: str) -> Finding:
+    return Finding("unchecked", f"could not check: {why}")

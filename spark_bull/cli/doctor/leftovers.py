@@ -1,0 +1,85 @@
+"""Checks that read all keys of the queues once: orphaned jobs, and ledgers of queries that do not run any more."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from spark_bull.cli.doctor.finding import Finding, Repair, ok, warning
+from spark_bull.time_text import duration
+from spark_bull.queue.claim_ledger import TTL_MS
+from spark_bull.queue.find import find_queues
+from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.keyspace import scan_keys
+from spark_bull.queue.orphans import OrphanSearch, remove_orphans
+from spark_bull.queue.verbs import RESULTS_TTL_MS
+
+#: Time without a batch after which the query of a ledger counts as given up, ms. A query may run once a day.
+_ABANDONED_MS: Final = 2 * 86_400_000
+#: What follows `spark:` in the keys of ledgers, and their time to live after a batch, ms.
+_LEDGERS: Final = {b"results": RESULTS_TTL_MS, b"claims": TTL_MS}
+_NAMED: Final = 3
+
+
+def leftovers(handles: Sequence[QueueHandle], *, removes: bool) -> Iterator[tuple[str, str, Finding]]:
+    """Names of a check and a queue, with a finding. removes: whether orphaned jobs are to be removed."""
+    if not handles:
+        return
+    connection, prefix = handles[0].connection, handles[0].keys.prefix
+    searches = {handle.keys.queue.encode(): OrphanSearch(handle) for handle in handles}
+    readers: dict[bytes, set[tuple[bytes, bytes]]] = defaultdict(set)
+    # All queues, since the name of one may be the beginning of that of another.
+    names = {queue.encode() for queue in find_queues(connection, prefix)} | searches.keys()
+    for part in scan_keys(connection, prefix, names):
+        for queue in part.keys() & searches.keys():
+            searches[queue].look(part[queue])
+            readers[queue].update(_readers(part[queue]))
+    for queue, search in searches.items():
+        yield "orphans", queue.decode(), _orphans(search.handle, search.finish(), removes=removes)
+        yield "ledgers", queue.decode(), _ledgers(search.handle, readers[queue])
+
+
+def _orphans(handle: QueueHandle, orphans: Sequence[bytes], *, removes: bool) -> Finding:
+    if not orphans:
+        return ok("no orphaned jobs")
+    shown = ", ".join(job_id.decode("utf-8", "replace") for job_id in orphans[:_NAMED])
+    return warning(
+        f"{len(orphans):,} jobs exist, but are in no state, so that no worker gets them: {shown}"
+        + (", …" if len(orphans) > _NAMED else ""),
+        f"look at them with spark-bull job {handle.keys.queue} ID, then spark-bull doctor {handle.keys.queue} "
+        "--fix --remove-orphans",
+        Repair(f"remove {len(orphans):,} orphaned jobs", lambda: f"removed {remove_orphans(handle, orphans):,} jobs")
+        if removes
+        else None,
+    )
+
+
+def _readers(suffixes: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    """Kinds and names of the readers that have a ledger: `spark:claims:<reader>`, `spark:results:<reader>:track`."""
+    for suffix in suffixes:
+        private, _, rest = suffix.partition(b":")
+        kind, _, reader = rest.partition(b":")
+        if private == b"spark" and kind in _LEDGERS:
+            yield kind, reader.partition(b":")[0]
+
+
+def _ledgers(handle: QueueHandle, readers: set[tuple[bytes, bytes]]) -> Finding:
+    idle: Mapping[str, int] = {reader.decode(): _idle_ms(handle, kind, reader.decode()) for kind, reader in readers}
+    abandoned = {reader: ms for reader, ms in idle.items() if ms > _ABANDONED_MS}
+    if not abandoned:
+        return ok(f"{len(readers)} ledgers of queries" if readers else "no ledgers of queries")
+    shown = ", ".join(f"{reader} for {duration(ms, 1)}" for reader, ms in sorted(abandoned.items())[:_NAMED])
+    return warning(
+        f"{len(abandoned)} queries have a ledger, but have not read for long: {shown}; a ledger is deleted after 7 "
+        "days, and a query that starts later has to begin anew",
+        "start these queries with their checkpoints, or do nothing if they are not needed any more",
+    )
+
+
+def _idle_ms(handle: QueueHandle, kind: bytes, reader: str) -> int:
+    """The time since the last batch of a query."""
+    keys = handle.keys
+    own = [keys.results(reader)["track"]] if kind == b"results" else [keys.claims(reader), keys.claims_base(reader)]
+    left_ms = max(handle.connection.pipeline([("PTTL", key) for key in own]))
+    return _LEDGERS[kind] - int(left_ms) if left_ms > 0 else 0

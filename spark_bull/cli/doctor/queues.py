@@ -1,0 +1,196 @@
+"""Checks of one queue."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from spark_bull.cli.doctor.finding import Finding, Repair, ok, problem, warning
+from spark_bull.time_text import duration
+from spark_bull.dialects.fields import integer_of
+from spark_bull.dialects.registry import conflicts
+from spark_bull.errors import StagedDataLost
+from spark_bull.queue.claim import rescue
+from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.intake import is_intake_open
+from spark_bull.queue.manage import is_paused
+from spark_bull.queue.read import counts
+from spark_bull.queue.schedulers import without_next_job
+from spark_bull.queue.stalled import unlocked
+from spark_bull.queue.writes import open_writes, read_record, roll_forward
+
+#: Age of an unfinished write from which on its program counts as dead, ms.
+_WRITE_AGE_MS: Final = 60_000
+#: How late delayed jobs may be: a Promoter that is idle pauses for 5 s.
+_OVERDUE_MS: Final = 30_000
+#: Factor of the maximum length of an event stream, which is approximate, and BullMQ's default.
+_FAR_ABOVE: Final = 2
+_MAX_EVENTS: Final = 10_000
+#: Events that one call removes.
+_TRIMMED: Final = 10_000
+#: Interval of the two checks that return stalled jobs, ms.
+_CHECK_MS: Final = 1_000
+#: Names in a finding.
+_NAMED: Final = 3
+
+
+def dialect(handle: QueueHandle) -> Iterator[Finding]:
+    """Whether all keys belong to one dialect."""
+    found = conflicts(handle.connection, handle.keys)
+    if found:
+        yield problem(
+            f"libraries of different dialects use this queue: {'; '.join(found)}",
+            "give each library a prefix or queue of its own; jobs of one are damaged by the other",
+        )
+    else:
+        yield ok(handle.dialect.name)
+
+
+def state(handle: QueueHandle) -> Iterator[Finding]:
+    """Whether the queue takes jobs, and workers get them."""
+    jobs = ", ".join(f"{count:,} {name}" for name, count in counts(handle).items() if count)
+    paused, intake_open = is_paused(handle), is_intake_open(handle)
+    if paused:
+        yield warning(f"paused: workers claim no jobs ({jobs or 'no jobs'})", f"spark-bull resume {handle.keys.queue}")
+    if not intake_open:
+        yield warning(
+            "its intake is closed: Spark and this command add no jobs", f"spark-bull open-intake {handle.keys.queue}"
+        )
+    if not paused and intake_open:
+        yield ok(jobs or "no jobs")
+
+
+def writes(handle: QueueHandle) -> Iterator[Finding]:
+    """Writes that are registered, and whose jobs are not all added."""
+    now = handle.connection.now_ms()
+    found = [(write_id, read_record(handle, write_id)) for write_id in open_writes(handle)]
+    lost = [write_id for write_id, record in found if record is None]
+    # Another program commits the others right now.
+    old = [record for _, record in found if record and now - (record.started_on or 0) > _WRITE_AGE_MS]
+    if lost:
+        yield problem(
+            f"{len(lost)} writes are registered, but were lost in Redis: {_some(lost)}",
+            "run these writes again; jobs with a `jobId` are not added twice",
+        )
+    if old:
+        left = sum(record.jobs - record.done for record in old)
+        ids = [record.id for record in old]
+        yield problem(
+            f"{len(old)} writes are unfinished, {left:,} of their jobs are not added yet: {_some(ids)}",
+            f"spark-bull recover {handle.keys.queue}",
+            Repair(f"finish {len(old)} writes", lambda: _finish(handle, ids)),
+        )
+    if not lost and not old:
+        yield ok(f"{len(found)} writes in progress" if found else "no unfinished writes")
+
+
+def _finish(handle: QueueHandle, write_ids: Sequence[str]) -> str:
+    finished, others = 0, []
+    for write_id in write_ids:
+        try:
+            record = roll_forward(handle, write_id, waits=False)
+        except StagedDataLost as error:
+            others.append(str(error))
+            continue
+        finished += record.state == "finished"
+        if record.state == "open":
+            others.append(f"write {write_id} waits for room in the queue")
+    return "; ".join([f"finished {finished} writes", *others])
+
+
+def stalled(handle: QueueHandle) -> Iterator[Finding]:
+    """Active jobs whose worker has died."""
+    found = unlocked(handle)
+    if not found:
+        yield ok("no stalled jobs")
+        return
+    next_check_ms = handle.connection.call("PTTL", handle.keys["stalled_check"])
+    what = f"{len(found):,} active jobs have no lock, as if their worker had died: {_some(found)}"
+    advice = f"spark-bull promote {handle.keys.queue}, or a worker: both return such jobs to the queue"
+    repair = Repair(f"return {len(found):,} stalled jobs to the queue", lambda: _return(handle))
+    if next_check_ms > 0:
+        yield warning(f"{what}; a worker checks for them, again in {duration(next_check_ms, 1)}", advice, repair)
+    else:
+        yield problem(f"{what}; no worker checks for them", advice, repair)
+
+
+def _return(handle: QueueHandle) -> str:
+    """Two checks, as workers make them: the first marks the active jobs, the second returns those without a lock."""
+    returned = failed = 0
+    for _ in range(2):
+        time.sleep(max(0, handle.connection.call("PTTL", handle.keys["stalled_check"])) / 1_000)
+        rescued = rescue(handle, check_ms=_CHECK_MS)
+        returned, failed = returned + len(rescued.stalled), failed + len(rescued.failed)
+    left = len(unlocked(handle))
+    also = f", {failed:,} failed because they stalled too often" if failed else ""
+    return f"returned {returned:,} stalled jobs to the queue{also}" + (f"; {left:,} are left" if left else "")
+
+
+def overdue(handle: QueueHandle) -> Iterator[Finding]:
+    """Delayed jobs that are due, but that no process promotes."""
+    now, key = handle.connection.now_ms(), handle.keys["delayed"]
+    late = handle.connection.call("ZCOUNT", key, "-inf", (now - _OVERDUE_MS) * 4096)
+    if not late:
+        yield ok("no delayed job is overdue")
+        return
+    ((_, score),) = handle.connection.call("ZRANGE", key, 0, 0, "WITHSCORES")
+    yield problem(
+        f"{late:,} delayed jobs are overdue, the first by {duration(now - int(float(score)) // 4096)}: no process "
+        "promotes them",
+        f"spark-bull promote {handle.keys.queue}, or a worker",
+    )
+
+
+def schedules(handle: QueueHandle) -> Iterator[Finding]:
+    """Schedules whose next job does not exist: they never continue."""
+    if not handle.dialect.has_schedules:
+        return
+    number = handle.connection.call("ZCARD", handle.keys["repeats"])
+    stopped = [scheduler.id for scheduler in without_next_job(handle)]
+    if stopped:
+        yield problem(
+            f"{len(stopped):,} of {number:,} schedules have stopped, their next job is missing: {_some(stopped)}",
+            f"create them again: spark-bull schedule {handle.keys.queue} {stopped[0]} …",
+        )
+    elif number:
+        yield ok(f"{number:,} schedules")
+
+
+def events(handle: QueueHandle) -> Iterator[Finding]:
+    """Whether the stream of events is much longer than its maximum."""
+    if not handle.dialect.has_event_stream:
+        return
+    length, given = handle.connection.pipeline(
+        [("XLEN", handle.keys["events"]), ("HGET", handle.keys["meta"], "opts.maxLenEvents")]
+    )
+    most = integer_of(given) or _MAX_EVENTS
+    if length > _FAR_ABOVE * max(most, 100):
+        yield warning(
+            f"{length:,} events are kept, with a maximum of about {most:,}",
+            f"spark-bull doctor {handle.keys.queue} --fix, or trimEvents in Node",
+            Repair(f"remove the oldest {length - most:,} events", lambda: _trim(handle, most)),
+        )
+    else:
+        yield ok(f"{length:,} events of at most about {most:,}")
+
+
+def _trim(handle: QueueHandle, most: int) -> str:
+    removed = 0
+    while part := handle.connection.call("XTRIM", handle.keys["events"], "MAXLEN", "~", most, "LIMIT", _TRIMMED):
+        removed += int(part)
+    return f"removed {removed:,} events"
+
+
+def damaged(handle: QueueHandle) -> Iterator[Finding]:
+    """Jobs that were removed from their state because their key is not a hash."""
+    found = handle.connection.call("HLEN", handle.keys["damaged"])
+    if found:
+        yield warning(
+            f"{found:,} jobs were set aside because another program has overwritten their keys",
+            f"redis-cli HGETALL {handle.keys['damaged']}; see docs/troubleshooting.md",
+        )
+
+
+def _some(ids: Sequence[str]) -> str:
+    return ", ".join(ids[:_NAMED]) + (", …" if len(ids) > _NAMED else "")

@@ -1,0 +1,47 @@
+"""Checks the rights of the Redis user for the verbs of docs/access.md."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from spark_bull.cli.doctor.finding import Finding, ok, problem, warning
+from spark_bull.cli.doctor.server import Server
+from spark_bull.cli.doctor.verb_commands import COMMANDS
+from spark_bull.keys import QueueKeys
+
+#: The verbs that a user may have.
+VERBS: Final = tuple(verb for verb in COMMANDS if verb not in ("all", "doctor"))
+#: Commands without which a verb works, but lacks something.
+_OPTIONAL: Final = frozenset({"info", "client|list", "client|unblock", "config|get", "multi", "command|info"})
+#: Denied commands that a finding names.
+_NAMED: Final = 5
+
+
+def rights(server: Server, verbs: Sequence[str]) -> Iterator[Finding]:
+    """Whether the user may send the commands of verbs, on keys of the prefix."""
+    key = QueueKeys("doctor", server.prefix)["meta"]
+    names = sorted({name for verb in ("all", *verbs) for name in COMMANDS[verb].split()})
+    denials = server.connection.denials(names, key)
+    if "get" in denials and "keys" in denials["get"]:
+        yield problem(f"the user may not use keys such as {key}", f"ACL SETUSER … ~{server.prefix}:*")
+        return
+    missing = {verb: _denied(verb, denials) for verb in ("all", *verbs)}
+    if not any(missing.values()):
+        yield ok(f"the user has the rights for {', '.join(verbs)}")
+        return
+    by_number = Counter({verb: len(denied) for verb, denied in missing.items() if denied})
+    for verb, number in by_number.items():
+        denied = missing[verb]
+        shown = " ".join(f"+{name}" for name in denied[:_NAMED]) + (" …" if number > _NAMED else "")
+        finding = problem if verb == "all" else warning
+        what = "everything" if verb == "all" else verb
+        yield finding(
+            f"the user lacks {number} commands for {what}: {shown}",
+            f"ACL SETUSER … with the commands of `{verb}` in docs/access.md, or leave {what} out with --rights",
+        )
+
+
+def _denied(verb: str, denials: dict[str, str]) -> list[str]:
+    return [name for name in COMMANDS[verb].split() if name in denials and name not in _OPTIONAL]

@@ -1,0 +1,168 @@
+"""Checks of the Redis server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from spark_bull.cli.doctor.finding import Finding, ok, problem, unchecked, warning
+from spark_bull.clock import epoch_ms
+from spark_bull.errors import PermissionDenied
+from spark_bull.store.connection import MIN_REDIS, Connection
+
+#: Used share of the memory.
+_MUCH, _TOO_MUCH = 0.8, 0.95
+#: Difference of the clocks, ms.
+_SKEW_MS: Final = 1_000
+_LARGE_SKEW_MS: Final = 10_000
+#: Number of calls of TIME, of which the quickest counts.
+_SAMPLES: Final = 5
+_NOT_DENIED: Final = "INFO is denied to this user"
+
+
+@dataclass(frozen=True)
+class Server:
+    """A Redis that answers. info: the reply of INFO, empty without permission for it."""
+
+    connection: Connection
+    info: Mapping[str, Any]
+    prefix: str
+
+
+def server_version(server: Server) -> Iterator[Finding]:
+    """The version of Redis."""
+    where, info = server.connection.settings.where, server.info
+    if not info:
+        yield unchecked(_NOT_DENIED)
+        return
+    found = str(info["redis_version"])
+    if tuple(int(part) for part in found.split(".")[:2]) < MIN_REDIS:
+        least = ".".join(map(str, MIN_REDIS))
+        yield problem(f"Redis {found} at {where}: expected {least} or newer", f"upgrade Redis to {least} or newer")
+    else:
+        yield ok(f"Redis {found} at {where}")
+
+
+def persistence(server: Server) -> Iterator[Finding]:
+    """Whether jobs survive a restart of Redis."""
+    info = server.info
+    if not info:
+        yield unchecked(_NOT_DENIED)
+        return
+    failed = [
+        name
+        for name in ("rdb_last_bgsave_status", "aof_last_write_status", "aof_last_bgrewrite_status")
+        if info.get(name, "ok") != "ok"
+    ]
+    if failed:
+        yield problem(f"the last save failed ({', '.join(failed)})", "check the free disk space and the log of Redis")
+    if info.get("aof_enabled"):
+        yield ok("AOF is on")
+        return
+    advice = "redis-cli CONFIG SET appendonly yes, and appendonly yes in redis.conf"
+    try:
+        snapshots = _config(server, "save")
+    except PermissionDenied:
+        yield warning("AOF is off; whether there are RDB snapshots could not be checked (CONFIG GET is denied)", advice)
+        return
+    if snapshots:
+        yield warning(f"AOF is off: jobs since the last RDB snapshot (save {snapshots}) are lost in a crash", advice)
+    else:
+        yield problem("neither AOF nor RDB snapshots: all jobs are lost when Redis restarts", advice)
+
+
+def eviction(server: Server) -> Iterator[Finding]:
+    """Whether Redis may delete keys of queues to free memory."""
+    policy = server.info.get("maxmemory_policy")
+    if policy is None:
+        yield unchecked(_NOT_DENIED)
+    elif policy != "noeviction":
+        yield problem(
+            f"maxmemory-policy is {policy}: Redis may delete jobs",
+            "redis-cli CONFIG SET maxmemory-policy noeviction, and the same in redis.conf",
+        )
+    else:
+        yield ok("maxmemory-policy is noeviction")
+    evicted = int(server.info.get("evicted_keys", 0))
+    if evicted:
+        yield problem(
+            f"Redis has evicted {evicted:,} keys since its start; those of queues are lost",
+            "raise maxmemory, or use a Redis of its own for the queues",
+        )
+
+
+def memory(server: Server) -> Iterator[Finding]:
+    """How much memory is left."""
+    if not server.info:
+        yield unchecked(_NOT_DENIED)
+        return
+    used, limit = int(server.info["used_memory"]), int(server.info.get("maxmemory", 0))
+    total = limit or int(server.info.get("total_system_memory", 0))
+    if not total:
+        yield ok(f"{_mib(used)} used, no maxmemory")
+        return
+    found = f"{_mib(used)} of {_mib(total)} used ({'maxmemory' if limit else 'the memory of the machine'})"
+    advice = "raise maxmemory, or remove finished jobs: spark-bull clean QUEUE --grace 1d"
+    if used >= _TOO_MUCH * total:
+        yield problem(found, advice)
+    elif used >= _MUCH * total:
+        yield warning(found, advice)
+    else:
+        yield ok(found)
+
+
+def replication(server: Server) -> Iterator[Finding]:
+    """Whether this is a primary, and its replicas follow."""
+    info = server.info
+    if not info:
+        yield unchecked(_NOT_DENIED)
+        return
+    if info["role"] == "slave":
+        primary = f"{info.get('master_host')}:{info.get('master_port')}"
+        link = "" if info.get("master_link_status") == "up" else ", to which its connection is down"
+        yield problem(f"a read-only replica of {primary}{link}", f"use the primary: --url redis://{primary}")
+        return
+    replicas = [info[name] for name in info if name.startswith("slave") and isinstance(info[name], dict)]
+    behind = [f"{r['ip']}:{r['port']}" for r in replicas if r.get("state") != "online"]
+    if behind:
+        yield warning(f"replicas that are not online: {', '.join(behind)}", "check the log of these replicas")
+    else:
+        yield ok(f"a primary with {len(replicas)} replicas")
+
+
+def clock(server: Server, now_ms: Callable[[], float] = epoch_ms) -> Iterator[Finding]:
+    """The difference between the clock of this machine and that of Redis, corrected by half the round trip."""
+    samples = []
+    for _ in range(_SAMPLES):
+        before = now_ms()
+        redis_ms = server.connection.now_ms()
+        after = now_ms()
+        samples.append((after - before, redis_ms - (before + after) / 2))
+    round_trip, skew = min(samples)
+    found = f"this machine is {_seconds(abs(skew))} {'behind' if skew > 0 else 'ahead of'} Redis"
+    certain = abs(skew) - round_trip / 2
+    advice = "synchronise the clocks with NTP: workers of Node compute times of jobs with the clock of their machine"
+    if certain > _LARGE_SKEW_MS:
+        yield problem(found, advice)
+    elif certain > _SKEW_MS:
+        yield warning(found, advice)
+    else:
+        yield ok(f"the clocks of this machine and Redis differ by {_seconds(abs(skew))}, with a round trip of {_seconds(round_trip)}")
+
+
+def _config(server: Server, name: str) -> str:
+    reply = server.connection.call("CONFIG", "GET", name)
+    return str({_text(key): _text(value) for key, value in reply.items()}.get(name, ""))
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _mib(size: int) -> str:
+    return f"{size / 2**20:,.1f} MiB"
+
+
+def _seconds(ms: float) -> str:
+    return f"{ms / 1_000:,.3f} s"

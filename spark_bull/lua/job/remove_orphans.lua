@@ -1,0 +1,41 @@
+-- Removes those of some jobs that are in no state, with their logs, children's results and deduplication ids.
+-- @keys damaged states...
+-- @args base ids...
+-- @returns the number of removed jobs
+-- @include lib/is_unplaced
+
+local call = redis.call
+
+local function is_listed(job_id)
+  for _, state_key in ipairs(key.states) do
+    if call('TYPE', state_key).ok == 'list' and call('LPOS', state_key, job_id) then
+      return true
+    end
+  end
+  return false
+end
+
+-- A key of another type belongs to a queue whose name starts with that of the job.
+local PARTS = {
+  logs = 'list', lock = 'string', dependencies = 'set', processed = 'hash', failed = 'hash', unsuccessful = 'zset'
+}
+
+local removed = 0
+for _, job_id in ipairs(arg.ids) do
+  if is_unplaced(key, arg, job_id) and not is_listed(job_id) then
+    local job_key = arg.base .. job_id
+    local deduplication_id = call('HGET', job_key, 'deid')
+    local holder = deduplication_id and arg.base .. 'de:' .. deduplication_id
+    if holder and call('TYPE', holder).ok == 'string' and call('GET', holder) == job_id then
+      call('DEL', holder)
+    end
+    for part, kind in pairs(PARTS) do
+      if call('TYPE', job_key .. ':' .. part).ok == kind then
+        call('UNLINK', job_key .. ':' .. part)
+      end
+    end
+    call('UNLINK', job_key)
+    removed = removed + 1
+  end
+end
+return removed

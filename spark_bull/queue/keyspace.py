@@ -1,0 +1,39 @@
+"""The keys of queues, read with SCAN in parts."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Container, Iterator, Mapping
+
+from spark_bull.keys import pattern_of
+from spark_bull.queue.find import SCANNED_KEYS
+from spark_bull.store.connection import Connection
+
+
+def scan_keys(connection: Connection, prefix: str, queues: Container[bytes]) -> Iterator[Mapping[bytes, list[bytes]]]:
+    """All keys of queues with this prefix, in parts: queue -> what follows its name in its keys, without the ':'.
+
+    A key belongs to the longest of the names that it may start with; those of other queues are left out. A part may
+    repeat keys of another one.
+    """
+    cursor: bytes = b"0"
+    while True:
+        cursor, keys = connection.call("SCAN", cursor, "MATCH", pattern_of(prefix), "COUNT", SCANNED_KEYS)
+        by_queue: dict[bytes, list[bytes]] = defaultdict(list)
+        for key in keys:
+            queue, suffix = _split(key[len(prefix.encode()) + 1 :], queues)
+            if queue:
+                by_queue[queue].append(suffix)
+        yield by_queue
+        if int(cursor) == 0:
+            return
+
+
+def _split(name: bytes, queues: Container[bytes]) -> tuple[bytes, bytes]:
+    """The queue and the rest of a key without its prefix; an empty queue if it is none of them."""
+    queue, colon, _ = name.rpartition(b":")
+    while colon:
+        if queue in queues:
+            return queue, name[len(queue) + 1 :]
+        queue, colon, _ = queue.rpartition(b":")
+    return b"", name

@@ -1,0 +1,91 @@
+"""Orphaned jobs: the hash of the job exists, but the job is in no state, so that no worker ever gets it.
+
+A crash between two steps of another program, or keys that were deleted by hand, leave such jobs. A job that moves from
+one state to another meanwhile is never removed: it is examined three times, at last in the script that removes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final
+
+from spark_bull.keys import SCHEDULED, SEGMENTS
+from spark_bull.queue import verbs
+from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle
+from spark_bull.queue.read import MAX_IDS, counts
+
+#: Keys of the states of all dialects.
+_STATES: Final = ("wait", "active", "paused", "delayed", "prioritized", "waiting_children", "completed", "failed")
+_NO_JOBS: Final = frozenset(name.encode() for name in SEGMENTS.values())
+#: Jobs that are compared with the lists at once: as many of their ids are in memory.
+_CANDIDATES: Final = 100_000
+#: Entries of lists that one call that removes jobs may search.
+_SEARCHED: Final = 500_000
+_REMOVED_AT_ONCE: Final = 100
+
+
+@dataclass
+class OrphanSearch:
+    """Finds the orphaned jobs of a queue among its keys, which `look` takes in parts; `finish` returns their ids."""
+
+    handle: QueueHandle
+    _candidates: set[bytes] = field(default_factory=set)
+    _suspects: list[bytes] = field(default_factory=list)
+
+    def look(self, suffixes: Iterable[bytes]) -> None:
+        """Examines keys of the queue, given by what follows the queue's name in them."""
+        self._candidates.update(_unplaced(self.handle, filter(_may_be_job, suffixes)))
+        if len(self._candidates) >= _CANDIDATES:
+            self._compare()
+
+    def finish(self) -> list[bytes]:
+        """The ids of the jobs that were in no state twice."""
+        self._compare()
+        orphans: list[bytes] = []
+        for start in range(0, len(self._suspects), _CANDIDATES):
+            part = self._suspects[start : start + _CANDIDATES]
+            orphans += _without_listed(self.handle, set(_unplaced(self.handle, part)))
+        return sorted(orphans)
+
+    def _compare(self) -> None:
+        self._suspects += _without_listed(self.handle, self._candidates)
+        self._candidates = set()
+
+
+def remove_orphans(handle: QueueHandle, job_ids: Sequence[bytes]) -> int:
+    """Removes those jobs that are still in no state; returns their number."""
+    in_lists = sum(count for state, count in counts(handle).items() if handle.dialect.states[state].kind == "list")
+    size = max(1, min(_REMOVED_AT_ONCE, _SEARCHED // (in_lists + 1)))
+    keys = [handle.keys[name] for name in _STATES]
+    parts = (job_ids[start : start + size] for start in range(0, len(job_ids), size))
+    return sum(verbs.remove_orphans(handle, part, keys) for part in parts)
+
+
+def _may_be_job(suffix: bytes) -> bool:
+    """Whether a key can be a job. Ids with ':' can also be keys of another queue, except those of schedules' jobs."""
+    return suffix not in _NO_JOBS and (b":" not in suffix or suffix.startswith(SCHEDULED.encode()))
+
+
+def _unplaced(handle: QueueHandle, job_ids: Iterable[bytes]) -> Iterator[bytes]:
+    """Those of some ids that are jobs in no state, or in one that is a list."""
+    states, remaining = [handle.keys[name] for name in _STATES], iter(job_ids)
+    while part := list(islice(remaining, CHUNK_SIZE)):
+        yield from handle.connection.script(
+            "read/unplaced",
+            {"damaged": handle.keys["damaged"], "states": states},
+            {"base": handle.keys.base, "ids": part},
+        )
+
+
+def _without_listed(handle: QueueHandle, job_ids: set[bytes]) -> list[bytes]:
+    """Those ids that no state that is a list has. Jobs move from `wait` to `active`, which is read after it."""
+    left = set(job_ids)
+    for name in ("paused", "wait", "active"):
+        position, length = 0, MAX_IDS
+        while left and length == MAX_IDS:
+            ids = handle.connection.call("LRANGE", handle.keys[name], position, position + MAX_IDS - 1)
+            left.difference_update(ids)
+            position, length = position + len(ids), len(ids)
+    return list(left)
