@@ -35,7 +35,7 @@ def _example(name: str, arity: int, key: str) -> list[str]:
 
 def _replies(single: redis.Redis, commands: Sequence[Sequence[str]]) -> list[Any]:
     """Sends commands in one round trip; returns the replies as they are, errors included."""
-    connection = single.connection
+    connection: Any = single.connection
     connection.send_packed_command(connection.pack_commands(commands))
     replies: list[Any] = []
     for _ in commands:

@@ -8,6 +8,10 @@ from typing import Final
 import pytest
 
 from spark_bull import BullQueue, EmbeddedRedis, NewJob, Promoter
+from spark_bull.cli.doctor.examine import QUEUE, SERVER
+from spark_bull.cli.doctor.leftovers import leftovers
+from spark_bull.cli.doctor.rights import rights
+from spark_bull.cli.doctor.server import Server
 from spark_bull.errors import ConnectionLost
 from spark_bull.option_table import COLLECT
 from spark_bull.options import parse_options
@@ -18,7 +22,7 @@ from tests.support.access import PASSWORD, USER, rules
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 from tests.support.writes import register_all
-from tools.access_table import PAGE, with_lists
+from tools.access_table import MODULE, PAGE, module, with_lists
 
 PREFIX = "test-p"
 
@@ -84,6 +88,15 @@ def events(queue: BullQueue) -> None:
         assert list(found) == []
 
 
+def doctor(queue: BullQueue) -> None:
+    server = Server(queue.handle.connection, queue.handle.connection.server_info(), PREFIX)
+    findings = [finding for check in SERVER.values() for finding in check(server)]
+    findings += [*rights(server, ["doctor"])]
+    findings += [finding for check in QUEUE.values() for finding in check(queue.handle)]
+    findings += [finding for _, _, finding in leftovers([queue.handle], removes=False)]
+    assert "unchecked" not in {finding.level for finding in findings}
+
+
 VERBS: Final[Mapping[str, Callable[[BullQueue], None]]] = {
     "dispatch": dispatch,
     "inspect": inspect,
@@ -92,6 +105,7 @@ VERBS: Final[Mapping[str, Callable[[BullQueue], None]]] = {
     "manage": manage,
     "schedule": schedule,
     "events": events,
+    "doctor": doctor,
 }
 
 
@@ -114,3 +128,4 @@ def test_a_verb_works_with_the_documented_rights(
 def test_the_documented_rights_are_up_to_date() -> None:
     text = PAGE.read_text(encoding="utf-8")
     assert with_lists(text) == text, "run: python tools/access_table.py"
+    assert MODULE.read_text(encoding="utf-8") == module(), "run: python tools/access_table.py"

@@ -72,7 +72,9 @@ def _repair(args: Namespace, results: Sequence[Result]) -> list[tuple[int, str]]
 def _add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("queues", metavar="queue", nargs="*", default=["*"], help="names or globs (default: all)")
     parser.add_argument(
-        "--fix", action="store_true", help="finish interrupted writes, return stalled jobs, trim events, after a question"
+        "--fix",
+        action="store_true",
+        help="after a question: finish interrupted writes, return stalled jobs, trim events",
     )
     parser.add_argument(
         "--remove-orphans", action="store_true", help="with --fix: also remove jobs that are in no state"

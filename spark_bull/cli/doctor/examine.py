@@ -83,7 +83,7 @@ def examine(
     except PermissionDenied as error:
         yield Result("queues", None, unchecked(str(error)))
     except ConnectionLost as error:
-        yield Result("redis", None, problem(str(error), "start Redis, or give its address with --url"))
+        yield Result("redis", None, problem(str(error), "start Redis, check its log, or give another --url"))
 
 
 def _results(check: str, queue: str | None, run: Callable[[], Iterable[Finding]]) -> Iterator[Result]:

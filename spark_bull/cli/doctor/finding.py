@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 #: `unchecked`: the user may not read what the check needs.
 Level = Literal["ok", "warning", "problem", "unchecked"]
 
+#: Ids that a finding names.
+_NAMED: Final = 5
+
 
 @dataclass(frozen=True)
 class Repair:
-    """A repair that is safe while the queue is used. what: for the question; run: does it, and returns what was done."""
+    """A repair that is safe while the queue is used. what: for the question. run: does it, returns what was done."""
 
     what: str
     run: Callable[[], str]
@@ -26,6 +29,16 @@ class Finding:
     found: str
     advice: str = ""
     repair: Repair | None = None
+
+
+def number_of(count: int, noun: str) -> str:
+    """Such as `1 job` or `2,000 jobs`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def some(ids: Sequence[str]) -> str:
+    """The first of some ids."""
+    return ", ".join(ids[:_NAMED]) + (", …" if len(ids) > _NAMED else "")
 
 
 def ok(found: str, advice: str = "") -> Finding:

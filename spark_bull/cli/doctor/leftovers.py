@@ -6,20 +6,19 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from spark_bull.cli.doctor.finding import Finding, Repair, ok, warning
-from spark_bull.time_text import duration
+from spark_bull.cli.doctor.finding import Finding, Repair, number_of, ok, some, warning
 from spark_bull.queue.claim_ledger import TTL_MS
 from spark_bull.queue.find import find_queues
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.keyspace import scan_keys
 from spark_bull.queue.orphans import OrphanSearch, remove_orphans
 from spark_bull.queue.verbs import RESULTS_TTL_MS
+from spark_bull.time_text import duration
 
 #: Time without a batch after which the query of a ledger counts as given up, ms. A query may run once a day.
 _ABANDONED_MS: Final = 2 * 86_400_000
 #: What follows `spark:` in the keys of ledgers, and their time to live after a batch, ms.
 _LEDGERS: Final = {b"results": RESULTS_TTL_MS, b"claims": TTL_MS}
-_NAMED: Final = 3
 
 
 def leftovers(handles: Sequence[QueueHandle], *, removes: bool) -> Iterator[tuple[str, str, Finding]]:
@@ -43,13 +42,15 @@ def leftovers(handles: Sequence[QueueHandle], *, removes: bool) -> Iterator[tupl
 def _orphans(handle: QueueHandle, orphans: Sequence[bytes], *, removes: bool) -> Finding:
     if not orphans:
         return ok("no orphaned jobs")
-    shown = ", ".join(job_id.decode("utf-8", "replace") for job_id in orphans[:_NAMED])
+    shown = some([job_id.decode("utf-8", "replace") for job_id in orphans])
     return warning(
-        f"{len(orphans):,} jobs exist, but are in no state, so that no worker gets them: {shown}"
-        + (", …" if len(orphans) > _NAMED else ""),
+        f"in no state, so that no worker gets them: {number_of(len(orphans), 'job')}, {shown}",
         f"look at them with spark-bull job {handle.keys.queue} ID, then spark-bull doctor {handle.keys.queue} "
         "--fix --remove-orphans",
-        Repair(f"remove {len(orphans):,} orphaned jobs", lambda: f"removed {remove_orphans(handle, orphans):,} jobs")
+        Repair(
+            f"remove {number_of(len(orphans), 'orphaned job')}",
+            lambda: f"removed {number_of(remove_orphans(handle, orphans), 'job')}",
+        )
         if removes
         else None,
     )
@@ -68,11 +69,11 @@ def _ledgers(handle: QueueHandle, readers: set[tuple[bytes, bytes]]) -> Finding:
     idle: Mapping[str, int] = {reader.decode(): _idle_ms(handle, kind, reader.decode()) for kind, reader in readers}
     abandoned = {reader: ms for reader, ms in idle.items() if ms > _ABANDONED_MS}
     if not abandoned:
-        return ok(f"{len(readers)} ledgers of queries" if readers else "no ledgers of queries")
-    shown = ", ".join(f"{reader} for {duration(ms, 1)}" for reader, ms in sorted(abandoned.items())[:_NAMED])
+        return ok(f"ledgers of {len(readers)} readers" if readers else "no ledgers of queries")
+    shown = some([f"{reader} for {duration(ms, 1)}" for reader, ms in sorted(abandoned.items())])
     return warning(
-        f"{len(abandoned)} queries have a ledger, but have not read for long: {shown}; a ledger is deleted after 7 "
-        "days, and a query that starts later has to begin anew",
+        f"readers whose query has not run for long: {shown}; Redis deletes a ledger after 7 days, after which "
+        "the query can not continue",
         "start these queries with their checkpoints, or do nothing if they are not needed any more",
     )
 

@@ -20,7 +20,7 @@ MIN_JAVA: Final = 17
 MIN_PACKAGES: Final = {"pyspark": (4, 2), "pandas": (2, 2), "pyarrow": (18,), "redis": (5, 2)}
 #: Makes the Python processes of Spark import the compiled PySpark; see docs/howto/production.md.
 COMPILED_PYSPARK: Final = "compiled_pyspark.pth"
-_TIMEOUT_S: Final = 60.0
+_TIMEOUT_S: Final = 30.0
 #: Prints the version of a Python, then those of the packages that it lacks.
 _SCRIPT: Final = (
     "import sys; from importlib.util import find_spec; "
@@ -35,7 +35,7 @@ def java() -> Iterator[Finding]:
     where = "JAVA_HOME" if home else "PATH"
     install = f"install Java {MIN_JAVA} and set JAVA_HOME to its folder"
     if path is None:
-        yield problem(f"no Java in {where}: Spark does not start", install)
+        yield warning(f"no Java in {where}: Spark does not start here", install)
         return
     printed = _output(path, "-version")
     found = re.search(r'version "(\d+)(?:\.(\d+))?', printed)
@@ -56,15 +56,16 @@ def python() -> Iterator[Finding]:
     given = os.environ.get("PYSPARK_PYTHON", "")
     path = shutil.which(given or "python3")
     advice = f"export PYSPARK_PYTHON={sys.executable}"
+    wrong = problem if given else warning
     of_spark = f"Spark starts {given or 'python3'} ({'PYSPARK_PYTHON' if given else 'PYSPARK_PYTHON is not set'})"
     if path is None:
-        yield problem(f"{of_spark}, which does not exist here", advice)
+        yield wrong(f"{of_spark}, which does not exist here", advice)
         return
     found, *missing = _output(path, "-c", _SCRIPT, *MIN_PACKAGES, "msgpack", stdout_only=True).split() or [""]
     if found != own:
-        yield problem(f"{of_spark}, which is Python {found or '?'}: expected {own}, that of the driver", advice)
+        yield wrong(f"{of_spark}, which is Python {found or '?'}: expected {own}, that of the driver", advice)
     elif missing:
-        yield problem(f"{of_spark}, which lacks {', '.join(missing)}", advice)
+        yield wrong(f"{of_spark}, which lacks {', '.join(missing)}", advice)
     else:
         yield ok(f"{of_spark}: Python {found} with all packages")
 

@@ -6,8 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from spark_bull.cli.doctor.finding import Finding, Repair, ok, problem, warning
-from spark_bull.time_text import duration
+from spark_bull.cli.doctor.finding import Finding, Repair, number_of, ok, problem, some, warning
 from spark_bull.dialects.fields import integer_of
 from spark_bull.dialects.registry import conflicts
 from spark_bull.errors import StagedDataLost
@@ -19,6 +18,7 @@ from spark_bull.queue.read import counts
 from spark_bull.queue.schedulers import without_next_job
 from spark_bull.queue.stalled import unlocked
 from spark_bull.queue.writes import open_writes, read_record, roll_forward
+from spark_bull.time_text import duration
 
 #: Age of an unfinished write from which on its program counts as dead, ms.
 _WRITE_AGE_MS: Final = 60_000
@@ -31,8 +31,6 @@ _MAX_EVENTS: Final = 10_000
 _TRIMMED: Final = 10_000
 #: Interval of the two checks that return stalled jobs, ms.
 _CHECK_MS: Final = 1_000
-#: Names in a finding.
-_NAMED: Final = 3
 
 
 def dialect(handle: QueueHandle) -> Iterator[Finding]:
@@ -70,19 +68,19 @@ def writes(handle: QueueHandle) -> Iterator[Finding]:
     old = [record for _, record in found if record and now - (record.started_on or 0) > _WRITE_AGE_MS]
     if lost:
         yield problem(
-            f"{len(lost)} writes are registered, but were lost in Redis: {_some(lost)}",
+            f"lost in Redis after they were registered: {number_of(len(lost), 'write')}, {some(lost)}",
             "run these writes again; jobs with a `jobId` are not added twice",
         )
     if old:
         left = sum(record.jobs - record.done for record in old)
         ids = [record.id for record in old]
         yield problem(
-            f"{len(old)} writes are unfinished, {left:,} of their jobs are not added yet: {_some(ids)}",
+            f"unfinished: {number_of(len(old), 'write')}, {number_of(left, 'job')} not added yet: {some(ids)}",
             f"spark-bull recover {handle.keys.queue}",
-            Repair(f"finish {len(old)} writes", lambda: _finish(handle, ids)),
+            Repair(f"finish {number_of(len(old), 'write')}", lambda: _finish(handle, ids)),
         )
     if not lost and not old:
-        yield ok(f"{len(found)} writes in progress" if found else "no unfinished writes")
+        yield ok(f"{number_of(len(found), 'write')} in progress" if found else "no unfinished writes")
 
 
 def _finish(handle: QueueHandle, write_ids: Sequence[str]) -> str:
@@ -96,7 +94,7 @@ def _finish(handle: QueueHandle, write_ids: Sequence[str]) -> str:
         finished += record.state == "finished"
         if record.state == "open":
             others.append(f"write {write_id} waits for room in the queue")
-    return "; ".join([f"finished {finished} writes", *others])
+    return "; ".join([f"finished {number_of(finished, 'write')}", *others])
 
 
 def stalled(handle: QueueHandle) -> Iterator[Finding]:
@@ -106,9 +104,9 @@ def stalled(handle: QueueHandle) -> Iterator[Finding]:
         yield ok("no stalled jobs")
         return
     next_check_ms = handle.connection.call("PTTL", handle.keys["stalled_check"])
-    what = f"{len(found):,} active jobs have no lock, as if their worker had died: {_some(found)}"
+    what = f"stalled, active without a lock: {number_of(len(found), 'job')}, {some(found)}"
     advice = f"spark-bull promote {handle.keys.queue}, or a worker: both return such jobs to the queue"
-    repair = Repair(f"return {len(found):,} stalled jobs to the queue", lambda: _return(handle))
+    repair = Repair(f"return {number_of(len(found), 'stalled job')} to the queue", lambda: _return(handle))
     if next_check_ms > 0:
         yield warning(f"{what}; a worker checks for them, again in {duration(next_check_ms, 1)}", advice, repair)
     else:
@@ -119,12 +117,15 @@ def _return(handle: QueueHandle) -> str:
     """Two checks, as workers make them: the first marks the active jobs, the second returns those without a lock."""
     returned = failed = 0
     for _ in range(2):
-        time.sleep(max(0, handle.connection.call("PTTL", handle.keys["stalled_check"])) / 1_000)
+        while (left_ms := handle.connection.call("PTTL", handle.keys["stalled_check"])) >= 0:
+            time.sleep((left_ms + 1) / 1_000)
         rescued = rescue(handle, check_ms=_CHECK_MS)
         returned, failed = returned + len(rescued.stalled), failed + len(rescued.failed)
     left = len(unlocked(handle))
     also = f", {failed:,} failed because they stalled too often" if failed else ""
-    return f"returned {returned:,} stalled jobs to the queue{also}" + (f"; {left:,} are left" if left else "")
+    return f"returned {number_of(returned, 'stalled job')} to the queue{also}" + (
+        f"; {left:,} are left" if left else ""
+    )
 
 
 def overdue(handle: QueueHandle) -> Iterator[Finding]:
@@ -136,8 +137,8 @@ def overdue(handle: QueueHandle) -> Iterator[Finding]:
         return
     ((_, score),) = handle.connection.call("ZRANGE", key, 0, 0, "WITHSCORES")
     yield problem(
-        f"{late:,} delayed jobs are overdue, the first by {duration(now - int(float(score)) // 4096)}: no process "
-        "promotes them",
+        f"overdue: {number_of(late, 'delayed job')}, the first by {duration(now - int(float(score)) // 4096)}: "
+        "no process promotes delayed jobs",
         f"spark-bull promote {handle.keys.queue}, or a worker",
     )
 
@@ -150,11 +151,11 @@ def schedules(handle: QueueHandle) -> Iterator[Finding]:
     stopped = [scheduler.id for scheduler in without_next_job(handle)]
     if stopped:
         yield problem(
-            f"{len(stopped):,} of {number:,} schedules have stopped, their next job is missing: {_some(stopped)}",
+            f"stopped, the next job is missing: {number_of(len(stopped), 'schedule')} of {number:,}, {some(stopped)}",
             f"create them again: spark-bull schedule {handle.keys.queue} {stopped[0]} …",
         )
     elif number:
-        yield ok(f"{number:,} schedules")
+        yield ok(number_of(number, "schedule"))
 
 
 def events(handle: QueueHandle) -> Iterator[Finding]:
@@ -167,19 +168,19 @@ def events(handle: QueueHandle) -> Iterator[Finding]:
     most = integer_of(given) or _MAX_EVENTS
     if length > _FAR_ABOVE * max(most, 100):
         yield warning(
-            f"{length:,} events are kept, with a maximum of about {most:,}",
+            f"{number_of(length, 'event')} with a maximum of about {most:,}",
             f"spark-bull doctor {handle.keys.queue} --fix, or trimEvents in Node",
-            Repair(f"remove the oldest {length - most:,} events", lambda: _trim(handle, most)),
+            Repair(f"remove the oldest {number_of(length - most, 'event')}", lambda: _trim(handle, most)),
         )
     else:
-        yield ok(f"{length:,} events of at most about {most:,}")
+        yield ok(f"{number_of(length, 'event')} with a maximum of about {most:,}")
 
 
 def _trim(handle: QueueHandle, most: int) -> str:
     removed = 0
     while part := handle.connection.call("XTRIM", handle.keys["events"], "MAXLEN", "~", most, "LIMIT", _TRIMMED):
         removed += int(part)
-    return f"removed {removed:,} events"
+    return f"removed {number_of(removed, 'event')}"
 
 
 def damaged(handle: QueueHandle) -> Iterator[Finding]:
@@ -187,10 +188,6 @@ def damaged(handle: QueueHandle) -> Iterator[Finding]:
     found = handle.connection.call("HLEN", handle.keys["damaged"])
     if found:
         yield warning(
-            f"{found:,} jobs were set aside because another program has overwritten their keys",
+            f"set aside, as another program has overwritten the key: {number_of(found, 'job')}",
             f"redis-cli HGETALL {handle.keys['damaged']}; see docs/troubleshooting.md",
         )
-
-
-def _some(ids: Sequence[str]) -> str:
-    return ", ".join(ids[:_NAMED]) + (", …" if len(ids) > _NAMED else "")

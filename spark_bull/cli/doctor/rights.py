@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from spark_bull.cli.doctor.finding import Finding, ok, problem, warning
+from spark_bull.cli.doctor.finding import Finding, number_of, ok, problem, some, warning
 from spark_bull.cli.doctor.server import Server
 from spark_bull.cli.doctor.verb_commands import COMMANDS
 from spark_bull.keys import QueueKeys
@@ -15,8 +15,6 @@ from spark_bull.keys import QueueKeys
 VERBS: Final = tuple(verb for verb in COMMANDS if verb not in ("all", "doctor"))
 #: Commands without which a verb works, but lacks something.
 _OPTIONAL: Final = frozenset({"info", "client|list", "client|unblock", "config|get", "multi", "command|info"})
-#: Denied commands that a finding names.
-_NAMED: Final = 5
 
 
 def rights(server: Server, verbs: Sequence[str]) -> Iterator[Finding]:
@@ -34,11 +32,11 @@ def rights(server: Server, verbs: Sequence[str]) -> Iterator[Finding]:
     by_number = Counter({verb: len(denied) for verb, denied in missing.items() if denied})
     for verb, number in by_number.items():
         denied = missing[verb]
-        shown = " ".join(f"+{name}" for name in denied[:_NAMED]) + (" …" if number > _NAMED else "")
+        shown = some([f"+{name}" for name in denied])
         finding = problem if verb == "all" else warning
         what = "everything" if verb == "all" else verb
         yield finding(
-            f"the user lacks {number} commands for {what}: {shown}",
+            f"the user lacks {number_of(number, 'command')} for {what}: {shown}",
             f"ACL SETUSER … with the commands of `{verb}` in docs/access.md, or leave {what} out with --rights",
         )
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from spark_bull.cli.doctor.finding import Finding, ok, problem, unchecked, warning
+from spark_bull.cli.doctor.finding import Finding, number_of, ok, problem, unchecked, warning
 from spark_bull.clock import epoch_ms
 from spark_bull.errors import PermissionDenied
 from spark_bull.store.connection import MIN_REDIS, Connection
@@ -87,7 +87,7 @@ def eviction(server: Server) -> Iterator[Finding]:
     evicted = int(server.info.get("evicted_keys", 0))
     if evicted:
         yield problem(
-            f"Redis has evicted {evicted:,} keys since its start; those of queues are lost",
+            f"Redis has evicted {number_of(evicted, 'key')} since its start; those of queues are lost",
             "raise maxmemory, or use a Redis of its own for the queues",
         )
 
@@ -128,7 +128,7 @@ def replication(server: Server) -> Iterator[Finding]:
     if behind:
         yield warning(f"replicas that are not online: {', '.join(behind)}", "check the log of these replicas")
     else:
-        yield ok(f"a primary with {len(replicas)} replicas")
+        yield ok(f"a primary with {number_of(len(replicas), 'replica')}")
 
 
 def clock(server: Server, now_ms: Callable[[], float] = epoch_ms) -> Iterator[Finding]:
@@ -148,7 +148,7 @@ def clock(server: Server, now_ms: Callable[[], float] = epoch_ms) -> Iterator[Fi
     elif certain > _SKEW_MS:
         yield warning(found, advice)
     else:
-        yield ok(f"the clocks of this machine and Redis differ by {_seconds(abs(skew))}, with a round trip of {_seconds(round_trip)}")
+        yield ok(f"{found}, with a round trip of {_seconds(round_trip)}")
 
 
 def _config(server: Server, name: str) -> str:

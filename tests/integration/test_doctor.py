@@ -1,0 +1,526 @@
+"""`spark-bull doctor`: each check finds a fault that was made in a real Redis, and the repairs end it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from spark_bull.cli import main
+from spark_bull.cli.doctor import queues, server
+from spark_bull.cli.doctor.finding import Finding
+from spark_bull.cli.doctor.leftovers import leftovers
+from spark_bull.cli.doctor.rights import VERBS, rights
+from spark_bull.cli.doctor.server import Server
+from spark_bull.clock import epoch_ms
+from spark_bull.keys import QueueKeys
+from spark_bull.local import EmbeddedRedis
+from spark_bull.model import NewJob
+from spark_bull.option_table import COLLECT
+from spark_bull.options import parse_options
+from spark_bull.queue import orphans
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.claim_ledger import ClaimLedger
+from spark_bull.queue.claim_settings import ClaimSettings
+from spark_bull.queue.handle import QueueHandle
+from spark_bull.services.collector import Collector
+from spark_bull.store.connection import Connection
+from spark_bull.store.settings import RedisSettings
+from tests.support.access import PASSWORD, USER, rules
+from tests.support.passing_state import STATES
+from tests.support.wait import wait_until
+from tests.support.writes import register_all
+
+DIALECTS = ("bull-1", "bull", "bullmq")
+DAY_MS = 86_400_000
+OwnRedis = Callable[..., EmbeddedRedis]
+
+each_dialect = pytest.mark.parametrize("protocol", DIALECTS)
+with_schedules = pytest.mark.parametrize("protocol", ["bull", "bullmq"])
+
+
+@pytest.fixture
+def queue(redis_url: str, prefix: str, protocol: str) -> BullQueue:
+    return BullQueue("mail", url=redis_url, prefix=prefix, protocol=protocol)
+
+
+def only(findings: Iterable[Finding], level: str) -> Finding:
+    """The one finding, which has this level."""
+    (finding,) = findings
+    assert finding.level == level, finding
+    return finding
+
+
+def repaired(finding: Finding) -> str:
+    assert finding.repair is not None
+    return finding.repair.run()
+
+
+# Redis
+
+
+def server_of(redis: EmbeddedRedis | str, prefix: str = "bull") -> Server:
+    url = redis if isinstance(redis, str) else redis.url
+    connection = Connection(RedisSettings(url, retry_ms=0))
+    return Server(connection, connection.server_info(), prefix)
+
+
+def test_a_redis_that_keeps_nothing_is_a_problem(own_redis: OwnRedis) -> None:
+    found = only(server.persistence(server_of(own_redis())), "problem")
+    assert found.found == "neither AOF nor RDB snapshots: all jobs are lost when Redis restarts"
+    snapshots = only(server.persistence(server_of(own_redis({"save": "3600 1000"}))), "warning")
+    assert "since the last RDB snapshot (save 3600 1000)" in snapshots.found
+    assert only(server.persistence(server_of(own_redis({"appendonly": "yes"}))), "ok").found == "AOF is on"
+
+
+def test_a_failed_save_is_a_problem(own_redis: OwnRedis, capsys: pytest.CaptureFixture[str]) -> None:
+    redis = own_redis({"appendonly": "yes"})
+    with Redis.from_url(redis.url) as client:
+        connection = server_of(redis).connection
+        STATES["MISCONF"].begin(client)
+        failed, _ = server.persistence(Server(connection, connection.call("INFO"), "bull"))
+        assert (failed.level, failed.found) == ("problem", "the last save failed (rdb_last_bgsave_status)")
+    connection.close()
+    _, report = doctor(capsys, redis.url, "bull")
+    assert "rejects writes because it cannot save its data to disk" in report[-1]["found"]
+
+
+def test_a_redis_that_evicts_keys_is_a_problem(own_redis: OwnRedis) -> None:
+    redis = own_redis({"maxmemory": "4mb", "maxmemory-policy": "allkeys-random"})
+    policy = only(server.eviction(server_of(redis)), "problem")
+    assert "maxmemory-policy is allkeys-random" in policy.found
+    assert "redis-cli CONFIG SET maxmemory-policy noeviction" in policy.advice
+    with Redis.from_url(redis.url) as client:
+        for n in range(8):
+            client.set(f"k{n}", bytes(2**20))
+        client.config_set("maxmemory-policy", "noeviction")
+    _, evicted = server.eviction(server_of(redis))
+    assert evicted.level == "problem"
+    assert re.match(r"Redis has evicted \d+ keys? since its start", evicted.found)
+
+
+def test_memory_that_is_nearly_full_is_reported(own_redis: OwnRedis) -> None:
+    redis = own_redis()
+    assert "the memory of the machine" in only(server.memory(server_of(redis)), "ok").found
+    with Redis.from_url(redis.url) as client:
+        used = client.info("memory")["used_memory"]
+        client.config_set("maxmemory", int(used / 0.88))
+        assert "MiB used (maxmemory)" in only(server.memory(server_of(redis)), "warning").found
+        client.config_set("maxmemory", used + 1)
+        assert only(server.memory(server_of(redis)), "problem").advice.startswith("raise maxmemory")
+
+
+def test_a_replica_is_a_problem_and_names_its_primary(own_redis: OwnRedis) -> None:
+    primary, replica = own_redis(), own_redis()
+    assert only(server.replication(server_of(primary)), "ok").found == "a primary with 0 replicas"
+    with Redis.from_url(replica.url) as client:
+        client.replicaof("127.0.0.1", str(primary.port))
+    found = only(server.replication(server_of(replica)), "problem")
+    assert f"a read-only replica of 127.0.0.1:{primary.port}" in found.found
+    with Redis.from_url(primary.url) as client:
+        wait_until(lambda: client.info("replication")["connected_slaves"] == 1, "the replica to be connected")
+        wait_until(lambda: client.info("replication")["slave0"]["state"] == "online", "the replica to be online")
+    assert only(server.replication(server_of(primary)), "ok").found == "a primary with 1 replica"
+
+
+@pytest.mark.parametrize(("ahead_ms", "level"), [(0, "ok"), (5_000, "warning"), (-3_600_000, "problem")])
+def test_the_clock_of_this_machine_is_compared_with_that_of_redis(redis_url: str, ahead_ms: int, level: str) -> None:
+    found = only(server.clock(server_of(redis_url), lambda: epoch_ms() + ahead_ms), level)
+    assert re.match(rf"this machine is .* s {'behind' if ahead_ms < 0 else ''}", found.found)
+
+
+def test_the_round_trip_does_not_count_as_a_difference_of_the_clocks(redis_url: str) -> None:
+    """A call that takes long shows nothing: the clocks may be equal."""
+    start = epoch_ms()
+    before_and_after = cycle((start - 60_000, start + 60_000))
+    only(server.clock(server_of(redis_url), lambda: next(before_and_after)), "ok")
+
+
+# rights
+
+
+def restricted(own_redis: OwnRedis, given: str) -> Server:
+    redis = own_redis({"user": f"{USER} on >{PASSWORD} {given}"})
+    return server_of(redis.url.replace("redis://", f"redis://{USER}:{PASSWORD}@"), "test-p")
+
+
+def test_the_documented_rights_are_sufficient(own_redis: OwnRedis) -> None:
+    found = only(rights(restricted(own_redis, rules(prefix="test-p:*")), VERBS), "ok")
+    assert found.found == f"the user has the rights for {', '.join(VERBS)}"
+
+
+def test_missing_rights_are_named_by_verb(own_redis: OwnRedis) -> None:
+    reader = restricted(own_redis, rules("all", "inspect", "doctor", prefix="test-p:*"))
+    by_verb = {finding.found.partition(": ")[0]: finding for finding in rights(reader, VERBS)}
+    assert all(finding.level == "warning" for finding in by_verb.values())
+    assert not any("inspect" in name for name in by_verb)
+    (dispatch,) = [finding for name, finding in by_verb.items() if name.endswith("for dispatch")]
+    assert "+decrby, +del" in dispatch.found
+    assert "commands of `dispatch` in docs/access.md" in dispatch.advice
+    assert only(rights(reader, ["inspect"]), "ok")
+
+
+def test_missing_rights_for_everything_and_for_the_keys_are_problems(own_redis: OwnRedis) -> None:
+    without_scan = restricted(own_redis, rules(prefix="test-p:*") + " -scan")
+    found = only(rights(without_scan, VERBS), "problem")
+    assert found.found == "the user lacks 1 command for everything: +scan"
+    elsewhere = restricted(own_redis, rules(prefix="other:*"))
+    keys = only(rights(elsewhere, VERBS), "problem")
+    assert (keys.found, keys.advice) == (
+        "the user may not use keys such as test-p:doctor:meta",
+        "ACL SETUSER … ~test-p:*",
+    )
+
+
+def test_what_may_not_be_read_is_reported_as_unchecked(own_redis: OwnRedis, capsys: pytest.CaptureFixture[str]) -> None:
+    few = restricted(own_redis, rules("all", "inspect", prefix="test-p:*") + " -info")
+    url = few.connection.settings.url
+    report = {row["check"]: row for row in doctor(capsys, url, "test-p")[1]}
+    for check in ("version", "persistence", "eviction", "memory", "replication", "rights"):
+        assert report[check]["level"] == "unchecked", report[check]
+        assert report[check]["found"].startswith("could not check: ")
+    assert report["clock"]["level"] == "ok"
+
+
+def test_checking_rights_runs_no_command(own_redis: OwnRedis) -> None:
+    redis = own_redis()
+    only(rights(server_of(redis), VERBS), "ok")
+    with Redis.from_url(redis.url) as client:
+        assert client.dbsize() == 0
+        assert not {"cmdstat_set", "cmdstat_xadd", "cmdstat_blpop", "cmdstat_exec"} & client.info("commandstats").keys()
+
+
+# queues
+
+
+@each_dialect
+def test_a_healthy_queue_has_no_findings(queue: BullQueue) -> None:
+    queue.add({})
+    queue.add({}, delay=DAY_MS)
+    checks = (queues.dialect, queues.state, queues.writes, queues.stalled, queues.overdue, queues.schedules)
+    findings = [finding for check in (*checks, queues.events, queues.damaged) for finding in check(queue.handle)]
+    assert {finding.level for finding in findings} == {"ok"}
+    assert {finding.level for _, _, finding in leftovers([queue.handle], removes=True)} == {"ok"}
+
+
+@pytest.mark.parametrize("protocol", ["bullmq"])
+def test_a_queue_of_two_libraries_is_a_problem(queue: BullQueue) -> None:
+    queue.add({})
+    queue.handle.connection.call("SADD", queue.handle.keys["completed"], "7")
+    found = only(queues.dialect(queue.handle), "problem")
+    assert "it has a key `events` (bullmq)" in found.found
+    assert "`completed` is a SET (bull-1)" in found.found
+
+
+@each_dialect
+def test_a_queue_that_takes_no_jobs_or_gives_none_is_reported(queue: BullQueue) -> None:
+    queue.add({})
+    queue.close_intake()
+    queue.pause()
+    paused, closed = queues.state(queue.handle)
+    assert (paused.level, paused.advice) == ("warning", "spark-bull resume mail")
+    assert (closed.level, closed.advice) == ("warning", "spark-bull open-intake mail")
+
+
+@each_dialect
+def test_unfinished_writes_are_finished(queue: BullQueue) -> None:
+    handle = queue.handle
+    register_all(handle, "w", [[NewJob({"n": n}) for n in range(3)]])
+    assert only(queues.writes(handle), "ok").found == "1 write in progress"
+    handle.connection.call("HSET", handle.keys.write("w"), "startedOn", handle.connection.now_ms() - 61_000)
+    found = only(queues.writes(handle), "problem")
+    assert (found.found, found.advice) == ("unfinished: 1 write, 3 jobs not added yet: w", "spark-bull recover mail")
+    assert repaired(found) == "finished 1 write"
+    assert queue.counts()["wait"] == 3
+    assert only(queues.writes(handle), "ok").found == "no unfinished writes"
+
+
+@pytest.mark.parametrize("protocol", ["bullmq"])
+def test_lost_writes_are_reported(queue: BullQueue) -> None:
+    handle = queue.handle
+    register_all(handle, "gone", [[NewJob({})]])
+    register_all(handle, "cut", [[NewJob({})]])
+    handle.connection.call("DEL", handle.keys.write("gone"), *_keys_like(queue, "spark:stage:*"))
+    handle.connection.call("HSET", handle.keys.write("cut"), "startedOn", 1)
+    lost, unfinished = queues.writes(handle)
+    assert (lost.level, lost.found) == ("problem", "lost in Redis after they were registered: 1 write, gone")
+    assert "write cut to queue mail: chunks were gone from Redis" in repaired(unfinished)
+
+
+def _keys_like(queue: BullQueue, pattern: str) -> list[bytes]:
+    return list(queue.handle.connection.call("KEYS", f"{queue.handle.keys.base}{pattern}"))
+
+
+@each_dialect
+def test_stalled_jobs_are_returned(queue: BullQueue) -> None:
+    handle = queue.handle
+    for job_id in ("dead", "alive", "next"):
+        queue.add({}, job_id=job_id)
+    for job_id in ("dead", "alive"):
+        handle.connection.call("LREM", handle.keys["wait"], 1, job_id)
+        handle.connection.call("LPUSH", handle.keys["active"], job_id)
+    handle.connection.call("SET", handle.keys.lock("alive"), "token")
+    found = only(queues.stalled(handle), "problem")
+    assert found.found == "stalled, active without a lock: 1 job, dead; no worker checks for them"
+    assert repaired(found) == "returned 1 stalled job to the queue"
+    assert (queue.counts()["wait"], queue.counts()["active"]) == (2, 1)
+    only(queues.stalled(handle), "ok")
+
+
+@pytest.mark.parametrize("protocol", ["bullmq"])
+def test_stalled_jobs_that_a_worker_checks_for_are_a_warning(queue: BullQueue) -> None:
+    handle = queue.handle
+    handle.connection.call("LPUSH", handle.keys["active"], "a")
+    handle.connection.call("SET", handle.keys["stalled_check"], 1, "PX", DAY_MS)
+    assert "a worker checks for them, again in " in only(queues.stalled(handle), "warning").found
+
+
+@each_dialect
+def test_delayed_jobs_that_nobody_promotes_are_a_problem(queue: BullQueue) -> None:
+    queue.add({}, job_id="late", delay=DAY_MS)
+    queue.add({}, delay=DAY_MS)
+    due = queue.handle.connection.now_ms() - 90_000
+    queue.handle.connection.call("ZADD", queue.handle.keys["delayed"], due * 4096, "late")
+    found = only(queues.overdue(queue.handle), "problem")
+    assert re.match(r"overdue: 1 delayed job, the first by 1 min .*: no process promotes delayed jobs", found.found)
+    assert found.advice == "spark-bull promote mail, or a worker"
+
+
+@with_schedules
+def test_a_schedule_without_a_next_job_is_a_problem(queue: BullQueue) -> None:
+    for schedule in ("stopped", "running", "ended"):
+        queue.upsert_scheduler(schedule, pattern="0 0 1 1 *", end_date=epoch_ms() + 1_000 * DAY_MS)
+    (job_id,) = _jobs_of(queue, "stopped")
+    queue.remove(job_id) if queue.protocol == "bull" else _delete(queue, job_id)
+    found = only(queues.schedules(queue.handle), "problem")
+    assert found.found == "stopped, the next job is missing: 1 schedule of 3, stopped"
+    assert found.advice == "create them again: spark-bull schedule mail stopped …"
+    queue.upsert_scheduler("stopped", pattern="0 0 1 1 *")
+    assert only(queues.schedules(queue.handle), "ok").found == "3 schedules"
+
+
+@pytest.mark.parametrize("protocol", ["bullmq"])
+def test_a_schedule_that_has_ended_needs_no_next_job(queue: BullQueue) -> None:
+    queue.upsert_scheduler("once", every=DAY_MS, limit=1)
+    queue.upsert_scheduler("old", every=DAY_MS, end_date=epoch_ms() + DAY_MS)
+    queue.drain(delayed=True)
+    for schedule, field, value in (("once", "ic", 1), ("old", "endDate", 1)):
+        queue.handle.connection.call("HSET", queue.handle.keys.scheduler(schedule), field, value)
+    for job_id in (*_jobs_of(queue, "once"), *_jobs_of(queue, "old")):
+        _delete(queue, job_id)
+    only(queues.schedules(queue.handle), "ok")
+
+
+def _jobs_of(queue: BullQueue, schedule: str) -> list[str]:
+    scheduler = queue.get_scheduler(schedule)
+    assert scheduler is not None
+    jobs = [*queue.page("delayed"), *queue.page("wait")]
+    names = {f"{scheduler.next}"}
+    ids = [job.id for job in jobs if job.id.rpartition(":")[2] in names]
+    if queue.protocol == "bullmq":
+        return [job_id for job_id in ids if job_id.startswith(f"repeat:{schedule}:")]
+    (member,) = [m for m in _members(queue) if f":{schedule}:" in m]
+    return [job_id for job_id in ids if job_id.startswith(queue.handle.dialect.job_ids_of(member))]
+
+
+def _members(queue: BullQueue) -> list[str]:
+    return [m.decode() for m in queue.handle.connection.call("ZRANGE", queue.handle.keys["repeats"], 0, -1)]
+
+
+def _delete(queue: BullQueue, job_id: str) -> None:
+    """Deletes a job by hand, as someone would who does not know the library."""
+    for state, key in queue.handle.dialect.states.items():
+        if key.kind == "zset" and state != "completed":
+            queue.handle.connection.call("ZREM", queue.handle.keys[key.key], job_id)
+        elif key.kind == "list":
+            queue.handle.connection.call("LREM", queue.handle.keys[key.key], 0, job_id)
+    queue.handle.connection.call("DEL", queue.handle.keys.job(job_id))
+
+
+@pytest.mark.parametrize("protocol", ["bullmq"])
+def test_a_stream_of_events_that_is_too_long_is_trimmed(queue: BullQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue.add({})
+    handle = queue.handle
+    handle.connection.call("HSET", handle.keys["meta"], "opts.maxLenEvents", 1_000)
+    handle.connection.pipeline([("XADD", handle.keys["events"], "*", "event", "waiting", "jobId", "1")] * 3_000)
+    found = only(queues.events(handle), "warning")
+    assert "with a maximum of about 1,000" in found.found
+    monkeypatch.setattr(queues, "_TRIMMED", 500)
+    assert re.fullmatch(r"removed (1|2),\d\d\d events", repaired(found))
+    assert 1_000 <= handle.connection.call("XLEN", handle.keys["events"]) < 1_200
+    only(queues.events(handle), "ok")
+
+
+@each_dialect
+def test_jobs_that_were_set_aside_are_reported(queue: BullQueue) -> None:
+    queue.handle.connection.call("HSET", queue.handle.keys["damaged"], "7", "string")
+    found = only(queues.damaged(queue.handle), "warning")
+    assert found.found == "set aside, as another program has overwritten the key: 1 job"
+
+
+# keys that are left over
+
+
+def found_by(queue: BullQueue, check: str, *, removes: bool = True) -> Finding:
+    (finding,) = [finding for name, _, finding in leftovers([queue.handle], removes=removes) if name == check]
+    return finding
+
+
+@each_dialect
+def test_orphaned_jobs_are_removed_and_nothing_else(queue: BullQueue, client: Redis) -> None:
+    handle, keys = queue.handle, queue.handle.keys
+    queue.add_many(NewJob({}, job_id=f"job-{n}", delay=0 if n % 2 else DAY_MS) for n in range(20))
+    for n in (1, 3):
+        client.lrem(keys["wait"], 1, f"job-{n}")
+    client.zrem(keys["delayed"], "job-4")
+    client.rpush(keys.logs("job-1"), "a row")
+    client.hset(keys.job("job-1"), "deid", "twin")
+    client.set(keys.deduplication("twin"), "job-1")
+    kept = {
+        keys.base + "settings": lambda key: client.hset(key, "theme", "dark"),
+        keys.base + "note": lambda key: client.set(key, "text"),
+        keys["intake_closed"]: lambda key: client.set(key, 1),
+        keys.base + "spark:mine": lambda key: client.hset(key, mapping={"timestamp": 1, "data": "{}", "opts": "{}"}),
+        # Keys of another queue whose name starts with that of this one and of the job.
+        QueueKeys("mail:job-1", keys.prefix)["failed"]: lambda key: client.zadd(key, {"1": 1}),
+        QueueKeys("mail:job-1", keys.prefix).job("1"): lambda key: client.hset(
+            key, mapping={"timestamp": 1, "data": "{}", "opts": "{}"}
+        ),
+    }
+    for key, make in kept.items():
+        make(key)
+    client.hset(keys["damaged"], "job-3", "string")
+    found = found_by(queue, "orphans")
+    assert (found.level, found.found) == (
+        "warning",
+        "in no state, so that no worker gets them: 2 jobs, job-1, job-4",
+    )
+    assert found_by(queue, "orphans", removes=False).repair is None
+    assert repaired(found) == "removed 2 jobs"
+    assert client.exists(*kept) == len(kept)
+    assert client.exists(keys.job("job-1"), keys.logs("job-1"), keys.deduplication("twin"), keys.job("job-4")) == 0
+    assert (client.exists(keys.job("job-3")), sum(queue.counts().values())) == (1, 17)
+    assert found_by(queue, "orphans").level == "ok"
+    assert handle.connection.call("EXISTS", *(keys.job(f"job-{n}") for n in range(20))) == 18
+
+
+@each_dialect
+def test_a_job_that_gets_a_state_between_the_looks_is_not_removed(queue: BullQueue, client: Redis) -> None:
+    """As one that is being added by a program that writes the hash first."""
+    handle = queue.handle
+    queue.add({}, job_id="early")
+    queue.add({}, job_id="late")
+    client.delete(handle.keys["wait"])
+    search = orphans.OrphanSearch(handle)
+    search.look([b"early", b"late"])
+    client.rpush(handle.keys["wait"], "early")
+    assert search.finish() == [b"late"]
+    client.rpush(handle.keys["active"], "late")
+    assert orphans.remove_orphans(handle, [b"early", b"late"]) == 0
+    assert queue.get_job("late") is not None
+
+
+@pytest.mark.parametrize("protocol", ["bullmq"])
+def test_orphans_are_found_in_small_portions(queue: BullQueue, client: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("_CANDIDATES", 7), ("CHUNK_SIZE", 3), ("MAX_IDS", 4), ("_SEARCHED", 60)):
+        monkeypatch.setattr(orphans, name, value)
+    queue.add_many(NewJob({}, job_id=f"job-{n}") for n in range(50))
+    for n in range(0, 50, 5):
+        client.lrem(queue.handle.keys["wait"], 1, f"job-{n}")
+    assert repaired(found_by(queue, "orphans")) == "removed 10 jobs"
+    assert queue.counts()["wait"] == 40
+    assert len(list(client.scan_iter(f"{queue.handle.keys.base}job-*"))) == 40
+
+
+@each_dialect
+def test_ledgers_of_queries_that_do_not_run_are_reported(queue: BullQueue, client: Redis) -> None:
+    handle = queue.handle
+    settings = handle.connection.settings
+    options = {"url": settings.url, "prefix": handle.keys.prefix, "queue": "mail", "protocol": queue.protocol}
+    collector = Collector(parse_options(options, COLLECT), "reports")
+    collector.advance(collector.first_positions(), None)
+    collector.close()
+    queue.add({})
+    ClaimLedger(handle, "claimer").claim(ClaimSettings(sender="claimer"), 1)
+    assert found_by(queue, "ledgers").found == "ledgers of 2 readers"
+    for key in (handle.keys.results("reports")["track"], handle.keys.claims("claimer")):
+        assert client.pexpire(key, 4 * DAY_MS)
+    found = found_by(queue, "ledgers")
+    assert found.level == "warning"
+    assert "claimer for 3 d, reports for 3 d; " in found.found
+
+
+# the command
+
+
+def doctor(
+    capsys: pytest.CaptureFixture[str], url: str, prefix: str, *arguments: str
+) -> tuple[int, list[dict[str, Any]]]:
+    status = main(["--url", url, "--prefix", prefix, "doctor", "--json", *arguments])
+    return status, json.loads(capsys.readouterr().out)
+
+
+@pytest.fixture
+def faulty(redis_url: str, prefix: str) -> QueueHandle:
+    queue = BullQueue("mail", url=redis_url, prefix=prefix, protocol="bullmq")
+    queue.add({}, job_id="orphan")
+    queue.handle.connection.call("DEL", queue.handle.keys["wait"])
+    register_all(queue.handle, "w", [[NewJob({})]])
+    queue.handle.connection.call("HSET", queue.handle.keys.write("w"), "startedOn", 1)
+    return queue.handle
+
+
+def test_the_command_reports_and_repairs(
+    faulty: QueueHandle, redis_url: str, prefix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, report = doctor(capsys, redis_url, prefix, "m*", "--fix", "--yes")
+    assert status == 2
+    by_check = {row["check"]: row for row in report if row["queue"] == "mail"}
+    assert by_check["writes"]["repaired"] == "finished 1 write"
+    assert (by_check["orphans"]["level"], "repaired" in by_check["orphans"]) == ("warning", False)
+    assert {"java", "python", "packages", "persistence", "clock", "rights"} <= {row["check"] for row in report}
+    _, report = doctor(capsys, redis_url, prefix, "mail", "--fix", "--yes", "--remove-orphans")
+    assert [row["repaired"] for row in report if "repaired" in row] == ["removed 1 job"]
+
+
+def test_a_repair_needs_a_confirmation(
+    faulty: QueueHandle, redis_url: str, prefix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--url", redis_url, "--prefix", prefix, "doctor", "--fix"]) == 1
+    shown = capsys.readouterr()
+    assert "repairs: mail: finish 1 write: expected a terminal to ask for confirmation" in shown.err
+    assert "problem   mail writes: unfinished: 1 write, 1 job not added yet: w\n" in shown.out
+    assert "          → spark-bull recover mail\n" in shown.out
+    assert faulty.connection.call("LLEN", faulty.keys["wait"]) == 0
+    assert main(["--url", redis_url, "--prefix", prefix, "doctor", "--remove-orphans"]) == 1
+    assert "expected --remove-orphans only with --fix" in capsys.readouterr().err
+
+
+def test_the_exit_status_is_that_of_the_worst_finding(
+    own_redis: OwnRedis, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr("spark_bull.cli.doctor.examine.MACHINE", {})
+    redis = own_redis({"appendonly": "yes"})
+    assert doctor(capsys, redis.url, "bull")[0] == 0
+    BullQueue("mail", url=redis.url).pause()
+    assert doctor(capsys, redis.url, "bull")[0] == 1
+    status, report = doctor(capsys, redis.url, "bull", "nothing")
+    assert (status, report[-1]["found"]) == (2, "no such queue: nothing (prefix bull)")
+
+
+def test_without_redis_the_checks_of_the_machine_remain(
+    own_redis: OwnRedis, capsys: pytest.CaptureFixture[str]
+) -> None:
+    redis = own_redis()
+    redis.stop()
+    status, report = doctor(capsys, redis.url, "bull")
+    assert status == 2
+    assert {"java", "python", "packages"} <= {row["check"] for row in report}
+    assert (report[-1]["check"], report[-1]["level"]) == ("redis", "problem")
+    assert report[-1]["found"].startswith(f"expected Redis at {redis.url}, got none within 1 s of trying")

@@ -1,0 +1,115 @@
+"""`spark-bull doctor` checks Java, Python and packages of this machine, without importing them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import venv
+from configparser import ConfigParser
+from pathlib import Path
+
+import pytest
+
+from spark_bull.cli.doctor import machine
+from spark_bull.cli.doctor.finding import Finding
+from tools.compiled_pyspark import FILE
+
+ROOT = Path(__file__).parents[2]
+
+
+def program(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("printed", "level", "found"),
+    [
+        ('openjdk version "11.0.2" 2019-01-15', "problem", "Java 11 at .*: expected 17 or newer"),
+        ('java version "1.8.0_292"', "problem", "Java 8 at .*: expected 17 or newer"),
+        ('openjdk version "21" 2023-09-19', "ok", "Java 21 at "),
+        ("broken", "problem", "does not print its version: 'broken'"),
+    ],
+)
+def test_the_version_of_java_is_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: str, level: str, found: str
+) -> None:
+    program(tmp_path / "bin" / "java", f"echo '{printed}' >&2")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    (finding,) = machine.java()
+    assert finding.level == level
+    assert re.search(found, finding.found)
+
+
+def test_a_missing_java_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    (finding,) = machine.java()
+    assert (finding.level, finding.found) == ("warning", "no Java in JAVA_HOME: Spark does not start here")
+
+
+def of_spark(python: object, monkeypatch: pytest.MonkeyPatch) -> Finding:
+    monkeypatch.setenv("PYSPARK_PYTHON", str(python))
+    own, other = machine.python()
+    assert own.level == "ok"
+    assert sys.executable in own.found
+    return other
+
+
+def test_the_python_that_spark_starts_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert of_spark(sys.executable, monkeypatch).level == "ok"
+    missing = of_spark("/nowhere/python", monkeypatch)
+    assert (missing.level, missing.advice) == ("problem", f"export PYSPARK_PYTHON={sys.executable}")
+    assert "which is Python 2.7" in of_spark(program(tmp_path / "old", "echo 2.7"), monkeypatch).found
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    venv.EnvBuilder(with_pip=False, symlinks=True).create(tmp_path / "empty")
+    empty = of_spark(tmp_path / "empty" / "bin" / "python", monkeypatch)
+    assert (empty.level, "lacks pyspark, pandas, pyarrow, redis, msgpack" in empty.found) == ("problem", True)
+
+
+def test_the_minimum_versions_are_those_of_the_package() -> None:
+    config = ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    required = dict(re.findall(r"^(\w+)(?:\[\w+\])?>=([\d.]+)", config["options"]["install_requires"], re.MULTILINE))
+    versions = {name: ".".join(map(str, least)) for name, least in machine.MIN_PACKAGES.items()}
+    assert versions.items() <= required.items()
+
+
+def test_old_and_missing_packages_are_problems(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert {finding.level for finding in machine.packages()} == {"ok"}
+    monkeypatch.setattr(machine, "MIN_PACKAGES", {"redis": (99, 1), "no-such-package": (1,)})
+    old, missing = machine.packages()
+    assert (old.level, missing.level) == ("problem", "problem")
+    assert old.found.endswith("expected 99.1 or newer")
+    assert old.advice == f"{sys.executable} -m pip install 'redis>=99.1'"
+    assert missing.found == "no-such-package is not installed: expected 1 or newer"
+
+
+def compiled_pyspark(folder: Path) -> str:
+    code = "from spark_bull.cli.doctor.machine import compiled_pyspark; print(*compiled_pyspark())"
+    environment = {"PYTHONPATH": f"{folder}:{ROOT}"}
+    return subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    ).stdout
+
+
+def test_the_line_for_compiled_modules_of_pyspark_is_looked_for(tmp_path: Path) -> None:
+    package = tmp_path / "pyspark"
+    (package / "python" / "lib").mkdir(parents=True)
+    (package / "__init__.py").touch()
+    assert compiled_pyspark(tmp_path) == "\n"
+    (package / "python" / "lib" / "pyspark.zip").touch()
+    assert str(tmp_path / FILE) in compiled_pyspark(tmp_path)
+    (tmp_path / FILE).touch()
+    assert "import the compiled PySpark" in compiled_pyspark(tmp_path)
+
+
+def test_nothing_of_spark_is_imported() -> None:
+    code = (
+        "import sys; from spark_bull.cli.doctor import machine; "
+        "[*machine.packages(), *machine.compiled_pyspark()]; "
+        "print({'pyspark', 'pandas', 'pyarrow'} & set(sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True).stdout == "set()\n"
