@@ -15,6 +15,8 @@ from spark_bull.keys import QueueKeys
 VERBS: Final = tuple(verb for verb in COMMANDS if verb not in ("all", "doctor"))
 #: Commands without which a verb works, but lacks something.
 _OPTIONAL: Final = frozenset({"info", "client|list", "client|unblock", "config|get", "multi", "command|info"})
+#: Part of Redis' message for a command; those for keys and channels lack it.
+_OF_COMMAND: Final = "to run the"
 
 
 def rights(server: Server, verbs: Sequence[str]) -> Iterator[Finding]:
@@ -22,7 +24,7 @@ def rights(server: Server, verbs: Sequence[str]) -> Iterator[Finding]:
     key = QueueKeys("doctor", server.prefix)["meta"]
     names = sorted({name for verb in ("all", *verbs) for name in COMMANDS[verb].split()})
     denials = server.connection.denials(names, key)
-    if "get" in denials and "keys" in denials["get"]:
+    if _OF_COMMAND not in denials.get("get", _OF_COMMAND):
         yield problem(f"the user may not use keys such as {key}", f"ACL SETUSER … ~{server.prefix}:*")
         return
     missing = {verb: _denied(verb, denials) for verb in ("all", *verbs)}
@@ -42,4 +44,5 @@ def rights(server: Server, verbs: Sequence[str]) -> Iterator[Finding]:
 
 
 def _denied(verb: str, denials: dict[str, str]) -> list[str]:
-    return [name for name in COMMANDS[verb].split() if name in denials and name not in _OPTIONAL]
+    names = [name for name in COMMANDS[verb].split() if name not in _OPTIONAL]
+    return [name for name in names if _OF_COMMAND in denials.get(name, "")]

@@ -29,6 +29,7 @@ COMMANDS: Final = {
         "rpush sadd scard smismember srem sscan unlink xadd xinfo xlen xrange xread zadd zcard zcount zmscore "
         "zrem zremrangebyrank"
     ),
+    "events": ("psubscribe subscribe unsubscribe xread xrevrange"),
     "schedule": (
         "decrby del get hdel hgetall hincrby hlen hrandfield hset incr incrby linsert llen lpop lpush lrange "
         "lrem ltrim persist pexpire pttl publish rpush sadd scard set srem unlink xadd xtrim zadd zcard "
