@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from typing import Final
 
-#: Maximum time of a delayed job: its score is ms since 1970 * 4096 and must stay below 2^53.
-LAST_ETA_MS: Final = 2**53 // 4096 - 1
+#: The score of a delayed job is when it is due, ms since 1970, times this; the rest is an order within the ms.
+DELAYED_SCALE: Final = 4096
+#: Maximum time of a delayed job: its score must stay below 2^53.
+LAST_ETA_MS: Final = 2**53 // DELAYED_SCALE - 1
 
 
 def epoch_ms() -> int:

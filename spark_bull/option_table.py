@@ -60,7 +60,18 @@ SCOPE_TITLES: Final = {
 }
 
 PROTOCOLS: Final = ("auto", "bull-1", "bull", "bullmq")
-VIEWS: Final = ("jobs", "counts", "queues", "writes", "logs", "dependencies", "schedulers", "workers")
+VIEWS: Final = (
+    "jobs",
+    "counts",
+    "queues",
+    "writes",
+    "logs",
+    "dependencies",
+    "schedulers",
+    "workers",
+    "metrics",
+    "stats",
+)
 
 
 @dataclass(frozen=True)
@@ -515,7 +526,8 @@ TABLE: Final[tuple[Option, ...]] = (
         choice(*VIEWS),
         "jobs",
         (READ,),
-        "table to read: `jobs`, `counts`, `queues`, `writes`, `logs`, `dependencies`, `schedulers` or `workers`",
+        "table to read: `jobs`, `counts`, `queues`, `writes`, `logs`, `dependencies`, `schedulers`, `workers`, "
+        "`metrics` or `stats`",
     ),
     Option(
         "payloadSchema",
@@ -550,6 +562,14 @@ TABLE: Final[tuple[Option, ...]] = (
         "`view=counts`: count the jobs of each state by priority, or by name, which is a further column",
         "none: by state",
     ),
+    Option(
+        "windowMs",
+        integer(1),
+        3_600_000,
+        (READ,),
+        "`view=stats`: period, up to now, of the finished jobs whose times count, and of the rates",
+    ),
+    Option("sample", integer(1), 10_000, (READ,), "`view=stats`: maximum number of jobs that are read of each state"),
     Option("jobIds", names, (), (READ,), "only these jobs, comma separated", "all"),
     Option(
         "numPartitions",

@@ -151,8 +151,11 @@ def _check_together(given: Mapping[str, Any], scope: str) -> None:
         raise OptionError(f"expected one of `delay` and `{run_at}`, got both: leave one out")
     if "startingOffsets" in given and "startingTimestamp" in given:
         raise OptionError("expected one of `startingOffsets` and `startingTimestamp`, got both: leave one out")
-    if given.get("by") and given.get("view") != "counts":
-        raise OptionError(f"expected `by` with `view=counts`, got: view={given.get('view', 'jobs')}; leave `by` out")
+    for name, view in (("by", "counts"), ("windowMs", "stats"), ("sample", "stats")):
+        if given.get(name) and given.get("view") != view:
+            raise OptionError(
+                f"expected `{name}` with `view={view}`, got: view={given.get('view', 'jobs')}; leave `{name}` out"
+            )
     if "whenFull" in given and "maxLength" not in given:
         when_full, max_length = spelled("whenFull", scope), spelled("maxLength", scope)
         raise OptionError(f"expected `{max_length}` with `{when_full}`, got none: leave `{when_full}` out")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from spark_bull.clock import DELAYED_SCALE
 from spark_bull.dialects.fields import integer_of
 from spark_bull.model import MINUTE_MS
 from spark_bull.queue.handle import QueueHandle
@@ -16,7 +17,8 @@ class Activity:
 
     ids: value of the counter of ids, which counts all jobs that were added, also those with ids of their own.
     waiting_since: when the job that comes next was created. last_active_on: last event, or end of a job.
-    added_per_minute, finished_per_minute: jobs in the last minute.
+    added_per_minute, finished_per_minute: jobs in the last minute. overdue: delayed jobs that are due, but were not
+    promoted; overdue_since: when the first of them was due.
     """
 
     ids: int
@@ -24,6 +26,8 @@ class Activity:
     last_active_on: int | None
     added_per_minute: float | None
     finished_per_minute: float | None
+    overdue: int
+    overdue_since: int | None
 
 
 def activity(handle: QueueHandle) -> Activity:
@@ -32,14 +36,26 @@ def activity(handle: QueueHandle) -> Activity:
     next_ids = [("LRANGE", keys[state], -1, -1) for state in ("wait", "paused")]
     if "prioritized" in states:
         next_ids.append(("ZRANGE", keys["prioritized"], 0, 0))
-    counter, *firsts = handle.connection.pipeline([("GET", keys["id"]), *next_ids])
-    ids = integer_of(counter) or 0
-    waiting_since = _oldest(handle, [job_id.decode() for first in firsts for job_id in first])
+    counter, due, next_due, *firsts = handle.connection.pipeline(
+        [
+            ("GET", keys["id"]),
+            ("ZCOUNT", keys["delayed"], "-inf", f"({(now + 1) * DELAYED_SCALE}"),
+            ("ZRANGE", keys["delayed"], 0, 0, "WITHSCORES"),
+            *next_ids,
+        ]
+    )
+    rates: tuple[int | None, float | None, float | None] = (None, None, None)
     if handle.dialect.has_event_stream:
-        return Activity(ids, waiting_since, *_of_events(handle, now))
-    if handle.dialect.has_finish_times:
-        return Activity(ids, waiting_since, *_of_finish_times(handle, now))
-    return Activity(ids, waiting_since, None, None, None)
+        rates = _of_events(handle, now)
+    elif handle.dialect.has_finish_times:
+        rates = _of_finish_times(handle, now)
+    return Activity(
+        integer_of(counter) or 0,
+        _oldest(handle, [job_id.decode() for first in firsts for job_id in first]),
+        *rates,
+        overdue=int(due),
+        overdue_since=int(float(next_due[0][1])) // DELAYED_SCALE if due and next_due else None,
+    )
 
 
 def _oldest(handle: QueueHandle, job_ids: list[str]) -> int | None:

@@ -58,18 +58,21 @@ def exists(handle: QueueHandle) -> bool:
 @dataclass(frozen=True)
 class QueueSummary:
     """Settings of a queue. `version`: BullMQ version that last opened it; `concurrency`: its limit over all workers;
-    `intake_open`: whether it accepts jobs of spark_bull.
+    `intake_open`: whether it accepts jobs of spark_bull; `max`, `duration_ms`: its rate limit over all workers.
     """
 
     paused: bool
     version: str | None
     concurrency: int | None
     intake_open: bool = True
+    max: int | None = None
+    duration_ms: int | None = None
 
 
 def describe(handle: QueueHandle) -> QueueSummary:
-    version, concurrency = handle.connection.call("HMGET", handle.keys["meta"], "version", "concurrency")
-    return QueueSummary(is_paused(handle), text_of(version), integer_of(concurrency), is_intake_open(handle))
+    version, *limits = handle.connection.call("HMGET", handle.keys["meta"], "version", "concurrency", "max", "duration")
+    concurrency, most, duration = map(integer_of, limits)
+    return QueueSummary(is_paused(handle), text_of(version), concurrency, is_intake_open(handle), most, duration)
 
 
 @dataclass(frozen=True)

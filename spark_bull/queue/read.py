@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import msgpack
 
+from spark_bull.clock import DELAYED_SCALE
 from spark_bull.dialects.base import StateKey
 from spark_bull.dialects.fields import ALWAYS_THERE, FIELDS, Raw, value_of
 from spark_bull.model import Job
@@ -310,11 +311,11 @@ def unpacked(reply: bytes) -> dict[str, Any]:
 
 
 def run_at_of(states: list[str | None], scores: list[Any]) -> list[int | None]:
-    """ms since 1970 for delayed jobs: the lowest 12 bits of their scores are an order within the ms."""
+    """ms since 1970 for delayed jobs."""
     if "delayed" not in states:
         return [None] * len(states)
     return [
-        int(float(score)) // 4096 if score and state == "delayed" else None
+        int(float(score)) // DELAYED_SCALE if score and state == "delayed" else None
         for state, score in zip(states, scores, strict=True)
     ]
 

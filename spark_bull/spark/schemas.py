@@ -16,6 +16,7 @@ from pyspark.sql.types import (
     DoubleType,
     IntegerType,
     LongType,
+    MapType,
     StringType,
     StructField,
     StructType,
@@ -82,6 +83,10 @@ SCHEMAS: Final[dict[str, StructType]] = {
             "lastActiveOn": TIME,
             "addedPerMinute": DoubleType(),
             "finishedPerMinute": DoubleType(),
+            "max": LongType(),
+            "durationMs": LongType(),
+            "overdue": LongType(),
+            "overdueSince": TIME,
         }
     ),
     "writes": _table(
@@ -131,6 +136,22 @@ SCHEMAS: Final[dict[str, StructType]] = {
         }
     ),
     "workers": _table({"queue": TEXT, "name": TEXT, "address": TEXT, "age": LongType(), "idle": LongType()}),
+    "metrics": _table({"queue": TEXT, "state": TEXT, "minute": TIME, "jobs": LongType(), "total": LongType()}),
+    "stats": _table(
+        {
+            "queue": TEXT,
+            "name": TEXT,
+            "jobs": MapType(TEXT, LongType()),
+            "isEstimate": BooleanType(),
+            "oldestWaitingMs": LongType(),
+            "timed": LongType(),
+            **{f"{time}P{percent}": DoubleType() for time in ("wait", "run") for percent in (50, 95, 99)},
+            "addedPerSecond": DoubleType(),
+            "addedOverMs": LongType(),
+            "finishedPerSecond": DoubleType(),
+            "finishedOverMs": LongType(),
+        }
+    ),
 }
 
 #: The job fields in CLAIM_SCHEMA.

@@ -259,6 +259,17 @@ def test_the_activity_of_a_queue_is_what_its_dialect_keeps(filled: Filled) -> No
         assert found.last_active_on >= now
 
 
+def test_delayed_jobs_that_are_due_are_overdue_until_they_are_promoted(filled: Filled) -> None:
+    queue, now = filled.queue, filled.queue.handle.connection.now_ms()
+    assert (activity(queue.handle).overdue, activity(queue.handle).overdue_since) == (0, None)
+    filled.put("delayed", ["1", "2"])
+    found = activity(queue.handle)
+    assert (found.overdue, found.overdue_since) == (2, NOW)
+    for job_id, due in (("1", now + HOUR), ("2", now)):
+        filled.client.zadd(filled.key("delayed"), {job_id: due * 4096 + 4095})
+    assert (activity(queue.handle).overdue, activity(queue.handle).overdue_since) == (1, now)
+
+
 @pytest.mark.parametrize("filled", ["bullmq"], indirect=True)
 def test_rates_of_many_events_are_extrapolated(filled: Filled) -> None:
     events, now = filled.queue.handle.keys["events"], filled.queue.handle.connection.now_ms()

@@ -235,10 +235,58 @@ def test_the_view_counts_can_have_a_row_per_priority_or_name(bull: Bull, queue: 
 def test_the_view_queues_shows_how_busy_a_queue_is(bull: Bull, queue: OpenQueue) -> None:
     queue("a").add_many([NewJob(1, timestamp=1_700_000_000_000), NewJob(2)])
     queue("a").close_intake()
+    queue("a").set_limits(max=5, duration_ms=1_000)
     (row,) = bull.read("a", view="queues").collect()
     assert (row.intakeOpen, row.ids, row.addedPerMinute, row.finishedPerMinute) == (False, 2, 2.0, 0.0)
     assert row.waitingSince.timestamp() == 1_700_000_000
     assert row.lastActiveOn > row.waitingSince
+    assert (row.max, row.durationMs, row.overdue, row.overdueSince) == (5, 1_000, 0, None)
+
+
+def test_the_view_metrics_has_a_row_per_minute_and_state(bull: Bull, queue: OpenQueue, client: Redis) -> None:
+    for name, protocol in (("a", "bull"), ("b", "bullmq"), ("c", "bull-1")):
+        queue(name, protocol).add(1)
+    for name in ("a", "b"):
+        keys = queue(name).handle.keys
+        client.hset(keys["metrics_failed"], mapping={"count": 9, "prevTS": 1_700_000_030_000, "prevCount": 7})
+        client.rpush(keys["metrics_failed_data"], 3, 4)
+    minutes = [("2023-11-14 22:11", 4), ("2023-11-14 22:12", 3), ("2023-11-14 22:13", 2)]
+    frame = bull.read("*", view="metrics").orderBy("queue", "minute")
+    rows = [(row.queue, row.state, f"{row.minute:%Y-%m-%d %H:%M}", row.jobs, row.total) for row in frame.collect()]
+    assert rows == [(name, "failed", minute, jobs, 9) for name in ("a", "b") for minute, jobs in minutes]
+    assert bull.read("a", view="metrics", states="completed").collect() == []
+    with pytest.raises(PySparkException, match="expected a queue of Bull 4 or BullMQ: workers of bull-1 keep no"):
+        bull.read("c", view="metrics")
+
+
+def test_the_view_stats_has_a_row_per_queue_and_name(bull: Bull, queue: OpenQueue, client: Redis) -> None:
+    for name, protocol in (("a", "bull-1"), ("b", "bullmq")):
+        queue(name, protocol).add_many(NewJob(n, name="send") for n in range(4))
+    handle = queue("b").handle
+    now = handle.connection.now_ms()
+    for n, run_ms in enumerate((100, 300)):
+        fields = {"name": "resize", "timestamp": now - 9_000, "processedOn": now - 5_000, "finishedOn": now}
+        client.hset(handle.keys.job(f"x{n}"), mapping={**fields, "processedOn": now - run_ms})
+        client.zadd(handle.keys["completed"], {f"x{n}": now})
+    rows = {(row.queue, row.name): row for row in bull.read("a,b", view="stats", windowMs=3_600_000).collect()}
+    assert set(rows) == {("a", None), ("b", None), ("b", "send"), ("b", "resize")}
+    assert rows["a", None].jobs["wait"] == rows["b", "send"].jobs["wait"] == 4
+    assert (rows["b", "resize"].timed, rows["b", "resize"].runP50, rows["b", "resize"].waitP50) == (2, 200.0, 8_800.0)
+    assert (rows["a", None].runP99, rows["a", None].finishedPerSecond) == (None, None)
+    assert (rows["b", "send"].addedPerSecond, rows["b", "send"].addedOverMs) == (4 / 3_600, 3_600_000)
+    assert rows["b", None].oldestWaitingMs >= 0
+    assert not rows["b", None].isEstimate
+    (row,) = (
+        bull.read("b", "name STRING, isEstimate BOOLEAN, jobs MAP<STRING, BIGINT>", view="stats", sample=2)
+        .where("name = 'send'")
+        .collect()
+    )
+    assert (row.isEstimate, row.jobs["wait"]) == (True, 4)
+    for option in ("sample", "windowMs"):
+        with pytest.raises(PySparkException, match=f"expected `{option}` with `view=stats`, got: view=counts"):
+            bull.read("b", view="counts", **{option: 5})
+    with pytest.raises(PySparkException, match=r"unknown option `windowsMs`.*did you mean `windowMs`"):
+        bull.read("b", view="stats", windowsMs=5)
 
 
 def test_the_view_queues_has_a_row_per_queue(bull: Bull, queue: OpenQueue, client: Redis) -> None:

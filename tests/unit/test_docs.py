@@ -31,7 +31,7 @@ def section(text: str, title: str) -> str:
 @pytest.mark.parametrize(("title", "schema"), [*SCHEMAS.items(), ("claimed jobs", CLAIM_SCHEMA)])
 def test_documented_schemas_have_the_columns_of_the_code_in_order(title: str, schema: StructType) -> None:
     listed = re.findall(
-        r"^\| `(\w+)` \| `?([\w<>]+)`? \|", section(text_of("reference/schemas.md"), title), re.MULTILINE
+        r"^\| `(\w+)` \| `?([\w<>,]+)`? \|", section(text_of("reference/schemas.md"), title), re.MULTILINE
     )
     assert listed == [(field.name, field.dataType.simpleString().upper()) for field in schema]
 

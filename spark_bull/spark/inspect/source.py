@@ -82,6 +82,9 @@ def plan_read(raw: Mapping[str, str], schema: StructType) -> ReadPlan:
     if options["view"] == "schedulers":
         for queue in named:
             open_handle(options, queue).dialect.check_schedules()
+    if options["view"] == "metrics":
+        for queue in named:
+            open_handle(options, queue).dialect.check_metrics()
     queues = tuple(dict.fromkeys([*named, *matching(options, globs)]))
     return ReadPlan(options, schema, columns, queues, globs)
 
@@ -198,5 +201,7 @@ def _batch_of_rows(rows: list[Row], columns: tuple[str, ...], schema: pa.Schema)
 
 
 def _arrow_value(value: Any, kind: pa.DataType) -> Any:
-    """Converts times from ms to microseconds, the unit of the Arrow schema."""
+    """Converts times from ms to microseconds, the unit of the Arrow schema, and maps to pairs."""
+    if pa.types.is_map(kind):
+        return list(value.items())
     return value * 1000 if value is not None and pa.types.is_timestamp(kind) else value

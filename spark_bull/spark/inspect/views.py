@@ -6,14 +6,17 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from spark_bull.model import Percentiles
 from spark_bull.options import Options
 from spark_bull.queue.activity import activity
 from spark_bull.queue.counts_by import counts_by
 from spark_bull.queue.dependencies import dependencies_of
 from spark_bull.queue.find import describe, workers
 from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.metrics import COUNTED_STATES, read_metrics
 from spark_bull.queue.read import Slice, counts, read_ids, read_jobs
 from spark_bull.queue.schedulers import schedulers
+from spark_bull.queue.stats import stats
 from spark_bull.queue.writes import records
 
 Row = Mapping[str, Any]
@@ -61,6 +64,10 @@ def queue_rows(queue_slice: QueueSlice) -> Iterator[Row]:
         "lastActiveOn": busy.last_active_on,
         "addedPerMinute": busy.added_per_minute,
         "finishedPerMinute": busy.finished_per_minute,
+        "max": found.max,
+        "durationMs": found.duration_ms,
+        "overdue": busy.overdue,
+        "overdueSince": busy.overdue_since,
     }
 
 
@@ -171,6 +178,41 @@ def worker_rows(queue_slice: QueueSlice) -> Iterator[Row]:
         }
 
 
+def metrics_rows(queue_slice: QueueSlice) -> Iterator[Row]:
+    handle, states = queue_slice.handle, queue_slice.options["states"]
+    if not handle.dialect.has_metrics:
+        # A queue that was found by a glob.
+        return
+    for state in COUNTED_STATES:
+        if not states or state in states:
+            found = read_metrics(handle, state)
+            for minute, jobs in found.minutes.items():
+                yield {"queue": found.queue, "state": state, "minute": minute, "jobs": jobs, "total": found.count}
+
+
+def stats_rows(queue_slice: QueueSlice) -> Iterator[Row]:
+    options = queue_slice.options
+    for found in stats(queue_slice.handle, options["windowMs"], options["sample"]):
+        yield {
+            "queue": found.queue,
+            "name": found.name,
+            "jobs": found.jobs,
+            "isEstimate": found.is_estimate,
+            "oldestWaitingMs": found.oldest_waiting_ms,
+            "timed": found.timed,
+            **_percentile_columns("wait", found.wait),
+            **_percentile_columns("run", found.run),
+            "addedPerSecond": found.added_per_s,
+            "addedOverMs": found.added_over_ms,
+            "finishedPerSecond": found.finished_per_s,
+            "finishedOverMs": found.finished_over_ms,
+        }
+
+
+def _percentile_columns(time: str, found: Percentiles | None) -> Row:
+    return {f"{time}P{percent}": found and getattr(found, f"p{percent}") for percent in (50, 95, 99)}
+
+
 ROWS: Final[dict[str, Callable[[QueueSlice], Iterator[Row]]]] = {
     "counts": count_rows,
     "queues": queue_rows,
@@ -179,4 +221,6 @@ ROWS: Final[dict[str, Callable[[QueueSlice], Iterator[Row]]]] = {
     "dependencies": dependency_rows,
     "schedulers": scheduler_rows,
     "workers": worker_rows,
+    "metrics": metrics_rows,
+    "stats": stats_rows,
 }
