@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from textwrap import wrap
+from textwrap import fill
 from typing import Final
 
 from spark_bull.store.scripts import load
@@ -174,13 +174,9 @@ def with_lists(text: str) -> str:
 
 def module() -> str:
     """The module with which `spark-bull doctor` checks rights."""
-    lines = [f'    "{verb}": (\n{_wrapped(" ".join(name[1:] for name in commands_of(verb)))}\n    ),' for verb in VERBS]
-    return "\n".join([_HEAD, *lines, "}", ""])
-
-
-def _wrapped(text: str) -> str:
-    parts = wrap(text, 100, break_on_hyphens=False)
-    return "\n".join(f'        "{part}{" " if part is not parts[-1] else ""}"' for part in parts)
+    texts = {verb: " ".join(name[1:] for name in commands_of(verb)) for verb in VERBS}
+    rows = [f'    "{verb}": """\n{fill(text, 118, break_on_hyphens=False)}\n""",' for verb, text in texts.items()]
+    return "\n".join([_HEAD, *rows, "}", ""])
 
 
 if __name__ == "__main__":

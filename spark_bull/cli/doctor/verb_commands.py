@@ -5,44 +5,46 @@ from __future__ import annotations
 from typing import Final
 
 COMMANDS: Final = {
-    "all": ("client|id client|setname eval evalsha exists hello hget hmget info lindex ping scan time type zrange"),
-    "dispatch": (
-        "decrby del get hdel hexists hgetall hincrby hlen hrandfield hset hsetnx incr incrby linsert llen "
-        "lpop lpos lpush lrange lrem lset ltrim mget persist pexpire pttl publish rename rpop rpush sadd "
-        "scard set setnx sismember spop srandmember srem sscan unlink wait xadd xtrim zadd zcard zcount "
-        "zmscore zpopmin zrangebylex zrangebyscore zrem zremrangebyscore zrevrangebyscore zscore"
-    ),
-    "inspect": (
-        "client|list get hexists hgetall hlen hscan llen lrange scard sismember sscan xlen xrevrange zcard "
-        "zcount zrangebyscore zrevrange zscore"
-    ),
-    "process": (
-        "blmove blpop bzpopmin client|unblock decrby del get hdel hexists hgetall hincrby hlen hrandfield "
-        "hscan hset hsetnx hvals incr incrby linsert llen lpop lpos lpush lrange lrem lset ltrim mget persist "
-        "pexpire pttl publish rename rpop rpush sadd scard set setnx sismember smismember spop srandmember "
-        "srem sscan subscribe unlink unsubscribe xadd xread xrevrange xtrim zadd zcard zcount zlexcount "
-        "zmscore zpopmin zrangebylex zrangebyscore zrem zremrangebylex zremrangebyscore zrevrangebylex "
-        "zrevrangebyscore zscore"
-    ),
-    "collect": (
-        "client|list del get hdel hexists hgetall hincrby hkeys hset hsetnx incr llen lrange ltrim pexpire "
-        "rpush sadd scard smismember srem sscan unlink xadd xinfo xlen xrange xread zadd zcard zcount zmscore "
-        "zrem zremrangebyrank"
-    ),
-    "events": ("psubscribe subscribe unsubscribe xread xrevrange"),
-    "schedule": (
-        "decrby del get hdel hgetall hincrby hlen hrandfield hset incr incrby linsert llen lpop lpush lrange "
-        "lrem ltrim persist pexpire pttl publish rpush sadd scard set srem unlink xadd xtrim zadd zcard "
-        "zcount zrem zremrangebyscore zrevrangebyscore zscan zscore"
-    ),
-    "manage": (
-        "decrby del get hdel hexists hgetall hincrby hlen hrandfield hset hsetnx incr incrby linsert llen "
-        "lpop lpos lpush lrange lrem lset ltrim mget persist pexpire pttl publish rename rpop rpush sadd "
-        "scard set setnx sismember spop srandmember srem sscan unlink xadd xtrim zadd zcard zcount zmscore "
-        "zpopmin zrangebylex zrangebyscore zrem zremrangebyscore zrevrangebyscore zscore"
-    ),
-    "doctor": (
-        "command|info config|get get hexists hgetall hlen llen lrange multi pttl scard sismember xlen xtrim "
-        "zcard zcount zscan zscore"
-    ),
+    "all": """
+client|id client|setname eval evalsha exists hello hget hmget info lindex ping scan time type zrange
+""",
+    "dispatch": """
+decrby del get hdel hexists hgetall hincrby hlen hrandfield hset hsetnx incr incrby linsert llen lpop lpos lpush
+lrange lrem lset ltrim mget persist pexpire pttl publish rename rpop rpush sadd scard set setnx sismember spop
+srandmember srem sscan unlink wait xadd xtrim zadd zcard zcount zmscore zpopmin zrangebylex zrangebyscore zrem
+zremrangebyscore zrevrangebyscore zscore
+""",
+    "inspect": """
+client|list get hexists hgetall hlen hscan llen lrange scard sismember sscan xlen xrevrange zcard zcount zrangebyscore
+zrevrange zscore
+""",
+    "process": """
+blmove blpop bzpopmin client|unblock decrby del get hdel hexists hgetall hincrby hlen hrandfield hscan hset hsetnx
+hvals incr incrby linsert llen lpop lpos lpush lrange lrem lset ltrim mget persist pexpire pttl publish rename rpop
+rpush sadd scard set setnx sismember smismember spop srandmember srem sscan subscribe unlink unsubscribe xadd xread
+xrevrange xtrim zadd zcard zcount zlexcount zmscore zpopmin zrangebylex zrangebyscore zrem zremrangebylex
+zremrangebyscore zrevrangebylex zrevrangebyscore zscore
+""",
+    "collect": """
+client|list del get hdel hexists hgetall hincrby hkeys hset hsetnx incr llen lrange ltrim pexpire rpush sadd scard
+smismember srem sscan unlink xadd xinfo xlen xrange xread zadd zcard zcount zmscore zrem zremrangebyrank
+""",
+    "events": """
+psubscribe subscribe unsubscribe xread xrevrange
+""",
+    "schedule": """
+decrby del get hdel hgetall hincrby hlen hrandfield hset incr incrby linsert llen lpop lpush lrange lrem ltrim persist
+pexpire pttl publish rpush sadd scard set srem unlink xadd xtrim zadd zcard zcount zrem zremrangebyscore
+zrevrangebyscore zscan zscore
+""",
+    "manage": """
+decrby del get hdel hexists hgetall hincrby hlen hrandfield hset hsetnx incr incrby linsert llen lpop lpos lpush
+lrange lrem lset ltrim mget persist pexpire pttl publish rename rpop rpush sadd scard set setnx sismember spop
+srandmember srem sscan unlink xadd xtrim zadd zcard zcount zmscore zpopmin zrangebylex zrangebyscore zrem
+zremrangebyscore zrevrangebyscore zscore
+""",
+    "doctor": """
+command|info config|get get hexists hgetall hlen llen lrange multi pttl scard sismember xlen xtrim zcard zcount zscan
+zscore
+""",
 }
