@@ -13,5 +13,6 @@ from spark_bull.cli.promote import PROMOTE
 from spark_bull.cli.schedule import SCHEDULE
 from spark_bull.cli.serve import SERVE
 from spark_bull.cli.show import SHOW
+from spark_bull.cli.tail import TAIL
 
-COMMANDS: Final = (*SHOW, ADD, *SCHEDULE, *MANAGE, *LIMITS, PROMOTE, DOCTOR, SERVE, *PROGRAMS)
+COMMANDS: Final = (*SHOW, TAIL, ADD, *SCHEDULE, *MANAGE, *LIMITS, PROMOTE, DOCTOR, SERVE, *PROGRAMS)

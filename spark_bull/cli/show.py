@@ -7,7 +7,9 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from spark_bull.cli.command import Command, Output, check_exists, existing_queue, open_queue, options_of, queues_of
-from spark_bull.errors import JobMissing
+from spark_bull.cli.times import seconds
+from spark_bull.cli.watch import watch
+from spark_bull.errors import JobMissing, OptionError
 from spark_bull.job_json import json_or_text
 from spark_bull.model import STATES, Job, WriteRecord
 from spark_bull.queue.bull_queue import BullQueue
@@ -31,6 +33,10 @@ def _queues(args: Namespace) -> Output:
 
 def _counts(args: Namespace) -> Output:
     """Returns a row per state for one queue, a row per queue for several; with `by`, a row per state and value."""
+    if args.watch is not None:
+        if args.by is not None:
+            raise OptionError("expected one of --watch and --by, got both")
+        return watch(args)
     if args.by is not None:
         return [
             {"queue": queue, "state": state, args.by: value, "jobs": jobs}
@@ -107,6 +113,14 @@ def _add_glob_arguments(parser: ArgumentParser) -> None:
 def _add_queues_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("queues", metavar="queue", nargs="+", help="names or globs of queues")
     parser.add_argument("--by", choices=BY, help="also count by priority, or by name")
+    parser.add_argument(
+        "--watch",
+        type=seconds,
+        nargs="?",
+        const=2.0,
+        metavar="TIME",
+        help="count again and again, with rates, until Ctrl-C; the interval is 2s, or the given one",
+    )
 
 
 def add_id_argument(parser: ArgumentParser) -> None:

@@ -43,7 +43,7 @@ def as_text(output: Any) -> str:
     if isinstance(output, Mapping):
         return as_list(output)
     if output and isinstance(output[0], str):
-        return "\n".join(_printable(line) for line in output)
+        return "\n".join(printable(line) for line in output)
     return as_table(output)
 
 
@@ -96,15 +96,16 @@ def _texts(name: str, value: Any) -> list[str]:
     if value is None:
         return []
     if isinstance(value, tuple):
-        return [_printable(str(item)) for item in value]
+        return [printable(str(item)) for item in value]
     if isinstance(value, bool):
         return ["yes" if value else "no"]
     if isinstance(value, int):
         return [duration(value * _DURATIONS[name]) if name in _DURATIONS else f"{value:,}"]
-    return [_printable(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))]
+    return [printable(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))]
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
+    """Escapes control characters, which could change the terminal."""
     return text.translate(_CONTROLS)
 
 

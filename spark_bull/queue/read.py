@@ -84,9 +84,14 @@ class Chunk:
 
 def counts(handle: QueueHandle) -> dict[str, int]:
     """The number of jobs in each state of the dialect."""
-    states = handle.dialect.states
-    replies = handle.connection.pipeline([(_COUNT[s.kind], handle.keys[s.key]) for s in states.values()])
-    return {state: int(reply) for state, reply in zip(states, replies, strict=True)}
+    commands = count_commands(handle)
+    replies = handle.connection.pipeline([*commands.values()])
+    return {state: int(reply) for state, reply in zip(commands, replies, strict=True)}
+
+
+def count_commands(handle: QueueHandle) -> dict[str, tuple[str, str]]:
+    """The command that counts the jobs of each state."""
+    return {state: (_COUNT[key.kind], handle.keys[key.key]) for state, key in handle.dialect.states.items()}
 
 
 _COUNT: Final = {"list": "LLEN", "zset": "ZCARD", "set": "SCARD"}

@@ -474,7 +474,7 @@ def test_in_a_terminal_deletion_asks_for_confirmation(
     refused = in_shell(command, "mail", typed="no\n")
     assert refused.code == 1
     assert f". Type {answer} to continue: " in refused.text
-    assert "nothing was deleted" in refused.text
+    assert "nothing was changed" in refused.text
     assert queue.counts()["wait"] == 1
     assert in_shell(command, "mail", typed=f"{answer}\n").code == 0
     assert queue.counts()["wait"] == 0

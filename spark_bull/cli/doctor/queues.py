@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from spark_bull.cli.doctor.finding import Finding, Repair, number_of, ok, problem, some, warning
+from spark_bull.clock import DELAYED_SCALE
 from spark_bull.dialects.fields import integer_of
 from spark_bull.dialects.registry import conflicts
 from spark_bull.errors import StagedDataLost
@@ -131,14 +132,14 @@ def _return(handle: QueueHandle) -> str:
 def overdue(handle: QueueHandle) -> Iterator[Finding]:
     """Delayed jobs that are due, but that no process promotes."""
     now, key = handle.connection.now_ms(), handle.keys["delayed"]
-    late = handle.connection.call("ZCOUNT", key, "-inf", (now - _OVERDUE_MS) * 4096)
+    late = handle.connection.call("ZCOUNT", key, "-inf", (now - _OVERDUE_MS) * DELAYED_SCALE)
     if not late:
         yield ok("no delayed job is overdue")
         return
     ((_, score),) = handle.connection.call("ZRANGE", key, 0, 0, "WITHSCORES")
+    first_by = duration(now - int(float(score)) // DELAYED_SCALE)
     yield problem(
-        f"overdue: {number_of(late, 'delayed job')}, the first by {duration(now - int(float(score)) // 4096)}: "
-        "no process promotes delayed jobs",
+        f"overdue: {number_of(late, 'delayed job')}, the first by {first_by}: no process promotes delayed jobs",
         f"spark-bull promote {handle.keys.queue}, or a worker",
     )
 

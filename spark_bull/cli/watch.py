@@ -1,0 +1,133 @@
+"""`spark-bull counts --watch`: a table that is updated in a terminal, else a line per queue and interval."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from spark_bull.cli.command import Output, existing_queue, options_of, queues_of
+from spark_bull.cli.interrupt import sigterm_as_sigint
+from spark_bull.clock import epoch_ms
+from spark_bull.errors import RedisUnavailable
+from spark_bull.model import STATES
+from spark_bull.queue.flow import Flow, Look, flow_of, look_at
+from spark_bull.services.queue_set import QueueSet
+from spark_bull.time_text import utc
+
+#: Calls are repeated in the next interval, not before.
+_RETRY_MS = 1
+
+
+class Row(NamedTuple):
+    """A queue, and what has changed since the last interval."""
+
+    look: Look
+    flow: Flow
+
+
+#: Shows the rows of an interval, or the last ones with an error.
+Show = Callable[[Sequence[Row], str], None]
+
+
+def watch(args: Namespace) -> Output:
+    """Shows counts and rates every `args.watch` s until SIGINT or SIGTERM."""
+    for name in queues_of(args, args.queues):
+        existing_queue(args, name)
+    queues = QueueSet(options_of(args, retryMs=_RETRY_MS), args.queues)
+    sigterm_as_sigint()
+    try:
+        with _display(args) as show:
+            for rows, error in _intervals(queues, args.watch):
+                show(rows, error)
+    except KeyboardInterrupt:
+        # The regular way to stop it.
+        pass
+    return None
+
+
+def _intervals(queues: QueueSet, every_s: float) -> Iterator[tuple[list[Row], str]]:
+    before: dict[str, Look] = {}
+    rows: list[Row] = []
+    while True:
+        error = ""
+        try:
+            looks = [look_at(handle) for handle in queues.handles()]
+            rows = [Row(look, flow_of(before.get(look.queue), look)) for look in looks]
+            before = {look.queue: look for look in looks}
+        except RedisUnavailable as lost:
+            error = str(lost)
+        yield rows, error
+        time.sleep(every_s)
+
+
+@contextmanager
+def _display(args: Namespace) -> Iterator[Show]:
+    if args.json:
+        yield _print_json
+    elif not sys.stdout.isatty():
+        yield _print_lines
+    else:
+        with Live(auto_refresh=False) as live:
+            yield lambda rows, error: live.update(_screen(rows, error), refresh=True)
+
+
+def _print_json(rows: Sequence[Row], error: str) -> None:
+    if error:
+        print(json.dumps({"time": epoch_ms(), "error": error}), flush=True)
+        return
+    for look, flow in rows:
+        document: dict[str, Any] = {
+            "time": look.at_ms,
+            "queue": look.queue,
+            "in_per_s": flow.added_per_s,
+            "out_per_s": flow.left_per_s,
+            "counts": look.counts,
+            "changes": flow.changes,
+        }
+        print(json.dumps(document, ensure_ascii=False), flush=True)
+
+
+def _print_lines(rows: Sequence[Row], error: str) -> None:
+    if error:
+        print(error, file=sys.stderr, flush=True)
+        return
+    for look, flow in rows:
+        rates = () if flow.added_per_s is None else (f"in {_rate(flow.added_per_s)}", f"out {_rate(flow.left_per_s)}")
+        counts = (f"{state} {_count(look, flow, state)}" for state in look.counts if _is_shown(look, flow, state))
+        print("  ".join((utc(look.at_ms), look.queue, *rates, *counts)), flush=True)
+
+
+def _screen(rows: Sequence[Row], error: str) -> RenderableType:
+    states = [state for state in STATES if any(_is_shown(look, flow, state) for look, flow in rows)]
+    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold")
+    table.add_column("queue")
+    for name in ("in", "out", *states):
+        table.add_column(name, justify="right", no_wrap=True)
+    for look, flow in rows:
+        counts = [_count(look, flow, state) if state in look.counts else "" for state in states]
+        table.add_row(Text(look.queue), _rate(flow.added_per_s), _rate(flow.left_per_s), *counts)
+    below = Text(error, style="red") if error else Text(utc(max((row.look.at_ms for row in rows), default=epoch_ms())))
+    return Group(table, below)
+
+
+def _is_shown(look: Look, flow: Flow, state: str) -> bool:
+    return bool(look.counts.get(state) or flow.changes.get(state))
+
+
+def _count(look: Look, flow: Flow, state: str) -> str:
+    change = flow.changes.get(state)
+    return f"{look.counts[state]:,}" + (f" ({change:+,})" if change else "")
+
+
+def _rate(per_s: float | None) -> str:
+    return "" if per_s is None else f"{per_s:,.1f}/s"

@@ -1,0 +1,200 @@
+"""Commands that run until they are interrupted: `counts --watch` and `tail`."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable
+
+import pytest
+from redis import Redis
+
+from spark_bull.cli import main
+from spark_bull.local import EmbeddedRedis
+from spark_bull.model import NewJob
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.flow import Look, flow_of, look_at
+from tests.support.running_command import RunningCommand, running_command
+from tests.support.wait import wait_until
+from tests.support.worker import OurWorker
+
+DIALECTS = ("bull-1", "bull", "bullmq")
+#: Options of `counts` in these tests.
+OFTEN = ("--watch", "50ms")
+
+each_dialect = pytest.mark.parametrize("protocol", DIALECTS)
+
+
+@pytest.fixture
+def queue(redis_url: str, prefix: str) -> BullQueue:
+    queue = BullQueue("mail", url=redis_url, prefix=prefix, protocol="bullmq")
+    queue.add({})
+    return queue
+
+
+@pytest.fixture
+def common(redis_url: str, prefix: str) -> tuple[str, ...]:
+    return ("--url", redis_url, "--prefix", prefix)
+
+
+def documents(command: RunningCommand) -> list[dict[str, object]]:
+    return [json.loads(line) for line in command.lines]
+
+
+# counts --watch
+
+
+def test_a_pipe_gets_a_json_document_per_queue_and_interval(queue: BullQueue, common: tuple[str, ...]) -> None:
+    with running_command(*common, "counts", "m*", *OFTEN, "--json") as command:
+        first = wait_until(lambda: documents(command), "the first document")[0]
+        assert (first["queue"], first["in_per_s"], first["out_per_s"], first["changes"]) == ("mail", None, None, {})
+        assert first["counts"] == queue.counts()
+        queue.add_many(NewJob({}) for _ in range(3))
+        changed = wait_until(
+            lambda: [row for row in documents(command)[1:] if row["changes"]["wait"] == 3],  # type: ignore[index]
+            "the jobs to be counted",
+        )[0]
+        assert changed["in_per_s"] > 0  # type: ignore[operator]
+        assert (changed["out_per_s"], changed["counts"]["wait"]) == (0, 4)  # type: ignore[index]
+        queue.drain()
+        wait_until(lambda: [row for row in documents(command) if row["out_per_s"]], "the jobs to have left")
+        assert command.interrupt() == 0
+        assert "\x1b" not in command.text
+
+
+def test_a_pipe_gets_a_line_per_queue_and_interval(queue: BullQueue, common: tuple[str, ...]) -> None:
+    queue.pause()
+    with running_command(*common, "counts", "mail", *OFTEN) as command:
+        wait_until(lambda: len(command.lines) > 1, "two lines")
+        assert command.lines[0].endswith("  mail  wait 1") or command.lines[0].endswith("  mail  paused 1")
+        assert command.lines[1].split("Z  ")[1].startswith("mail  in 0.0/s  out 0.0/s  ")
+        queue.add({})
+        wait_until(lambda: " 2 (+1)" in command.text, "the job to be counted")
+        assert command.interrupt(signal.SIGTERM) == 0
+        assert "\x1b" not in command.text
+
+
+def test_a_terminal_gets_a_table_that_is_updated(queue: BullQueue, common: tuple[str, ...]) -> None:
+    with running_command(*common, "counts", "mail", *OFTEN, terminal=True) as command:
+        wait_until(lambda: "mail" in command.text, "the table")
+        queue.add({}, delay=60_000)
+        wait_until(lambda: "1 (+1)" in command.text, "the job to be counted")
+        assert command.interrupt() == 0
+        show_cursor, clear_line = "\x1b[?25h", "\x1b[2K"
+        assert clear_line in command.text
+        assert command.text.rstrip().endswith(show_cursor)
+        assert "Traceback" not in command.text
+
+
+def test_a_new_queue_of_a_glob_is_watched(
+    queue: BullQueue, common: tuple[str, ...], redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with BullQueue("m2", url=redis_url, prefix=prefix, protocol="bull") as other:
+        other.add({})
+    with running_command(*common, "counts", "m*", *OFTEN, "--json") as command:
+        wait_until(lambda: {row["queue"] for row in documents(command)} == {"mail", "m2"}, "both queues")
+
+
+def test_counts_go_on_after_an_outage_of_redis(own_redis: Callable[..., EmbeddedRedis]) -> None:
+    redis = own_redis({"appendonly": "yes"})
+    BullQueue("mail", url=redis.url, protocol="bullmq").add({})
+    with running_command("--url", redis.url, "counts", "mail", *OFTEN, "--json") as command:
+        wait_until(lambda: documents(command), "the first document")
+        redis.kill()
+        lost = wait_until(lambda: [row for row in documents(command) if "error" in row], "the error")[0]
+        assert f"expected Redis at {redis.url}" in str(lost["error"])
+        redis.restart()
+        wait_until(lambda: "error" not in documents(command)[-1], "the counts")
+        assert documents(command)[-1]["counts"]["wait"] == 1  # type: ignore[index]
+        assert command.interrupt() == 0
+
+
+def test_a_queue_that_does_not_exist_is_not_watched(
+    common: tuple[str, ...], queue: BullQueue, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*common, "counts", "nothing", *OFTEN]) == 1
+    assert "no such queue: nothing" in capsys.readouterr().err
+    assert main([*common, "counts", "mail", *OFTEN, "--by", "name"]) == 1
+    assert "expected one of --watch and --by, got both" in capsys.readouterr().err
+
+
+@each_dialect
+def test_jobs_that_enter_and_leave_are_counted(redis_url: str, prefix: str, protocol: str) -> None:
+    queue = BullQueue("mail", url=redis_url, prefix=prefix, protocol=protocol)
+    before = look_at(queue.handle)
+    queue.add_many(NewJob({}, delay=delay) for delay in (0, 0, 60_000))
+    after_add = look_at(queue.handle)
+    added = flow_of(Look("mail", after_add.at_ms - 2_000, before.ids, before.counts), after_add)
+    assert (added.added_per_s, added.left_per_s) == (1.5, 0.0)
+    assert (added.changes["wait"], added.changes["delayed"]) == (2, 1)
+    with OurWorker(queue.handle):
+        wait_until(lambda: queue.counts()["completed"] == 2, "the jobs to complete")
+    done = flow_of(after_add, Look("mail", after_add.at_ms + 1_000, *_figures(queue)))
+    assert (done.added_per_s, done.left_per_s, done.changes["completed"]) == (0.0, 2.0, 2)
+
+
+def _figures(queue: BullQueue) -> tuple[int, dict[str, int]]:
+    look = look_at(queue.handle)
+    return look.ids, dict(look.counts)
+
+
+# tail
+
+
+@each_dialect
+def test_events_of_all_dialects_are_printed(redis_url: str, prefix: str, protocol: str, client: Redis) -> None:
+    # The channels of Bull 1 have no prefix.
+    name = f"q-{prefix.strip('{}')}"
+    queue = BullQueue(name, url=redis_url, prefix=prefix, protocol=protocol)
+    queue.add({})
+    command_line = ("--url", redis_url, "--prefix", prefix, "tail", name, "--event", "completed,failed")
+    with running_command(*command_line, "--json") as as_json, running_command(*command_line) as as_lines:
+
+        def both() -> bool:
+            """Whether both have begun: Bull keeps no events."""
+            with OurWorker(queue.handle):
+                number = queue.counts()["completed"]
+                queue.add({})
+                wait_until(lambda: queue.counts()["completed"] > number, "a job to complete")
+            return bool(as_json.lines and as_lines.lines)
+
+        wait_until(both, "an event")
+        event = documents(as_json)[0]
+        assert (event["queue"], event["event"]) == (name, "completed")
+        assert {row["event"] for row in documents(as_json)} == {"completed"}
+        assert f"  {name}  completed  " in as_lines.lines[0]
+        assert as_json.interrupt() == 0
+        assert as_lines.interrupt(signal.SIGTERM) == 0
+
+
+def test_kept_events_are_printed_from_an_id_on(queue: BullQueue, common: tuple[str, ...]) -> None:
+    queue.add({}, delay=60_000, job_id="later")
+    with running_command(*common, "tail", "mail", "--from", "0", "--json") as command:
+        wait_until(lambda: [row for row in documents(command) if row["event"] == "delayed"], "the events")
+        events = documents(command)
+        assert [(row["event"], row["job_id"]) for row in events][:2] == [("added", "1"), ("waiting", "1")]
+    with running_command(*common, "tail", "m*", "--from", str(events[0]["id"])) as command:
+        wait_until(lambda: len(command.lines) > 2, "the events")
+        assert "  mail  waiting  1" in command.lines[0]
+        (delayed,) = [line for line in command.lines if "  mail  delayed  later" in line]
+        assert "runs in " in delayed
+
+
+def test_an_event_is_one_line_without_control_characters(queue: BullQueue, common: tuple[str, ...]) -> None:
+    queue.handle.connection.call(
+        "XADD", queue.handle.keys["events"], "*", "event", "failed", "jobId", "7", "failedReason", "a\nb\x1b[31m"
+    )
+    with running_command(*common, "tail", "mail", "--from", "0", "--event", "failed") as command:
+        wait_until(lambda: command.lines, "the event")
+        assert command.lines[0].endswith("  mail  failed  7  failedReason a\\nb\\x1b[31m")
+
+
+def test_a_wrong_beginning_is_an_error(
+    redis_url: str, prefix: str, queue: BullQueue, common: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*common, "tail", "mail", "--from", "soon"]) == 1
+    assert "expected `start` to be" in capsys.readouterr().err
+    BullQueue("old", url=redis_url, prefix=prefix, protocol="bull").add({})
+    assert main([*common, "tail", "old", "--from", "0"]) == 1
+    assert "keeps no events of old" in capsys.readouterr().err
+    assert main([*common, "tail", "nothing"]) == 1
