@@ -243,6 +243,8 @@ def test_queues_and_writes_are_listed(run: Run, queue: BullQueue) -> None:
             "version": None,
             "concurrency": None,
             "intake_open": True,
+            "max": None,
+            "duration_ms": None,
             "jobs": 1,
         }
     ]
