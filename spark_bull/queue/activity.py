@@ -32,16 +32,12 @@ class Activity:
 
 def activity(handle: QueueHandle) -> Activity:
     """Reads the activity of a queue."""
-    keys, states, now = handle.keys, handle.dialect.states, handle.connection.now_ms()
-    next_ids = [("LRANGE", keys[state], -1, -1) for state in ("wait", "paused")]
-    if "prioritized" in states:
-        next_ids.append(("ZRANGE", keys["prioritized"], 0, 0))
-    counter, due, next_due, *firsts = handle.connection.pipeline(
+    keys, now = handle.keys, handle.connection.now_ms()
+    counter, due, next_due = handle.connection.pipeline(
         [
             ("GET", keys["id"]),
             ("ZCOUNT", keys["delayed"], "-inf", f"({(now + 1) * DELAYED_SCALE}"),
             ("ZRANGE", keys["delayed"], 0, 0, "WITHSCORES"),
-            *next_ids,
         ]
     )
     rates: tuple[int | None, float | None, float | None] = (None, None, None)
@@ -51,11 +47,21 @@ def activity(handle: QueueHandle) -> Activity:
         rates = _of_finish_times(handle, now)
     return Activity(
         integer_of(counter) or 0,
-        _oldest(handle, [job_id.decode() for first in firsts for job_id in first]),
+        waiting_since(handle),
         *rates,
         overdue=int(due),
         overdue_since=int(float(next_due[0][1])) // DELAYED_SCALE if due and next_due else None,
     )
+
+
+def waiting_since(handle: QueueHandle) -> int | None:
+    """When the job that comes next was created, ms since 1970; None if no job waits."""
+    keys = handle.keys
+    next_ids = [("LRANGE", keys[state], -1, -1) for state in ("wait", "paused")]
+    if "prioritized" in handle.dialect.states:
+        next_ids.append(("ZRANGE", keys["prioritized"], 0, 0))
+    firsts = handle.connection.pipeline(next_ids)
+    return _oldest(handle, [job_id.decode() for first in firsts for job_id in first])
 
 
 def _oldest(handle: QueueHandle, job_ids: list[str]) -> int | None:

@@ -109,8 +109,11 @@ class Access:
             return Caller(session.role, session)
         return Caller(Role.NONE if self.demands_token else Role.READ)
 
-    def check(self, request: Request, caller: Caller) -> None:
-        """Raises Problem 401 or 403 unless the caller may make the request."""
+    def check(self, request: Request, caller: Caller, csrf: str | None = None) -> None:
+        """Raises Problem 401 or 403 unless the caller may make the request.
+
+        csrf: the token that a form has; None: that of the header.
+        """
         if request.method in SAFE_METHODS:
             if caller.role < Role.READ:
                 raise _unauthenticated("expected the header `Authorization: Bearer <token>`, or a session, got neither")
@@ -130,11 +133,10 @@ class Access:
         if caller.role < Role.WRITE:
             raise Problem(403, "expected the write token, got the one for reading")
         if caller.session is not None:
-            self.check_csrf(request, caller.session)
+            self.check_csrf(request.headers.get(CSRF_HEADER, "") if csrf is None else csrf, caller.session)
 
-    def check_csrf(self, request: Request, session: Session) -> None:
-        """Raises Problem 403 unless a request has the CSRF token of its session."""
-        given = request.headers.get(CSRF_HEADER, "")
+    def check_csrf(self, given: str, session: Session) -> None:
+        """Raises Problem 403 for another CSRF token than that of the session."""
         if not _is_equal(given, self.csrf_token(session)):
             raise Problem(
                 403,

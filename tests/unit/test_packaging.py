@@ -55,6 +55,15 @@ def test_every_module_and_the_type_marker_are_shipped(names: set[str]) -> None:
     assert files("spark_bull/**/*.py") | {"spark_bull/py.typed", "pyspark_bull/__init__.py"} <= names
 
 
+def test_the_page_is_shipped_with_its_libraries_and_their_licences(names: set[str]) -> None:
+    page = {name for name in files("spark_bull/web/page/**/*.*") if not name.endswith((".py", ".pyc"))}
+    libraries = {name.split("/")[-1].split(".")[0] for name in page if "/vendor/" in name and name.endswith(".js")}
+    licences = {name.split("/")[-1].split(".")[0] for name in page if name.endswith(".LICENSE")}
+    assert libraries
+    assert libraries <= licences
+    assert page <= names
+
+
 def test_nothing_else_is_shipped(names: set[str]) -> None:
     assert {name.split("/")[0].split("-")[0] for name in names} == {"spark_bull", "pyspark_bull"}
 

@@ -1,0 +1,158 @@
+"""The page of a job, and its fields as whole texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+from fastapi import APIRouter, Request
+from fastapi.responses import PlainTextResponse, Response
+
+from spark_bull.clock import epoch_ms
+from spark_bull.errors import JobMissing
+from spark_bull.job_json import parsed_opts
+from spark_bull.model import Dependency, Job
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.dependencies import dependencies_of, named
+from spark_bull.time_text import duration
+from spark_bull.web.access import Authorized
+from spark_bull.web.guard import unescaped
+from spark_bull.web.page import links
+from spark_bull.web.page.payloads import cut, laid_out, traces
+from spark_bull.web.page.queues import head_of
+from spark_bull.web.page.rendering import render
+from spark_bull.web.page.route import PageRoute
+from spark_bull.web.page.timeline import timeline
+from spark_bull.web.problems import Problem
+from spark_bull.web.queue_access import ExistingQueue
+
+#: Lines of the log, and children, that the page shows.
+_LOG_LINES: Final = 200
+_CHILDREN: Final = 100
+
+router: Final = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+
+class _Log(NamedTuple):
+    """The last lines of a log. `first`: position of the first of them; `total`: number of all lines."""
+
+    rows: list[str]
+    first: int
+    total: int
+
+
+class _Relative(NamedTuple):
+    queue: str
+    id: str
+
+
+@dataclass(frozen=True)
+class _Family:
+    """The parent of a job, and its first children. `left`: whether it has more; `counts`: all children by state."""
+
+    parent: _Relative | None
+    children: list[Dependency]
+    counts: Mapping[str, int]
+    left: bool
+
+
+class _Progress(NamedTuple):
+    percent: float | None
+    text: str
+
+
+@router.get("/queues/{queue}/jobs/{job_id}")
+def show_job(request: Request, caller: Authorized, queue: ExistingQueue, job_id: str) -> Response:
+    """A job: its timeline, payload, result, log and family."""
+    job = _existing(queue, job_id)
+    return render(
+        request,
+        "job.html",
+        queue=head_of(queue),
+        job=job,
+        timeline=timeline(job, epoch_ms()),
+        facts=_facts(job),
+        progress=_progress(job),
+        failed_reason=cut(job.failed_reason),
+        data=cut(laid_out(job.data_text)),
+        returnvalue=cut(laid_out(job.returnvalue_text)),
+        opts=cut(laid_out(job.opts_text)),
+        stacktrace=cut(traces(job.stacktrace)),
+        logs=_log(queue, job.id),
+        family=_family(queue, job),
+        events_url=links.events(queue.name),
+    )
+
+
+@router.get("/queues/{queue}/jobs/{job_id}/raw/{field}")
+def show_field(request: Request, caller: Authorized, queue: ExistingQueue, job_id: str, field: str) -> Response:
+    """A field of a job, or its log, whole."""
+    if field not in _FIELDS:
+        raise Problem(404, f"expected one of the fields {', '.join(_FIELDS)}, got: {field[:200]}")
+    return PlainTextResponse(_FIELDS[field](queue, _existing(queue, job_id)))
+
+
+_FIELDS: Final[Mapping[str, Callable[[BullQueue, Job], str]]] = {
+    "data": lambda _, job: laid_out(job.data_text),
+    "returnvalue": lambda _, job: laid_out(job.returnvalue_text),
+    "opts": lambda _, job: laid_out(job.opts_text),
+    "failedReason": lambda _, job: job.failed_reason or "",
+    "stacktrace": lambda _, job: traces(job.stacktrace),
+    "logs": lambda queue, job: "\n".join(queue.logs(job.id)),
+}
+
+
+def _existing(queue: BullQueue, segment: str) -> Job:
+    job_id = unescaped(segment)
+    job = queue.get_job(job_id)
+    if job is None:
+        raise JobMissing(
+            f"job {job_id} of queue {queue.name} does not exist: it was removed, or was never there",
+            queue=queue.name,
+            job_id=job_id,
+        )
+    return job
+
+
+def _facts(job: Job) -> list[tuple[str, str]]:
+    given = (parsed_opts(job.opts_text) or {}).get("attempts")
+    attempts = max(1, given) if isinstance(given, int) else 1
+    facts = {
+        "Attempts": f"{job.attempts_made} of {attempts}",
+        "Priority": str(job.priority) if job.priority else "",
+        "Delay": duration(job.delay) if job.delay else "",
+        "Stalled": f"{job.stalled_counter} times" if job.stalled_counter else "",
+        "Processed by": job.processed_by or "",
+        "Deduplication id": job.deduplication_id or "",
+        "Schedule": job.repeat_job_key or "",
+    }
+    return [(label, value) for label, value in facts.items() if value]
+
+
+def _progress(job: Job) -> _Progress | None:
+    """The progress: a number from 0 to 100, or anything else as text."""
+    value: Any = job.progress
+    if value in (None, 0, "", {}):
+        return None
+    is_percent = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 100
+    return _Progress(value if is_percent else None, cut(laid_out(job.progress_text)).shown)
+
+
+def _log(queue: BullQueue, job_id: str) -> _Log:
+    total = int(queue.handle.connection.call("LLEN", queue.handle.keys.logs(job_id)))
+    first = max(0, total - _LOG_LINES)
+    return _Log(queue.logs(job_id, first, total - 1) if total else [], first, total)
+
+
+def _family(queue: BullQueue, job: Job) -> _Family | None:
+    """The parent and children of a job; None if it has none."""
+    if not queue.handle.dialect.has_flows:
+        return None
+    counts = queue.get_dependencies_count(job.id)
+    children = list(islice(dependencies_of(queue.handle, [job.id]), _CHILDREN)) if any(counts.values()) else []
+    parent = _Relative(*named(queue.handle.keys, job.parent_key)) if job.parent_key else None
+    if parent is None and not children:
+        return None
+    return _Family(parent, children, counts, sum(counts.values()) > len(children))

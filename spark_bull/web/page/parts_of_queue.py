@@ -1,0 +1,68 @@
+"""The pages of what a queue has besides jobs: schedules, workers, writes and ledgers."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from spark_bull.errors import DialectError
+from spark_bull.model import Scheduler
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.find import workers
+from spark_bull.web.access import Authorized
+from spark_bull.web.page import links
+from spark_bull.web.page.queues import TABS, head_of
+from spark_bull.web.page.readers import readers_of
+from spark_bull.web.page.rendering import render
+from spark_bull.web.page.route import PageRoute
+from spark_bull.web.queue_access import ExistingQueue
+from spark_bull.worker.status import latest, slots_of
+
+router: Final = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+
+def _render(request: Request, queue: BullQueue, tab: str, **context: Any) -> Response:
+    return render(
+        request,
+        f"{tab}.html",
+        queue=head_of(queue),
+        tabs=TABS,
+        tab=tab,
+        events_url=links.events(queue.name),
+        **context,
+    )
+
+
+@router.get("/queues/{queue}/schedules")
+def show_schedules(request: Request, caller: Authorized, queue: ExistingQueue) -> Response:
+    """The schedules, those that are due first at the beginning."""
+    found: list[Scheduler] = []
+    refusal = ""
+    try:
+        found = queue.schedulers()
+    except DialectError as error:
+        refusal = str(error)
+    return _render(request, queue, "schedules", schedules=found, refusal=refusal)
+
+
+@router.get("/queues/{queue}/workers")
+def show_workers(request: Request, caller: Authorized, queue: ExistingQueue) -> Response:
+    """Connected workers, and the slots of those of Spark."""
+    handle = queue.handle
+    names = readers_of(request).of(queue).workers
+    slots = [(name, slot) for name in names for slot in latest(slots_of(handle, name))]
+    return _render(request, queue, "workers", slots=slots, workers=workers(handle.connection, handle.keys))
+
+
+@router.get("/queues/{queue}/writes")
+def show_writes(request: Request, caller: Authorized, queue: ExistingQueue) -> Response:
+    """The writes of Spark, the newest first, and the ledgers of streaming queries."""
+    return _render(
+        request,
+        queue,
+        "writes",
+        writes=queue.writes()[::-1],
+        ledgers=readers_of(request).of(queue).ledgers,
+    )

@@ -1,0 +1,51 @@
+"""Keeps which workers and queries a queue has, as finding them scans all keys of the database."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from threading import Lock
+from typing import Final, NamedTuple
+
+from fastapi import Request
+
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.private_keys import Ledger, ledgers, workers_of_spark
+
+#: For how long they are kept, s, and of how many queues.
+_KEPT_S: Final = 15.0
+_QUEUES: Final = 100
+
+
+class Readers(NamedTuple):
+    """The ids of the workers of Spark of a queue, and the ledgers of the queries that read its results."""
+
+    workers: Sequence[str]
+    ledgers: Sequence[Ledger]
+
+
+class KnownReaders:
+    """The workers and ledgers of queues, at most some seconds old. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._found: dict[str, tuple[float, Readers]] = {}
+
+    def of(self, queue: BullQueue) -> Readers:
+        """Those of a queue."""
+        with self._lock:
+            found_on, readers = self._found.get(queue.name, (0.0, None))
+            if readers is not None and time.monotonic() - found_on < _KEPT_S:
+                return readers
+        fresh = Readers(workers_of_spark(queue.handle), ledgers(queue.handle))
+        with self._lock:
+            while len(self._found) >= _QUEUES:
+                del self._found[next(iter(self._found))]
+            self._found[queue.name] = time.monotonic(), fresh
+        return fresh
+
+
+def readers_of(request: Request) -> KnownReaders:
+    """The KnownReaders of the application that got a request."""
+    known: KnownReaders = request.app.state.readers
+    return known

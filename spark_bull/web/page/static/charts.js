@@ -1,0 +1,87 @@
+// Draws the data of each element with `data-chart`: {"times": [s, …], "series": [{"label", "state", "values"}, …]}.
+const HEIGHT = 190;
+const charts = new Map();
+
+function color(name) {
+  // A custom property has no colour of its own scheme; that of an element has.
+  const probe = document.createElement("span");
+  probe.style.color = `var(--${name})`;
+  document.body.append(probe);
+  const found = getComputedStyle(probe).color;
+  probe.remove();
+  return found;
+}
+
+function size(element) {
+  return { width: element.clientWidth, height: HEIGHT };
+}
+
+function axis(extra) {
+  return {
+    stroke: color("muted"),
+    grid: { stroke: color("line"), width: 1 },
+    ticks: { stroke: color("line"), width: 1 },
+    font: "12px system-ui, sans-serif",
+    ...extra,
+  };
+}
+
+function options(element, chart) {
+  return {
+    ...size(element),
+    cursor: { drag: { setScale: false } },
+    scales: { y: { range: (_, low, high) => [0, Math.max(4, high * 1.1)] } },
+    axes: [
+      axis({ space: 90, values: [
+        [3600, "{HH}:{mm}", null, null, null, null, null, null, 1],
+        [60, "{HH}:{mm}", null, null, null, null, null, null, 1],
+        [1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1],
+      ] }),
+      axis({ size: 56, values: (_, ticks) => ticks.map((tick) => (tick % 1 ? "" : tick.toLocaleString("en"))) }),
+    ],
+    series: [
+      { label: "", value: "{HH}:{mm}:{ss}" },
+      ...chart.series.map(({ label, state }) => ({
+        label,
+        stroke: color(state),
+        width: 2,
+        points: { show: chart.times.length < 2 },
+        value: (_, value) => (value == null ? "–" : value.toLocaleString("en")),
+      })),
+    ],
+  };
+}
+
+function draw(element, isNew) {
+  const chart = JSON.parse(element.dataset.chart);
+  const data = [chart.times, ...chart.series.map((series) => series.values)];
+  const canvas = element.querySelector("[data-keep]");
+  const known = charts.get(element);
+  if (known && !isNew && known.data.length === data.length) {
+    known.setData(data);
+    return;
+  }
+  known?.destroy();
+  charts.set(element, new uPlot(options(canvas, chart), data, canvas));
+}
+
+function drawAll(isNew) {
+  for (const element of charts.keys()) {
+    if (!element.isConnected) {
+      charts.get(element).destroy();
+      charts.delete(element);
+    }
+  }
+  for (const element of document.querySelectorAll("[data-chart]")) draw(element, isNew);
+}
+
+export const updateCharts = () => drawAll(false);
+export const redrawCharts = () => drawAll(true);
+
+export function startCharts() {
+  updateCharts();
+  addEventListener("resize", () => {
+    for (const [element, plot] of charts) plot.setSize(size(element.querySelector("[data-keep]")));
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redrawCharts);
+}

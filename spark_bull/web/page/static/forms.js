@@ -1,0 +1,54 @@
+// Sends forms without leaving the page, and shows pages that ask for a confirmation in a dialog.
+import { morphMain } from "./morph.js";
+
+const dialog = document.getElementById("dialog");
+
+async function open(link) {
+  const answer = await fetch(link.href, { headers: { accept: "text/html" } });
+  const next = new DOMParser().parseFromString(await answer.text(), "text/html");
+  const ask = next.querySelector(".ask");
+  if (!ask) {
+    location.assign(link.href);
+    return;
+  }
+  dialog.replaceChildren(document.adoptNode(ask));
+  dialog.setAttribute("aria-labelledby", "ask-title");
+  dialog.showModal();
+}
+
+async function send(form, button) {
+  const url = button?.getAttribute("formaction") ?? form.getAttribute("action");
+  button?.setAttribute("disabled", "");
+  try {
+    const answer = await fetch(url, {
+      method: "POST",
+      body: new URLSearchParams(new FormData(form, button)),
+      headers: { accept: "text/html" },
+    });
+    if (dialog.open) dialog.close();
+    if (answer.redirected) history.replaceState(null, "", answer.url);
+    morphMain(await answer.text());
+    document.getElementById("notice")?.focus();
+  } finally {
+    button?.removeAttribute("disabled");
+  }
+}
+
+export function startForms() {
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest("a[data-ask]");
+    if (link && !event.ctrlKey && !event.metaKey && !event.shiftKey) {
+      event.preventDefault();
+      open(link);
+    } else if (dialog.open && event.target.closest("[data-cancel]")) {
+      event.preventDefault();
+      dialog.close();
+    }
+  });
+  document.addEventListener("submit", (event) => {
+    const form = event.target;
+    if (form.method !== "post" || form.hasAttribute("data-plain")) return;
+    event.preventDefault();
+    send(form, event.submitter);
+  });
+}

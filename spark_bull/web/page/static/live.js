@@ -1,0 +1,58 @@
+// Loads the live parts again when the server sends an event, but waits in between, longer if the server is slow.
+import { morphLive } from "./morph.js";
+
+const PAUSE_MS = 1_000;
+const WAIT_PER_LOAD = 4;
+// Without events, as in queues of Bull 1.0.
+const POLL_MS = 5_000;
+const LABELS = { on: "Live", poll: "Every 5 s", lost: "Offline" };
+let isWaiting = false;
+let isDirty = false;
+
+function show(state) {
+  const status = document.getElementById("live");
+  status.hidden = false;
+  if (status.dataset.live !== state) status.textContent = LABELS[state];
+  status.dataset.live = state;
+}
+
+async function load() {
+  const answer = await fetch(location.href, { headers: { accept: "text/html", "x-refresh": "1" } });
+  if (answer.ok && !answer.redirected) morphLive(await answer.text());
+  return answer.status;
+}
+
+async function refresh(state) {
+  if (document.hidden || isWaiting) {
+    isDirty = true;
+    return;
+  }
+  isWaiting = true;
+  isDirty = false;
+  const start = performance.now();
+  try {
+    show((await load()) < 500 ? state : "lost");
+  } catch {
+    show("lost");
+  }
+  setTimeout(() => {
+    isWaiting = false;
+    if (isDirty) refresh(state);
+  }, Math.max(PAUSE_MS, WAIT_PER_LOAD * (performance.now() - start)));
+}
+
+export function startLive() {
+  const url = document.querySelector("main")?.dataset.events;
+  if (!url) return;
+  let state = "on";
+  const source = new EventSource(url);
+  source.addEventListener("open", () => refresh(state));
+  source.addEventListener("message", () => refresh(state));
+  source.addEventListener("error", () => {
+    // A browser tries again by itself, unless the server has refused.
+    if (source.readyState !== EventSource.CLOSED) show("lost");
+    else state = "poll";
+  });
+  setInterval(() => refresh(state), POLL_MS);
+  document.addEventListener("visibilitychange", () => isDirty && refresh(state));
+}

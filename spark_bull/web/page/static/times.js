@@ -1,0 +1,19 @@
+// Keeps relative times, such as `5 min ago`, up to date. They are those of the server, whose clock counts.
+const UNITS = [["d", 86_400_000], ["h", 3_600_000], ["min", 60_000], ["s", 1_000]];
+const ahead = Number(document.documentElement.dataset.now) - Date.now();
+
+function relative(ms) {
+  const now = Date.now() + ahead;
+  const distance = Math.abs(ms - now);
+  const unit = UNITS.find(([, size]) => distance >= size);
+  if (!unit) return "now";
+  const text = `${Math.floor(distance / unit[1]).toLocaleString("en")} ${unit[0]}`;
+  return ms > now ? `in ${text}` : `${text} ago`;
+}
+
+export function updateTimes() {
+  for (const time of document.querySelectorAll("time[data-relative]")) {
+    const text = relative(Date.parse(time.dateTime));
+    if (time.textContent !== text) time.textContent = text;
+  }
+}
