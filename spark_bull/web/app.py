@@ -11,7 +11,8 @@ from fastapi.responses import JSONResponse
 
 from spark_bull.version import VERSION
 from spark_bull.web.access import Access, authorize
-from spark_bull.web.api import activity, changes, jobs, queues
+from spark_bull.web.api import activity, changes, events, jobs, queues
+from spark_bull.web.event_streams import StreamSlots
 from spark_bull.web.guard import Guard
 from spark_bull.web.login import form, sessions
 from spark_bull.web.problems import ProblemDocument, handle_errors
@@ -44,10 +45,11 @@ def create_app(settings: WebSettings) -> FastAPI:
     app.state.settings = settings
     app.state.access = Access(settings)
     app.state.queues = Queues(settings)
+    app.state.streams = StreamSlots()
     handle_errors(app)
     app.include_router(sessions)
     app.include_router(form)
-    for router in (queues.router, jobs.router, changes.router, activity.router):
+    for router in (queues.router, jobs.router, changes.router, activity.router, events.router):
         app.include_router(router, prefix="/api", dependencies=[Depends(authorize)])
     _describe(app)
     if find_spec(_PAGE) and find_spec(f"{_PAGE}.routes"):

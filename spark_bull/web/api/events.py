@@ -1,0 +1,85 @@
+"""Events of queues, as they happen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
+
+import anyio
+from fastapi import APIRouter, Header, Query, Request
+
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.events import QueueEvents
+from spark_bull.web.event_streams import EventStream, StreamSlots
+from spark_bull.web.problems import Problem, documented
+from spark_bull.web.queue_access import AllQueues, ExistingQueue
+
+#: Maximum number of queues of a stream.
+MAX_QUEUES: Final = 200
+_STREAM: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Server-sent events without a type; their data is a QueueEvent in JSON, in camel case.",
+        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+    },
+    **documented(400, 401, 404, 409, 421, 429, 503),
+}
+router = APIRouter(tags=["events"], responses=_STREAM)
+Start = Annotated[
+    str | None,
+    Query(
+        max_length=50,
+        pattern=r"^(\$|0|\d{1,20}(-\d{1,20})?)$",
+        description="BullMQ only: the id of an event, after which to begin, also ms since 1970; 0: all that are kept; "
+        "default: from now on",
+    ),
+]
+LastId = Annotated[
+    str | None,
+    Header(alias="Last-Event-ID", pattern=r"^(\d{1,20}-\d{1,20})?$", description="instead of `start`: of a browser"),
+]
+
+
+@router.get("/queues/{queue}/events", response_class=EventStream)
+async def stream_queue(
+    request: Request, queue: ExistingQueue, start: Start = None, last_id: LastId = None
+) -> EventStream:
+    """Sends the events of a queue until the client disconnects, with an empty comment now and then.
+
+    Bull keeps no events: there, only events from now on are sent, and `start` is refused.
+    """
+    begin = last_id or start
+    if begin is not None:
+        queue.handle.dialect.check_event_stream("`start`")
+    return await _stream(request, [queue], begin)
+
+
+@router.get("/events", response_class=EventStream)
+async def stream_all(
+    request: Request,
+    queues: AllQueues,
+    queue: Annotated[list[str] | None, Query(description="only these queues; default: all", max_length=200)] = None,
+) -> EventStream:
+    """Sends the events of several queues from now on. Those of queues that are created later are not among them."""
+
+    def opened() -> list[BullQueue]:
+        if queue:
+            return [queues.existing(name) for name in dict.fromkeys(queue)]
+        return [queues.open(name) for name in queues.names()]
+
+    found = await anyio.to_thread.run_sync(opened)
+    if len(found) > MAX_QUEUES:
+        raise Problem(400, f"expected at most {MAX_QUEUES} queues, got {len(found)}: name some", field="queue")
+    if not found:
+        raise Problem(404, "expected a queue of this server, found none")
+    return await _stream(request, found, None)
+
+
+async def _stream(request: Request, queues: Sequence[BullQueue], start: str | None) -> EventStream:
+    slots: StreamSlots = request.app.state.streams
+    slots.take()
+    try:
+        events = await anyio.to_thread.run_sync(lambda: QueueEvents([queue.handle for queue in queues], start=start))
+    except BaseException:
+        slots.give_back()
+        raise
+    return EventStream(events, slots, has_ids=len(queues) == 1)
