@@ -1,0 +1,372 @@
+"""The REST API: each operation on queues of every dialect, over HTTP."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+from redis import Redis
+
+from spark_bull.local import EmbeddedRedis
+from spark_bull.model import FlowJob, NewJob
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.report import add_log
+from spark_bull.web.event_streams import MAX_STREAMS
+from tests.support.wait import wait_until
+from tests.support.web import READING, WRITING, Web, serving
+from tests.support.work_bench import DIALECTS, WorkBench, failed_for
+
+
+@pytest.fixture(params=DIALECTS)
+def queue(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterator[BullQueue]:
+    with BullQueue("mail", url=redis_url, prefix=prefix, protocol=request.param) as queue:
+        yield queue
+
+
+@pytest.fixture
+def web(redis_url: str, prefix: str) -> Iterator[Web]:
+    with serving(url=redis_url, prefix=prefix) as web:
+        yield web
+
+
+@pytest.fixture
+def bench(queue: BullQueue, client: Redis) -> WorkBench:
+    return WorkBench(queue, client, twice=False)
+
+
+bullmq = pytest.mark.parametrize("queue", ["bullmq"], indirect=True)
+not_bull_1 = pytest.mark.parametrize("queue", DIALECTS[1:], indirect=True)
+
+
+def test_queues_are_listed_with_their_numbers_of_jobs(web: Web, queue: BullQueue) -> None:
+    queue.add_many([NewJob({"n": n}) for n in range(3)])
+    queue.pause()
+    (found,) = web.get("/queues")["queues"]
+    assert (found["queue"], found["protocol"], found["paused"]) == ("mail", queue.protocol, True)
+    assert found["counts"] == queue.counts()
+    details = web.get("/queues/mail")
+    assert details["features"]["retryableStates"] == list(queue.handle.dialect.retryable_states)
+    assert details["ids"] == 3
+    assert details["counts"] == queue.counts()
+
+
+def test_only_selected_queues_exist(redis_url: str, prefix: str) -> None:
+    for name in ("mail", "mail-late", "secret"):
+        BullQueue(name, url=redis_url, prefix=prefix, protocol="bullmq").add(1)
+    for selected in (("mail*",), ("mail", "mail-late")):
+        with serving(url=redis_url, prefix=prefix, queues=selected) as web:
+            assert [found["queue"] for found in web.get("/queues")["queues"]] == ["mail", "mail-late"]
+            assert {job["queue"] for job in web.get("/jobs")["jobs"]} == {"mail"}
+            for path in ("", "/jobs", "/jobs/1", "/events"):
+                assert "secret" in web.get(f"/queues/secret{path}", code=404)["detail"]
+            web.post("/queues/secret/jobs?create=true", {"data": 1}, code=404)
+            web.post("/queues/mail/jobs/1/move", {"to": "secret"}, code=404)
+            web.post("/jobs", {"queue": "secret", "data": 1}, code=404)
+
+
+def test_a_job_is_added_shown_changed_and_removed(web: Web, queue: BullQueue) -> None:
+    queue.add({"first": 1})
+    new = {"data": {"to": "ada"}, "attempts": 3, "delay": 3_600_000}
+    added = web.post("/queues/mail/jobs", new, code=201)
+    assert added == {"ids": ["2"], "added": 1, "duplicates": 0, "deduplicated": 0}
+    job = web.get("/queues/mail/jobs/2")
+    assert (job["state"], job["data"], job["delay"]) == ("delayed", {"to": "ada"}, 3_600_000)
+    assert job["runAt"] == job["timestamp"] + 3_600_000
+    assert job["opts"]["attempts"] == 3
+    web.ask("PATCH", "/queues/mail/jobs/2", code=204, json={"data": {"to": "grace"}, "delay": 10}, headers=WRITING)
+    changed = queue.get_job("2")
+    assert changed is not None
+    assert (changed.data, changed.delay) == ({"to": "grace"}, 10)
+    web.ask("PATCH", "/queues/mail/jobs/2", code=204, json={"data": None}, headers=WRITING)
+    assert web.get("/queues/mail/jobs/2")["data"] is None
+    web.ask("DELETE", "/queues/mail/jobs/2", code=204, headers=WRITING)
+    assert queue.get_job("2") is None
+
+
+def test_jobs_are_added_together_or_to_the_queue_that_they_name(web: Web, queue: BullQueue) -> None:
+    queue.add({"n": 0})
+    added = web.post("/queues/mail/jobs", [{"data": {"n": n}} for n in (1, 2, 3)], code=201)
+    assert added["ids"] == ["2", "3", "4"]
+    assert web.post("/jobs", {"queue": "mail", "data": {"n": 4}}, code=201)["ids"] == ["5"]
+    assert [job.data["n"] for job in queue.page("wait")] == [0, 1, 2, 3, 4]
+    refused = web.post("/queues/mail/jobs", [{"data": 1}, {"data": 2, "delay": -1}], code=400)
+    assert refused["field"] == "1.delay"
+    assert queue.counts()["wait"] == 5
+
+
+def test_a_queue_is_created_only_when_asked_for(web: Web, redis_url: str, prefix: str) -> None:
+    assert "none: mail" in web.post("/queues/mail/jobs", {"data": 1}, code=404)["detail"]
+    web.post("/queues/mail/jobs?create=true", {"data": 1}, code=201)
+    assert [found["queue"] for found in web.get("/queues")["queues"]] == ["mail"]
+
+
+@not_bull_1
+def test_all_properties_of_a_job_are_taken_over(web: Web, queue: BullQueue) -> None:
+    queue.add(0)
+    new = {
+        "data": [1, "x"],
+        "name": "send",
+        "jobId": "mine",
+        "priority": "high",
+        "attempts": 2,
+        "backoff": {"type": "exponential", "delay": 50},
+        "removeOnFail": {"age": 60},
+        "removeOnComplete": 5,
+        "expireAfter": 600_000,
+        "delivery": "at-least-once",
+        "lockMs": 10_000,
+        "timestamp": 1_700_000_000_000,
+    }
+    web.post("/queues/mail/jobs", new, code=201)
+    assert web.post("/queues/mail/jobs", new, code=201)["duplicates"] == 1
+    job = web.get("/queues/mail/jobs/mine")
+    assert (job["name"], job["priority"], job["timestamp"]) == ("send", 2, 1_700_000_000_000)
+    assert job["opts"]["backoff"] == {"type": "exponential", "delay": 50}
+    assert job["opts"]["removeOnFail"] == {"age": 60}
+    assert (job["opts"]["attempts"], job["opts"]["lockMs"]) == (2, 10_000)
+    web.ask("PATCH", "/queues/mail/jobs/mine", code=204, json={"priority": 7}, headers=WRITING)
+    assert web.get("/queues/mail/jobs/mine")["priority"] == 7
+
+
+def test_failed_jobs_are_retried_one_by_one_and_together(web: Web, queue: BullQueue, bench: WorkBench) -> None:
+    ids = bench.add(5)
+    bench.work(failed_for(bench.claim(), "boom"))
+    job = web.get(f"/queues/mail/jobs/{ids[0]}")
+    assert (job["state"], job["failedReason"], job["attemptsMade"]) == ("failed", "boom", 1)
+    web.post(f"/queues/mail/jobs/{ids[0]}/retry")
+    again = web.post(f"/queues/mail/jobs/{ids[0]}/retry", code=409)
+    assert "it is wait" in again["detail"]
+    assert web.post("/queues/mail/retry", {"limit": 3}, code=200) == {"jobs": 3, "skipped": 0, "more": True}
+    assert web.post("/queues/mail/retry", {"limit": 3}, code=200) == {"jobs": 1, "skipped": 0, "more": False}
+    assert bench.counts() == {"wait": 5}
+
+
+def test_delayed_jobs_are_promoted_one_by_one_and_together(web: Web, queue: BullQueue) -> None:
+    ids = queue.add_many([NewJob(n, delay=3_600_000) for n in range(4)]).ids
+    web.post(f"/queues/mail/jobs/{ids[0]}/promote")
+    web.post(f"/queues/mail/jobs/{ids[0]}/promote", code=409)
+    assert web.post("/queues/mail/promote", {}, code=200)["jobs"] == 3
+    assert queue.counts()["wait"] == 4
+
+
+def test_a_queue_is_paused_resumed_closed_opened_cleaned_and_drained(web: Web, queue: BullQueue) -> None:
+    queue.add_many([NewJob(n) for n in range(10)])
+    queue.add(1, delay=3_600_000)
+    web.post("/queues/mail/pause")
+    assert queue.is_paused()
+    web.post("/queues/mail/resume")
+    assert not queue.is_paused()
+    web.post("/queues/mail/close-intake")
+    assert "accepts no jobs" in web.post("/queues/mail/jobs", {"data": 1}, code=409)["detail"]
+    web.post("/queues/mail/open-intake")
+    cleaned = web.post("/queues/mail/clean", {"state": "wait", "limit": 4}, code=200)
+    assert (cleaned["jobs"], cleaned["more"]) == (4, True)
+    assert web.post("/queues/mail/drain", code=200)["jobs"] == 6
+    assert web.post("/queues/mail/drain", {"delayed": True}, code=200)["jobs"] == 1
+
+
+def test_a_job_that_a_worker_has_is_not_removed(web: Web, queue: BullQueue, bench: WorkBench) -> None:
+    (job_id,) = bench.add()
+    bench.claim()
+    refused = web.ask("DELETE", f"/queues/mail/jobs/{job_id}", code=409, headers=WRITING).json()
+    assert "locked by a worker" in refused["detail"]
+    assert queue.get_job(job_id) is not None
+
+
+def test_a_change_of_a_job_that_has_changed_is_refused(web: Web, queue: BullQueue, bench: WorkBench) -> None:
+    (job_id,) = bench.add(delay=3_600_000)
+    path = f"/queues/mail/jobs/{job_id}"
+    etag = web.ask("GET", path, code=200, headers=READING).headers["etag"]
+    queue.update_data(job_id, {"other": True})
+    for method, end, body in (("PATCH", "", {"data": 1}), ("POST", "/promote", None), ("DELETE", "", None)):
+        refused = web.ask(method, path + end, code=409, json=body, headers={**WRITING, "If-Match": etag}).json()
+        assert "has changed and is delayed" in refused["detail"]
+    etag = web.ask("GET", path, code=200, headers=READING).headers["etag"]
+    web.ask("POST", f"{path}/promote", code=204, headers={**WRITING, "If-Match": etag})
+
+
+def test_a_job_is_failed_and_moved(web: Web, queue: BullQueue, bench: WorkBench) -> None:
+    first, second = queue.add({"n": 1}, job_id="one"), queue.add({"n": 2}, job_id="two")
+    web.post(f"/queues/mail/jobs/{first}/fail", {"reason": "wrong address"})
+    assert web.get(f"/queues/mail/jobs/{first}")["failedReason"] == "wrong address"
+    web.post(f"/queues/mail/jobs/{second}/move", {"to": "late"}, code=404)
+    other = BullQueue(
+        "late", url=queue.handle.connection.settings.url, prefix=queue.handle.keys.prefix, protocol=queue.protocol
+    )
+    other.add(0)
+    web.post(f"/queues/mail/jobs/{second}/move", {"to": "late"})
+    moved = other.get_job(second)
+    assert moved is not None
+    assert moved.data == {"n": 2}
+
+
+def test_ids_may_contain_any_character(web: Web, queue: BullQueue) -> None:
+    for job_id in ("a/b", "ü ?#%2F", "..", "x/logs"):
+        queue.add({"id": job_id}, job_id=job_id)
+        part = httpx.URL("http://x", params={"": job_id}).query.decode()[1:].replace("+", "%20")
+        assert web.get(f"/queues/mail/jobs/{part.replace('.', '%2E')}")["data"] == {"id": job_id}
+
+
+def test_rows_of_a_log_are_read_in_portions(web: Web, queue: BullQueue) -> None:
+    job_id = queue.add(1)
+    for n in range(7):
+        add_log(queue.handle, job_id, f"row {n}")
+    assert web.get(f"/queues/mail/jobs/{job_id}/logs", start=2, limit=3) == {
+        "start": 2,
+        "rows": ["row 2", "row 3", "row 4"],
+        "total": 7,
+    }
+
+
+@bullmq
+def test_the_family_of_a_job_is_shown(web: Web, queue: BullQueue) -> None:
+    flow = queue.add_flow(FlowJob({"book": 1}, children=[FlowJob({"page": n}, queue="pages") for n in range(3)]))
+    family = web.get(f"/queues/mail/jobs/{flow.id}/family")
+    assert (family["parent"], family["counts"]["unprocessed"]) == (None, 3)
+    assert {child["id"] for child in family["children"]} == {child.id for child in flow.children}
+    child = web.get(f"/queues/pages/jobs/{flow.children[0].id}/family")
+    assert child["parent"] == {"queue": "mail", "id": flow.id}
+
+
+def test_activity_is_listed(web: Web, queue: BullQueue) -> None:
+    queue.add(1)
+    assert web.get("/queues/mail/writes") == {"writes": []}
+    assert web.get("/queues/mail/workers")["slots"] == []
+    assert web.get("/queues/mail/ledgers") == {"ledgers": []}
+    found = web.get("/queues/mail/stats")["stats"]
+    assert (found[0]["queue"], found[0]["name"], found[0]["jobs"]["wait"]) == ("mail", None, 1)
+    assert web.get("/stats")["stats"][0]["jobs"] == found[0]["jobs"]
+
+
+@not_bull_1
+def test_schedules_and_metrics_are_shown(web: Web, queue: BullQueue) -> None:
+    queue.upsert_scheduler("daily", every=86_400_000, name="report")
+    (found,) = web.get("/queues/mail/schedulers")["schedulers"]
+    assert (found["every"], found["name"]) == (86_400_000, "report")
+    assert web.get("/queues/mail/metrics", state="failed")["count"] == 0
+
+
+@pytest.mark.parametrize("queue", ["bull-1"], indirect=True)
+def test_what_a_dialect_lacks_is_a_conflict_that_says_so(web: Web, queue: BullQueue) -> None:
+    queue.add(1)
+    for path in ("/schedulers", "/metrics", "/jobs/1/family", "/events?start=0", "/jobs?state=prioritized"):
+        assert "expected" in web.get(f"/queues/mail{path}", code=409)["detail"]
+    refused = web.ask("PATCH", "/queues/mail/jobs/1", code=409, json={"priority": 1}, headers=WRITING).json()
+    assert "its jobs have no priority" in refused["detail"]
+    assert "BullQueue.events()" in web.get("/queues/mail/events?start=0", code=409)["detail"]
+
+
+@bullmq
+def test_wrong_input_names_the_field(web: Web, queue: BullQueue) -> None:
+    queue.add(1)
+
+    def field(body: Any, path: str = "/queues/mail/jobs") -> str:
+        return str(web.post(path, body, code=400)["field"])
+
+    assert field({"dota": 1}) == "data"
+    assert field({"data": 1, "prio": 1}) == "prio"
+    assert field({"data": 1, "delay": "5"}) == "delay"
+    assert field({"data": 1, "delay": 1, "runAt": 1}) == "delay"
+    assert field([]) == "body"
+    assert field({"state": "done"}, "/queues/mail/clean") == "state"
+    assert field({"data": 1, "opts": {"delay": "soon"}}) == "delay"
+    broken = web.ask("POST", "/queues/mail/jobs", code=400, content=b"{", headers={**WRITING, **JSON}).json()
+    assert (broken["field"], "expected the body to be JSON" in broken["detail"]) == ("body", True)
+    not_finite = web.ask("POST", "/queues/mail/jobs", code=400, content=b'{"data": NaN}', headers={**WRITING, **JSON})
+    assert not_finite.json()["field"] == "data"
+    for name, value in (("limit", 0), ("state", "done"), ("from", "x"), ("order", "up"), ("cursor", "x")):
+        assert web.get("/queues/mail/jobs", code=400, **{name: value})["field"].startswith(name)
+    assert queue.counts()["wait"] == 1
+
+
+JSON = {"Content-Type": "application/json"}
+
+
+@bullmq
+def test_unknown_paths_and_wrong_methods_say_what_is_allowed(web: Web, queue: BullQueue) -> None:
+    queue.add(1)
+    web.get("/queues/mail/jobs/77", code=404)
+    web.get("/queues/none/jobs", code=404)
+    web.get("/nothing", code=404)
+    for method, path, allowed in (
+        ("PUT", "/queues/mail/jobs", {"GET", "POST"}),
+        ("POST", "/queues/mail/jobs/1", {"GET", "DELETE", "PATCH"}),
+        ("DELETE", "/queues/mail/pause", {"POST"}),
+        ("POST", "/session/x", None),
+    ):
+        if allowed is None:
+            web.ask(method, path, code=404, headers=WRITING)
+        else:
+            answer = web.ask(method, path, code=405, headers=WRITING)
+            assert set(answer.headers["allow"].split(", ")) == allowed
+
+
+def test_a_damaged_job_is_shown_as_it_is(web: Web, queue: BullQueue, client: Redis) -> None:
+    job_id = queue.add(1)
+    for text, shown in (("{oops", "{oops"), ("NaN", "NaN"), ("[" * 5_000, "[" * 5_000), ('"\\ud800"', "\ud800")):
+        client.hset(queue.handle.keys.job(job_id), "data", text)
+        assert (
+            json.loads(web.ask("GET", f"/queues/mail/jobs/{job_id}", code=200, headers=READING).text)["data"] == shown
+        )
+        assert len(web.get("/queues/mail/jobs")["jobs"]) == 1
+
+
+def test_without_redis_the_answer_is_503_until_it_is_back(own_redis: Callable[..., EmbeddedRedis]) -> None:
+    redis = own_redis()
+    BullQueue("mail", url=redis.url, protocol="bullmq").add(1)
+    with serving(url=redis.url) as web:
+        assert web.get("/queues/mail")["counts"]["wait"] == 1
+        redis.kill()
+        answer = web.ask("GET", "/queues/mail", code=503, headers=READING)
+        assert int(answer.headers["retry-after"]) > 0
+        redis.restart()
+        wait_until(lambda: web.client.get("/api/queues", headers=READING).status_code == 200, "Redis to be back")
+
+
+def test_events_are_streamed_until_the_client_leaves(web: Web, queue: BullQueue) -> None:
+    queue.add(1)
+    slots = web.server.config.app.state.streams
+    for path in ("/api/queues/mail/events", "/api/events"):
+        with web.client.stream("GET", path, headers=READING) as answer:
+            assert answer.headers["content-type"].startswith("text/event-stream")
+            lines = answer.iter_lines()
+            assert next(lines).startswith("retry:")
+            queue.pause()
+            queue.resume()
+            assert [next_event(lines)["event"] for _ in range(2)] == ["paused", "resumed"]
+        wait_until(lambda: slots.open == 0, "the stream to end")
+
+
+@bullmq
+def test_a_stream_goes_on_after_the_last_event_that_a_browser_has(web: Web, queue: BullQueue) -> None:
+    queue.add(1)
+    queue.pause()
+    queue.resume()
+    with web.client.stream("GET", "/api/queues/mail/events?start=0", headers=READING) as answer:
+        lines = answer.iter_lines()
+        found = [next_event(lines)]
+        while found[-1]["event"] != "paused":
+            found.append(next_event(lines))
+    headers = {**READING, "Last-Event-ID": found[-1]["id"]}
+    with web.client.stream("GET", "/api/queues/mail/events", headers=headers) as answer:
+        assert next_event(answer.iter_lines())["event"] == "resumed"
+
+
+@bullmq
+def test_the_number_of_streams_is_limited(web: Web, queue: BullQueue) -> None:
+    queue.add(1)
+    slots = web.server.config.app.state.streams
+    slots.open = MAX_STREAMS
+    answer = web.ask("GET", "/queues/mail/events", code=429, headers=READING)
+    assert "retry-after" in answer.headers
+    slots.open = 0
+    with web.client.stream("GET", "/api/queues/mail/events", headers=READING) as stream:
+        assert stream.status_code == 200
+
+
+def next_event(lines: Iterator[str]) -> dict[str, Any]:
+    """The next event of a stream; other lines are passed over."""
+    return next(json.loads(line.partition(" ")[2]) for line in lines if line.startswith("data: "))
