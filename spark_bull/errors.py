@@ -30,6 +30,8 @@ SparkBullError
     ├── JobMissing     the job does not exist
     ├── JobLocked      a worker has locked the job
     ├── JobLockLost    the job has lost its lock while it was processed
+    ├── JobFailed      the job that was waited for has failed
+    ├── WaitTimeout    the job that was waited for has not ended in time
     └── WrongState     the job is in another state
 
 A message says what was expected, what came and what to do. It never contains a secret.
@@ -196,6 +198,25 @@ class JobLocked(JobError):
 
 class JobLockLost(JobError):
     """The job has lost its lock while it was processed; another worker may have claimed it."""
+
+
+class JobFailed(JobError):
+    """The job that was waited for has failed.
+
+    Parameters:
+      message: the message.
+      queue: name of the queue.
+      job_id: id of the job.
+      reason: its `failedReason`; None if the library keeps none.
+    """
+
+    def __init__(self, message: str, *, queue: str, job_id: str, reason: str | None) -> None:
+        super().__init__(message, queue=queue, job_id=job_id)
+        self.reason = reason
+
+
+class WaitTimeout(JobError):
+    """The job that was waited for has not ended in time."""
 
 
 class WrongState(JobError):

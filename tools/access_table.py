@@ -76,7 +76,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         ("queue/result_ledger", "services/queue_collector", "store/streams"),
         ("discover", "archive", "results/open", "results/horizon", "results/read", "results/cut"),
     ),
-    "events": (("queue/events", "store/streams"), ()),
+    "events": (("queue/events", "queue/waiting", "store/streams"), ("publish",)),
     "schedule": (
         ("queue/schedulers", "queue/schedules", "queue/writes"),
         ("schedule", "unschedule", "commit_schedules", "write/stage", "write/register", "write/discard"),

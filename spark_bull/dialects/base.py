@@ -138,6 +138,8 @@ class Dialect(ABC):
     claim_fields: ClassVar[Mapping[str, str]] = {field.claimed: field.names[0] for field in CLAIMED_FIELDS.values()}
     #: Whether events of jobs are kept in a Redis stream.
     has_event_stream: ClassVar[bool] = False
+    #: Whether the event `failed` is published for each failed attempt, also if the job runs again.
+    has_failed_attempt_events: ClassVar[bool] = False
     #: Whether jobs have a finish time.
     has_finish_times: ClassVar[bool] = True
     #: Whether `removeOnComplete` and `removeOnFail` may limit the number and age of jobs.
@@ -194,6 +196,14 @@ class Dialect(ABC):
     def event_of(self, keys: QueueKeys, channel: str, message: bytes) -> QueueEvent | None:
         """The event of a message on one of those channels; None for a message that can't be read."""
         raise NotImplementedError
+
+    def check_custom_events(self) -> None:
+        """Raises DialectError for a dialect without a stream of events."""
+        if not self.has_event_stream:
+            raise DialectError(
+                f"expected a queue of BullMQ: {self.name} has no custom events; use PUBLISH of Redis with a channel of "
+                "your own"
+            )
 
     def check_event_stream(self, what: str) -> None:
         """Raises DialectError for a dialect that keeps no events. what: what needs them."""

@@ -20,6 +20,7 @@ class Bull1(Dialect):
     folder = "bull1"
     replaced_data = unwritten_results = FALSE_IN_JAVASCRIPT
     has_finish_times = False
+    has_failed_attempt_events = True
     has_keep_rules = False
     has_priorities = False
     has_metrics = False

@@ -19,11 +19,28 @@ _BULL_SENDER_EVENTS: Final = ("waiting", "active", "stalled", "duplicated", "deb
 _BULL1_EVENTS: Final = ("waiting", "stalled", "progress", "completed", "failed", "cleaned")
 
 
+#: The events that end a job.
+ENDS: Final = ("completed", "failed")
+#: The events of BullMQ, and what Node's QueueEvents emits beside them.
+OWN_EVENTS: Final = frozenset(
+    (
+        *("active", "added", "cleaned", "completed", "debounced", "deduplicated", "delayed", "drained", "duplicated"),
+        *("error", "failed", "ioredis:close", "paused", "progress", "removed", "resumed", "retries-exhausted"),
+        *("stalled", "waiting", "waiting-children"),
+    )
+)
+
+
 class EventChannels(NamedTuple):
-    """The channels of a queue's events: names, and patterns of names, which a user of Redis may lack the right to."""
+    """The channels of a queue's events.
+
+    names: of those whose names are known. patterns: of the others, which a user of Redis may lack the right to. ends:
+    those of the names on which jobs complete or fail.
+    """
 
     names: list[str]
     patterns: list[str]
+    ends: list[str]
 
 
 def entry_event(queue: str, entry_id: bytes, entry: Mapping[bytes, bytes]) -> QueueEvent:
@@ -51,6 +68,7 @@ def bull_channels(keys: QueueKeys) -> EventChannels:
     return EventChannels(
         [*map(keys.channel, _BULL_EVENTS)],
         [f"{literal_glob(keys.channel(event))}@*" for event in _BULL_SENDER_EVENTS],
+        [*map(keys.channel, ENDS)],
     )
 
 
@@ -84,7 +102,9 @@ def _old_progress(keys: QueueKeys, event: str, text: str) -> QueueEvent | None:
 
 def bull1_channels(keys: QueueKeys) -> EventChannels:
     """The channels of Bull 1.1 and 2; Bull 1.0 publishes no events."""
-    return EventChannels([*map(keys.plain_channel, _BULL1_EVENTS), keys["paused"]], [])
+    return EventChannels(
+        [*map(keys.plain_channel, _BULL1_EVENTS), keys["paused"]], [], [*map(keys.plain_channel, ENDS)]
+    )
 
 
 def bull1_event(keys: QueueKeys, channel: str, message: bytes) -> QueueEvent | None:

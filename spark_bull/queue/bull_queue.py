@@ -53,10 +53,12 @@ from spark_bull.queue.handle import QueueHandle, open_handle
 from spark_bull.queue.intake import close_intake, is_intake_open, open_intake
 from spark_bull.queue.metrics import read_metrics
 from spark_bull.queue.parents import check_queues, rejection
+from spark_bull.queue.publish import publish
 from spark_bull.queue.read import counts, get_job, logs, page
 from spark_bull.queue.replication import check_replicas, replica_terms_of, wait_for_replicas
 from spark_bull.queue.room import length_limit_of
 from spark_bull.queue.stats import SAMPLE, WINDOW_MS, stats
+from spark_bull.queue.waiting import wait_for_job
 from spark_bull.queue.writes import read_outcomes, records, recover
 from spark_bull.tracer import TracerSource, spans_of
 
@@ -667,6 +669,45 @@ class BullQueue:
             `start`.
         """
         return QueueEvents([self.handle], start=start, timeout_s=timeout_s, stop=stop)
+
+    def publish(self, event: str, fields: Mapping[str, Any] | None = None, *, max_events: int | None = None) -> str:
+        """Adds an event of your own to the events of the queue, as QueueEventsProducer does (BullMQ).
+
+        Parameters:
+          event: name of the event; not one of BullMQ's own.
+          fields: what it says, by names such as `jobId` or `data`: texts, and other values as JSON text.
+          max_events: about how many events the queue keeps from then on; default: its own limit, usually 10,000.
+
+        Returns:
+          Id of the event.
+
+        Raises:
+          OptionError: for an argument that is wrong.
+          DialectError: for a queue of Bull, which has no custom events.
+        """
+        return publish(self.handle, event, fields or {}, max_events)
+
+    def wait(self, job_id: str, timeout_s: float | None = None) -> Any:
+        """Waits until a job has completed, and returns its result, as waitUntilFinished does.
+
+        All calls that wait for jobs of a queue share one connection, which reads the events of the queue, and one
+        thread. A job that was removed when it ended is found as long as its event is kept (BullMQ).
+
+        Parameters:
+          job_id: id of the job.
+          timeout_s: maximum time to wait, s; default: unlimited.
+
+        Returns:
+          The return value of its processor, parsed.
+
+        Raises:
+          JobFailed: when it has failed; has the attribute `reason`.
+          JobMissing: when there is no such job, or it is removed meanwhile.
+          WaitTimeout: when it has not ended in time.
+          OptionError: for a wrong timeout.
+          ConnectionLost: when Redis can't be reached for longer than `retry_ms`.
+        """
+        return wait_for_job(self.handle, job_id, timeout_s)
 
     # manage
 

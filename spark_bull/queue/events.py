@@ -70,14 +70,14 @@ class _Streams(_Source):
 class _Channels(_Source):
     """Receives messages of channels. Those that are published while the connection is lost are missing."""
 
-    def __init__(self, handles: Sequence[QueueHandle]) -> None:
+    def __init__(self, handles: Sequence[QueueHandle], *, ends_only: bool) -> None:
         self._connection = BlockingConnection(handles[0].connection.settings, STEP_S)
         self._names: dict[str, QueueHandle] = {}
         self._patterns: dict[str, QueueHandle] = {}
         for handle in handles:
-            names, patterns = handle.dialect.event_channels(handle.keys)
-            self._names |= dict.fromkeys(names, handle)
-            self._patterns |= dict.fromkeys(patterns, handle)
+            channels = handle.dialect.event_channels(handle.keys)
+            self._names |= dict.fromkeys(channels.ends if ends_only else channels.names, handle)
+            self._patterns |= dict.fromkeys([] if ends_only else channels.patterns, handle)
         self._queues = ", ".join(handle.keys.queue for handle in handles)
         self._subscription = self._subscribe()
 
@@ -128,6 +128,7 @@ class QueueEvents(Iterator[QueueEvent]):
       start: as in `BullQueue.events`.
       timeout_s: as in `BullQueue.events`.
       stop: as in `BullQueue.events`.
+      ends_only: whether no events but `completed` and `failed` are needed, which is less work in Bull.
 
     Raises:
       OptionError: for an argument that is wrong.
@@ -141,6 +142,7 @@ class QueueEvents(Iterator[QueueEvent]):
         start: str | None = None,
         timeout_s: float | None = None,
         stop: Event | None = None,
+        ends_only: bool = False,
     ) -> None:
         _check(handles, start, timeout_s)
         self._timeout_s, self._stop = timeout_s, stop
@@ -150,7 +152,7 @@ class QueueEvents(Iterator[QueueEvent]):
         channels = [handle for handle in handles if not handle.dialect.has_event_stream]
         self._sources: list[_Source] = [_Streams(streams, start or NEWEST)] if streams else []
         if channels:
-            self._sources.append(_Channels(channels))
+            self._sources.append(_Channels(channels, ends_only=ends_only))
 
     def __next__(self) -> QueueEvent:
         if not self._waiting:

@@ -555,6 +555,15 @@ def progress(handle: QueueHandle, job_id: str, value: str, *, lock_token: str, o
     return int(handle.run("progress", args, job=handle.keys.job(job_id), lock=handle.keys.lock(job_id)))
 
 
+def publish(handle: QueueHandle, fields: Sequence[str], *, max_events: int | None) -> str:
+    """Adds an event, names and values of fields, to the stream of events; returns its id.
+
+    max_events: about how many events the stream keeps; None: as many as the queue says.
+    """
+    entry_id: bytes = handle.run_once("publish", {"fields": fields, "max_events": max_events or ""})
+    return entry_id.decode()
+
+
 def log(handle: QueueHandle, job_id: str, row: str, *, keep: int) -> int:
     """Adds a row to a job's log, of which the last `keep` rows stay (0: all). Returns their number, or MISSING."""
     keys = {"job": handle.keys.job(job_id), "logs": handle.keys.logs(job_id)}

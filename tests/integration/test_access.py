@@ -12,7 +12,7 @@ from spark_bull.cli.doctor.examine import QUEUE, SERVER
 from spark_bull.cli.doctor.leftovers import leftovers
 from spark_bull.cli.doctor.rights import rights
 from spark_bull.cli.doctor.server import Server
-from spark_bull.errors import ConnectionLost
+from spark_bull.errors import ConnectionLost, JobMissing
 from spark_bull.option_table import COLLECT
 from spark_bull.options import parse_options
 from spark_bull.queue.find import describe, find_queues
@@ -86,6 +86,10 @@ def schedule(queue: BullQueue) -> None:
 def events(queue: BullQueue) -> None:
     with queue.events(timeout_s=0) as found:
         assert list(found) == []
+    with pytest.raises(JobMissing):
+        queue.wait("7")
+    if queue.protocol == "bullmq":
+        queue.publish("opened")
 
 
 def doctor(queue: BullQueue) -> None:

@@ -1,17 +1,20 @@
-"""Events: ours of Node's jobs and workers, and Node's of ours."""
+"""Events: ours of Node's jobs and workers, and Node's of ours; waiting for the ends of jobs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from spark_bull.errors import JobFailed
 from spark_bull.model import QueueEvent
+from spark_bull.queue import waiting
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.events import QueueEvents
-from tests.support.node_peer import NodePeer
+from tests.support.node_peer import Event, NodePeer
 from tests.support.peers import PEERS, Peer
-from tests.support.wait import PATIENCE_S
+from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
 
 pytestmark = pytest.mark.interop
@@ -81,3 +84,44 @@ def test_events_of_a_node_worker_and_of_ours_are_the_same(
             assert peer.dialect == "bull-1" or by_kind["failed"].failed_reason
             assert (by_kind["completed"].id is not None) == queue.handle.dialect.has_event_stream
     assert by_worker["theirs"] == by_worker["ours"]
+
+
+@pytest.mark.parametrize("peer", PEERS, ids=str)
+def test_a_call_that_waits_gets_what_a_node_worker_returns(
+    peer: Peer, library: NodePeer, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Bull 1.0 publishes no events.
+    monkeypatch.setattr(waiting, "LOOK_AGAIN_S", 0.1 if peer.alias == "bull-1.0.0" else 2 * PATIENCE_S)
+    with (
+        BullQueue("q", url=redis_url, prefix=prefix, protocol=peer.dialect) as queue,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        done, failed = library.call("add", queue="q", jobs=[job('return:{"ok":[1]}'), job("fail")])
+        ends = [pool.submit(queue.wait, job_id, PATIENCE_S) for job_id in (done, failed)]
+        library.call("process", queue="q", concurrency=1)
+        assert ends[0].result() == {"ok": [1]}
+        with pytest.raises(JobFailed) as error:
+            ends[1].result()
+        assert error.value.reason == ("scripted failure 1" if peer.alias != "bull-1.0.0" else None)
+
+
+@pytest.mark.parametrize("peer", [peer for peer in PEERS if peer.dialect == "bullmq"], ids=str)
+def test_node_gets_events_of_our_programs_and_we_those_of_node_programs(
+    peer: Peer, library: NodePeer, redis_url: str, prefix: str
+) -> None:
+    with (
+        BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue,
+        queue.events(timeout_s=PATIENCE_S) as events,
+    ):
+        library.call("listen", queue="q", events=["opened", "closed"])
+
+        def heard() -> list[Event]:
+            # Node's QueueEvents says that it is ready before it reads.
+            queue.publish("opened", {"jobId": "7", "by": "Ada"})
+            return library.events("opened")
+
+        opened = wait_until(heard, "Node to get the event")[0]
+        assert (opened["jobId"], opened["by"]) == ("7", "Ada")
+        library.call("publish", queue="q", event={"eventName": "closed", "jobId": "8", "by": "Alan"})
+        closed = next(event for event in events if event.event == "closed")
+        assert (closed.job_id, closed.fields) == ("8", {"by": "Alan"})

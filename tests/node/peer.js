@@ -26,7 +26,7 @@ const COMMANDS = new Set([
   'getJob', 'getJobs', 'counts', 'state',
   'retry', 'promote', 'remove',
   'pause', 'resume', 'clean', 'empty', 'obliterate',
-  'process', 'stop', 'listen', 'invoke',
+  'process', 'stop', 'listen', 'publish', 'invoke',
   'claim', 'settle', 'rescue', 'promoteDue', 'trace',
 ]);
 

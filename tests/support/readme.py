@@ -80,6 +80,8 @@ CASES = {
         then={"mail": {"wait": 2, "failed": 0}, "dead-letters": {"prioritized": 1}},
         prints=("['done','done']",),
     ),
+    "except WaitTimeout": Case(then={"mail": {"wait": 1}}, prints=("toendwithin5s",)),
+    'publish("bounced"': Case(prints=("[('bounced','7','{\"code\":550}')]",)),
     "print(event.timestamp": Case(then={"mail": {"wait": 1}}, prints=("waiting1None",)),
     '"payloadSchema", "to STRING': Case(
         jobs={"mail": [{"to": "ada@example.org", "template": 1}]},

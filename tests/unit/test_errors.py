@@ -15,6 +15,7 @@ from spark_bull.errors import (
     DelayedError,
     IntakeClosed,
     JobError,
+    JobFailed,
     JobMissing,
     NotReplicated,
     OptionError,
@@ -55,7 +56,8 @@ def test_a_job_error_names_queue_and_job() -> None:
 def attributes_of(kind: type[SparkBullError]) -> dict[str, Any]:
     """Arguments of an error beside its message."""
     if issubclass(kind, JobError):
-        return {"queue": "mail", "job_id": "7"}
+        reason = {"reason": "no address"} if kind is JobFailed else {}
+        return {"queue": "mail", "job_id": "7"} | reason
     more = {
         QueueBusy: {"active": 3},
         QueueFull: {"length": 5, "max_length": 5},

@@ -86,9 +86,16 @@ class BullMQAdapter extends Adapter {
   async startListener(name) {
     const listener = new this.library.QueueEvents(name, this.options);
     listener.on('error', (error) => this.report(name, error));
-    for (const event of EVENTS) listener.on(event, (details) => this.announce('queue', name, event, details));
+    const wanted = new Set([...EVENTS, ...(this.listeners.get(name).events ?? [])]);
+    for (const event of wanted) listener.on(event, (details) => this.announce('queue', name, event, details));
     await listener.waitUntilReady();
     return listener;
+  }
+
+  async publish({ queue, event }) {
+    const producer = new this.library.QueueEventsProducer(queue, this.options);
+    await producer.publishEvent(event);
+    await producer.close();
   }
 
   view(job, token) {
