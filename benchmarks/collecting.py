@@ -19,7 +19,6 @@ from benchmarks.sides import timed
 from benchmarks.trials import Processed, Server, completed, cpu_seconds, fresh_server, script_ms
 from benchmarks.workers import PEERS, QUEUE, peer_process
 from spark_bull.dialects.fields import FIELDS
-from spark_bull.queue.handle import CHUNK_SIZE
 from spark_bull.queue.result_ledger import ResultLedger
 from spark_bull.spark.collect.batch import fields_of
 
@@ -80,13 +79,13 @@ def by_discover(server: Server, jobs: int) -> Processed:
 def by_read(server: Server, jobs: int) -> Processed:
     """Measures the scripts that read all fields of discovered jobs, called by one client."""
     ledger = _ledger(server)
-    end, fields = _discover(ledger), fields_of(list(FIELDS))
+    end, rows = _discover(ledger), ledger.rows(fields_of(list(FIELDS)))
     assert end == jobs, f"expected {jobs} jobs to be found, got {end}"
 
     def read() -> None:
         position = 0
         while position < end:
-            position, chunk = ledger.read(position, min(end, position + CHUNK_SIZE), fields)
+            position, chunk = ledger.read(position, end, rows)
             assert chunk.rows, f"expected entries at position {position}"
 
     measured = _measured(server.client, jobs, lambda: timed(read))

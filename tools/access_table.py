@@ -50,16 +50,17 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     ),
     "inspect": (
         (
-            *(f"queue/{name}" for name in ("activity", "children", "counts_by", "dependencies", "read", "writes")),
-            *(f"queue/{name}" for name in ("metrics", "recent_events", "stats")),
+            *(f"queue/{name}" for name in ("activity", "children", "counts_by", "dependencies", "writes")),
+            *(f"queue/{name}" for name in ("job_rows", "metrics", "read", "recent_events", "stats", "walk")),
             "spark/inspect/views",
         ),
-        ("read/find", "read/state", "read/jobs", "read/metrics"),
+        ("read/find", "read/ids", "read/jobs", "read/metrics"),
     ),
     "process": (
         (
             *(f"queue/{name}" for name in ("cancel", "children", "claim", "claim_ledger")),
-            *(f"queue/{name}" for name in ("parents", "read", "report", "schedules", "writes")),
+            *(f"queue/{name}" for name in ("job_rows", "parents", "read", "report")),
+            *(f"queue/{name}" for name in ("schedules", "walk", "writes")),
             *(f"dialects/{name}" for name in ("base", "bull", "bullmq")),
             *(f"worker/{name}" for name in ("job_signal", "slot_control", "slot_queue", "slot_stats", "status")),
             *("services/delayed_signal", "store/streams"),
@@ -73,8 +74,8 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         ),
     ),
     "collect": (
-        ("queue/result_ledger", "services/queue_collector", "store/streams"),
-        ("discover", "archive", "results/open", "results/horizon", "results/read", "results/cut"),
+        ("queue/job_rows", "queue/result_ledger", "services/queue_collector", "store/streams"),
+        ("discover", "archive", "results/open", "results/horizon", "results/entries", "results/cut"),
     ),
     "events": (("queue/events", "queue/waiting", "store/streams"), ("publish",)),
     "schedule": (
@@ -84,7 +85,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "manage": (
         (
             *(f"queue/{name}" for name in ("changes", "deduplication", "intake", "limits")),
-            *(f"queue/{name}" for name in ("manage", "read", "writes")),
+            *(f"queue/{name}" for name in ("job_rows", "manage", "read", "walk", "writes")),
             "spark/manage/commit",
         ),
         (

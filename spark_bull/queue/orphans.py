@@ -14,7 +14,8 @@ from typing import Final
 from spark_bull.keys import SCHEDULED, SEGMENTS
 from spark_bull.queue import verbs
 from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle
-from spark_bull.queue.read import MAX_IDS, counts
+from spark_bull.queue.read import counts
+from spark_bull.queue.walk import MAX_IDS
 
 #: Keys of the states of all dialects.
 _STATES: Final = ("wait", "active", "paused", "delayed", "prioritized", "waiting_children", "completed", "failed")

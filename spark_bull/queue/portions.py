@@ -18,9 +18,8 @@ import msgpack
 from spark_bull.dialects.fields import FIELDS
 from spark_bull.model import Job
 from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.job_rows import MAX_BYTES
 from spark_bull.queue.read import (
-    MAX_BYTES,
-    MAX_IDS,
     STATE_ORDER,
     Chunk,
     by_field,
@@ -29,6 +28,7 @@ from spark_bull.queue.read import (
     run_at_of,
     unpacked,
 )
+from spark_bull.queue.walk import MAX_IDS
 
 #: Scripts that read jobs, and jobs examined, per portion.
 MAX_SCRIPTS: Final = 8

@@ -1,8 +1,8 @@
 """Reads jobs chunk by chunk, without changing anything.
 
-One script reads a chunk, so that each job's state and fields are consistent. A whole read is not a snapshot: the queue
-changes between two chunks. States are read in the order in which a job passes them, and an id is not read twice: a job
-that only moves forward during the read appears once.
+The state and the fields of a job are consistent: a job that changes its state while its fields are read is read again,
+by a script. A whole read is not a snapshot: the queue changes between two chunks. States are read in the order in which
+a job passes them, and an id is not read twice: a job that only moves forward during the read appears once.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgpack
 
@@ -19,11 +19,9 @@ from spark_bull.dialects.base import StateKey
 from spark_bull.dialects.fields import ALWAYS_THERE, FIELDS, Raw, value_of
 from spark_bull.model import Job
 from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle
+from spark_bull.queue.job_rows import MAX_BYTES, JobRows
+from spark_bull.queue.walk import MAX_IDS, WHOLE, Slice, Walked, ids_from, jobs_of
 
-#: Approximate maximum size of the jobs that one script reads.
-MAX_BYTES: Final = 1 << 20
-#: Maximum number of ids that one script examines, for those of a slice or of a list.
-MAX_IDS: Final = 5_000
 #: Minimum number of windows of a sample.
 SAMPLE_WINDOWS: Final = 20
 #: Ids that a read keeps, so as not to return a job twice.
@@ -33,17 +31,6 @@ REMEMBERED: Final = 200_000
 STATE_ORDER: Final = ("waiting-children", "delayed", "paused", "prioritized", "wait", "active", "failed", "completed")
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Slice:
-    """Slice `number` of `of`: jobs by their ids, in any state. Each job belongs to one slice."""
-
-    number: int = 0
-    of: int = 1
-
-
-WHOLE: Final = Slice()
 
 
 @dataclass(frozen=True)
@@ -112,7 +99,7 @@ def read_jobs(
     memory = _Memory()
     for state in STATE_ORDER:
         if state in handle.dialect.states and (not states or state in states):
-            for chunk in _walk(handle, state, fields, part, chunk_size):
+            for chunk in _walk(handle, state, fields, part, chunk_size, states):
                 fresh = chunk.take(memory.fresh(chunk.ids))
                 if fresh.ids:
                     yield fresh
@@ -127,17 +114,19 @@ def sample_jobs(handle: QueueHandle, state: str, columns: Iterable[str], among: 
     fields, key = hash_fields(columns), handle.dialect.state_key(state)
     if among <= most or key.kind == "set":
         wanted = min(among, most)
-        for chunk in _walk(handle, state, fields, WHOLE, max(1, min(CHUNK_SIZE, wanted))) if wanted else ():
+        walk = _walk(handle, state, fields, WHOLE, max(1, min(CHUNK_SIZE, wanted)), [state])
+        for chunk in walk if wanted else ():
             yield chunk.take(range(min(wanted, len(chunk.ids))))
             wanted -= len(chunk.ids)
             if wanted <= 0:
                 return
         return
     size = max(1, min(CHUNK_SIZE, most // SAMPLE_WINDOWS))
-    windows = max(2, most // size)
+    windows, rows = max(2, most // size), JobRows(handle, fields)
     for number in range(windows):
-        position = b"%d" % (number * (among - size) // (windows - 1))
-        yield _step(handle, state, fields, WHOLE, position, b"", window=size, most=size).chunk
+        ids = ids_from(handle, key, b"%d" % (number * (among - size) // (windows - 1)), window=size)
+        for walked in jobs_of(handle, key, ids, rows):
+            yield _chunk(state, walked, rows)
 
 
 def read_ids(
@@ -151,12 +140,7 @@ def read_ids(
     fields = hash_fields(columns)
     remaining = iter(dict.fromkeys(ids))
     while batch := [job_id.encode() for job_id in islice(remaining, chunk_size)]:
-        while batch:
-            done, chunk = _read_ids(handle, batch, fields)
-            batch = batch[done:]
-            wanted = chunk.take([i for i, state in enumerate(chunk.states) if not states or state in states])
-            if wanted.ids:
-                yield wanted
+        yield from _by_ids(handle, batch, fields, states)
 
 
 def get_job(handle: QueueHandle, job_id: str) -> Job | None:
@@ -192,7 +176,7 @@ def page(
     if descending:
         return page(handle, state, total - 1 - last, total - 1 - first)[::-1]
     if key.kind == "set":
-        walk = _walk(handle, state, hash_fields(FIELDS), WHOLE, min(CHUNK_SIZE, last - first + 1))
+        walk = _walk(handle, state, hash_fields(FIELDS), WHOLE, min(CHUNK_SIZE, last - first + 1), [state])
         return list(islice((job for chunk in walk for job in chunk.jobs(handle.keys.queue)), first, last + 1))
     wanted = last - first + 1
     jobs: list[Job] = []
@@ -212,7 +196,7 @@ def _places(start: int, stop: int, total: int) -> tuple[int, int]:
 def _ids_of_name(handle: QueueHandle, state: str, name: str) -> list[str]:
     """The ids of the jobs of a state with a name, in the order in which they have entered it, the last one first."""
     found: dict[bytes, None] = {}
-    for chunk in _walk(handle, state, hash_fields(["name"]), WHOLE, CHUNK_SIZE):
+    for chunk in _walk(handle, state, hash_fields(["name"]), WHOLE, CHUNK_SIZE, [state]):
         for job_id, raw in zip(chunk.ids, chunk.column("name"), strict=True):
             if raw == name.encode():
                 found[job_id] = None
@@ -222,12 +206,13 @@ def _ids_of_name(handle: QueueHandle, state: str, name: str) -> list[str]:
 def _window(handle: QueueHandle, state: str, total: int, first: int, last: int) -> list[Job]:
     """The jobs at these places of a list or ZSET of `total` ids, which is read from the end that jobs enter at."""
     jobs: list[Job] = []
+    key, rows = handle.dialect.state_key(state), JobRows(handle, hash_fields(FIELDS))
     behind, end, passed = total - 1 - last, total - first, True
     while passed and behind < end:
-        size = min(CHUNK_SIZE, end - behind)
-        step = _step(handle, state, hash_fields(FIELDS), WHOLE, b"%d" % behind, b"", window=size, most=size)
-        jobs += step.chunk.jobs(handle.keys.queue)
-        reached = int(step.position.partition(b":")[0])
+        found = ids_from(handle, key, b"%d" % behind, window=min(CHUNK_SIZE, end - behind))
+        for walked in jobs_of(handle, key, found, rows):
+            jobs += _chunk(state, walked, rows).jobs(handle.keys.queue)
+        reached = int(found.position.partition(b":")[0])
         passed, behind = reached > behind, reached
     return jobs[::-1]
 
@@ -251,63 +236,37 @@ def by_field(fields: list[str], values: list[Any]) -> dict[str, list[Raw]]:
     return columns
 
 
-class _Step(NamedTuple):
-    """The result of one call of lua/read/state.lua, which explains the order, and what can repeat."""
-
-    position: bytes
-    done: bool
-    left_over: bytes
-    chunk: Chunk
-
-
-def _walk(handle: QueueHandle, state: str, fields: list[str], part: Slice, chunk_size: int) -> Iterator[Chunk]:
-    """Chunk after chunk of one state."""
-    window = min(MAX_IDS, chunk_size * part.of)
-    step = _step(handle, state, fields, part, b"0", b"", window=window, most=chunk_size)
-    while True:
-        if step.chunk.ids:
-            yield step.chunk
-        if step.done:
-            return
-        step = _step(handle, state, fields, part, step.position, step.left_over, window=window, most=chunk_size)
+def _walk(
+    handle: QueueHandle, state: str, fields: list[str], part: Slice, chunk_size: int, states: Sequence[str]
+) -> Iterator[Chunk]:
+    """Chunk after chunk of one state, and jobs that left it meanwhile for one of `states` (none given: for any)."""
+    key, rows = handle.dialect.state_key(state), JobRows(handle, fields, chunk_size)
+    window, position, done = min(MAX_IDS, chunk_size * part.of), b"0", False
+    while not done:
+        found = ids_from(handle, key, position, part=part, window=window)
+        for walked in jobs_of(handle, key, found, rows):
+            if walked.ids:
+                yield _chunk(state, walked, rows)
+            if walked.moved:
+                yield from _by_ids(handle, walked.moved, fields, states or list(handle.dialect.states))
+        position, done = found.position, found.done
 
 
-def _step(
-    handle: QueueHandle,
-    state: str,
-    fields: list[str],
-    part: Slice,
-    position: bytes,
-    left_over: bytes,
-    *,
-    window: int,
-    most: int,
-) -> _Step:
-    """Examines `window` ids of a state, and reads at most `most` jobs."""
-    key = handle.dialect.state_key(state)
-    answer = handle.connection.script(
-        "read/state",
-        {"state": handle.keys[key.key]},
-        {
-            "base": handle.keys.base,
-            "kind": key.kind,
-            "position": position,
-            "window": window,
-            "slice": part.number,
-            "slices": part.of,
-            "most": most,
-            "most_bytes": MAX_BYTES,
-            "left_over": left_over,
-            "fields": fields,
-        },
-    )
-    reply = unpacked(answer)
-    ids, rest = reply["ids"], reply["left_over"]
-    states: list[str | None] = [state] * len(ids)
-    chunk = Chunk(
-        ids, states, run_at_of(states, reply["scores"] or [False] * len(ids)), by_field(fields, reply["values"])
-    )
-    return _Step(reply["position"], reply["done"], msgpack.packb(rest, use_bin_type=False) if rest else b"", chunk)
+def _chunk(state: str, walked: Walked, rows: JobRows) -> Chunk:
+    states: list[str | None] = [state] * len(walked.ids)
+    run_at = run_at_of(states, walked.scores or [False] * len(walked.ids))
+    columns = map(list, zip(*walked.rows, strict=True)) if walked.rows else ([] for _ in rows.fields)
+    return Chunk(walked.ids, states, run_at, dict(zip(rows.fields, columns, strict=True)))
+
+
+def _by_ids(handle: QueueHandle, ids: list[bytes], fields: list[str], states: Sequence[str]) -> Iterator[Chunk]:
+    """Jobs by their ids, if they are in one of `states`; if none is given, also jobs in no state."""
+    while ids:
+        done, chunk = _read_ids(handle, ids, fields)
+        ids = ids[done:]
+        wanted = chunk.take([i for i, state in enumerate(chunk.states) if not states or state in states])
+        if wanted.ids:
+            yield wanted
 
 
 def unpacked(reply: bytes) -> dict[str, Any]:

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-from spark_bull.dialects.fields import ALWAYS_THERE, text_of
+from spark_bull.dialects.fields import text_of
 from spark_bull.queue import verbs
 from spark_bull.queue.discovery import EVERYTHING, DiscoverResult, DiscoverSettings, Horizon
-from spark_bull.queue.handle import QueueHandle
-from spark_bull.queue.read import MAX_BYTES, unpacked
+from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle
+from spark_bull.queue.job_rows import JobRows
+from spark_bull.queue.result_rows import ResultChunk, parsed_entry, result_chunk
 from spark_bull.queue.verbs import RESULTS_TTL_MS
 
 #: Events or jobs that one call examines.
@@ -34,17 +35,6 @@ class LedgerLease(NamedTuple):
     start: int = 0
     end: int = 0
     owner: str = ""
-
-
-class ResultChunk(NamedTuple):
-    """Some entries and their jobs. `columns`: raw values by name, a list or one value for all rows, False for none.
-
-    Besides the hash fields there are `id`, `state`, and in `there` whether the job existed when it was read: there,
-    gone (it was gone when it was found), or missing (it was removed later).
-    """
-
-    rows: int
-    columns: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -160,15 +150,18 @@ class ResultLedger:
         while start is not None and start < position:
             start = verbs.archive(self.handle, self._keys, position)
 
-    def read(self, start: int, stop: int, fields: Sequence[str]) -> tuple[int, ResultChunk]:
-        """The entries start..stop, the last one excluded, with these fields of their jobs; fewer if they are large.
+    def rows(self, fields: Sequence[str], most: int = CHUNK_SIZE) -> JobRows:
+        """A reader of these fields of jobs for calls of `read`, which take at most `most` entries each."""
+        return JobRows(self.handle, ["finishedOn", *fields], most)
+
+    def read(self, start: int, stop: int, rows: JobRows) -> tuple[int, ResultChunk]:
+        """The entries start..stop, the last one excluded, with fields of their jobs; fewer if these are large.
 
         Returns the position after them; no rows, and another position than `start`, when they have been removed.
         """
-        names = list(dict.fromkeys([ALWAYS_THERE, "finishedOn", *fields]))
-        answer = self._script("read", {"start": start, "stop": stop, "most_bytes": MAX_BYTES, "fields": names})
-        reply = unpacked(answer)
-        position, columns = reply["position"], reply.get("columns")
-        if columns is None:
+        position, found = self._script("entries", {"start": start, "stop": min(stop, start + rows.window)})
+        if not found:
             return position, ResultChunk(0, {})
-        return position, ResultChunk(position - start, {name.decode(): column for name, column in columns.items()})
+        entries = [parsed_entry(entry) for entry in found]
+        of_jobs, _ = rows.read([entry.job_id for entry in entries])
+        return position + len(entries), result_chunk(entries, of_jobs, rows.fields)

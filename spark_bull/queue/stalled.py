@@ -6,7 +6,7 @@ import time
 from typing import Final
 
 from spark_bull.queue.handle import QueueHandle
-from spark_bull.queue.read import MAX_IDS
+from spark_bull.queue.walk import MAX_IDS
 
 #: Bull moves a job to `active` and locks it in two steps.
 _BETWEEN_STEPS_S: Final = 0.5

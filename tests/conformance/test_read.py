@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from itertools import chain
+from typing import Any
 
 import pytest
 from redis import Redis
@@ -13,7 +15,9 @@ from spark_bull.model import Job, NewJob
 from spark_bull.queue.activity import activity
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.find import describe, find_queues
-from spark_bull.queue.read import MAX_BYTES, MAX_IDS, Slice, read_ids, read_jobs
+from spark_bull.queue.job_rows import MAX_BYTES, JobRows
+from spark_bull.queue.read import read_ids, read_jobs
+from spark_bull.queue.walk import MAX_IDS, Slice
 from tests.support.filled import NOW, Filled
 from tests.support.jobs import HOUR
 
@@ -117,6 +121,47 @@ def test_a_job_that_moves_on_is_read_once(filled: Filled) -> None:
             filled.move("1", "wait", "active")
             filled.move("30", "wait", "completed")
     assert sorted(read) == sorted(["d1", *numbered(1, 30)])
+
+
+def test_a_job_that_moves_while_its_fields_are_read_has_the_fields_of_its_state(
+    filled: Filled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job moves between the script that finds its id and the command that reads its hash."""
+    states = [state for state in filled.states if state != "active"]
+    for state in states:
+        filled.put(state, [f"{state}-{n}" for n in range(3)])
+    moving = {f"{state}-1": state for state in states}
+    read_rows = JobRows.read
+
+    def moving_first(rows: JobRows, ids: Sequence[bytes], *checks: Any) -> Any:
+        for job_id in [name.decode() for name in ids]:
+            if job_id in moving:
+                filled.client.hset(filled.queue.handle.keys.job(job_id), "processedOn", NOW)
+                filled.move(job_id, moving.pop(job_id), "active")
+        return read_rows(rows, ids, *checks)
+
+    monkeypatch.setattr(JobRows, "read", moving_first)
+    jobs = filled.read()
+
+    assert not moving
+    assert sorted(ids_of(jobs)) == sorted(f"{state}-{n}" for state in states for n in range(3))
+    for job in jobs:
+        state, number = job.id.rsplit("-", 1)
+        assert (job.state, job.processed_on) == (("active", NOW) if number == "1" else (state, None))
+
+
+def test_a_job_that_leaves_for_a_state_that_was_not_asked_for_is_not_read(
+    filled: Filled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled.put("wait", numbered(1, 3))
+    read_rows = JobRows.read
+
+    def moving_first(rows: JobRows, ids: Sequence[bytes], *checks: Any) -> Any:
+        filled.move("2", "wait", "active")
+        return read_rows(rows, ids, *checks)
+
+    monkeypatch.setattr(JobRows, "read", moving_first)
+    assert sorted(ids_of(filled.read("wait", "failed"))) == ["1", "3"]
 
 
 def test_reading_a_changing_queue_misses_no_job_that_stays(filled: Filled) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 from spark_bull.outcomes import Claim, Failed, Keep, Outcomes
 from spark_bull.queue.discovery import EVERYTHING, DiscoverResult, Horizon
 from spark_bull.queue.handle import CHUNK_SIZE
-from spark_bull.queue.result_ledger import LOOKED_AT, ResultChunk, ResultLedger
+from spark_bull.queue.result_ledger import LOOKED_AT, ResultLedger
+from spark_bull.queue.result_rows import ResultChunk
 from tests.support.work_bench import WorkBench, completed
 
 #: Job id and state.
@@ -109,8 +110,9 @@ def column(rows: ResultChunk, name: str) -> list[Any]:
 def entries(ledger: ResultLedger, start: int = 0) -> list[Entry]:
     """The entries of the ledger from a position on."""
     found: list[Entry] = []
+    of_jobs = ledger.rows([])
     while True:
-        position, rows = ledger.read(start, start + CHUNK_SIZE, [])
+        position, rows = ledger.read(start, start + CHUNK_SIZE, of_jobs)
         if not rows.rows:
             assert position == start, f"entries {start} to {position} have been cut off"
             return found

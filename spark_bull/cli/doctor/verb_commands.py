@@ -15,8 +15,8 @@ srandmember srem sscan unlink wait xadd xtrim zadd zcard zcount zmscore zpopmin 
 zremrangebyscore zrevrangebyscore zscore
 """,
     "inspect": """
-client|list get hexists hgetall hlen hscan llen lrange scard sismember sscan xlen xrevrange zcard zcount zrangebyscore
-zrevrange zscore
+client|list get hexists hgetall hlen hscan llen lrange scard sismember smismember sscan xlen xrevrange zcard zcount
+zmscore zrangebyscore zrevrange zscore
 """,
     "process": """
 blmove blpop bzpopmin client|unblock decrby del get hdel hexists hgetall hincrby hlen hrandfield hscan hset hsetnx
@@ -39,8 +39,8 @@ zrevrangebyscore zscan zscore
 """,
     "manage": """
 decrby del get hdel hexists hgetall hincrby hlen hrandfield hset hsetnx incr incrby linsert llen lpop lpos lpush
-lrange lrem lset ltrim mget persist pexpire pttl publish rename rpop rpush sadd scard set setnx sismember spop
-srandmember srem sscan unlink xadd xtrim zadd zcard zcount zmscore zpopmin zrangebylex zrangebyscore zrem
+lrange lrem lset ltrim mget persist pexpire pttl publish rename rpop rpush sadd scard set setnx sismember smismember
+spop srandmember srem sscan unlink xadd xtrim zadd zcard zcount zmscore zpopmin zrangebylex zrangebyscore zrem
 zremrangebyscore zrevrangebyscore zscore
 """,
     "doctor": """

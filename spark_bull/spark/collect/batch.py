@@ -12,7 +12,7 @@ import pyarrow as pa
 from spark_bull.columns import listed
 from spark_bull.dialects.fields import FIELDS
 from spark_bull.errors import ResultsLost
-from spark_bull.queue.result_ledger import ResultChunk
+from spark_bull.queue.result_rows import ResultChunk
 from spark_bull.spark.job_columns import column_of, texts
 
 log = logging.getLogger("spark_bull")
@@ -72,7 +72,7 @@ def _raws(chunk: ResultChunk, names: Sequence[str]) -> list[Any]:
     first, *others = (chunk.columns[name] for name in names)
     for other in others:
         if isinstance(first, list):
-            first = [b if a is False else a for a, b in zip(first, listed(other, chunk.rows), strict=True)]
-        elif first is False:
+            first = [b if a is None else a for a, b in zip(first, listed(other, chunk.rows), strict=True)]
+        elif first is None:
             first = other
-    return [None if value is False else value for value in listed(first, 1)]
+    return listed(first, 1)

@@ -147,14 +147,15 @@ class ResultReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         yield from _as_one(gathered)
 
     def _chunks(self, partition: Results, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        strict, size = self._options["failOnDataLoss"], self._options["chunkSize"]
+        strict = self._options["failOnDataLoss"]
         ledger = ResultLedger(open_handle(self._options, partition.queue), partition.reader)
         # Imports Arrow's functions, which only tasks need.
         from spark_bull.spark.collect.batch import fields_of, result_batch
 
-        fields, position = fields_of(self._columns), partition.start
+        rows = ledger.rows(fields_of(self._columns), self._options["chunkSize"])
+        position = partition.start
         while position < partition.stop:
-            behind, chunk = ledger.read(position, min(partition.stop, position + size), fields)
+            behind, chunk = ledger.read(position, partition.stop, rows)
             if chunk.rows:
                 yield result_batch(partition.queue, chunk, self._columns, schema, strict=strict)
             else:

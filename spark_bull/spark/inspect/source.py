@@ -19,7 +19,8 @@ from spark_bull.dialects.fields import FIELDS
 from spark_bull.options import Options
 from spark_bull.queue.find import find_queues, is_glob
 from spark_bull.queue.handle import QueueHandle, open_handle
-from spark_bull.queue.read import Chunk, Slice, counts, read_ids, read_jobs
+from spark_bull.queue.read import Chunk, counts, read_ids, read_jobs
+from spark_bull.queue.walk import Slice
 from spark_bull.spark.inspect.views import ROWS, QueueSlice, Row
 from spark_bull.spark.job_columns import batch_of
 from spark_bull.spark.schemas import columns_of, read_options, table_of

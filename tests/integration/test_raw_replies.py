@@ -1,0 +1,57 @@
+"""Replies of many commands in one round trip."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from redis import Redis
+
+from spark_bull.errors import SparkBullError
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.job_rows import MOST_PICKED, JobRows
+from spark_bull.store.connection import Connection
+from spark_bull.store.settings import RedisSettings
+
+
+@pytest.fixture
+def connection(redis_url: str) -> Connection:
+    return Connection(RedisSettings(redis_url))
+
+
+def test_replies_come_in_the_order_of_the_commands(connection: Connection, client: Redis, prefix: str) -> None:
+    client.hset(f"{prefix}h", mapping={"a": "1", "b": "é"})
+    replies = connection.replies(
+        [("HMGET", f"{prefix}h", "b", "x"), ("EXISTS", f"{prefix}none"), ("GET", f"{prefix}none")]
+    )
+    assert replies == [["é".encode(), None], 0, None]
+    assert connection.replies([]) == []
+
+
+def test_a_key_of_another_type_has_no_reply(connection: Connection, client: Redis, prefix: str) -> None:
+    client.set(f"{prefix}s", "x")
+    client.hset(f"{prefix}h", "a", "1")
+    assert connection.replies([("HMGET", f"{prefix}s", "a"), ("HMGET", f"{prefix}h", "a")]) == [None, [b"1"]]
+
+
+def test_after_an_error_the_next_command_gets_its_own_reply(connection: Connection, client: Redis, prefix: str) -> None:
+    client.set(f"{prefix}s", "x")
+    with pytest.raises(SparkBullError, match="wrong number of arguments"):
+        connection.replies([("HMGET",), ("GET", f"{prefix}s")])
+    assert connection.call("GET", f"{prefix}s") == b"x"
+    assert connection.replies([("GET", f"{prefix}s")]) == [b"x"]
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_rows_are_the_same_in_both_versions_of_the_protocol_of_redis(
+    redis_url: str, prefix: str, protocol: int
+) -> None:
+    fields = ["name", "data", "opts", *(f"none{n}" for n in range(MOST_PICKED))]
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+        job_id = queue.add({"n": 1}, name="mail").encode()
+        settings = replace(queue.handle.connection.settings, extra=(("protocol", str(protocol)),))
+        rows = JobRows(replace(queue.handle, connection=Connection(settings)), fields)
+        (found, missing), _ = rows.read([job_id, b"none"])
+    assert found[0] is not None
+    assert found[1:3] == [b"mail", b'{"n":1}']
+    assert set(found[4:]) == set(missing) == {None}
