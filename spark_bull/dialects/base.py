@@ -40,6 +40,9 @@ UNSUPPORTED_OPTIONS: Final = {
     "rateLimiterKey": "leave it out",
 }
 
+#: States whose names in the methods of the Node libraries differ from those of their keys.
+_NAMES_OF_NODE: Final = {"wait": "waiting"}
+
 #: Verbs that are the same in all dialects; their scripts are in lua/job.
 SHARED_VERBS: Final = frozenset(
     {"claimed", "extend", "relock", "log", "update_data", "cancel", "free_deduplication", "remove_orphans"}
@@ -220,6 +223,13 @@ class Dialect(ABC):
                 f"expected a queue of BullMQ: a queue of {self.name} has no limits of its own; use the argument "
                 "`limiter` of the workers"
             )
+
+    def counted_states(self, jobs: Mapping[str, int], version: str | None) -> dict[str, str]:
+        """The states that getJobCounts of the Node library returns, by its names, sorted by them.
+
+        jobs: numbers of jobs by state; version: that which a Queue object of Node has left.
+        """
+        return dict(sorted(((state, _NAMES_OF_NODE.get(state, state)) for state in jobs), key=lambda item: item[1]))
 
     def check_metrics(self) -> None:
         """Raises DialectError for a dialect whose workers keep no metrics."""

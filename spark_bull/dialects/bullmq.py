@@ -41,7 +41,7 @@ from spark_bull.store.connection import Command
 #: Option names that BullMQ stores under a short one.
 SHORT_NAMES: Final = {"deduplication": "de", "keepLogs": "kl", **FAILURE_FLAGS}
 HIGHEST_PRIORITY: Final = 2**21 - 1
-#: Versions of BullMQ that read cron patterns with cron-parser before its version 5.
+#: Versions of BullMQ before 6, which read cron patterns with cron-parser before its version 5.
 _CLASSIC: Final = re.compile(r"(bullmq:)?[1-5](\.|$)")
 _INTEGER: Final = re.compile(r"-?(0|[1-9][0-9]*)")
 
@@ -73,6 +73,13 @@ class BullMQ(Dialect):
         "completed": StateKey("completed", "zset"),
         "failed": StateKey("failed", "zset"),
     }
+
+    def counted_states(self, jobs: Mapping[str, int], version: str | None) -> dict[str, str]:
+        found = super().counted_states(jobs, version)
+        if not _CLASSIC.match(version or "") and not jobs["paused"]:
+            # BullMQ 6 has no such list.
+            del found["paused"]
+        return found
 
     def check_queue(self, queue: str) -> None:
         super().check_queue(queue)

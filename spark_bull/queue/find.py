@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
@@ -90,8 +90,13 @@ def workers(connection: Connection, keys: QueueKeys) -> list[ConnectedWorker]:
 
     Bull 1 sets no names: its workers are not found. Bull 3 sets them for all connections of a queue, not just workers.
     """
+    return workers_among(connection.clients(), keys)
+
+
+def workers_among(clients: Iterable[Mapping[str, str]], keys: QueueKeys) -> list[ConnectedWorker]:
+    """The workers of a queue among the connections of a Redis."""
     found = []
-    for client in connection.clients():
+    for client in clients:
         own, separator, name = client["name"].partition(":w:")
         if own == keys.client_name:
             age, idle = int(client["age"]), int(client["idle"])

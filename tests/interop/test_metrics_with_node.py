@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from spark_bull.model import QueueMetrics
+from spark_bull.option_table import READ
+from spark_bull.options import parse_options
+from spark_bull.prometheus.collect import Export, collect
+from spark_bull.prometheus.text import as_text
 from spark_bull.queue.bull_queue import BullQueue
 from tests.support.node_peer import NodePeer
 
@@ -61,3 +66,37 @@ def test_metrics_equal_those_that_node_reads(
         assert sum(completed.minutes.values()) == completed.count == 6
         assert len(completed.minutes) == completed.points + 1 >= 5
         assert sum(queue.metrics("failed").minutes.values()) == 1
+
+
+# the text for Prometheus
+
+
+BULLMQ = ["bullmq-5.81.5", "bullmq-6.7.0"]
+#: A queue whose name has all characters that are escaped in labels.
+ODD_QUEUE = 'a "quoted" \\ queue\nof two lines'
+
+
+def text_of(redis_url: str, prefix: str, queue: str, labels: dict[str, str] | None = None) -> str:
+    options = parse_options({"url": redis_url, "prefix": prefix, "queue": "*"}, READ)
+    return as_text(collect(Export(options, (queue,), 10, MINUTE, 5)), labels)
+
+
+@pytest.mark.parametrize("alias", BULLMQ)
+def test_the_text_begins_with_that_of_node(
+    alias: str, redis_url: str, prefix: str, node: Callable[..., NodePeer]
+) -> None:
+    peer = node(alias, prefix=prefix)
+    for queue in ("q", ODD_QUEUE):
+        jobs = [{"name": "task", "data": {}, "opts": opts} for opts in ({}, {}, {"delay": 9 * MINUTE}, {"priority": 2})]
+        peer.call("add", queue=queue, jobs=jobs)
+    flow = {"name": "parent", "queueName": "q", "data": {}, "children": [{"name": "c", "queueName": "q", "data": {}}]}
+    peer.call("flow", flow=flow)
+    work(peer, "return:1", "return:2", "fail")
+    peer.call("pause", queue="q")
+    peer.call("add", queue="q", jobs=[{"name": "task", "data": {}, "opts": {}}])
+    for queue, labels in itertools.product(("q", ODD_QUEUE), (None, {"environment": 'a"b\\c', "zone": "é\n"})):
+        of_node = peer.call("invoke", queue=queue, method="exportPrometheusMetrics", args=[labels] if labels else [])
+        ours = text_of(redis_url, prefix, queue, labels)
+        assert ours.startswith(f"{of_node}\n# HELP spark_bull_"), f"{of_node}\n\n{ours}"
+        assert "bullmq_" not in ours.removeprefix(of_node)
+    assert " 0" not in peer.call("invoke", queue="q", method="exportPrometheusMetrics", args=[]).splitlines()[-1]

@@ -22,7 +22,7 @@ LAYERS = (
     ("dialects",),
     ("queue",),
     ("worker",),
-    ("services",),
+    ("services", "prometheus"),
     ("spark",),
     ("web",),
     ("cli",),

@@ -1,0 +1,133 @@
+"""`spark-bull metrics`: the metrics of queues in the text format of Prometheus, once or over HTTP."""
+
+from __future__ import annotations
+
+import re
+import sys
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from typing import Final
+
+from spark_bull.cli.command import Command, Output, check_exists, options_of, queues_of
+from spark_bull.cli.interrupt import sigterm_as_sigint
+from spark_bull.cli.serve import address
+from spark_bull.cli.times import milliseconds
+from spark_bull.errors import OptionError
+from spark_bull.option_table import READ
+from spark_bull.options import Options, as_texts, parse_options
+from spark_bull.prometheus.collect import Export, collect
+from spark_bull.prometheus.server import MetricsServer
+from spark_bull.prometheus.text import as_text
+from spark_bull.queue.find import is_glob
+from spark_bull.queue.handle import open_handle
+
+#: Names that samples have themselves.
+_OWN_LABELS: Final = frozenset({"queue", "state", "name", "quantile"})
+#: For how long a scrape retries, ms: Prometheus gives up after 10 s, and scrapes again.
+_RETRY_MS: Final = 2_000
+_CALL_TIMEOUT_MS: Final = 5_000
+
+
+def _metrics(args: Namespace) -> Output:
+    queues, labels = tuple(args.queues or ["*"]), dict(args.label)
+    if args.listen is None:
+        for queue in queues_of(args, [one for one in queues if not is_glob(one)]):
+            check_exists(open_handle(options_of(args), queue))
+        samples = collect(Export(options_of(args), queues, args.sample, args.window, args.names))
+        if args.json:
+            return [
+                {"metric": one.family.name, "labels": {**one.labels, **labels}, "value": one.value} for one in samples
+            ]
+        return as_text(samples, labels)
+    export = Export(_hasty(args), queues, args.sample, args.window, args.names)
+    host, port = args.listen
+    return _serve(host, port, export, labels)
+
+
+def _hasty(args: Namespace) -> Options:
+    """The connection arguments, with which a call does not outlast a scrape."""
+    given = {"url": args.url, "prefix": args.prefix, "protocol": args.protocol, "queue": "*"}
+    return parse_options(as_texts({**given, "retryMs": _RETRY_MS, "callTimeoutMs": _CALL_TIMEOUT_MS}), READ)
+
+
+def _serve(host: str, port: int, export: Export, labels: dict[str, str]) -> Output:
+    """Serves the metrics until SIGINT or SIGTERM."""
+    try:
+        server = MetricsServer(host, port, lambda: as_text(collect(export), labels))
+    except OSError as error:
+        raise OptionError(f"expected a free address to listen on, got: {host}:{port} ({error.strerror})") from None
+    sigterm_as_sigint()
+    with server:
+        print(f"listening on {server.url}; Ctrl-C ends it", file=sys.stderr, flush=True)
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            return None
+
+
+def _label(text: str) -> tuple[str, str]:
+    """Parses name=value for argparse."""
+    name, separator, value = text.partition("=")
+    if not separator or not re.fullmatch("[a-zA-Z_][a-zA-Z0-9_]*", name) or name.startswith("__"):
+        raise ArgumentTypeError(f"expected name=value, such as environment=production, got: {text!r}")
+    if name in _OWN_LABELS:
+        raise ArgumentTypeError(f"expected another name than {', '.join(sorted(_OWN_LABELS))}, got: {text!r}")
+    return name, value
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal():
+        raise ArgumentTypeError(f"expected a number of 0 or more, got: {text!r}")
+    return int(text)
+
+
+def _window(text: str) -> int:
+    if (window := milliseconds(text)) < 1:
+        raise ArgumentTypeError(f"expected a duration of 1ms or more, got: {text!r}")
+    return window
+
+
+def _add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("queues", metavar="queue", nargs="*", help="names or globs of queues (default: all)")
+    parser.add_argument(
+        "--listen",
+        type=address,
+        metavar="HOST:PORT",
+        help="serve them at http://HOST:PORT/metrics until Ctrl-C; without HOST on all addresses",
+    )
+    parser.add_argument(
+        "--label",
+        type=_label,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="label of all metrics, as a global variable of exportPrometheusMetrics; may be repeated",
+    )
+    parser.add_argument(
+        "--window",
+        type=_window,
+        default=300_000,
+        metavar="TIME",
+        help="period, up to now, of the times and rates of jobs (default: 5m)",
+    )
+    parser.add_argument(
+        "--sample",
+        type=_number,
+        default=1_000,
+        help="maximum number of jobs read of each state for times, ages and jobs by name (default: 1000); 0: none",
+    )
+    parser.add_argument(
+        "--names",
+        type=_number,
+        default=20,
+        help="number of job names, the most frequent ones, that have metrics of their own (default: 20)",
+    )
+
+
+METRICS: Final = Command(
+    "metrics",
+    "print the metrics of queues for Prometheus, or serve them",
+    "metrics 'mail*' --listen :9090",
+    _metrics,
+    _add_arguments,
+    of_queue=False,
+)

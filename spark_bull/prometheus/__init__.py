@@ -1,0 +1,1 @@
+"""The metrics of queues for Prometheus."""

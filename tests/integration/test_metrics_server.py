@@ -1,0 +1,227 @@
+"""`spark-bull metrics`: the text for Prometheus, printed and served."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from redis import Redis
+
+from spark_bull.cli import main
+from spark_bull.dialects.registry import DIALECTS
+from spark_bull.local import EmbeddedRedis
+from spark_bull.model import NewJob
+from spark_bull.prometheus.families import FAMILIES
+from spark_bull.queue.bull_queue import BullQueue
+from tests.support.jobs import HOUR
+from tests.support.wait import PATIENCE_S, wait_until
+
+Values = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+def values_of(text: str) -> Values:
+    """The samples of a text, as the client library of Prometheus parses it."""
+    families = list(text_string_to_metric_families(text))
+    assert len({family.name for family in families}) == len(families), "a metric has one description"
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def value(values: Values, metric: str, /, **labels: str) -> float:
+    return values[metric, tuple(sorted(labels.items()))]
+
+
+@contextmanager
+def serving(url: str, prefix: str = "bull", *arguments: str) -> Iterator[str]:
+    """The command serves metrics on a free port; returns their URL. Ends it as a service manager does."""
+    command = [sys.executable, "-m", "spark_bull.cli", "--url", url, "--prefix", prefix, "metrics", *arguments]
+    with subprocess.Popen([*command, "--listen", "127.0.0.1:0"], stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            line = process.stderr.readline()
+            assert line.startswith("listening on http://127.0.0.1:"), line
+            yield line.removeprefix("listening on ").partition(";")[0]
+            assert process.poll() is None
+        finally:
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(PATIENCE_S) == 0
+
+
+def get(url: str, method: str = "GET") -> tuple[int, str, str]:
+    """Status, content type and text."""
+    try:
+        with urlopen(Request(url, method=method), timeout=PATIENCE_S) as answer:
+            return answer.status, answer.headers["Content-Type"], answer.read().decode()
+    except HTTPError as error:
+        return error.code, error.headers["Content-Type"], error.read().decode()
+
+
+@pytest.fixture
+def run(redis_url: str, prefix: str, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    def run_main(*argv: str, code: int = 0) -> str:
+        assert main(["--url", redis_url, "--prefix", prefix, "metrics", *argv]) == code
+        shown = capsys.readouterr()
+        return shown.err if code else shown.out
+
+    return run_main
+
+
+@pytest.mark.parametrize("protocol", list(DIALECTS))
+def test_metrics_show_jobs_waiting_times_and_what_is_late(
+    run: Callable[..., str], client: Redis, redis_url: str, prefix: str, protocol: str
+) -> None:
+    with BullQueue("mail", url=redis_url, prefix=prefix, protocol=protocol) as queue:
+        now = queue.handle.connection.now_ms()
+        queue.add_many([NewJob(n, name="send", timestamp=now - HOUR) for n in range(3)])
+        queue.add_many([NewJob(n, name="resize") for n in range(2)])
+        queue.pause()
+        queue.close_intake()
+        client.zadd(queue.handle.keys["delayed"], {"late": (now - HOUR) * 4096})
+        client.zadd(queue.handle.keys["open_writes"], {"w1": 1})
+        if queue.handle.dialect.has_finish_times:
+            fields = {"name": "send", "timestamp": now - 4_000, "processedOn": now - 3_000, "finishedOn": now - 1_000}
+            client.hset(queue.handle.keys.job("done"), mapping=fields)
+            client.zadd(queue.handle.keys["completed"], {"done": now - 1_000})
+        values = values_of(run("mail", "--protocol", protocol))
+        of_queue = {"queue": "mail"}
+        waiting = sum(value(values, "bullmq_job_count", queue="mail", state=one) for one in ("waiting", "delayed"))
+        if ("bullmq_job_count", (("queue", "mail"), ("state", "paused"))) in values:
+            waiting += value(values, "bullmq_job_count", queue="mail", state="paused")
+        assert waiting == 6
+        assert value(values, "spark_bull_jobs_added_total", **of_queue) == 5
+        assert value(values, "spark_bull_queue_paused", **of_queue) == 1
+        assert value(values, "spark_bull_queue_intake_open", **of_queue) == 0
+        assert value(values, "spark_bull_jobs_overdue", **of_queue) == 1
+        assert value(values, "spark_bull_overdue_seconds", **of_queue) >= 3_600
+        assert value(values, "spark_bull_unfinished_writes", **of_queue) == 1
+        assert value(values, "spark_bull_oldest_waiting_seconds", **of_queue) >= 3_600
+        assert value(values, "spark_bull_workers", **of_queue) == 0
+        has_metrics = ("bullmq_job_completed_total", (("queue", "mail"),)) in values
+        assert has_metrics == queue.handle.dialect.has_metrics
+        if queue.handle.dialect.has_finish_times:
+            of_send = {"queue": "mail", "name": "send", "quantile": "0.95"}
+            assert value(values, "spark_bull_job_wait_seconds", **of_send) == 1
+            assert value(values, "spark_bull_job_run_seconds", **of_send) == 2
+            assert value(values, "spark_bull_job_run_seconds", queue="mail", quantile="0.5") == 2
+            assert value(values, "spark_bull_jobs", queue="mail", name="send", state="completed") == 1
+    assert {name for name, _ in values} <= {family.name for family in FAMILIES}
+
+
+def test_metrics_of_several_queues_have_one_description_and_global_labels(
+    run: Callable[..., str], redis_url: str, prefix: str
+) -> None:
+    for name in ("mail-a", "mail-b", "sms"):
+        BullQueue(name, url=redis_url, prefix=prefix).add({}, name="send")
+    values = values_of(run("mail-*", "--label", "environment=a=b", "--label", 'zone="x"'))
+    found = {dict(labels)["queue"] for _, labels in values}
+    assert found == {"mail-a", "mail-b"}
+    assert {(dict(labels)["environment"], dict(labels)["zone"]) for _, labels in values} == {("a=b", '"x"')}
+    assert {dict(labels)["queue"] for _, labels in values_of(run())} == {"mail-a", "mail-b", "sms"}
+
+
+def test_a_queue_that_can_not_be_read_does_not_hide_the_others(
+    run: Callable[..., str], client: Redis, redis_url: str, prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("a", "b"):
+        BullQueue(name, url=redis_url, prefix=prefix, protocol="bullmq").add({})
+    client.delete(f"{prefix}:a:wait")
+    client.set(f"{prefix}:a:wait", "no list")
+    values = values_of(run("*", "--protocol", "bullmq"))
+    assert [value(values, "spark_bull_queue_readable", queue=queue) for queue in ("a", "b")] == [0, 1]
+    assert value(values, "bullmq_job_count", queue="b", state="waiting") == 1
+    assert {name for name, labels in values if ("queue", "a") in labels} == {"spark_bull_queue_readable"}
+    assert "queue a has no metrics: a key of the queue has an unexpected type" in caplog.text
+
+
+def test_statistics_can_be_limited_and_left_out(run: Callable[..., str], redis_url: str, prefix: str) -> None:
+    with BullQueue("mail", url=redis_url, prefix=prefix) as queue:
+        queue.add_many(NewJob({}, name=f"n{n}") for n in range(5) for _ in range(n + 1))
+    names = {dict(labels).get("name") for _, labels in values_of(run("mail", "--names", "2"))}
+    assert names == {None, "n3", "n4"}
+    without = {name for name, _ in values_of(run("mail", "--sample", "0"))}
+    assert "spark_bull_queue_paused" in without
+    assert not without & {"spark_bull_oldest_waiting_seconds", "spark_bull_jobs", "spark_bull_jobs_added_per_second"}
+
+
+def test_metrics_can_be_printed_as_json(run: Callable[..., str], redis_url: str, prefix: str) -> None:
+    BullQueue("mail", url=redis_url, prefix=prefix).add({})
+    rows = json.loads(run("mail", "--json", "--label", "zone=x"))
+    expected = {"metric": "bullmq_job_count", "labels": {"queue": "mail", "state": "waiting", "zone": "x"}, "value": 1}
+    assert expected in rows
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--label", "zone"], "expected name=value, such as environment=production, got: 'zone'"),
+        (["--label", "2=x"], "expected name=value"),
+        (["--label", "__name__=x"], "expected name=value"),
+        (["--label", "queue=x"], "expected another name than name, quantile, queue, state, got: 'queue=x'"),
+        (["--sample", "-1"], "expected a number of 0 or more, got: '-1'"),
+        (["--window", "0s"], "expected a duration of 1ms or more, got: '0s'"),
+        (["--listen", "9090"], "expected host:port"),
+    ],
+)
+def test_wrong_arguments_are_refused(
+    run: Callable[..., str], capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    with pytest.raises(SystemExit):
+        run(*arguments)
+    assert message in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_queue_that_does_not_exist_is_an_error_when_printed(run: Callable[..., str]) -> None:
+    assert "no such queue: nowhere" in run("nowhere", code=1)
+
+
+def test_metrics_are_served_as_text_of_prometheus(redis_url: str, prefix: str) -> None:
+    with BullQueue("mail", url=redis_url, prefix=prefix) as queue, serving(redis_url, prefix, "mail") as url:
+        for added in (1, 2):
+            queue.add({})
+            status, content_type, text = get(url)
+            assert (status, content_type) == (200, "text/plain; version=0.0.4; charset=utf-8")
+            assert text.endswith("\n")
+            assert value(values_of(text), "bullmq_job_count", queue="mail", state="waiting") == added
+        root = url.removesuffix("metrics")
+        assert get(url, "HEAD") == (200, content_type, "")
+        assert get(f"{url}?x=1")[0] == 200
+        assert (get(root)[0], get(root + "nowhere")[0], get(url, "POST")[0], get(url, "DELETE")[0]) == (
+            200,
+            404,
+            405,
+            405,
+        )
+
+
+@pytest.mark.faults
+def test_the_server_outlives_redis(own_redis: Callable[[], EmbeddedRedis]) -> None:
+    server = own_redis()
+    BullQueue("mail", url=server.url).add({})
+    with serving(server.url) as url:
+        assert get(url)[0] == 200
+        server.kill()
+        status, content_type, text = get(url)
+        assert (status, content_type) == (503, "text/plain; charset=utf-8")
+        assert "127.0.0.1" in text
+        server.start()
+        BullQueue("mail", url=server.url).add({})
+        wait_until(lambda: get(url)[0] == 200, "the metrics to be back")
+        assert value(values_of(get(url)[2]), "spark_bull_jobs_added_total", queue="mail") >= 1
+
+
+def test_an_address_in_use_is_an_error(redis_url: str, prefix: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(redis_url, prefix) as url:
+        where = url.removeprefix("http://").removesuffix("/metrics")
+        assert main(["--url", redis_url, "--prefix", prefix, "metrics", "--listen", where]) == 1
+    assert f"expected a free address to listen on, got: {where} (Address already in use)" in capsys.readouterr().err
