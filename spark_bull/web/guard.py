@@ -7,6 +7,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from spark_bull.web.problems import Problem, response_of
@@ -104,7 +105,9 @@ def _bounded(receive: Receive) -> Receive:
         message = await receive()
         received += len(message.get("body", b""))
         if received > MAX_BODY:
-            raise _too_large()
+            # FastAPI answers other errors that are raised here with 400.
+            problem = _too_large()
+            raise HTTPException(problem.status, problem.detail)
         return message
 
     return count

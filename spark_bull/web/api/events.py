@@ -39,7 +39,7 @@ LastId = Annotated[
 ]
 
 
-@router.get("/queues/{queue}/events", response_class=EventStream)
+@router.get("/queues/{queue}/events", status_code=200, response_class=EventStream)
 async def stream_queue(
     request: Request, queue: ExistingQueue, start: Start = None, last_id: LastId = None
 ) -> EventStream:
@@ -53,7 +53,7 @@ async def stream_queue(
     return await _stream(request, [queue], begin)
 
 
-@router.get("/events", response_class=EventStream)
+@router.get("/events", status_code=200, response_class=EventStream)
 async def stream_all(
     request: Request,
     queues: AllQueues,

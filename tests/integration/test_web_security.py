@@ -1,0 +1,305 @@
+"""Who may do what over HTTP: tokens, sessions, other sites, other hosts; and that no secret is shown."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from spark_bull.errors import OptionError
+from spark_bull.local import EmbeddedRedis
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.web.access import COOKIE, CSRF_HEADER, Access, Role
+from spark_bull.web.app import create_app, described
+from spark_bull.web.guard import MAX_BODY
+from spark_bull.web.settings import WebSettings
+from tests.support.web import READ_TOKEN, READING, WRITE_TOKEN, WRITING, Web, serving
+
+UNSAFE = {"POST", "PUT", "PATCH", "DELETE"}
+#: Unsafe operations that need no token: they check one, or end a session.
+OPEN = {("POST", "/api/session"), ("DELETE", "/api/session")}
+
+
+def operations() -> list[tuple[str, str]]:
+    """All operations of the API, with a queue and a job in the path."""
+    paths = described(create_app(WebSettings()))["paths"]
+    return [
+        (method.upper(), path.replace("{queue}", "mail").replace("{id}", "1"))
+        for path, found in paths.items()
+        for method in found
+    ]
+
+
+@pytest.fixture
+def queue(redis_url: str, prefix: str) -> BullQueue:
+    queue = BullQueue("mail", url=redis_url, prefix=prefix, protocol="bullmq")
+    queue.add({"n": 1})
+    return queue
+
+
+@pytest.fixture
+def web(redis_url: str, prefix: str, queue: BullQueue) -> Iterator[Web]:
+    with serving(url=redis_url, prefix=prefix) as web:
+        yield web
+
+
+@pytest.fixture
+def session(web: Web) -> dict[str, str]:
+    """The headers of a session that may write, without its CSRF token."""
+    answer = web.ask("POST", "/session", code=200, json={"token": WRITE_TOKEN})
+    web.client.cookies.clear()
+    return {"Cookie": f"{COOKIE}={answer.cookies[COOKIE]}"}
+
+
+def csrf_token(web: Web, session: dict[str, str]) -> str:
+    return str(web.ask("GET", "/session", code=200, headers=session).json()["csrfToken"])
+
+
+def test_no_operation_is_allowed_without_a_token(web: Web) -> None:
+    found = operations()
+    assert len(found) > 25
+    for method, path in found:
+        if path != "/api/session":
+            answer = web.client.request(method, path, json={})
+            assert answer.status_code == 401, (method, path, answer.text)
+            assert answer.headers["www-authenticate"] == "Bearer"
+
+
+def test_no_operation_is_allowed_with_a_wrong_token(web: Web) -> None:
+    for token in ("x" * 40, READ_TOKEN + "x", WRITE_TOKEN[:-1], "ü"):
+        headers = {"Authorization": f"Bearer {token}".encode()}
+        for method, path in operations():
+            if (method, path) not in OPEN:
+                assert web.client.request(method, path, json={}, headers=headers).status_code == 401, (method, path)
+    assert web.ask("POST", "/session", code=401, json={"token": "x" * 40}).json()["field"] == "token"
+
+
+def test_the_token_for_reading_reads_and_does_not_write(web: Web, queue: BullQueue) -> None:
+    for method, path in operations():
+        if method in UNSAFE and (method, path) not in OPEN:
+            answer = web.client.request(method, path, json={}, headers=READING)
+            assert answer.status_code == 403, (method, path, answer.text)
+            assert "write token" in answer.json()["detail"]
+    assert web.get("/queues/mail/jobs/1")["data"] == {"n": 1}
+    assert queue.get_job("1") is not None
+
+
+def test_a_reader_on_a_loopback_address_needs_no_token_and_cannot_write(redis_url: str, prefix: str) -> None:
+    BullQueue("mail", url=redis_url, prefix=prefix, protocol="bullmq").add(1)
+    with serving(url=redis_url, prefix=prefix, read_token=None) as web:
+        assert web.ask("GET", "/queues/mail", code=200).json()["counts"]["wait"] == 1
+        assert web.ask("GET", "/session", code=200).json()["role"] == "read"
+        web.ask("POST", "/queues/mail/pause", code=401)
+        web.post("/queues/mail/pause")
+    with serving(url=redis_url, prefix=prefix, read_token=None, write_token=None) as web:
+        refused = web.ask("POST", "/queues/mail/resume", code=403).json()
+        assert "SPARK_BULL_WRITE_TOKEN" in refused["detail"]
+        assert web.ask("GET", "/session", code=200).json()["readOnly"]
+    with serving(url=redis_url, prefix=prefix, read_only=True) as web:
+        web.post("/queues/mail/resume", code=403)
+
+
+def test_a_session_writes_with_its_csrf_token_only(web: Web, session: dict[str, str], queue: BullQueue) -> None:
+    csrf = csrf_token(web, session)
+    web.ask("GET", "/queues/mail", code=200, headers=session)
+    for given in ({}, {CSRF_HEADER: ""}, {CSRF_HEADER: csrf[:-1]}, {CSRF_HEADER: "ü".encode()}):
+        web.ask("POST", "/queues/mail/pause", code=403, headers={**session, **given})
+    assert not queue.is_paused()
+    web.ask("POST", "/queues/mail/pause", code=204, headers={**session, CSRF_HEADER: csrf})
+    assert queue.is_paused()
+
+
+def test_the_csrf_token_of_one_session_is_not_that_of_another(web: Web, session: dict[str, str]) -> None:
+    other = web.ask("POST", "/session", code=200, json={"token": WRITE_TOKEN}).json()["csrfToken"]
+    web.client.cookies.clear()
+    web.ask("POST", "/queues/mail/pause", code=403, headers={**session, CSRF_HEADER: other})
+
+
+def test_a_session_for_reading_does_not_write(web: Web) -> None:
+    found = web.ask("POST", "/session", code=200, json={"token": READ_TOKEN}).json()
+    assert found["role"] == "read"
+    web.ask("POST", "/queues/mail/pause", code=403, headers={CSRF_HEADER: found["csrfToken"]})
+
+
+def test_the_cookie_of_a_session_is_out_of_reach_for_scripts_and_other_sites(web: Web) -> None:
+    cookie = web.ask("POST", "/session", code=200, json={"token": WRITE_TOKEN}).headers["set-cookie"].lower()
+    assert {"httponly", "samesite=strict", "path=/"} <= set(cookie.split("; "))
+    assert "a token" not in cookie
+
+
+def test_a_forged_or_expired_session_is_none(
+    web: Web, session: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    value = session["Cookie"].partition("=")[2]
+    role, expires, nonce, signature = value.split(".")
+    forged = [
+        f"{role}.{int(expires) + 1}.{nonce}.{signature}",
+        f"1.{expires}.{nonce}.{signature}",
+        f"{role}.{expires}.{nonce}.{'0' * 64}",
+        f"{role}.{expires}.{nonce}.",
+        value + "0",
+        "",
+        "...",
+        "ü",
+    ]
+    for cookie in forged:
+        web.ask("GET", "/queues", code=401, headers={"Cookie": f"{COOKIE}={cookie}".encode()})
+    access = Access(WebSettings(write_token=WRITE_TOKEN))
+    _, cookie = access.open_session(Role.WRITE)
+    assert access.session_of(cookie) is not None
+    assert Access(WebSettings(write_token=WRITE_TOKEN)).session_of(cookie) is None
+    monkeypatch.setattr("spark_bull.web.access.time.time", lambda: float(expires) + 10)
+    assert access.session_of(cookie) is None
+
+
+def test_a_session_ends_with_log_out(web: Web) -> None:
+    web.ask("POST", "/session", code=200, json={"token": WRITE_TOKEN})
+    assert web.ask("GET", "/session", code=200).json()["role"] == "write"
+    web.ask("DELETE", "/session", code=204)
+    assert web.ask("GET", "/session", code=200).json()["role"] == "none"
+
+
+def test_the_login_form_leads_to_the_page_or_back(web: Web) -> None:
+    wrong = web.client.post("/login", data={"token": "x" * 30})
+    assert (wrong.status_code, wrong.headers["location"]) == (303, "/login?wrong=1")
+    assert "set-cookie" not in wrong.headers
+    right = web.client.post("/login", data={"token": WRITE_TOKEN})
+    assert (right.status_code, right.headers["location"]) == (303, "/")
+    assert web.ask("GET", "/session", code=200).json()["role"] == "write"
+    assert web.client.post("/logout").headers["location"] == "/login"
+    assert web.ask("GET", "/session", code=200).json()["role"] == "none"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site", "Origin": "http://127.0.0.1:1"},
+    ],
+    ids=["origin", "null", "cross-site", "same-site"],
+)
+def test_requests_of_other_sites_are_refused(web: Web, session: dict[str, str], headers: dict[str, str]) -> None:
+    csrf = {CSRF_HEADER: csrf_token(web, session)}
+    refused = web.ask("POST", "/queues/mail/pause", code=403, headers={**session, **csrf, **headers}).json()
+    assert "expected a request of this site" in refused["detail"]
+    for path in ("/login", "/logout", "/api/session"):
+        answer = web.client.post(path, data={"token": WRITE_TOKEN}, headers=headers)
+        assert (answer.status_code, "set-cookie" in answer.headers) in [(403, False), (400, False)]
+    own = {"Origin": web.url, "Sec-Fetch-Site": "same-origin"}
+    web.ask("POST", "/queues/mail/pause", code=204, headers={**session, **csrf, **own})
+
+
+def test_foreign_hosts_are_refused_on_a_loopback_address(redis_url: str, prefix: str) -> None:
+    with serving(url=redis_url, prefix=prefix, host_names=("queues.example",)) as web:
+        for host in ("evil.example", "evil.example:8080", "127.0.0.1.evil.example", "", "[::2]:80"):
+            answer = web.client.get("/api/queues", headers={**READING, "Host": host})
+            assert answer.status_code in (400, 421), host
+        for host in ("localhost:1", "127.0.0.1", "[::1]:8080", "queues.example", "LOCALHOST"):
+            assert web.client.get("/api/queues", headers={**READING, "Host": host}).status_code == 200
+
+
+def test_every_answer_has_the_security_headers(web: Web) -> None:
+    for path, headers in (
+        ("/api/queues", READING),
+        ("/api/queues", {}),
+        ("/api/none", {}),
+        ("/login", {}),
+        ("/api/queues", {"Host": "evil.example"}),
+    ):
+        found = web.client.get(path, headers=headers).headers
+        policy = dict(part.split(" ", 1) for part in found["content-security-policy"].split("; "))
+        assert policy["default-src"] == policy["frame-ancestors"] == policy["base-uri"] == "'none'"
+        assert policy["script-src"] == policy["connect-src"] == "'self'"
+        assert "unsafe" not in found["content-security-policy"]
+        assert found["x-content-type-options"] == "nosniff"
+        assert found["referrer-policy"] == "same-origin"
+        assert "server" not in found
+        assert "access-control-allow-origin" not in found
+
+
+def test_large_bodies_are_refused_with_and_without_their_length(web: Web) -> None:
+    text = b'{"data": "' + b"x" * MAX_BODY + b'"}'
+    headers = {**WRITING, "Content-Type": "application/json"}
+    web.ask("POST", "/queues/mail/jobs", code=413, content=text, headers=headers)
+    parts = iter([text[: MAX_BODY // 2], text[MAX_BODY // 2 :]])
+    web.ask("POST", "/queues/mail/jobs", code=413, content=parts, headers=headers)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "queues.example"])
+def test_other_addresses_demand_a_token(host: str) -> None:
+    with pytest.raises(OptionError, match=r"SPARK_BULL_READ_TOKEN.*or listen on 127\.0\.0\.1"):
+        WebSettings(host=host)
+    assert Access(WebSettings(host=host, write_token=WRITE_TOKEN)).demands_token
+    assert not Access(WebSettings(host="::1", write_token=WRITE_TOKEN)).demands_token
+
+
+@pytest.mark.parametrize(
+    ("tokens", "message"),
+    [
+        ({"read_token": "short"}, "expected the read token to have at least 16"),
+        ({"write_token": "ü" * 20}, "expected the write token to have at least 16 printable ASCII"),
+        ({"read_token": "x" * 16, "write_token": "x" * 16}, "expected different tokens"),
+    ],
+)
+def test_weak_tokens_are_refused_without_being_shown(tokens: dict[str, str], message: str) -> None:
+    with pytest.raises(OptionError, match=message) as caught:
+        WebSettings(**tokens)  # type: ignore[arg-type]
+    assert all(token not in str(caught.value) for token in tokens.values())
+
+
+def test_the_command_refuses_other_addresses_without_tokens() -> None:
+    command = [sys.executable, "-m", "spark_bull.cli", "serve", "--listen", "0.0.0.0:0"]
+    done = subprocess.run(command, capture_output=True, text=True, env={"PATH": ""}, timeout=600)
+    assert done.returncode == 1
+    assert "expected a token to listen on 0.0.0.0" in done.stderr
+
+
+def test_the_command_reads_tokens_from_files_and_the_environment(redis_url: str, prefix: str, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(f"{WRITE_TOKEN}\n")
+    command = [sys.executable, "-m", "spark_bull.cli", "--url", redis_url, "--prefix", prefix, "serve"]
+    command += ["--listen", "127.0.0.1:0", "--write-token-file", str(file)]
+    environment = {"SPARK_BULL_READ_TOKEN": READ_TOKEN, "PYTHONPATH": str(Path(__file__).parents[2])}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        url = re.search(r"http://\S+?(?=;)", line)
+        assert url, line
+        with httpx.Client(base_url=url[0]) as client:
+            assert client.get("/api/session").json()["role"] == "none"
+            assert client.get("/api/session", headers=READING).json()["role"] == "read"
+            assert client.get("/api/session", headers=WRITING).json()["role"] == "write"
+        process.terminate()
+        rest = process.stderr.read()
+        assert (process.wait(600), rest) == (0, "")
+    assert READ_TOKEN not in line
+
+
+def test_no_secret_is_shown(own_redis: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """In answers, errors, the description, the representation of settings, and logs."""
+    password = "a-password-of-redis"
+    redis: EmbeddedRedis = own_redis({"requirepass": password})
+    url = redis.url if password in redis.url else redis.url.replace("redis://", f"redis://:{password}@")
+    caplog.set_level(logging.DEBUG)
+    shown = [repr(WebSettings(url=url, read_token=READ_TOKEN, write_token=WRITE_TOKEN))]
+    BullQueue("mail", url=url, protocol="bullmq").add({"n": 1})
+    for address in (url, url.replace(password, "a-wrong-password")):
+        with serving(url=address) as web:
+            for method, path in [*operations(), ("GET", "/api/openapi.json"), ("GET", "/api/none")]:
+                if not path.endswith("/events"):
+                    answer = web.client.request(method, path, json={"data": 1}, headers=WRITING)
+                    shown.append(answer.text + json.dumps(dict(answer.headers)))
+    text = "\n".join([*shown, caplog.text])
+    assert "refused the user or password" in text
+    for secret in (password, "a-wrong-password", READ_TOKEN, WRITE_TOKEN):
+        assert secret not in text
