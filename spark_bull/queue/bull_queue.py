@@ -743,7 +743,9 @@ class BullQueue:
         return manage.is_paused(self.handle)
 
     def close_intake(self) -> None:
-        """Lets the queue accept no further jobs: writes of Spark and this class raise IntakeClosed; workers go on.
+        """Lets the queue accept no further jobs and schedules: writes of Spark and of this class raise IntakeClosed.
+
+        Workers go on.
 
         Producers of Node do not know of it, and still add jobs. Jobs that workers add, follow-up jobs and the next jobs
         of schedules, and the jobs of registered writes are added. It is no pause of the queue, which stops workers; and
@@ -1123,6 +1125,7 @@ class BullQueue:
         Raises:
           OptionError: for a value that is wrong; nothing was changed.
           DialectError: for a queue of Bull 1 or 2, and a property that the dialect lacks.
+          IntakeClosed: when the queue accepts no jobs; see `close_intake`.
           WrongState: when a job with the id of its next one exists; nothing was changed.
         """
         row = {

@@ -19,6 +19,7 @@ from spark_bull.model import Scheduler
 from spark_bull.queue import verbs
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.read import read_ids
+from spark_bull.queue.room import intake_closed
 from spark_bull.queue.schedules import version_of
 
 log = logging.getLogger("spark_bull")
@@ -75,7 +76,7 @@ def packed_schedules(schedules: Sequence[Repeated]) -> bytes:
 def upsert(handle: QueueHandle, row: Mapping[str, Any], defaults: Mapping[str, Any]) -> int:
     """Creates or changes a schedule; returns when its next job is due, ms since 1970.
 
-    Raises OptionError, DialectError or WrongState; then nothing was changed.
+    Raises OptionError, DialectError, IntakeClosed or WrongState; then nothing was changed.
     """
     handle.dialect.check_schedules()
     members = {} if handle.dialect.has_schedule_hashes else {row["id"]: _members_of(handle, row["id"])}
@@ -84,6 +85,8 @@ def upsert(handle: QueueHandle, row: Mapping[str, Any], defaults: Mapping[str, A
     if schedule.is_frequent:
         warn_of_frequent(handle.keys, [schedule.id])
     reply = verbs.schedule(handle, packed_schedules([repeated]), first=1)
+    if isinstance(reply, verbs.Refusal):
+        raise intake_closed(handle.keys.queue)
     for _, job_id in reply.rejected:
         raise WrongState(
             f"expected no job {job_id} in queue {handle.keys.queue}, which would be the next one of schedule "

@@ -525,9 +525,13 @@ class ScheduleReply(NamedTuple):
     rejected: list[tuple[int, str]]
 
 
-def schedule(handle: QueueHandle, packed: bytes, *, first: int) -> ScheduleReply:
+def schedule(handle: QueueHandle, packed: bytes, *, first: int) -> ScheduleReply | Refusal:
     """Creates or changes the schedules of a packed chunk from its row `first` on."""
-    reached, due, rejected = handle.run_once("schedule", {"from": first, "chunk": packed})
+    reply = handle.run_once("schedule", {"from": first, "chunk": packed})
+    refusal = _refusal(reply)
+    if refusal is not None:
+        return refusal
+    reached, due, rejected = reply
     return ScheduleReply(reached, due, [(row, job_id.decode()) for row, job_id in rejected])
 
 

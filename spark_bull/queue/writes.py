@@ -118,7 +118,7 @@ def register(write_id: str, plans: Sequence[QueuePlan], identity: Identity | Non
     if answer[0] == b"lost":
         raise StagedDataLost(
             f"expected the staged chunks of write {write_id} in Redis, but {answer[1].decode()} "
-            "expired, was evicted or flushed: nothing was added. Raise `stageTtlMs` above the "
+            "expired, was evicted or flushed: nothing was written. Raise `stageTtlMs` above the "
             "duration of the job, set maxmemory-policy noeviction, and run again"
         )
     if answer[0] == b"closed":
@@ -249,7 +249,7 @@ def roll_forward(
         elif reply.state == "broken":
             raise StagedDataLost(
                 f"write {write_id} to queue {handle.keys.queue}: chunks were gone from Redis after "
-                f"{position:,} of {total:,} jobs were added; was it flushed, or is its "
+                f"{position:,} of {total:,} rows were committed; was it flushed, or is its "
                 "maxmemory-policy other than noeviction?"
             )
         elif reply.state != "open":
@@ -279,10 +279,10 @@ def _lost_write(queue: str, write_id: str, position: int, total: int) -> str:
         "a fail-over or a flush"
     )
     if position == 0:
-        return f"{what}. None of its jobs was added: run the write again"
+        return f"{what}. None of its rows was committed: run the write again"
     return (
-        f"{what} after {position:,} of {total:,} jobs were added. These may be lost, too, and the others were not "
-        "added: check which jobs exist before you run the write again (jobs with a `jobId` are not added twice)"
+        f"{what} after {position:,} of {total:,} rows were committed. These may be lost, too, and the others were not "
+        "committed: check what the queue has before you run the write again (jobs with a `jobId` are not added twice)"
     )
 
 

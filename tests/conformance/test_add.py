@@ -813,7 +813,7 @@ def test_two_queues_are_registered_together_or_not_at_all(make: Callable[..., Be
     one, other = make(name="one"), make(name="other")
     plans = [stage_all(bench.queue.handle, "w", [numbered(4)], 3) for bench in (one, other)]
     other.client.delete(plans[1].parts[0].stage)
-    with pytest.raises(StagedDataLost, match="nothing was added"):
+    with pytest.raises(StagedDataLost, match="nothing was written"):
         register("w", plans, Identity("app", 1))
     assert open_writes(one.queue.handle) == []
     assert not is_written(one.queue.handle, Identity("app", 1))
@@ -952,7 +952,7 @@ def test_a_lost_or_repeated_replacing_write_keeps_the_old_jobs(make: Callable[..
     bench.add(*numbered(5))
     lost = stage_all(handle, "lost", [numbered(7, 10)], 3, replace=True)
     bench.client.unlink(lost.parts[0].stage)
-    with pytest.raises(StagedDataLost, match="nothing was added"):
+    with pytest.raises(StagedDataLost, match="nothing was written"):
         register("lost", [lost], None)
     assert register_all(handle, "w", [numbered(1, 5)], 3, Identity("app", 2))
     roll_forward(handle, "w")
@@ -981,7 +981,7 @@ def test_chunks_that_are_lost_after_registration_break_the_write_and_the_rest_ex
     handle = bench.queue.handle
     register_all(handle, "w", [numbered(7), numbered(7, 7)], 3)
     bench.client.hdel(handle.keys.stage("w.0.0"), 1)
-    with pytest.raises(StagedDataLost, match="after 3 of 14 jobs were added"):
+    with pytest.raises(StagedDataLost, match="after 3 of 14 rows were committed"):
         roll_forward(handle, "w")
     assert bench.numbers(bench.taken()) == [0, 1, 2]
     assert [(record.state, record.added) for record in bench.queue.writes()] == [("broken", 3)]

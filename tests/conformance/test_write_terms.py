@@ -37,6 +37,7 @@ def dialect(request: pytest.FixtureRequest) -> str:
 
 
 only_bullmq = pytest.mark.parametrize("dialect", ["bullmq"], indirect=True)
+not_bull_1 = pytest.mark.parametrize("dialect", ["bull", "bullmq"], indirect=True)
 
 
 @pytest.fixture
@@ -309,6 +310,23 @@ def test_a_closed_queue_refuses_flows(opened: Open) -> None:
     with pytest.raises(IntakeClosed):
         queue.add_flow(FlowJob({}, children=[FlowJob({})]))
     assert length(queue) == 0
+
+
+@not_bull_1
+def test_a_closed_queue_refuses_schedules(opened: Open) -> None:
+    queue = opened()
+    queue.upsert_scheduler("kept", every=HOUR)
+    jobs = length(queue)
+    queue.close_intake()
+    for schedule_id in ("kept", "new"):
+        with pytest.raises(IntakeClosed, match="queue q accepts no jobs until"):
+            queue.upsert_scheduler(schedule_id, every=2 * HOUR)
+    assert [(one.id, one.every) for one in queue.schedulers()] == [("kept", HOUR)]
+    assert length(queue) == jobs
+    assert queue.remove_scheduler("kept")
+    queue.open_intake()
+    queue.upsert_scheduler("new", every=HOUR)
+    assert [one.id for one in queue.schedulers()] == ["new"]
 
 
 def test_workers_of_a_closed_queue_go_on(opened: Open) -> None:

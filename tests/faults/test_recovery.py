@@ -264,8 +264,8 @@ def test_a_write_is_recovered_after_its_writer_has_given_up(durable: EmbeddedRed
 @pytest.mark.parametrize(
     ("chunks", "said"),
     [
-        (0, "None of its jobs was added.*: run the write again"),
-        (1, "after 4 of .*check which jobs exist before you run"),
+        (0, "None of its rows was committed.*: run the write again"),
+        (1, "after 4 of .*check what the queue has before you run"),
     ],
 )
 def test_a_registered_write_that_was_lost_in_a_fail_over_is_an_error_with_advice(
@@ -510,7 +510,7 @@ def test_lost_chunks_of_one_queue_do_not_affect_other_queues(
     with monkeypatch.context() as patch:
         patch.setattr(commit, "register", lose)
         with pytest.raises(
-            StagedDataLost, match=r"queue a: chunks were gone.*the jobs of the other 2 queues were added"
+            StagedDataLost, match=r"queue a: chunks were gone.*the rows of the other 2 queues were committed"
         ):
             writer.commit(messages)
     writer.abort(messages)
@@ -562,7 +562,7 @@ def test_an_overwrite_whose_staged_jobs_are_lost_keeps_the_old_jobs(
     save = Overwrite(replaced)
     save.write(1, 2, 3)
     client.unlink(*client.scan_iter(match=f"{prefix}:q:spark:stage:*"))
-    with pytest.raises(StagedDataLost, match="nothing was added"):
+    with pytest.raises(StagedDataLost, match="nothing was written"):
         save.commit()
     assert numbers_in(client, f"{prefix}:q") == [-n for n in range(1, 10)]
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 from redis import Redis
 
-from spark_bull import BullQueue, ConnectionLost, OptionError
+from spark_bull import BullQueue, ConnectionLost, IntakeClosed, OptionError
 from spark_bull.queue import verbs
 from spark_bull.queue.writes import Identity
 from tests.support.dump import Dump, difference, dump
@@ -203,4 +203,25 @@ def test_a_large_schedule_is_alone_in_its_chunk(queue: BullQueue, sink: StartSin
     write.task([{**row, "data": large} for row in rows(0, 3)])
     assert [part.chunks for message in write.messages for part in message.parts] == [3]
     write.commit()
+    assert len(queue.schedulers()) == 3
+
+
+def test_a_closed_queue_refuses_schedules_before_any_task_and_when_they_are_registered(
+    queue: BullQueue, sink: StartSink
+) -> None:
+    write = sink(txnAppId="nightly", txnVersion="1")
+    write.task(rows(0, 3))
+    queue.close_intake()
+    with pytest.raises(IntakeClosed, match="queue q accepts no jobs until"):
+        write.commit()
+    with pytest.raises(IntakeClosed, match="queue q accepts no jobs until"):
+        sink()
+    assert (queue.schedulers(), queue.writes()) == ([], [])
+    queue.open_intake()
+    write.commit()
+    queue.close_intake()
+    # A repeated write changes nothing, so it is not refused.
+    again = sink(txnAppId="nightly", txnVersion="1")
+    again.task(rows(0, 3))
+    again.commit()
     assert len(queue.schedulers()) == 3

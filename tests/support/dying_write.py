@@ -1,6 +1,8 @@
-"""A process that writes jobs, and kills itself before or after one of its calls of scripts.
+"""A process that writes or changes jobs, and kills itself before or after one of its calls of scripts.
 
 python -m tests.support.dying_write <options as JSON> <jobs> <number of the call> <before | after>
+
+With the option `mode` = manage, it changes the jobs `key-<number>`.
 """
 
 from __future__ import annotations
@@ -17,10 +19,11 @@ from typing import Any
 from pyspark.sql.types import IntegerType, StringType, StructType
 
 from spark_bull.store.connection import Connection
-from tests.support.sink import Sink
+from tests.support.sink import ManageSink, Sink
 
 ROOT = Path(__file__).parents[2]
 ROWS = StructType().add("n", IntegerType()).add("key", StringType())
+CHANGES = StructType().add("id", StringType()).add("data", StringType())
 TASKS = 2
 KEYS = 3
 
@@ -30,10 +33,16 @@ def rows_of(jobs: int) -> list[list[dict[str, Any]]]:
     return [[{"n": n, "key": f"key-{n % KEYS}"} for n in range(first, jobs, TASKS)] for first in range(TASKS)]
 
 
+def changes_of(jobs: int) -> list[list[dict[str, Any]]]:
+    """The changes of each task."""
+    return [[{"id": f"key-{n}", "data": f'{{"n": {n}}}'} for n in range(first, jobs, TASKS)] for first in range(TASKS)]
+
+
 def write(options: dict[str, str], jobs: int) -> None:
-    """Writes the jobs in two tasks."""
-    sink = Sink(options, ROWS)
-    for rows in rows_of(jobs):
+    """Writes or changes the jobs in two tasks."""
+    is_managed = options.get("mode") == "manage"
+    sink = ManageSink(options, CHANGES) if is_managed else Sink(options, ROWS)
+    for rows in changes_of(jobs) if is_managed else rows_of(jobs):
         sink.task(rows)
     sink.commit()
 

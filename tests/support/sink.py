@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar, Generic, TypeVar
 from unittest.mock import patch
 
 import pyarrow as pa
@@ -15,12 +15,20 @@ from spark_bull.queue.writes import Identity
 from spark_bull.spark.dispatch.commit import abort_write, commit_write
 from spark_bull.spark.dispatch.plan import WritePlan, plan_write
 from spark_bull.spark.dispatch.task import write_task
+from spark_bull.spark.manage.commit import commit_changes
+from spark_bull.spark.manage.plan import ManagePlan, plan_manage
+from spark_bull.spark.manage.task import stage_task as stage_changes
 from spark_bull.spark.schedule.commit import commit_schedules
 from spark_bull.spark.schedule.plan import SchedulePlan, WrittenSchedules, plan_schedules
-from spark_bull.spark.schedule.task import stage_task
+from spark_bull.spark.schedule.task import stage_task as stage_schedules
 from spark_bull.spark.staging import attempt
 from spark_bull.spark.staging.identity import identity_of
 from spark_bull.spark.staging.messages import Written
+from spark_bull.spark.staging.plan import StagedPlan
+from spark_bull.spark.staging.sink import Steps
+
+P = TypeVar("P", bound=StagedPlan)
+W = TypeVar("W", bound=Written)
 
 
 @dataclass(frozen=True)
@@ -68,28 +76,41 @@ class Sink:
 
 
 @dataclass
-class ScheduleSink:
-    """The same with mode=schedule."""
+class _StagedSink(Generic[P, W]):
+    """The same with another mode."""
 
     options: dict[str, str]
     schema: StructType
     identity: Identity | None = None
-    plan: SchedulePlan = field(init=False)
-    messages: list[WrittenSchedules] = field(default_factory=list)
+    plan: P = field(init=False)
+    messages: list[W] = field(default_factory=list)
+    make_plan: ClassVar[Callable[[dict[str, str], StructType], Any]]
+    steps: ClassVar[Steps[Any, Any]]
 
     def __post_init__(self) -> None:
-        self.plan = plan_schedules(self.options, self.schema)
+        self.plan = type(self).make_plan(self.options, self.schema)
         self.identity = self.identity or identity_of(self.plan.options)
 
     def task(self, rows: Sequence[dict[str, Any]]) -> None:
         """Runs the next task of the write."""
         self.messages.append(self.attempt(rows))
 
-    def attempt(self, rows: Sequence[dict[str, Any]], number: int = 0) -> WrittenSchedules:
+    def attempt(self, rows: Sequence[dict[str, Any]], number: int = 0) -> W:
         """Runs an attempt of the next task; returns its message."""
         batch = pa.RecordBatch.from_pylist(list(rows), schema=to_arrow_schema(self.schema, timezone="UTC"))
         with patch.object(attempt, "TaskContext", _Task(len(self.messages), number)):
-            return stage_task(self.plan, iter([batch]), self.identity)
+            message: W = self.steps.stage(self.plan, iter([batch]), self.identity)
+            return message
 
     def commit(self) -> None:
-        commit_schedules(self.plan, list(self.messages), self.identity)
+        self.steps.commit(self.plan, list(self.messages), self.identity)
+
+
+class ScheduleSink(_StagedSink[SchedulePlan, WrittenSchedules]):
+    make_plan = staticmethod(plan_schedules)
+    steps = Steps(stage_schedules, commit_schedules)
+
+
+class ManageSink(_StagedSink[ManagePlan, Written]):
+    make_plan = staticmethod(plan_manage)
+    steps = Steps(stage_changes, commit_changes)

@@ -14,7 +14,7 @@ from spark_bull.dialects.registry import DIALECTS
 from spark_bull.errors import DialectError, OptionError
 from spark_bull.limiter import Limiter
 from spark_bull.model import STATES
-from spark_bull.option_table import CLAIM, PYTHON_SCOPES, QUEUE, READ, TABLE, WORK, WRITE
+from spark_bull.option_table import CLAIM, MANAGE, PYTHON_SCOPES, QUEUE, READ, SCHEDULE, TABLE, WORK, WRITE
 from spark_bull.options import (
     SPARK_OPTIONS,
     as_options,
@@ -138,6 +138,11 @@ def test_an_option_without_a_similar_name_is_refused_without_a_suggestion() -> N
         ("delivery", READ, "is for writes, not for reads"),
         ("lockMs", WORK, r"is for writes, not for a Worker \(did you mean `lock_ms`\?\)"),
         ("chunkSize", WORK, r"is for writes, not for a Worker \(did you mean `chunk_size`\?\)"),
+        *(
+            (name, scope, f"is for writes, not for writes with mode={scope}")
+            for name in ("replicas", "replicaTimeoutMs", "maxLength", "whenFull", "expireAfter", "onFinish")
+            for scope in (SCHEDULE, MANAGE)
+        ),
     ],
 )
 def test_an_option_of_another_scope_is_refused(name: str, scope: str, message: str) -> None:

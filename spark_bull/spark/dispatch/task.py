@@ -65,20 +65,12 @@ def _was_committed(plan: WritePlan, handle: QueueHandle, identity: Identity | No
 
 @dataclass
 class _QueueWriter:
-    """Rows of a task for one queue, and counters. was_committed: the queue has these rows, nothing is sent."""
+    """Rows of a task for one queue. was_committed: the queue has these rows, nothing is sent."""
 
     handle: QueueHandle
     builder: ChunkBuilder
-    stage: str
+    part: TaskPart
     was_committed: bool
-    chunks: int = 0
-    rows: int = 0
-    added: int = 0
-    duplicates: int = 0
-    deduplicated: int = 0
-    rejected: int = 0
-    dropped: int = 0
-    flow_queues: set[str] = field(default_factory=set)
 
 
 @dataclass
@@ -158,7 +150,7 @@ class _Task:
         elif not _was_committed(plan, writer.handle, self.identity):
             check_flows(writer.handle, flows)
         for chunk in flow_chunks(writer.handle, flows, options["chunkSize"], options["chunkBytes"]):
-            writer.flow_queues.update(chunk.queues)
+            writer.part.flow_queues.update(chunk.queues)
             self._send(writer, chunk.jobs, chunk.packed, chunk)
 
     def _writer(self, queue: str) -> _QueueWriter:
@@ -172,13 +164,15 @@ class _Task:
             builder = ChunkBuilder(options["chunkSize"], options["chunkBytes"])
             # With exactly-once delivery, the commit checks all queues together.
             was_committed = not self.plan.exactly_once and _was_committed(self.plan, handle, self.identity)
-            self.writers[queue] = _QueueWriter(handle, builder, handle.keys.stage(self.attempt.name), was_committed)
+            stage = handle.keys.stage(self.attempt.name) if self.plan.exactly_once else ""
+            part = TaskPart(queue, handle.dialect.name, stage)
+            self.writers[queue] = _QueueWriter(handle, builder, part, was_committed)
         return self.writers[queue]
 
     def _send(self, writer: _QueueWriter, rows: int, packed: bytes, flows: FlowChunk | None = None) -> None:
-        if self.plan.exactly_once:
-            ttl_ms = self.plan.options["stageTtlMs"]
-            stage_chunk(writer.handle, writer.stage, writer.chunks, packed, ttl_ms)
+        part = writer.part
+        if part.stage:
+            stage_chunk(writer.handle, part.stage, part.chunks, packed, self.plan.options["stageTtlMs"])
         else:
             if self.callback is not None and not self.opened:
                 # Before the first child is visible.
@@ -187,17 +181,17 @@ class _Task:
             sent: Added | FlowsReply
             if flows is None:
                 sent = add_chunk(
-                    writer.handle, self.attempt.name, writer.chunks, rows, packed, want_ids=False, limit=self.limit
+                    writer.handle, self.attempt.name, part.chunks, rows, packed, want_ids=False, limit=self.limit
                 )
             else:
-                sent = add_flow_chunk(writer.handle, self.attempt.name, writer.chunks, flows)
-            writer.added += sent.added
-            writer.duplicates += sent.duplicates
-            writer.deduplicated += sent.deduplicated
-            writer.rejected += len(sent.rejected)
-            writer.dropped += sent.dropped
-        writer.chunks += 1
-        writer.rows += rows
+                sent = add_flow_chunk(writer.handle, self.attempt.name, part.chunks, flows)
+            part.added += sent.added
+            part.duplicates += sent.duplicates
+            part.deduplicated += sent.deduplicated
+            part.rejected += len(sent.rejected)
+            part.dropped += sent.dropped
+        part.chunks += 1
+        part.rows += rows
 
     def _flush(self) -> None:
         for writer in self.writers.values():
@@ -206,20 +200,4 @@ class _Task:
 
     def finish(self) -> tuple[TaskPart, ...]:
         self._flush()
-        return tuple(
-            TaskPart(
-                queue,
-                writer.handle.dialect.name,
-                writer.stage if self.plan.exactly_once else "",
-                writer.chunks,
-                writer.rows,
-                writer.added,
-                writer.duplicates,
-                writer.deduplicated,
-                writer.rejected,
-                writer.dropped,
-                tuple(sorted(writer.flow_queues)),
-            )
-            for queue, writer in self.writers.items()
-            if writer.chunks
-        )
+        return tuple(writer.part for writer in self.writers.values() if writer.part.chunks)

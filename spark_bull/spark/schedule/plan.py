@@ -13,6 +13,7 @@ from spark_bull.dialects.registry import DIALECTS
 from spark_bull.option_table import SCHEDULE
 from spark_bull.options import parse_options
 from spark_bull.queue.handle import open_handle
+from spark_bull.queue.intake import check_intake
 from spark_bull.queue.writes import is_written, recover
 from spark_bull.spark.schedule.rows import ScheduleRows, plan_rows
 from spark_bull.spark.staging.identity import identity_of
@@ -43,7 +44,7 @@ class SchedulePlan(StagedPlan):
 def plan_schedules(raw: Mapping[str, str], schema: StructType) -> SchedulePlan:
     """Checks the options, columns and Redis, and recovers interrupted writes.
 
-    Raises OptionError, DialectError or ConnectionLost before any task starts.
+    Raises OptionError, DialectError, IntakeClosed or ConnectionLost before any task starts.
     """
     options = resolved(parse_options(raw, SCHEDULE))
     rows = plan_rows(schema, options)
@@ -59,4 +60,6 @@ def plan_schedules(raw: Mapping[str, str], schema: StructType) -> SchedulePlan:
     recover(handle)
     identity = identity_of(options)
     replayed = identity is not None and is_written(handle, identity)
+    if not replayed:
+        check_intake(handle)
     return replace(plan, handle=handle, replayed=replayed)

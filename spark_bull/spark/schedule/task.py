@@ -28,30 +28,29 @@ class _Stage:
     """What a task stages for one queue. was_committed: the queue has these schedules, nothing is staged."""
 
     encoder: ScheduleEncoder
-    key: str
+    written: TaskPart
     ttl_ms: int
     size: int
     was_committed: bool
-    chunks: int = 0
-    rows: int = 0
     ids: dict[str, int] = field(default_factory=dict)
     frequent: list[str] = field(default_factory=list)
-    part: list[Repeated] = field(default_factory=list)
-    part_bytes: int = 0
+    gathered: list[Repeated] = field(default_factory=list)
+    gathered_bytes: int = 0
 
     def add(self, schedule: Repeated) -> None:
         length = len(schedule["data"]) + len(schedule["opts"])
-        if self.part and (len(self.part) >= self.size or self.part_bytes + length > _CHUNK_BYTES):
+        if self.gathered and (len(self.gathered) >= self.size or self.gathered_bytes + length > _CHUNK_BYTES):
             self.flush()
-        self.part.append(schedule)
-        self.part_bytes += length
+        self.gathered.append(schedule)
+        self.gathered_bytes += length
 
     def flush(self) -> None:
-        if self.part:
-            stage_chunk(self.encoder.handle, self.key, self.chunks, packed_schedules(self.part), self.ttl_ms)
-            self.chunks += 1
-            self.rows += len(self.part)
-            self.part, self.part_bytes = [], 0
+        if self.gathered:
+            packed, written = packed_schedules(self.gathered), self.written
+            stage_chunk(self.encoder.handle, written.stage, written.chunks, packed, self.ttl_ms)
+            written.chunks += 1
+            written.rows += len(self.gathered)
+            self.gathered, self.gathered_bytes = [], 0
 
 
 def stage_task(plan: SchedulePlan, batches: Iterator[pa.RecordBatch], identity: Identity | None) -> WrittenSchedules:
@@ -111,7 +110,7 @@ class _Task:
             handle, options = self.plan.handle_of(queue), self.plan.options
             self.stages[queue] = _Stage(
                 encoder_of(handle, self.plan.defaults),
-                handle.keys.stage(self.attempt),
+                TaskPart(queue, handle.dialect.name, handle.keys.stage(self.attempt)),
                 options["stageTtlMs"],
                 min(options["chunkSize"], SCHEDULE_SIZE),
                 self.identity is not None and is_written(handle, self.identity),
@@ -121,11 +120,7 @@ class _Task:
     def finish(self, started_on: int) -> WrittenSchedules:
         for stage in self.stages.values():
             stage.flush()
-        parts = tuple(
-            TaskPart(queue, stage.encoder.handle.dialect.name, stage.key, stage.chunks, stage.rows)
-            for queue, stage in self.stages.items()
-            if stage.chunks
-        )
+        parts = tuple(stage.written for stage in self.stages.values() if stage.written.chunks)
         return WrittenSchedules(
             self.plan.write_id,
             parts,

@@ -56,11 +56,13 @@ def finish_write(write_id: str, plans: Sequence[QueuePlan], report: Callable[[Wr
             raise restated(
                 error,
                 f"don't run this write again: it is registered as {write_id}, and the next write to queue "
-                f"{unfinished}, or `spark-bull recover` for each, adds its remaining jobs. Cause: {error}",
+                f"{unfinished}, or `spark-bull recover` for each, finishes it. Cause: {error}",
             ) from error
         report(record)
     if lost:
-        others = f"; the jobs of the other {len(plans) - len(lost)} queues were added" if len(plans) > len(lost) else ""
+        others = (
+            f"; the rows of the other {len(plans) - len(lost)} queues were committed" if len(plans) > len(lost) else ""
+        )
         raise StagedDataLost("; ".join(str(error) for error in lost[:_MAX_SHOWN]) + others) from lost[0]
 
 

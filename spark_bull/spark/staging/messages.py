@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_bull.queue.writes import Identity
 
 
-@dataclass(frozen=True)
+@dataclass
 class TaskPart:
-    """The rows that a task wrote to one queue. `stage` is empty if they were added directly. `flow_queues`: the other
-    queues of their children, or those that they move jobs to.
+    """The rows that a task has written to one queue. `stage` is empty if they are added directly. `flow_queues`: the
+    other queues of their children, or those that they move jobs to.
     """
 
     queue: str
@@ -25,7 +25,7 @@ class TaskPart:
     deduplicated: int = 0
     rejected: int = 0
     dropped: int = 0
-    flow_queues: tuple[str, ...] = ()
+    flow_queues: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True)

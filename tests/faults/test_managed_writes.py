@@ -1,0 +1,83 @@
+"""Drivers that are killed while they change jobs: another process makes the other changes, and each is made once."""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from spark_bull import BullQueue, NewJob
+from spark_bull.queue.writes import recover
+from tests.support import dying_write
+
+JOBS, CHUNK = 20, 4
+#: Two tasks stage JOBS / CHUNK + 1 chunks in as many calls; the next one registers the write.
+REGISTERS = JOBS // CHUNK + 2
+
+
+@pytest.fixture(params=["bull-1", "bull", "bullmq"])
+def queue(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterator[BullQueue]:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
+        yield queue
+
+
+@pytest.fixture
+def options(queue: BullQueue, redis_url: str, prefix: str) -> dict[str, str]:
+    return {
+        "url": redis_url,
+        "prefix": prefix,
+        "queue": "q",
+        "protocol": queue.protocol,
+        "chunkSize": str(CHUNK),
+        "mode": "manage",
+        "action": "move",
+        "to": "later",
+        "txnAppId": "repair",
+        "txnVersion": "1",
+    }
+
+
+def fill(queue: BullQueue) -> None:
+    """Adds jobs, two of which lack."""
+    queue.add_many(NewJob({"n": "wrong"}, job_id=f"key-{n}") for n in range(JOBS) if n not in (3, 8))
+
+
+def assert_moved_once(queue: BullQueue, other: BullQueue) -> None:
+    assert (queue.counts()["wait"], other.counts()["wait"]) == (0, JOBS - 2)
+    assert Counter(job.data["n"] for job in other.page("wait")) == Counter(n for n in range(JOBS) if n not in (3, 8))
+    (record,) = queue.writes()
+    assert (record.state, record.jobs, record.changed, record.missing) == ("finished", JOBS, JOBS - 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("call", "when"),
+    [(REGISTERS, "before"), (REGISTERS, "after"), (REGISTERS + 1, "before"), (REGISTERS + 3, "after")],
+    ids=str,
+)
+def test_each_change_of_a_killed_driver_is_made_once(
+    queue: BullQueue, options: dict[str, str], redis_url: str, prefix: str, call: int, when: str
+) -> None:
+    fill(queue)
+    assert dying_write.run(options, JOBS, call, when) == -signal.SIGKILL
+    was_registered = (call, when) != (REGISTERS, "before")
+    with BullQueue("later", url=redis_url, prefix=prefix, protocol=queue.protocol) as other:
+        if was_registered:
+            moved = other.counts()["wait"]
+            assert moved < JOBS - 2
+            assert [record.state for record in recover(queue.handle)] == ["finished"]
+            assert_moved_once(queue, other)
+            # What the jobs become afterwards is not changed by a repetition of the write.
+            returned = [job.id for job in other.page("wait")]
+            for job_id in returned[:5]:
+                other.move(job_id, to="q")
+        else:
+            assert queue.writes() == []
+            assert recover(queue.handle) == []
+            assert queue.counts()["wait"] == JOBS - 2
+        dying_write.write(options, JOBS)
+        if was_registered:
+            assert (queue.counts()["wait"], other.counts()["wait"]) == (5, JOBS - 7)
+        else:
+            assert_moved_once(queue, other)
