@@ -13,6 +13,7 @@ from pyspark.sql.types import IntegerType, StringType, StructType, TimestampType
 from spark_bull.dialects.fields import STALLED_PRESET
 from spark_bull.errors import OptionError
 from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.spark.dispatch.sink import batch_writer
 from tests.support.sink import Sink
 
 HOUR_MS = 3_600_000
@@ -153,6 +154,21 @@ def test_priorities_by_name_have_queues_of_their_own_in_bull_1(
         assert jobs == [None] * 4
     else:
         assert [job and job.priority for job in jobs] == [2, 1, 5, 2]
+
+
+@pytest.mark.parametrize(
+    ("schema", "option"), [(PRIORITIES, {}), (PLAIN, {"priority": "high"})], ids=["column", "option"]
+)
+def test_an_overwrite_of_several_queues_is_refused(
+    options: dict[str, str], queue: BullQueue, schema: StructType, option: dict[str, str]
+) -> None:
+    """It would leave the jobs of priorities that no row has."""
+    given = {**options, **option, "confirmObliterate": "true"}
+    if queue.protocol == "bull-1":
+        with pytest.raises(OptionError, match=r"each `priority` of bull-1 is a queue: obliterate q:prio:high and"):
+            batch_writer(given, schema, overwrite=True)
+    else:
+        batch_writer(given, schema, overwrite=True)
 
 
 def test_an_unknown_priority_is_an_error_of_its_row(options: dict[str, str]) -> None:

@@ -15,7 +15,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from spark_bull.dialects.priorities import NAME as PRIORITY
 from spark_bull.errors import OptionError
+from spark_bull.keys import priority_queue
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.manage import check_obliterate, obliterate
 from spark_bull.spark.dispatch.commit import abort_write, commit_empty, commit_write
@@ -47,6 +49,14 @@ def _replaceable_queue(plan: WritePlan) -> QueueHandle:
         )
     if plan.handle is None:
         raise OptionError('mode("overwrite") expects the option `queue`, got a column `queue`')
+    if plan.handle.dialect.has_priority_queues and (
+        PRIORITY in plan.rows.columns or plan.options[PRIORITY] is not None
+    ):
+        raise OptionError(
+            f'mode("overwrite") replaces one queue, but each `{PRIORITY}` of {plan.handle.dialect.name} is a queue: '
+            f"obliterate {priority_queue(plan.handle.keys.queue, 'high')} and the others, then write with "
+            'mode("append")'
+        )
     if not plan.replayed:
         check_obliterate(plan.handle)
     return plan.handle
