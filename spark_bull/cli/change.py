@@ -13,7 +13,7 @@ from spark_bull.cli.selection import add_selection_arguments, selected_ids
 from spark_bull.cli.times import milliseconds
 from spark_bull.dialects.changes import ACTIONS
 from spark_bull.errors import SparkBullError
-from spark_bull.model import Change
+from spark_bull.model import STATES, Change
 from spark_bull.option_values import priority
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.changes import error_of
@@ -30,6 +30,7 @@ def _retry(args: Namespace) -> Output:
 
 def _manage(args: Namespace) -> Output:
     queue = existing_queue(args)
+    args.state = args.state or _state_of(args.action)
     ids = selected_ids(args, queue)
     given: dict[str, Any] = {
         "data": None if args.data is None else json_argument(args.data, "--data"),
@@ -45,6 +46,12 @@ def _manage(args: Namespace) -> Output:
     if args.all and args.action == "remove":
         confirm(args, f"this removes {len(ids):,} jobs of queue {args.queue}", "yes")
     return _change(queue, args, [Change(job_id, args.action, **given) for job_id in ids])
+
+
+def _state_of(action: str) -> str:
+    """The state of the jobs that an action is for, if it is for one state; else failed."""
+    wanted = ACTIONS[action].wanted
+    return wanted if wanted in STATES else "failed"
 
 
 def _change(queue: BullQueue, args: Namespace, changes: list[Change]) -> Output:
@@ -72,7 +79,7 @@ def _add_retry_arguments(parser: ArgumentParser) -> None:
 
 def _add_manage_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("action", choices=list(ACTIONS), metavar="action", help=", ".join(ACTIONS))
-    add_selection_arguments(parser)
+    add_selection_arguments(parser, default=None, defaults="delayed for promote and delay, else failed")
     parser.add_argument("--data", metavar="JSON", help="the new payload")
     parser.add_argument("--delay", type=milliseconds, metavar="TIME", help="of delay: time until the jobs run: 30s, 5m")
     parser.add_argument(

@@ -18,11 +18,20 @@ from spark_bull.queue.read import Chunk, read_jobs
 _COLUMNS: Final = ("id", "state", *FIELDS)
 
 
-def add_selection_arguments(parser: ArgumentParser, states: tuple[str, ...] = STATES) -> None:
-    """Adds the arguments that select jobs."""
+def add_selection_arguments(
+    parser: ArgumentParser,
+    states: tuple[str, ...] = STATES,
+    *,
+    default: str | None = "failed",
+    defaults: str = "failed",
+) -> None:
+    """Adds the arguments that select jobs.
+
+    default: state of the jobs; None: that of the caller. defaults: how the help describes it.
+    """
     parser.add_argument("ids", metavar="id", nargs="*", help="ids of jobs")
     parser.add_argument("--all", action="store_true", help="all jobs of the state")
-    parser.add_argument("--state", choices=states, default="failed", help="state of the jobs (default: failed)")
+    parser.add_argument("--state", choices=states, default=default, help=f"state of the jobs (default: {defaults})")
     parser.add_argument(
         "--where",
         metavar="SQL",

@@ -311,6 +311,17 @@ def test_several_failed_jobs_are_retried(run: Run, queue: BullQueue, client: Red
     assert queue.counts()["wait"] == 3
 
 
+def test_all_jobs_of_the_state_of_an_action_are_changed(run: Run, queue: BullQueue) -> None:
+    queue.add_many(NewJob({}, delay=3_600_000) for _ in range(3))
+    arguments = ("manage", "mail")
+    delayed = as_data(run, *arguments, "delay", "--all", "--delay", "2h")
+    assert delayed == {"done": "delay", "queue": "mail", "jobs": 3, "skipped": 0}
+    assert {job.delay for job in queue.page("delayed")} == {7_200_000}
+    assert as_data(run, *arguments, "promote", "--all")["jobs"] == 3
+    assert as_data(run, *arguments, "update", "--all", "--data", "1")["jobs"] == 0
+    assert as_data(run, *arguments, "update", "--all", "--state", "wait", "--data", "1")["jobs"] == 3
+
+
 def test_jobs_are_selected_by_a_condition(run: Run, queue: BullQueue) -> None:
     ids = queue.add_many([NewJob({"n": n, "to": f"ada@{'b' * (n % 3)}.org"}) for n in range(9)]).ids
     for n, job_id in enumerate(ids):
