@@ -244,10 +244,10 @@ def test_the_view_queues_shows_how_busy_a_queue_is(bull: Bull, queue: OpenQueue)
 
 
 def test_the_view_metrics_has_a_row_per_minute_and_state(bull: Bull, queue: OpenQueue, client: Redis) -> None:
-    for name, protocol in (("a", "bull"), ("b", "bullmq"), ("c", "bull-1")):
+    queue("c", "bull-1").add(1)
+    for name, protocol in (("a", "bull"), ("b", "bullmq")):
         queue(name, protocol).add(1)
-    for name in ("a", "b"):
-        keys = queue(name).handle.keys
+        keys = queue(name, protocol).handle.keys
         client.hset(keys["metrics_failed"], mapping={"count": 9, "prevTS": 1_700_000_030_000, "prevCount": 7})
         client.rpush(keys["metrics_failed_data"], 3, 4)
     minutes = [("2023-11-14 22:11", 4), ("2023-11-14 22:12", 3), ("2023-11-14 22:13", 2)]
@@ -256,7 +256,7 @@ def test_the_view_metrics_has_a_row_per_minute_and_state(bull: Bull, queue: Open
     assert rows == [(name, "failed", minute, jobs, 9) for name in ("a", "b") for minute, jobs in minutes]
     assert bull.read("a", view="metrics", states="completed").collect() == []
     with pytest.raises(PySparkException, match="expected a queue of Bull 4 or BullMQ: workers of bull-1 keep no"):
-        bull.read("c", view="metrics")
+        bull.read("c", view="metrics").collect()
 
 
 def test_the_view_stats_has_a_row_per_queue_and_name(bull: Bull, queue: OpenQueue, client: Redis) -> None:
@@ -285,7 +285,7 @@ def test_the_view_stats_has_a_row_per_queue_and_name(bull: Bull, queue: OpenQueu
     for option in ("sample", "windowMs"):
         with pytest.raises(PySparkException, match=f"expected `{option}` with `view=stats`, got: view=counts"):
             bull.read("b", view="counts", **{option: 5})
-    with pytest.raises(PySparkException, match=r"unknown option `windowsMs`.*did you mean `windowMs`"):
+    with pytest.raises(PySparkException, match="did you mean `windowMs`"):
         bull.read("b", view="stats", windowsMs=5)
 
 

@@ -49,6 +49,8 @@ CASES = {
     "archive.trigger": Case(finished=1, files="mail/*.parquet"),
     "spark-bull add": Case(then={"mail": {"delayed": 1}}, prints=("delayed",)),
     # docs
+    'options(queue="mail", view="metrics")': Case(prints=("|state|sum(jobs)|",)),
+    "queue.stats(window_ms=600_000)": Case(finished=2, prints=("alljobs{'wait':0",)),
     "def double(": Case(prints=("numbers|wait|100", '{"doubled":')),
     "spark-bull counts numbers": Case(
         jobs={"numbers": [{"n": 1}]}, then={"numbers": {"wait": 1}}, prints=("numbers", "wait")
