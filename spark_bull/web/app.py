@@ -12,6 +12,7 @@ from fastapi.responses import JSONResponse
 from spark_bull.version import VERSION
 from spark_bull.web.access import Access, authorize
 from spark_bull.web.api import activity, changes, events, jobs, queues
+from spark_bull.web.api.parameters import known_parameters
 from spark_bull.web.event_streams import StreamSlots
 from spark_bull.web.guard import Guard
 from spark_bull.web.login import form, sessions
@@ -50,7 +51,7 @@ def create_app(settings: WebSettings) -> FastAPI:
     app.include_router(sessions)
     app.include_router(form)
     for router in (queues.router, jobs.router, changes.router, activity.router, events.router):
-        app.include_router(router, prefix="/api", dependencies=[Depends(authorize)])
+        app.include_router(router, prefix="/api", dependencies=[Depends(authorize), Depends(known_parameters)])
     _describe(app)
     if find_spec(_PAGE) and find_spec(f"{_PAGE}.routes"):
         import_module(f"{_PAGE}.routes").add_page(app)

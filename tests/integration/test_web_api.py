@@ -279,6 +279,8 @@ def test_wrong_input_names_the_field(web: Web, queue: BullQueue) -> None:
     assert not_finite.json()["field"] == "data"
     for name, value in (("limit", 0), ("state", "done"), ("from", "x"), ("order", "up"), ("cursor", "x")):
         assert web.get("/queues/mail/jobs", code=400, **{name: value})["field"].startswith(name)
+    misspelled = web.get("/queues/mail/jobs", code=400, sate="failed")
+    assert (misspelled["field"], "did you mean `state`" in misspelled["detail"]) == ("sate", True)
     assert queue.counts()["wait"] == 1
 
 

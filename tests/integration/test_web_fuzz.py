@@ -1,0 +1,111 @@
+"""The REST API, fuzzed from its own description: no internal error, and only answers that it describes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis.errors import Unsatisfiable
+from requests.exceptions import ChunkedEncodingError, ConnectionError
+from schemathesis import GenerationMode
+from schemathesis.checks import load_all_checks, not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    negative_data_rejection,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from spark_bull.model import NewJob
+from spark_bull.queue.bull_queue import BullQueue
+from tests.support.web import WRITING, Web, serving
+from tests.support.work_bench import DIALECTS
+
+# Not `positive_data_acceptance`: a job with `delay` and `runAt`, or a damaged cursor, fits its schema and is refused.
+load_all_checks()
+CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+#: For bodies only: each text is a valid value of most parameters.
+NEGATIVE_CHECKS = [*CHECKS, negative_data_rejection]
+#: An existing job; also in requests of which everything else is random.
+KNOWN = {"queue": "mail", "id": "known"}
+
+
+@pytest.fixture(params=DIALECTS)
+def queue(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> BullQueue:
+    return BullQueue("mail", url=redis_url, prefix=prefix, protocol=request.param)
+
+
+@pytest.fixture
+def web(redis_url: str, prefix: str, queue: BullQueue) -> Iterator[Web]:
+    with serving(url=redis_url, prefix=prefix, queues=("mail", "late")) as web:
+        yield web
+
+
+@pytest.mark.parametrize("examples", [3, pytest.param(300, marks=pytest.mark.soak)])
+def test_no_request_ends_in_an_internal_error_or_an_answer_that_is_not_described(
+    web: Web, queue: BullQueue, examples: int
+) -> None:
+    refill(queue)
+    description = web.client.get("/api/openapi.json", headers=WRITING).json()
+    tried = 0
+    for result in schemathesis.openapi.from_dict(description).get_all_operations():
+        operation = result.ok()
+        if operation.path.endswith(("/events", "/session")):
+            # A stream does not end; a session needs no token.
+            continue
+        known = {name: value for name, value in KNOWN.items() if f"{{{name}}}" in operation.path}
+        for mode in GenerationMode:
+            for parameters in [known, None] if known else [None]:
+                tried += fuzz(web, queue, operation, examples, mode, parameters)
+    assert tried > 100
+
+
+def fuzz(
+    web: Web,
+    queue: BullQueue,
+    operation: Any,
+    examples: int,
+    mode: GenerationMode,
+    path_parameters: dict[str, str] | None,
+) -> int:
+    """Sends requests of one operation; returns their number."""
+    sent = 0
+    only_body: dict[str, Any] = {}
+    if mode is GenerationMode.NEGATIVE and operation.body:
+        only_body = {"query": {}, "headers": {}, "cookies": {}}
+
+    @settings(
+        max_examples=examples,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.generate],
+    )
+    @given(case=operation.as_strategy(mode, path_parameters=path_parameters, **only_body))
+    def send(case: Any) -> None:
+        nonlocal sent
+        refill(queue)
+        sent += 1
+        try:
+            answer = case.call(base_url=web.url, headers=WRITING)
+        except (ConnectionError, ChunkedEncodingError):
+            # The request line is too long: it is refused before it was read.
+            return
+        case.validate_response(answer, checks=NEGATIVE_CHECKS if only_body else CHECKS)
+
+    try:
+        send()
+    except Unsatisfiable:
+        # The operation has nothing that could be wrong.
+        assert mode is GenerationMode.NEGATIVE, operation.label
+    return sent
+
+
+def refill(queue: BullQueue) -> None:
+    """Makes sure that the queue has the job that requests know."""
+    queue.open_intake()
+    if queue.get_job(KNOWN["id"]) is None:
+        queue.add_many([NewJob({"n": 1}, job_id=KNOWN["id"]), NewJob("later", delay=3_600_000), NewJob([1])])
