@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from spark_bull.cli.add import ADD
+from spark_bull.cli.completion import COMPLETION
 from spark_bull.cli.doctor.command import DOCTOR
 from spark_bull.cli.limits import LIMITS
 from spark_bull.cli.manage import MANAGE
@@ -16,4 +17,17 @@ from spark_bull.cli.serve import SERVE
 from spark_bull.cli.show import SHOW
 from spark_bull.cli.tail import TAIL
 
-COMMANDS: Final = (*SHOW, TAIL, ADD, *SCHEDULE, *MANAGE, *LIMITS, PROMOTE, METRICS, DOCTOR, SERVE, *PROGRAMS)
+COMMANDS: Final = (
+    *SHOW,
+    TAIL,
+    ADD,
+    *SCHEDULE,
+    *MANAGE,
+    *LIMITS,
+    PROMOTE,
+    METRICS,
+    DOCTOR,
+    SERVE,
+    *PROGRAMS,
+    COMPLETION,
+)

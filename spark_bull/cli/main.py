@@ -63,6 +63,7 @@ def parser() -> ArgumentParser:
     commands = root.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for command in COMMANDS:
         _add_command(commands, command)
+    root.set_defaults(root=root)
     return root
 
 

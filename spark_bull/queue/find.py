@@ -29,10 +29,11 @@ def find_queues(connection: Connection, prefix: str, glob: str = "*") -> list[st
 
     Scans all keys of the database, SCANNED_KEYS per call.
     """
-    return sorted({queue for queue in _scan(connection, prefix) if fnmatchcase(queue, glob)})
+    return sorted({queue for queue in scan_queues(connection, prefix) if fnmatchcase(queue, glob)})
 
 
-def _scan(connection: Connection, prefix: str) -> Iterator[str]:
+def scan_queues(connection: Connection, prefix: str) -> Iterator[str]:
+    """Names of the queues, some of them repeatedly, while all keys of the database are scanned."""
     signs = msgpack.packb(QUEUE_SIGNS, use_bin_type=False)
     cursor: bytes = b"0"
     while True:

@@ -1,0 +1,76 @@
+"""`spark-bull completion`: prints the script with which a shell completes this command."""
+
+from __future__ import annotations
+
+from argparse import Action, ArgumentParser, Namespace, _SubParsersAction
+from collections.abc import Iterator
+from typing import Final
+
+from spark_bull.cli.command import Command, Output, options_of
+from spark_bull.clock import monotonic_s
+from spark_bull.errors import ConnectionLost
+from spark_bull.queue.find import scan_queues
+from spark_bull.store.connection import Connection
+from spark_bull.store.settings import settings_of
+
+SHELLS: Final = ("bash", "zsh", "fish")
+#: In place of a shell: prints names of queues, which the scripts call.
+_QUEUES: Final = "queues"
+_NAMES: Final = f"spark-bull completion {_QUEUES} 2>/dev/null"
+#: Arguments that are names of queues.
+_OF_QUEUES: Final = frozenset({"queue", "queues", "glob", "to"})
+#: For how long names of queues are searched, s.
+_PATIENCE_S: Final = 0.5
+
+
+def _completion(args: Namespace) -> Output:
+    if args.shell == _QUEUES:
+        for name in _found_queues(args):
+            print(name)
+        return None
+    # Imported here, as no other command needs it.
+    import shtab
+
+    for action in _actions(args.root):
+        if action.dest in _OF_QUEUES and action.choices is None:
+            action.complete = shtab.cmd(_NAMES)  # type: ignore[attr-defined]
+    return shtab.complete(args.root, args.shell).rstrip("\n")
+
+
+def _found_queues(args: Namespace) -> list[str]:
+    """Names of queues that are found at once: the user waits. Nothing if Redis is not reached."""
+    timeout_ms = int(_PATIENCE_S * 1_000)
+    options = options_of(args, callTimeoutMs=timeout_ms, retryMs=0)
+    end, found = monotonic_s() + _PATIENCE_S, set[str]()
+    try:
+        for name in scan_queues(Connection(settings_of(options)), options["prefix"]):
+            found.add(name)
+            if monotonic_s() > end:
+                break
+    except ConnectionLost:
+        pass
+    return sorted(found)
+
+
+def _actions(parser: ArgumentParser) -> Iterator[Action]:
+    """The arguments of a parser and of its commands."""
+    for action in parser._actions:
+        if isinstance(action, _SubParsersAction):
+            for of_command in action.choices.values():
+                yield from _actions(of_command)
+        else:
+            yield action
+
+
+def _add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("shell", choices=(*SHELLS, _QUEUES), help="bash, zsh or fish; queues prints names of queues")
+
+
+COMPLETION: Final = Command(
+    "completion",
+    "print the script with which bash, zsh or fish complete this command",
+    "completion bash > ~/.local/share/bash-completion/completions/spark-bull",
+    _completion,
+    _add_arguments,
+    of_queue=False,
+)
