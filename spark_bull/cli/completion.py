@@ -17,6 +17,16 @@ SHELLS: Final = ("bash", "zsh", "fish")
 #: In place of a shell: prints names of queues, which the scripts call.
 _QUEUES: Final = "queues"
 _NAMES: Final = f"spark-bull completion {_QUEUES} 2>/dev/null"
+#: For shtab: how shells get names of queues when they are wanted; zsh would run `shtab.cmd` when it starts.
+_NAMES_OF_QUEUES: Final = {
+    "bash": "_spark_bull_queues",
+    "zsh": "_spark_bull_queues",
+    "fish": f"({_NAMES})",
+    "preamble": {
+        "bash": f'_spark_bull_queues() {{ compgen -W "$({_NAMES})" -- "$1"; }}',
+        "zsh": f'_spark_bull_queues() {{ compadd -- ${{(f)"$({_NAMES})"}} }}',
+    },
+}
 #: Arguments that are names of queues.
 _OF_QUEUES: Final = frozenset({"queue", "queues", "glob", "to"})
 #: For how long names of queues are searched, s.
@@ -33,7 +43,7 @@ def _completion(args: Namespace) -> Output:
 
     for action in _actions(args.root):
         if action.dest in _OF_QUEUES and action.choices is None:
-            action.complete = shtab.cmd(_NAMES)  # type: ignore[attr-defined]
+            action.complete = _NAMES_OF_QUEUES  # type: ignore[attr-defined]
     return shtab.complete(args.root, args.shell).rstrip("\n")
 
 
