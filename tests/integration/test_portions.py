@@ -1,0 +1,235 @@
+"""Reading jobs in portions, while jobs are added, removed and moved; and how much work a portion is for Redis."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import count, islice
+
+import pytest
+from redis import Redis
+
+from spark_bull.local import EmbeddedRedis
+from spark_bull.model import NewJob
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.portions import MAX_EXAMINED, MAX_SCRIPTS, JobFilter, Place, read_portion
+from spark_bull.queue.read import MAX_IDS
+from tests.support.script_work import script_work
+from tests.support.web import READING, serving
+from tests.support.work_bench import DIALECTS, WorkBench, completed
+
+HOUR_MS = 3_600_000
+LARGE = 100_000
+
+ALL = JobFilter()
+both_orders = pytest.mark.parametrize("descending", [False, True], ids=["asc", "desc"])
+
+
+@pytest.fixture(params=DIALECTS)
+def bench(request: pytest.FixtureRequest, client: Redis, redis_url: str, prefix: str) -> Iterator[WorkBench]:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
+        yield WorkBench(queue, client, twice=False)
+
+
+def ids_of(
+    bench: WorkBench, *states: str, limit: int = 50, descending: bool = False, wanted: JobFilter = ALL
+) -> list[str]:
+    """The ids of all portions."""
+    found, place = [], None
+    while True:
+        portion = read_portion(bench.handle, states, place, limit, wanted=wanted, descending=descending)
+        assert len(portion.jobs) <= limit
+        found += [job.id for job in portion.jobs]
+        place = portion.next
+        if place is None:
+            return found
+
+
+@pytest.mark.parametrize("limit", [1, 7, 200])
+@both_orders
+def test_portions_have_the_order_of_pages(bench: WorkBench, limit: int, descending: bool) -> None:
+    ids = bench.add(40)
+    bench.work(completed(bench.claim(11)))
+    expected = [job.id for job in bench.queue.page("wait", descending=descending)]
+    assert ids_of(bench, "wait", limit=limit, descending=descending) == expected
+    assert sorted(ids_of(bench, "completed", limit=limit, descending=descending), key=int) == ids[:11]
+
+
+@both_orders
+def test_portions_of_all_states_have_each_job_once(bench: WorkBench, descending: bool) -> None:
+    bench.add(30)
+    bench.add(20, delay=HOUR_MS)
+    bench.work(completed(bench.claim(12)))
+    bench.claim(5)
+    found = ids_of(bench, limit=9, descending=descending)
+    assert len(found) == len(set(found)) == 50
+
+
+@pytest.mark.parametrize("wanted", [JobFilter(text='"N":17'), JobFilter(name="b"), JobFilter(text="18", name="b")])
+def test_a_search_finds_all_that_fit(bench: WorkBench, wanted: JobFilter) -> None:
+    bench.add(300)
+    bench.queue.add_many([NewJob({"n": n}, name="b") for n in range(17, 20)])
+    found = set(ids_of(bench, wanted=wanted))
+    fitting = {job.id for job in bench.queue.page("wait") if wanted.accepts(job)}
+    assert found == fitting
+    assert wanted.accepts(next(iter(bench.queue.page("wait", 17, 17)))) == (
+        wanted.text is not None and "N" in wanted.text
+    )
+
+
+@both_orders
+def test_a_range_of_times_is_read_without_the_other_jobs(bench: WorkBench, descending: bool) -> None:
+    now = bench.handle.connection.now_ms()
+    bench.queue.add_many([NewJob(n, run_at=now + HOUR_MS + n * 1_000, job_id=f"j{n}") for n in range(500)])
+    times = {job.id: job.run_at or 0 for job in bench.queue.page("delayed")}
+    since, until = times["j100"], times["j119"]
+    with script_work(bench.client) as scripts:
+        found = ids_of(bench, "delayed", wanted=JobFilter(since=since, until=until), descending=descending, limit=20)
+    expected = [f"j{n}" for n in range(100, 120)]
+    assert found == (expected[::-1] if descending else expected)
+    assert len(scripts) <= 2
+
+
+@dataclass
+class Churn:
+    """Adds, removes and moves jobs between two portions, and knows which ones have stayed in their state."""
+
+    bench: WorkBench
+    state: str
+    rng: random.Random
+    stayed: set[str] = field(default_factory=set)
+    numbers: Iterator[int] = field(default_factory=count)
+
+    def add(self, jobs: int) -> list[str]:
+        if self.state == "completed":
+            self.bench.add(jobs)
+            claim = self.bench.claim(jobs)
+            self.bench.work(completed(claim))
+            return [job.id for job in claim.jobs]
+        delay = HOUR_MS if self.state == "delayed" else None
+        return self.bench.queue.add_many(
+            [
+                NewJob(n, delay=delay and delay + self.rng.randrange(5_000), lifo=self.rng.random() < 0.2)
+                for n in islice(self.numbers, jobs)
+            ]
+        ).ids
+
+    def change(self) -> None:
+        kind = self.rng.choice(["add", "remove", "take", "remove many"])
+        if kind == "add":
+            self.add(self.rng.randrange(1, 60))
+        elif kind == "take" and self.state == "wait":
+            claimed = self.bench.claim(self.rng.randrange(1, 30))
+            self.stayed -= {job.id for job in claimed.jobs}
+        else:
+            jobs = self.bench.queue.page(self.state)
+            start = self.rng.randrange(len(jobs)) if jobs else 0
+            gone = jobs[start : start + (40 if kind == "remove many" else 3)]
+            for job in gone:
+                self.bench.queue.remove(job.id)
+            self.stayed -= {job.id for job in gone}
+
+
+@pytest.mark.parametrize("state", ["wait", "delayed", "completed"])
+@both_orders
+def test_no_job_that_stays_in_its_state_is_skipped(bench: WorkBench, state: str, descending: bool) -> None:
+    for seed in range(4):
+        churn = Churn(bench, state, random.Random(seed))
+        churn.stayed = set(churn.add(200)) | {job.id for job in bench.queue.page(state)}
+        found: set[str] = set()
+        place: Place | None = None
+        while True:
+            portion = read_portion(bench.handle, [state], place, 20, descending=descending)
+            found |= {job.id for job in portion.jobs}
+            place = portion.next
+            if place is None:
+                break
+            churn.change()
+        assert churn.stayed, "a test that can't fail"
+        assert churn.stayed <= found
+
+
+def test_a_place_in_a_list_is_found_again_far_from_where_it_was(bench: WorkBench) -> None:
+    ids = bench.add(100)
+    portion = read_portion(bench.handle, ["wait"], None, 10, descending=True)
+    bench.add(2 * MAX_IDS)
+    portion = read_portion(bench.handle, ["wait"], portion.next, 10, descending=True)
+    assert [job.id for job in portion.jobs] == ids[80:90][::-1]
+    portion = read_portion(bench.handle, ["wait"], None, 10)
+    bench.queue.clean(0, 3, "wait")
+    following = read_portion(bench.handle, ["wait"], portion.next, 10)
+    assert [job.id for job in following.jobs] == ids[10:20]
+
+
+@pytest.fixture(scope="module", params=DIALECTS)
+def large(request: pytest.FixtureRequest) -> Iterator[BullQueue]:
+    """A queue with LARGE waiting and LARGE completed jobs."""
+    with EmbeddedRedis() as redis, BullQueue("q", url=redis.url, protocol=request.param) as queue:
+        yield filled(queue)
+
+
+def filled(queue: BullQueue) -> BullQueue:
+    """Writes the jobs as the libraries store them: the test is not about adding."""
+    dialect, keys = queue.handle.dialect, queue.handle.keys
+    for start in range(0, LARGE, 5_000):
+        ids = range(start, start + 5_000)
+        rows = [("HSET", keys.job(str(n)), "name", "send", "data", f'{{"n":{n}}}', "timestamp", n) for n in ids]
+        for state in ("wait", "completed"):
+            key = dialect.state_key(state)
+            names = [f"{n}" if state == "wait" else f"c{n}" for n in ids]
+            if key.kind == "list":
+                rows.append(("LPUSH", keys[key.key], *names))
+            elif key.kind == "set":
+                rows.append(("SADD", keys[key.key], *names))
+            else:
+                rows.append(
+                    ("ZADD", keys[key.key], *(x for n, name in zip(ids, names, strict=True) for x in (n, name)))
+                )
+        rows += [("HSET", keys.job(f"c{n}"), "data", "{}", "timestamp", n, "finishedOn", n) for n in ids]
+        queue.handle.connection.pipeline(rows)
+    return queue
+
+
+#: A job is read by at most so many commands of a script.
+COMMANDS_PER_JOB = 4
+#: And some more for a request.
+FURTHER_COMMANDS = 150
+
+
+@pytest.mark.parametrize("state", ["wait", "completed"])
+def test_a_page_of_many_jobs_is_little_work_for_redis(large: BullQueue, state: str) -> None:
+    url = large.handle.connection.settings.url
+    with serving(url=url) as web, Redis.from_url(url) as client:
+        for query in ("", "&order=desc", "&text=nothing", "&name=none", "&from=50000&to=50010"):
+            cursor = ""
+            for _ in range(3):
+                before = commands(client)
+                with script_work(client) as scripts:
+                    path = f"/api/queues/q/jobs?state={state}&limit=100{query}{cursor}"
+                    page = web.client.get(path, headers=READING).json()
+                examined = MAX_EXAMINED if "=" in query.replace("order=", "") else 100
+                assert len(page["jobs"]) <= 100
+                assert len(scripts) <= MAX_SCRIPTS + 2, "scripts of one page"
+                assert all(work.elements < 4 * MAX_IDS for work in scripts), "elements of one script"
+                assert commands(client) - before < COMMANDS_PER_JOB * examined + FURTHER_COMMANDS
+                if page["next"] is None:
+                    break
+                cursor = f"&cursor={page['next']}"
+
+
+def commands(client: Redis) -> int:
+    """The number of commands that the server has run, also in scripts."""
+    return int(client.info("stats")["total_commands_processed"])
+
+
+def test_paging_through_many_jobs_finds_each_once(large: BullQueue) -> None:
+    place, found = None, []
+    for _ in range(LARGE):
+        portion = read_portion(large.handle, ["completed"], place, 500)
+        found += [job.id for job in portion.jobs]
+        place = portion.next
+        if place is None:
+            break
+    assert len(found) == LARGE
+    assert len(set(found)) == LARGE
