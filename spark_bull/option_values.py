@@ -49,7 +49,9 @@ def choice(*choices: str) -> Parser:
     def parse(name: str, value: str) -> str:
         lowered = value.strip().lower()
         if lowered not in choices:
-            raise expected(name, "one of " + ", ".join(choices), value)
+            raise OptionError(
+                f"expected `{name}` to be one of {', '.join(choices)}, got: {value!r}{did_you_mean(lowered, choices)}"
+            )
         return lowered
 
     return parse

@@ -21,7 +21,7 @@ from spark_bull.queue.find import is_glob
 from spark_bull.queue.handle import open_handle
 
 #: Names that samples have themselves.
-_OWN_LABELS: Final = frozenset({"queue", "state", "name", "quantile"})
+_OWN_LABELS: Final = frozenset({"queue", "state", "name", "percentile"})
 #: For how long a scrape retries, ms: Prometheus gives up after 10 s, and scrapes again.
 _RETRY_MS: Final = 2_000
 _CALL_TIMEOUT_MS: Final = 5_000

@@ -131,4 +131,4 @@ def _times(found: JobStats, labels: dict[str, str]) -> Iterator[Sample]:
     for family, percentiles in ((families.WAIT, found.wait), (families.RUN, found.run)):
         for percent in _PERCENTS if percentiles else ():
             seconds = getattr(percentiles, f"p{percent}") / 1_000
-            yield Sample(family, {**labels, "quantile": str(percent / 100)}, seconds)
+            yield Sample(family, {**labels, "percentile": str(percent)}, seconds)

@@ -110,10 +110,10 @@ def test_metrics_show_jobs_waiting_times_and_what_is_late(
         has_metrics = ("bullmq_job_completed_total", (("queue", "mail"),)) in values
         assert has_metrics == queue.handle.dialect.has_metrics
         if queue.handle.dialect.has_finish_times:
-            of_send = {"queue": "mail", "name": "send", "quantile": "0.95"}
+            of_send = {"queue": "mail", "name": "send", "percentile": "95"}
             assert value(values, "spark_bull_job_wait_seconds", **of_send) == 1
             assert value(values, "spark_bull_job_run_seconds", **of_send) == 2
-            assert value(values, "spark_bull_job_run_seconds", queue="mail", quantile="0.5") == 2
+            assert value(values, "spark_bull_job_run_seconds", queue="mail", percentile="50") == 2
             assert value(values, "spark_bull_jobs", queue="mail", name="send", state="completed") == 1
     assert {name for name, _ in values} <= {family.name for family in FAMILIES}
 
@@ -167,7 +167,7 @@ def test_metrics_can_be_printed_as_json(run: Callable[..., str], redis_url: str,
         (["--label", "zone"], "expected name=value, such as environment=production, got: 'zone'"),
         (["--label", "2=x"], "expected name=value"),
         (["--label", "__name__=x"], "expected name=value"),
-        (["--label", "queue=x"], "expected another name than name, quantile, queue, state, got: 'queue=x'"),
+        (["--label", "queue=x"], "expected another name than name, percentile, queue, state, got: 'queue=x'"),
         (["--sample", "-1"], "expected a number of 0 or more, got: '-1'"),
         (["--window", "0s"], "expected a duration of 1ms or more, got: '0s'"),
         (["--listen", "9090"], "expected host:port"),

@@ -106,6 +106,11 @@ def test_a_misspelt_state_is_refused_with_the_nearest_one() -> None:
         parse_options({"states": "wait,complete"}, READ)
 
 
+def test_a_misspelt_choice_is_refused_with_the_nearest_one() -> None:
+    with pytest.raises(OptionError, match=r"metrics.*, got: 'metric' \(did you mean `metrics`\?\)"):
+        parse_options({"view": "metric"}, READ)
+
+
 @pytest.mark.parametrize("state", STATES)
 def test_every_state_can_be_asked_for(state: str) -> None:
     assert parse_options({"states": state}, READ)["states"] == (state,)
