@@ -73,6 +73,26 @@ def test_counts_are_a_table_for_people_and_json_for_programs(run: Run, queue: Bu
     assert lines[1].split() == ["wait", "3"]
 
 
+#: Packages that only some commands need, and that take longer to import than a short command may take.
+COSTLY = frozenset(
+    {"asyncio", "fastapi", "jinja2", "numpy", "pandas", "pyarrow", "pyspark", "shtab", "starlette", "uvicorn"}
+)
+
+
+def test_a_command_imports_only_what_it_needs(queue: BullQueue, redis_url: str, prefix: str) -> None:
+    """redis-py always imports its asyncio modules, and rich.table none of these."""
+    queue.add({})
+    arguments = ["--url", redis_url, "--prefix", prefix, "counts", "mail"]
+    program = (
+        "import sys, redis; theirs = set(sys.modules); from spark_bull.cli import main; "
+        f"assert main({arguments}) == 0; print(*(set(sys.modules) - theirs))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    imported = done.stdout.splitlines()[-1].split()
+    assert "spark_bull.queue.bull_queue" in imported
+    assert {name.partition(".")[0] for name in imported} & COSTLY == set()
+
+
 def test_a_job_is_added_and_shown(run: Run) -> None:
     added = as_data(
         run, "add", "mail", '{"to": "ada"}', "--name", "send", "--attempts", "3", "--opts", '{"lifo": true}'

@@ -13,6 +13,7 @@ import pytest
 
 from spark_bull.cli.doctor import machine
 from spark_bull.cli.doctor.finding import Finding
+from spark_bull.version import VERSION
 from tools.compiled_pyspark import FILE
 
 ROOT = Path(__file__).parents[2]
@@ -80,7 +81,8 @@ def test_the_minimum_versions_are_those_of_the_package() -> None:
 def test_old_and_missing_packages_are_problems(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {finding.level for finding in machine.packages()} == {"ok"}
     monkeypatch.setattr(machine, "MIN_PACKAGES", {"redis": (99, 1), "no-such-package": (1,)})
-    old, missing = machine.packages()
+    own, old, missing = machine.packages()
+    assert own.found == f"spark-bull {VERSION}"
     assert (old.level, missing.level) == ("problem", "problem")
     assert old.found.endswith("expected 99.1 or newer")
     assert old.advice == f"{sys.executable} -m pip install 'redis>=99.1'"

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from spark_bull.cli.doctor.finding import Finding, ok, problem, warning
+from spark_bull.version import VERSION
 
 #: Minimum versions, as in setup.cfg, and the Java of Spark 4.
 MIN_JAVA: Final = 17
@@ -72,6 +73,7 @@ def python() -> Iterator[Finding]:
 
 def packages() -> Iterator[Finding]:
     """The versions of the packages that this project needs."""
+    yield ok(f"spark-bull {VERSION}")
     for name, least in MIN_PACKAGES.items():
         expected = ".".join(map(str, least))
         install = f"{sys.executable} -m pip install '{name}>={expected}'"
