@@ -40,6 +40,22 @@ local function save_scan(key, scan)
   end
 end
 
+-- Those of the jobs that were not seen at these times.
+local function unseen(scan, ids, times)
+  local call = redis.call
+  if #ids == 0 or call('EXISTS', scan.seen) == 0 then
+    return ids, times
+  end
+  local known, new_ids, new_times, count = call('ZMSCORE', scan.seen, unpack(ids)), {}, {}, 0
+  for i, time in ipairs(times) do
+    if known[i] ~= time then
+      count = count + 1
+      new_ids[count], new_times[count] = ids[i], time
+    end
+  end
+  return new_ids, new_times
+end
+
 -- The unknown jobs among the next STEP ones from `at` on, or among more where more have the same time.
 -- Returns their ids and times, the time to continue from, whether the walk has ended, and the number of jobs examined.
 local function step(scan)
@@ -47,49 +63,54 @@ local function step(scan)
   local rank, examined = call('ZCOUNT', scan.set, '-inf', '(' .. scan.at), 0
   while true do
     local members = call('ZRANGE', scan.set, rank, rank + STEP - 1, 'WITHSCORES')
+    local count = #members / 2
+    while count > 0 and tonumber(members[2 * count]) >= below do
+      count = count - 1
+    end
     local ids, times = {}, {}
-    for i = 1, #members, 2 do
-      if tonumber(members[i + 1]) >= below then
-        break
-      end
-      ids[#ids + 1], times[#times + 1] = members[i], members[i + 1]
+    for i = 1, count do
+      ids[i], times[i] = members[2 * i - 1], members[2 * i]
     end
-    local new_ids, new_times = {}, {}
-    local known = #ids > 0 and call('ZMSCORE', scan.seen, unpack(ids))
-    for i = 1, #ids do
-      if known[i] ~= times[i] then
-        new_ids[#new_ids + 1], new_times[#new_times + 1] = ids[i], times[i]
-      end
-    end
-    examined = examined + #ids
-    local last = times[#times] or scan.at
-    if #ids < STEP or #new_ids > 0 or last ~= scan.at then
-      return new_ids, new_times, last, #ids < STEP, examined
+    local new_ids, new_times = unseen(scan, ids, times)
+    examined = examined + count
+    local last = times[count] or scan.at
+    if count < STEP or #new_ids > 0 or last ~= scan.at then
+      return new_ids, new_times, last, count < STEP, examined
     end
     rank = rank + STEP
   end
 end
 
-local function append_entries(key, arg, scan, ids, times)
-  local entries = {}
+-- Records jobs found before their events are read.
+local function save_delivered_early(key, scan, ids, times)
+  local count, since = 0, scan.clock.early_since
   for i, job_id in ipairs(ids) do
-    entries[i] = found_entry(arg.base, scan.state, job_id, times[i])
+    if tonumber(times[i]) >= since then
+      redis.call('HSET', scan.clock.delivered_early, early_field(scan.state, job_id), times[i])
+      count = count + 1
+    end
   end
-  redis.call('RPUSH', key.ledger, unpack(entries))
+  if count > 0 then
+    redis.call('HINCRBY', key.track, 'late', count)
+  end
 end
 
--- Records jobs that a later scan can meet again: those of the window, and those with the time at which the walk
--- continues.
+-- Records jobs, in the order of their times, that a later scan can meet again: those of the window, and those with the
+-- time at which the walk continues.
 local function remember(key, scan, ids, times, last)
-  local pairs_of, clock = {}, scan.clock
-  for i, job_id in ipairs(ids) do
-    if clock.delivered_early and not scan.quiet and tonumber(times[i]) >= clock.early_since then
-      redis.call('HSET', clock.delivered_early, early_field(scan.state, job_id), times[i])
-      redis.call('HINCRBY', key.track, 'late', 1)
+  if scan.clock.delivered_early and not scan.quiet then
+    save_delivered_early(key, scan, ids, times)
+  end
+  local first, pairs_of = 1, {}
+  if scan.walk == 'closing' then
+    first = #ids + 1
+    while first > 1 and times[first - 1] == last do
+      first = first - 1
     end
-    if scan.walk ~= 'closing' or times[i] == last then
-      pairs_of[#pairs_of + 1], pairs_of[#pairs_of + 2] = times[i], job_id
-    end
+  end
+  for i = first, #ids do
+    local at = 2 * (i - first)
+    pairs_of[at + 1], pairs_of[at + 2] = times[i], ids[i]
   end
   if #pairs_of > 0 then
     redis.call('ZADD', scan.seen, unpack(pairs_of))
@@ -190,7 +211,7 @@ local function follow_sorted(key, arg, state, clock, most)
       local ids, times, last, ended, examined = step(scan)
       if #ids > 0 then
         if not scan.quiet then
-          append_entries(key, arg, scan, ids, times)
+          redis.call('RPUSH', key.ledger, unpack(found_entries(arg.base, scan.state, ids, times)))
         end
         remember(key, scan, ids, times, last)
       end

@@ -15,10 +15,20 @@ end
 -- Maximum size of a value in the entry of a job that still exists, bytes.
 local MAX_VALUE = 4096
 
--- The entry of a job that was found in a finished state. It keeps failedReason, which a retry would delete.
-local function found_entry(base, state, job_id, time)
-  local why = state == 'failed' and redis.pcall('HGET', base .. job_id, 'failedReason')
-  return result_entry(state, job_id, time, type(why) == 'string' and #why <= MAX_VALUE and why)
+-- The entries of jobs that were found in a finished state, at `times` if known. They keep failedReason, which a retry
+-- would delete.
+local function found_entries(base, state, ids, times)
+  local entries, head = {}, RESULT_LETTERS[state]
+  for i, job_id in ipairs(ids) do
+    local time = times and times[i] or ''
+    local why = state == 'failed' and redis.pcall('HGET', base .. job_id, 'failedReason')
+    if type(why) == 'string' and #why <= MAX_VALUE then
+      entries[i] = result_entry(state, job_id, time, why)
+    else
+      entries[i] = head .. time .. ':' .. job_id
+    end
+  end
+  return entries
 end
 
 -- The field of `delivered_early` for a job that was found in a ZSET before its event was read.

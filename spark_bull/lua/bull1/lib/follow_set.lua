@@ -30,14 +30,6 @@ local function not_in(other, set, cursor)
   return unmatched, scanned[1], #members
 end
 
-local function append_entries(key, arg, state, ids)
-  local entries = {}
-  for i, job_id in ipairs(ids) do
-    entries[i] = found_entry(arg.base, state, job_id, '')
-  end
-  redis.call('RPUSH', key.ledger, unpack(entries))
-end
-
 -- Examines about `most` jobs of the SET of a finished state; returns whether the scan is incomplete.
 -- A walk searches the finished jobs for unseen ones; then, if the sizes differ, the seen jobs for those that have left.
 local function follow_set(key, arg, state, sign, most)
@@ -56,7 +48,7 @@ local function follow_set(key, arg, state, sign, most)
       unmatched, cursor, examined = not_in(seen, set, cursor)
       if #unmatched > 0 then
         if not quiet then
-          append_entries(key, arg, state, unmatched)
+          redis.call('RPUSH', key.ledger, unpack(found_entries(arg.base, state, unmatched)))
         end
         call('SADD', seen, unpack(unmatched))
       end
