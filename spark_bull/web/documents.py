@@ -433,3 +433,32 @@ class DoneDocument(BaseModel):
     jobs: int = Field(description="number of changed jobs", examples=[1])
     skipped: int = Field(default=0, description="jobs that were in another state, locked or gone meanwhile")
     more: bool = False
+
+
+class SchedulePut(Strict):
+    """A schedule to create or change: `every` or `pattern`."""
+
+    every: Annotated[int, Field(ge=1, le=2**53 - 1)] | None = Field(default=None, description="interval")
+    pattern: Text | None = Field(default=None, description="cron pattern of 5 fields, or 6 with seconds first")
+    tz: Text | None = Field(default=None, description="time zone of the pattern", examples=["Europe/Berlin"])
+    name: Text | None = Field(default=None, description="name of the jobs")
+    data: Any = Field(default=None, description="payload of the jobs")
+    limit: Number | None = Field(default=None, description="maximum number of jobs")
+    offset: Number | None = Field(default=None, description="BullMQ only")
+    startDate: Number | None = None
+    endDate: Number | None = None
+    opts: dict[str, Any] | None = Field(default=None, description="options of the jobs, by the names of Node")
+
+
+class NextDocument(BaseModel):
+    """When the next job of a schedule is due."""
+
+    next: int
+
+
+class LimitsPut(Strict):
+    """Limits of a queue over all its workers; those that are null, or missing, stay."""
+
+    concurrency: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+    max: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = Field(default=None, description="jobs per `durationMs`")
+    durationMs: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None

@@ -242,6 +242,43 @@ def test_activity_is_listed(web: Web, queue: BullQueue) -> None:
 
 
 @not_bull_1
+def test_a_schedule_is_created_changed_and_removed(web: Web, queue: BullQueue) -> None:
+    queue.add(1)
+    path = "/queues/mail/schedulers/a%2Fb"
+    for pattern in ("0 9 * * *", "0 10 * * *"):
+        body = {"pattern": pattern, "tz": "Europe/Berlin", "name": "report", "data": {"n": 1}}
+        due = web.ask("PUT", path, code=200, json=body, headers=WRITING).json()["next"]
+        (found,) = queue.schedulers()
+        assert (found.id, found.pattern, found.next) == ("a/b", pattern, due)
+    refused = web.ask("PUT", path, code=400, json={"pattern": "x", "tz": "Europe/Berlin"}, headers=WRITING).json()
+    assert "pattern" in refused["detail"]
+    web.ask("DELETE", path, code=204, headers=WRITING)
+    web.ask("DELETE", path, code=404, headers=WRITING)
+    assert queue.schedulers() == []
+
+
+@bullmq
+def test_limits_are_set_and_removed(web: Web, queue: BullQueue) -> None:
+    queue.add(1)
+    web.ask("PUT", "/queues/mail/limits", code=204, json={"concurrency": 5}, headers=WRITING)
+    web.ask("PUT", "/queues/mail/limits", code=204, json={"max": 9, "durationMs": 1_000}, headers=WRITING)
+    limits = web.get("/queues/mail")["limits"]
+    assert (limits["concurrency"], limits["max"], limits["durationMs"]) == (5, 9, 1_000)
+    web.ask("PUT", "/queues/mail/limits", code=400, json={"max": 9}, headers=WRITING)
+    web.ask("DELETE", "/queues/mail/limits", code=204, headers=WRITING)
+    assert web.get("/queues/mail")["limits"]["concurrency"] is None
+
+
+def test_a_queue_is_deleted_when_its_name_is_repeated(web: Web, queue: BullQueue, bench: WorkBench) -> None:
+    bench.add(2)
+    bench.claim(1)
+    for query, code in (("", 400), ("?confirm=male", 400), ("?confirm=mail", 409), ("?confirm=mail&force=true", 204)):
+        web.ask("DELETE", f"/queues/mail{query}", code=code, headers=WRITING)
+    web.get("/queues/mail", code=404)
+    assert web.get("/queues") == {"queues": []}
+
+
+@not_bull_1
 def test_schedules_and_metrics_are_shown(web: Web, queue: BullQueue) -> None:
     queue.upsert_scheduler("daily", every=86_400_000, name="report")
     (found,) = web.get("/queues/mail/schedulers")["schedulers"]

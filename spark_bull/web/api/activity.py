@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Path
 
 from spark_bull.queue.find import workers
 from spark_bull.queue.private_keys import ledgers, workers_of_spark
-from spark_bull.web.documents import LedgerList, SchedulerList, WorkerList, WriteList
+from spark_bull.web.documents import LedgerList, NextDocument, SchedulePut, SchedulerList, WorkerList, WriteList
+from spark_bull.web.guard import unescaped
 from spark_bull.web.json_output import Json, document
-from spark_bull.web.problems import documented
+from spark_bull.web.problems import Problem, documented
 from spark_bull.web.queue_access import ExistingQueue
 from spark_bull.worker.status import latest, slots_of
 
@@ -55,3 +58,34 @@ def list_workers(queue: ExistingQueue) -> Json:
 def list_schedulers(queue: ExistingQueue) -> Json:
     """Lists the schedules of the queue."""
     return Json({"schedulers": document(queue.schedulers())})
+
+
+_SCHEDULE: Final = "/queues/{queue}/schedulers/{scheduler}"
+SchedulerId = Annotated[str, Path(description="id of the schedule", min_length=1, max_length=10_000)]
+
+
+@router.put(_SCHEDULE, responses=documented(403, 413))
+def put_scheduler(queue: ExistingQueue, scheduler: SchedulerId, given: SchedulePut) -> NextDocument:
+    """Creates or changes a schedule; its next job is added at once."""
+    return NextDocument(
+        next=queue.upsert_scheduler(
+            unescaped(scheduler),
+            every=given.every,
+            pattern=given.pattern,
+            tz=given.tz,
+            name=given.name,
+            data=given.data,
+            limit=given.limit,
+            offset=given.offset,
+            start_date=given.startDate,
+            end_date=given.endDate,
+            opts=given.opts,
+        )
+    )
+
+
+@router.delete(_SCHEDULE, status_code=204, responses=documented(403))
+def remove_scheduler(queue: ExistingQueue, scheduler: SchedulerId) -> None:
+    """Removes a schedule and its next job."""
+    if not queue.remove_scheduler(unescaped(scheduler)):
+        raise Problem(404, f"expected a schedule {unescaped(scheduler)[:200]} in queue {queue.name}, found none")

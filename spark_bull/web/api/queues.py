@@ -13,13 +13,14 @@ from spark_bull.web.documents import (
     CleanDocument,
     DoneDocument,
     DrainDocument,
+    LimitsPut,
     MetricsDocument,
     QueueDetails,
     QueueList,
     StatsList,
 )
 from spark_bull.web.json_output import Json, document
-from spark_bull.web.problems import documented
+from spark_bull.web.problems import Problem, documented
 from spark_bull.web.queue_access import AllQueues, ExistingQueue
 
 router = APIRouter(tags=["queues"])
@@ -114,6 +115,32 @@ def clean_queue(queue: ExistingQueue, wanted: CleanDocument) -> DoneDocument:
 def drain_queue(queue: ExistingQueue, wanted: DrainDocument | None = None) -> DoneDocument:
     """Removes all jobs that wait for a worker."""
     return DoneDocument(jobs=queue.drain(delayed=wanted is not None and wanted.delayed))
+
+
+@router.put("/queues/{queue}/limits", status_code=204, responses=_WRITING)
+def set_limits(queue: ExistingQueue, given: LimitsPut) -> None:
+    """Sets limits of the queue over all its workers (BullMQ)."""
+    queue.set_limits(concurrency=given.concurrency, max=given.max, duration_ms=given.durationMs)
+
+
+@router.delete("/queues/{queue}/limits", status_code=204, responses=_WRITING)
+def remove_limits(queue: ExistingQueue) -> None:
+    """Removes the limits of the queue (BullMQ)."""
+    queue.remove_limits()
+
+
+@router.delete("/queues/{queue}", status_code=204, responses=_WRITING)
+def obliterate_queue(
+    queue: ExistingQueue,
+    queues: AllQueues,
+    confirm: Annotated[str, Query(description="the name of the queue again")],
+    force: Annotated[bool, Query(description="whether to delete active jobs, too")] = False,
+) -> None:
+    """Deletes the queue with all its jobs; 409 if jobs are active."""
+    if confirm != queue.name:
+        raise Problem(400, f"expected `confirm` to be the name of the queue, {queue.name}", field="confirm")
+    queue.obliterate(force=force)
+    queues.forget_names()
 
 
 def _summary(queue: BullQueue) -> dict[str, Any]:
