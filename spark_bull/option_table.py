@@ -38,6 +38,7 @@ SETTLE: Final = "settle"
 SCHEDULE: Final = "schedule"
 MANAGE: Final = "manage"
 COLLECT: Final = "collect"
+EVENTS: Final = "events"
 WORK: Final = "work"
 QUEUE: Final = "bull_queue"
 SERVICE: Final = "service"
@@ -54,6 +55,7 @@ SCOPE_TITLES: Final = {
     SCHEDULE: "writes with mode=schedule",
     MANAGE: "writes with mode=manage",
     COLLECT: "streaming reads",
+    EVENTS: "streaming reads with view=events",
     WORK: "a Worker",
     QUEUE: "a BullQueue",
     SERVICE: "a Promoter or Rescuer",
@@ -71,6 +73,7 @@ VIEWS: Final = (
     "workers",
     "metrics",
     "stats",
+    "events",
 )
 
 
@@ -94,7 +97,7 @@ class Option:
         return self.scope_defaults.get(scope, self.default)
 
 
-ALL: Final = (WRITE, READ, CLAIM, SETTLE, SCHEDULE, MANAGE, COLLECT)
+ALL: Final = (WRITE, READ, CLAIM, SETTLE, SCHEDULE, MANAGE, COLLECT, EVENTS)
 #: Scopes of the options that locate a queue and connect to Redis.
 EVERYWHERE: Final = (*ALL, WORK, QUEUE, SERVICE)
 
@@ -389,12 +392,19 @@ TABLE: Final[tuple[Option, ...]] = (
         scope_defaults={COLLECT: 100_000},
     ),
     Option(
+        "maxEventsPerTrigger",
+        integer(1),
+        500_000,
+        (EVENTS,),
+        "maximum number of events per micro-batch; each queue has an equal share",
+    ),
+    Option(
         "rowsPerPartition",
         integer(1),
         5_000,
-        (CLAIM, COLLECT),
-        "maximum number of jobs per task of a micro-batch",
-        scope_defaults={COLLECT: 50_000},
+        (CLAIM, COLLECT, EVENTS),
+        "maximum number of jobs, or events, per task of a micro-batch",
+        scope_defaults={COLLECT: 50_000, EVENTS: 50_000},
     ),
     Option(
         "lockMs",
@@ -480,16 +490,16 @@ TABLE: Final[tuple[Option, ...]] = (
         "startingOffsets",
         choice("earliest", "latest"),
         "earliest",
-        (COLLECT,),
+        (COLLECT, EVENTS),
         "where a new query starts: with all existing finished jobs, or with jobs that finish from now on "
-        "(requires `readerId`)",
+        "(requires `readerId`); `view=events`: with the oldest event that is kept, or with events from now on",
     ),
     Option(
         "startingTimestamp",
         instant,
         None,
-        (COLLECT,),
-        "where a new query starts: with jobs that finished since this time, ISO 8601 or ms; not for bull-1",
+        (COLLECT, EVENTS),
+        "where a new query starts: with jobs that finished, or events, since this time, ISO 8601 or ms; not for bull-1",
         "by `startingOffsets`",
     ),
     Option(
@@ -510,8 +520,9 @@ TABLE: Final[tuple[Option, ...]] = (
         "failOnDataLoss",
         flag,
         True,
-        (COLLECT,),
-        "fail the query if finished jobs may be lost, or a job was removed before it was read; `false`: log a warning",
+        (COLLECT, EVENTS),
+        "fail the query if finished jobs or events may be lost, or a job was removed before it was read; `false`: log "
+        "a warning",
     ),
     Option(
         "removeOnRead",
@@ -525,9 +536,9 @@ TABLE: Final[tuple[Option, ...]] = (
         "view",
         choice(*VIEWS),
         "jobs",
-        (READ,),
+        (READ, EVENTS),
         "table to read: `jobs`, `counts`, `queues`, `writes`, `logs`, `dependencies`, `schedulers`, `workers`, "
-        "`metrics` or `stats`",
+        "`metrics`, `stats` or `events`, which is also a stream (BullMQ)",
     ),
     Option(
         "payloadSchema",

@@ -77,7 +77,10 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         ("queue/job_rows", "queue/result_ledger", "services/queue_collector", "store/streams"),
         ("discover", "archive", "results/open", "results/horizon", "results/entries", "results/cut"),
     ),
-    "events": (("queue/events", "queue/waiting", "store/streams"), ("publish",)),
+    "events": (
+        ("queue/events", "queue/waiting", "store/streams"),
+        ("publish", "read/event_span", "read/event_page", "read/event_step"),
+    ),
     "schedule": (
         ("queue/schedulers", "queue/schedules", "queue/writes"),
         ("schedule", "unschedule", "commit_schedules", "write/stage", "write/register", "write/discard"),

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from spark_bull.cli.commands import COMMANDS
-from spark_bull.option_table import CLAIM, COLLECT, MANAGE, READ, SCHEDULE, SETTLE, TABLE, WORK, WRITE, Option
+from spark_bull.option_table import CLAIM, COLLECT, EVENTS, MANAGE, READ, SCHEDULE, SETTLE, TABLE, WORK, WRITE, Option
 
 PAGES: Final = Path(__file__).parent.parent / "docs" / "reference"
-VERBS: Final = frozenset({WRITE, READ, CLAIM, SETTLE, SCHEDULE, MANAGE, COLLECT})
+VERBS: Final = frozenset({WRITE, READ, CLAIM, SETTLE, SCHEDULE, MANAGE, COLLECT, EVENTS})
 _BLOCK: Final = re.compile(r"(<!-- (options: \w+|commands) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 

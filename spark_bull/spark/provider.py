@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 
 from spark_bull.errors import OptionError
 from spark_bull.options import Options
-from spark_bull.spark.schemas import CLAIM_SCHEMA, mode_of, schema_of
+from spark_bull.spark.schemas import CLAIM_SCHEMA, mode_of, schema_of, shows_events
 from spark_bull.spark.sent_along import sent_along
 
 
@@ -56,6 +56,10 @@ class BullDataSource(DataSource):
             self._refuse_mode("settle", "it requires write or writeStream")
             self._refuse_mode("schedule", "it requires write or writeStream")
             self._refuse_mode("manage", "it requires write or writeStream")
+            if shows_events(self.options):
+                from spark_bull.spark.collect.events import event_reader
+
+                return event_reader(self.options, schema)
             from spark_bull.spark.collect.stream import result_reader
 
             return result_reader(self.options, schema)

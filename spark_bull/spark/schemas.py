@@ -25,7 +25,7 @@ from pyspark.sql.types import (
 
 from spark_bull.dialects.fields import CLAIMED_FIELDS, FIELDS, Kind
 from spark_bull.errors import OptionError, did_you_mean
-from spark_bull.option_table import COLLECT, READ
+from spark_bull.option_table import COLLECT, EVENTS, READ
 from spark_bull.option_values import choose_mode
 from spark_bull.options import REDIS_PREFIX, Options, is_spark_option, parse_options, scopes_of, unknown_option
 from spark_bull.spark.json_schema import TYPED_COLUMNS, ddl_of, is_inferred
@@ -152,6 +152,21 @@ SCHEMAS: Final[dict[str, StructType]] = {
             "finishedOverMs": LongType(),
         }
     ),
+    "events": _table(
+        {
+            "queue": TEXT,
+            "id": TEXT,
+            "event": TEXT,
+            "jobId": TEXT,
+            "prev": TEXT,
+            "data": TEXT,
+            "returnvalue": TEXT,
+            "failedReason": TEXT,
+            "delay": LongType(),
+            "timestamp": TIME,
+            "fields": MapType(TEXT, TEXT),
+        }
+    ),
 }
 
 #: The job fields in CLAIM_SCHEMA.
@@ -188,20 +203,24 @@ def schema_of(raw: Mapping[str, str], infer: Callable[[Options, str], str]) -> S
     infer: infers the type of a column from jobs. Raises OptionError as `read_options` does.
     """
     # Spark requests the schema before it is known whether this is a stream, whose options are checked later.
+    stream = EVENTS if shows_events(raw) else COLLECT
     for name in raw:
         lowered = name.lower()
         if scopes := scopes_of(name):
-            if COLLECT in scopes and READ not in scopes:
-                return _typed("jobs", parse_options(raw, COLLECT), infer)
+            if stream in scopes and READ not in scopes:
+                options = parse_options(raw, stream)
+                return _typed(str(options.values.get("view", "jobs")), options, infer)
         elif not is_spark_option(lowered) and not lowered.startswith(REDIS_PREFIX):
-            raise unknown_option(name, READ, COLLECT)
+            raise unknown_option(name, READ, stream)
     options = read_options(raw)
     return _typed(table_of(options), options, infer)
 
 
 def _typed(view: str, options: Options, infer: Callable[[Options, str], str]) -> StructType | str:
     """Returns the schema of a view, with the types that the options give to columns of JSON text."""
-    given = {column: options[option] for column, option in TYPED_COLUMNS.items() if options[option] is not None}
+    given = {
+        column: options[option] for column, option in TYPED_COLUMNS.items() if options.values.get(option) is not None
+    }
     if not given:
         return SCHEMAS[view]
     if view != "jobs":
@@ -216,6 +235,11 @@ def table_of(options: Options) -> str:
     """Returns the name of the table that the options of a read choose: the view, with its option `by`."""
     view, by = str(options["view"]), options["by"]
     return f"{view} by {by}" if by else view
+
+
+def shows_events(raw: Mapping[str, str]) -> bool:
+    """Whether the option `view` is `events`."""
+    return any(name.lower() == "view" and value == "events" for name, value in raw.items())
 
 
 def mode_of(raw: Mapping[str, str]) -> str | None:

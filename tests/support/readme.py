@@ -82,6 +82,7 @@ CASES = {
         then={"mail": {"wait": 2, "failed": 0}, "dead-letters": {"prioritized": 1}},
         prints=("['done','done']",),
     ),
+    "/lake/events/_checkpoint": Case(finished=2, prints=("|completed|2|", "|failed|2|"), files="events/*.parquet"),
     "except WaitTimeout": Case(then={"mail": {"wait": 1}}, prints=("toendwithin5s",)),
     'publish("bounced"': Case(prints=("[('bounced','7','{\"code\":550}')]",)),
     "print(event.timestamp": Case(then={"mail": {"wait": 1}}, prints=("waiting1None",)),

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from spark_bull.cli.commands import COMMANDS
-from spark_bull.option_table import CLAIM, COLLECT, READ, SCHEDULE, SETTLE, TABLE, WORK, WRITE
+from spark_bull.option_table import CLAIM, COLLECT, EVENTS, READ, SCHEDULE, SETTLE, TABLE, WORK, WRITE
 from tools.reference_pages import PAGES, of, shared, with_tables
 
 
@@ -22,7 +22,7 @@ def test_every_option_is_listed_and_those_of_all_verbs_once() -> None:
     assert listed["url"] == listed["chunkSize"] == listed["queue"] == 1
 
 
-@pytest.mark.parametrize("scope", [WRITE, READ, CLAIM, SETTLE, SCHEDULE, COLLECT, WORK])
+@pytest.mark.parametrize("scope", [WRITE, READ, CLAIM, SETTLE, SCHEDULE, COLLECT, EVENTS, WORK])
 def test_a_table_lists_the_options_of_its_scope_that_are_not_common(scope: str) -> None:
     head, rule, *rows = of(scope).splitlines()
     assert (head, rule) == ("| option | default | meaning |", "|---|---|---|")

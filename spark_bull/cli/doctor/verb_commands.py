@@ -30,7 +30,7 @@ client|list del get hdel hexists hgetall hincrby hkeys hset hsetnx incr llen lra
 smismember srem sscan unlink xadd xinfo xlen xrange xread zadd zcard zcount zmscore zrem zremrangebyrank
 """,
     "events": """
-get hset psubscribe set sismember subscribe unsubscribe xadd xread xrevrange zscore
+get hset psubscribe set sismember subscribe unsubscribe xadd xinfo xrange xread xrevrange zscore
 """,
     "schedule": """
 decrby del get hdel hgetall hincrby hlen hrandfield hset incr incrby linsert llen lpop lpush lrange lrem ltrim persist

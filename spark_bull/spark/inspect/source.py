@@ -17,10 +17,12 @@ from pyspark.sql.types import StructType
 
 from spark_bull.dialects.fields import FIELDS
 from spark_bull.options import Options
+from spark_bull.queue.event_log import span_of
 from spark_bull.queue.find import find_queues, is_glob
 from spark_bull.queue.handle import QueueHandle, open_handle
 from spark_bull.queue.read import Chunk, counts, read_ids, read_jobs
 from spark_bull.queue.walk import Slice
+from spark_bull.spark.inspect.events import event_batches
 from spark_bull.spark.inspect.views import ROWS, QueueSlice, Row
 from spark_bull.spark.job_columns import batch_of
 from spark_bull.spark.schemas import columns_of, read_options, table_of
@@ -86,6 +88,9 @@ def plan_read(raw: Mapping[str, str], schema: StructType) -> ReadPlan:
     if options["view"] == "metrics":
         for queue in named:
             open_handle(options, queue).dialect.check_metrics()
+    if options["view"] == "events":
+        for queue in named:
+            open_handle(options, queue).dialect.check_event_stream("view=events")
     queues = tuple(dict.fromkeys([*named, *matching(options, globs)]))
     return ReadPlan(options, schema, columns, queues, globs)
 
@@ -122,13 +127,24 @@ class BatchReader(DataSourceReader):
         plan = self._plan
         schema = to_arrow_schema(plan.schema, timezone="UTC")
         queue_slices = _queue_slices(plan, partition.part)
-        if plan.options["view"] == "jobs":
+        if plan.options["view"] == "events":
+            for each in queue_slices:
+                yield from _events(each.handle, plan, schema)
+        elif plan.options["view"] == "jobs":
             for gathered in _gathered(chunk for each in queue_slices for chunk in _chunks(each, plan)):
                 yield batch_of(gathered, plan.columns, schema)
         else:
             rows = (row for each in queue_slices for row in ROWS[plan.options["view"]](each))
             for gathered_rows in _gathered_rows(rows):
                 yield _batch_of_rows(gathered_rows, plan.columns, schema)
+
+
+def _events(handle: QueueHandle, plan: ReadPlan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The events that are kept when the read begins. A queue of another dialect was found by a glob."""
+    if handle.dialect.has_event_stream:
+        span = span_of(handle)
+        size = plan.options["chunkSize"]
+        yield from event_batches(handle, span.before, span.last.id, plan.columns, schema, size=size, strict=False)
 
 
 def _partition_count(plan: ReadPlan) -> int:

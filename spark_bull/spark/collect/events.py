@@ -1,0 +1,163 @@
+"""Streaming reads of events (BullMQ): an offset is the id of the last event taken per queue; tasks read ranges."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from spark_bull.errors import ConnectionLost, OptionError
+from spark_bull.option_table import EVENTS
+from spark_bull.options import Options, parse_options
+from spark_bull.queue.event_log import BEGIN, Position, span_of, steps
+from spark_bull.queue.find import is_glob
+from spark_bull.queue.handle import QueueHandle, open_handle
+from spark_bull.services.queue_set import QueueSet
+from spark_bull.spark.inspect.events import event_batches
+from spark_bull.spark.schemas import QUEUE_REQUIRED, columns_of
+from spark_bull.store.connection import Connection
+from spark_bull.store.settings import resolved, settings_of
+
+log = logging.getLogger("spark_bull")
+
+#: The highest sequence number of an id.
+_LAST_OF_MS: Final = 2**64 - 1
+
+
+class Events(InputPartition):
+    """The events of a queue after a position, up to an id."""
+
+    def __init__(self, queue: str, after: Position, stop: str) -> None:
+        super().__init__((queue, *after, stop))
+        self.queue = queue
+        self.after = after
+        self.stop = stop
+
+
+def event_reader(raw: Mapping[str, str], schema: StructType) -> EventStreamReader:
+    """Creates the reader of `readStream` with view=events. Raises OptionError, DialectError or ConnectionLost."""
+    options = resolved(parse_options(raw, EVENTS))
+    if not options["queue"]:
+        raise OptionError(QUEUE_REQUIRED)
+    columns = columns_of(schema, "events")
+    names = [name for part in options["queue"].split(",") if (name := part.strip())]
+    named = [name for name in names if not is_glob(name)]
+    Connection(settings_of(options)).check(options["prefix"], named, write=False)
+    for name in named:
+        open_handle(options, name).dialect.check_event_stream("view=events")
+    return EventStreamReader(options, schema, tuple(columns), names)
+
+
+class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Offsets are {"queues": {queue: position}, "began": the same where the query began}.
+
+    Spark asks for the initial offset again when batch 0 is repeated, and does not store it: `began` does.
+    """
+
+    def __init__(self, options: Options, schema: StructType, columns: tuple[str, ...], names: list[str]) -> None:
+        self._options = options
+        self._schema = schema
+        self._columns = columns
+        self._names = names
+        self._queues: QueueSet | None = None
+        self._targets: dict[str, Position] | None = None
+
+    def _handles(self) -> list[QueueHandle]:
+        if self._queues is None:
+            self._queues = QueueSet(self._options, self._names)
+        return [handle for handle in self._queues.handles() if handle.dialect.has_event_stream]
+
+    def initialOffset(self) -> dict[str, Any]:
+        began = {handle.keys.queue: self._start_of(handle) for handle in self._handles()}
+        return _offset(began, began)
+
+    def _start_of(self, handle: QueueHandle) -> Position:
+        since, span = self._options["startingTimestamp"], span_of(handle)
+        if since is not None:
+            start = Position(f"{max(0, since - 1)}-{_LAST_OF_MS}", None)
+            return span.before if start.is_before(span.before) else start
+        return span.last if self._options["startingOffsets"] == "latest" else span.before
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxRows(self._options["maxEventsPerTrigger"])
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._targets = {handle.keys.queue: span_of(handle).last for handle in self._handles()}
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        most = None if isinstance(limit, ReadAllAvailable) else getattr(limit, "max_rows", None)
+        try:
+            handles, taken = self._handles(), _positions(start["queues"])
+            share = None if most is None else max(1, most // max(1, len(handles)))
+            for handle in handles:
+                queue = handle.keys.queue
+                taken[queue] = self._end_of(handle, taken.get(queue, BEGIN), share)
+            return _offset(taken, _positions(start["began"]))
+        except ConnectionLost as error:
+            if self._targets is not None:
+                raise  # AvailableNow would end the query.
+            log.warning("queue %s: could not look for events, retrying: %s", self._options["queue"], error)
+            return start
+
+    def _end_of(self, handle: QueueHandle, after: Position, most: int | None) -> Position:
+        """The end of the next batch, which has up to `most` events."""
+        span = span_of(handle)
+        stop = span.last if self._targets is None else self._targets.get(handle.keys.queue, after)
+        if not after.is_before(stop):
+            return after
+        if most is None or span.length <= most:
+            return stop
+        return next(steps(handle, span.without_lost(after), stop, most))
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        begun = _positions(start["queues"] if start["began"] == end["began"] else end["began"])
+        handles = {handle.keys.queue: handle for handle in self._handles()}
+        found: list[InputPartition] = []
+        for queue, stop in _positions(end["queues"]).items():
+            after = begun.get(queue, BEGIN)
+            if after.is_before(stop):
+                for last in self._parts(handles.get(queue), after, stop):
+                    found.append(Events(queue, after, last.id))
+                    after = last
+        return found
+
+    def _parts(self, handle: QueueHandle | None, after: Position, stop: Position) -> Iterable[Position]:
+        """The ends of the parts that tasks read. handle: None for a queue that does not exist any more."""
+        size = self._options["rowsPerPartition"]
+        span = None if handle is None else span_of(handle)
+        if handle is None or span is None or span.length <= size:
+            return [stop]
+        return steps(handle, span.without_lost(after), stop, size)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Events)
+        options = self._options
+        yield from event_batches(
+            open_handle(options, partition.queue),
+            partition.after,
+            partition.stop,
+            self._columns,
+            to_arrow_schema(self._schema, timezone="UTC"),
+            size=options["chunkSize"],
+            strict=options["failOnDataLoss"],
+        )
+
+    def stop(self) -> None:
+        """Not called by Spark; connections are closed when the process exits."""
+
+
+def _positions(stored: Mapping[str, Sequence[Any]]) -> dict[str, Position]:
+    return {queue: Position(*position) for queue, position in stored.items()}
+
+
+def _offset(queues: Mapping[str, Position], began: Mapping[str, Position]) -> dict[str, Any]:
+    return {
+        name: {queue: list(position) for queue, position in sorted(positions.items())}
+        for name, positions in (("queues", queues), ("began", began))
+    }

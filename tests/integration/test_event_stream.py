@@ -1,0 +1,239 @@
+"""The streaming read of events, driven as Spark drives it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from redis import Redis
+
+from spark_bull.errors import DialectError, OptionError, ResultsLost
+from spark_bull.local import EmbeddedRedis
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.spark.collect.events import EventStreamReader, event_reader
+from spark_bull.spark.schemas import SCHEMAS, schema_of
+from tests.support.wait import PATIENCE_S, wait_until
+
+
+class Query:
+    """A query with view=events: one batch after the other, with the offsets of a checkpoint."""
+
+    def __init__(self, url: str, prefix: str, queue: str = "q", **options: str) -> None:
+        self.options = {"url": url, "prefix": prefix, "queue": queue, "view": "events", **options}
+        self.reader = self.open()
+        self.start: dict[str, Any] = as_stored(self.reader.initialOffset())
+
+    def open(self) -> EventStreamReader:
+        return event_reader(self.options, SCHEMAS["events"])
+
+    def plan(self, most: int | None = None) -> dict[str, Any]:
+        """The end of the next batch."""
+        return as_stored(self.reader.latestOffset(self.start, ReadMaxRows(most) if most else ReadAllAvailable()))
+
+    def read(self, end: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The rows of a batch."""
+        parts = self.reader.partitions(self.start, dict(end))
+        return [row for part in parts for batch in self.reader.read(part) for row in batch.to_pylist()]
+
+    def batch(self, most: int | None = None) -> list[dict[str, Any]]:
+        end = self.plan(most)
+        rows = self.read(end)
+        self.start = end
+        return rows
+
+
+def as_stored(offset: dict[str, Any]) -> dict[str, Any]:
+    return dict(json.loads(json.dumps(offset)))
+
+
+def numbers(rows: list[dict[str, Any]]) -> list[int]:
+    return [int(row["fields"][0][1]) for row in rows]
+
+
+def add(client: Redis, prefix: str, first: int, count: int, queue: str = "q") -> None:
+    with client.pipeline(transaction=False) as pipeline:
+        for n in range(first, first + count):
+            pipeline.xadd(f"{prefix}:{queue}:events", {"event": "tick", "n": n})
+        pipeline.execute()
+
+
+@pytest.fixture
+def queue(redis_url: str, prefix: str) -> BullQueue:
+    queue = BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq")
+    queue.publish("first")
+    return queue
+
+
+def test_batches_have_all_events_once_and_in_order(
+    client: Redis, redis_url: str, prefix: str, queue: BullQueue
+) -> None:
+    query = Query(redis_url, prefix, rowsPerPartition="30", chunkSize="20")
+    assert [row["event"] for row in query.batch()] == ["first"]
+    assert query.batch() == []
+    add(client, prefix, 0, 250)
+    end = query.plan(100)
+    rows = query.read(end)
+    assert len(query.reader.partitions(query.start, end)) == 4
+    add(client, prefix, 250, 50)
+    # A task that is repeated, and a query that is started again, read the same events.
+    assert query.read(end) == rows
+    query.reader = query.open()
+    assert query.read(end) == rows
+    query.start = end
+    sizes = []
+    while more := query.batch(100):
+        rows += more
+        sizes.append(len(more))
+    assert sizes == [100, 100]
+    assert numbers(rows) == list(range(300))
+
+
+def test_the_columns_have_what_the_event_says(redis_url: str, prefix: str, queue: BullQueue) -> None:
+    job_id = queue.add({}, delay=3_600_000)
+    opened = queue.publish("opened", {"jobId": "7", "data": {"a": 1}, "returnvalue": None, "by": "é"})
+    rows = Query(redis_url, prefix).batch()
+    job = queue.get_job(job_id)
+    assert job is not None
+    (delayed,) = [row for row in rows if row["event"] == "delayed"]
+    assert (delayed["queue"], delayed["jobId"], delayed["delay"]) == ("q", job_id, job.run_at)
+    last = rows[-1]
+    assert (last["id"], last["jobId"], last["data"], last["returnvalue"]) == (opened, "7", '{"a":1}', None)
+    assert last["fields"] == [("by", "é")]
+    assert int(last["timestamp"].timestamp() * 1000) == int(opened.partition("-")[0])
+
+
+def test_a_query_starts_where_it_is_told_to(client: Redis, redis_url: str, prefix: str, queue: BullQueue) -> None:
+    add(client, prefix, 0, 3)
+    latest = Query(redis_url, prefix, startingOffsets="latest")
+    late = client.xadd(f"{prefix}:q:events", {"event": "tick", "n": 3})
+    # The first batch is planned, and repeated by a query that is started again: its start is that of the plan.
+    end = latest.plan()
+    again = Query(redis_url, prefix, startingOffsets="latest")
+    add(client, prefix, 4, 1)
+    assert numbers(again.read(end)) == [3]
+    assert numbers(latest.read(end)) == [3]
+    since = Query(redis_url, prefix, startingTimestamp=late.decode().partition("-")[0])
+    assert numbers(since.batch())[-2:] == [3, 4]
+
+
+def test_available_now_ends_with_the_events_of_its_begin(
+    client: Redis, redis_url: str, prefix: str, queue: BullQueue
+) -> None:
+    query = Query(redis_url, prefix)
+    add(client, prefix, 0, 5)
+    query.reader.prepareForTriggerAvailableNow()
+    add(client, prefix, 5, 5)
+    assert [row["event"] for row in query.batch(4)] == ["first", "tick", "tick", "tick"]
+    assert numbers(query.batch()) == [3, 4]
+    assert query.batch() == []
+
+
+def test_queues_share_a_batch_and_join_when_they_exist(
+    client: Redis, redis_url: str, prefix: str, queue: BullQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_bull.services.queue_set.GLOB_S", 0.0)
+    BullQueue("kept-nothing", url=redis_url, prefix=prefix, protocol="bull").add({})
+    query = Query(redis_url, prefix, "*")
+    add(client, prefix, 0, 10)
+    other = BullQueue("other", url=redis_url, prefix=prefix, protocol="bullmq")
+    other.add({})
+    rows: list[dict[str, Any]] = []
+    wait_until(lambda: rows.extend(query.batch()) or "other" in {row["queue"] for row in rows}, "the queue to join")
+    assert [row["event"] for row in rows if row["queue"] == "other"] == ["added", "waiting"]
+    assert numbers([row for row in rows if row["event"] == "tick"]) == list(range(10))
+    for name in ("q", "other"):
+        add(client, prefix, 0, 10, name)
+    assert sorted(row["queue"] for row in query.batch(10)) == ["other"] * 5 + ["q"] * 5
+
+
+def test_events_that_were_removed_before_they_were_read_fail_the_query(
+    client: Redis, redis_url: str, prefix: str, queue: BullQueue, caplog: pytest.LogCaptureFixture
+) -> None:
+    query = Query(redis_url, prefix)
+    query.batch()
+    add(client, prefix, 0, 10)
+    end = query.plan()
+    client.xtrim(f"{prefix}:q:events", maxlen=4, approximate=False)
+    with pytest.raises(
+        ResultsLost, match=r"queue q: events after .* (were|may have been) removed before they were read"
+    ):
+        query.read(end)
+    query.options["failOnDataLoss"] = "false"
+    query.reader = query.open()
+    with caplog.at_level(logging.WARNING, "spark_bull"):
+        assert numbers(query.batch()) == [6, 7, 8, 9]
+    assert "continuing without them" in caplog.text
+    # From there on nothing is missing.
+    caplog.clear()
+    add(client, prefix, 10, 1)
+    assert numbers(query.batch()) == [10]
+    assert caplog.text == ""
+
+
+def test_events_that_are_removed_after_they_were_read_are_no_loss(
+    client: Redis, redis_url: str, prefix: str, queue: BullQueue
+) -> None:
+    query = Query(redis_url, prefix)
+    add(client, prefix, 0, 10)
+    query.batch(8)
+    # The last event that was read stays: without it, Redis before 7 can't say whether others are missing.
+    client.xtrim(f"{prefix}:q:events", maxlen=4, approximate=False)
+    assert numbers(query.batch()) == [7, 8, 9]
+    if b"entries-added" in client.execute_command("XINFO", "STREAM", f"{prefix}:q:events"):
+        # Redis 7 counts the events.
+        client.xtrim(f"{prefix}:q:events", maxlen=0, approximate=False)
+        add(client, prefix, 10, 1)
+        assert numbers(query.batch()) == [10]
+
+
+def test_dialects_without_kept_events_and_wrong_options_are_refused(redis_url: str, prefix: str) -> None:
+    for dialect in ("bull", "bull-1"):
+        with pytest.raises(
+            DialectError, match=f"{dialect} publishes events on channels, and keeps none; .*BullQueue.events"
+        ):
+            Query(redis_url, prefix, protocol=dialect)
+    with pytest.raises(OptionError, match="option `maxJobsPerTrigger` is for"):
+        Query(redis_url, prefix, maxJobsPerTrigger="5")
+    with pytest.raises(OptionError, match="queue"):
+        event_reader({"url": redis_url, "view": "events"}, SCHEMAS["events"])
+    assert schema_of({"queue": "q", "view": "events", "maxEventsPerTrigger": "5"}, str) == SCHEMAS["events"]
+    assert schema_of({"queue": "q", "view": "events"}, str) == SCHEMAS["events"]
+
+
+@pytest.mark.parametrize("total", [20_000, pytest.param(1_000_000, marks=pytest.mark.soak)])
+def test_a_query_that_keeps_up_misses_no_event_of_a_trimmed_stream(
+    own_redis: Callable[..., EmbeddedRedis], total: int
+) -> None:
+    """Programs add events while the query reads; the stream keeps a twentieth of them."""
+    server, kept = own_redis(), total // 20
+    with Redis.from_url(server.url) as client:
+        add(client, "bull", 0, 1)
+        query = Query(server.url, "bull")
+        done = threading.Semaphore(kept // 2)
+
+        def produce() -> None:
+            size = 500
+            with client.pipeline(transaction=False) as pipeline:
+                for first in range(1, total, size):
+                    count = min(size, total - first)
+                    for _ in range(count):
+                        assert done.acquire(timeout=PATIENCE_S)
+                    for n in range(first, first + count):
+                        pipeline.xadd("bull:q:events", {"event": "tick", "n": n}, maxlen=kept)
+                    pipeline.execute()
+
+        producer = threading.Thread(target=produce)
+        producer.start()
+        seen = 0
+        while seen < total:
+            found = numbers(wait_until(query.batch, "events"))
+            assert found == list(range(seen, seen + len(found)))
+            seen += len(found)
+            done.release(len(found))
+        producer.join()
+        assert client.xlen("bull:q:events") < total
