@@ -9,7 +9,7 @@ from threading import Event
 from typing import Any, NoReturn
 from uuid import uuid4
 
-from spark_bull.dialects.base import DEFAULT_NAME
+from spark_bull.dialects.base import DEFAULT_NAME, json_text
 from spark_bull.dialects.chunks import ChunkBuilder
 from spark_bull.dialects.codec import carrying, check_defaults, data_text, defaults_of, encode, rows_of
 from spark_bull.dialects.flows import Flows
@@ -38,7 +38,7 @@ from spark_bull.model import (
 )
 from spark_bull.option_table import QUEUE
 from spark_bull.options import parse_arguments
-from spark_bull.queue import limits, manage, schedulers
+from spark_bull.queue import limits, manage, report, schedulers
 from spark_bull.queue.add import add_chunk, sum_of
 from spark_bull.queue.cancel import request_cancel
 from spark_bull.queue.changes import change_job, change_jobs
@@ -890,6 +890,36 @@ class BullQueue:
           JobMissing: when there is no such job.
         """
         change_job(self.handle, Change(job_id, "update", data=RawJson("null") if data is None else data))
+
+    def update_progress(self, job_id: str, progress: Any) -> None:
+        """Stores the progress of a job and publishes it as an event, as updateJobProgress of BullMQ.
+
+        Parameters:
+          job_id: id of the job.
+          progress: a number, or anything that JSON can hold.
+
+        Raises:
+          JobMissing: when there is no such job.
+          WrongState: when it has a checkpoint, which is a part of its progress.
+          OptionError: for a value that JSON can't hold.
+        """
+        report.set_progress(self.handle, job_id, json_text("progress", progress))
+
+    def log(self, job_id: str, row: str, keep: int = 0) -> int:
+        """Adds a row to the log of a job, as addJobLog of BullMQ; `logs` reads them.
+
+        Parameters:
+          job_id: id of the job.
+          row: the row.
+          keep: number of last rows that stay; 0: all.
+
+        Returns:
+          The number of rows.
+
+        Raises:
+          JobMissing: when there is no such job.
+        """
+        return report.add_log(self.handle, job_id, row, keep)
 
     def fail(self, job_id: str, reason: str) -> None:
         """Fails a job that waits or is delayed, as if a worker had claimed it, without a further attempt.

@@ -1,8 +1,8 @@
-"""Changes that a processor makes to its job while it runs: progress, log rows, data."""
+"""What is reported about a job, by its processor or from outside: progress, log rows, data."""
 
 from __future__ import annotations
 
-from spark_bull.errors import JobLockLost, JobMissing
+from spark_bull.errors import JobLockLost, JobMissing, WrongState
 from spark_bull.queue import verbs
 from spark_bull.queue.handle import QueueHandle
 
@@ -16,6 +16,19 @@ def update_progress(
     is added or removed, for which the lock must be held, too.
     """
     _check(handle, job_id, verbs.progress(handle, job_id, progress, lock_token=lock_token, of_checkpoint=of_checkpoint))
+
+
+def set_progress(handle: QueueHandle, job_id: str, progress: str) -> None:
+    """The same for a job that others may process. Raises JobMissing, and WrongState for a job with a checkpoint."""
+    try:
+        update_progress(handle, job_id, progress)
+    except JobLockLost:
+        raise WrongState(
+            f"expected job {job_id} of queue {handle.keys.queue} to have no checkpoint, it has one, which is a part of "
+            "its progress: let the job change it",
+            queue=handle.keys.queue,
+            job_id=job_id,
+        ) from None
 
 
 def add_log(handle: QueueHandle, job_id: str, row: str, keep: int = 0) -> int:

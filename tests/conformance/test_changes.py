@@ -101,6 +101,23 @@ def test_a_change_of_one_job_raises_why_it_was_not_made(bench: WorkBench) -> Non
         bench.queue.move("1", "q")
 
 
+def test_progress_and_log_rows_are_reported_from_outside(bench: WorkBench) -> None:
+    (job_id,) = bench.add()
+    bench.queue.update_progress(job_id, {"done": 3})
+    assert [bench.queue.log(job_id, row, keep=2) for row in ("a", "b", "c")] == [1, 2, 2]
+    job = bench.queue.get_job(job_id)
+    assert job is not None
+    assert (job.progress, bench.queue.logs(job_id)) == ({"done": 3}, ["b", "c"])
+    for report in (bench.queue.update_progress, bench.queue.log):
+        with pytest.raises(JobMissing, match="expected a job gone in queue q, found none"):
+            report("gone", "50")
+    with pytest.raises(OptionError, match="`progress`"):
+        bench.queue.update_progress(job_id, {1, 2})
+    bench.client.hset(bench.handle.keys.job(job_id), "progress", '{"progress": 1, "checkpoint": 5}')
+    with pytest.raises(WrongState, match=f"expected job {job_id} of queue q to have no checkpoint"):
+        bench.queue.update_progress(job_id, 2)
+
+
 def test_a_wrong_change_is_refused_with_its_row_and_job(bench: WorkBench) -> None:
     with pytest.raises(
         OptionError, match=r"row 1 \(job 8\): expected `action` to be one of retry, .*'retyr' \(did you"
