@@ -67,7 +67,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
             *(f"spark/process/{name}" for name in ("loop_engine", "settle", "stream_engine")),
         ),
         (
-            *("work", "work_and_add", "progress", "promote_due", "rescue", "empty", "advance"),
+            *("work", "work_and_add", "progress", "promote_due", "rescue", "age", "empty", "advance"),
             *("commit", "commit_managed"),
             *("job/claimed", "job/extend", "job/relock", "job/log", "job/update_data", "claims/cut"),
             *("job/free_deduplication", "open_callback", "close_callback"),

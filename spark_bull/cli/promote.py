@@ -10,6 +10,7 @@ from typing import Final
 from spark_bull.cli.command import Command, Output, existing_queue
 from spark_bull.cli.interrupt import sigterm_as_sigint
 from spark_bull.cli.times import milliseconds
+from spark_bull.option_values import priority
 from spark_bull.services.promoter import Promoter, PromoterStats
 
 #: Interval at which changed counters are printed.
@@ -31,6 +32,18 @@ def _add_promote_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--max-stalled", type=int, default=1, help="how often a job may stall before it fails (default: 1)"
     )
+    parser.add_argument(
+        "--age-after",
+        type=milliseconds,
+        metavar="TIME",
+        help="give jobs that have waited for so long a higher priority",
+    )
+    parser.add_argument(
+        "--age-priority",
+        type=lambda text: priority("priority", text),
+        default="critical",
+        help="the priority that they get: 1 is the highest; or critical (default), high, medium, normal, low",
+    )
 
 
 def _promote(args: Namespace) -> Output:
@@ -41,6 +54,7 @@ def _promote(args: Namespace) -> Output:
         args.url,
         [args.queue],
         rescue=not args.no_rescue,
+        ageing=None if args.age_after is None else {"after": args.age_after, "priority": args.age_priority},
         check_ms=args.check,
         max_stalled=args.max_stalled,
         prefix=args.prefix,

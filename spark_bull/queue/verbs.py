@@ -478,6 +478,19 @@ def promote_due(handle: QueueHandle, limit: int = CHUNK_SIZE) -> Promoted:
     return Promoted(int(moved), int(next_due) if next_due else None, int(now), int(expired))
 
 
+class AgeReply(NamedTuple):
+    """`moved`: number of jobs whose priority was changed. `first`: the priority from which to go on, 0 at the end."""
+
+    moved: int
+    first: int
+
+
+def age(handle: QueueHandle, priority: int, after_ms: int, *, first: int, limit: int = CHUNK_SIZE) -> AgeReply:
+    """Gives jobs that have waited for `after_ms` a higher priority; examines about `limit` from priority `first` on."""
+    args = {"priority": priority, "after_ms": after_ms, "first": first, "limit": limit}
+    return AgeReply(*handle.run("age", args))
+
+
 class RescueReply(NamedTuple):
     """The position to go on from, b"" at the end; ids of jobs that wait again, and of those that have failed."""
 

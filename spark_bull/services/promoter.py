@@ -1,4 +1,4 @@
-"""Promoter: promotes delayed jobs when they are due, fails expired ones, recovers writes, and rescues stalled jobs."""
+"""Promoter: promotes delayed jobs when they are due, fails expired ones, recovers writes, rescues and ages jobs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from threading import Event
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from spark_bull.clock import monotonic_s
 from spark_bull.errors import SparkBullError
@@ -15,6 +15,7 @@ from spark_bull.options import parse_arguments
 from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.queue.verbs import promote_due
 from spark_bull.queue.writes import recover
+from spark_bull.services.ageing import age_jobs, ageing_of
 from spark_bull.services.delayed_signal import watches
 from spark_bull.services.queue_set import MISSING_S, QueueSet
 from spark_bull.services.rescuer import rescue_and_log
@@ -40,6 +41,7 @@ class PromoterStats:
       failed: jobs that failed because they stalled too often.
       recovered: interrupted writes that were completed.
       expired: jobs that have expired.
+      aged: jobs that got a higher priority, as they have waited for long.
     """
 
     promoted: int = 0
@@ -47,6 +49,7 @@ class PromoterStats:
     failed: int = 0
     recovered: int = 0
     expired: int = 0
+    aged: int = 0
 
 
 class Promoter(Service):
@@ -64,6 +67,8 @@ class Promoter(Service):
         `host` and `port`.
       queues: names or globs of the queues; default: all queues of the prefix.
       rescue: whether stalled jobs are rescued.
+      ageing: {"after": ms, "priority": number or name}: jobs of BullMQ with a lower priority that have waited for so
+        long get this one, by default critical; default: none.
       check_ms: interval of the check for stalled jobs, ms; default: 30,000.
       max_stalled: how often a job may stall before it fails; default: 1.
       host: host of Redis if there is no `url`; default: localhost.
@@ -89,6 +94,7 @@ class Promoter(Service):
         queues: str | Iterable[str] = (),
         *,
         rescue: bool = True,
+        ageing: Mapping[str, Any] | None = None,
         check_ms: int | None = None,
         max_stalled: int | None = None,
         host: str | None = None,
@@ -125,12 +131,13 @@ class Promoter(Service):
         options = parse_arguments(arguments, redis, SERVICE, unknown)
         self._queues = QueueSet(options, queues)
         self._rescue = rescue
+        self._ageing = ageing_of(ageing)
         self._check_ms: int = options["check_ms"]
         self._max_stalled: int = options["max_stalled"]
         self._signal = Event()
         self._watched: list[QueueHandle] = []
         self._watches: list[Service] = []
-        self._recover_at = self._rescue_at = 0.0
+        self._recover_at = self._rescue_at = self._age_at = 0.0
         self.done = PromoterStats()
 
     def once(self) -> PromoterStats:
@@ -180,7 +187,8 @@ class Promoter(Service):
 
     def _promote(self, handles: Sequence[QueueHandle]) -> float:
         """Promotes and expires about a chunk of jobs per queue; returns the time until more is due, s."""
-        pause = min(MAX_PAUSE_S, max(0.0, min(self._recover_at, self._rescue_at) - monotonic_s()))
+        checks = [self._recover_at, self._rescue_at, *([self._age_at] if self._ageing else [])]
+        pause = min(MAX_PAUSE_S, max(0.0, min(checks) - monotonic_s()))
         if not self._queues.complete:
             pause = min(pause, MISSING_S)
         moved = expired = 0
@@ -199,6 +207,10 @@ class Promoter(Service):
             for handle in handles:
                 self._recover(handle)
             self._recover_at = now + RECOVER_S
+        if self._ageing is not None and now >= self._age_at:
+            aged = sum(age_jobs(handle, self._ageing) for handle in handles)
+            self.done = replace(self.done, aged=self.done.aged + aged)
+            self._age_at = now + self._ageing.interval_s
         if not self._rescue:
             self._rescue_at = now + MAX_PAUSE_S
         elif now >= self._rescue_at:
