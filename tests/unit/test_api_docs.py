@@ -116,7 +116,7 @@ WORKER_ONLY = {
     ("kind", "scope", "others"),
     [
         (spark_bull.BullQueue, QUEUE, {"queue", "tracer", "redis"}),
-        (spark_bull.Promoter, SERVICE, {"queues", "redis", "rescue"}),
+        (spark_bull.Promoter, SERVICE, {"queues", "redis", "rescue", "ageing"}),
         (spark_bull.Rescuer, SERVICE, {"queues", "redis"}),
         (spark_bull.Worker, WORK, WORKER_ONLY),
     ],
