@@ -44,7 +44,7 @@ class _Sampled(NamedTuple):
 
     weight: float
     name: str
-    created_on: int
+    created_on: int | None
     started_on: int | None
     finished_on: int | None
 
@@ -57,19 +57,20 @@ class _Tally:
     oldest_on: int | None = None
     waits: list[int] = field(default_factory=list)
     runs: list[int] = field(default_factory=list)
-    timed: int = 0
     added: float = 0
     finished: float = 0
 
     def count(self, state: str, job: _Sampled) -> None:
         self.jobs[state] = self.jobs.get(state, 0) + job.weight
-        if state in WAITING:
-            self.oldest_on = min(self.oldest_on or job.created_on, job.created_on)
+        if state in WAITING and job.created_on is not None:
+            self.oldest_on = min(job.created_on, job.created_on if self.oldest_on is None else self.oldest_on)
 
-    def time(self, job: _Sampled) -> None:
-        self.timed += 1
+    def count_added(self, job: _Sampled, since: int) -> None:
+        self.added += job.weight * (job.created_on is not None and job.created_on >= since)
+
+    def count_finished(self, job: _Sampled) -> None:
         self.finished += job.weight
-        if job.started_on is not None and job.finished_on is not None:
+        if job.created_on is not None and job.started_on is not None and job.finished_on is not None:
             # The clocks of the machines can differ.
             self.waits.append(max(0, job.started_on - job.created_on))
             self.runs.append(max(0, job.finished_on - job.started_on))
@@ -91,11 +92,11 @@ def stats(handle: QueueHandle, window_ms: int = WINDOW_MS, sample: int = SAMPLE)
             for tally in (of_queue, by_name[job.name]):
                 tally.count(state, job)
                 if state not in COUNTED_STATES or not has_times:
-                    tally.added += job.weight * (job.created_on >= since)
+                    tally.count_added(job, since)
     for job in _ended(handle, since, sample) if has_times else ():
         for tally in (of_queue, by_name[job.name]):
-            tally.time(job)
-            tally.added += job.weight * (job.created_on >= since)
+            tally.count_finished(job)
+            tally.count_added(job, since)
     of_queue.jobs = dict(totals)
     by_name.pop("", None)
     events = recent_events(handle, now, window_ms) if handle.dialect.has_event_stream else None
@@ -107,14 +108,16 @@ def stats(handle: QueueHandle, window_ms: int = WINDOW_MS, sample: int = SAMPLE)
             added = _Rate(events.added.total() if name is None else events.added[name], events.over_ms)
         if name is None:
             of_events = _Rate(events.finished, events.over_ms) if events else None
-            finished = _counted(handle, since, now) or of_events or finished
+            # Each of these sources can lack jobs: of workers without metrics, of trimmed events, and removed ones.
+            sources = (_counted(handle, since, now), of_events, finished)
+            finished = next((rate for rate in sources if rate and rate.jobs), finished)
         return JobStats(
             handle.keys.queue,
             name,
             {state: round(jobs) for state, jobs in tally.jobs.items()},
             is_estimate and name is not None,
             None if tally.oldest_on is None else max(0, now - tally.oldest_on),
-            tally.timed,
+            len(tally.runs),
             percentiles(tally.waits),
             percentiles(tally.runs),
             added.per_s,
@@ -137,14 +140,14 @@ def percentiles(durations: Sequence[int]) -> Percentiles | None:
 
 def _sampled(handle: QueueHandle, state: str, among: int, sample: int) -> list[_Sampled]:
     """Some of the `among` jobs that have entered a state last."""
-    rows: list[tuple[str, int, int | None, int | None]] = []
+    rows: list[tuple[str | None, int | None, int | None, int | None]] = []
     for chunk in sample_jobs(handle, state, _COLUMNS, among, sample):
         names, created, started, finished = (
             [value_of(FIELDS[column], raw) for raw in chunk.column(column)] for column in _COLUMNS
         )
         rows += zip(names, created, started, finished, strict=True)
     weight = among / len(rows) if among > sample and rows else 1.0
-    return [_Sampled(weight, name or "", created or 0, *times) for name, created, *times in rows]
+    return [_Sampled(weight, name or "", *times) for name, *times in rows]
 
 
 def _ended(handle: QueueHandle, since: int, sample: int) -> Iterator[_Sampled]:

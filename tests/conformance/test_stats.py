@@ -165,6 +165,21 @@ def test_the_rate_of_finished_jobs_is_that_of_the_metrics(filled: Filled) -> Non
     assert round(jobs) in (5 + 2 * 9 + 7, 5 + 2 * 8 + 7), "a minute can begin meanwhile"
 
 
+@pytest.mark.parametrize("filled", ["bull", "bullmq"], indirect=True)
+def test_metrics_that_no_worker_keeps_any_more_give_no_rate(filled: Filled) -> None:
+    now = now_of(filled)
+    count_minutes(filled, "completed", now - 9 * HOUR, 5, 7)
+    finish(filled, "completed", ["1", "2", "3"], now, name="send", timestamp=now - 2_000, processedOn=now - 1_000)
+    assert by_name(filled)[None].finished_per_s == pytest.approx(3 / 3_600)
+
+
+def test_a_job_without_a_creation_time_is_counted_and_not_timed(filled: Filled) -> None:
+    filled.put("wait", ["1"], name="send", timestamp="soon")
+    finish(filled, "completed", ["2"], now_of(filled), name="send", timestamp="", processedOn=5)
+    found = by_name(filled)[None]
+    assert (found.jobs["wait"], found.jobs["completed"], found.oldest_waiting_ms, found.timed) == (1, 1, None, 0)
+
+
 @pytest.mark.parametrize("filled", ["bullmq"], indirect=True)
 def test_a_trimmed_event_stream_gives_the_rate_of_its_time(filled: Filled) -> None:
     keys, now = filled.queue.handle.keys, now_of(filled)
