@@ -105,6 +105,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
             "remove_child_dependency",
             "remove_unprocessed_children",
             "job/cancel",
+            "job/remove_orphans",
             "job/free_deduplication",
         ),
     ),

@@ -1,7 +1,7 @@
 """Orphaned jobs: the hash of the job exists, but the job is in no state, so that no worker ever gets it.
 
 A crash between two steps of another program, or keys that were deleted by hand, leave such jobs. A job that moves from
-one state to another meanwhile is never removed: it is examined three times, at last in the script that removes it.
+one state to another meanwhile is not removed: it is examined four times, at last in the script that removes it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from typing import Final
 
 from spark_bull.keys import SCHEDULED, SEGMENTS
 from spark_bull.queue import verbs
-from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle
-from spark_bull.queue.read import counts
+from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.walk import MAX_IDS
 
 #: Keys of the states of all dialects.
@@ -22,9 +21,9 @@ _STATES: Final = ("wait", "active", "paused", "delayed", "prioritized", "waiting
 _NO_JOBS: Final = frozenset(name.encode() for name in SEGMENTS.values())
 #: Jobs that are compared with the lists at once: as many of their ids are in memory.
 _CANDIDATES: Final = 100_000
-#: Entries of lists that one call that removes jobs may search.
-_SEARCHED: Final = 500_000
-_REMOVED_AT_ONCE: Final = 100
+#: Jobs that one call examines, and removes: each takes several commands, and a search in the ends of lists.
+_EXAMINED: Final = 200
+_REMOVED_AT_ONCE: Final = 10
 
 
 @dataclass
@@ -57,11 +56,13 @@ class OrphanSearch:
 
 def remove_orphans(handle: QueueHandle, job_ids: Sequence[bytes]) -> int:
     """Removes those jobs that are still in no state; returns their number."""
-    in_lists = sum(count for state, count in counts(handle).items() if handle.dialect.states[state].kind == "list")
-    size = max(1, min(_REMOVED_AT_ONCE, _SEARCHED // (in_lists + 1)))
-    keys = [handle.keys[name] for name in _STATES]
-    parts = (job_ids[start : start + size] for start in range(0, len(job_ids), size))
-    return sum(verbs.remove_orphans(handle, part, keys) for part in parts)
+    removed, keys = 0, [handle.keys[name] for name in _STATES]
+    for start in range(0, len(job_ids), _CANDIDATES):
+        orphans = _without_listed(handle, set(_unplaced(handle, job_ids[start : start + _CANDIDATES])))
+        for first in range(0, len(orphans), _REMOVED_AT_ONCE):
+            part = orphans[first : first + _REMOVED_AT_ONCE]
+            removed += verbs.remove_orphans(handle, part, keys, window=MAX_IDS)
+    return removed
 
 
 def _may_be_job(suffix: bytes) -> bool:
@@ -72,7 +73,7 @@ def _may_be_job(suffix: bytes) -> bool:
 def _unplaced(handle: QueueHandle, job_ids: Iterable[bytes]) -> Iterator[bytes]:
     """Those of some ids that are jobs in no state, or in one that is a list."""
     states, remaining = [handle.keys[name] for name in _STATES], iter(job_ids)
-    while part := list(islice(remaining, CHUNK_SIZE)):
+    while part := list(islice(remaining, _EXAMINED)):
         yield from handle.connection.script(
             "read/unplaced",
             {"damaged": handle.keys["damaged"], "states": states},

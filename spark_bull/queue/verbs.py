@@ -285,9 +285,12 @@ def remove_unprocessed_children(handle: QueueHandle, job_id: str, position: byte
     return ChildrenReply(b"", None) if reply == [b"missing"] else ChildrenReply(_position(reply[0]), int(reply[1]))
 
 
-def remove_orphans(handle: QueueHandle, job_ids: Sequence[bytes], states: Sequence[str]) -> int:
-    """Removes those of some jobs that are in no state, given the keys of all states; returns their number."""
-    return int(handle.run("remove_orphans", {"ids": job_ids}, states=list(states)))
+def remove_orphans(handle: QueueHandle, job_ids: Sequence[bytes], states: Sequence[str], *, window: int) -> int:
+    """Removes those of some jobs that are in no state, given the keys of all states; returns their number.
+
+    window: number of entries that are searched at both ends of each list.
+    """
+    return int(handle.run("remove_orphans", {"ids": job_ids, "window": window}, states=list(states)))
 
 
 class Sweep(NamedTuple):

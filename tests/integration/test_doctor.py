@@ -428,7 +428,7 @@ def test_a_job_that_gets_a_state_between_the_looks_is_not_removed(queue: BullQue
 
 @pytest.mark.parametrize("protocol", ["bullmq"])
 def test_orphans_are_found_in_small_portions(queue: BullQueue, client: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("_CANDIDATES", 7), ("CHUNK_SIZE", 3), ("MAX_IDS", 4), ("_SEARCHED", 60)):
+    for name, value in (("_CANDIDATES", 7), ("_EXAMINED", 3), ("MAX_IDS", 4), ("_REMOVED_AT_ONCE", 2)):
         monkeypatch.setattr(orphans, name, value)
     queue.add_many(NewJob({}, job_id=f"job-{n}") for n in range(50))
     for n in range(0, 50, 5):

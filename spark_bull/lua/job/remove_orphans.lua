@@ -1,14 +1,16 @@
--- Removes those of some jobs that are in no state, with their logs, children's results and deduplication ids.
+-- Removes those of some jobs that are in no state, with their logs, children's results and deduplication ids. The caller
+-- has not found them in a list; `window` entries at both ends of the lists are searched again, since jobs enter there.
 -- @keys damaged states...
--- @args base ids...
+-- @args base window ids...
 -- @returns the number of removed jobs
--- @include lib/is_unplaced
+-- @include lib/unplaced_test
 
 local call = redis.call
 
 local function is_listed(job_id)
   for _, state_key in ipairs(key.states) do
-    if call('TYPE', state_key).ok == 'list' and call('LPOS', state_key, job_id) then
+    if call('TYPE', state_key).ok == 'list' and (call('LPOS', state_key, job_id, 'MAXLEN', arg.window)
+      or call('LPOS', state_key, job_id, 'RANK', -1, 'MAXLEN', arg.window)) then
       return true
     end
   end
@@ -20,9 +22,9 @@ local PARTS = {
   logs = 'list', lock = 'string', dependencies = 'set', processed = 'hash', failed = 'hash', unsuccessful = 'zset'
 }
 
-local removed = 0
+local is_unplaced, removed = unplaced_test(key, arg), 0
 for _, job_id in ipairs(arg.ids) do
-  if is_unplaced(key, arg, job_id) and not is_listed(job_id) then
+  if is_unplaced(job_id) and not is_listed(job_id) then
     local job_key = arg.base .. job_id
     local deduplication_id = call('HGET', job_key, 'deid')
     local holder = deduplication_id and arg.base .. 'de:' .. deduplication_id

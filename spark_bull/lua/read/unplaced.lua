@@ -3,11 +3,11 @@
 -- @keys damaged states...
 -- @args base ids...
 -- @returns ids
--- @include lib/is_unplaced
+-- @include lib/unplaced_test
 
-local found = {}
+local is_unplaced, found = unplaced_test(key, arg), {}
 for _, job_id in ipairs(arg.ids) do
-  if is_unplaced(key, arg, job_id) then
+  if is_unplaced(job_id) then
     found[#found + 1] = job_id
   end
 end

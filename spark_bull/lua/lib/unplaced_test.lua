@@ -1,0 +1,29 @@
+-- @include lib/job_row
+
+-- The commands that return whether a ZSET or SET has a member.
+local MEMBER_OF = {zset = 'ZSCORE', set = 'SISMEMBER'}
+
+-- Returns a function that tells whether a key is a job that none of those states has that are ZSETs or SETs, and that is
+-- not recorded as damaged. A hash without the fields that every job has is another key.
+local function unplaced_test(key, arg)
+  local call, sorted = redis.call, {}
+  for _, state_key in ipairs(key.states) do
+    local command = MEMBER_OF[call('TYPE', state_key).ok]
+    if command then
+      sorted[#sorted + 1] = {command, state_key}
+    end
+  end
+  return function(job_id)
+    local row = job_row(arg.base .. job_id, 'timestamp', 'data', 'opts')
+    if not row or not (row[1] and row[2] and row[3]) or call('HEXISTS', key.damaged, job_id) == 1 then
+      return false
+    end
+    for _, state in ipairs(sorted) do
+      local found = call(state[1], state[2], job_id)
+      if found and found ~= 0 then
+        return false
+      end
+    end
+    return true
+  end
+end
