@@ -21,7 +21,7 @@ from spark_bull.local import EmbeddedRedis
 from tests.support.access import PASSWORD, RESTRICTED, USER
 from tests.support.bare_python import bare_python
 from tests.support.dump import escaped
-from tests.support.fork_server import fork_server
+from tests.support.fork_server import VARIABLE, fork_server
 from tests.support.jvm import JVM_OPTIONS
 from tests.support.node_peer import GRACE_S, NodePeer
 from tests.support.node_process import NodeProcess
@@ -138,6 +138,12 @@ def python_forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The socket of a server that forks the Python processes of Spark."""
     with fork_server(tmp_path_factory.mktemp("forks")) as socket:
         yield socket
+
+
+@pytest.fixture
+def forked_python(python_forks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Python processes of JVMs that the test starts are forks, too."""
+    monkeypatch.setenv(VARIABLE, str(python_forks))
 
 
 @pytest.fixture(scope="session")

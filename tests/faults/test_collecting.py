@@ -195,6 +195,7 @@ def test_a_peer_can_have_a_wrong_clock(node: StartNode, redis_url: str, prefix: 
 @pytest.mark.spark
 @pytest.mark.interop
 @pytest.mark.timeout(20 * DRIVER_S)
+@pytest.mark.usefixtures("forked_python")
 @pytest.mark.parametrize("kills", [KILLS, pytest.param(SOAK_KILLS, marks=pytest.mark.soak)])
 def test_kills_of_the_driver_lose_no_result_and_repeat_none(
     node: StartNode, spark: SparkSession, client: Redis, redis_url: str, prefix: str, tmp_path: Path, kills: int

@@ -385,6 +385,7 @@ frame.write.format("bull").options(**options).mode("append").save()
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("forked_python")
 def test_the_next_write_finishes_the_commit_of_a_killed_driver(
     bull: Bull, own_redis: Callable[..., EmbeddedRedis]
 ) -> None:

@@ -140,6 +140,7 @@ spark.stop()
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("forked_python")
 def test_functions_read_the_addresses_of_the_resources_of_their_slot(
     redis_url: str, prefix: str, tmp_path: Path
 ) -> None:

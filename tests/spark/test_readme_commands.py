@@ -18,6 +18,7 @@ import pytest
 
 from spark_bull.cli.main import parser
 from spark_bull.local import EmbeddedRedis
+from tests.support.jvm import JVM_OPTIONS, LOG_OPTION
 from tests.support.peers import NODE_DIRECTORY
 from tests.support.readme import (
     ROOT,
@@ -62,6 +63,7 @@ def test_a_block_of_javascript_runs_in_node(
 
 
 @of("sh")
+@pytest.mark.usefixtures("forked_python")
 def test_a_block_of_commands_runs_or_can_be_parsed(
     server: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, block: Block
 ) -> None:
@@ -71,7 +73,7 @@ def test_a_block_of_commands_runs_or_can_be_parsed(
             assert_can_be_parsed(shlex.split(line, comments=True))
         return
     monkeypatch.setenv("SPARK_BULL_URL", server.url)
-    monkeypatch.setenv("SPARK_CONF_DIR", str(ROOT / "conf"))
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", f"{JVM_OPTIONS} {LOG_OPTION}")
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     prepare(case, server.url)
     folder, log = like_a_checkout(tmp_path), tmp_path / "log"

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
 from pyspark.sql import SparkSession
@@ -27,9 +29,10 @@ print("level as before:", level() == before)
 """
 
 
+@pytest.mark.usefixtures("forked_python")
 def test_registering_again_warns_of_nothing_and_leaves_the_log_as_it_was() -> None:
     environment = {name: value for name, value in os.environ.items() if name != "SPARK_CONF_DIR"}
-    environment |= {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
+    environment |= {"PYTHONPATH": str(ROOT)}
     ran = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=True)
     assert "level as before: True" in ran.stdout
     assert "data source" not in ran.stderr

@@ -313,6 +313,7 @@ for delivery in ("exactly-once", "at-least-once"):
 """
 
 
+@pytest.mark.usefixtures("forked_python")
 def test_a_task_that_dies_is_retried_without_loss(bull: Bull, queue: Any) -> None:
     program = [sys.executable, "-c", RETRIED, bull.options["url"], bull.options["prefix"]]
     ran = subprocess.run(program, capture_output=True, text=True, timeout=PATIENCE_S, check=False)

@@ -1,13 +1,17 @@
 """All scripts of jobs/ on a separate executor process, with a Python that has only the dependencies.
 
-The package is sent with --py-files, as the file that `make zip` builds.
+The package is sent with --py-files, as the file that `make zip` builds. One script is submitted by itself; the others
+run in one driver, which is submitted with the same arguments, since each start takes two JVMs.
 """
 
 from __future__ import annotations
 
+import json
+import socket
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TextIO
 
 import pyarrow.parquet as pq
 import pytest
@@ -39,37 +43,67 @@ def double_all(jobs: DataFrame) -> DataFrame:
 """
 
 Submit = Callable[..., str]
+Start = Callable[..., subprocess.Popen[str]]
 
 pytestmark = pytest.mark.timeout(1800)
 
 
-@pytest.fixture
-def submit(package_zip: Path, foreign_python: Path, redis_url: str, prefix: str, tmp_path: Path) -> Submit:
-    """Runs a script of jobs/ and returns its output."""
-    modules = tmp_path / "my_jobs.py"
-    modules.write_text(MY_JOBS)
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the scripts run."""
+    folder = tmp_path_factory.mktemp("submitted")
+    (folder / "my_jobs.py").write_text(MY_JOBS)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def start(package_zip: Path, foreign_python: Path, folder: Path) -> Start:
+    """Starts spark-submit with a script and its arguments. What it logs is in the file `log`."""
     environment = bare_environment(foreign_python)
+    begin = [f"{environment['SPARK_HOME']}/bin/spark-submit", "--master", CLUSTER]
+    begin += ["--conf", f"spark.executor.extraJavaOptions={JVM_OPTIONS}"]
+    begin += ["--py-files", f"{package_zip},{folder / 'my_jobs.py'}"]
+
+    def start(*arguments: str) -> subprocess.Popen[str]:
+        with (folder / "log").open("a") as log:
+            return subprocess.Popen(
+                [*begin, *arguments], cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=log, text=True
+            )
+
+    return start
+
+
+@pytest.fixture(scope="module")
+def driver(start: Start) -> Iterator[TextIO]:
+    """A driver that runs scripts one after the other."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(PATIENCE_S)
+        with start(str(ROOT / "tests" / "support" / "script_runner.py"), str(server.getsockname()[1])) as submitted:
+            connection, _ = server.accept()
+            with connection, connection.makefile("rw") as lines:
+                yield lines
+                connection.shutdown(socket.SHUT_RDWR)
+            submitted.communicate(timeout=PATIENCE_S)
+
+
+@pytest.fixture
+def submit(driver: TextIO, folder: Path, redis_url: str, prefix: str) -> Submit:
+    """Runs a script of jobs/ in the driver and returns its output."""
 
     def submit(script: str, *arguments: str) -> str:
-        begin = [f"{environment['SPARK_HOME']}/bin/spark-submit", "--master", CLUSTER]
-        begin += ["--conf", f"spark.executor.extraJavaOptions={JVM_OPTIONS}"]
-        sent = ["--py-files", f"{package_zip},{modules}", str(ROOT / "jobs" / f"{script}.py")]
-        where = ["--url", redis_url]
-        where += ["--prefix", prefix] if script == "promote" else ["--option", f"prefix={prefix}"]
-        ran = subprocess.run(
-            [*begin, *sent, *arguments, *where],
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
-        )
-        assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr[-4000:]
-        assert "Lost executor" not in ran.stderr
-        return ran.stdout
+        request = [str(ROOT / "jobs" / f"{script}.py"), *arguments, *addresses(script, redis_url, prefix)]
+        print(json.dumps(request), file=driver, flush=True)
+        code, printed = json.loads(driver.readline() or '[1, "the driver ended"]')
+        log = (folder / "log").read_text()
+        assert code == 0, printed[-2000:] + log[-4000:]
+        assert "Lost executor" not in log
+        return str(printed)
 
     return submit
+
+
+def addresses(script: str, url: str, prefix: str) -> list[str]:
+    return ["--url", url, *(["--prefix", prefix] if script == "promote" else ["--option", f"prefix={prefix}"])]
 
 
 @pytest.fixture
@@ -80,13 +114,23 @@ def queue(redis_url: str, prefix: str) -> BullQueue:
 def test_every_script_is_tested_here() -> None:
     text = Path(__file__).read_text()
     scripts = {path.stem for path in (ROOT / "jobs").glob("*.py")} - NOT_SUBMITTED
-    assert [script for script in scripts if f'submit("{script}"' not in text] == []
+    assert [script for script in scripts if f'submit("{script}"' not in text and f'"{script}.py"' not in text] == []
 
 
-def test_dispatch_and_report_run_from_a_zip(submit: Submit, queue: BullQueue, tmp_path: Path) -> None:
-    (tmp_path / "in.json").write_text("".join(f'{{"n": {n}}}\n' for n in range(20)))
-    assert "20 jobs added to queue q" in submit("dispatch", "--input", "in.json", "--format", "json", "--queue", "q")
+def test_dispatch_runs_from_a_zip(start: Start, queue: BullQueue, folder: Path, redis_url: str, prefix: str) -> None:
+    (folder / "in.json").write_text("".join(f'{{"n": {n}}}\n' for n in range(20)))
+    arguments = ["--input", "in.json", "--format", "json", "--queue", "q", *addresses("dispatch", redis_url, prefix)]
+    with start(str(ROOT / "jobs" / "dispatch.py"), *arguments) as submitted:
+        said, _ = submitted.communicate(timeout=PATIENCE_S)
+    log = (folder / "log").read_text()
+    assert submitted.returncode == 0, log[-4000:]
+    assert "20 jobs added to queue q" in said
+    assert "Lost executor" not in log
     assert queue.counts()["wait"] == 20
+
+
+def test_report_runs_from_a_zip(submit: Submit, queue: BullQueue) -> None:
+    queue.add_many(NewJob({"n": n}) for n in range(20))
     assert "|q    |wait |20" in submit("report", "--queue", "q")
 
 
@@ -101,11 +145,11 @@ def test_work_runs_from_a_zip(submit: Submit, queue: BullQueue, arguments: list[
     assert {job.parsed("returnvalue") for job in queue.page("completed")} == {2 * n for n in range(40)}
 
 
-def test_collect_and_replay_run_from_a_zip(submit: Submit, queue: BullQueue, client: Redis, tmp_path: Path) -> None:
+def test_collect_and_replay_run_from_a_zip(submit: Submit, queue: BullQueue, client: Redis, folder: Path) -> None:
     Finisher(queue, client, twice=False).finish(10)
     said = submit("collect", "--queue", "q", "--output", "lake", "--once")
     assert "10 finished jobs of q written to" in said
-    files = (tmp_path / "lake").glob("queue=q/day=20*/*.parquet")
+    files = (folder / "lake").glob("queue=q/day=20*/*.parquet")
     ids = [row["id"] for file in files for row in pq.ParquetFile(file).read(["id"]).to_pylist()]
     assert sorted(ids, key=int) == [str(n) for n in range(1, 11)]
     said = submit("replay", "--input", "lake", "--where", "id < 4", "--queue", "again")

@@ -15,9 +15,11 @@ _ARCHIVED: Final = f" -XX:SharedArchiveFile={_ARCHIVE} -Xlog:disable" if _ARCHIV
 #: For a JVM that runs only some seconds, as a driver or an executor.
 JVM_OPTIONS: Final = _QUICK_START + _ARCHIVED
 
-#: Arguments of spark-submit for the settings of conf/. SPARK_CONF_DIR would change the class path, and so keep the JVM
-#: from using the archived classes.
+#: The log of conf/. SPARK_CONF_DIR would change the class path, and so keep the JVM from using the archived classes.
+LOG_OPTION: Final = f"-Dlog4j2.configurationFile={_ROOT / 'conf' / 'log4j2.properties'}"
+
+#: Arguments of spark-submit for the settings of conf/.
 CONF_ARGUMENTS: Final = (
     *("--properties-file", str(_ROOT / "conf" / "spark-defaults.conf")),
-    *("--driver-java-options", f"-Dlog4j2.configurationFile={_ROOT / 'conf' / 'log4j2.properties'}"),
+    *("--driver-java-options", LOG_OPTION),
 )
