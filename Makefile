@@ -23,7 +23,7 @@ DEMO_SPARK := --properties-file conf/spark-defaults.conf --driver-java-options \
   "-Dlog4j2.configurationFile=$(CURDIR)/conf/log4j2.properties $(DEMO_JVM)" pyspark-shell
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak lint docs format bench zip clean
+.PHONY: help setup demo test chromium soak lint docs format bench zip clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,8 +33,12 @@ setup: $(PYTHON_STAMP) $(NODE_STAMP) ## Install .venv, the Node libraries, and m
 demo: setup $(SPARK_CLASSES) ## Dispatch, inspect, process and collect 80,789 flights; MONTHS=12 uses 336,776
 	@PYSPARK_SUBMIT_ARGS='$(DEMO_SPARK)' PYTHONWARNINGS="$(QUIET)" $(RUN) jobs/demo.py --months $(MONTHS)
 
-test: setup $(SPARK_CLASSES) ## Run the tests; PYTEST_ARGS="-k claim" selects some
+test: setup $(SPARK_CLASSES) chromium ## Run the tests; PYTEST_ARGS="-k claim" selects some
 	$(RUN) -m pytest -q -n 4 --dist worksteal $(PYTEST_ARGS)
+
+# Without chromium, the tests of the page are skipped; in CI they fail.
+chromium:
+	@tools/ensure-tools.sh chromium || true
 
 soak: setup $(SPARK_CLASSES) ## Compare random histories of queues with Node, and kill drivers, for half an hour
 	$(RUN) -m pytest -q -m soak -n 2 $(PYTEST_ARGS)

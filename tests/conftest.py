@@ -9,7 +9,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -105,6 +105,13 @@ def client(admin_url: str) -> Iterator[Redis]:
 @pytest.fixture
 def prefix(client: Redis, redis_kind: str) -> Iterator[str]:
     """A unique key prefix; only its keys are deleted after the test, since the server may be shared."""
+    with own_prefix(client, redis_kind) as prefix:
+        yield prefix
+
+
+@contextmanager
+def own_prefix(client: Redis, redis_kind: str) -> Iterator[str]:
+    """A unique key prefix, whose keys are deleted at the end."""
     prefix = f"test-{uuid.uuid4().hex[:12]}"
     if redis_kind == "cluster":
         prefix = f"{{{prefix}}}"

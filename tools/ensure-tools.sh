@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# Checks, and installs if possible, the tools that the project needs: ensure-tools.sh [python] [java] [node]
+# Checks, and installs if possible, the tools that the project needs: ensure-tools.sh [python] [java] [node] [chromium]
 #
 #   python  3.10 or newer, with venv and ensurepip   (PYTHON names another interpreter than python3)
 #   java    17 or newer, for Spark                   (JAVA_HOME is respected)
 #   node    18 or newer, with npm, for the Bull and BullMQ packages that the tests use
+#   chromium  123 or newer, with its driver, for the tests of the page; only if it is named
 #
 # As root on Debian or Ubuntu it installs missing tools; otherwise it prints the command to run and fails.
 set -euo pipefail
 
-readonly PYTHON_WANTED=3.10 JAVA_WANTED=17 NODE_WANTED=18
+readonly PYTHON_WANTED=3.10 JAVA_WANTED=17 NODE_WANTED=18 CHROMIUM_WANTED=123
 
 # The first number with dots in a version text: 'openjdk version "17.0.15" 2025-04-15' -> 17.0.15
 parse_version() {
@@ -38,11 +39,22 @@ version_of_node() {
   parse_version "$(node --version 2>/dev/null)" || true
 }
 
+version_of_chromium() {
+  local browser
+  command -v chromedriver >/dev/null || return 0
+  for browser in chromium chromium-browser google-chrome; do
+    command -v "$browser" >/dev/null || continue
+    parse_version "$("$browser" --version 2>/dev/null)" || true
+    return
+  done
+}
+
 wanted_of() {
   case $1 in
     python) echo "$PYTHON_WANTED" ;;
     java) echo "$JAVA_WANTED" ;;
     node) echo "$NODE_WANTED" ;;
+    chromium) echo "$CHROMIUM_WANTED" ;;
     *) return 1 ;;
   esac
 }
@@ -69,11 +81,21 @@ java_package() {
   echo default-jre-headless
 }
 
+# Ubuntu has other names than Debian.
+chromium_packages() {
+  if package_exists chromium-driver; then
+    echo chromium chromium-driver
+  else
+    echo chromium-browser chromium-chromedriver
+  fi
+}
+
 packages_for() {
   case $1 in
     python) echo python3 python3-venv ;;
     java) java_package ;;
     node) echo nodejs npm ;;
+    chromium) chromium_packages ;;
   esac
 }
 
@@ -99,7 +121,7 @@ main() {
   local -a missing=() packages=()
   (($#)) || set -- python java node
   for tool in "$@"; do
-    wanted_of "$tool" >/dev/null || { echo "expected a tool of python, java, node, got: $tool" >&2; return 2; }
+    wanted_of "$tool" >/dev/null || { echo "expected a tool of python, java, node, chromium, got: $tool" >&2; return 2; }
     is_installed "$tool" || missing+=("$tool")
   done
   ((${#missing[@]})) || return 0

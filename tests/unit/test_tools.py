@@ -105,6 +105,17 @@ def test_without_apt_the_missing_tools_are_named() -> None:
     assert "package manager" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("there", "packages"),
+    [("chromium-driver", "chromium chromium-driver"), ("other", "chromium-browser chromium-chromedriver")],
+)
+def test_chromium_is_installed_by_the_names_of_the_distribution(there: str, packages: str) -> None:
+    apt = f"package_exists() {{ [[ $1 == {there} ]]; }}\nversion_of_chromium() {{ :; }}\nis_root() {{ false; }}\n"
+    done = bash(BARE_MACHINE + apt + "main chromium")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == f"Run: sudo apt-get update && sudo apt-get install -y {packages}"
+
+
 def test_an_unknown_tool_is_refused() -> None:
     done = bash("main ruby")
     assert done.returncode == 2

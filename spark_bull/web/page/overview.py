@@ -11,6 +11,7 @@ from fastapi.responses import Response
 from spark_bull.model import STATES
 from spark_bull.queue.find import is_glob
 from spark_bull.web.access import Authorized
+from spark_bull.web.api.events import MAX_QUEUES
 from spark_bull.web.page import links
 from spark_bull.web.page.charts import chart_of_metrics, chart_of_samples
 from spark_bull.web.page.history import history_of
@@ -50,5 +51,5 @@ def overview(
         next_url=links.overview(match=match, after=shown[-1]) if shown and shown[-1] != names[-1] else None,
         state_chart=chart_of_samples(history_of(request).total()),
         rate_chart=chart_of_metrics([found for queue in opened for found in metrics_of(queue)]),
-        events_url=links.events(),
+        events_url=links.events() if 0 < len(queues.names()) <= MAX_QUEUES else "",
     )

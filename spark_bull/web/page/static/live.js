@@ -3,7 +3,7 @@ import { morphLive } from "./morph.js";
 
 const PAUSE_MS = 1_000;
 const WAIT_PER_LOAD = 4;
-// Without events, as in queues of Bull 1.0.
+// Rates and times change without events, and not all queues have some.
 const POLL_MS = 5_000;
 const LABELS = { on: "Live", poll: "Every 5 s", lost: "Offline" };
 let isWaiting = false;
@@ -42,9 +42,14 @@ async function refresh(state) {
 }
 
 export function startLive() {
-  const url = document.querySelector("main")?.dataset.events;
+  const main = document.querySelector("main");
+  if (!main.hasAttribute("data-events")) return;
+  setInterval(() => refresh(state), POLL_MS);
+  document.addEventListener("visibilitychange", () => isDirty && refresh(state));
+  let state = "poll";
+  const url = main.dataset.events;
   if (!url) return;
-  let state = "on";
+  state = "on";
   const source = new EventSource(url);
   source.addEventListener("open", () => refresh(state));
   source.addEventListener("message", () => refresh(state));
@@ -53,6 +58,4 @@ export function startLive() {
     if (source.readyState !== EventSource.CLOSED) show("lost");
     else state = "poll";
   });
-  setInterval(() => refresh(state), POLL_MS);
-  document.addEventListener("visibilitychange", () => isDirty && refresh(state));
 }

@@ -1,0 +1,99 @@
+"""What protects the forms of the page, and pages about errors; without a browser."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import httpx
+import pytest
+
+from spark_bull.local import EmbeddedRedis
+from spark_bull.queue.bull_queue import BullQueue
+from tests.support.web import READ_TOKEN, WRITE_TOKEN, serving
+from tests.web.conftest import Site
+
+
+@pytest.fixture
+def user(site: Site) -> httpx.Client:
+    """A browser that has signed in with the write token."""
+    return signed_in(site.url, WRITE_TOKEN)
+
+
+def signed_in(url: str, token: str) -> httpx.Client:
+    user = httpx.Client(base_url=url, follow_redirects=True, timeout=60)
+    assert user.post("/login", data={"token": token}).status_code == 200
+    return user
+
+
+def csrf_of(user: httpx.Client, path: str) -> str:
+    found = re.search(r'name="csrf" value="([0-9a-f]+)"', user.get(path).text)
+    assert found
+    return found[1]
+
+
+def test_a_form_without_the_token_of_the_session_is_refused(site: Site, user: httpx.Client) -> None:
+    queue = site.queue("guarded")
+    queue.add({})
+    token = csrf_of(user, "/queues/guarded")
+    for fields in ({}, {"csrf": "another"}, {"csrf": csrf_of(signed_in(site.url, WRITE_TOKEN), "/queues/guarded")}):
+        assert user.post("/queues/guarded/actions/pause", data=fields).status_code == 403
+    other_site = {"origin": "https://example.org", "sec-fetch-site": "cross-site"}
+    assert user.post("/queues/guarded/actions/pause", data={"csrf": token}, headers=other_site).status_code == 403
+    reader = signed_in(site.url, READ_TOKEN)
+    assert reader.post("/queues/guarded/actions/pause", data={"csrf": token}).status_code == 403
+    assert not queue.is_paused()
+    assert user.post("/queues/guarded/actions/pause", data={"csrf": token}).status_code == 200
+    assert queue.is_paused()
+
+
+def test_a_form_never_leads_to_another_site(site: Site, user: httpx.Client) -> None:
+    site.queue("leads").add({})
+    token = csrf_of(user, "/queues/leads")
+    for back in ("https://example.org", "//example.org", "/\\example.org"):
+        answer = user.post("/queues/leads/actions/resume", data={"csrf": token, "back": back}, follow_redirects=False)
+        assert answer.headers["location"] == "/"
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "text"),
+    [
+        ("/queues/nothing-here", 404, "Not found"),
+        ("/queues/errors/jobs/7", 404, "job 7 of queue errors does not exist"),
+        ("/queues/errors/jobs/text-job/raw/nothing", 404, "expected one of the fields data"),
+        ("/queues/errors/actions/nothing", 404, "expected one of the actions"),
+        ("/queues/errors?state=nothing", 409, "expected a state"),
+        ("/queues/errors?from=yesterday", 400, "expected `from` to be a time"),
+        ("/queues/errors?order=random", 400, "expected `order`"),
+        ("/queues/errors?cursor=nothing", 400, "expected `cursor`"),
+    ],
+)
+def test_what_does_not_exist_is_a_page_that_says_so(
+    site: Site, user: httpx.Client, path: str, status: int, text: str
+) -> None:
+    site.queue("errors").add({}, job_id="text-job")
+    answer = user.get(path)
+    assert (answer.status_code, answer.headers["content-type"]) == (status, "text/html; charset=utf-8")
+    assert text in answer.text.replace("&#39;", "'")
+
+
+def test_names_with_slashes_have_pages(site: Site, user: httpx.Client) -> None:
+    queue = site.queue("a/b?c#d%2F")
+    job_id = queue.add({}, job_id="x/y?z%")
+    listed = user.get("/queues/a%2Fb%3Fc%23d%252F?state=wait")
+    found = re.search(r'href="(/queues/[^"]*/jobs/[^"]*)"><span class="name">', listed.text)
+    assert found
+    assert f"<h1>{job_id}</h1>" in user.get(found[1]).text
+
+
+def test_without_redis_the_page_says_so(own_redis: Callable[..., EmbeddedRedis]) -> None:
+    redis = own_redis()
+    BullQueue("away", url=redis.url).add({})
+    with serving(url=redis.url) as web:
+        user = signed_in(web.url, READ_TOKEN)
+        assert user.get("/queues/away").status_code == 200
+        redis.kill()
+        answer = user.get("/queues/away")
+    assert answer.status_code == 503
+    assert "Redis does not answer" in answer.text
+    assert "Try again" in answer.text

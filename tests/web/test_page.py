@@ -1,0 +1,311 @@
+"""The page of `spark-bull serve` in a real browser; what its buttons change is read from Redis."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from spark_bull.model import FlowJob, NewJob
+from tests.support.browser import DESKTOP, PHONE, Browser
+from tests.support.wait import wait_until
+from tests.support.web import READ_TOKEN
+from tests.web.conftest import Site
+
+pytestmark = pytest.mark.browser
+
+SCRIPT = "<script>window.attacked = true</script><img src=x onerror='window.attacked = true'>"
+
+
+def test_tokens_sign_in_to_read_or_to_write(visitor: Browser, site: Site) -> None:
+    site.queue("tokens").add({})
+    visitor.open("/queues/tokens")
+    assert visitor.driver.current_url == f"{site.url}/login"
+    visitor.find("input[name=token]").send_keys("a wrong token" + Keys.ENTER)
+    visitor.wait_for("no such token")
+    visitor.sign_in(READ_TOKEN)
+    visitor.open("/queues/tokens?state=wait")
+    visitor.wait_for("signed in to read only")
+    assert visitor.count("button[formaction], a[data-ask]") == 0
+    visitor.click("form[action='/logout'] button")
+    visitor.find("input[name=token]")
+
+
+def test_buttons_of_jobs_change_redis(browser: Browser, site: Site) -> None:
+    queue = site.queue("buttons")
+    for job_id in ("failed-1", "failed-2", "gone"):
+        queue.add({}, job_id=job_id)
+        queue.fail(job_id, "no route to host")
+    for job_id in ("later-1", "later-2"):
+        queue.add({}, job_id=job_id, delay=3_600_000)
+
+    browser.open("/queues/buttons?state=failed")
+    browser.click("button[aria-label='Retry job failed-1']")
+    browser.wait_for_notice("Job failed-1 waits")
+    assert state_of(site, "buttons", "failed-1") == "wait"
+
+    browser.click("a[aria-label='Remove job gone']")
+    browser.click("dialog button.primary")
+    browser.wait_for_notice("Job gone was removed")
+    assert queue.get_job("gone") is None
+
+    browser.open("/queues/buttons/jobs/failed-2")
+    browser.click("#retry")
+    browser.wait_for_notice("Job failed-2 waits")
+    assert state_of(site, "buttons", "failed-2") == "wait"
+
+    browser.open("/queues/buttons?state=delayed")
+    browser.click("button[aria-label='Promote job later-1']")
+    browser.wait_for_notice("Job later-1 waits")
+    assert state_of(site, "buttons", "later-1") == "wait"
+    browser.open("/queues/buttons/jobs/later-2")
+    browser.click("#promote")
+    browser.wait_for_notice("Job later-2 waits")
+    assert state_of(site, "buttons", "later-2") == "wait"
+
+    browser.click("#remove")
+    browser.click("dialog button.primary")
+    browser.wait_for_notice("Job later-2 was removed")
+    assert queue.get_job("later-2") is None
+
+
+def test_buttons_of_queues_change_redis(browser: Browser, site: Site) -> None:
+    queue = site.queue("many")
+    failed = queue.add_many(NewJob({"n": n}) for n in range(30)).ids
+    for job_id in failed:
+        queue.fail(job_id, "no route to host")
+    queue.add_many(NewJob({"n": n}, delay=3_600_000) for n in range(4))
+    queue.upsert_scheduler("nightly", pattern="0 3 * * *")
+
+    browser.open("/queues/many")
+    browser.click("#pause")
+    browser.wait_for_notice("many is paused")
+    assert queue.is_paused()
+    browser.click("#resume")
+    browser.wait_for_notice("many is resumed")
+    assert not queue.is_paused()
+
+    browser.open("/queues/many?state=failed")
+    browser.click("a[href*='retry-all']")
+    browser.click("dialog [data-cancel]")
+    assert queue.counts()["failed"] == 30
+    browser.click("a[href*='retry-all']")
+    browser.click("dialog button.primary")
+    browser.wait_for_notice("Retried 30 jobs")
+    assert (queue.counts()["failed"], queue.counts()["wait"]) == (0, 30)
+
+    browser.open("/queues/many?state=wait")
+    browser.click("a[href*='clean']")
+    browser.find("dialog select").send_keys("older than 1 hour")
+    browser.click("dialog button.primary")
+    browser.wait_for_notice("Removed 0 jobs")
+    browser.click("a[href*='clean']")
+    browser.click("dialog button.primary")
+    browser.wait_for_notice("Removed 30 jobs")
+    assert queue.counts()["wait"] == 0
+
+    browser.open("/queues/many/schedules")
+    browser.click("a[aria-label='Remove schedule nightly']")
+    browser.click("dialog button.primary")
+    browser.wait_for_notice("Schedule nightly was removed")
+    assert queue.schedulers() == []
+
+    browser.open("/queues/many?state=delayed")
+    browser.click("a[href*='promote-all']")
+    browser.click("dialog button.primary")
+    browser.wait_for_notice("Promoted 4 jobs")
+    assert queue.counts()["wait"] == 4
+
+
+def test_the_keyboard_alone_finds_a_job_and_removes_it(browser: Browser, site: Site) -> None:
+    queue = site.queue("keys")
+    queue.add({}, job_id="one")
+    queue.fail("one", "no route to host")
+    site.forget_queues()
+    browser.open("/")
+    browser.press(Keys.TAB)
+    assert browser.focused()["text"] == "Skip to content"
+    browser.press(Keys.ENTER)
+    browser.tab_to("keys")
+    browser.press(Keys.ENTER)
+    browser.wait_for("Jobs in failed")
+    browser.tab_to("Remove job one")
+    browser.press(Keys.ENTER)
+    browser.find("dialog")
+    assert browser.focused()["text"] == "Cancel"
+    browser.press(Keys.ESCAPE)
+    wait_until(lambda: browser.count("dialog[open]") == 0, "the dialog to close")
+    assert browser.focused()["label"] == "Remove job one"
+    assert queue.get_job("one") is not None
+    browser.press(Keys.ENTER)
+    browser.find("dialog")
+    browser.tab_to("Remove")
+    browser.press(Keys.ENTER)
+    browser.wait_for_notice("Job one was removed")
+    assert browser.focused()["id"] == "notice"
+    assert queue.get_job("one") is None
+
+
+def test_texts_of_jobs_are_never_markup(browser: Browser, site: Site) -> None:
+    name = f"hostile {SCRIPT}"
+    queue = site.queue(name)
+    job_id = queue.add({"text": SCRIPT}, name=SCRIPT, job_id=f"{SCRIPT}/1")
+    site.client.rpush(queue.handle.keys.logs(job_id), SCRIPT)
+    queue.fail(job_id, SCRIPT)
+    site.client.hset(
+        queue.handle.keys.job(job_id),
+        mapping={"stacktrace": json.dumps([SCRIPT]), "returnvalue": json.dumps(SCRIPT), "progress": json.dumps(SCRIPT)},
+    )
+    site.forget_queues()
+    browser.open("/")
+    browser.click("#queues a.name[href*='hostile']")
+    browser.wait_for("Jobs in failed")
+    assert browser.text.count(SCRIPT) >= 4
+    browser.click("#jobs td a")
+    browser.wait_for("Timeline")
+    browser.click("#stacktrace summary")
+    # Name, id, reason, data, result, progress, stack trace and log.
+    assert browser.text.count("window.attacked") >= 8
+    browser.click("#remove")
+    browser.wait_for("Its data, result and log")
+    assert browser.driver.execute_script("return window.attacked") is None
+    assert browser.count("main script, main img, dialog script, dialog img") == 0
+
+
+def test_the_page_follows_the_queue(browser: Browser, site: Site) -> None:
+    queue = site.queue("live")
+    queue.add({}, job_id="first")
+    site.forget_queues()
+    browser.open("/queues/live?state=wait")
+    browser.wait_for("first")
+    queue.add({}, job_id="second")
+    browser.wait_for("second")
+    browser.click("#search summary")
+    queue.remove("first")
+    wait_until(lambda: browser.count("[id='job-first']") == 0, "the removed job to disappear")
+    assert browser.driver.find_element(By.ID, "search").get_attribute("open") is not None
+    wait_until(lambda: browser.count(".chart canvas"), "a chart")
+
+
+def test_a_search_finds_jobs_by_id_name_text_and_time_page_by_page(browser: Browser, site: Site) -> None:
+    queue = site.queue("search")
+    queue.add_many(NewJob({"to": f"user{n}@example.org"}, "mail", f"mail-{n}") for n in range(60))
+    queue.add({"to": "nobody"}, name="other", job_id="other-1", timestamp=1_700_000_000_000)
+
+    def found(query: str) -> set[str]:
+        browser.open(f"/queues/search?state=wait&{query}")
+        return shown_jobs(browser)
+
+    assert found("id=mail-7") == {"mail-7"}
+    assert found("name=other") == {"other-1"}
+    assert found("text=USER42@") == {"mail-42"}
+    assert found("from=2023-11-14T00:00&to=2023-11-15T00:00") == {"other-1"}
+    assert found("text=nothing+has+this") == set()
+    browser.wait_for("No job of this page matches")
+    pages = [found("name=mail")]
+    while browser.count("a[rel=next]"):
+        browser.click("a[rel=next]")
+        wait_until(lambda: shown_jobs(browser) not in (set(), pages[-1]), "the next page")
+        pages.append(shown_jobs(browser))
+    assert len(pages) == 3
+    assert set.union(*pages) == {f"mail-{n}" for n in range(60)}
+
+
+def test_long_payloads_are_cut_and_can_be_read_whole(browser: Browser, site: Site) -> None:
+    queue = site.queue("long")
+    job_id = queue.add({"text": "x" * 50_000, "last": "the end"})
+    browser.open(f"/queues/long/jobs/{job_id}")
+    browser.wait_for("The first 4,000 of")
+    assert "the end" not in browser.text
+    browser.click("#data .cut a")
+    browser.wait_for("the end")
+
+
+def test_buttons_work_without_scripts(browser: Browser, site: Site) -> None:
+    queue = site.queue("plain")
+    queue.add({}, job_id="one")
+    queue.fail("one", "no route to host")
+    browser.use_scripts(False)
+    browser.open("/queues/plain?state=failed")
+    browser.find("#pause").click()
+    assert "plain is paused" in browser.find("#notice").text
+    assert queue.is_paused()
+    browser.find("a[aria-label='Remove job one']").click()
+    browser.find(".ask button.primary").click()
+    assert "Job one was removed" in browser.find("#notice").text
+    assert queue.get_job("one") is None
+
+
+def test_a_job_that_has_changed_meanwhile_stays(browser: Browser, site: Site) -> None:
+    queue = site.queue("meanwhile")
+    queue.add({}, job_id="one", delay=3_600_000)
+    browser.use_scripts(False)
+    browser.open("/queues/meanwhile?state=delayed")
+    queue.promote("one")
+    browser.find("button[aria-label='Promote job one']").click()
+    assert "Nothing was changed: expected job one of queue meanwhile to be delayed" in browser.find("#notice").text
+    browser.open("/queues/meanwhile/jobs/two")
+    assert "job two" in browser.find("[role=alert]").text
+    browser.errors()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_pages_fit_a_desktop_and_a_phone(browser: Browser, site: Site, theme: str) -> None:
+    fill(site)
+    pages: dict[str, Callable[[], object]] = {
+        "overview": lambda: browser.open("/"),
+        "queue": lambda: browser.open("/queues/reports?state=failed"),
+        "job": lambda: browser.open("/queues/reports/jobs/report-5"),
+        "parent": lambda: browser.open("/queues/reports/jobs/book"),
+        "schedules": lambda: browser.open("/queues/reports/schedules"),
+        "workers": lambda: browser.open("/queues/reports/workers"),
+        "writes": lambda: browser.open("/queues/reports/writes"),
+    }
+    for name, show in pages.items():
+        for size in (DESKTOP, PHONE):
+            browser.show_on(size, theme)
+            show()
+            wait_until(lambda: browser.count(".chart") == browser.count(".chart canvas"), "the charts")
+            width, shown = browser.driver.execute_script(
+                "return [document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+            )
+            assert width <= shown, f"{name} is wider than the screen of {size}"
+            browser.picture(f"{name}-{theme}-{'phone' if size == PHONE else 'desktop'}")
+
+
+def fill(site: Site) -> None:
+    """A queue with jobs of all kinds, once."""
+    queue = site.queue("reports")
+    if queue.get_job("book"):
+        return
+    for n in range(1, 9):
+        queue.add({"month": n, "pages": [1, 2, 3]}, name="monthly", job_id=f"report-{n}", attempts=3)
+    for n in (1, 2, 3):
+        queue.complete(f"report-{n}", {"file": f"report-{n}.pdf"})
+    for n in (4, 5):
+        queue.fail(f"report-{n}", "Error: connect ETIMEDOUT 10.0.0.7:5432")
+    keys = queue.handle.keys
+    site.client.rpush(keys.logs("report-5"), *(f"page {n} is ready" for n in range(5)))
+    site.client.hset(
+        keys.job("report-5"), "stacktrace", json.dumps(["Error: connect ETIMEDOUT\n    at Socket (net.js:1)"])
+    )
+    queue.add_flow(FlowJob({}, "bind", job_id="book", children=[FlowJob({"page": n}, "page") for n in range(3)]))
+    queue.upsert_scheduler("nightly", pattern="0 3 * * *", tz="Europe/Berlin")
+    queue.upsert_scheduler("often", every=60_000)
+    report = {"run": 0, "slot": 0, "started": 1_700_000_000_000, "state": "busy", "clients": []}
+    counted = {"claimed": 9, "completed": 7, "failed": 1, "retried": 0, "returned": 0, "lost": 0}
+    site.client.hset(keys.slots("w"), "0:1", json.dumps(report | counted))
+
+
+def shown_jobs(browser: Browser) -> set[str]:
+    """The ids of the jobs in the list; in one call, as the page may change meanwhile."""
+    ids = browser.driver.execute_script("return [...document.querySelectorAll('#jobs tbody tr')].map((row) => row.id)")
+    return {str(row).removeprefix("job-") for row in ids}
+
+
+def state_of(site: Site, queue: str, job_id: str) -> str | None:
+    job = site.queue(queue).get_job(job_id)
+    return job.state if job else None
