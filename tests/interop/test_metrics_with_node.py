@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from spark_bull.model import QueueMetrics
@@ -15,6 +16,7 @@ from spark_bull.prometheus.collect import Export, collect
 from spark_bull.prometheus.text import as_text
 from spark_bull.queue.bull_queue import BullQueue
 from tests.support.node_peer import NodePeer
+from tests.support.peers import PEERS, Peer
 
 pytestmark = pytest.mark.interop
 
@@ -100,3 +102,38 @@ def test_the_text_begins_with_that_of_node(
         assert ours.startswith(f"{of_node}\n# HELP spark_bull_"), f"{of_node}\n\n{ours}"
         assert "bullmq_" not in ours.removeprefix(of_node)
     assert " 0" not in peer.call("invoke", queue="q", method="exportPrometheusMetrics", args=[]).splitlines()[-1]
+
+
+# statistics
+
+
+@pytest.mark.parametrize("peer", PEERS, ids=str)
+def test_statistics_of_jobs_that_node_ended_are_those_of_the_jobs_it_shows(
+    peer: Peer, redis_url: str, prefix: str, node: Callable[..., NodePeer]
+) -> None:
+    library = node(peer.alias, prefix=prefix)
+    work(library, *["sleep:5;return:1"] * 4, "sleep:20;return:1", "fail")
+    library.call("add", queue="q", jobs=[{"name": "waiting", "data": {}, "opts": {}}] * 3)
+    with BullQueue("q", url=redis_url, prefix=prefix) as queue:
+        by_name = {found.name: found for found in queue.stats()}
+        of_queue = by_name[None]
+        assert of_queue.jobs == queue.counts()
+        # A worker of Bull 1 takes one more job when it is stopped.
+        assert of_queue.jobs["wait"] + of_queue.jobs["active"] == 3
+        assert (of_queue.jobs["completed"], of_queue.jobs["failed"]) == (5, 1)
+        assert of_queue.oldest_waiting_ms is not None
+        if peer.named_jobs:
+            assert sum(by_name["waiting"].jobs.values()) == 3
+            assert by_name["task"].jobs == {"completed": 5, "failed": 1}
+        if not queue.handle.dialect.has_finish_times:
+            assert (of_queue.wait, of_queue.run, of_queue.finished_per_s) == (None, None, None)
+            return
+    jobs = pd.DataFrame(library.call("getJobs", queue="q", states=["completed", "failed"]))
+    for found, durations in (
+        (of_queue.wait, jobs["processedOn"] - jobs["timestamp"]),
+        (of_queue.run, jobs["finishedOn"] - jobs["processedOn"]),
+    ):
+        assert found is not None
+        assert [found.p50, found.p95, found.p99] == pytest.approx(list(durations.quantile([0.5, 0.95, 0.99])))
+    assert by_name["task"].wait == of_queue.wait
+    assert of_queue.timed == 6
