@@ -81,6 +81,16 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         ("queue/events", "queue/waiting", "store/streams"),
         ("publish", "read/event_span", "read/event_page", "read/event_step"),
     ),
+    # To read; writing also needs the rights of other verbs.
+    "serve": (
+        (
+            *(f"queue/{name}" for name in ("activity", "children", "dependencies", "events", "intake", "limits")),
+            *(f"queue/{name}" for name in ("job_rows", "metrics", "portions", "private_keys", "read")),
+            *(f"queue/{name}" for name in ("recent_events", "schedulers", "stats", "walk", "writes")),
+            *("store/streams", "worker/status"),
+        ),
+        ("read/after", "read/find", "read/ids", "read/jobs", "read/metrics"),
+    ),
     "schedule": (
         ("queue/schedulers", "queue/schedules", "queue/writes"),
         ("schedule", "unschedule", "commit_schedules", "write/stage", "write/register", "write/discard"),
@@ -123,6 +133,7 @@ BY_METHODS: Final = {
     "process": {"SUBSCRIBE", "UNSUBSCRIBE"},
     "events": {"SUBSCRIBE", "PSUBSCRIBE", "UNSUBSCRIBE"},
     "collect": {"CLIENT|LIST"},
+    "serve": {"CLIENT|LIST", "SUBSCRIBE", "PSUBSCRIBE", "UNSUBSCRIBE"},
     "doctor": {"COMMAND|INFO", "MULTI"},
 }
 _HEAD: Final = '''"""The commands of each verb, as in docs/access.md; written by tools/access_table.py."""

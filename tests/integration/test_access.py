@@ -20,6 +20,7 @@ from spark_bull.queue.writes import roll_forward
 from spark_bull.services.collector import Collector
 from tests.support.access import PASSWORD, USER, rules
 from tests.support.wait import wait_until
+from tests.support.web import READING, serving
 from tests.support.worker import OurWorker
 from tests.support.writes import register_all
 from tools.access_table import MODULE, PAGE, module, with_lists
@@ -92,6 +93,33 @@ def events(queue: BullQueue) -> None:
         queue.publish("opened")
 
 
+def serve(queue: BullQueue) -> None:
+    """All that is read over HTTP."""
+    (job,) = queue.page("wait")
+    with serving(url=queue.handle.connection.settings.url, prefix=PREFIX) as web:
+        paths = [
+            "",
+            "/jobs",
+            "/search?text=n",
+            f"/jobs/{job.id}",
+            f"/jobs/{job.id}/logs",
+            "/stats",
+            "/writes",
+            "/ledgers",
+        ]
+        paths += ["/workers"]
+        if queue.protocol != "bull-1":
+            paths += ["/schedulers", "/metrics"]
+        if queue.protocol == "bullmq":
+            paths += [f"/jobs/{job.id}/family"]
+        for path in paths:
+            web.get(f"/queues/q{path}")
+        web.get("/queues")
+        web.get("/jobs")
+        with web.client.stream("GET", "/api/queues/q/events", headers=READING) as answer:
+            assert answer.status_code == 200
+
+
 def doctor(queue: BullQueue) -> None:
     server = Server(queue.handle.connection, queue.handle.connection.server_info(), PREFIX)
     findings = [finding for check in SERVER.values() for finding in check(server)]
@@ -109,6 +137,7 @@ VERBS: Final[Mapping[str, Callable[[BullQueue], None]]] = {
     "manage": manage,
     "schedule": schedule,
     "events": events,
+    "serve": serve,
     "doctor": doctor,
 }
 

@@ -32,6 +32,10 @@ smismember srem sscan unlink xadd xinfo xlen xrange xread zadd zcard zcount zmsc
     "events": """
 get hset psubscribe set sismember subscribe unsubscribe xadd xinfo xrange xread xrevrange zscore
 """,
+    "serve": """
+client|list del get hexists hgetall hlen hscan hvals llen lrange psubscribe pttl scard set sismember smembers
+smismember sscan subscribe unsubscribe xlen xread xrevrange zcard zcount zmscore zrank zrevrange zscan zscore
+""",
     "schedule": """
 decrby del get hdel hgetall hincrby hlen hrandfield hset incr incrby linsert llen lpop lpush lrange lrem ltrim persist
 pexpire pttl publish rpush sadd scard set srem unlink xadd xtrim zadd zcard zcount zrem zremrangebyscore
