@@ -15,7 +15,7 @@ from spark_bull.web.problems import Problem, documented
 from spark_bull.web.queue_access import AllQueues, ExistingQueue
 
 #: Maximum number of queues of a stream.
-MAX_STREAMED: Final = 200
+MAX_QUEUES: Final = 200
 _STREAM: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "Server-sent events without a type; their data is a QueueEvent in JSON, in camel case.",
@@ -67,8 +67,8 @@ async def stream_all(
         return [queues.open(name) for name in queues.names()]
 
     found = await anyio.to_thread.run_sync(opened)
-    if len(found) > MAX_STREAMED:
-        raise Problem(400, f"expected at most {MAX_STREAMED} queues, got {len(found)}: name some", field="queue")
+    if len(found) > MAX_QUEUES:
+        raise Problem(400, f"expected at most {MAX_QUEUES} queues, got {len(found)}: name some", field="queue")
     if not found:
         raise Problem(404, "expected a queue of this server, found none")
     return await _stream(request, found, None)
