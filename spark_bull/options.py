@@ -48,7 +48,7 @@ class Options:
         return self.values[name]
 
     def __repr__(self) -> str:
-        shown = {n: self.values[n] for n in sorted(self.given) if n not in ("password", "url")}
+        shown = {n: self.values[n] for n in sorted(self.given) if n not in ("password", "url", "resultPath")}
         return f"Options({shown})"
 
 

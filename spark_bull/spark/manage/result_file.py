@@ -13,6 +13,7 @@ from pyarrow import fs
 
 from spark_bull.errors import OptionError
 from spark_bull.model import Changed
+from spark_bull.urls import masked
 
 _SCHEMA: Final = pa.schema([(name, pa.string()) for name in ("queue", "id", "action", "outcome")])
 _ROWS: Final = 50_000
@@ -20,6 +21,8 @@ _ROWS: Final = 50_000
 
 def check_path(path: str | None) -> None:
     """Raises OptionError for a directory that can't be created."""
+    if path == "":
+        raise OptionError("expected `resultPath` to be a directory, got an empty text: leave it out for no file")
     if path is not None:
         system, directory = _located(path)
         try:
@@ -62,4 +65,7 @@ def _located(path: str) -> tuple[fs.FileSystem, str]:
 
 
 def _refused(path: str, wanted: str, error: Exception) -> OptionError:
-    return OptionError(f"expected `resultPath` to be {wanted}, got: {path!r} ({error})")
+    """The error names neither the keys that a URI can contain, nor all places where pyarrow has searched a library."""
+    shown = masked(path.partition("?")[0]) if "://" in path else path
+    why = str(error).partition("\n")[0].replace(path, shown)
+    return OptionError(f"expected `resultPath` to be {wanted}, got: {shown!r} ({why})")
