@@ -5,12 +5,14 @@ from __future__ import annotations
 import signal
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from spark_bull import BullQueue, NewJob
+from spark_bull import BullQueue, NewJob, SparkBullError
 from spark_bull.queue.writes import recover
 from tests.support import dying_write
+from tests.support.sink import ManageSink
 
 JOBS, CHUNK = 20, 4
 #: Two tasks stage JOBS / CHUNK + 1 chunks in as many calls; the next one registers the write.
@@ -81,3 +83,21 @@ def test_each_change_of_a_killed_driver_is_made_once(
             assert (queue.counts()["wait"], other.counts()["wait"]) == (5, JOBS - 7)
         else:
             assert_moved_once(queue, other)
+
+
+def test_a_file_of_outcomes_that_can_not_be_written_is_an_error_after_the_changes(
+    queue: BullQueue, options: dict[str, str], tmp_path: Path
+) -> None:
+    fill(queue)
+    path = tmp_path / "outcomes"
+    sink = ManageSink({**options, "resultPath": str(path)}, dying_write.CHANGES)
+    for rows in dying_write.changes_of(JOBS):
+        sink.task(rows)
+    path.rmdir()
+    path.write_text("in the way")
+    with pytest.raises(SparkBullError, match=r"the jobs were changed, but the file .* don't run this write again"):
+        sink.commit()
+    (record,) = queue.writes()
+    assert (record.changed, queue.counts()["wait"]) == (JOBS - 2, 0)
+    outcomes = Counter(changed.outcome for changed in queue.outcomes(record.id))
+    assert outcomes == {"done": JOBS - 2, "missing": 2}

@@ -6,7 +6,7 @@ import json
 import logging
 from collections.abc import Iterator, Sequence
 
-from spark_bull.errors import SparkBullError
+from spark_bull.errors import SparkBullError, restated
 from spark_bull.model import Changed, WriteRecord
 from spark_bull.queue.changes import error_of
 from spark_bull.queue.verbs import check_managed
@@ -106,6 +106,14 @@ def _write_outcomes(path: str, write_id: str, plans: Sequence[QueuePlan]) -> Non
             for changed in read_outcomes(queue_plan.handle, write_id):
                 yield queue_plan.handle.keys.queue, changed
 
-    log.info("write %s: outcomes are in %s", write_id, write_outcomes(path, write_id, outcomes()))
+    try:
+        name = write_outcomes(path, write_id, outcomes())
+    except SparkBullError as error:
+        raise restated(
+            error,
+            "the jobs were changed, but the file with the outcomes was not written: don't run this write again; "
+            f'BullQueue.outcomes("{write_id}") of each queue reads them for 30 days. Cause: {error}',
+        ) from error
+    log.info("write %s: outcomes are in %s", write_id, name)
     for queue_plan in plans:
         queue_plan.handle.connection.call("UNLINK", queue_plan.handle.keys.outcomes(write_id))

@@ -11,12 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from spark_bull.errors import OptionError
+from spark_bull.errors import OptionError, SparkBullError
 from spark_bull.model import Changed
 from spark_bull.urls import masked
 
 _SCHEMA: Final = pa.schema([(name, pa.string()) for name in ("queue", "id", "action", "outcome")])
 _ROWS: Final = 50_000
+_WRITABLE: Final = "a directory that can be written"
 
 
 def check_path(path: str | None) -> None:
@@ -28,23 +29,26 @@ def check_path(path: str | None) -> None:
         try:
             system.create_dir(directory, recursive=True)
         except (OSError, pa.ArrowException) as error:
-            raise _refused(path, "a directory that can be written", error) from None
+            raise OptionError(_refusal(path, _WRITABLE, error)) from None
 
 
 def write_outcomes(path: str, write_id: str, outcomes: Iterable[tuple[str, Changed]]) -> str:
     """Writes the outcomes, each with the name of its queue; returns the path of the file.
 
-    The name of the file is that of the write, so that a repetition replaces it.
+    The name of the file is that of the write, so that a repetition replaces it. Raises SparkBullError if it can't be
+    written.
     """
     system, directory = _located(path)
     name = f"{directory}/{write_id}.parquet"
-    remaining = iter(outcomes)
     # Spark ignores files that begin with an underscore: it sees the file when it is complete.
     hidden = f"{directory}/_{write_id}.parquet"
-    with system.open_output_stream(hidden) as stream, pq.ParquetWriter(stream, _SCHEMA) as writer:
-        for batch in _batches(remaining):
-            writer.write_batch(batch)
-    system.move(hidden, name)
+    try:
+        with system.open_output_stream(hidden) as stream, pq.ParquetWriter(stream, _SCHEMA) as writer:
+            for batch in _batches(iter(outcomes)):
+                writer.write_batch(batch)
+        system.move(hidden, name)
+    except (OSError, pa.ArrowException) as error:
+        raise SparkBullError(_refusal(path, _WRITABLE, error)) from None
     return name
 
 
@@ -61,11 +65,11 @@ def _located(path: str) -> tuple[fs.FileSystem, str]:
         located: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(path if is_uri else os.path.abspath(path))
         return located
     except (ValueError, OSError, pa.ArrowException) as error:
-        raise _refused(path, "a path or URI that pyarrow can open", error) from None
+        raise OptionError(_refusal(path, "a path or URI that pyarrow can open", error)) from None
 
 
-def _refused(path: str, wanted: str, error: Exception) -> OptionError:
-    """The error names neither the keys that a URI can contain, nor all places where pyarrow has searched a library."""
+def _refusal(path: str, wanted: str, error: Exception) -> str:
+    """The message shows neither the keys that a URI can contain, nor all places where pyarrow has looked for files."""
     shown = masked(path.partition("?")[0]) if "://" in path else path
     why = str(error).partition("\n")[0].replace(path, shown)
-    return OptionError(f"expected `resultPath` to be {wanted}, got: {shown!r} ({why})")
+    return f"expected `resultPath` to be {wanted}, got: {shown!r} ({why})"
