@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from spark_bull.services.rescuer import Rescuer
     from spark_bull.spark.process.worker import Worker
     from spark_bull.spark.provider import BullDataSource, register
+    from spark_bull.spark.results import results
     from spark_bull.tracer import current_trace
     from spark_bull.worker.running_job import RunningJob
     from spark_bull.worker.status import WorkerStatus
@@ -143,6 +144,7 @@ _LAZY_EXPORTS = {
     "WrongState": "spark_bull.errors",
     "current_trace": "spark_bull.tracer",
     "register": "spark_bull.spark.provider",
+    "results": "spark_bull.spark.results",
 }
 
 __all__ = [
@@ -208,6 +210,7 @@ __all__ = [
     "__version__",
     "current_trace",
     "register",
+    "results",
 ]
 
 

@@ -150,6 +150,10 @@ class QueueKeys:
         """LIST of packed outcomes of one registered write that changes jobs."""
         return f"{self.base}spark:outcomes:{write_id}"
 
+    def kept_ids(self, write_id: str) -> str:
+        """LIST of packed ids of the jobs of one write that keeps them, chunk by chunk."""
+        return f"{self.base}spark:ids:{write_id}"
+
     def watermark(self, app_id: str) -> str:
         """STRING: the highest version that this application (or query) has written."""
         return f"{self.base}spark:watermark:{app_id}"

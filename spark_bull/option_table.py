@@ -198,6 +198,13 @@ TABLE: Final[tuple[Option, ...]] = (
         "lifetime of the staged jobs of an uncommitted write; must exceed the duration of the Spark job",
     ),
     Option(
+        "keepIds",
+        flag,
+        False,
+        (WRITE,),
+        "whether the write keeps the ids of its jobs for 30 days, for `writeId` and `spark_bull.results`",
+    ),
+    Option(
         "txnAppId",
         text,
         None,
@@ -582,6 +589,14 @@ TABLE: Final[tuple[Option, ...]] = (
     ),
     Option("sample", integer(1), 10_000, (READ,), "`view=stats`: maximum number of jobs that are read of each state"),
     Option("jobIds", names, (), (READ,), "only these jobs, comma separated", "all"),
+    Option(
+        "writeId",
+        text,
+        None,
+        (READ,),
+        "only the jobs of this write, which has the option `keepIds`; `state` is NULL for a job that was removed",
+        "all",
+    ),
     Option(
         "numPartitions",
         integer(1, 10_000),

@@ -149,6 +149,8 @@ def _check_together(given: Mapping[str, Any], scope: str) -> None:
     if "delay" in given and "runAt" in given:
         run_at = spelled("runAt", scope)
         raise OptionError(f"expected one of `delay` and `{run_at}`, got both: leave one out")
+    if "writeId" in given and "jobIds" in given:
+        raise OptionError("expected one of `writeId` and `jobIds`, got both: leave one out")
     if "startingOffsets" in given and "startingTimestamp" in given:
         raise OptionError("expected one of `startingOffsets` and `startingTimestamp`, got both: leave one out")
     for name, view in (("by", "counts"), ("windowMs", "stats"), ("sample", "stats")):

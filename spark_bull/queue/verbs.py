@@ -142,6 +142,7 @@ def commit(
         write=handle.keys.write(write_id),
         manifest=handle.keys.manifest(write_id),
         outcomes=handle.keys.outcomes(write_id),
+        kept_ids=handle.keys.kept_ids(write_id),
         touched=[*touched],
     )
     return CommitReply(state.decode(), int(reached), *(text.decode() for text in detail))

@@ -9,7 +9,8 @@ field `callbackState` is `open`, then `closed`. The chunks of a write with the f
 the further queues of their children. Those of a write with the field `mode` = schedule have schedules, those of one
 with `mode` = manage change jobs: the field `moves` names the further queues that jobs are moved to, and with the field
 `outcomes` it keeps what became of each. A write with the field `maxLength` and `whenFull` = fail is registered only if
-all of its jobs fit; with wait and drop, each step adds those that fit.
+all of its jobs fit; with wait and drop, each step adds those that fit. With the field `keepsIds`, each step keeps the
+ids of its jobs.
 """
 
 from __future__ import annotations

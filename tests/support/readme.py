@@ -83,6 +83,7 @@ CASES = {
         prints=("['done','done']",),
     ),
     "/lake/events/_checkpoint": Case(finished=2, prints=("|completed|2|", "|failed|2|"), files="events/*.parquet"),
+    '"keepIds", True': Case(then={"mail": {"wait": 2}}, prints=("|wait|2|",)),
     "except WaitTimeout": Case(then={"mail": {"wait": 1}}, prints=("toendwithin5s",)),
     'publish("bounced"': Case(prints=("[('bounced','7','{\"code\":550}')]",)),
     "print(event.timestamp": Case(then={"mail": {"wait": 1}}, prints=("waiting1None",)),

@@ -51,7 +51,8 @@ end
 -- last one (it may run). With a maximum length also {'full', rows processed, length of the queue}: nothing was added.
 local function commit_once(key, arg, add_jobs)
   local call = redis.call
-  local write = call('HMGET', key.write, 'state', 'position', 'chunk', 'from', 'callback', 'maxLength', 'whenFull')
+  local write = call('HMGET', key.write, 'state', 'position', 'chunk', 'from', 'callback', 'maxLength', 'whenFull',
+    'keepsIds')
   local state, position = write[1], tonumber(write[2])
   if not state then
     return {'unknown', 0}
@@ -103,6 +104,10 @@ local function commit_once(key, arg, add_jobs)
     else
       chunk.n = last
       result = add_jobs(key, arg, chunk, from, now)
+      if write[8] then
+        call('RPUSH', key.kept_ids, cmsgpack.pack(result.ids))
+        call('PEXPIRE', key.kept_ids, arg.record_ttl_ms)
+      end
     end
     position = position + result.next - from
     if result.next > rows then

@@ -123,6 +123,8 @@ def _queue_plan(plan: WritePlan, queue: str, parts: list[TaskPart], started_on: 
     }
     if plan.children is not None:
         fields["flows"] = json.dumps(sorted({queue for part in parts for queue in part.flow_queues}))
+    if plan.options["keepIds"]:
+        fields["keepsIds"] = 1
     if plan.exactly_once and plan.replaces:
         fields["replace"] = 1
     if not plan.exactly_once:

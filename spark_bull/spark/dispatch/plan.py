@@ -15,7 +15,7 @@ from spark_bull.dialects.registry import DIALECTS
 from spark_bull.dialects.terms import AT_LEAST_ONCE, DELIVERY
 from spark_bull.errors import OptionError
 from spark_bull.option_table import WRITE
-from spark_bull.options import parse_options
+from spark_bull.options import Options, parse_options
 from spark_bull.queue.handle import open_handle
 from spark_bull.queue.intake import check_intake
 from spark_bull.queue.replication import check_replicas, replica_terms_of
@@ -68,6 +68,7 @@ def plan_write(raw: Mapping[str, str], schema: StructType) -> WritePlan:
         on_finish.check_rows(rows, options)
     if CHILDREN in rows.columns and options["maxLength"] is not None:
         raise OptionError("expected no `maxLength` with a column `children`, got both: leave the option out")
+    _check_kept_ids(options, rows)
     children = plan_children(schema.fields[rows.columns[CHILDREN]]) if CHILDREN in rows.columns else None
     plan = WritePlan(
         options=options,
@@ -98,3 +99,13 @@ def plan_write(raw: Mapping[str, str], schema: StructType) -> WritePlan:
     if not replayed:
         check_intake(handle)
     return replace(plan, handle=handle, replayed=replayed)
+
+
+def _check_kept_ids(options: Options, rows: RowPlan) -> None:
+    """Raises OptionError for a write that can't keep the ids of its jobs."""
+    if options["keepIds"] and options[DELIVERY] == AT_LEAST_ONCE:
+        raise OptionError(
+            f"expected no `keepIds` with delivery={AT_LEAST_ONCE}, whose jobs are added by tasks: leave one out"
+        )
+    if options["keepIds"] and CHILDREN in rows.columns:
+        raise OptionError("expected no `keepIds` with a column `children`, got both: leave the option out")

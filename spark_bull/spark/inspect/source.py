@@ -16,12 +16,14 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from spark_bull.dialects.fields import FIELDS
+from spark_bull.errors import OptionError
 from spark_bull.options import Options
 from spark_bull.queue.event_log import span_of
 from spark_bull.queue.find import find_queues, is_glob
 from spark_bull.queue.handle import QueueHandle, open_handle
 from spark_bull.queue.read import Chunk, counts, read_ids, read_jobs
 from spark_bull.queue.walk import Slice
+from spark_bull.queue.written import check_kept, part_of, read_written, written_ids
 from spark_bull.spark.inspect.events import event_batches
 from spark_bull.spark.inspect.views import ROWS, QueueSlice, Row
 from spark_bull.spark.job_columns import batch_of
@@ -91,6 +93,8 @@ def plan_read(raw: Mapping[str, str], schema: StructType) -> ReadPlan:
     if options["view"] == "events":
         for queue in named:
             open_handle(options, queue).dialect.check_event_stream("view=events")
+    if options["writeId"] is not None and options["view"] != "jobs":
+        raise OptionError(f"expected `writeId` with view=jobs, got: view={options['view']}; leave it out")
     queues = tuple(dict.fromkeys([*named, *matching(options, globs)]))
     return ReadPlan(options, schema, columns, queues, globs)
 
@@ -153,11 +157,14 @@ def _partition_count(plan: ReadPlan) -> int:
     handles = list(plan.handles())
     if options["view"] not in SLICED:
         return 1
+    written = check_kept(handles, options["writeId"]) if options["writeId"] is not None else 0
     if options["numPartitions"]:
         return int(options["numPartitions"])
     states = options["states"]
-    jobs = len(options["jobIds"]) or sum(
-        count for handle in handles for state, count in counts(handle).items() if not states or state in states
+    jobs = (
+        len(options["jobIds"])
+        or written
+        or sum(count for handle in handles for state, count in counts(handle).items() if not states or state in states)
     )
     return max(1, min(MAX_PARTITIONS, -(-jobs // JOBS_PER_PARTITION)))
 
@@ -174,7 +181,10 @@ def _queue_slices(plan: ReadPlan, part: Slice) -> Iterator[QueueSlice]:
 def _chunks(queue_slice: QueueSlice, plan: ReadPlan) -> Iterator[tuple[str, Chunk]]:
     options, part = queue_slice.options, queue_slice.part
     columns = [name for name in plan.columns if name in FIELDS]
-    if options["jobIds"]:
+    if options["writeId"] is not None:
+        written = part_of(written_ids(queue_slice.handle, options["writeId"]), part)
+        chunks = read_written(queue_slice.handle, written, options["states"], columns, options["chunkSize"])
+    elif options["jobIds"]:
         ids = options["jobIds"][part.number :: part.of]
         chunks = read_ids(queue_slice.handle, ids, options["states"], columns, options["chunkSize"])
     else:
