@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -42,13 +43,9 @@ def _serve(args: Namespace) -> Output:
         lambda url: print(f"listening on {url}; Ctrl-C ends it", file=sys.stderr, flush=True),
     )
     sigterm_as_sigint()
-    try:
+    # The regular way to stop it; uvicorn raises it again when it has closed the connections.
+    with suppress(KeyboardInterrupt):
         server.run()
-    except KeyboardInterrupt:
-        # The regular way to stop it; uvicorn raises it again when it has closed the connections.
-        return None
-    if not server.started:
-        raise OptionError(f"expected a free address to listen on, got: {host}:{port}; its error is above")
     return None
 
 

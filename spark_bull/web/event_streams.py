@@ -33,6 +33,7 @@ class StreamSlots:
 
     def __init__(self) -> None:
         self.open = 0
+        self.are_closing = False
         self.threads = CapacityLimiter(MAX_STREAMS)
 
     def take(self) -> None:
@@ -45,6 +46,10 @@ class StreamSlots:
                 headers={"Retry-After": str(RETRY_AFTER_S)},
             )
         self.open += 1
+
+    def close(self) -> None:
+        """Lets all streams end within some seconds, as the server stops."""
+        self.are_closing = True
 
     def give_back(self) -> None:
         self.open -= 1
@@ -69,7 +74,7 @@ class EventStream(StreamingResponse):
     async def _lines(self, has_ids: bool) -> AsyncIterator[str]:
         yield f"retry: {RETRY_AFTER_S * 1_000}\n\n"
         started = sent = monotonic_s()
-        while monotonic_s() - started < _DURATION_S:
+        while monotonic_s() - started < _DURATION_S and not self._slots.are_closing:
             try:
                 found = await anyio.to_thread.run_sync(
                     self._events.read, _STEP_S, limiter=self._slots.threads, abandon_on_cancel=True

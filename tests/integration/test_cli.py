@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import socket
 import subprocess
 import sys
 import threading
@@ -658,3 +659,23 @@ def test_waiting_for_redis_is_reported() -> None:
         assert waiting.poll() is None
         waiting.kill()
     assert line.startswith("waiting for Redis at redis://127.0.0.1:1, 20 s at most: Error ")
+
+
+def test_a_server_without_its_packages_says_what_to_install(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("spark_bull.web")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "fastapi", None)
+    assert "pip install 'spark-bull[web]'" in run("serve", "--listen", "127.0.0.1:0", code=1)
+
+
+def test_an_address_that_is_taken_is_an_error(run: Run) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        shown = run("serve", "--listen", f"127.0.0.1:{taken.getsockname()[1]}", code=1)
+        assert "expected an address of this machine with a free port" in shown
+
+
+@pytest.mark.parametrize("text", ["8080", "x:y", "a:b:1", "127.0.0.1:70000", ""])
+def test_a_wrong_address_to_listen_on_is_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["serve", "--listen", text])
+    assert "expected host:port" in capsys.readouterr().err

@@ -367,7 +367,7 @@ def test_without_redis_the_answer_is_503_until_it_is_back(own_redis: Callable[..
 
 def test_events_are_streamed_until_the_client_leaves(web: Web, queue: BullQueue) -> None:
     queue.add(1)
-    slots = web.server.config.app.state.streams
+    slots = web.server.app.state.streams
     for path in ("/api/queues/mail/events", "/api/events"):
         with web.client.stream("GET", path, headers=READING) as answer:
             assert answer.headers["content-type"].startswith("text/event-stream")
@@ -397,7 +397,7 @@ def test_a_stream_goes_on_after_the_last_event_that_a_browser_has(web: Web, queu
 @bullmq
 def test_the_number_of_streams_is_limited(web: Web, queue: BullQueue) -> None:
     queue.add(1)
-    slots = web.server.config.app.state.streams
+    slots = web.server.app.state.streams
     slots.open = MAX_STREAMS
     answer = web.ask("GET", "/queues/mail/events", code=429, headers=READING)
     assert "retry-after" in answer.headers
@@ -409,3 +409,17 @@ def test_the_number_of_streams_is_limited(web: Web, queue: BullQueue) -> None:
 def next_event(lines: Iterator[str]) -> dict[str, Any]:
     """The next event of a stream; other lines are passed over."""
     return next(json.loads(line.partition(" ")[2]) for line in lines if line.startswith("data: "))
+
+
+@bullmq
+def test_a_server_that_stops_ends_its_streams(
+    queue: BullQueue, redis_url: str, prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue.add(1)
+    with (
+        serving(url=redis_url, prefix=prefix) as web,
+        web.client.stream("GET", "/api/queues/mail/events", headers=READING) as answer,
+    ):
+        web.server.should_exit = True
+        assert [line for line in answer.iter_lines() if line.startswith("data")] == []
+    assert caplog.text == ""

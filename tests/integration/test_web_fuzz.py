@@ -44,7 +44,7 @@ def web(redis_url: str, prefix: str, queue: BullQueue) -> Iterator[Web]:
         yield web
 
 
-@pytest.mark.parametrize("examples", [3, pytest.param(300, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("examples", [3, pytest.param(100, marks=pytest.mark.soak)])
 def test_no_request_ends_in_an_internal_error_or_an_answer_that_is_not_described(
     web: Web, queue: BullQueue, examples: int
 ) -> None:

@@ -133,6 +133,9 @@ def test_the_cookie_of_a_session_is_out_of_reach_for_scripts_and_other_sites(web
     cookie = web.ask("POST", "/session", code=200, json={"token": WRITE_TOKEN}).headers["set-cookie"].lower()
     assert {"httponly", "samesite=strict", "path=/"} <= set(cookie.split("; "))
     assert "a token" not in cookie
+    behind_tls = {"X-Forwarded-Proto": "https"}
+    cookie = web.client.post("/api/session", json={"token": WRITE_TOKEN}, headers=behind_tls).headers["set-cookie"]
+    assert "secure" in cookie.lower().split("; ")
 
 
 def test_a_forged_or_expired_session_is_none(
