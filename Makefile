@@ -61,6 +61,7 @@ bench: setup ## Run the benchmarks of this project and its peers
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.process
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.collect
 	$(RUN) -m benchmarks.manage
+	$(RUN) -m benchmarks.wait
 
 zip: ## Build dist/spark_bull.zip for spark-submit --py-files
 	$(PYTHON) tools/build_zip.py

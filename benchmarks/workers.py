@@ -56,9 +56,13 @@ class Peer:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
-    def expect(self, word: str) -> None:
+    def line(self) -> str:
+        """Returns the next line that the process prints."""
         assert self._process.stdout is not None
-        line = self._process.stdout.readline().strip()
+        return self._process.stdout.readline().strip()
+
+    def expect(self, word: str) -> None:
+        line = self.line()
         assert line == word, f"expected {self._process.args!r} to print {word!r}, got {line!r}"
 
     def send(self, word: str) -> None:

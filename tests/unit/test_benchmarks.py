@@ -44,6 +44,8 @@ from benchmarks.trials import (
     throughput,
     yardstick,
 )
+from benchmarks.wait import measure as measure_waits
+from benchmarks.wait import verdicts as wait_verdicts
 from benchmarks.workers import QUEUE, Working, peers
 from spark_bull import BullQueue, EmbeddedRedis, NewJob
 from spark_bull.group_limits import GroupLimits
@@ -321,3 +323,13 @@ def test_both_sides_leave_the_same_jobs(verb: str) -> None:
 def test_the_yardstick_changes_no_jobs() -> None:
     run = measure(scripts, 200, ("wait", "delayed"))
     assert 0 < run.script_p50 <= run.script_longest
+
+
+@pytest.mark.usefixtures("node_packages")
+def test_waits_of_both_sides_are_measured_and_compared() -> None:
+    found = measure_waits(20)
+    assert {(name, waited.p50 <= waited.p99 <= waited.longest) for name, waited in found.items()} == {
+        (f"{side}, {jobs} at a time", True) for side in ("spark_bull", "BullMQ") for jobs in (1, 20)
+    }
+    slow = found | {"spark_bull, 1 at a time": Waited(1.0, 2 * found["BullMQ, 1 at a time"].p99, 1e9)}
+    assert not wait_verdicts(slow)[0].kept
