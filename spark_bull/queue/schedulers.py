@@ -11,9 +11,10 @@ from typing import Any, Final
 
 from spark_bull.dialects.base import Repeated
 from spark_bull.dialects.chunks import packed_map
+from spark_bull.dialects.repeating import next_of_pattern
 from spark_bull.dialects.schedule_checks import checked_schedule
 from spark_bull.dialects.schedules import SHORTEST_MS, Schedule
-from spark_bull.errors import WrongState
+from spark_bull.errors import PatternError, WrongState
 from spark_bull.keys import QueueKeys, literal_glob
 from spark_bull.model import Scheduler
 from spark_bull.queue import verbs
@@ -118,7 +119,8 @@ def schedulers(handle: QueueHandle) -> Iterator[Scheduler]:
 def without_next_job(handle: QueueHandle) -> Iterator[Scheduler]:
     """Schedules that have stopped: the next job is neither waiting nor active, though the schedule has not ended.
 
-    One that is changed meanwhile may be among them. Raises DialectError.
+    One that is changed meanwhile may be among them, and in Bull, which does not keep it, one that has reached its
+    limit. Raises DialectError.
     """
     handle.dialect.check_schedules()
     now, found = handle.connection.now_ms(), _read(handle)
@@ -136,7 +138,15 @@ def _has_ended(scheduler: Scheduler, now: int) -> bool:
     """Whether no further job is due."""
     if scheduler.limit is not None and (scheduler.iteration_count or 0) >= scheduler.limit:
         return True
-    return scheduler.end_date is not None and max(now, scheduler.next) >= scheduler.end_date
+    if scheduler.end_date is None:
+        return False
+    if scheduler.every is not None:
+        return max(now, scheduler.next + scheduler.every) > scheduler.end_date
+    try:
+        repeat = {"endDate": scheduler.end_date, "tz": scheduler.tz}
+        return next_of_pattern(repeat, scheduler.pattern, max(now, scheduler.next), classic=False) is None
+    except PatternError:
+        return False
 
 
 def scheduler(handle: QueueHandle, schedule_id: str) -> Scheduler | None:

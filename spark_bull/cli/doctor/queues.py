@@ -151,10 +151,16 @@ def schedules(handle: QueueHandle) -> Iterator[Finding]:
     number = handle.connection.call("ZCARD", handle.keys["repeats"])
     stopped = [scheduler.id for scheduler in without_next_job(handle)]
     if stopped:
-        yield problem(
-            f"stopped, the next job is missing: {number_of(len(stopped), 'schedule')} of {number:,}, {some(stopped)}",
-            f"create them again: spark-bull schedule {handle.keys.queue} {stopped[0]} …",
+        found = (
+            f"stopped, the next job is missing: {number_of(len(stopped), 'schedule')} of {number:,}, {some(stopped)}"
         )
+        advice = f"create them again: spark-bull schedule {handle.keys.queue} {stopped[0]} …"
+        if handle.dialect.has_schedule_hashes:
+            yield problem(found, advice)
+        else:
+            yield warning(
+                found, f"{advice}; or do nothing if they have reached their `limit`, which Bull does not keep"
+            )
     elif number:
         yield ok(number_of(number, "schedule"))
 
