@@ -18,6 +18,7 @@ from spark_bull.web.guard import Guard
 from spark_bull.web.login import form, sessions
 from spark_bull.web.problems import ProblemDocument, handle_errors
 from spark_bull.web.queue_access import Queues
+from spark_bull.web.readers import KnownReaders
 from spark_bull.web.settings import WebSettings
 
 _PAGE: Final = "spark_bull.web.page"
@@ -47,6 +48,7 @@ def create_app(settings: WebSettings) -> FastAPI:
     app.state.access = Access(settings)
     app.state.queues = Queues(settings)
     app.state.streams = StreamSlots()
+    app.state.readers = KnownReaders()
     handle_errors(app)
     app.include_router(sessions)
     app.include_router(form)

@@ -7,12 +7,12 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Path
 
 from spark_bull.queue.find import workers
-from spark_bull.queue.private_keys import ledgers, workers_of_spark
 from spark_bull.web.documents import LedgerList, NextDocument, SchedulePut, SchedulerList, WorkerList, WriteList
 from spark_bull.web.guard import unescaped
 from spark_bull.web.json_output import Json, document
 from spark_bull.web.problems import Problem, documented
 from spark_bull.web.queue_access import ExistingQueue
+from spark_bull.web.readers import AllReaders
 from spark_bull.worker.status import latest, slots_of
 
 _READING = documented(400, 401, 404, 409, 421, 503)
@@ -26,14 +26,14 @@ def list_writes(queue: ExistingQueue) -> Json:
 
 
 @router.get("/queues/{queue}/ledgers", response_model=LedgerList)
-def list_ledgers(queue: ExistingQueue) -> Json:
-    """Lists the ledgers of the queries that read results. Scans the keys of the database, in portions."""
-    return Json({"ledgers": document(ledgers(queue.handle))})
+def list_ledgers(queue: ExistingQueue, readers: AllReaders) -> Json:
+    """Lists the ledgers of the queries that read results. A new one appears within some seconds."""
+    return Json({"ledgers": document(readers.of(queue).ledgers)})
 
 
 @router.get("/queues/{queue}/workers", response_model=WorkerList)
-def list_workers(queue: ExistingQueue) -> Json:
-    """Lists connected workers, and the slots of those of Spark. Scans the keys of the database, in portions."""
+def list_workers(queue: ExistingQueue, readers: AllReaders) -> Json:
+    """Lists connected workers, and the slots of those of Spark. A new worker of Spark appears within some seconds."""
     handle = queue.handle
     connected = [
         {"name": worker.name, "address": worker.address, "ageMs": worker.age * 1_000, "idleMs": worker.idle * 1_000}
@@ -48,7 +48,7 @@ def list_workers(queue: ExistingQueue) -> Json:
             "startedOn": slot["started"],
             **{counter: slot.get(counter, 0) for counter in counted},
         }
-        for name in workers_of_spark(handle)
+        for name in readers.of(queue).workers
         for slot in latest(slots_of(handle, name))
     ]
     return Json({"workers": connected, "slots": slots})

@@ -14,10 +14,10 @@ from spark_bull.queue.find import workers
 from spark_bull.web.access import Authorized
 from spark_bull.web.page import links
 from spark_bull.web.page.queues import TABS, head_of
-from spark_bull.web.page.readers import readers_of
 from spark_bull.web.page.rendering import render
 from spark_bull.web.page.route import PageRoute
 from spark_bull.web.queue_access import ExistingQueue
+from spark_bull.web.readers import readers_of
 from spark_bull.worker.status import latest, slots_of
 
 router: Final = APIRouter(route_class=PageRoute, include_in_schema=False)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from threading import Lock
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
-from fastapi import Request
+from fastapi import Depends, Request
 
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.private_keys import Ledger, ledgers, workers_of_spark
@@ -46,6 +46,9 @@ class KnownReaders:
 
 
 def readers_of(request: Request) -> KnownReaders:
-    """The KnownReaders of the application that got a request."""
+    """Dependency: the KnownReaders of the application that got a request."""
     known: KnownReaders = request.app.state.readers
     return known
+
+
+AllReaders = Annotated[KnownReaders, Depends(readers_of)]
