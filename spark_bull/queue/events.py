@@ -14,6 +14,7 @@ from spark_bull.clock import monotonic_s
 from spark_bull.dialects.events import entry_event
 from spark_bull.errors import ConnectionLost, OptionError, RedisUnavailable, expected
 from spark_bull.model import QueueEvent
+from spark_bull.queue.event_log import Position, span_of
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.store.connection import BlockingConnection, Subscription
 from spark_bull.store.streams import StreamReader
@@ -59,9 +60,19 @@ class _Streams(_Source):
         events = []
         for stream, entries in found.items():
             queue = self._handles[stream].keys.queue
+            if len(entries) == BATCH and self._has_lost(stream):
+                log.warning(
+                    "events of %s after %s may be missing: the stream was trimmed faster than it was read",
+                    queue,
+                    self._last[stream],
+                )
             events += [entry_event(queue, entry_id, entry) for entry_id, entry in entries]
             self._last[stream] = entries[-1][0].decode()
         return events
+
+    def _has_lost(self, stream: str) -> bool:
+        """Whether entries may have been removed before they were read: the last one that was read is gone."""
+        return Position(self._last[stream], None).is_before(span_of(self._handles[stream]).before)
 
     def close(self) -> None:
         self._reader.close()

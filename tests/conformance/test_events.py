@@ -103,8 +103,9 @@ def test_wrong_arguments_are_refused(redis_url: str, prefix: str) -> None:
             queue.events(timeout_s=-1)
 
 
-def test_queues_of_all_dialects_are_read_at_once(redis_url: str, prefix: str) -> None:
-    queues = [queue_of(redis_url, prefix, dialect, dialect) for dialect in DIALECTS]
+def test_queues_of_all_dialects_are_read_at_once(redis_url: str, redis_kind: str, prefix: str) -> None:
+    dialects = [dialect for dialect in DIALECTS if redis_kind != "acl" or dialect != "bull"]
+    queues = [queue_of(redis_url, prefix, dialect, dialect) for dialect in dialects]
     expected = {(queue.name, "waiting") for queue in queues}
     with QueueEvents([queue.handle for queue in queues], timeout_s=PATIENCE_S) as events:
         for queue in queues:
