@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from importlib.util import find_spec
-from typing import Any, Final
+from typing import Any
 
 from fastapi import Depends, FastAPI
 from fastapi.responses import JSONResponse
@@ -16,12 +14,11 @@ from spark_bull.web.api.parameters import known_parameters
 from spark_bull.web.event_streams import StreamSlots
 from spark_bull.web.guard import Guard
 from spark_bull.web.login import form, sessions
+from spark_bull.web.page.routes import add_page
 from spark_bull.web.problems import ProblemDocument, handle_errors
 from spark_bull.web.queue_access import Queues
 from spark_bull.web.readers import KnownReaders
 from spark_bull.web.settings import WebSettings
-
-_PAGE: Final = "spark_bull.web.page"
 
 
 def create_app(settings: WebSettings) -> FastAPI:
@@ -55,8 +52,7 @@ def create_app(settings: WebSettings) -> FastAPI:
     for router in (queues.router, jobs.router, changes.router, activity.router, events.router):
         app.include_router(router, prefix="/api", dependencies=[Depends(authorize), Depends(known_parameters)])
     _describe(app)
-    if find_spec(_PAGE) and find_spec(f"{_PAGE}.routes"):
-        import_module(f"{_PAGE}.routes").add_page(app)
+    add_page(app)
     app.add_middleware(Guard, settings=settings)
     return app
 

@@ -14,10 +14,15 @@ from spark_bull.local import EmbeddedRedis
 from spark_bull.model import FlowJob, NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.report import add_log
+from spark_bull.queue.result_ledger import ResultLedger
+from spark_bull.queue.writes import roll_forward
 from spark_bull.web.event_streams import MAX_STREAMS
+from spark_bull.worker.slot_stats import SlotReport, SlotStats
 from tests.support.wait import wait_until
 from tests.support.web import READING, WRITING, Web, serving
 from tests.support.work_bench import DIALECTS, WorkBench, failed_for
+from tests.support.worker import OurWorker
+from tests.support.writes import register_all
 
 
 @pytest.fixture(params=DIALECTS)
@@ -239,6 +244,28 @@ def test_activity_is_listed(web: Web, queue: BullQueue) -> None:
     found = web.get("/queues/mail/stats")["stats"]
     assert (found[0]["queue"], found[0]["name"], found[0]["jobs"]["wait"]) == ("mail", None, 1)
     assert web.get("/stats")["stats"][0]["jobs"] == found[0]["jobs"]
+
+
+def test_workers_slots_ledgers_and_writes_are_shown(web: Web, queue: BullQueue) -> None:
+    register_all(queue.handle, "w", [[NewJob({"n": n}) for n in range(3)]])
+    assert roll_forward(queue.handle, "w").state == "finished"
+    SlotReport(queue.handle, "spark-1", run=0, slot=2, stats=SlotStats(claimed=5, completed=4)).publish("busy", [])
+    assert ResultLedger(queue.handle, "lake", owner="query").open("earliest", create=True).state == "ok"
+    (write,) = web.get("/queues/mail/writes")["writes"]
+    assert (write["id"], write["state"], write["jobs"], write["added"]) == ("w", "finished", 3, 3)
+    (slot,) = web.get("/queues/mail/workers")["slots"]
+    assert (slot["worker"], slot["slot"], slot["state"], slot["completed"]) == ("spark-1", 2, "busy", 4)
+    (ledger,) = web.get("/queues/mail/ledgers")["ledgers"]
+    assert (ledger["reader"], ledger["owner"], ledger["entries"]) == ("lake", "query", 0)
+    assert ledger["expiresInMs"] > 0
+
+
+@not_bull_1
+def test_connected_workers_are_shown(web: Web, queue: BullQueue) -> None:
+    queue.add(1)
+    with OurWorker(queue.handle):
+        found = wait_until(lambda: web.get("/queues/mail/workers")["workers"], "the worker to connect")
+        assert found[0]["idleMs"] >= 0
 
 
 @not_bull_1
