@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
+from fastapi.routing import APIRoute
 
 from spark_bull.errors import OptionError
 from spark_bull.local import EmbeddedRedis
@@ -20,6 +21,7 @@ from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.web.access import COOKIE, CSRF_HEADER, Access, Role
 from spark_bull.web.app import create_app, described
 from spark_bull.web.guard import MAX_BODY
+from spark_bull.web.page import actions, job, jobs, overview, parts_of_queue, questions
 from spark_bull.web.settings import WebSettings
 from tests.support.web import READ_TOKEN, READING, WRITE_TOKEN, WRITING, Web, serving
 
@@ -306,3 +308,19 @@ def test_no_secret_is_shown(own_redis: Any, caplog: pytest.LogCaptureFixture) ->
     assert "refused the user or password" in text
     for secret in (password, "a-wrong-password", READ_TOKEN, WRITE_TOKEN):
         assert secret not in text
+
+
+def test_no_page_is_shown_and_no_form_works_without_a_token(web: Web) -> None:
+    tried = 0
+    for part in (actions, job, jobs, overview, parts_of_queue, questions):
+        for route in part.router.routes:
+            assert isinstance(route, APIRoute)
+            path = re.sub(r"\{(\w+)(:path)?\}", "mail", route.path)
+            for method in route.methods:
+                answer = web.client.request(method, path)
+                expected = [303] if method == "GET" else [401, 403]
+                assert answer.status_code in expected, (method, path, answer.text)
+                if method == "GET":
+                    assert answer.headers["location"].startswith("/login")
+                tried += 1
+    assert tried > 10
