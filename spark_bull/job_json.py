@@ -56,15 +56,6 @@ def json_or_text(text: str | None) -> Any:
         return text
 
 
-def is_json(text: str) -> bool:
-    """Whether a text is valid JSON; NaN and Infinity are not."""
-    try:
-        _JSON.decode(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
 def _refused(constant: str) -> Any:
     raise ValueError(f"{constant} is not JSON")
 

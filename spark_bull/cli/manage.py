@@ -117,14 +117,14 @@ MANAGE: Final = (
     Command("resume", "resume a paused queue", "resume mail", _run(BullQueue.resume)),
     Command(
         "close-intake",
-        "refuse further jobs from Spark and this command; workers continue",
+        "let a queue accept no jobs from Spark and this command; workers go on",
         "close-intake mail",
         _run(BullQueue.close_intake),
     ),
-    Command("open-intake", "accept jobs again", "open-intake mail", _open_intake),
+    Command("open-intake", "let a queue accept jobs again", "open-intake mail", _open_intake),
     *CHANGE,
     Command(
-        "cancel", "stop an active job of a Spark worker, which fails", "cancel mail 42", _cancel, _add_cancel_arguments
+        "cancel", "end an active job of a Spark worker: it fails", "cancel mail 42", _cancel, _add_cancel_arguments
     ),
     Command("remove", "remove jobs", "remove mail 42 43", _remove, _add_ids_arguments),
     Command("clean", "remove old jobs of a state", "clean mail --grace 1d", _clean, _add_clean_arguments),

@@ -161,12 +161,8 @@ def _add_replay_arguments(parser: ArgumentParser) -> None:
 
 
 def _add_work_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--processor", required=True, metavar="MODULE:NAME", help="function that processes a job, or a UDF"
-    )
-    parser.add_argument(
-        "--setup", metavar="MODULE:NAME", help="function that each slot calls once; its result is `job.state`"
-    )
+    parser.add_argument("--processor", required=True, metavar="MODULE:NAME", help="function of a job, or a UDF")
+    parser.add_argument("--setup", metavar="MODULE:NAME", help="function that makes the state of a slot")
     _add_settings_arguments(parser, "--env", "environment variable of the slots; may be repeated")
     parser.add_argument("--payload-schema", metavar="DDL", help="schema of the payloads, required for UDFs")
     parser.add_argument("--engine", choices=("auto", "loop", "stream"), help="engine of the worker (default: auto)")
@@ -196,7 +192,7 @@ def _add_work_arguments(parser: ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="QUEUE=NUMBER",
-        help="how often, relative to the other queues, jobs of this queue are claimed first; may be repeated",
+        help="how often this queue is asked first, instead of the order of the queues; may be repeated",
     )
     _add_spark_arguments(parser, "argument of the worker")
 

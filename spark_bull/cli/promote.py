@@ -20,7 +20,7 @@ _REPORT_INTERVAL_S: Final = 5.0
 def _add_promote_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("queue", nargs="?", default="*", help="name or glob of queues (default: all)")
     parser.add_argument("id", nargs="?", help="id of a delayed job to promote now")
-    parser.add_argument("--once", action="store_true", help="promote due jobs and rescue stalled ones once, then exit")
+    parser.add_argument("--once", action="store_true", help="promote and rescue what is due, then exit")
     parser.add_argument("--no-rescue", action="store_true", help="do not rescue stalled jobs")
     parser.add_argument(
         "--check",

@@ -77,7 +77,7 @@ SCHEDULE: Final = (
     Command("schedules", "list the schedules of a queue", "schedules mail", _schedules),
     Command(
         "schedule",
-        "create or change a schedule, which adds a job at regular times",
+        "create or change a schedule: a job again and again",
         "schedule mail daily --pattern '0 9 * * 1-5' --tz Europe/Berlin",
         _schedule,
         _add_schedule_arguments,

@@ -119,7 +119,7 @@ def _add_queues_arguments(parser: ArgumentParser) -> None:
         nargs="?",
         const=2.0,
         metavar="TIME",
-        help="repeat the counts, with rates, until Ctrl-C: every 2s, or at this interval",
+        help="count again and again, with rates, until Ctrl-C; the interval is 2s, or the given one",
     )
 
 

@@ -186,6 +186,15 @@ def _refuse_constant(name: str) -> NoReturn:
 _decode: Final = json.JSONDecoder(parse_constant=_refuse_constant).decode
 
 
+def is_json(text: str) -> bool:
+    """Whether a text is valid JSON; NaN and Infinity are not."""
+    try:
+        _decode(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
 def check_json(array: pa.Array, column: str, numbers: Sequence[int | str]) -> None:
     """Raises OptionError for the first text that is not JSON, with the text. numbers: those of the rows, for errors."""
     if _are_objects(array):

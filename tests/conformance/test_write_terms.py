@@ -96,10 +96,6 @@ def test_a_job_whose_id_exists_needs_no_room(opened: Open) -> None:
     assert queue.add_many(jobs_of(3)).duplicates == 3
     with pytest.raises(QueueFull):
         queue.add_many(jobs_of(4))
-    waiting = opened(max_length=3, when_full="wait")
-    assert waiting.add_many(jobs_of(3)).duplicates == 3
-    register_all(queue.handle, "w", [jobs_of(3)], **LengthLimit(3, "wait").fields)
-    assert roll_forward(queue.handle, "w").duplicates == 3
     dropping = opened(max_length=3, when_full="drop")
     added = dropping.add_many([*jobs_of(1, 7), *jobs_of(2), *jobs_of(2, 8)])
     assert (added.added, added.duplicates, added.dropped) == (0, 2, 3)

@@ -19,7 +19,7 @@ from spark_bull.cli.doctor.leftovers import leftovers
 from spark_bull.cli.doctor.rights import VERBS, rights
 from spark_bull.cli.doctor.server import Server
 from spark_bull.clock import epoch_ms
-from spark_bull.keys import QueueKeys, literal_glob
+from spark_bull.keys import QueueKeys
 from spark_bull.local import EmbeddedRedis
 from spark_bull.model import NewJob
 from spark_bull.option_table import COLLECT
@@ -242,15 +242,19 @@ def test_unfinished_writes_are_finished(queue: BullQueue) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["bullmq"])
-def test_lost_writes_are_reported(queue: BullQueue, client: Redis) -> None:
+def test_lost_writes_are_reported(queue: BullQueue) -> None:
     handle = queue.handle
     register_all(handle, "gone", [[NewJob({})]])
     register_all(handle, "cut", [[NewJob({})]])
-    client.delete(handle.keys.write("gone"), *client.scan_iter(f"{literal_glob(handle.keys.base)}spark:stage:*"))
+    handle.connection.call("DEL", handle.keys.write("gone"), *_keys_like(queue, "spark:stage:*"))
     handle.connection.call("HSET", handle.keys.write("cut"), "startedOn", 1)
     lost, unfinished = queues.writes(handle)
     assert (lost.level, lost.found) == ("problem", "lost in Redis after they were registered: 1 write, gone")
     assert "write cut to queue mail: chunks were gone from Redis" in repaired(unfinished)
+
+
+def _keys_like(queue: BullQueue, pattern: str) -> list[bytes]:
+    return list(queue.handle.connection.call("KEYS", f"{queue.handle.keys.base}{pattern}"))
 
 
 @each_dialect

@@ -87,7 +87,7 @@ def _add_arguments(parser: ArgumentParser) -> None:
 
 DOCTOR: Final = Command(
     "doctor",
-    "check this machine, Redis and queues for faults; exit status 0: none, 1: warnings, 2: problems",
+    "check this machine, Redis and queues; exit status 0: all is well, 1: warnings, 2: problems",
     "doctor mail --fix",
     _doctor,
     _add_arguments,

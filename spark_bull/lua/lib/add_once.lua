@@ -22,6 +22,9 @@ local function add_once(key, arg, add_jobs)
     end
     local limit = arg.max_length ~= '' and {max_length = tonumber(arg.max_length), when_full = arg.when_full}
     local length = limit and own_length(key, arg.writes)
+    if limit and has_no_room(limit, length) then
+      return {'full', length}, true
+    end
     local chunk, from = cmsgpack.unpack(arg.chunk), tonumber(arg.from)
     if limit then
       local verdict, last = rows_that_fit(arg.base, limit, length, chunk, from)

@@ -81,6 +81,9 @@ local function commit_once(key, arg, add_jobs)
     -- A write that fails when the queue is full was admitted as a whole when it was registered.
     local limit = write[6] and write[7] ~= 'fail' and {max_length = tonumber(write[6]), when_full = write[7]}
     local length = limit and own_length(key, base_of_writes(key, arg.write_id))
+    if limit and has_no_room(limit, length) then
+      return {'full', position, length .. ''}
+    end
     local packed = call('HGET', stage, number)
     if not packed then
       break_write(key, arg, now)

@@ -11,6 +11,11 @@ local function own_length(key, writes)
   return queue_length({key.wait, key.paused}, zsets, key.open_writes, writes)
 end
 
+-- Whether a writer that waits for room has to wait before it looks at its rows.
+local function has_no_room(limit, length)
+  return limit.when_full == 'wait' and length >= limit.max_length
+end
+
 -- What may be done with the rows of a chunk from row `from` on, in a queue of `length` jobs: 'add', or 'drop', and the
 -- last of these rows; or 'full': the writer fails, or waits. Jobs whose ids exist need no room.
 -- `limit`: {max_length, when_full = 'fail', 'wait' or 'drop'}.

@@ -26,14 +26,13 @@ from pyspark.sql.types import ArrayType, BooleanType, DataType, IntegralType, St
 
 from spark_bull.clock import LAST_ETA_MS
 from spark_bull.errors import DialectError, OptionError, did_you_mean
-from spark_bull.job_json import is_json
 from spark_bull.option_table import SETTLE
 from spark_bull.options import Options, parse_options
 from spark_bull.outcomes import LOST, Claim, ClaimedJob, Delayed, Failed, FollowUp, Keep, Outcomes
 from spark_bull.queue.claim import CLAIM_BYTES, read_claimed, work
 from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.queue.handle import QueueHandle, open_handle
-from spark_bull.spark.json_text import is_encodable, to_json
+from spark_bull.spark.json_text import is_encodable, is_json, to_json
 from spark_bull.spark.process.follow_up_column import THEN, FollowUpPlan, plan_follow_ups
 from spark_bull.spark.process.settle_tokens import read_settle_token
 from spark_bull.spark.schemas import CLAIM_SCHEMA
