@@ -62,7 +62,7 @@ def position_of(cursor: str, query: Mapping[str, Any]) -> Position:
     if digest != _digest(query):
         raise Problem(
             400,
-            "expected `cursor` with the parameters of the page that it is from, got others: repeat them, or begin "
+            "expected `cursor` with the path and parameters of its page, got others: repeat them, or begin "
             "without a cursor",
             field="cursor",
         )

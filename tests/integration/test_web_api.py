@@ -215,6 +215,35 @@ def test_ids_may_contain_any_character(web: Web, queue: BullQueue) -> None:
         assert web.get(f"/queues/mail/jobs/{part.replace('.', '%2E')}")["data"] == {"id": job_id}
 
 
+def test_a_cursor_goes_on_with_the_parameters_of_its_page_only(web: Web, queue: BullQueue) -> None:
+    ids = queue.add_many([NewJob({"n": n}) for n in range(7)]).ids
+    page = web.get("/queues/mail/jobs", limit=3, state="wait")
+    assert [job["id"] for job in page["jobs"]] == ids[:3]
+    rest = web.get("/queues/mail/jobs", limit=9, state="wait", cursor=page["next"])
+    assert ([job["id"] for job in rest["jobs"]], rest["next"]) == (ids[3:], None)
+    for path, others in (
+        ("/queues/mail/jobs", {"state": "wait", "order": "desc"}),
+        ("/queues/mail/jobs", {"state": "wait", "text": "x"}),
+        ("/queues/mail/jobs", {}),
+        ("/jobs", {"state": "wait"}),
+    ):
+        assert web.get(path, code=400, cursor=page["next"], **others)["field"] == "cursor"
+
+
+def test_a_search_begins_with_the_job_of_this_id(web: Web, queue: BullQueue) -> None:
+    queue.add_many([NewJob({"text": f"about j{n}"}, job_id=f"j{n}") for n in range(12)])
+    for limit in (1, 2, 50):
+        found, parameters = [], {"text": "j1", "limit": limit}
+        page = web.get("/queues/mail/search", **parameters)
+        while page["next"]:
+            found += [job["id"] for job in page["jobs"]]
+            assert len(page["jobs"]) <= limit
+            page = web.get("/queues/mail/search", **parameters, cursor=page["next"])
+        found += [job["id"] for job in page["jobs"]]
+        assert found[0] == "j1"
+        assert set(found) == {"j1", "j10", "j11"}
+
+
 def test_rows_of_a_log_are_read_in_portions(web: Web, queue: BullQueue) -> None:
     job_id = queue.add(1)
     for n in range(7):

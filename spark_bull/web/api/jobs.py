@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Depends, Query, Request
 from pydantic import Discriminator, Field, Tag
 
 from spark_bull.keys import QueueKeys
@@ -50,7 +50,7 @@ New = Annotated[
 
 
 class Wanted(NamedTuple):
-    """The parameters of a page of jobs."""
+    """The parameters of a page of jobs. query: those that a cursor is valid for."""
 
     query: Mapping[str, Any]
     states: Sequence[str]
@@ -74,6 +74,7 @@ class Wanted(NamedTuple):
 
 
 def wanted(
+    request: Request,
     state: Annotated[list[State] | None, Query(description="only these states; default: all")] = None,
     name: Annotated[str | None, Query(max_length=10_000, description="only jobs of this name")] = None,
     text: Annotated[
@@ -99,7 +100,15 @@ def wanted(
 ) -> Wanted:
     """Dependency: the parameters of a page."""
     states = list(dict.fromkeys(state or ()))
-    query = {"state": states, "name": name, "text": text, "from": since, "to": until, "order": order}
+    query = {
+        "path": request.url.path,
+        "state": states,
+        "name": name,
+        "text": text,
+        "from": since,
+        "to": until,
+        "order": order,
+    }
     return Wanted(query, states, JobFilter(name, text, since, until), order == "desc", limit, cursor)
 
 
@@ -122,10 +131,13 @@ def search_jobs(queue: ExistingQueue, page: Page) -> Json:
     """Searches jobs as `list_jobs` does; the first page begins with the job whose id is `text`, if there is one."""
     position, text = page.position(), page.filter.text
     found = queue.get_job(text) if position is None and text else None
-    portion = page.portion(queue, position)
-    first = [found] if found and (not page.states or found.state in page.states) else []
-    others = [job for job in portion.jobs if not found or job.id != found.id]
-    return page.page([*first, *others], _following(queue, portion))
+    if found is None or (page.states and found.state not in page.states):
+        portion = page.portion(queue, position)
+        return page.page(portion.jobs, _following(queue, portion))
+    if page.limit == 1:
+        return page.page([found], Position(queue.name))
+    portion = page._replace(limit=page.limit - 1).portion(queue, position)
+    return page.page([found, *(job for job in portion.jobs if job.id != found.id)], _following(queue, portion))
 
 
 def _following(queue: BullQueue, portion: Portion) -> Position | None:
