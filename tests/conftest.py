@@ -20,6 +20,7 @@ from redis import Redis
 from spark_bull.local import EmbeddedRedis
 from tests.support.access import PASSWORD, RESTRICTED, USER
 from tests.support.bare_python import bare_python
+from tests.support.dealing import deal
 from tests.support.dump import escaped
 from tests.support.fork_server import VARIABLE, fork_server
 from tests.support.jvm import JVM_OPTIONS
@@ -51,6 +52,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="plain",
         help="acl: a user with no more rights than docs/access.md gives; cluster: a cluster of one node",
     )
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items[:] = deal(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
 
 
 def need(condition: object, reason: str) -> None:

@@ -264,10 +264,11 @@ def has_completed(queue: BullQueue, enough: int, driver: subprocess.Popen[bytes]
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("forked_python")
 def test_a_killed_claiming_query_continues_with_its_jobs(redis_url: str, prefix: str, tmp_path: Path) -> None:
     with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        queue.add_many(NewJob({"n": n}) for n in range(2_000))
-        for enough in (300, 2_000):
+        queue.add_many(NewJob({"n": n}) for n in range(1_000))
+        for enough in (300, 1_000):
             command = [sys.executable, "-c", CLAIMING_DRIVER, redis_url, prefix, str(tmp_path / "checkpoint")]
             driver = subprocess.Popen(
                 command, cwd=ROOT, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -277,7 +278,7 @@ def test_a_killed_claiming_query_continues_with_its_jobs(redis_url: str, prefix:
             finally:
                 os.killpg(driver.pid, signal.SIGKILL)
                 driver.wait()
-        assert queue.counts()["completed"] == 2_000
+        assert queue.counts()["completed"] == 1_000
         finished = queue.page("completed")
         assert all(job.parsed("returnvalue") == job.parsed()["n"] for job in finished)
         # Claimed once each, by the first driver or the second.
@@ -395,6 +396,7 @@ def test_killed_workers_lose_no_follow_ups_and_repeat_none(
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.usefixtures("forked_python")
 def test_killed_drivers_of_a_stream_lose_no_follow_ups_and_repeat_none(
     redis_url: str, prefix: str, tmp_path: Path
 ) -> None:

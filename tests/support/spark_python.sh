@@ -9,6 +9,6 @@ esac
 # The session of the tests has a server that forks its processes.
 if [ -S "$SPARK_BULL_TEST_FORKS" ] && [ "$1" = -m ]; then
   shift
-  exec "$SPARK_BULL_TEST_PYTHON" -S -E "$(dirname "$0")/fork_client.py" "$@"
+  exec "$SPARK_BULL_TEST_PYTHON" -S -E "${0%/*}/fork_client.py" "$@"
 fi
 exec "$SPARK_BULL_TEST_PYTHON" "$@"

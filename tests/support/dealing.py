@@ -1,0 +1,36 @@
+"""The order of the tests in several processes of pytest-xdist."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+
+def deal(items: list[pytest.Item], processes: int) -> list[pytest.Item]:
+    """Lets each process start with an equal share of the tests that take long, so that none is left at the end.
+
+    `--dist worksteal` gives each process a run of equally many tests, in the order of this list; a process without
+    tests then takes over the last ones of another. The tests of a module with Spark stay together, since they share
+    fixtures.
+    """
+    slow: list[list[pytest.Item]] = []
+    modules: dict[Path, list[pytest.Item]] = defaultdict(list)
+    brief: list[pytest.Item] = []
+    for item in items:
+        if item.get_closest_marker("slow"):
+            slow.append([item])
+        elif item.get_closest_marker("spark") or "spark" in getattr(item, "fixturenames", ()):
+            modules[item.path].append(item)
+        else:
+            brief.append(item)
+    hands: list[list[pytest.Item]] = [[] for _ in range(processes)]
+    for group in [*slow, *sorted(modules.values(), key=len, reverse=True)]:
+        min(hands, key=len).extend(group)
+    dealt: list[pytest.Item] = []
+    for number, hand in enumerate(hands):
+        rest = max(0, (len(items) - len(dealt)) // (processes - number) - len(hand))
+        dealt += hand + brief[:rest]
+        del brief[:rest]
+    return dealt + brief
