@@ -20,7 +20,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -89,8 +89,12 @@ def serve(path: str) -> Request | None:
                 if key.fileobj is listener:
                     client, _ = listener.accept()
                     request, files = receive(client)
-                    if not (pid := os.fork()):
+                    if request is None:
                         client.close()
+                        continue
+                    if not (pid := os.fork()):
+                        for one in (client, *children.values()):
+                            one.close()
                         become(files)
                         return request
                     for file in files:
@@ -107,19 +111,21 @@ def serve(path: str) -> Request | None:
                 client = children.pop(pid)
                 if client in selector.get_map():
                     selector.unregister(client)
-                    client.sendall(str(code).encode())
+                    with suppress(ConnectionError):  # Its client may have ended, too.
+                        client.sendall(str(code).encode())
                 client.close()
 
 
-def receive(client: socket.socket) -> tuple[Request, list[int]]:
-    """A request, and the file descriptors that came with it."""
+def receive(client: socket.socket) -> tuple[Request | None, list[int]]:
+    """A request, and the file descriptors that came with it; None if the client ends before."""
     files = array.array("i")
     text, extra, _, _ = client.recvmsg(1 << 16, socket.CMSG_SPACE(3 * files.itemsize))
     for _, _, sent in extra:
         files.frombytes(sent)
-    while not text.endswith(b"\n"):
-        text += client.recv(1 << 16)
-    return json.loads(text), list(files)
+    while text and not text.endswith(b"\n"):
+        more = client.recv(1 << 16)
+        text = text + more if more else b""
+    return json.loads(text) if text else None, list(files)
 
 
 def ended_child() -> tuple[int, int] | None:
