@@ -31,23 +31,31 @@ class OrphanSearch:
     """Finds the orphaned jobs of a queue among its keys, which `look` takes in parts; `finish` returns their ids."""
 
     handle: QueueHandle
+    _unexamined: list[bytes] = field(default_factory=list)
     _candidates: set[bytes] = field(default_factory=set)
     _suspects: list[bytes] = field(default_factory=list)
 
     def look(self, suffixes: Iterable[bytes]) -> None:
-        """Examines keys of the queue, given by what follows the queue's name in them."""
-        self._candidates.update(_unplaced(self.handle, filter(_may_be_job, suffixes)))
+        """Examines keys of the queue, given by what follows the queue's name in them, when there are enough of them."""
+        self._unexamined += filter(_may_be_job, suffixes)
+        if len(self._unexamined) >= _EXAMINED:
+            self._examine()
         if len(self._candidates) >= _CANDIDATES:
             self._compare()
 
     def finish(self) -> list[bytes]:
         """The ids of the jobs that were in no state twice."""
+        self._examine()
         self._compare()
         orphans: list[bytes] = []
         for start in range(0, len(self._suspects), _CANDIDATES):
             part = self._suspects[start : start + _CANDIDATES]
             orphans += _without_listed(self.handle, set(_unplaced(self.handle, part)))
         return sorted(orphans)
+
+    def _examine(self) -> None:
+        self._candidates.update(_unplaced(self.handle, self._unexamined))
+        self._unexamined = []
 
     def _compare(self) -> None:
         self._suspects += _without_listed(self.handle, self._candidates)

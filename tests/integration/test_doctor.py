@@ -416,8 +416,11 @@ def test_orphaned_jobs_are_removed_and_nothing_else(queue: BullQueue, client: Re
 
 
 @each_dialect
-def test_a_job_that_gets_a_state_between_the_looks_is_not_removed(queue: BullQueue, client: Redis) -> None:
+def test_a_job_that_gets_a_state_between_the_looks_is_not_removed(
+    queue: BullQueue, client: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As one that is being added by a program that writes the hash first."""
+    monkeypatch.setattr(orphans, "_EXAMINED", 1)
     handle = queue.handle
     queue.add({}, job_id="early")
     queue.add({}, job_id="late")
