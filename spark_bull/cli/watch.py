@@ -24,8 +24,8 @@ from spark_bull.queue.flow import Flow, Look, flow_of, look_at
 from spark_bull.services.queue_set import QueueSet
 from spark_bull.time_text import utc
 
-#: Calls are repeated in the next interval, not before.
-_RETRY_MS = 1
+#: Calls are repeated in the next interval.
+_RETRY_MS = 200
 
 
 class Row(NamedTuple):
@@ -65,7 +65,7 @@ def _intervals(queues: QueueSet, every_s: float) -> Iterator[tuple[list[Row], st
             rows = [Row(look, flow_of(before.get(look.queue), look)) for look in looks]
             before = {look.queue: look for look in looks}
         except RedisUnavailable as lost:
-            error = str(lost)
+            error = f"{lost}; trying again"
         yield rows, error
         time.sleep(every_s)
 

@@ -105,7 +105,7 @@ def stalled(handle: QueueHandle) -> Iterator[Finding]:
         yield ok("no stalled jobs")
         return
     next_check_ms = handle.connection.call("PTTL", handle.keys["stalled_check"])
-    what = f"stalled, active without a lock: {number_of(len(found), 'job')}, {some(found)}"
+    what = f"active without a lock: {number_of(len(found), 'job')}, {some(found)}"
     advice = f"spark-bull promote {handle.keys.queue}, or a worker: both return such jobs to the queue"
     repair = Repair(f"return {number_of(len(found), 'stalled job')} to the queue", lambda: _return(handle))
     if next_check_ms > 0:
@@ -137,9 +137,9 @@ def overdue(handle: QueueHandle) -> Iterator[Finding]:
         yield ok("no delayed job is overdue")
         return
     ((_, score),) = handle.connection.call("ZRANGE", key, 0, 0, "WITHSCORES")
-    first_by = duration(now - int(float(score)) // DELAYED_SCALE)
+    late_by = duration(now - int(float(score)) // DELAYED_SCALE)
     yield problem(
-        f"overdue: {number_of(late, 'delayed job')}, the first by {first_by}: no process promotes delayed jobs",
+        f"{number_of(late, 'delayed job')}, the first late by {late_by}: no process promotes delayed jobs",
         f"spark-bull promote {handle.keys.queue}, or a worker",
     )
 
