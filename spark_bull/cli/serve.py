@@ -27,21 +27,24 @@ def _serve(args: Namespace) -> Output:
             f"expected the packages of the extra `web`, found no {error.name}: run `pip install 'spark-bull[web]'`"
         ) from None
     host, port = args.listen
-    server = WebServer(
-        WebSettings(
-            queues=tuple(args.queue or ["*"]),
-            url=args.url,
-            prefix=args.prefix,
-            protocol=args.protocol,
-            host=host,
-            port=port,
-            read_token=_token(args.read_token_file, READ_TOKEN_VARIABLE),
-            write_token=_token(args.write_token_file, WRITE_TOKEN_VARIABLE),
-            read_only=args.read_only,
-            host_names=tuple(args.host_name),
-        ),
-        lambda url: print(f"listening on {url}; Ctrl-C ends it", file=sys.stderr, flush=True),
+    settings = WebSettings(
+        queues=tuple(args.queue or ["*"]),
+        url=args.url,
+        prefix=args.prefix,
+        protocol=args.protocol,
+        host=host,
+        port=port,
+        read_token=_token(args.read_token_file, READ_TOKEN_VARIABLE),
+        write_token=_token(args.write_token_file, WRITE_TOKEN_VARIABLE),
+        read_only=args.read_only,
+        host_names=tuple(args.host_name),
     )
+    reads_only = "" if settings.allows_writing else " to read only"
+
+    def note(url: str) -> None:
+        print(f"listening on {url}{reads_only}; Ctrl-C ends it", file=sys.stderr, flush=True)
+
+    server = WebServer(settings, note)
     sigterm_as_sigint()
     # The regular way to stop it; uvicorn raises it again when it has closed the connections.
     with suppress(KeyboardInterrupt):

@@ -70,7 +70,7 @@ class Access:
     @property
     def read_only(self) -> bool:
         """Whether nobody can write."""
-        return self._settings.read_only or self._settings.write_token is None
+        return not self._settings.allows_writing
 
     def role_of(self, token: str) -> Role:
         """The role of a token; both comparisons take the same time for all tokens of a length."""

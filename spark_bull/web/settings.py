@@ -78,6 +78,11 @@ class WebSettings:
             return self.host == "localhost"
 
     @property
+    def allows_writing(self) -> bool:
+        """Whether someone can write."""
+        return self.write_token is not None and not self.read_only
+
+    @property
     def accepted_hosts(self) -> frozenset[str]:
         """Names in the header Host that are accepted; none: all."""
         if self.is_loopback:

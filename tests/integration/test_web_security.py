@@ -278,6 +278,7 @@ def test_the_command_reads_tokens_from_files_and_the_environment(redis_url: str,
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stderr is not None
         line = process.stderr.readline()
+        assert "to read only" not in line
         url = re.search(r"http://\S+?(?=;)", line)
         assert url, line
         with httpx.Client(base_url=url[0]) as client:
