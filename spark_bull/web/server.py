@@ -50,6 +50,7 @@ class WebServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self.app.state.streams.close()
+        self.app.state.history.close()
         await super().shutdown(sockets)
 
     @property

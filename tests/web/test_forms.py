@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 import httpx
 import pytest
@@ -13,17 +14,26 @@ from spark_bull.queue.bull_queue import BullQueue
 from tests.support.web import READ_TOKEN, WRITE_TOKEN, serving
 from tests.web.conftest import Site
 
+SignIn = Callable[[str, str], httpx.Client]
+
 
 @pytest.fixture
-def user(site: Site) -> httpx.Client:
-    """A browser that has signed in with the write token."""
-    return signed_in(site.url, WRITE_TOKEN)
+def sign_in() -> Iterator[SignIn]:
+    """Signs in at a URL with a token, as a browser does."""
+    with ExitStack() as users:
+
+        def signed_in(url: str, token: str) -> httpx.Client:
+            user = users.enter_context(httpx.Client(base_url=url, follow_redirects=True, timeout=60))
+            assert user.post("/login", data={"token": token}).status_code == 200
+            return user
+
+        yield signed_in
 
 
-def signed_in(url: str, token: str) -> httpx.Client:
-    user = httpx.Client(base_url=url, follow_redirects=True, timeout=60)
-    assert user.post("/login", data={"token": token}).status_code == 200
-    return user
+@pytest.fixture
+def user(site: Site, sign_in: SignIn) -> httpx.Client:
+    """A user with the write token."""
+    return sign_in(site.url, WRITE_TOKEN)
 
 
 def csrf_of(user: httpx.Client, path: str) -> str:
@@ -32,19 +42,36 @@ def csrf_of(user: httpx.Client, path: str) -> str:
     return found[1]
 
 
-def test_a_form_without_the_token_of_the_session_is_refused(site: Site, user: httpx.Client) -> None:
+def test_a_form_without_the_token_of_the_session_is_refused(site: Site, user: httpx.Client, sign_in: SignIn) -> None:
     queue = site.queue("guarded")
     queue.add({})
     token = csrf_of(user, "/queues/guarded")
-    for fields in ({}, {"csrf": "another"}, {"csrf": csrf_of(signed_in(site.url, WRITE_TOKEN), "/queues/guarded")}):
+    for fields in ({}, {"csrf": "another"}, {"csrf": csrf_of(sign_in(site.url, WRITE_TOKEN), "/queues/guarded")}):
         assert user.post("/queues/guarded/actions/pause", data=fields).status_code == 403
     other_site = {"origin": "https://example.org", "sec-fetch-site": "cross-site"}
     assert user.post("/queues/guarded/actions/pause", data={"csrf": token}, headers=other_site).status_code == 403
-    reader = signed_in(site.url, READ_TOKEN)
+    reader = sign_in(site.url, READ_TOKEN)
     assert reader.post("/queues/guarded/actions/pause", data={"csrf": token}).status_code == 403
     assert not queue.is_paused()
     assert user.post("/queues/guarded/actions/pause", data={"csrf": token}).status_code == 200
     assert queue.is_paused()
+
+
+def test_a_form_of_a_session_that_has_ended_leads_to_the_login(site: Site) -> None:
+    site.queue("ended").add({})
+    with httpx.Client(base_url=site.url) as user:
+        answer = user.post("/queues/ended/actions/pause", data={"csrf": "of before"})
+    assert (answer.status_code, answer.headers["location"]) == (303, "/login")
+    assert not site.queue("ended").is_paused()
+
+
+def test_a_reader_without_a_token_can_sign_in_unless_nobody_can_write(site: Site) -> None:
+    site.queue("open").add({}, delay=3_600_000)
+    for write_token, offered in ((WRITE_TOKEN, True), (None, False)):
+        with serving(url=site.redis_url, prefix=site.prefix, read_token=None, write_token=write_token) as web:
+            page = web.client.get("/queues/open").text
+            assert ("Sign in</a>" in page) == offered
+            assert "formaction" not in page
 
 
 def test_a_form_never_leads_to_another_site(site: Site, user: httpx.Client) -> None:
@@ -86,11 +113,11 @@ def test_names_with_slashes_have_pages(site: Site, user: httpx.Client) -> None:
     assert f"<h1>{job_id}</h1>" in user.get(found[1]).text
 
 
-def test_without_redis_the_page_says_so(own_redis: Callable[..., EmbeddedRedis]) -> None:
+def test_without_redis_the_page_says_so(own_redis: Callable[..., EmbeddedRedis], sign_in: SignIn) -> None:
     redis = own_redis()
     BullQueue("away", url=redis.url).add({})
     with serving(url=redis.url) as web:
-        user = signed_in(web.url, READ_TOKEN)
+        user = sign_in(web.url, READ_TOKEN)
         assert user.get("/queues/away").status_code == 200
         redis.kill()
         answer = user.get("/queues/away")

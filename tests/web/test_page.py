@@ -188,6 +188,11 @@ def test_the_page_follows_the_queue(browser: Browser, site: Site) -> None:
     wait_until(lambda: browser.count("[id='job-first']") == 0, "the removed job to disappear")
     assert browser.driver.find_element(By.ID, "search").get_attribute("open") is not None
     wait_until(lambda: browser.count(".chart canvas"), "a chart")
+    browser.open("/queues/live/jobs/second")
+    queue.remove("second")
+    browser.wait_for("job second of queue live does not exist")
+    # The console has the status 404.
+    browser.errors()
 
 
 def test_a_search_finds_jobs_by_id_name_text_and_time_page_by_page(browser: Browser, site: Site) -> None:

@@ -43,6 +43,7 @@ class History:
         self._lock = Lock()
         self._looked_on = 0.0
         self._thread: Thread | None = None
+        self._is_closed = Event()
 
     def of(self, queue: str) -> list[Sample]:
         """The samples of a queue, the oldest first."""
@@ -62,6 +63,10 @@ class History:
                         counts[state] = counts.get(state, 0) + count
         return [Sample(at, sums[at]) for at in sorted(sums)]
 
+    def close(self) -> None:
+        """Ends the thread; no samples are added any more."""
+        self._is_closed.set()
+
     def sample(self) -> None:
         """Adds a sample of each queue; queues that are gone lose theirs."""
         found = self._read()
@@ -75,19 +80,18 @@ class History:
     def _keep_running(self) -> None:
         self._looked_on = time.monotonic()
         with self._lock:
-            if self._thread is not None and self._thread.is_alive():
+            if self._is_closed.is_set() or (self._thread is not None and self._thread.is_alive()):
                 return
             self._thread = Thread(target=self._run, name="spark-bull page history", daemon=True)
             self._thread.start()
 
     def _run(self) -> None:
-        pause = Event()
-        while time.monotonic() - self._looked_on < IDLE_S:
+        while not self._is_closed.is_set() and time.monotonic() - self._looked_on < IDLE_S:
             try:
                 self.sample()
             except SparkBullError as error:
                 log.warning("the samples of the page have a gap: %s", error)
-            pause.wait(PERIOD_S)
+            self._is_closed.wait(PERIOD_S)
 
 
 def history_of(request: Request) -> History:

@@ -7,10 +7,11 @@ from typing import Any, Final
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import Response
+from fastapi.responses import RedirectResponse, Response
 from fastapi.routing import APIRoute
 
 from spark_bull.errors import SparkBullError
+from spark_bull.web.page import links
 from spark_bull.web.page.rendering import render
 from spark_bull.web.problems import Problem, problem_of
 
@@ -39,7 +40,7 @@ class PageRoute(APIRoute):
                 problem = Problem(400, f"expected `{first['loc'][-1]}` to be valid: {first['msg']}")
             except Problem as error:
                 if error.status == _UNAUTHENTICATED:
-                    raise
+                    return RedirectResponse(links.sign_in(), 303)
                 problem = error
             except SparkBullError as error:
                 problem = problem_of(error)

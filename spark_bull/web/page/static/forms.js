@@ -16,6 +16,13 @@ async function open(link) {
   dialog.showModal();
 }
 
+function say(text) {
+  const notice = document.getElementById("notice") ?? document.createElement("div");
+  Object.assign(notice, { id: "notice", className: "notice", tabIndex: -1, textContent: text, role: "alert" });
+  notice.dataset.kind = "error";
+  document.querySelector("main").prepend(notice);
+}
+
 async function send(form, button) {
   const url = button?.getAttribute("formaction") ?? form.getAttribute("action");
   button?.setAttribute("disabled", "");
@@ -25,10 +32,14 @@ async function send(form, button) {
       body: new URLSearchParams(new FormData(form, button)),
       headers: { accept: "text/html" },
     });
+    const html = await answer.text();
     if (dialog.open) dialog.close();
     if (answer.redirected) history.replaceState(null, "", answer.url);
-    morphMain(await answer.text());
+    if (!morphMain(html)) say("The server has failed: its log has the error.");
     document.getElementById("notice")?.focus();
+  } catch {
+    if (dialog.open) dialog.close();
+    say("The server does not answer. Load the page again to see whether anything was changed.");
   } finally {
     button?.removeAttribute("disabled");
   }

@@ -1,5 +1,5 @@
 // Loads the live parts again when the server sends an event, but waits in between, longer if the server is slow.
-import { morphLive } from "./morph.js";
+import { morphLive, morphMain } from "./morph.js";
 
 const PAUSE_MS = 1_000;
 const WAIT_PER_LOAD = 4;
@@ -18,7 +18,11 @@ function show(state) {
 
 async function load() {
   const answer = await fetch(location.href, { headers: { accept: "text/html", "x-refresh": "1" } });
-  if (answer.ok && !answer.redirected) morphLive(await answer.text());
+  // The session has ended.
+  if (answer.redirected) location.assign(answer.url);
+  else if (answer.ok) morphLive(await answer.text());
+  // The job or queue is gone.
+  else if (answer.status === 404) morphMain(await answer.text());
   return answer.status;
 }
 

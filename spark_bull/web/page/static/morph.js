@@ -22,11 +22,14 @@ export function morphLive(html) {
   updateCharts();
 }
 
-/** Replaces the whole content, after a form was sent. */
+/** Replaces the whole content; returns whether there is another one. */
 export function morphMain(html) {
   const next = parsed(html);
+  const main = next.querySelector("main");
+  if (!main) return false;
   document.title = next.title;
-  Idiomorph.morph(document.querySelector("main"), next.querySelector("main"), { callbacks });
+  Idiomorph.morph(document.querySelector("main"), main, { callbacks });
   updateTimes();
   updateCharts();
+  return true;
 }
