@@ -36,20 +36,23 @@ def _no_children(dialect: Dialect) -> str:
     return "" if dialect.has_flows else "its jobs have no children"
 
 
+#: The condition for jobs that are removed with their children.
+REMOVABLE: Final = "in a tree of at most 1,000 levels"
+
 ACTIONS: Final[Mapping[str, Action]] = {
     "retry": Action(takes=("data", "lifo", "resetAttempts", "state"), wanted="failed"),
     "promote": Action(takes=("data",), wanted="delayed"),
     "delay": Action(needs=("delay",), takes=("data",), wanted="delayed"),
     "prioritize": Action(needs=("priority",), takes=("data", "lifo"), lacking=_no_priority),
     "update": Action(needs=("data",)),
-    "remove": Action(wanted="removable"),
+    "remove": Action(wanted=REMOVABLE),
     "fail": Action(needs=("failedReason",), wanted="waiting or delayed"),
     "complete": Action(takes=("returnvalue",), wanted="waiting or delayed, without unfinished or failed children"),
     "move": Action(
         needs=("to",), takes=("data",), wanted="in any state but waiting-children, without parent and children"
     ),
     "free": Action(wanted="the one that has its deduplication id", lacking=_no_deduplication),
-    "discard-children": Action(lacking=_no_children),
+    "discard-children": Action(wanted=REMOVABLE, lacking=_no_children),
 }
 
 #: Columns of changes, and their names in a chunk.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from spark_bull.dialects.base import may_be_other_key
+from spark_bull.dialects.changes import REMOVABLE
 from spark_bull.dialects.fields import ALWAYS_THERE
 from spark_bull.errors import DialectError, JobError, JobLocked, JobMissing, QueueBusy, WrongState, expected
 from spark_bull.queue import verbs
@@ -65,14 +66,14 @@ def remove(handle: QueueHandle, job_id: str, *, with_children: bool = True, chun
     """Removes a job, its logs and (BullMQ) its children; a parent that waited for it alone starts.
 
     Raises JobMissing; JobLocked while it or a child is locked by a worker, and removes none of them; WrongState for the
-    next job of a job scheduler. A tree of more than `chunk_size` jobs takes several calls, each of which can raise
-    JobLocked.
+    next job of a job scheduler, and for a job with more than 1,000 levels of children. A tree of more than `chunk_size`
+    jobs takes several calls, each of which can raise JobLocked.
     """
     reply = JobReply("open")
     while reply.result == "open":
         keys = job_keys(handle, job_id)
         reply = verbs.remove(handle, job_id, keys, with_children=with_children, limit=chunk_size)
-    _check(handle, job_id, reply, "removable")
+    _check(handle, job_id, reply, REMOVABLE)
 
 
 def clean(

@@ -12,6 +12,7 @@ from uuid import uuid4
 import pytest
 from redis import Redis
 
+from spark_bull.errors import WrongState
 from spark_bull.local import EmbeddedRedis
 from spark_bull.model import Change, NewJob
 from spark_bull.queue import verbs
@@ -207,3 +208,32 @@ def test_jobs_with_a_priority_are_promoted_one_per_script_into_a_long_list(serve
     changes = [Change(job_id, "promote") for job_id in ids]
     assert change_in_one_call(queue, *changes) == ["done"]
     assert [one.outcome for one in queue.manage(changes[1:])] == ["done", "done"]
+
+
+CHAIN = """
+for i = 1, tonumber(ARGV[1]) do
+  local job_key = KEYS[1] .. 'j' .. i
+  redis.call('HSET', job_key, 'name', 'x', 'data', '{}', 'opts', '{}', 'timestamp', 1)
+  if i > 1 then
+    redis.call('HSET', KEYS[1] .. 'j' .. i - 1, 'parentKey', job_key)
+    redis.call('SADD', job_key .. ':dependencies', KEYS[1] .. 'j' .. i - 1)
+    redis.call('ZADD', KEYS[1] .. 'waiting-children', i, 'j' .. i)
+  else
+    redis.call('LPUSH', KEYS[1] .. 'wait', 'j1')
+  end
+end
+"""
+
+
+@pytest.mark.parametrize("queue", ["bullmq"], indirect=True)
+def test_a_tree_with_more_levels_than_the_stack_of_lua_is_left_alone(server: Server, queue: BullQueue) -> None:
+    """Otherwise a write that removes such a job could never be finished."""
+    server.client.eval(CHAIN, 1, queue.handle.keys.base, 30_000)
+    changes = [Change("j30000", "remove"), Change("j30000", "discard-children"), Change("j30000", "update", data=1)]
+    assert [one.outcome for one in queue.manage(changes)] == ["wrong_state", "wrong_state", "done"]
+    with pytest.raises(WrongState, match=r"expected job j30000 .* to be in a tree of at most 1,000 levels"):
+        queue.remove("j30000")
+    assert queue.counts()["waiting-children"] == 29_999
+    assert [one.outcome for one in queue.manage([Change("j900", "remove")])] == ["done"]
+    # The parent of the removed one starts.
+    assert (queue.counts()["waiting-children"], queue.counts()["wait"]) == (30_000 - 901, 1)

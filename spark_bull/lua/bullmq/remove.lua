@@ -2,8 +2,8 @@
 -- in lists too long for one script to search) takes several calls.
 -- @keys receipt wait paused active delayed prioritized waiting_children completed failed repeats pc meta events marker
 -- @args base queue bullmq_version call ttl_ms job_id with_children limit
--- @returns {'done'} (also when only the id existed), {'open'} (call again), {'missing'}, {'scheduled'}, or {'locked',
--- key of the locked job}
+-- @returns {'done'} (also when only the id existed), {'open'} (call again), {'missing'}, {'scheduled'},
+-- {'wrong_state'} (the tree has too many levels), or {'locked', key of the locked job}
 -- @include bullmq/lib/remove_tree
 -- @include lib/once
 -- @include lib/walk_steps

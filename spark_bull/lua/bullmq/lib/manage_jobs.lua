@@ -72,7 +72,7 @@ local function actions_of(key, arg, now)
   end
 
   function actions.discard_children(change, share)
-    share.jobs, share.seen = share.jobs or CHILDREN, share.seen or {}
+    share.jobs, share.seen, share.is_deep = share.jobs or CHILDREN, share.seen or {}, nil
     local position, removed = '0', 0
     repeat
       local count
@@ -80,7 +80,7 @@ local function actions_of(key, arg, now)
       removed = removed + count
     until position == '' or share.jobs == 0 or share.steps <= 0
     -- Children that stay must not be looked at for ever.
-    return position ~= '' and removed > 0 and 'open' or 'done'
+    return position ~= '' and removed > 0 and 'open' or share.is_deep and 'wrong_state' or 'done'
   end
 
   return actions

@@ -2,6 +2,7 @@
 -- @include bullmq/lib/is_scheduled_job
 -- @include bullmq/lib/leave_any_state
 -- @include bullmq/lib/leave_parent
+-- @include bullmq/lib/max_depth
 -- @include bullmq/lib/remove_from_state
 -- @include lib/job_row
 -- @include lib/keys_at
@@ -34,16 +35,21 @@ local function steps_of(keys, job_id, state)
 end
 
 -- Appends a job after its descendants (if `with_children`) to `found`, within the budget of one script: `share` {jobs,
--- steps, is_first: whether the first job may take more steps}. Returns whether the budget sufficed; sets `share.locked` to the key of a job with a lock.
-local function gather_tree(key, arg, found, share, parent_key, job_key, with_children)
+-- steps, is_first: whether the first job may take more steps}. `depth`: the level of the job, from 1. Returns whether the budget sufficed; sets `share.locked` to the key of a job with a lock, `share.is_deep`
+-- for a tree with too many levels.
+local function gather_tree(key, arg, found, share, parent_key, job_key, with_children, depth)
   local call = redis.call
   if call('EXISTS', job_key .. ':lock') == 1 then
     share.locked = job_key
     return false
   end
+  if depth > MAX_DEPTH then
+    share.is_deep = true
+    return false
+  end
   if with_children then
     for _, child_key in ipairs(children_of(job_key, share.jobs + 1)) do
-      if not gather_tree(key, arg, found, share, job_key, child_key, true) then
+      if not gather_tree(key, arg, found, share, job_key, child_key, true, depth + 1) then
         return false
       end
     end
@@ -87,8 +93,8 @@ local function remove_of_tree(key, arg, job, removed)
 end
 
 -- Removes a job and, if `with_children`, its descendants, children before parents, within the budget `share` of one
--- script; see gather_tree. Returns 'done' (also when only the id existed), 'open' (call again), 'missing', 'scheduled', or
--- 'locked' and the key of the locked job.
+-- script; see gather_tree. Returns 'done' (also when only the id existed), 'open' (call again), 'missing', 'scheduled',
+-- 'wrong_state' (the tree has too many levels), or 'locked' and the key of the locked job.
 local function remove_tree(key, arg, job_id, with_children, share)
   local job_key = arg.base .. job_id
   if redis.call('EXISTS', job_key) == 0 then
@@ -105,8 +111,11 @@ local function remove_tree(key, arg, job_id, with_children, share)
     return 'scheduled'
   end
   local found, removed = {}, {}
-  share.locked = nil
-  local all = gather_tree(key, arg, found, share, nil, job_key, with_children)
+  share.locked, share.is_deep = nil, nil
+  local all = gather_tree(key, arg, found, share, nil, job_key, with_children, 1)
+  if share.is_deep then
+    return 'wrong_state'
+  end
   if share.locked then
     return 'locked', share.locked
   end

@@ -1,13 +1,15 @@
 -- @include bullmq/lib/leave_any_state
 -- @include bullmq/lib/leave_parent
+-- @include bullmq/lib/max_depth
 -- @include bullmq/lib/remove_from_state
 -- @include lib/job_row
 -- @include lib/keys_at
 -- @include lib/search_steps
 
 -- Appends an unfinished child after its descendants to `found`, within the budget of one script: `share` {jobs, steps,
--- seen}. `size`: number of children that are scanned at once. Returns whether the budget sufficed.
-local function gather_unfinished(key, arg, found, share, parent_key, job_key, size)
+-- seen}. `size`: number of children that are scanned at once; `depth`: the level of the child, from 1. Returns whether
+-- the budget sufficed; sets `share.is_deep` when the tree has too many levels.
+local function gather_unfinished(key, arg, found, share, parent_key, job_key, size, depth)
   local call = redis.call
   local base, job_id = split_job_key(arg, job_key)
   local keys = keys_at(key, arg, base)
@@ -18,12 +20,16 @@ local function gather_unfinished(key, arg, found, share, parent_key, job_key, si
     or call('ZSCORE', keys.failed, job_id) then
     return true
   end
+  if depth > MAX_DEPTH then
+    share.is_deep = true
+    return false
+  end
   share.seen[job_key] = true
   local cursor = call('EXISTS', job_key .. ':dependencies') == 1 and '0' or nil
   while cursor and share.steps >= 0 do
     local scanned = call('SSCAN', job_key .. ':dependencies', cursor, 'COUNT', size)
     for _, child_key in ipairs(scanned[2]) do
-      if not gather_unfinished(key, arg, found, share, job_key, child_key, size) then
+      if not gather_unfinished(key, arg, found, share, job_key, child_key, size, depth + 1) then
         return false
       end
     end
@@ -48,7 +54,7 @@ local function remove_unfinished(key, arg, job_key, position, size, share)
   local scanned = redis.call('SSCAN', job_key .. ':dependencies', position, 'COUNT', size)
   local found, all = {}, true
   for _, child_key in ipairs(scanned[2]) do
-    all = all and gather_unfinished(key, arg, found, share, job_key, child_key, size)
+    all = all and gather_unfinished(key, arg, found, share, job_key, child_key, size, 1)
   end
   for _, job in ipairs(found) do
     leave_parent(key, arg, job.key, job.parent_key, false)
