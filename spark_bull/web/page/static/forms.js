@@ -1,5 +1,6 @@
 // Sends forms without leaving the page, and shows pages that ask for a confirmation in a dialog.
 import { morphMain } from "./morph.js";
+import { whileSending } from "./sending.js";
 
 const dialog = document.getElementById("dialog");
 
@@ -60,6 +61,6 @@ export function startForms() {
     const form = event.target;
     if (form.method !== "post" || form.hasAttribute("data-plain")) return;
     event.preventDefault();
-    send(form, event.submitter);
+    whileSending(() => send(form, event.submitter));
   });
 }

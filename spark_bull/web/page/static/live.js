@@ -1,5 +1,6 @@
 // Loads the live parts again when the server sends an event, but waits in between, longer if the server is slow.
 import { morphLive, morphMain } from "./morph.js";
+import { isSending } from "./sending.js";
 
 const PAUSE_MS = 1_000;
 const WAIT_PER_LOAD = 4;
@@ -17,7 +18,9 @@ function show(state) {
 }
 
 async function load() {
-  const answer = await fetch(location.href, { headers: { accept: "text/html", "x-refresh": "1" } });
+  const url = location.href;
+  const answer = await fetch(url, { headers: { accept: "text/html", "x-refresh": "1" } });
+  if (isSending() || url !== location.href) return answer.status;
   // The session has ended.
   if (answer.redirected) location.assign(answer.url);
   else if (answer.ok) morphLive(await answer.text());
@@ -27,7 +30,7 @@ async function load() {
 }
 
 async function refresh(state) {
-  if (document.hidden || isWaiting) {
+  if (document.hidden || isWaiting || isSending()) {
     isDirty = true;
     return;
   }
