@@ -56,7 +56,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items[:] = deal(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+    if processes := os.environ.get("PYTEST_XDIST_WORKER_COUNT"):
+        items[:] = deal(items, int(processes))
 
 
 def need(condition: object, reason: str) -> None:
