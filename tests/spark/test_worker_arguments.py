@@ -220,7 +220,9 @@ def test_an_argument_has_an_effect_or_is_refused(
             Worker(spark, "q", udf(), engine=engine, url=redis_url, payload_schema="kind STRING", **{argument: 5})
     else:
         life = lives(engine)
-        assert EFFECTS[argument](life), (life.stalled, life.slow, life.completed)
+        assert EFFECTS[argument](life), (
+            f"stalled: {life.stalled.failed_reason}, slow: {life.slow.failed_reason}, completed: {life.completed}"
+        )
 
 
 def test_a_tracer_is_refused_where_it_has_no_effect_or_cannot_be_sent(spark: SparkSession, redis_url: str) -> None:
