@@ -94,9 +94,10 @@ def test_node_fails_a_job_that_may_run_once_when_it_stalls(
 ) -> None:
     """Its worker has died: the job is active, and has no lock."""
     with BullQueue("q", url=redis_url, prefix=prefix, protocol=peer.dialect, delivery="at-most-once") as queue:
-        job_id = queue.add({"$behaviour": "crash"})
         first = node(peer.alias, prefix=prefix, alone=True)
+        # It answers before there is a job that ends it.
         first.call("process", queue="q", concurrency=1)
+        job_id = queue.add({"$behaviour": "crash"})
         wait_until(lambda: not first.alive, "the worker to die")
         assert queue.counts()["active"] == 1
         client.hset(queue.handle.keys.job(job_id), "data", '{"$behaviour":"return:1"}')

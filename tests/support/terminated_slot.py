@@ -9,6 +9,7 @@ endless, with a state that is appended to a list when it is closed.
 from __future__ import annotations
 
 import asyncio
+import signal
 import subprocess
 import sys
 import time
@@ -46,6 +47,8 @@ def closed_key(prefix: str) -> str:
 
 
 def main(url: str, prefix: str, dialect: str, concurrency: str, kind: str) -> None:
+    # Tests that nohup runs ignore SIGHUP, and so would this process.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     handle = BullQueue("q", url=url, prefix=prefix, protocol=dialect).handle
     settings = ClaimSettings("slot", lock_ms=3_600_000, control=handle.keys.control("slot"))
     redis = Redis.from_url(url)
