@@ -6,6 +6,7 @@ import os
 import sys
 from argparse import SUPPRESS, ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Sequence
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +29,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     Invalid usage exits with 2.
     """
     args = parser().parse_args(argv)
+    if isinstance(sys.stdout, TextIOWrapper):
+        # Texts of jobs can have characters that the terminal has no form for, and unpaired surrogates.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         output, status = _ended(args.run(args))
         if output is not None:

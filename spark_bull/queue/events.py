@@ -186,16 +186,16 @@ class QueueEvents(Iterator[QueueEvent]):
           ConnectionLost: when Redis can't be reached for longer than `retry_ms`.
         """
         end_at = None if timeout_s is None else monotonic_s() + timeout_s
+        events: list[QueueEvent] = []
+        left_s = STEP_S
         with self._reading:
-            while not self._over:
+            while not (self._over or events or left_s <= 0):
                 left_s = STEP_S if end_at is None else end_at - monotonic_s()
                 wait_s = max(0.0, min(left_s, STEP_S if len(self._sources) == 1 else TURN_S))
                 events = [event for source in self._sources for event in source.read(wait_s)]
-                if events or left_s <= 0:
-                    return events
         if self._closed.is_set():
             self._close_sources()
-        return []
+        return events
 
     @property
     def _over(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -18,6 +19,8 @@ from spark_bull.web.problems import Problem
 
 _LARGEST: Final = 2**53
 _MAX_IDS: Final = 2_000
+#: A score as Redis writes it.
+_SCORE: Final = re.compile(r"-?(inf|[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?)")
 
 
 @dataclass(frozen=True)
@@ -79,9 +82,8 @@ def _place(
     cursor: object,
     left_over: object,
 ) -> Place:
-    if _checked(score, str):
-        # Raises ValueError for a text that Redis would refuse.
-        float(str(score))
+    if _checked(score, str) and not _SCORE.fullmatch(str(score)):
+        raise ValueError("not a score")
     return Place(
         STATES[_number(state)],
         str(score),

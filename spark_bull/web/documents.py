@@ -367,9 +367,7 @@ class AddedDocument(BaseModel):
 class JobPatch(Strict):
     """Changes of a job; at least one."""
 
-    data: Any = Field(
-        default=None, description="the new payload; null: unchanged", examples=[{"to": "grace@example.org"}]
-    )
+    data: Any = Field(default=None, description="the new payload, also null", examples=[{"to": "grace@example.org"}])
     priority: Number | Text | None = Field(default=None, description="0 is none, 1 the highest; or a name")
     delay: Number | None = Field(default=None, description="ms from now; of a delayed job")
 
@@ -385,18 +383,14 @@ class RetryAllDocument(RetryDocument):
     """Which jobs to retry."""
 
     name: Text | None = Field(default=None, description="only jobs of this name")
-    limit: Annotated[int, Field(ge=1, le=10_000)] = Field(
-        default=1_000, description="maximum number of jobs of one request"
-    )
+    limit: Most = 1_000
 
 
 class PromoteAllDocument(Strict):
     """Which delayed jobs to promote."""
 
     name: Text | None = Field(default=None, description="only jobs of this name")
-    limit: Annotated[int, Field(ge=1, le=10_000)] = Field(
-        default=1_000, description="maximum number of jobs of one request"
-    )
+    limit: Most = 1_000
 
 
 class CleanDocument(Strict):
@@ -404,9 +398,7 @@ class CleanDocument(Strict):
 
     state: State = "completed"
     graceMs: Number = Field(default=0, description="minimum age")
-    limit: Annotated[int, Field(ge=1, le=10_000)] = Field(
-        default=1_000, description="maximum number of jobs of one request"
-    )
+    limit: Most = 1_000
 
 
 class DrainDocument(Strict):

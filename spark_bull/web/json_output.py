@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from math import isfinite
 from typing import Any, Final, NoReturn
 
 from fastapi.responses import JSONResponse
@@ -25,7 +26,7 @@ def json_value(text: str | None) -> Any:
     if text is None:
         return None
     try:
-        value = json.loads(text, parse_constant=_refuse)
+        value = json.loads(text, parse_constant=_refuse, parse_float=_finite)
         if text.count("[") + text.count("{") > _MANY_BRACKETS:
             json.dumps(value)
     except (ValueError, RecursionError):
@@ -35,6 +36,12 @@ def json_value(text: str | None) -> Any:
 
 def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
+
+
+def _finite(text: str) -> float:
+    """A number such as 1e999 is valid JSON, but infinite in Python, which JSON has no form for."""
+    number = float(text)
+    return number if isfinite(number) else _refuse(text)
 
 
 def document(found: Any) -> Any:

@@ -34,6 +34,12 @@ class Queues:
         """Whether the settings select a queue of this name."""
         return any(fnmatchcase(name, glob) for glob in self._settings.queues)
 
+    def check_shown(self, name: str) -> None:
+        """Raises Problem 404 for a queue that is not selected. name: also with the prefix of its keys, as in BullMQ."""
+        prefix, _, plain = name.rpartition(":")
+        if prefix not in ("", self._settings.options["prefix"]) or not self.selects(plain):
+            raise _missing(name)
+
     def names(self) -> list[str]:
         """Names of the queues, sorted; at most some seconds old."""
         with self._lock:

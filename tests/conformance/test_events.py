@@ -8,6 +8,7 @@ import pytest
 from redis import Redis
 
 from spark_bull.errors import OptionError
+from spark_bull.model import QueueEvent
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.events import QueueEvents
 from tests.conftest import need
@@ -62,6 +63,30 @@ def test_another_thread_ends_the_iterator(redis_url: str, prefix: str, dialect: 
         reader.join(PATIENCE_S)
         assert not reader.is_alive()
         assert seen == []
+
+
+def test_a_reader_that_is_closed_while_it_gets_events_closes_its_connection(
+    redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with queue_of(redis_url, prefix, "bullmq") as queue:
+        events = queue.events()
+        [source] = events._sources
+        read, close, closed = source.read, source.close, threading.Event()
+
+        def read_until_another_thread_closes(wait_s: float) -> list[QueueEvent]:
+            found = read(wait_s)
+            events.close()
+            return found
+
+        def note() -> None:
+            close()
+            closed.set()
+
+        monkeypatch.setattr(source, "read", read_until_another_thread_closes)
+        monkeypatch.setattr(source, "close", note)
+        queue.add({})
+        assert [event.event for event in events.read(PATIENCE_S)][:1] == ["added"]
+        assert closed.is_set()
 
 
 @only_bullmq

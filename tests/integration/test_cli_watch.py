@@ -189,6 +189,16 @@ def test_an_event_is_one_line_without_control_characters(queue: BullQueue, commo
         assert command.lines[0].endswith("  mail  failed  7  failedReason a\\nb\\x1b[31m")
 
 
+def test_a_text_that_has_no_form_in_utf8_is_printed_escaped(queue: BullQueue, common: tuple[str, ...]) -> None:
+    queue.handle.connection.call(
+        "XADD", queue.handle.keys["events"], "*", "event", "completed", "jobId", "7", "returnvalue", '"\\ud800"'
+    )
+    for options, end in (((), "  mail  completed  7  returnvalue \\ud800"), (("--json",), '"\\ud800", "fields": {}}')):
+        with running_command(*common, "tail", "mail", "--from", "0", "--event", "completed", *options) as command:
+            wait_until(lambda command=command: command.lines, "the event")
+            assert command.lines[0].endswith(end)
+
+
 def test_a_wrong_beginning_is_an_error(
     redis_url: str, prefix: str, queue: BullQueue, common: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:

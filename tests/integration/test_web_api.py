@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
+import msgpack
 import pytest
 from redis import Redis
 
@@ -70,6 +72,12 @@ def test_only_selected_queues_exist(redis_url: str, prefix: str) -> None:
             web.post("/queues/secret/jobs?create=true", {"data": 1}, code=404)
             web.post("/queues/mail/jobs/1/move", {"to": "secret"}, code=404)
             web.post("/jobs", {"queue": "secret", "data": 1}, code=404)
+            for parent_queue in ("secret", f"{prefix}:secret", "other:mail"):
+                parent = {"queue": parent_queue, "id": "1"}
+                for job in ({"data": 1, "parent": parent}, {"data": 1, "opts": {"parent": parent}}):
+                    assert parent_queue in web.post("/queues/mail/jobs", job, code=404)["detail"]
+            own = {"queue": f"{prefix}:mail", "id": "1"}
+            assert web.post("/queues/mail/jobs", {"data": 1, "parent": own}, code=201)["added"] == 1
 
 
 def test_a_job_is_added_shown_changed_and_removed(web: Web, queue: BullQueue) -> None:
@@ -228,6 +236,18 @@ def test_a_cursor_goes_on_with_the_parameters_of_its_page_only(web: Web, queue: 
         ("/jobs", {"state": "wait"}),
     ):
         assert web.get(path, code=400, cursor=page["next"], **others)["field"] == "cursor"
+
+
+@bullmq
+def test_a_cursor_that_was_changed_is_refused(web: Web, queue: BullQueue) -> None:
+    queue.add_many([NewJob(n, delay=3_600_000) for n in range(3)])
+    cursor = web.get("/queues/mail/jobs", limit=1, state="delayed")["next"]
+    digest, name, place = msgpack.unpackb(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+    assert float(place[1]) > 0
+    for score in ("nan", "1_0", " 1", "٣", "(1", "1e", 1):
+        changed = msgpack.packb([digest, name, [place[0], score, *place[2:]]])
+        given = base64.urlsafe_b64encode(changed).rstrip(b"=").decode()
+        assert web.get("/queues/mail/jobs", code=400, limit=1, state="delayed", cursor=given)["field"] == "cursor"
 
 
 def test_a_search_begins_with_the_job_of_this_id(web: Web, queue: BullQueue) -> None:
@@ -401,7 +421,13 @@ def test_unknown_paths_and_wrong_methods_say_what_is_allowed(web: Web, queue: Bu
 
 def test_a_damaged_job_is_shown_as_it_is(web: Web, queue: BullQueue, client: Redis) -> None:
     job_id = queue.add(1)
-    for text, shown in (("{oops", "{oops"), ("NaN", "NaN"), ("[" * 5_000, "[" * 5_000), ('"\\ud800"', "\ud800")):
+    for text, shown in (
+        ("{oops", "{oops"),
+        ("NaN", "NaN"),
+        ('{"n": 1e999}', '{"n": 1e999}'),
+        ("[" * 5_000, "[" * 5_000),
+        ('"\\ud800"', "\ud800"),
+    ):
         client.hset(queue.handle.keys.job(job_id), "data", text)
         assert (
             json.loads(web.ask("GET", f"/queues/mail/jobs/{job_id}", code=200, headers=READING).text)["data"] == shown

@@ -80,6 +80,9 @@ def test_a_form_never_leads_to_another_site(site: Site, user: httpx.Client) -> N
     for back in ("https://example.org", "//example.org", "/\\example.org"):
         answer = user.post("/queues/leads/actions/resume", data={"csrf": token, "back": back}, follow_redirects=False)
         assert answer.headers["location"] == "/"
+        asks = user.get("/queues/leads/jobs/1/actions/remove", params={"back": back}).text
+        assert 'data-cancel href="/queues/leads"' in asks
+        assert "example.org" not in asks
 
 
 @pytest.mark.parametrize(
@@ -110,7 +113,32 @@ def test_names_with_slashes_have_pages(site: Site, user: httpx.Client) -> None:
     listed = user.get("/queues/a%2Fb%3Fc%23d%252F?state=wait")
     found = re.search(r'href="(/queues/[^"]*/jobs/[^"]*)"><span class="name">', listed.text)
     assert found
-    assert f"<h1>{job_id}</h1>" in user.get(found[1]).text
+    shown = user.get(found[1]).text
+    assert f"<h1>{job_id}</h1>" in shown
+    back = re.search(r'name="back" value="([^"]*)"', shown)
+    assert back
+    assert back[1] == found[1]
+
+
+def test_texts_that_have_no_form_in_utf8_are_shown_escaped(site: Site, user: httpx.Client) -> None:
+    queue = site.queue("half")
+    job_id = queue.add({})
+    half = '"\\ud800"'
+    fields = {"data": half, "returnvalue": half, "stacktrace": f"[{half}]", "opts": f'{{"x":{half}}}'}
+    site.client.hset(queue.handle.keys.job(job_id), mapping=fields)
+    assert user.get(f"/queues/half/jobs/{job_id}").text.count("\\ud800") == len(fields)
+    for field in fields:
+        assert "\\ud800" in user.get(f"/queues/half/jobs/{job_id}/raw/{field}").text
+
+
+def test_a_number_that_is_too_long_is_refused(site: Site, user: httpx.Client) -> None:
+    queue = site.queue("long")
+    queue.add({})
+    for grace in ("9" * 16, "9" * 5_000, "1.5", "²"):
+        fields = {"csrf": csrf_of(user, "/queues/long"), "state": "wait", "grace": grace}
+        answer = user.post("/queues/long/actions/clean", data=fields)
+        assert (answer.status_code, "expected `grace`" in answer.text) == (400, True)
+    assert queue.counts()["wait"] == 1
 
 
 def test_without_redis_the_page_says_so(own_redis: Callable[..., EmbeddedRedis], sign_in: SignIn) -> None:

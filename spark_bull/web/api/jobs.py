@@ -229,7 +229,17 @@ def add_job(queues: AllQueues, new: QueuedJobDocument, create: Create = False) -
 
 def _added(queues: Queues, name: str, new: Sequence[NewJobDocument], create: bool) -> AddedDocument:
     queue = queues.open(name) if create else queues.existing(name)
+    for job in new:
+        _check_parent(queues, job)
     added = queue.add_many(job.new_job() for job in new)
     if create:
         queues.forget_names()
     return AddedDocument(ids=added.ids, added=added.added, duplicates=added.duplicates, deduplicated=added.deduplicated)
+
+
+def _check_parent(queues: Queues, job: NewJobDocument) -> None:
+    """Raises Problem 404 for a parent in a queue that the server does not show: adding the job would change it."""
+    for parent in (job.parent, (job.opts or {}).get("parent")):
+        name = parent.get("queue") if isinstance(parent, Mapping) else None
+        if isinstance(name, str):
+            queues.check_shown(name)

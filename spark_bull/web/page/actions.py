@@ -22,6 +22,8 @@ from spark_bull.web.queue_access import ExistingQueue
 
 #: Maximum number of jobs that one form changes; a further one changes the rest.
 MOST_JOBS: Final = 10_000
+#: Numbers with more digits are not exact in Lua.
+_MAX_DIGITS: Final = 15
 
 router: Final = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -118,8 +120,12 @@ def _jobs(count: int) -> str:
 
 def _integer(fields: Fields, name: str) -> int:
     text = fields.get(name, "") or "0"
-    if not text.isdecimal():
-        raise Problem(400, f"expected `{name}` to be a whole number, got: {text[:200]!r}", field=name)
+    if not text.isdecimal() or len(text) > _MAX_DIGITS:
+        raise Problem(
+            400,
+            f"expected `{name}` to be a whole number of at most {_MAX_DIGITS} digits, got: {text[:200]!r}",
+            field=name,
+        )
     return int(text)
 
 

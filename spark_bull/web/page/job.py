@@ -22,7 +22,7 @@ from spark_bull.web.guard import unescaped
 from spark_bull.web.page import links
 from spark_bull.web.page.payloads import cut, laid_out, traces
 from spark_bull.web.page.queues import head_of
-from spark_bull.web.page.rendering import render
+from spark_bull.web.page.rendering import encoded, render
 from spark_bull.web.page.route import PageRoute
 from spark_bull.web.page.timeline import timeline
 from spark_bull.web.problems import Problem
@@ -91,7 +91,7 @@ def show_field(request: Request, caller: Authorized, queue: ExistingQueue, job_i
     """A field of a job, or its log, whole."""
     if field not in _FIELDS:
         raise Problem(404, f"expected one of the fields {', '.join(_FIELDS)}, got: {field[:200]}")
-    return PlainTextResponse(_FIELDS[field](queue, _existing(queue, job_id)))
+    return PlainTextResponse(encoded(_FIELDS[field](queue, _existing(queue, job_id))))
 
 
 _FIELDS: Final[Mapping[str, Callable[[BullQueue, Job], str]]] = {

@@ -57,7 +57,8 @@ def ask_to_remove(
     question = _Question(
         f"Remove job {named}?", f"Its data, result and log are deleted from {queue.name}, and its children.", "Remove"
     )
-    return _ask(request, question, links.job_action(queue.name, named, "remove"), back or links.queue(queue.name))
+    to = back if links.is_own(back) else links.queue(queue.name)
+    return _ask(request, question, links.job_action(queue.name, named, "remove"), to)
 
 
 @router.get("/queues/{queue}/actions/{action}")

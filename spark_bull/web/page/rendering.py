@@ -60,10 +60,15 @@ def render(request: Request, template: str, status: int = 200, **context: Any) -
         "notice": notice,
         "events_url": None,
     }
-    response = HTMLResponse(_ENVIRONMENT.get_template(template).render(common | context), status)
+    response = HTMLResponse(encoded(_ENVIRONMENT.get_template(template).render(common | context)), status)
     if notice is not None:
         response.delete_cookie(_NOTICE, httponly=True, samesite="strict")
     return response
+
+
+def encoded(text: str) -> bytes:
+    """A text in UTF-8. JSON can have unpaired surrogates, which have no form in it: they stay escaped."""
+    return text.encode("utf-8", "backslashreplace")
 
 
 def go_to(request: Request, url: str, notice: Notice) -> Response:
@@ -100,7 +105,7 @@ def _notice_of(request: Request) -> Notice | None:
 
 
 def _here(request: Request) -> str:
-    path = quote(request.url.path, safe="/:@%") if "%" not in request.url.path else request.url.path
+    path = request.scope["raw_path"].decode("latin-1")
     return f"{path}?{request.url.query}" if request.url.query else path
 
 
