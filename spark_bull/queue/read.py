@@ -60,6 +60,17 @@ class Chunk:
         values = {name: chosen(column) for name, column in self.values.items()}
         return Chunk(chosen(self.ids), chosen(self.states), chosen(self.run_at), values)
 
+    def updated(self, other: Chunk) -> Chunk:
+        """These jobs, with those of `other` in place of the ones with the same ids."""
+        places = {job_id: place for place, job_id in enumerate(other.ids)}
+        at = [places.get(job_id) for job_id in self.ids]
+
+        def merged(own: list[T], others: list[T]) -> list[T]:
+            return [value if place is None else others[place] for value, place in zip(own, at, strict=True)]
+
+        values = {name: merged(own, other.values[name]) for name, own in self.values.items()}
+        return Chunk(self.ids, merged(self.states, other.states), merged(self.run_at, other.run_at), values)
+
     def jobs(self, queue: str) -> Iterator[Job]:
         """The jobs as objects; all FIELDS must have been read."""
         columns = {f.attribute: [value_of(f, raw) for raw in self.column(name)] for name, f in FIELDS.items()}
@@ -305,15 +316,14 @@ def _read_ids(handle: QueueHandle, ids: list[bytes], fields: list[str], *, again
     if None in states:
         in_lists = _find_in_lists(handle, [i for i, state in zip(found, states, strict=True) if state is None])
         states = [state or in_lists.get(job_id) for job_id, state in zip(found, states, strict=True)]
-    if None in states and again:
-        # These jobs changed their state while the lists were searched, or are in no state.
+    chunk = Chunk(found, states, run_at_of(states, reply["scores"]), by_field(fields, reply["values"]))
+    if again:
+        # These jobs changed their state while the lists were searched, and so their fields, or are in no state.
         unplaced = [job_id for job_id, state in zip(found, states, strict=True) if state is None]
-        moved = _read_ids(handle, unplaced, fields, again=False)[1]
-        settled = dict(zip(moved.ids, moved.states, strict=True))
-        states = [state or settled.get(job_id) for job_id, state in zip(found, states, strict=True)]
-    return reply["processed"], Chunk(
-        found, states, run_at_of(states, reply["scores"]), by_field(fields, reply["values"])
-    )
+        while unplaced:
+            done, moved = _read_ids(handle, unplaced, fields, again=False)
+            chunk, unplaced = chunk.updated(moved), unplaced[done:]
+    return reply["processed"], chunk
 
 
 def _find_in_lists(handle: QueueHandle, ids: list[bytes]) -> dict[bytes, str]:

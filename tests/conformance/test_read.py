@@ -12,9 +12,11 @@ from redis import Redis
 
 from spark_bull.errors import DialectError, JobDamaged, OptionError
 from spark_bull.model import Job, NewJob
+from spark_bull.queue import read
 from spark_bull.queue.activity import activity
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.find import describe, find_queues
+from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.job_rows import MAX_BYTES, JobRows
 from spark_bull.queue.read import read_ids, read_jobs
 from spark_bull.queue.walk import MAX_IDS, Slice
@@ -148,6 +150,23 @@ def test_a_job_that_moves_while_its_fields_are_read_has_the_fields_of_its_state(
     for job in jobs:
         state, number = job.id.rsplit("-", 1)
         assert (job.state, job.processed_on) == (("active", NOW) if number == "1" else (state, None))
+
+
+def test_a_job_that_ends_while_the_lists_are_searched_has_the_fields_of_its_end(
+    filled: Filled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled.put("active", ["1", "2"])
+    search = read._find_in_lists
+
+    def ending_first(handle: QueueHandle, ids: list[bytes]) -> dict[bytes, str]:
+        monkeypatch.undo()
+        filled.client.hset(filled.queue.handle.keys.job("1"), mapping={"failedReason": "late", "finishedOn": NOW})
+        filled.move("1", "active", "failed")
+        return search(handle, ids)
+
+    monkeypatch.setattr(read, "_find_in_lists", ending_first)
+    jobs = [job for chunk in read_ids(filled.queue.handle, ["1", "2"]) for job in chunk.jobs("q")]
+    assert [(job.id, job.state, job.failed_reason) for job in jobs] == [("1", "failed", "late"), ("2", "active", None)]
 
 
 def test_a_job_that_leaves_for_a_state_that_was_not_asked_for_is_not_read(
