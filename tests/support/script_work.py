@@ -61,6 +61,8 @@ def script_work(client: Redis) -> Iterator[list[ScriptWork]]:
             _count(found[-1], words[0].upper(), words[1:])
         elif words and words[0].upper() in _SCRIPTS:
             found.append(ScriptWork())
+    # EVALSHA of a script that the server does not know runs nothing, and EVAL follows.
+    found[:] = [script for script in found if script.commands]
 
 
 def _count(script: ScriptWork, command: bytes, arguments: Sequence[bytes]) -> None:
