@@ -41,7 +41,8 @@ class Flow:
     """The change of a queue. Rates are jobs per second, None at the first look. changes: of the counts by state.
 
     added_per_s counts jobs that were added. left_per_s counts those that have completed, failed or were removed; a
-    finished job that is retried counts against it.
+    finished job that is retried counts against it. A job that was not added because its id existed counts in both: the
+    counter of ids counts it, too.
     """
 
     added_per_s: float | None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections.abc import Callable, Iterable
 from itertools import cycle
 from pathlib import Path
@@ -34,7 +35,7 @@ from spark_bull.store.connection import Connection
 from spark_bull.store.settings import RedisSettings
 from tests.support.access import PASSWORD, USER, rules
 from tests.support.passing_state import STATES
-from tests.support.wait import wait_until
+from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.writes import register_all
 
 DIALECTS = ("bull-1", "bull", "bullmq")
@@ -279,6 +280,31 @@ def test_stalled_jobs_that_a_worker_checks_for_are_a_warning(queue: BullQueue) -
     handle.connection.call("LPUSH", handle.keys["active"], "a")
     handle.connection.call("SET", handle.keys["stalled_check"], 1, "PX", DAY_MS)
     assert "a worker checks for them, again in " in only(queues.stalled(handle), "warning").found
+
+
+@pytest.mark.parametrize("protocol", ["bullmq"])
+def test_returning_stalled_jobs_ends_beside_a_worker_that_checks_first(queue: BullQueue) -> None:
+    handle, is_over, done = queue.handle, threading.Event(), threading.Event()
+    queue.add({}, job_id="a")
+    handle.connection.call("RPOPLPUSH", handle.keys["wait"], handle.keys["active"])
+    found = only(queues.stalled(handle), "problem")
+
+    def check() -> None:
+        while not is_over.is_set():
+            handle.connection.call("SET", handle.keys["stalled_check"], 1, "PX", 20, "NX")
+
+    def repair() -> None:
+        assert "stalled job" in repaired(found)
+        done.set()
+
+    threads = [threading.Thread(target=target, daemon=True) for target in (check, repair)]
+    try:
+        for thread in threads:
+            thread.start()
+        assert done.wait(PATIENCE_S)
+    finally:
+        is_over.set()
+        threads[0].join()
 
 
 @each_dialect

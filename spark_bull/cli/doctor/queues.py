@@ -115,10 +115,14 @@ def stalled(handle: QueueHandle) -> Iterator[Finding]:
 
 
 def _return(handle: QueueHandle) -> str:
-    """Two checks, as workers make them: the first marks the active jobs, the second returns those without a lock."""
+    """Two checks, as workers make them: the first marks the active jobs, the second returns those without a lock.
+
+    When a worker is faster, its check takes the place of this one.
+    """
     returned = failed = 0
     for _ in range(2):
-        while (left_ms := handle.connection.call("PTTL", handle.keys["stalled_check"])) >= 0:
+        left_ms = handle.connection.call("PTTL", handle.keys["stalled_check"])
+        if left_ms >= 0:
             time.sleep((left_ms + 1) / 1_000)
         rescued = rescue(handle, check_ms=_CHECK_MS)
         returned, failed = returned + len(rescued.stalled), failed + len(rescued.failed)
