@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import msgpack
 
+from spark_bull.clock import DELAYED_SCALE
 from spark_bull.dialects.fields import FIELDS
 from spark_bull.model import Job
 from spark_bull.queue.handle import QueueHandle
@@ -40,8 +41,6 @@ MAX_SEARCHES: Final = 20
 MAX_SORTED: Final = 1_000
 #: Distances of the ids of a place from the last one read.
 _ANCHORS: Final = (0, 1, 2, 4, 8, 16, 32, 64)
-#: The scores of delayed jobs are ms since 1970 times this.
-_DELAYED_SCALE: Final = 4_096
 _FIELDS: Final = hash_fields(FIELDS)
 
 
@@ -219,7 +218,7 @@ class _Budget:
 def _scale(handle: QueueHandle, state: str) -> int:
     """The scores of a state are times in ms multiplied by this; 0: they are something else."""
     if state == "delayed":
-        return _DELAYED_SCALE
+        return DELAYED_SCALE
     return 1 if state in ("completed", "failed") and handle.dialect.has_finish_times else 0
 
 

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from threading import Lock
-from typing import Annotated, Final
+from typing import Annotated
 
 from fastapi import Depends, Path, Request
 
+from spark_bull.clock import monotonic_s
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.find import exists, find_queues, is_glob
 from spark_bull.web.guard import unescaped
 from spark_bull.web.problems import Problem
+from spark_bull.web.scans import kept_s
 from spark_bull.web.settings import RETRY_MS, WebSettings
-
-#: For how long the names of queues are kept, s: finding them scans all keys of the database.
-_NAMES_S: Final = 15.0
 
 
 class Queues:
@@ -28,7 +26,7 @@ class Queues:
         self.connection = settings.connection()
         self._lock = Lock()
         self._names: list[str] = []
-        self._read_on: float | None = None
+        self._kept_until: float | None = None
 
     def selects(self, name: str) -> bool:
         """Whether the settings select a queue of this name."""
@@ -41,11 +39,13 @@ class Queues:
             raise _missing(name)
 
     def names(self) -> list[str]:
-        """Names of the queues, sorted; at most some seconds old."""
+        """Names of the queues, sorted; some seconds old at most, or longer in a large database: see `kept_s`."""
         with self._lock:
-            if self._read_on is None or time.monotonic() - self._read_on > _NAMES_S:
+            started = monotonic_s()
+            if self._kept_until is None or started > self._kept_until:
                 self._names = sorted(self._find())
-                self._read_on = time.monotonic()
+                ended = monotonic_s()
+                self._kept_until = ended + kept_s(ended - started)
             return self._names
 
     def _find(self) -> Iterator[str]:
@@ -73,7 +73,7 @@ class Queues:
     def forget_names(self) -> None:
         """Reads the names again for the next request."""
         with self._lock:
-            self._read_on = None
+            self._kept_until = None
 
 
 def queues_of(request: Request) -> Queues:

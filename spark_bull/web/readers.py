@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from threading import Lock
 from typing import Annotated, Final, NamedTuple
 
 from fastapi import Depends, Request
 
+from spark_bull.clock import monotonic_s
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.private_keys import Ledger, ledgers, workers_of_spark
+from spark_bull.web.scans import kept_s
 
-#: For how long they are kept, s, and of how many queues.
-_KEPT_S: Final = 15.0
+#: Of how many queues they are kept.
 _QUEUES: Final = 100
 
 
@@ -25,7 +25,7 @@ class Readers(NamedTuple):
 
 
 class KnownReaders:
-    """The workers and ledgers of queues, at most some seconds old. Thread-safe."""
+    """The workers and ledgers of queues, as old as `kept_s` allows. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -33,15 +33,17 @@ class KnownReaders:
 
     def of(self, queue: BullQueue) -> Readers:
         """Those of a queue."""
+        started = monotonic_s()
         with self._lock:
-            found_on, readers = self._found.get(queue.name, (0.0, None))
-            if readers is not None and time.monotonic() - found_on < _KEPT_S:
+            kept_until, readers = self._found.get(queue.name, (0.0, None))
+            if readers is not None and started < kept_until:
                 return readers
         fresh = Readers(workers_of_spark(queue.handle), ledgers(queue.handle))
         with self._lock:
             while len(self._found) >= _QUEUES:
                 del self._found[next(iter(self._found))]
-            self._found[queue.name] = time.monotonic(), fresh
+            ended = monotonic_s()
+            self._found[queue.name] = ended + kept_s(ended - started), fresh
         return fresh
 
 

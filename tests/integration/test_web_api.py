@@ -18,6 +18,7 @@ from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.report import add_log
 from spark_bull.queue.result_ledger import ResultLedger
 from spark_bull.queue.writes import roll_forward
+from spark_bull.web import queue_access
 from spark_bull.web.event_streams import MAX_STREAMS
 from spark_bull.worker.slot_stats import SlotReport, SlotStats
 from tests.support.wait import wait_until
@@ -505,3 +506,18 @@ def test_a_server_that_stops_ends_its_streams(
         web.server.should_exit = True
         assert [line for line in answer.iter_lines() if line.startswith("data")] == []
     assert caplog.text == ""
+
+
+@bullmq
+def test_scans_of_a_large_database_take_a_small_part_of_the_time(
+    web: Web, queue: BullQueue, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known, times = web.server.app.state.queues, iter(range(0, 10_000, 3))
+    # A scan takes 3 s by this clock.
+    monkeypatch.setattr(queue_access, "monotonic_s", lambda: next(times))
+    queue.add(1)
+    assert known.names() == ["mail"]
+    BullQueue("late", url=redis_url, prefix=prefix, protocol="bullmq").add(1)
+    found = [known.names() for _ in range(25)]
+    assert found == [["mail"]] * 20 + [["late", "mail"]] * 5
+    known.forget_names()

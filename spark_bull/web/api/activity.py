@@ -27,13 +27,13 @@ def list_writes(queue: ExistingQueue) -> Json:
 
 @router.get("/queues/{queue}/ledgers", response_model=LedgerList)
 def list_ledgers(queue: ExistingQueue, readers: AllReaders) -> Json:
-    """Lists the ledgers of the queries that read results. A new one appears within some seconds."""
+    """Lists the ledgers of the queries that read results. A new one appears after 15 s, or longer in large databases."""
     return Json({"ledgers": document(readers.of(queue).ledgers)})
 
 
 @router.get("/queues/{queue}/workers", response_model=WorkerList)
 def list_workers(queue: ExistingQueue, readers: AllReaders) -> Json:
-    """Lists connected workers, and the slots of those of Spark. A new worker of Spark appears within some seconds."""
+    """Lists connected workers, and the slots of those of Spark. A new one of Spark appears after 15 s, or longer."""
     handle = queue.handle
     connected = [
         {"name": worker.name, "address": worker.address, "ageMs": worker.age * 1_000, "idleMs": worker.idle * 1_000}

@@ -31,7 +31,7 @@ Sample = Annotated[int, Query(ge=1, le=10_000, description="maximum number of jo
 
 @router.get("/queues", response_model=QueueList, responses=documented(401, 421, 503))
 def list_queues(queues: AllQueues) -> Json:
-    """Lists the queues with their numbers of jobs. A new queue appears within some seconds."""
+    """Lists the queues with their numbers of jobs. A new queue appears after 15 s, or longer."""
     return Json({"queues": [_summary(queues.open(name)) for name in queues.names()]})
 
 

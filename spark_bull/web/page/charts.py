@@ -6,21 +6,13 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from spark_bull.clock import epoch_ms
-from spark_bull.model import MINUTE_MS, QueueMetrics
+from spark_bull.model import MINUTE_MS, STATES, QueueMetrics
 from spark_bull.web.page.history import Sample
 
 Chart = dict[str, Any]
 
 #: Completed jobs are so many that the others would be a flat line.
-SHOWN_STATES: Final = (
-    "wait",
-    "active",
-    "delayed",
-    "prioritized",
-    "paused",
-    "waiting-children",
-    "failed",
-)
+_SHOWN_STATES: Final = tuple(state for state in STATES if state != "completed")
 #: Minutes of the chart of rates.
 MINUTES: Final = 120
 #: Points of the chart of samples, about.
@@ -35,7 +27,7 @@ def chart_of_samples(samples: Sequence[Sample]) -> Chart:
         "times": [sample.time / 1000 for sample in shown],
         "series": [
             {"label": state, "state": state, "values": [sample.counts.get(state, 0) for sample in shown]}
-            for state in SHOWN_STATES
+            for state in _SHOWN_STATES
             if any(sample.counts.get(state) for sample in shown)
         ],
     }
