@@ -27,7 +27,7 @@ def list_writes(queue: ExistingQueue) -> Json:
 
 @router.get("/queues/{queue}/ledgers", response_model=LedgerList)
 def list_ledgers(queue: ExistingQueue, readers: AllReaders) -> Json:
-    """Lists the ledgers of the queries that read results. A new one appears after 15 s, or longer in large databases."""
+    """Lists the ledgers of the queries that read results. A new one appears after 15 s, or longer."""
     return Json({"ledgers": document(readers.of(queue).ledgers)})
 
 
