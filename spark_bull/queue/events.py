@@ -30,6 +30,8 @@ BATCH: Final = 1_000
 
 NEWEST: Final = "$"
 OLDEST: Final = "0-0"
+#: The events of a stream after which a job does not go on, or may not.
+_ENDS: Final = frozenset({b"completed", b"failed", b"removed"})
 _ENTRY_ID: Final = re.compile(r"\d{1,20}(-\d{1,20})?")
 
 
@@ -48,9 +50,10 @@ class _Source(ABC):
 class _Streams(_Source):
     """Reads streams from a position on. After a lost connection it goes on there."""
 
-    def __init__(self, handles: Sequence[QueueHandle], start: str) -> None:
+    def __init__(self, handles: Sequence[QueueHandle], start: str, *, ends_only: bool) -> None:
         self._handles = {handle.keys["events"]: handle for handle in handles}
         self._reader = StreamReader(handles[0].connection.settings, STEP_S)
+        self._ends_only = ends_only
         self._last = (
             newest_ids(handles) if start == NEWEST else dict.fromkeys(self._handles, OLDEST if start == "0" else start)
         )
@@ -66,7 +69,11 @@ class _Streams(_Source):
                     queue,
                     self._last[stream],
                 )
-            events += [entry_event(queue, entry_id, entry) for entry_id, entry in entries]
+            events += [
+                entry_event(queue, entry_id, entry)
+                for entry_id, entry in entries
+                if not self._ends_only or entry.get(b"event") in _ENDS
+            ]
             self._last[stream] = entries[-1][0].decode()
         return events
 
@@ -139,7 +146,7 @@ class QueueEvents(Iterator[QueueEvent]):
       start: as in `BullQueue.events`.
       timeout_s: as in `BullQueue.events`.
       stop: as in `BullQueue.events`.
-      ends_only: whether no events but `completed` and `failed` are needed, which is less work in Bull.
+      ends_only: whether no events but `completed`, `failed` and, in BullMQ, `removed` are needed, which is less work.
 
     Raises:
       OptionError: for an argument that is wrong.
@@ -161,7 +168,7 @@ class QueueEvents(Iterator[QueueEvent]):
         self._waiting: deque[QueueEvent] = deque()
         streams = [handle for handle in handles if handle.dialect.has_event_stream]
         channels = [handle for handle in handles if not handle.dialect.has_event_stream]
-        self._sources: list[_Source] = [_Streams(streams, start or NEWEST)] if streams else []
+        self._sources: list[_Source] = [_Streams(streams, start or NEWEST, ends_only=ends_only)] if streams else []
         if channels:
             self._sources.append(_Channels(channels, ends_only=ends_only))
 

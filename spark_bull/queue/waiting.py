@@ -189,13 +189,13 @@ def _read(handle: QueueHandle, job_id: str) -> tuple[bool, bool, list[Raw]]:
     """Whether a job is completed, or failed, and fields of its hash, which is read after the states: a job that is in
     one of them has its fields, or is gone."""
     states = [handle.dialect.states[state] for state in ENDS]
-    completed, failed, fields = handle.connection.pipeline(
+    completed, failed, fields = handle.connection.replies(
         [
             *(("ZSCORE" if state.kind == "zset" else "SISMEMBER", handle.keys[state.key], job_id) for state in states),
             ("HMGET", handle.keys.job(job_id), ALWAYS_THERE, "returnvalue", "failedReason"),
         ]
     )
-    return completed not in (None, 0), failed not in (None, 0), fields
+    return completed not in (None, 0), failed not in (None, 0), fields or [None] * 3
 
 
 def _end_of_gone(handle: QueueHandle, job_id: str, inbox: Inbox) -> _End:
