@@ -15,7 +15,7 @@ from spark_bull.queue.find import exists, find_queues, is_glob
 from spark_bull.web.guard import unescaped
 from spark_bull.web.problems import Problem
 from spark_bull.web.scans import kept_s
-from spark_bull.web.settings import RETRY_MS, WebSettings
+from spark_bull.web.settings import CALL_TIMEOUT_MS, RETRY_MS, WebSettings
 
 
 class Queues:
@@ -61,7 +61,14 @@ class Queues:
         if not self.selects(name):
             raise _missing(name)
         settings = self._settings
-        return BullQueue(name, url=settings.url, prefix=settings.prefix, protocol=settings.protocol, retry_ms=RETRY_MS)
+        return BullQueue(
+            name,
+            url=settings.url,
+            prefix=settings.prefix,
+            protocol=settings.protocol,
+            call_timeout_ms=CALL_TIMEOUT_MS,
+            retry_ms=RETRY_MS,
+        )
 
     def existing(self, name: str) -> BullQueue:
         """Opens a queue. Raises Problem 404 if it does not exist."""

@@ -18,6 +18,8 @@ WRITE_TOKEN_VARIABLE: Final = "SPARK_BULL_WRITE_TOKEN"
 MIN_TOKEN: Final = 16
 #: For how long a request retries calls to Redis, ms: a browser should not wait as long as a program.
 RETRY_MS: Final = 2_000
+#: Timeout of one call to Redis, ms: a Redis that hangs must not keep all threads of the server for long.
+CALL_TIMEOUT_MS: Final = 5_000
 LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "::1")
 
 
@@ -92,7 +94,8 @@ class WebSettings:
     @property
     def options(self) -> Options:
         """The options of the connection and of the queues."""
-        given = {"url": self.url, "prefix": self.prefix, "protocol": self.protocol, "retry_ms": RETRY_MS}
+        limits = {"call_timeout_ms": CALL_TIMEOUT_MS, "retry_ms": RETRY_MS}
+        given = {"url": self.url, "prefix": self.prefix, "protocol": self.protocol, **limits}
         return parse_options(as_texts(given), QUEUE)
 
     def connection(self) -> Connection:

@@ -448,6 +448,18 @@ def test_without_redis_the_answer_is_503_until_it_is_back(own_redis: Callable[..
         wait_until(lambda: web.client.get("/api/queues", headers=READING).status_code == 200, "Redis to be back")
 
 
+def test_a_redis_that_hangs_is_given_up(
+    own_redis: Callable[..., EmbeddedRedis], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    redis = own_redis()
+    BullQueue("mail", url=redis.url, protocol="bullmq").add(1)
+    with serving(url=redis.url) as web, Redis.from_url(redis.url) as client:
+        assert web.get("/queues/mail")["counts"]["wait"] == 1
+        client.execute_command("CLIENT", "PAUSE", 3_600_000)
+        monkeypatch.setattr(queue_access, "CALL_TIMEOUT_MS", 50)
+        web.ask("GET", "/queues/mail", code=503, headers=READING)
+
+
 def test_events_are_streamed_until_the_client_leaves(web: Web, queue: BullQueue) -> None:
     queue.add(1)
     slots = web.server.app.state.streams
