@@ -41,8 +41,8 @@ class StreamSlots:
         if self.open >= MAX_STREAMS:
             raise Problem(
                 429,
-                f"expected at most {MAX_STREAMS} streams of events at once, all are in use: close one, or read "
-                "the queues again and again",
+                f"expected at most {MAX_STREAMS} streams of events at once, all are in use: close one, or "
+                "poll GET /api/queues",
                 headers={"Retry-After": str(RETRY_AFTER_S)},
             )
         self.open += 1
