@@ -216,7 +216,7 @@ class JobFailed(JobError):
 
 
 class WaitTimeout(JobError):
-    """The job that was waited for has not ended in time."""
+    """The job that was waited for has not ended in time. `job_id` is "" for a write that has not added all its jobs."""
 
 
 class WrongState(JobError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final
@@ -11,7 +12,7 @@ import msgpack
 
 from spark_bull.clock import monotonic_s
 from spark_bull.dialects.fields import ALWAYS_THERE
-from spark_bull.errors import JobFailed, JobMissing, OptionError
+from spark_bull.errors import JobFailed, JobMissing, OptionError, WaitTimeout
 from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.queue.read import Chunk, hash_fields, read_ids
 from spark_bull.queue.waiting import wait_for_job
@@ -20,6 +21,8 @@ from spark_bull.queue.writes import read_record
 
 #: Chunks of ids that one call reads.
 _CHUNKS: Final = 20
+#: Time between two looks at a write that is not finished.
+_PAUSE_S: Final = 0.2
 
 
 def check_kept(handles: Sequence[QueueHandle], write_id: str) -> int:
@@ -71,8 +74,19 @@ def read_written(
 
 
 def wait_for_written(handle: QueueHandle, write_id: str, timeout_s: float) -> None:
-    """Waits until all jobs of a write that exist have ended. Raises WaitTimeout."""
-    end_at, ids = monotonic_s() + timeout_s, written_ids(handle, write_id)
+    """Waits until a write has added its jobs, and all that exist have ended. Raises WaitTimeout."""
+    end_at = monotonic_s() + timeout_s
+    while (record := read_record(handle, write_id)) is not None and record.state == "open":
+        left_s = end_at - monotonic_s()
+        if left_s <= 0:
+            raise WaitTimeout(
+                f"expected write {write_id} of {handle.keys.queue} to add all its {record.jobs:,} jobs within "
+                f"{timeout_s:g} s, but it has added {record.done:,}: wait longer, or run `spark-bull recover`",
+                queue=handle.keys.queue,
+                job_id="",
+            )
+        time.sleep(min(left_s, _PAUSE_S))
+    ids = written_ids(handle, write_id)
     while batch := list(islice(ids, CHUNK_SIZE)):
         for job_id in _unfinished(handle, batch):
             try:

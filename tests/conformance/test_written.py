@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from spark_bull.errors import OptionError, WaitTimeout
@@ -9,8 +11,9 @@ from spark_bull.model import NewJob
 from spark_bull.queue.walk import Slice
 from spark_bull.queue.writes import register, roll_forward
 from spark_bull.queue.written import check_kept, part_of, read_written, wait_for_written, written_ids
+from tests.support.wait import PATIENCE_S
 from tests.support.work_bench import WorkBench, completed
-from tests.support.writes import stage_all
+from tests.support.writes import register_all, stage_all
 
 
 def write(bench: WorkBench, write_id: str, jobs: list[NewJob], **fields: int) -> None:
@@ -58,6 +61,17 @@ def test_the_jobs_of_a_write_have_their_states_and_those_that_are_gone_have_none
     assert found[ids[0]][1] == b"7"
     assert found[ids[7]] == (None, None)
     assert found[ids[20]][0] == "wait"
+
+
+def test_a_write_that_is_not_finished_has_not_ended(bench: WorkBench) -> None:
+    register_all(bench.handle, "w", [[NewJob({"n": n}) for n in range(12)]], 10, keepsIds=1)
+    with pytest.raises(WaitTimeout, match=r"expected write w of q to add all its 12 jobs within 0\.01 s"):
+        wait_for_written(bench.handle, "w", 0.01)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(wait_for_written, bench.handle, "w", PATIENCE_S)
+        roll_forward(bench.handle, "w")
+        bench.work(completed(bench.claim(12)))
+        waiting.result(PATIENCE_S)
 
 
 def test_one_can_wait_until_all_jobs_of_a_write_have_ended(bench: WorkBench) -> None:
