@@ -10,6 +10,7 @@ import os
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread
 from typing import Any, Final, NamedTuple
@@ -20,6 +21,7 @@ from spark_bull.dialects.fields import ALWAYS_THERE, NO_VALUE, Raw, text_of
 from spark_bull.errors import JobFailed, JobMissing, SparkBullError, WaitTimeout, expected, restated
 from spark_bull.job_json import json_or_text
 from spark_bull.model import QueueEvent
+from spark_bull.queue.event_log import BEGIN, Position
 from spark_bull.queue.events import QueueEvents
 from spark_bull.queue.handle import QueueHandle
 
@@ -46,6 +48,18 @@ class _End(NamedTuple):
     how: str
     returnvalue: Any = None
     reason: str | None = None
+
+
+@dataclass
+class _Call:
+    """A call that waits. seen: the last event (BullMQ) before the job was looked at; earlier ones may be of another job
+    that had the same id.
+    """
+
+    handle: QueueHandle
+    job_id: str
+    inbox: Inbox
+    seen: Position = BEGIN
 
 
 class _Listener:
@@ -128,7 +142,8 @@ def wait_for_job(handle: QueueHandle, job_id: str, timeout_s: float | None = Non
         raise expected("timeout_s", "a number of seconds >= 0", timeout_s)
     end_at = None if timeout_s is None else monotonic_s() + timeout_s
     with _listening(handle, job_id) as inbox:
-        end = _look(handle, job_id, inbox)
+        call = _Call(handle, job_id, inbox)
+        end = _look(call)
         while end is None:
             left_s = LOOK_AGAIN_S if end_at is None else end_at - monotonic_s()
             if left_s <= 0:
@@ -138,20 +153,22 @@ def wait_for_job(handle: QueueHandle, job_id: str, timeout_s: float | None = Non
                     queue=handle.keys.queue,
                     job_id=job_id,
                 )
-            end = _next(handle, job_id, inbox, min(left_s, LOOK_AGAIN_S))
+            end = _next(call, min(left_s, LOOK_AGAIN_S))
     return _result_of(handle, job_id, end)
 
 
-def _next(handle: QueueHandle, job_id: str, inbox: Inbox, wait_s: float) -> _End | None:
+def _next(call: _Call, wait_s: float) -> _End | None:
     """Waits for the next event of a job; None if the job goes on."""
     try:
-        event = inbox.get(timeout=wait_s)
+        event = call.inbox.get(timeout=wait_s)
     except Empty:
-        return _look(handle, job_id, inbox)
+        return _look(call)
     if isinstance(event, Exception):
         raise event
-    if event.event == "failed" and (handle.dialect.has_failed_attempt_events or event.failed_reason is None):
-        return _look(handle, job_id, inbox)
+    if event.id is not None and not call.seen.is_before(Position(event.id, None)):
+        return None
+    if event.event == "failed" and (call.handle.dialect.has_failed_attempt_events or event.failed_reason is None):
+        return _look(call)
     return _end_by(event)
 
 
@@ -175,32 +192,38 @@ def _result_of(handle: QueueHandle, job_id: str, end: _End) -> Any:
     )
 
 
-def _look(handle: QueueHandle, job_id: str, inbox: Inbox) -> _End | None:
+def _look(call: _Call) -> _End | None:
     """Looks at a job; returns how it has ended, or None. Raises JobMissing."""
-    is_completed, is_failed, (timestamp, returnvalue, reason) = _read(handle, job_id)
+    is_completed, is_failed, (timestamp, returnvalue, reason) = _read(call)
     if timestamp is None:
-        return _end_of_gone(handle, job_id, inbox)
+        return _end_of_gone(call)
     if is_completed:
         return _End("completed", None if returnvalue in NO_VALUE else json_or_text(text_of(returnvalue)))
     return _End("failed", reason=text_of(reason)) if is_failed else None
 
 
-def _read(handle: QueueHandle, job_id: str) -> tuple[bool, bool, list[Raw]]:
+def _read(call: _Call) -> tuple[bool, bool, list[Raw]]:
     """Whether a job is completed, or failed, and fields of its hash, which is read after the states: a job that is in
-    one of them has its fields, or is gone."""
+    one of them has its fields, or is gone. Sets `seen`."""
+    handle, job_id = call.handle, call.job_id
     states = [handle.dialect.states[state] for state in ENDS]
-    completed, failed, fields = handle.connection.replies(
+    events = [("XREVRANGE", handle.keys["events"], "+", "-", "COUNT", 1)] if handle.dialect.has_event_stream else []
+    *last, completed, failed, fields = handle.connection.replies(
         [
+            *events,
             *(("ZSCORE" if state.kind == "zset" else "SISMEMBER", handle.keys[state.key], job_id) for state in states),
             ("HMGET", handle.keys.job(job_id), ALWAYS_THERE, "returnvalue", "failedReason"),
         ]
     )
+    if last and last[0]:
+        call.seen = Position(last[0][0][0].decode(), None)
     return completed not in (None, 0), failed not in (None, 0), fields or [None] * 3
 
 
-def _end_of_gone(handle: QueueHandle, job_id: str, inbox: Inbox) -> _End:
+def _end_of_gone(call: _Call) -> _End:
     """How a job has ended that does not exist any more, by its event. Raises JobMissing."""
-    event = _kept_end(handle, job_id) if handle.dialect.has_event_stream else _received(inbox)
+    handle, job_id = call.handle, call.job_id
+    event = _kept_end(handle, job_id) if handle.dialect.has_event_stream else _received(call.inbox)
     end = None if event is None else _end_by(event)
     if end is None:
         raise JobMissing(

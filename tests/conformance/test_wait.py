@@ -105,6 +105,31 @@ def test_a_missing_job_and_one_that_is_removed_are_reported(queue: BullQueue, mo
     assert isinstance(error, JobMissing)
 
 
+@pytest.mark.parametrize("dialect", ["bullmq"])
+@pytest.mark.usefixtures("by_events_only")
+def test_the_end_of_an_earlier_job_with_the_same_id_is_not_that_of_the_job(
+    queue: BullQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that reads events is late: it hands out those of the earlier job when the next one is there."""
+    is_free, hand_out = threading.Event(), waiting._Listener._hand_out
+
+    def late(listener: Any, events: list[Any]) -> None:
+        assert is_free.wait(PATIENCE_S)
+        hand_out(listener, events)
+
+    monkeypatch.setattr(waiting._Listener, "_hand_out", late)
+    other = queue.add({"n": 0})
+    with waits(queue, other) as end_of_other:
+        queue.add({"n": 1}, job_id="a")
+        queue.remove("a")
+        queue.add(job("return:2"), job_id="a")
+        with waits(queue, "a") as end:
+            is_free.set()
+            with OurWorker(queue.handle):
+                assert end() == [2]
+                end_of_other()
+
+
 @each_dialect
 def test_an_end_whose_event_was_lost_is_found_by_looking_again(
     queue: BullQueue, client: Redis, monkeypatch: pytest.MonkeyPatch
