@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Final
+from math import isfinite
+from typing import Any, Final, NoReturn
 
 from spark_bull.errors import JobDamaged
 
@@ -47,18 +48,27 @@ def parsed_opts(opts: str) -> Mapping[str, Any] | None:
 
 
 def json_or_text(text: str | None) -> Any:
-    """Parses a text as JSON; returns the text if it is not JSON, and None for None."""
+    """Parses a text as JSON; returns the text if it is not JSON, and None for None.
+
+    What it returns can be written as JSON again: a number such as 1e999, which is infinite in Python, remains a text.
+    """
     if text is None:
         return None
     try:
-        return json.loads(text)
+        return _FINITE_JSON.decode(text)
     except (ValueError, RecursionError):
         return text
 
 
-def _refused(constant: str) -> Any:
+def _refused(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if isfinite(number) else _refused(text)
 
 
 #: Rejects NaN and Infinity, which are not JSON but accepted by Python.
 _JSON: Final = json.JSONDecoder(parse_constant=_refused)
+_FINITE_JSON: Final = json.JSONDecoder(parse_constant=_refused, parse_float=_finite)

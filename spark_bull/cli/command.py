@@ -5,14 +5,13 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Any
 
 from spark_bull.errors import SparkBullError
 from spark_bull.option_table import READ
 from spark_bull.options import Options, as_texts, parse_options
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.find import exists, find_queues, is_glob
+from spark_bull.queue.find import exists, is_glob, matches, select_queues
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import settings_of
@@ -65,16 +64,11 @@ def check_exists(handle: QueueHandle) -> None:
 def queues_of(args: Namespace, names: Sequence[str]) -> list[str]:
     """Resolves names and globs to queue names without duplicates. Raises SparkBullError if a glob matches none."""
     options = options_of(args)
-    existing: list[str] = []
-    if any(map(is_glob, names)):
-        existing = find_queues(Connection(settings_of(options)), options["prefix"])
-    found: dict[str, None] = {}
+    found = select_queues(Connection(settings_of(options)), options["prefix"], names)
     for name in names:
-        matching = [queue for queue in existing if fnmatchcase(queue, name)] if is_glob(name) else [name]
-        if not matching:
+        if is_glob(name) and not matches(found, name):
             raise SparkBullError(f"no such queue: none matches {name} (prefix {options['prefix']})")
-        found |= dict.fromkeys(matching)
-    return list(found)
+    return found
 
 
 def options_of(args: Namespace, **further: Any) -> Options:

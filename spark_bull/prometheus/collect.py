@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Final
 
 from spark_bull.errors import SparkBullError
@@ -14,7 +13,7 @@ from spark_bull.options import Options
 from spark_bull.prometheus import families
 from spark_bull.prometheus.families import Family, Sample
 from spark_bull.queue.activity import activity
-from spark_bull.queue.find import QueueSummary, describe, find_queues, is_glob, workers_among
+from spark_bull.queue.find import QueueSummary, describe, select_queues, workers_among
 from spark_bull.queue.handle import QueueHandle, open_handle
 from spark_bull.queue.metrics import COUNTED_STATES, read_metrics
 from spark_bull.queue.read import counts
@@ -52,7 +51,7 @@ def collect(export: Export) -> list[Sample]:
     connection = Connection(settings_of(export.options))
     clients = connection.clients()
     samples: list[Sample] = []
-    for queue in _queues(connection, export):
+    for queue in select_queues(connection, export.options["prefix"], export.queues):
         try:
             of_queue = list(_samples(queue, export, clients))
         except SparkBullError as error:
@@ -72,15 +71,6 @@ def _samples(queue: str, export: Export, clients: Sequence[Mapping[str, str]]) -
     yield from _of_queue(handle, settings, len(workers_among(clients, handle.keys)))
     if export.sample:
         yield from _of_jobs(handle, states, export)
-
-
-def _queues(connection: Connection, export: Export) -> list[str]:
-    """The named queues, whether they exist or not, and those that match a glob now."""
-    existing = find_queues(connection, export.options["prefix"]) if any(map(is_glob, export.queues)) else []
-    found: dict[str, None] = {}
-    for name in export.queues:
-        found |= dict.fromkeys(one for one in existing if fnmatchcase(one, name)) if is_glob(name) else {name: None}
-    return list(found)
 
 
 def _of_node(handle: QueueHandle, states: Mapping[str, str], jobs: Mapping[str, int]) -> Iterator[Sample]:

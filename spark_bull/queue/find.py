@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
@@ -29,7 +29,25 @@ def find_queues(connection: Connection, prefix: str, glob: str = "*") -> list[st
 
     Scans all keys of the database, SCANNED_KEYS per call.
     """
-    return sorted({queue for queue in scan_queues(connection, prefix) if fnmatchcase(queue, glob)})
+    return sorted(set(matches(scan_queues(connection, prefix), glob)))
+
+
+def select_queues(connection: Connection, prefix: str, selection: Sequence[str]) -> list[str]:
+    """The queues that a selection of names and globs means, without duplicates, in its order.
+
+    A name is selected whether or not its queue exists, a glob stands for the existing queues that it matches. The keys
+    of the database are scanned once, or not at all without a glob.
+    """
+    existing = find_queues(connection, prefix) if any(map(is_glob, selection)) else []
+    found: dict[str, None] = {}
+    for name in selection:
+        found |= dict.fromkeys(matches(existing, name) if is_glob(name) else [name])
+    return list(found)
+
+
+def matches(queues: Iterable[str], glob: str) -> list[str]:
+    """The names that a glob matches: `*`, `?`, `[abc]`, `[!abc]`."""
+    return [queue for queue in queues if fnmatchcase(queue, glob)]
 
 
 def scan_queues(connection: Connection, prefix: str) -> Iterator[str]:

@@ -15,7 +15,7 @@ from spark_bull.errors import DialectError
 from spark_bull.keys import QueueKeys
 from spark_bull.options import Options
 from spark_bull.queue.discovery import EVERYTHING, Horizon
-from spark_bull.queue.find import find_queues, is_glob
+from spark_bull.queue.find import select_queues
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.result_ledger import ResultLedger
 from spark_bull.services.event_reader import EventReader
@@ -133,12 +133,12 @@ class Collector:
     def _find(self) -> None:
         """Adds collectors for the queues that exist: the named ones and those that match a glob."""
         connection, prefix = self._connection, self._options["prefix"]
-        for name in (part.strip() for part in self._options["queue"].split(",")):
-            for queue in find_queues(connection, prefix, name) if is_glob(name) else [name]:
-                known = queue in self._found or queue in self._skipped
-                is_new = not known and (self._horizons is None or queue in self._horizons)
-                if is_new and (handle := self._handle(QueueKeys(queue, prefix), named=not is_glob(name))):
-                    self._found[queue] = self._collector(handle)
+        selection = [part.strip() for part in self._options["queue"].split(",")]
+        for queue in select_queues(connection, prefix, selection):
+            known = queue in self._found or queue in self._skipped
+            is_new = not known and (self._horizons is None or queue in self._horizons)
+            if is_new and (handle := self._handle(QueueKeys(queue, prefix), named=queue in selection)):
+                self._found[queue] = self._collector(handle)
 
     def _handle(self, keys: QueueKeys, *, named: bool) -> QueueHandle | None:
         """Opens a queue. None if its dialect is not known yet, or if it matches a glob but has another dialect."""

@@ -11,7 +11,7 @@ from spark_bull.dialects.registry import found_dialect
 from spark_bull.errors import DialectError
 from spark_bull.keys import QueueKeys
 from spark_bull.options import Options
-from spark_bull.queue.find import find_queues, is_glob
+from spark_bull.queue.find import select_queues
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import settings_of
@@ -43,7 +43,7 @@ class QueueSet:
         """Returns the existing queues. Raises ConnectionLost, or DialectError for a named queue of another dialect."""
         now = monotonic_s()
         if now >= self._globs_at:
-            self._names = self._matching_names()
+            self._names = select_queues(self._connection, self._options["prefix"], self._requested)
             self._globs_at = now + GLOB_S
         missing = [name for name in self._names if not self._is_known(name)]
         if missing and now >= self._missing_at:
@@ -59,12 +59,6 @@ class QueueSet:
 
     def _is_known(self, name: str) -> bool:
         return name in self._handles or name in self._skipped
-
-    def _matching_names(self) -> list[str]:
-        names: list[str] = []
-        for name in self._requested:
-            names += find_queues(self._connection, self._options["prefix"], name) if is_glob(name) else [name]
-        return list(dict.fromkeys(names))
 
     def _open(self, name: str) -> None:
         keys = QueueKeys(name, self._options["prefix"])

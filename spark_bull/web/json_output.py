@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from math import isfinite
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from fastapi.responses import JSONResponse
+
+from spark_bull.job_json import json_or_text
 
 #: A text with more brackets may be nested too deeply to be written again.
 _MANY_BRACKETS: Final = 200
@@ -22,26 +23,14 @@ class Json(JSONResponse):
 
 
 def json_value(text: str | None) -> Any:
-    """Parses JSON from a job; returns the text if it is none, and None for None."""
-    if text is None:
-        return None
-    try:
-        value = json.loads(text, parse_constant=_refuse, parse_float=_finite)
-        if text.count("[") + text.count("{") > _MANY_BRACKETS:
+    """Parses JSON from a job; returns the text if it is none or nested too deeply, and None for None."""
+    value = json_or_text(text)
+    if text is not None and text.count("[") + text.count("{") > _MANY_BRACKETS:
+        try:
             json.dumps(value)
-    except (ValueError, RecursionError):
-        return text
+        except RecursionError:
+            return text
     return value
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not JSON")
-
-
-def _finite(text: str) -> float:
-    """A number such as 1e999 is valid JSON, but infinite in Python, which JSON has no form for."""
-    number = float(text)
-    return number if isfinite(number) else _refuse(text)
 
 
 def document(found: Any) -> Any:

@@ -15,7 +15,7 @@ from spark_bull.model import Job, NewJob
 from spark_bull.queue import read
 from spark_bull.queue.activity import activity
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.find import describe, find_queues
+from spark_bull.queue.find import describe, find_queues, select_queues
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.job_rows import MAX_BYTES, JobRows
 from spark_bull.queue.read import read_ids, read_jobs
@@ -456,6 +456,8 @@ def test_queues_are_found_by_their_keys(client: Redis, redis_url: str, prefix: s
     assert find_queues(connection, prefix, "mail-*") == ["mail-eu", "mail-us"]
     assert find_queues(connection, prefix, "m*l") == []
     assert find_queues(connection, prefix, "sm[!t]") == ["sms"]
+    selection = ["absent", "sms", "mail-*", "*-us", "none-*", "absent"]
+    assert select_queues(connection, prefix, selection) == ["absent", "sms", "mail-eu", "mail-us"]
 
 
 def test_a_queue_is_described_by_version_pause_and_concurrency(filled: Filled) -> None:

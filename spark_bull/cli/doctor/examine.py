@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from spark_bull.cli.doctor import machine, queues, server
 from spark_bull.cli.doctor.finding import Finding, problem, unchecked
@@ -14,7 +14,7 @@ from spark_bull.cli.doctor.rights import rights
 from spark_bull.cli.doctor.server import Server
 from spark_bull.errors import ConnectionLost, PermissionDenied, SparkBullError
 from spark_bull.options import Options
-from spark_bull.queue.find import exists, find_queues, is_glob
+from spark_bull.queue.find import exists, select_queues
 from spark_bull.queue.handle import QueueHandle, open_handle
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import settings_of
@@ -68,7 +68,7 @@ def examine(
             yield from _results(check, None, partial(of_server, reached))
         yield from _results("rights", None, partial(rights, reached, verbs))
         handles = []
-        for queue in _existing(connection, options["prefix"], names):
+        for queue in select_queues(connection, options["prefix"], names):
             try:
                 handles.append(_opened(options, queue))
             except SparkBullError as error:
@@ -96,14 +96,6 @@ def _results(check: str, queue: str | None, run: Callable[[], Iterable[Finding]]
         raise
     except SparkBullError as error:
         yield Result(check, queue, problem(str(error), "see docs/troubleshooting.md"))
-
-
-def _existing(connection: Connection, prefix: str, names: Sequence[str]) -> list[str]:
-    """The names, and the queues that match the globs among them."""
-    found: dict[str, Any] = {}
-    for name in names:
-        found |= dict.fromkeys(find_queues(connection, prefix, name) if is_glob(name) else [name])
-    return list(found)
 
 
 def _opened(options: Options, queue: str) -> QueueHandle:
