@@ -49,9 +49,12 @@ def module_name(path: Path) -> str:
 
 
 MODULES = {module_name(path): path for path in sorted((ROOT / PACKAGE).rglob("*.py"))}
-TREES = {module: ast.parse(path.read_text()) for module, path in MODULES.items()}
 
-every_module = pytest.mark.parametrize("module", MODULES)
+
+@pytest.fixture(scope="module")
+def trees() -> dict[str, ast.Module]:
+    """The modules by name, parsed."""
+    return {module: ast.parse(path.read_text()) for module, path in MODULES.items()}
 
 
 def layer_name(module: str) -> str:
@@ -72,61 +75,81 @@ def imports_in(tree: ast.AST, module: str) -> Iterator[str]:
                 yield full_name if full_name in MODULES else source
 
 
-def own_imports(module: str) -> set[str]:
-    return {name for name in imports_in(TREES[module], module) if name.split(".")[0] == PACKAGE}
+def own_imports(tree: ast.AST, module: str) -> set[str]:
+    return {name for name in imports_in(tree, module) if name.split(".")[0] == PACKAGE}
 
 
-@every_module
-def test_every_module_belongs_to_a_layer(module: str) -> None:
-    assert layer_name(module) in LEVEL, f"{module} is not in LAYERS: say there which layer it belongs to"
+def test_every_module_belongs_to_a_layer() -> None:
+    without = [module for module in MODULES if layer_name(module) not in LEVEL]
+    assert not without, "these are not in LAYERS: say there which layer they belong to"
 
 
-@every_module
-def test_imports_go_down_only(module: str) -> None:
-    height = LEVEL[layer_name(module)]
-    # A module that is not in LAYERS counts as the highest layer.
-    upward = {name for name in own_imports(module) if LEVEL.get(layer_name(name), len(LAYERS)) > height}
-    assert not upward, f"{module} imports from a layer above its own: {sorted(upward)}"
+def test_imports_go_down_only(trees: dict[str, ast.Module]) -> None:
+    upward = {}
+    for module, tree in trees.items():
+        height = LEVEL[layer_name(module)]
+        # A module that is not in LAYERS counts as the highest layer.
+        above = {name for name in own_imports(tree, module) if LEVEL.get(layer_name(name), len(LAYERS)) > height}
+        if above:
+            upward[module] = above
+    assert not upward, "these import from a layer above their own"
 
 
-@every_module
 @pytest.mark.parametrize("library", MAY_IMPORT)
-def test_only_listed_modules_import_redis_and_pyspark(library: str, module: str) -> None:
-    if layer_name(module) not in MAY_IMPORT[library]:
-        assert library not in {name.split(".")[0] for name in imports_in(TREES[module], module)}
+def test_only_listed_modules_import_redis_and_pyspark(trees: dict[str, ast.Module], library: str) -> None:
+    importing = {
+        module
+        for module, tree in trees.items()
+        if layer_name(module) not in MAY_IMPORT[library]
+        and library in {name.split(".")[0] for name in imports_in(tree, module)}
+    }
+    assert not importing
 
 
-@every_module
-def test_own_modules_are_imported_at_the_top(module: str) -> None:
-    for node in ast.walk(TREES[module]):
-        if module not in LATE and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            hidden = {name for name in imports_in(node, module) if name.split(".")[0] == PACKAGE}
-            assert not hidden, f"{module}:{node.lineno} imports {sorted(hidden)} inside a function"
+def test_own_modules_are_imported_at_the_top(trees: dict[str, ast.Module]) -> None:
+    hidden = {
+        f"{module}:{node.lineno}": names
+        for module, tree in trees.items()
+        if module not in LATE
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        and (names := own_imports(node, module))
+    }
+    assert not hidden, "these are imported inside functions"
 
 
-@every_module
-def test_names_of_dialects_appear_only_in_dialects_and_the_table_of_options(module: str) -> None:
+def outside_dialects(trees: dict[str, ast.Module]) -> Iterator[tuple[str, ast.AST]]:
+    """Module and node, in all modules that must not know the names of dialects."""
+    for module, tree in trees.items():
+        if layer_name(module) not in ("dialects", "option_table"):
+            for node in ast.walk(tree):
+                yield module, node
+
+
+def test_names_of_dialects_appear_only_in_dialects_and_the_table_of_options(trees: dict[str, ast.Module]) -> None:
     """Differences between dialects belong to the class Dialect. `bull` is also the prefix and the data source."""
-    if layer_name(module) in ("dialects", "option_table"):
-        return
-    texts = {node.value for node in ast.walk(TREES[module]) if isinstance(node, ast.Constant)}
-    assert not texts & {"bull-1", "bullmq"}
+    named = [
+        f"{module}:{node.lineno}: {node.value}"
+        for module, node in outside_dialects(trees)
+        if isinstance(node, ast.Constant) and node.value in ("bull-1", "bullmq")
+    ]
+    assert not named
 
 
-@every_module
-def test_no_dialect_is_compared_by_its_name(module: str) -> None:
-    if layer_name(module) in ("dialects", "option_table"):
-        return
-    for node in ast.walk(TREES[module]):
-        if isinstance(node, ast.Compare):
-            constants = {part.value for part in node.comparators if isinstance(part, ast.Constant)}
-            assert "bull" not in constants, f"{module}:{node.lineno}: {ast.unparse(node)}"
+def test_no_dialect_is_compared_by_its_name(trees: dict[str, ast.Module]) -> None:
+    compared = [
+        f"{module}:{node.lineno}: {ast.unparse(node)}"
+        for module, node in outside_dialects(trees)
+        if isinstance(node, ast.Compare)
+        and any(isinstance(part, ast.Constant) and part.value == "bull" for part in node.comparators)
+    ]
+    assert not compared
 
 
-def test_a_constant_is_defined_in_one_module() -> None:
+def test_a_constant_is_defined_in_one_module(trees: dict[str, ast.Module]) -> None:
     """Constants with the same name may have different values; with the same value they must be one constant."""
     homes: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for module, tree in TREES.items():
+    for module, tree in trees.items():
         for node in tree.body:
             if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
                 homes[node.target.id, ast.unparse(node.value)].append(module)
@@ -134,6 +157,6 @@ def test_a_constant_is_defined_in_one_module() -> None:
     assert not twice, f"defined in several modules, import it from one: {twice}"
 
 
-def test_there_are_no_import_cycles() -> None:
+def test_there_are_no_import_cycles(trees: dict[str, ast.Module]) -> None:
     # prepare() raises CycleError, which shows the cycle.
-    TopologicalSorter({module: own_imports(module) - {module} for module in MODULES}).prepare()
+    TopologicalSorter({module: own_imports(tree, module) - {module} for module, tree in trees.items()}).prepare()

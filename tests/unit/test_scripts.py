@@ -17,8 +17,6 @@ INCLUDES = sorted(str(path.relative_to(LUA).with_suffix("")) for path in LUA.rgl
 SCRIPTS = sorted(str(path.relative_to(LUA).with_suffix("")) for path in LUA.rglob("*.lua") if path.parent.name != "lib")
 CONTRACT = "-- Says what it does.\n-- @keys {keys}\n-- @args {args}\n-- @returns nothing\n"
 
-each_script = pytest.mark.parametrize("name", SCRIPTS)
-
 
 def reader(files: dict[str, str]) -> Callable[[str], str]:
     """Reads from a dict, as `load` reads from the package."""
@@ -135,21 +133,21 @@ def whole_code(name: str) -> str:
     return "\n".join(line for line in code_of(source).splitlines() if "KEYS" not in line and "ARGV" not in line)
 
 
-@each_script
-def test_a_script_can_be_loaded(name: str) -> None:
-    made = load(name)
-    assert len(set(made.keys)) == len(made.keys)
-    assert len(set(made.args)) == len(made.args)
-    assert made.returns
-    assert all("..." not in key for key in (*made.keys[:-1], *made.args[:-1]))
-    assert not made.keys or not made.keys[0].endswith("?")
+def test_every_script_can_be_loaded() -> None:
+    for name in SCRIPTS:
+        made = load(name)
+        assert len(set(made.keys)) == len(made.keys), name
+        assert len(set(made.args)) == len(made.args), name
+        assert made.returns, name
+        assert all("..." not in key for key in (*made.keys[:-1], *made.args[:-1])), name
+        assert not made.keys or not made.keys[0].endswith("?"), name
 
 
-@each_script
-def test_a_script_starts_with_a_sentence(name: str) -> None:
-    head = (LUA / f"{name}.lua").read_text().partition("-- @")[0]
-    assert re.match(r"-- [A-Z].*?[.:]\s", head, re.DOTALL), head
-    assert all(line.startswith("--") for line in head.splitlines())
+def test_every_script_starts_with_a_sentence() -> None:
+    for name in SCRIPTS:
+        head = (LUA / f"{name}.lua").read_text().partition("-- @")[0]
+        assert re.match(r"-- [A-Z].*?[.:]\s", head, re.DOTALL), f"{name}: {head}"
+        assert all(line.startswith("--") for line in head.splitlines()), f"{name}: {head}"
 
 
 #: Names of the tables `key` and `arg` in includes, which use other names for the tables of another queue.
@@ -157,44 +155,50 @@ KEY_NAMES = ("key", "keys")
 ARG_NAMES = ("arg", "sender")
 
 
-@each_script
-def test_a_script_declares_the_keys_that_it_uses(name: str) -> None:
+def used_and_declared_keys(name: str) -> tuple[set[str], set[str]]:
     code = whole_code(name)
     used = set(re.findall(rf"\b(?:{'|'.join(KEY_NAMES)})\.(\w+)", code))
     declared = {key.removesuffix("...").removesuffix("?") for key in load(name).keys}
     if re.search(rf"\b(?:{'|'.join(KEY_NAMES)})\[\w+\]", code):
         # Keys that are looked up by a variable are listed in tables.
         used |= declared & set(re.findall(r"'(\w+)'", "".join(re.findall(r"\{[^{}]*\}", code))))
-    assert used == declared, f"used only: {used - declared}; declared only: {declared - used}"
+    return used, declared
 
 
-@each_script
-def test_a_script_declares_the_arguments_that_it_uses(name: str) -> None:
-    used = set(re.findall(rf"\b(?:{'|'.join(ARG_NAMES)})\.(\w+)", whole_code(name)))
-    declared = {arg.removesuffix("...") for arg in load(name).args}
-    # `queue` and `token` sign messages; only some dialects send any, but all verbs of add and commit are called alike.
-    assert used - declared == set()
-    assert declared - used - {"base", "queue", "token", "bullmq_version"} == set()
+def test_every_script_declares_the_keys_that_it_uses() -> None:
+    for name in SCRIPTS:
+        used, declared = used_and_declared_keys(name)
+        assert used == declared, f"{name}: used only: {used - declared}; declared only: {declared - used}"
 
 
-@pytest.mark.parametrize("file", [*SCRIPTS, *INCLUDES])
-def test_no_file_uses_keys_or_argv_by_position(file: str) -> None:
-    code = code_of((LUA / f"{file}.lua").read_text())
-    assert not re.search(r"\b(KEYS|ARGV)\b", code), "read `key.name` and `arg.name`"
+def test_every_script_declares_the_arguments_that_it_uses() -> None:
+    for name in SCRIPTS:
+        used = set(re.findall(rf"\b(?:{'|'.join(ARG_NAMES)})\.(\w+)", whole_code(name)))
+        declared = {arg.removesuffix("...") for arg in load(name).args}
+        # `queue` and `token` sign messages; only some dialects send any, but all verbs of add and commit are called
+        # alike.
+        assert used - declared == set(), name
+        assert declared - used - {"base", "queue", "token", "bullmq_version"} == set(), name
 
 
-@pytest.mark.parametrize("name", INCLUDES)
-def test_every_include_is_included_somewhere(name: str) -> None:
-    texts = [path.read_text() for path in LUA.rglob("*.lua")]
-    assert any(re.search(rf"^-- @include {name}$", text, re.MULTILINE) for text in texts)
+def test_no_file_uses_keys_or_argv_by_position() -> None:
+    texts = {file: code_of((LUA / f"{file}.lua").read_text()) for file in (*SCRIPTS, *INCLUDES)}
+    using = [file for file, code in texts.items() if re.search(r"\b(KEYS|ARGV)\b", code)]
+    assert not using, "read `key.name` and `arg.name`"
 
 
-@pytest.mark.parametrize("file", [*SCRIPTS, *INCLUDES])
-def test_a_file_uses_everything_that_it_includes(file: str) -> None:
-    text = (LUA / f"{file}.lua").read_text()
-    for include in re.findall(r"^-- @include (\S+)$", text, re.MULTILINE):
-        defined = re.findall(r"^local (?:function )?(\w+)", (LUA / f"{include}.lua").read_text(), re.MULTILINE)
-        assert any(re.search(rf"\b{name}\b", code_of(text)) for name in defined), f"{include} is not used in {file}"
+def test_every_include_is_included_somewhere() -> None:
+    text = "\n".join(path.read_text() for path in LUA.rglob("*.lua"))
+    assert set(INCLUDES) <= set(re.findall(r"^-- @include (\S+)$", text, re.MULTILINE))
+
+
+def test_every_file_uses_everything_that_it_includes() -> None:
+    for file in (*SCRIPTS, *INCLUDES):
+        text = (LUA / f"{file}.lua").read_text()
+        used = set(re.findall(r"\w+", code_of(text)))
+        for include in re.findall(r"^-- @include (\S+)$", text, re.MULTILINE):
+            defined = re.findall(r"^local (?:function )?(\w+)", (LUA / f"{include}.lua").read_text(), re.MULTILINE)
+            assert used & set(defined), f"{include} is not used in {file}"
 
 
 #: Equal lines in a row that are a repetition.
