@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
@@ -41,6 +42,9 @@ os.environ["PYSPARK_PYTHON"] = str(Path(__file__).parent / "support" / "spark_py
 os.environ["SPARK_BULL_TEST_PYTHON"] = sys.executable
 # A JVM that runs only some seconds needs half as much CPU without its second compiler and parallel garbage collector.
 os.environ["SPARK_SUBMIT_OPTS"] = JVM_OPTIONS
+# Each process would compile the modules of the tests and of the package anew.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # Shells start background programs with SIGINT ignored, but some tests send it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -52,6 +56,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="plain",
         help="acl: a user with no more rights than docs/access.md gives; cluster: a cluster of one node",
     )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collects without the garbage collector, and keeps it from looking through all tests again and again later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(trylast=True)

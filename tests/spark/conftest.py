@@ -14,10 +14,9 @@ from tests.support.fork_server import VARIABLE
 from tests.support.jvm import CONF_ARGUMENTS
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.spark)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Called for the tests of this folder only."""
+    item.add_marker(pytest.mark.spark)
 
 
 @pytest.fixture(scope="session")

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import nbformat
 import pytest
-from jupyter_client.manager import KernelManager, start_new_kernel
-from nbclient import NotebookClient
-from nbformat import NotebookNode
-from nbformat.v4 import new_code_cell
 
 from tests.conftest import need
 from tests.support.fork_server import VARIABLE
 from tests.support.peers import NODE_DIRECTORY
 from tests.support.wait import PATIENCE_S
+
+if TYPE_CHECKING:
+    # Their import takes seconds of CPU in each process of the tests, so the tests that need them import them.
+    from jupyter_client.manager import KernelManager
+    from nbformat import NotebookNode
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 #: The texts that each notebook prints, in this order and without spaces.
@@ -64,13 +66,15 @@ def test_every_notebook_has_an_expected_output() -> None:
 
 @each_notebook
 def test_a_notebook_is_committed_without_output(path: Path) -> None:
-    notebook = nbformat.read(path, as_version=4)
-    assert not any(cell.get("outputs") or cell.get("execution_count") for cell in notebook.cells)
+    notebook = json.loads(path.read_text())
+    assert not any(cell.get("outputs") or cell.get("execution_count") for cell in notebook["cells"])
 
 
 @pytest.fixture(scope="module")
 def kernel(python_forks: Path) -> Iterator[KernelManager]:
     """One kernel for all notebooks, and so one JVM, with a new Spark session for each of them."""
+    from jupyter_client.manager import start_new_kernel
+
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv(VARIABLE, str(python_forks))
         manager, client = start_new_kernel()
@@ -81,9 +85,12 @@ def kernel(python_forks: Path) -> Iterator[KernelManager]:
 
 @each_notebook
 def test_every_cell_runs_and_prints_the_expected_output(kernel: KernelManager, path: Path) -> None:
+    import nbformat
+    from nbclient import NotebookClient
+
     need((NODE_DIRECTORY / "node_modules").is_dir(), "needs the Node packages: run `npm ci` in tests/node")
     notebook = nbformat.read(path, as_version=4)
-    notebook.cells.insert(0, new_code_cell(f"%reset -f\n%cd -q {path.parent}"))
+    notebook.cells.insert(0, nbformat.v4.new_code_cell(f"%reset -f\n%cd -q {path.parent}"))
     NotebookClient(notebook, km=kernel, timeout=int(PATIENCE_S)).execute()
     first, *cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert [cell.execution_count - first.execution_count for cell in cells] == list(range(1, len(cells) + 1))
