@@ -662,6 +662,8 @@ def test_waiting_for_redis_is_reported() -> None:
 
 
 def test_a_server_without_its_packages_says_what_to_install(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Both places of the module are restored afterwards.
+    monkeypatch.delattr(spark_bull, "web", raising=False)
     for name in [name for name in sys.modules if name.startswith("spark_bull.web")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "fastapi", None)

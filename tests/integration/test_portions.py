@@ -20,7 +20,8 @@ from tests.support.web import READING, serving
 from tests.support.work_bench import DIALECTS, WorkBench, completed
 
 HOUR_MS = 3_600_000
-LARGE = 100_000
+#: Many times as many as a portion may examine.
+LARGE = 20_000
 
 ALL = JobFilter()
 both_orders = pytest.mark.parametrize("descending", [False, True], ids=["asc", "desc"])
@@ -201,7 +202,7 @@ FURTHER_COMMANDS = 150
 def test_a_page_of_many_jobs_is_little_work_for_redis(large: BullQueue, state: str) -> None:
     url = large.handle.connection.settings.url
     with serving(url=url) as web, Redis.from_url(url) as client:
-        for query in ("", "&order=desc", "&text=nothing", "&name=none", "&from=50000&to=50010"):
+        for query in ("", "&order=desc", "&text=nothing", "&name=none", "&from=5000&to=5010"):
             cursor = ""
             for _ in range(3):
                 before = commands(client)
