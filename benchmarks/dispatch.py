@@ -11,7 +11,6 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -54,8 +53,6 @@ Check = Callable[[Redis, int], None]
 DELIVERIES = ("exactly-once", "at-least-once")
 #: Ratio to the script of `yardstick`.
 SCRIPT_TARGET = 1.0
-COST_TARGET = 1.10
-MEMORY_TARGET = 1.10
 
 
 @dataclass(frozen=True)
@@ -204,23 +201,6 @@ def rounds_of(sides: dict[str, Side], jobs: int, rounds: int, check: Check) -> d
     return runs
 
 
-def growth(small: int, large: int, delivery: str, rounds: int) -> tuple[dict[str, object], list[Verdict]]:
-    """Compares cost per job and memory of few and of many jobs, each in its own session."""
-    command = [sys.executable, "-m", "benchmarks.growth", delivery, str(rounds)]
-    few, many = (
-        json.loads(subprocess.run([*command, str(jobs)], check=True, stdout=subprocess.PIPE).stdout)
-        for jobs in (small, large)
-    )
-    results = []
-    for what, target in (("us_per_job", COST_TARGET), ("jvm_mib", MEMORY_TARGET), ("python_mib", MEMORY_TARGET)):
-        ratio = many[what] / few[what]
-        got = f"{few[what]:.1f} -> {many[what]:.1f} ({ratio:.2f} x)"
-        results.append(
-            Verdict(f"{delivery}, {what}, {small:,} -> {large:,}", f"<= {target:.2f} x", got, ratio <= target)
-        )
-    return {str(small): few, str(large): many}, results
-
-
 @dataclass(frozen=True)
 class Part:
     """The runs of a part by side, and its verdicts."""
@@ -274,12 +254,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--chunk-sizes", type=int, nargs="*", default=[], help="additional values of chunkSize")
     parser.add_argument("--only", nargs="*", choices=PARTS, default=PARTS, help="parts to run; default: all")
-    parser.add_argument("--no-growth", action="store_true", help="skip the comparison of 100,000 with 1,000,000 jobs")
-    parser.add_argument("--quick", action="store_true", help="one round of 20,000 jobs, 5,000 against 50,000")
+    parser.add_argument("--quick", action="store_true", help="one round of 20,000 jobs, to check that it runs")
     args = parser.parse_args()
-    jobs, rounds, sizes = args.jobs, args.rounds, (100_000, 1_000_000)
-    if args.quick:
-        jobs, rounds, sizes = 20_000, 1, (5_000, 50_000)
+    jobs, rounds = (20_000, 1) if args.quick else (args.jobs, args.rounds)
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = new_session()
@@ -297,10 +274,6 @@ def main() -> None:
     spark.stop()
 
     results = [verdict for part in parts for verdict in part.verdicts]
-    grown: dict[str, object] = {}
-    for delivery in DELIVERIES if "plain" in args.only and not args.no_growth else ():
-        grown[delivery], judged = growth(*sizes, delivery, rounds)
-        results += judged
     show_verdicts(results)
     runs = {name: of_one for part in parts for name, of_one in part.runs.items()}
     medians = {name: median_of(of_one) for name, of_one in runs.items()}
@@ -310,7 +283,6 @@ def main() -> None:
         "medians": {name: asdict(r) | {"jobs_per_second": jobs / r.seconds} for name, r in medians.items()},
         "runs": {name: [asdict(run) for run in of_one] for name, of_one in runs.items()},
         "yardstick_ms": yard_ms,
-        "growth": grown,
         "verdicts": [asdict(verdict) for verdict in results],
     }
     write_results("dispatch", report)

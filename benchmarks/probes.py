@@ -1,8 +1,9 @@
-"""Probes that run beside a measurement: PING times of another client, and memory of processes."""
+"""Probes beside a measurement: PING times of another client, memory and CPU time of processes."""
 
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 PAUSE_S = 0.001
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass
@@ -93,6 +95,31 @@ def _watch(parent: int, memory: Memory) -> None:
             elif name.startswith("python"):
                 python += proportional
         memory.jvm, memory.python = max(memory.jvm, jvm), max(memory.python, python)
+
+
+@dataclass(frozen=True)
+class Cpu:
+    """CPU time used so far, s: by JVMs, and by Python processes with those that have ended."""
+
+    jvm: float
+    python: float
+
+
+def cpu_of(parent: int) -> Cpu:
+    """Returns the CPU time of `parent` and its descendants."""
+    jvm = python = 0.0
+    for pid in (parent, *descendants(parent)):
+        try:
+            name, _, fields = Path(f"/proc/{pid}/stat").read_text().partition("(")[2].rpartition(")")
+        except OSError:
+            continue
+        own, of_ended = (sum(map(int, fields.split()[at : at + 2])) / TICKS_PER_S for at in (11, 13))
+        if name == "java":
+            # Processes that Spark has started and that have ended are Python's.
+            jvm, python = jvm + own, python + of_ended
+        elif name.startswith("python"):
+            python += own + of_ended
+    return Cpu(jvm, python)
 
 
 def descendants(parent: int) -> list[int]:

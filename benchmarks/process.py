@@ -52,7 +52,7 @@ ALONE, BESIDE = "alone", "beside the big tenant"
 #: Jobs of the big tenant for each one of the small tenant.
 BACKLOG = 100
 
-T = TypeVar("T", Processed, Waited, Shared)
+T = TypeVar("T", bound=Any)
 Trial = Callable[[], T]
 
 

@@ -30,6 +30,8 @@ WARM_UP_JOBS = 10_000
 #: Number of first jobs that are not counted.
 WARM_UP_PINGS = 50
 GAP_MS = (5, 55)
+#: Time at a constant rate whose jobs are not counted.
+LOAD_WARM_UP_S = 3
 #: Jobs due per second, and the time from adding them until the first one is due.
 DUE_RATE = 500
 DUE_AHEAD_MS = 2_000
@@ -64,6 +66,13 @@ class Waited:
     p50: float
     p99: float
     longest: float
+
+
+@dataclass(frozen=True)
+class Loaded(Waited):
+    """Latencies at a constant rate. per_second: jobs that were added in a second."""
+
+    per_second: float
 
 
 @dataclass(frozen=True)
@@ -123,6 +132,23 @@ def idle_latency(working: Working, samples: int) -> Waited:
             wait_until(lambda: completed(server.client) >= jobs)
         check_all_completed(server.client, range(1, jobs + 1))
         return _waited(server.client, range(WARM_UP_PINGS + 1, jobs + 1))
+
+
+def load_latency(working: Working, per_second: int, seconds: int) -> Loaded:
+    """Measures the latency from add() in Node to the processor's first line while jobs are added at a constant rate."""
+    warm_up, jobs = per_second * LOAD_WARM_UP_S, per_second * (LOAD_WARM_UP_S + seconds)
+    with fresh_server() as server:
+        command = ["node", str(PEERS / "bullmq_add_steadily.js"), server.url, QUEUE, str(per_second), str(jobs)]
+        with working(server.url), peer_process(command) as adder:
+            adder.expect("ready")
+            started = time.perf_counter()
+            adder.send("go")
+            adder.expect("done")
+            lasted = time.perf_counter() - started
+            wait_until(lambda: completed(server.client) >= jobs)
+        check_all_completed(server.client, range(1, jobs + 1))
+        waited = _waited(server.client, range(warm_up + 1, jobs + 1))
+        return Loaded(**asdict(waited), per_second=jobs / lasted)
 
 
 def lateness(working: Working, jobs: int, others: int, ahead_ms: int = DUE_AHEAD_MS) -> Waited:

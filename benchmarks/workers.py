@@ -147,13 +147,21 @@ def vectorised(spark: SparkSession, **options: Any) -> Working:
     return _ours(spark, noop, payload_schema=PAYLOAD, slots=SLOTS, **options)
 
 
-def stream(spark: SparkSession, **options: Any) -> Working:
-    """Runs the stream engine."""
+def stream(spark: SparkSession, kind: str = "noop", **options: Any) -> Working:
+    """Runs the stream engine. kind: noop or clock."""
+
+    @pandas_udf("string")  # type: ignore[call-overload, untyped-decorator, unused-ignore]
+    def now(ids: pd.Series) -> pd.Series:
+        return pd.Series([str(time.monotonic_ns() / 1e6)] * len(ids))
 
     def noop(jobs: DataFrame) -> DataFrame:
         return jobs.select("id", "token", f.lit(None).cast("string").alias("returnvalue"))
 
-    return _ours(spark, noop, engine="stream", max_jobs_per_trigger=BATCH_JOBS, **options)
+    def clock(jobs: DataFrame) -> DataFrame:
+        return jobs.select("id", "token", now("id").alias("returnvalue"))
+
+    processor = {"noop": noop, "clock": clock}[kind]
+    return _ours(spark, processor, engine="stream", max_jobs_per_trigger=BATCH_JOBS, **options)
 
 
 def _ours(spark: SparkSession, processor: Any, *, fails: bool = False, **options: Any) -> Working:
