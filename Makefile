@@ -60,6 +60,8 @@ bench: setup ## Run the benchmarks of this project and its peers
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.dispatch
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.process
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.collect
+	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.latency
+	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.growth
 	$(RUN) -m benchmarks.manage
 	$(RUN) -m benchmarks.wait
 

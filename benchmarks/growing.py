@@ -58,7 +58,7 @@ class Grown:
 
 @contextmanager
 def dispatch(spark: SparkSession, server: Server, jobs: int) -> Iterator[Run]:
-    with sink(strings(spark, jobs), "exactly-once")(port_of(server), jobs) as run:
+    with sink(strings(spark, jobs), "exactly-once")(server.port, jobs) as run:
         yield run
     assert server.queue.counts()["wait"] == jobs, f"expected {jobs} jobs to wait, got {server.queue.counts()}"
 
@@ -161,10 +161,6 @@ def fill_waiting(url: str, jobs: int) -> None:
 def fill_completed(url: str, jobs: int) -> None:
     with queue_at(url) as queue:
         fill_finished(queue, jobs)
-
-
-def port_of(server: Server) -> int:
-    return int(server.client.connection_pool.connection_kwargs["port"])
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Final
 
-from benchmarks.growing import VERBS, Grown, memory_bytes, port_of
+from benchmarks.growing import VERBS, Grown, memory_bytes
 from benchmarks.report import Verdict, at_most, show_verdicts, write_results
 from benchmarks.sides import add_bulk
 from benchmarks.trials import Server, completed, fresh_server, wait_until
@@ -59,7 +59,7 @@ def verdicts(verb: str, found: Mapping[int, Grown]) -> list[Verdict]:
 
 
 def added_by_node(server: Server, jobs: int) -> None:
-    with add_bulk(1)(port_of(server), jobs) as run:
+    with add_bulk(1)(server.port, jobs) as run:
         run()
 
 

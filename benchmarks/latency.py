@@ -135,7 +135,7 @@ def ping(prepare: Preparation, jobs: int) -> Pinged:
     """Measures a verb on a fresh server while another client sends PING."""
     with fresh_server() as server, prepare(server) as run:
         cpu = cpu_seconds(server.client)
-        with pinged(port_of(server)) as pings:
+        with pinged(server.port) as pings:
             seconds = timed(run)
         server_us = (cpu_seconds(server.client) - cpu) / jobs * 1e6
         return Pinged(pings.p50, pings.p99, pings.longest, seconds, server_us)
@@ -168,7 +168,7 @@ def ping_sides(spark: SparkSession, jobs: int) -> dict[str, dict[str, Preparatio
 
 @contextmanager
 def dispatching(side: Side, jobs: int, server: Server) -> Iterator[Callable[[], object]]:
-    with side(port_of(server), jobs) as run:
+    with side(server.port, jobs) as run:
         yield run
     assert server.queue.counts()["wait"] == jobs, f"expected {jobs} jobs to wait, got {server.queue.counts()}"
 
@@ -197,6 +197,9 @@ def paging(state: str, jobs: int, server: Server) -> Iterator[Callable[[], objec
                 peer.expect("done")
 
             yield run
+        with open(f"{folder}/jobs.json", "rb") as file:
+            lines = sum(1 for _ in file)
+        assert lines == jobs, f"expected {jobs} lines, got {lines}"
 
 
 @contextmanager
@@ -226,10 +229,6 @@ def collecting(spark: SparkSession, jobs: int, server: Server) -> Iterator[Calla
             assert rows == jobs, f"expected {jobs} collected jobs, got {rows}"
 
         yield run
-
-
-def port_of(server: Server) -> int:
-    return int(server.client.connection_pool.connection_kwargs["port"])
 
 
 def _shown_load(_name: str, run: Loaded) -> str:

@@ -23,7 +23,7 @@ from benchmarks.filling import pending, plain
 from benchmarks.probes import pinged
 from benchmarks.report import Verdict, at_most, show_verdicts, write_results
 from benchmarks.sides import new_session, timed
-from benchmarks.trials import Server, fresh_server, run_yardstick, script_ms
+from benchmarks.trials import Server, cpu_seconds, fresh_server, run_yardstick, script_ms
 from benchmarks.workers import PEERS, QUEUE, peer_process
 from spark_bull import BullQueue
 
@@ -39,19 +39,22 @@ VERBS: Final[Mapping[str, Callable[[BullQueue], object]]] = {
 #: States that a verb leaves unchanged.
 KEPT: Final[Mapping[str, tuple[str, ...]]] = {"clean": ("delayed",), "drain": (), "obliterate": ()}
 
+PARTS: Final = (*KEPT, "repair")
+
 #: Prepares an action on a server and yields the function that performs it.
 Preparation = Callable[[Server], AbstractContextManager[Callable[[], object]]]
 
 
 @dataclass(frozen=True)
 class Managed:
-    """Times in ms, except `seconds`. PING times are those of another client."""
+    """Times in ms, except `seconds`. PING times are those of another client. server: CPU time of Redis."""
 
     seconds: float
     ping_p99: float
     ping_longest: float
     script_p50: float
     script_longest: float
+    server: float
 
 
 @contextmanager
@@ -99,9 +102,11 @@ def measure_repair(prepare: Preparation, jobs: int, repairs: bool) -> Managed:
 def run_on(server: Server, prepare: Preparation) -> Managed:
     with prepare(server) as run:
         server.client.slowlog_reset()
-        with pinged(int(server.client.connection_pool.connection_kwargs["port"])) as pings:
+        cpu = cpu_seconds(server.client)
+        with pinged(server.port) as pings:
             seconds = timed(run)
-    return Managed(seconds, pings.p99, pings.longest, *script_ms(server.client))
+        server_ms = (cpu_seconds(server.client) - cpu) * 1000
+    return Managed(seconds, pings.p99, pings.longest, *script_ms(server.client), server_ms)
 
 
 def median_of(runs: Sequence[Managed]) -> Managed:
@@ -121,29 +126,23 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=200_000)
     parser.add_argument("--repair-jobs", type=int, default=1_000_000, help="jobs of `repair`, a tenth of them failed")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="parts to measure")
     parser.add_argument("--quick", action="store_true", help="one round of 10,000 jobs, to check that it runs")
     args = parser.parse_args()
     jobs, rounds, repair_jobs = (10_000, 1, 10_000) if args.quick else (args.jobs, args.rounds, args.repair_jobs)
     all_verdicts: list[Verdict] = []
     runs: dict[str, dict[str, list[Managed]]] = {}
-    for verb, kept in KEPT.items():
-        sides: dict[str, tuple[Preparation, Sequence[str]]] = {
-            OURS: (partial(ours, verb), kept),
-            BULLMQ: (partial(bullmq, verb, jobs), kept),
-            YARDSTICK: (scripts, ("wait", "delayed")),
-        }
-        runs[verb] = {name: [] for name in sides}
-        for _ in range(rounds):
-            for name, (prepare, left) in sides.items():
-                runs[verb][name].append(measure(prepare, jobs, left))
+    for verb in [part for part in args.only if part in KEPT]:
+        runs[verb] = whole_queue(verb, jobs, rounds)
         found = {name: median_of(of_one) for name, of_one in runs[verb].items()}
         show(verb, found)
         all_verdicts += verdicts(verb, found)
-    runs["repair"] = repairs(repair_jobs, rounds)
-    found = {name: median_of(of_one) for name, of_one in runs["repair"].items()}
-    show("repair", found)
-    mine, yard = found[OURS], found[YARDSTICK]
-    all_verdicts += repair.verdicts(mine.seconds, mine.ping_p99, found[BULLMQ].seconds, yard.ping_p99)
+    if "repair" in args.only:
+        runs["repair"] = repairs(repair_jobs, rounds)
+        found = {name: median_of(of_one) for name, of_one in runs["repair"].items()}
+        show("repair", found)
+        mine, yard = found[OURS], found[YARDSTICK]
+        all_verdicts += repair.verdicts(mine.seconds, mine.ping_p99, found[BULLMQ].seconds, yard.ping_p99)
     show_verdicts(all_verdicts)
     report = {verb: {name: [asdict(run) for run in of_one] for name, of_one in of.items()} for verb, of in runs.items()}
     write_results(
@@ -155,6 +154,20 @@ def main() -> None:
             "verdicts": [asdict(verdict) for verdict in all_verdicts],
         },
     )
+
+
+def whole_queue(verb: str, jobs: int, rounds: int) -> dict[str, list[Managed]]:
+    """Measures a verb for a whole queue, in turns."""
+    sides: dict[str, tuple[Preparation, Sequence[str]]] = {
+        OURS: (partial(ours, verb), KEPT[verb]),
+        BULLMQ: (partial(bullmq, verb, jobs), KEPT[verb]),
+        YARDSTICK: (scripts, ("wait", "delayed")),
+    }
+    runs: dict[str, list[Managed]] = {name: [] for name in sides}
+    for _ in range(rounds):
+        for name, (prepare, left) in sides.items():
+            runs[name].append(measure(prepare, jobs, left))
+    return runs
 
 
 def repairs(jobs: int, rounds: int) -> dict[str, list[Managed]]:
@@ -175,11 +188,11 @@ def repairs(jobs: int, rounds: int) -> dict[str, list[Managed]]:
 
 
 def show(verb: str, found: Mapping[str, Managed]) -> None:
-    print(f"\n{verb:14}{'seconds':>9}{'PING p99':>10}{'longest':>9}{'script p50':>12}{'longest':>9}")
+    print(f"\n{verb:14}{'seconds':>9}{'PING p99':>10}{'longest':>9}{'script p50':>12}{'longest':>9}{'Redis CPU':>13}")
     for name, run in found.items():
         print(
             f"{name:14}{run.seconds:9.2f}{run.ping_p99:10.2f}{run.ping_longest:9.2f}{run.script_p50:12.2f}"
-            f"{run.script_longest:9.2f}"
+            f"{run.script_longest:9.2f}{run.server:10.0f} ms"
         )
 
 

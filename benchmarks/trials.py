@@ -90,6 +90,10 @@ class Server:
     client: Redis
     queue: BullQueue
 
+    @property
+    def port(self) -> int:
+        return int(self.client.connection_pool.connection_kwargs["port"])
+
 
 @contextmanager
 def fresh_server(protocol: str = "bullmq") -> Iterator[Server]:

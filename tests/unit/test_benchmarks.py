@@ -15,9 +15,13 @@ import pytest
 from redis import Redis
 
 from benchmarks.dispatch import Measured, median_of, verdicts
+from benchmarks.growing import Grown
+from benchmarks.growth import memory_verdicts, node_bytes
+from benchmarks.growth import verdicts as growth_verdicts
+from benchmarks.latency import Pinged, load_verdicts, ping_verdicts
 from benchmarks.manage import KEPT, Managed, bullmq, measure, ours, scripts
 from benchmarks.manage import verdicts as manage_verdicts
-from benchmarks.probes import memory_watched, pinged
+from benchmarks.probes import cpu_of, memory_watched, pinged
 from benchmarks.process import (
     cancel_verdicts,
     idle_verdicts,
@@ -31,6 +35,7 @@ from benchmarks.report import Verdict, percentile
 from benchmarks.sides import shares
 from benchmarks.trials import (
     BASE,
+    Loaded,
     Processed,
     Shared,
     Waited,
@@ -39,6 +44,7 @@ from benchmarks.trials import (
     fresh_server,
     idle_latency,
     lateness,
+    load_latency,
     promotion,
     tenants,
     throughput,
@@ -123,6 +129,16 @@ def test_memory_includes_python_child_processes() -> None:
     assert memory.jvm == 0
 
 
+def test_cpu_time_includes_python_child_processes_that_have_ended() -> None:
+    works = "import time\nwhile time.process_time() < 0.3: pass"
+    start_child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {works!r}], check=True); input()"
+    with subprocess.Popen([sys.executable, "-c", start_child], stdin=subprocess.PIPE, text=True) as parent:
+        wait_until(lambda: cpu_of(parent.pid).python >= 0.3, "the CPU time of the child to be seen")
+        assert cpu_of(parent.pid).jvm == 0
+        parent.communicate("\n", timeout=PATIENCE_S)
+    assert parent.returncode == 0
+
+
 # process
 
 
@@ -155,6 +171,21 @@ def test_idle_latency_may_be_twice_that_of_bullmq() -> None:
     assert not_kept(idle_verdicts({"BullMQ": waited(1, 8), "spark_bull": waited(2, 16)})) == []
     late = idle_verdicts({"BullMQ": waited(1, 8), "spark_bull": waited(2.1, 16.1)})
     assert len(not_kept(late)) == 2
+
+
+def test_latency_under_load_is_compared_with_the_better_bullmq() -> None:
+    theirs = {"BullMQ, concurrency 10": Loaded(1, 9, 9, 5_000), "BullMQ, concurrency 50": Loaded(1, 7, 9, 5_000)}
+    ours = {"loop": Loaded(9, 7, 99, 4_900), "stream": Loaded(900, 900, 900, 5_000)}
+    assert not_kept(load_verdicts(theirs | ours, 5_000)) == []
+    assert len(not_kept(load_verdicts(theirs | ours | {"loop": Loaded(1, 7.1, 9, 4_899)}, 5_000))) == 2
+
+
+def test_a_ping_is_compared_with_that_beside_the_same_verb_of_bullmq() -> None:
+    def pings(p99: float) -> Pinged:
+        return Pinged(1, p99, 99, 1, 1)
+
+    found = {"inspect, spark_bull": pings(5), "inspect, BullMQ": pings(5), "collect, spark_bull": pings(4)}
+    assert not_kept(ping_verdicts(found | {"collect, BullMQ": pings(3.9)})) == ["collect, PING p99, x BullMQ"]
 
 
 def test_lateness_must_be_at_most_half_of_the_best_bullmq() -> None:
@@ -215,6 +246,15 @@ def test_node_peers_are_measured_on_the_same_queue(program: str, protocol: str) 
 def test_idle_latency_is_measured_between_two_processes(working: Working) -> None:
     found = idle_latency(working, 10)
     assert 0 < found.p50 <= found.p99 == found.longest
+
+
+@pytest.mark.interop
+@pytest.mark.usefixtures("node")
+@pytest.mark.parametrize("working", [clock, peers("bullmq_process.js", 1, 10, "clock")], ids=["ours", "bullmq"])
+def test_latency_under_load_is_that_of_the_jobs_after_the_first_seconds(working: Working) -> None:
+    found = load_latency(working, 50, 1)
+    assert 0 < found.p50 <= found.p99 == found.longest
+    assert 0 < found.per_second <= 51
 
 
 @pytest.mark.interop
@@ -298,17 +338,44 @@ def test_the_final_state_of_a_run_is_checked(break_it: tuple[str, ...], said: st
             check_all_completed(server.client, range(1, 11))
 
 
+# growth
+
+
+def grown(**figures: float) -> Grown:
+    same = dict.fromkeys(("wall_us", "redis_us", "python_us", "jvm_us", "jvm_mib", "heap_mib", "python_mib"), 100.0)
+    return Grown(**{**same, "redis_bytes": 500.0, **figures})
+
+
+def test_each_size_is_compared_with_the_least_of_the_smaller_ones() -> None:
+    found = {1: grown(redis_us=105), 2: grown(redis_us=100, jvm_mib=110), 3: grown(redis_us=105, heap_mib=111)}
+    assert not_kept(growth_verdicts("collect", found)) == ["collect, 3 jobs: heap_mib, x that of fewer"]
+    found[3] = grown(redis_us=105.1)
+    assert not_kept(growth_verdicts("collect", found)) == ["collect, 3 jobs: redis_us, x that of fewer"]
+
+
+def test_the_memory_of_a_finished_job_is_that_of_both_verbs() -> None:
+    node = {"dispatch": 400.0, "process": 100.0}
+    assert not_kept(memory_verdicts({"dispatch": 420, "process": 105}, node)) == []
+    assert len(not_kept(memory_verdicts({"dispatch": 400, "process": 126}, node))) == 1
+
+
+@pytest.mark.interop
+@pytest.mark.usefixtures("node")
+def test_the_memory_of_jobs_of_bullmq_is_measured_when_they_are_added_and_finished() -> None:
+    assert node_bytes(2_000)["dispatch"] > 300
+
+
 # manage
 
 
 def test_whole_queue_operations_are_compared_with_the_yardstick() -> None:
     found = {
-        "spark_bull": Managed(9, 10, 99, 8, 99),
-        "BullMQ": Managed(1, 1, 1, 1, 1),
-        "yardstick": Managed(1, 10, 9, 8, 9),
+        "spark_bull": Managed(9, 10, 99, 8, 99, 9),
+        "BullMQ": Managed(1, 1, 1, 1, 1, 1),
+        "yardstick": Managed(1, 10, 9, 8, 9, 1),
     }
     assert not_kept(manage_verdicts("drain", found)) == []
-    found["spark_bull"] = Managed(1, 10.1, 1, 8.1, 1)
+    found["spark_bull"] = Managed(1, 10.1, 1, 8.1, 1, 1)
     assert len(not_kept(manage_verdicts("drain", found))) == 2
 
 
