@@ -3,8 +3,8 @@
 -- @include bullmq/lib/event_limit
 -- @include bullmq/lib/major_version
 -- @include bullmq/lib/meta_of
--- @include lib/priority_of
 -- @include lib/push_of
+-- @include lib/whole_number
 
 -- The field with the result or error of a finished job, by its state.
 local OUTCOME_OF = {failed = 'failedReason', completed = 'returnvalue'}
@@ -29,7 +29,7 @@ end
 -- Returns 'done', 'missing' or 'wrong_state'.
 local function retry_job(key, arg, job_id, from, resets, lifo)
   local call, job_key = redis.call, arg.base .. job_id
-  local fields = call('HMGET', job_key, 'opts', 'parentKey')
+  local fields = call('HMGET', job_key, 'opts', 'parentKey', 'priority')
   if not fields[1] and call('EXISTS', job_key) == 0 then
     return 'missing'
   end
@@ -40,7 +40,7 @@ local function retry_job(key, arg, job_id, from, resets, lifo)
   -- In BullMQ 5 the job loses its priority.
   local major = major_version(meta_of(key)[3], arg.bullmq_version)
   local push = lifo == nil and push_of(fields[1]) or lifo and 'RPUSH' or 'LPUSH'
-  enqueue_job(key, arg.bullmq_version, job_id, major > 5 and priority_of(job_key) or 0, push)
+  enqueue_job(key, arg.bullmq_version, job_id, major > 5 and whole_number(fields[3]) or 0, push)
   if fields[2] and call('EXISTS', fields[2]) == 1 then
     allow_wrongtype(return_to_parent, job_key, fields[2], from)
   end
