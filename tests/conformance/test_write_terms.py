@@ -6,6 +6,7 @@ Each test runs twice: with every script sent once, and with every script sent ag
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from threading import Thread
 from typing import Any
 
@@ -20,7 +21,7 @@ from spark_bull.queue.room import LengthLimit
 from spark_bull.queue.writes import Identity, open_writes, read_record, recover, register, roll_forward
 from spark_bull.worker.running_job import RunningJob
 from tests.support.jobs import HOUR
-from tests.support.room_writer import start
+from tests.support.room_writer import processes, write_jobs
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
 from tests.support.writes import register_all, stage_all
@@ -232,32 +233,41 @@ def test_a_write_that_replaces_the_queue_finds_it_empty(opened: Open) -> None:
 once = pytest.mark.parametrize("twice", ["once"], indirect=True)
 
 
+@pytest.fixture(scope="module")
+def writers() -> Iterator[ProcessPoolExecutor]:
+    with processes(4) as pool:
+        yield pool
+
+
 @once
-def test_four_writers_do_not_exceed_the_length(opened: Open, dialect: str, redis_url: str, prefix: str) -> None:
+def test_four_writers_do_not_exceed_the_length(
+    opened: Open, writers: ProcessPoolExecutor, dialect: str, redis_url: str, prefix: str
+) -> None:
     queue = opened()
     options = {"url": redis_url, "prefix": prefix, "protocol": dialect, "max_length": 1_000}
     terms = [("fail", "direct"), ("drop", "direct"), ("fail", "staged"), ("drop", "staged")]
-    writers = [
-        start({**options, "when_full": when_full}, "q", f"w{number}", 450, how)
+    writes = [
+        writers.submit(write_jobs, {**options, "when_full": when_full}, "q", f"w{number}", 450, how)
         for number, (when_full, how) in enumerate(terms)
     ]
-    added = sum(int(writer.communicate(timeout=PATIENCE_S)[0]) for writer in writers)
+    added = sum(write.result(PATIENCE_S) for write in writes)
     # Those that drop jobs fill the queue.
     assert added == length(queue) == len(set(ids(queue))) == 1_000
 
 
 @once
 def test_four_writers_that_wait_do_not_exceed_the_length(
-    opened: Open, dialect: str, redis_url: str, prefix: str
+    opened: Open, writers: ProcessPoolExecutor, dialect: str, redis_url: str, prefix: str
 ) -> None:
     queue = opened()
     options = {"url": redis_url, "prefix": prefix, "protocol": dialect, "max_length": 100, "when_full": "wait"}
-    writers = [start(options, "q", f"w{n}", 250, how) for n, how in enumerate(["direct", "staged"] * 2)]
+    ways = enumerate(["direct", "staged"] * 2)
+    writes = [writers.submit(write_jobs, options, "q", f"w{n}", 250, how) for n, how in ways]
     started, longest = 0, 0
-    while any(writer.poll() is None for writer in writers) or length(queue):
+    while not all(write.done() for write in writes) or length(queue):
         longest = max(longest, length(queue))
         started += start_all(queue)
-    assert sum(int(writer.communicate()[0]) for writer in writers) == started == 1_000
+    assert sum(write.result() for write in writes) == started == 1_000
     assert longest <= 100
 
 

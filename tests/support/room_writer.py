@@ -1,16 +1,11 @@
-"""A process that writes jobs to a queue with a maximum length.
-
-python -m tests.support.room_writer <options of BullQueue as JSON> <queue> <writer> <jobs> <staged | direct>
-
-It prints how many jobs it has added. Ids of the jobs: `<writer>-<number>`.
-"""
+"""Processes that write jobs to a queue with a maximum length."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from pathlib import Path
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import get_context
 from typing import Any
 
 from spark_bull.errors import QueueFull
@@ -20,7 +15,6 @@ from spark_bull.queue.room import LengthLimit
 from spark_bull.queue.writes import register, roll_forward
 from tests.support.writes import stage_all
 
-ROOT = Path(__file__).parents[2]
 CHUNK = 50
 
 
@@ -45,16 +39,19 @@ def write(queue: BullQueue, writer: str, jobs: list[NewJob], limit: LengthLimit)
     return roll_forward(queue.handle, write_id).added
 
 
-def start(options: dict[str, Any], queue: str, writer: str, jobs: int, how: str) -> subprocess.Popen[str]:
-    """Starts this module in a separate process."""
-    command = [sys.executable, "-m", "tests.support.room_writer", json.dumps(options), queue, writer, str(jobs), how]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+def write_jobs(options: dict[str, Any], name: str, writer: str, number: int, how: str) -> int:
+    """Writes jobs with the ids `<writer>-<number>`, `direct` or `staged`; returns how many have been added."""
+    with BullQueue(name, **options) as queue:
+        jobs = [NewJob({"n": n}, job_id=f"{writer}-{n}") for n in range(number)]
+        if how == "direct":
+            return add(queue, jobs)
+        return write(queue, writer, jobs, LengthLimit(options["max_length"], options["when_full"]))
 
 
-if __name__ == "__main__":
-    given, name, who, count, manner = sys.argv[1:]
-    arguments = json.loads(given)
-    with BullQueue(name, **arguments) as opened:
-        made = [NewJob({"n": n}, job_id=f"{who}-{n}") for n in range(int(count))]
-        length_limit = LengthLimit(arguments["max_length"], arguments["when_full"])
-        print(add(opened, made) if manner == "direct" else write(opened, who, made, length_limit))
+@contextmanager
+def processes(number: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes that run `write_jobs`, forked from one that has imported this module."""
+    context = get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    with ProcessPoolExecutor(number, mp_context=context) as pool:
+        yield pool
