@@ -20,6 +20,14 @@ from spark_bull.errors import OptionError, RedisUnavailable
 from spark_bull.store.errors import code_of, hint, is_unknown_host, reason, translated
 from spark_bull.store.settings import RedisSettings
 
+try:
+    from redis.driver_info import DriverInfo
+except ImportError:  # an older redis-py
+    _DRIVER: dict[str, Any] = {}
+else:
+    # Otherwise redis-py 8 reads its version from a file for each connection, which takes longer than connecting.
+    _DRIVER = {"driver_info": DriverInfo()}
+
 log = logging.getLogger("spark_bull")
 
 CONNECT_TIMEOUT_S: Final = 5.0
@@ -147,6 +155,8 @@ def _new_client(settings: RedisSettings) -> redis.Redis:
     try:
         client = redis.Redis.from_url(settings.url, **arguments)
         pool = client.connection_pool
+        if not {"lib_name", "lib_version"} & set(pool.connection_kwargs):
+            pool.connection_kwargs.update(_DRIVER)
         # Set here because from_url() gives precedence to the URL.
         for name, value in (("username", settings.username), ("password", settings.password)):
             if value is not None:
