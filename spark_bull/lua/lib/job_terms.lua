@@ -15,8 +15,8 @@ local function job_terms(key, chunk, stalled_field)
   local function store(row, job_id, job_key, timestamp)
     local expires = times[row] or (afters[row] and timestamp + afters[row])
     if expires then
-      call('HSET', job_key, 'expireAt', text(expires))
-      call('ZADD', key.expiry, text(expires), job_id)
+      call('HSET', job_key, 'expireAt', text[expires])
+      call('ZADD', key.expiry, text[expires], job_id)
       first = math.min(first or expires, expires)
     end
     if counters[row] then

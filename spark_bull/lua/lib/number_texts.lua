@@ -1,13 +1,11 @@
--- Returns a function that formats a number, once each: Redis formats number arguments as doubles with 17 digits, which
--- costs more than the rest of writing a small field.
+-- Returns a table of the texts of numbers, which formats each number once: Redis formats number arguments as doubles with
+-- 17 digits, which costs more than the rest of writing a small field. A table costs a fraction of a function call.
 local function number_texts()
-  local known = {}
-  return function(number)
-    local text = known[number]
-    if not text then
-      text = string.format('%.0f', number)
+  return setmetatable({}, {
+    __index = function(known, number)
+      local text = string.format('%.0f', number)
       known[number] = text
-    end
-    return text
-  end
+      return text
+    end,
+  })
 end

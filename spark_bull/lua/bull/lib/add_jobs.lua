@@ -53,7 +53,7 @@ local function add_jobs(key, arg, chunk, from, now)
           opts = fill_opts(opts, timestamp, delay, job_id, debounce_id)
         end
         call('HSET', job_key, 'name', names[i], 'data', chunk.data[i], 'opts', opts,
-          'timestamp', text(timestamp), 'delay', text(delay), 'priority', text(priority))
+          'timestamp', text[timestamp], 'delay', text[delay], 'priority', text[priority])
         if debounce_id then
           call('HSET', job_key, 'deid', debounce_id)
         end
@@ -88,7 +88,7 @@ local function add_jobs(key, arg, chunk, from, now)
   insert_many_by_priority(key, target, prioritized)
   if store_terms and first_expiry() then
     -- Who promotes delayed jobs looks at the queue again then.
-    call('PUBLISH', key.delayed, text(first_expiry()))
+    call('PUBLISH', key.delayed, text[first_expiry()])
   end
   return {
     next = last + 1,

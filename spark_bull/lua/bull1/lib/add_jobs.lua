@@ -50,7 +50,7 @@ local function add_jobs(key, arg, chunk, from, now)
       duplicates = duplicates + 1
     else
       call('HSET', base .. job_id, 'data', fields.data, 'opts', fields.opts, 'progress', '0',
-        'delay', text(delay), 'timestamp', text(timestamp), 'attempts', text(fields.attempts),
+        'delay', text[delay], 'timestamp', text[timestamp], 'attempts', text[fields.attempts],
         'attemptsMade', '0',
         'stacktrace', '[]', 'returnvalue', 'null')
       if store_terms then
@@ -70,7 +70,7 @@ local function add_jobs(key, arg, chunk, from, now)
   flush_pushes(pushes, target)
   if store_terms and first_expiry() then
     -- Who promotes delayed jobs looks at the queue again then.
-    call('PUBLISH', key.delayed, text(first_expiry()))
+    call('PUBLISH', key.delayed, text[first_expiry()])
   end
   return {next = n + 1, added = n - from + 1 - duplicates, duplicates = duplicates, ids = ids}
 end

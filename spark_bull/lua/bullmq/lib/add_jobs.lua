@@ -18,7 +18,7 @@
 -- has the id of the job that is kept. `rejected`: {row, reason} of jobs that were not added, see chunk_parents; their
 -- id is ''.
 local function add_jobs(key, arg, chunk, from, now)
-  local call, base = redis.call, arg.base
+  local call, base, format = redis.call, arg.base, string.format
   local n = chunk.n
   local counter = call('INCRBY', key.id, n - from + 1) - n
   local target, paused_or_full = waiting_list(key, arg.bullmq_version)
@@ -66,7 +66,7 @@ local function add_jobs(key, arg, chunk, from, now)
 
   for i = from, n do
     local custom_id = custom_ids[i]
-    local job_id = custom_id or (counter + i) .. ''
+    local job_id = custom_id or format('%d', counter + i)
     local job_key, kept, deduplication_id = base .. job_id, nil, nil
     local parent = parent_at and parent_at(i)
     local is_orphan = parent and not chunk.parents_exist and call('EXISTS', parent.key) == 0
@@ -91,21 +91,21 @@ local function add_jobs(key, arg, chunk, from, now)
           opts = fill_opts(opts, timestamp, delay, job_id, deduplication_id, parent and parent.option)
         end
         if deduplication_id then
-          call('HSET', job_key, 'name', name, 'data', datas[i], 'opts', opts, 'timestamp', text(timestamp),
-            'delay', text(delay), 'priority', text(priority), 'deid', deduplication_id)
+          call('HSET', job_key, 'name', name, 'data', datas[i], 'opts', opts, 'timestamp', text[timestamp],
+            'delay', text[delay], 'priority', text[priority], 'deid', deduplication_id)
         elseif parent and not is_orphan then
-          call('HSET', job_key, 'name', name, 'data', datas[i], 'opts', opts, 'timestamp', text(timestamp),
-            'delay', text(delay), 'priority', text(priority), 'parentKey', parent.key, 'parent', parent.field)
+          call('HSET', job_key, 'name', name, 'data', datas[i], 'opts', opts, 'timestamp', text[timestamp],
+            'delay', text[delay], 'priority', text[priority], 'parentKey', parent.key, 'parent', parent.field)
         else
           call('HSET', job_key, 'name', name, 'data', datas[i], 'opts', opts,
-            'timestamp', text(timestamp), 'delay', text(delay), 'priority', text(priority))
+            'timestamp', text[timestamp], 'delay', text[delay], 'priority', text[priority])
         end
         if store_terms then
           store_terms(i, job_id, job_key, timestamp)
         end
         call('XADD', events, '*', 'event', 'added', 'jobId', job_id, 'name', name)
         if waits_for_children[i] or (follows and follows(i, job_id)) then
-          call('ZADD', key.waiting_children, text(timestamp), job_id)
+          call('ZADD', key.waiting_children, text[timestamp], job_id)
           call('XADD', events, '*', 'event', 'waiting-children', 'jobId', job_id)
         elseif delay > 0 and deduplication_of then
           -- The next jobs of the chunk may replace it.
@@ -114,7 +114,7 @@ local function add_jobs(key, arg, chunk, from, now)
           local eta = timestamp + delay
           delayed[#delayed + 1] = delayed_score(key, highest, eta)
           delayed[#delayed + 1] = job_id
-          call('XADD', events, '*', 'event', 'delayed', 'jobId', job_id, 'delay', text(eta))
+          call('XADD', events, '*', 'event', 'delayed', 'jobId', job_id, 'delay', text[eta])
         else
           if priority > 0 then
             prioritized[#prioritized + 1] = {job_id, priority}
@@ -128,7 +128,9 @@ local function add_jobs(key, arg, chunk, from, now)
         end
       end
     end
-    ids[#ids + 1] = kept or job_id
+    ids[i - from + 1] = kept or job_id
+    -- Less for the garbage collector to visit.
+    datas[i] = false
   end
   if flush_children then
     flush_children()

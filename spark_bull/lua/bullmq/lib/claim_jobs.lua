@@ -65,7 +65,7 @@ local function claim_jobs(key, arg, now, limit)
         return answer == 'held'
       end
     end
-    local job_key, started = base .. id, row[at.ats] and text(whole_number(row[at.ats]) + 1) or '1'
+    local job_key, started = base .. id, row[at.ats] and text[whole_number(row[at.ats]) + 1] or '1'
     row[at.ats] = started
     call('SET', job_key .. ':lock', token, 'PX', lock_ms_of(row[at.opts]))
     if worker == '' then

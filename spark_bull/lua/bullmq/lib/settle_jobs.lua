@@ -88,7 +88,7 @@ local function complete_jobs(key, arg, jobs, mine, lost, now)
       if keep and keep.count == 0 then
         remove_finished(key, arg, job_key, fields[2])
       else
-        local made = text(whole_number(fields[1]) + 1)
+        local made = text[whole_number(fields[1]) + 1]
         call('HSET', job_key, 'atm', made, 'returnvalue', value, 'finishedOn', finished_on)
         keep = keep and next(keep) and keep or NO_RULE
         if keep ~= rule then
