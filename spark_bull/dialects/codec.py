@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Final
+from functools import cached_property
+from typing import Any, Final, TypeVar
 
+from spark_bull.columns import converted, listed
 from spark_bull.dialects.base import DEFAULT_NAME, MARKS, Dialect, Prepared, check_eta, json_text
-from spark_bull.dialects.chunks import EncodedJobs, collapsed
+from spark_bull.dialects.chunks import Column, EncodedJobs, collapsed
 from spark_bull.dialects.deduplication import ID_MARK, Deduplications, with_ttl
 from spark_bull.dialects.deduplication import NAME as DEDUPLICATION
 from spark_bull.dialects.fields import STALLED_PRESET
 from spark_bull.dialects.parents import NAME as PARENT
 from spark_bull.dialects.parents import PARENT_MARK, Parent, take_parent
+from spark_bull.dialects.shapes import OWN, Shapes, shapes_of
 from spark_bull.dialects.terms import (
     AT_MOST_ONCE,
     DELIVERY,
@@ -33,6 +36,8 @@ from spark_bull.dialects.terms import (
 from spark_bull.errors import OptionError, SparkBullError, expected
 from spark_bull.model import NewJob, RawJson
 from spark_bull.options import Options
+
+T = TypeVar("T")
 
 #: Properties that become options of the job, by their names in columns and in Node.
 OPTION_NAMES: Final = (
@@ -95,43 +100,31 @@ def encode(
     data = _data(dialect, rows["data"], numbers)
     default_name = defaults.get("name", DEFAULT_NAME)
     names = [default_name if name is None else name for name in rows.get("name", (None,))]
-    given = [name for name in (*ROW_NAMES, *OPTION_NAMES) if name in rows]
-    encoder = _Row(dialect, defaults)
-    ids: Sequence[str | None] | None = None
-    if not given and not encoder.is_spreading:
-        encoded = [encoder.encode({})]
-    elif (
-        given == [DEDUPLICATION]
-        and data
-        and not encoder.is_spreading
-        and all(isinstance(value, str) and value for value in rows[DEDUPLICATION])
-    ):
-        # Rows that differ in nothing but their deduplication ids.
-        ids = rows[DEDUPLICATION]
-        encoded = encoder.encode_rows([DEDUPLICATION], [(ids[0],)], numbers)
-    else:
-        columns = [rows[name] for name in given]
-        encoded = encoder.encode_rows(given, zip(*columns, strict=True) if columns else [()] * len(data), numbers)
+    columns = {name: rows[name] for name in (*ROW_NAMES, *OPTION_NAMES) if name in rows}
+    encoded = _Row(dialect, defaults).encode_batch(columns, numbers)
     _check_size(data, encoded, numbers)
+    column = encoded.column
     return EncodedJobs(
         n=len(data),
         data=data,
         name=collapsed(names),
-        opts=collapsed([row.prepared.opts for row in encoded]),
-        marked=any(_has_mark(text) for text in {row.prepared.opts for row in encoded}),
-        job_id=collapsed([row.job_id for row in encoded]),
-        delay=collapsed([row.delay or None for row in encoded]),
-        run_at=collapsed([row.run_at for row in encoded]),
-        timestamp=collapsed([row.timestamp for row in encoded]),
-        priority=collapsed([row.prepared.priority or None for row in encoded]),
-        lifo=collapsed([row.prepared.lifo or None for row in encoded]),
-        attempts=collapsed([row.prepared.attempts if row.prepared.attempts > 1 else None for row in encoded]),
-        deduplication_id=collapsed(ids or [row.deduplication_id for row in encoded]),
-        deduplication=collapsed([row.prepared.deduplication for row in encoded]),
-        expire_after=collapsed([row.expiry.after for row in encoded]),
-        expire_at=collapsed([row.expiry.at for row in encoded]),
-        stalled_counter=collapsed([STALLED_PRESET if row.prepared.at_most_once else None for row in encoded]),
-        **_parents(encoded),
+        opts=column(lambda row: row.prepared.opts),
+        marked=any(_has_mark(text) for text in {row.prepared.opts for row in encoded.rows}),
+        job_id=column(lambda row: row.job_id, "jobId"),
+        delay=converted(column(lambda row: row.delay, "delay"), lambda ms: ms or None),
+        run_at=column(lambda row: row.run_at, "runAt"),
+        timestamp=column(lambda row: row.timestamp, "timestamp"),
+        priority=column(lambda row: row.prepared.priority or None),
+        lifo=column(lambda row: row.prepared.lifo or None),
+        attempts=column(lambda row: row.prepared.attempts if row.prepared.attempts > 1 else None),
+        deduplication_id=column(lambda row: row.deduplication_id, DEDUPLICATION),
+        deduplication=column(lambda row: row.prepared.deduplication),
+        parent_queue=column(lambda row: row.parent and row.parent.queue),
+        parent_id=column(lambda row: row.parent and row.parent.id),
+        on_failure=column(lambda row: row.prepared.on_failure),
+        expire_after=column(lambda row: row.expiry.after),
+        expire_at=column(lambda row: row.expiry.at),
+        stalled_counter=column(lambda row: STALLED_PRESET if row.prepared.at_most_once else None),
     )
 
 
@@ -147,16 +140,33 @@ class _EncodedRow:
     expiry: Expiry
 
 
-def _parents(encoded: Sequence[_EncodedRow]) -> dict[str, Any]:
-    """The columns of jobs with parents, or with failure policies; none if no job has one."""
-    policies = collapsed([row.prepared.on_failure for row in encoded])
-    if all(row.parent is None for row in encoded):
-        return {"on_failure": policies}
-    return {
-        "parent_queue": collapsed([row.parent and row.parent.queue for row in encoded]),
-        "parent_id": collapsed([row.parent and row.parent.id for row in encoded]),
-        "on_failure": policies,
-    }
+@dataclass(frozen=True)
+class _Encoded:
+    """The encoded rows of a batch: one for each row, or for each of its shapes.
+
+    of_row: the index in `rows` for each row of the batch; None: they are in the same order, or one for all of them.
+    own: the properties whose values differ between rows of a shape.
+    """
+
+    rows: Sequence[_EncodedRow]
+    of_row: Sequence[int] | None = None
+    own: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+
+    def column(self, value_of: Callable[[_EncodedRow], T | None], name: str = "") -> Column[T]:
+        """The values of a property. name: that of the property, if rows of a shape differ in it."""
+        shared = collapsed([value_of(row) for row in self.rows])
+        if isinstance(shared, list) and self.of_row is not None:
+            shared = [shared[index] for index in self.of_row]
+        given = self.own.get(name)
+        if given is None:
+            return shared
+        others = listed(shared, len(given))
+        return collapsed([other if value is None else value for value, other in zip(given, others, strict=True)])
+
+    def row(self, position: int) -> _EncodedRow:
+        """The encoded row of a row of the batch."""
+        index = position if self.of_row is None else self.of_row[position]
+        return self.rows[min(index, len(self.rows) - 1)]
 
 
 class _Row:
@@ -175,6 +185,48 @@ class _Row:
     def is_spreading(self) -> bool:
         """Whether jobs differ in their delays by default."""
         return bool(self._merged({}).get(SPREAD_MS))
+
+    def encode_batch(self, columns: Mapping[str, Sequence[Any]], numbers: Sequence[int | str]) -> _Encoded:
+        """Encodes the rows with these properties. numbers: those of the rows, for errors."""
+        if not columns and not self.is_spreading:
+            return _Encoded([self.encode({})])
+        names = list(columns)
+        shapes = self._shapes_of(columns)
+        if shapes is None:
+            rows = zip(*columns.values(), strict=True) if columns else [()] * len(numbers)
+            return _Encoded(self.encode_rows(names, rows, numbers))
+        own = {name: column for name, column in columns.items() if name in OWN}
+        if "jobId" in own:
+            own["jobId"] = [None if job_id is None else str(job_id) for job_id in own["jobId"]]
+        firsts = ([column[position] for column in columns.values()] for position in shapes.first)
+        encoded = self.encode_rows(names, firsts, [numbers[position] for position in shapes.first])
+        return _Encoded(encoded, shapes.of_row, own)
+
+    def _shapes_of(self, columns: Mapping[str, Sequence[Any]]) -> Shapes | None:
+        """The shapes of rows with these properties; None if defaults say more about a row than its shape does."""
+        if not columns or not next(iter(columns.values())) or not self._has_plain_defaults:
+            return None
+        job_ids = columns.get("jobId", ())
+        try:
+            for job_id in job_ids:
+                if job_id is not None:
+                    self._dialect.check_job_id(str(job_id))
+        except OptionError:
+            return None
+        return shapes_of(columns, self._defaults.get("delay") or 0)
+
+    @cached_property
+    def _has_plain_defaults(self) -> bool:
+        """Whether no default has to be seen together with ids and times of a row."""
+        opts = self._defaults.get("opts")
+        given = {} if opts is None else _object("opts", opts)
+        unusual = {EXPIRE_AFTER, EXPIRE_AT, SPREAD_MS}
+        return not (
+            unusual & {*self._defaults, *given}
+            or {*OWN, self._dialect.deduplication_option} & {*given}
+            or "timestamp" in self._defaults
+            or not isinstance(self._defaults.get("delay", 0), int)
+        )
 
     def encode_rows(
         self, names: Sequence[str], rows: Iterable[Sequence[Any]], numbers: Sequence[int | str]
@@ -285,12 +337,12 @@ def _data(dialect: Dialect, texts: Sequence[Any], numbers: Sequence[int | str]) 
     return list(texts)
 
 
-def _check_size(data: list[str], encoded: list[_EncodedRow], numbers: Sequence[int | str]) -> None:
-    """Raises OptionError for a payload over its job's `sizeLimit`. `encoded` may have one row for all jobs."""
-    if not any(row.prepared.size_limit for row in encoded):
+def _check_size(data: list[str], encoded: _Encoded, numbers: Sequence[int | str]) -> None:
+    """Raises OptionError for a payload over its job's `sizeLimit`."""
+    if not any(row.prepared.size_limit for row in encoded.rows):
         return
     for position, text in enumerate(data):
-        limit = encoded[min(position, len(encoded) - 1)].prepared.size_limit
+        limit = encoded.row(position).prepared.size_limit
         if limit and len(text.encode()) > limit:
             raise OptionError(
                 f"row {numbers[position]}: expected `data` within `sizeLimit` of {limit:,} bytes, "

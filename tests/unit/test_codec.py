@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import fields
 from decimal import Decimal
 from itertools import pairwise
 from typing import Any
@@ -235,6 +236,59 @@ def test_any_options_survive_encoding_and_decoding(
             assert opts[name] == value
     # It must be valid UTF-8 to be sent to Redis.
     assert text.encode()
+
+
+#: Values of properties, some of them wrong. None means not given.
+PROPERTIES: dict[str, list[Any]] = {
+    "jobId": [None, "a", "b:c:d", "", "7", 5, "meta"],
+    "delay": [None, 0, 5, 60_000, -1, LAST_ETA_MS, "soon", True],
+    "runAt": [None, 0, 1_900_000_000_000, LAST_ETA_MS + 1],
+    "timestamp": [None, 1, 1_700_000_000_000, True],
+    "priority": [None, 0, 7, Decimal("7"), -1],
+    "attempts": [None, 1, 3, True, -1],
+    "lifo": [None, True, False],
+    "removeOnComplete": [None, True, 1, 100, {"age": 5}],
+    "deduplication": [None, "x", "y", "", {"id": "z", "ttl": 5}],
+    "expireAfter": [None, 1_000, 10],
+}
+DEFAULTS: list[dict[str, Any]] = [
+    {},
+    {"delay": 500},
+    {"runAt": 1_900_000_000_000},
+    {"timestamp": 1_700_000_000_000},
+    {"attempts": 5, "opts": {"jobId": "own", "keepLogs": 2}},
+    {"deduplication": {"ttl": 100}},
+    {"spreadMs": 1_000},
+    {"expireAfter": 20},
+]
+
+
+@st.composite
+def rows_of_properties(draw: st.DrawFn) -> dict[str, list[Any]]:
+    names = draw(st.lists(st.sampled_from(list(PROPERTIES)), unique=True, max_size=4))
+    count = draw(st.integers(1, 6))
+    return {name: draw(st.lists(st.sampled_from(PROPERTIES[name]), min_size=count, max_size=count)) for name in names}
+
+
+def jobs_or_error(dialect: Dialect, defaults: Mapping[str, Any], rows: dict[str, list[Any]]) -> Any:
+    try:
+        jobs = encoded(dialect, defaults, **rows)
+        return jobs.marked, {f.name: listed(getattr(jobs, f.name), jobs.n) for f in fields(jobs)}
+    except SparkBullError as error:
+        return type(error), str(error)
+
+
+@each_dialect
+@settings(max_examples=400, deadline=None)
+@given(rows_of_properties(), st.sampled_from(DEFAULTS))
+def test_rows_of_one_shape_are_encoded_as_each_of_them_alone(
+    dialect: Dialect, rows: dict[str, list[Any]], defaults: dict[str, Any]
+) -> None:
+    count = len(next(iter(rows.values()), [None]))
+    # Rows with options of their own have no shapes.
+    one_by_one = {**rows, "opts": ["{}"] * count}
+    data = {"data": ["{}"] * count}
+    assert jobs_or_error(dialect, defaults, data | rows) == jobs_or_error(dialect, defaults, data | one_by_one)
 
 
 # deduplication ids
