@@ -22,6 +22,7 @@ from spark_bull.errors import OptionError
 MAX_SHOWN: Final = 200
 
 _CONTROL_CHARACTERS: Final = r"[\x00-\x1f]"
+_ESCAPED: Final = r'[\x00-\x1f"\\]'
 
 
 def to_json(array: pa.Array, field: pa.Field, *, ignore_nulls: bool) -> pa.Array:
@@ -116,26 +117,58 @@ def _scalar(array: pa.Array) -> pa.Array:
 
 
 def _quoted(array: pa.Array) -> pa.Array:
+    return _join('"', _escaped(array), '"')
+
+
+def _escaped(array: pa.Array) -> pa.Array:
+    """Escapes what strings in JSON can't contain; most columns have nothing of it."""
+    if not pc.any(pc.match_substring_regex(array, _ESCAPED)).as_py():
+        return array
     if pc.any(pc.match_substring_regex(array, _CONTROL_CHARACTERS)).as_py():
-        return _each(array, lambda v: json.dumps(v, ensure_ascii=False))
-    escaped = pc.replace_substring(array, "\\", "\\\\")
-    return _join('"', pc.replace_substring(escaped, '"', '\\"'), '"')
+        return _each(array, lambda v: json.dumps(v, ensure_ascii=False)[1:-1])
+    return pc.replace_substring(pc.replace_substring(array, "\\", "\\\\"), '"', '\\"')
 
 
 def _struct(array: pa.StructArray, *, ignore_nulls: bool) -> pa.Array:
     kind = array.type
     if kind.num_fields == 0:
         return _where_valid(array, pa.array(["{}"] * len(array), pa.string()))
-    members = []
-    for index, values in enumerate(array.flatten()):
-        field = kind.field(index)
-        text = to_json(values, field, ignore_nulls=ignore_nulls)
-        if not ignore_nulls:
-            text = pc.fill_null(text, "null")
-        members.append(_join(json.dumps(field.name, ensure_ascii=False) + ":", text))
+    names = [json.dumps(kind.field(i).name, ensure_ascii=False) for i in range(kind.num_fields)]
+    texts = [to_json(values, kind.field(i), ignore_nulls=ignore_nulls) for i, values in enumerate(array.flatten())]
+    if not ignore_nulls:
+        texts = [pc.fill_null(text, "null") for text in texts]
+    return _where_valid(array, _concatenated(["{", *_members(names, texts), "}"]))
+
+
+def _members(names: Sequence[str], texts: Sequence[pa.Array]) -> list[Any]:
+    """The parts of the members of objects, in turns texts and columns of texts. Members that are null are left out."""
+    always = next((i for i, text in enumerate(texts) if not text.null_count), None)
+    if always is None:
+        return [_separated([_join(f"{name}:", text) for name, text in zip(names, texts, strict=True)])]
+    # The commas belong to the others, so that they are left out with them.
+    parts: list[Any] = []
+    for i, (name, text) in enumerate(zip(names, texts, strict=True)):
+        member = ["," * (i > always) + name + ":", text, "," * (i < always)]
+        parts += [_join(*member)] if text.null_count else member
+    return parts
+
+
+def _separated(members: Sequence[pa.Array]) -> pa.Array:
+    """Joins columns with commas, without nulls."""
     # Arrow returns null for a row of nulls only, so an empty string is put first and its comma is removed.
-    body = pc.utf8_slice_codeunits(pc.binary_join_element_wise("", *members, ",", null_handling="skip"), 1)
-    return _where_valid(array, _join("{", body, "}"))
+    joined = pc.binary_join_element_wise("", *members, ",", null_handling="skip")
+    return pc.utf8_slice_codeunits(joined, 1)
+
+
+def _concatenated(parts: Sequence[Any]) -> pa.Array:
+    """Joins texts and columns of texts; nulls are empty."""
+    merged: list[Any] = []
+    for part in parts:
+        if isinstance(part, str) and merged and isinstance(merged[-1], str):
+            merged[-1] += part
+        else:
+            merged.append(part)
+    return pc.binary_join_element_wise(*merged, "", null_handling="replace", null_replacement="")
 
 
 def _list(array: pa.ListArray, *, ignore_nulls: bool) -> pa.Array:
