@@ -88,25 +88,34 @@ class ChunkBuilder:
     def add(self, jobs: EncodedJobs) -> Iterator[PackedChunk]:
         """Adds jobs; yields each chunk that is full."""
         start = 0
-        for position, text in enumerate(jobs.data):
-            size = len(text) if text.isascii() else len(text.encode())
-            full = self._rows + position - start >= self.chunk_size
-            if (full or self._bytes + size > self.chunk_bytes) and (self._rows or position > start):
-                self._take(jobs, start, position)
+        while start < jobs.n:
+            stop, size = self._fitting(jobs.data, start)
+            if stop == start:
                 yield self._cut()
-                start = position
+                continue
+            self._parts.append(sliced(jobs, start, stop))
+            self._rows += stop - start
             self._bytes += size
-        self._take(jobs, start, jobs.n)
+            start = stop
+
+    def _fitting(self, texts: Sequence[str], start: int) -> tuple[int, int]:
+        """The end of the payloads from `start` on that fit into the chunk, and their bytes. An empty chunk fits one."""
+        stop = min(len(texts), start + self.chunk_size - self._rows)
+        size = len("".join(texts[start:stop]).encode())
+        if self._bytes + size <= self.chunk_bytes:
+            return stop, size
+        size = 0
+        for position in range(start, stop):
+            more = len(texts[position].encode())
+            if self._bytes + size + more > self.chunk_bytes and (self._rows or position > start):
+                return position, size
+            size += more
+        return stop, size
 
     def flush(self) -> Iterator[PackedChunk]:
         """Yields the remaining jobs as a chunk, if there are any."""
         if self._rows:
             yield self._cut()
-
-    def _take(self, jobs: EncodedJobs, start: int, stop: int) -> None:
-        if stop > start:
-            self._parts.append(sliced(jobs, start, stop))
-            self._rows += stop - start
 
     def _cut(self) -> PackedChunk:
         chunk = joined(self._parts)

@@ -248,6 +248,12 @@ def check_json(array: pa.Array, column: str, numbers: Sequence[int | str]) -> No
         ) from None
 
 
+def _has_constant(text: bytes) -> bool:
+    """Whether a text has a word with which the constants begin that Arrow accepts."""
+    # Most texts lack the first letter, which is found far faster than the word.
+    return any(word[:1] in text and word in text for word in (b"NaN", b"Inf"))
+
+
 def _are_objects(array: pa.Array) -> bool:
     """Whether all texts are JSON objects according to Arrow's parser, which is five times as fast as Python's.
 
@@ -260,9 +266,9 @@ def _are_objects(array: pa.Array) -> bool:
     if not pc.all(pc.and_(pc.starts_with(array, "{"), pc.ends_with(array, "}"))).as_py():
         return False
     lines = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(array)], pa.int32()), array), "\n")
-    if pc.any(pc.match_substring_regex(lines, "NaN|Inf")).as_py():
-        return False
     text = lines[0].as_buffer()
+    if _has_constant(text.to_pybytes()):
+        return False
     try:
         parsed = read_json(
             pa.BufferReader(text),
