@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from spark_bull.cli.commands import COMMANDS
+from spark_bull.cli.commands import all_commands
 from spark_bull.option_table import CLAIM, COLLECT, EVENTS, MANAGE, READ, SCHEDULE, SETTLE, TABLE, WORK, WRITE, Option
 
 PAGES: Final = Path(__file__).parent.parent / "docs" / "reference"
@@ -31,7 +31,7 @@ def of(scope: str) -> str:
 
 def commands() -> str:
     """Returns the table of the commands of `spark-bull`."""
-    rows = [f"| `{command.name}` | {command.help} | `spark-bull {command.example}` |" for command in COMMANDS]
+    rows = [f"| `{command.name}` | {command.help} | `spark-bull {command.example}` |" for command in all_commands()]
     return "\n".join(["| command | what it does | example |", "|---|---|---|", *rows])
 
 

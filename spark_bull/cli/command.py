@@ -5,16 +5,18 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spark_bull.errors import SparkBullError
 from spark_bull.option_table import READ
 from spark_bull.options import Options, as_texts, parse_options
-from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.find import exists, is_glob, matches, select_queues
-from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.handle import QueueHandle, open_handle
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import settings_of
+
+if TYPE_CHECKING:
+    from spark_bull.queue.bull_queue import BullQueue
 
 #: The output of a command: rows, the properties of one object, or lines.
 Output = Any
@@ -42,6 +44,9 @@ class Command:
 
 def open_queue(args: Namespace, queue: str | None = None) -> BullQueue:
     """Opens the queue in the arguments, which may not exist."""
+    # It has all verbs, and so imports far more than commands that count or list.
+    from spark_bull.queue.bull_queue import BullQueue
+
     return BullQueue(queue or args.queue, url=args.url, prefix=args.prefix, protocol=args.protocol)
 
 
@@ -50,6 +55,13 @@ def existing_queue(args: Namespace, queue: str | None = None) -> BullQueue:
     opened = open_queue(args, queue)
     check_exists(opened.handle)
     return opened
+
+
+def existing_handle(args: Namespace, queue: str) -> QueueHandle:
+    """Opens a queue for functions of `spark_bull.queue`. Raises SparkBullError if it does not exist."""
+    handle = open_handle(options_of(args), queue)
+    check_exists(handle)
+    return handle
 
 
 def check_exists(handle: QueueHandle) -> None:

@@ -1,33 +1,49 @@
-"""All commands, in the order of the help."""
+"""All commands, in the order of the help.
+
+A command imports only its own module: all modules together take three times as long as most commands run.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from importlib import import_module
+from itertools import chain
 from typing import Final
 
-from spark_bull.cli.add import ADD
-from spark_bull.cli.completion import COMPLETION
-from spark_bull.cli.doctor.command import DOCTOR
-from spark_bull.cli.limits import LIMITS
-from spark_bull.cli.manage import MANAGE
-from spark_bull.cli.metrics import METRICS
-from spark_bull.cli.programs import PROGRAMS
-from spark_bull.cli.promote import PROMOTE
-from spark_bull.cli.schedule import SCHEDULE
-from spark_bull.cli.serve import SERVE
-from spark_bull.cli.show import SHOW
-from spark_bull.cli.tail import TAIL
+from spark_bull.cli.command import Command
 
-COMMANDS: Final = (
-    *SHOW,
-    TAIL,
-    ADD,
-    *SCHEDULE,
-    *MANAGE,
-    *LIMITS,
-    PROMOTE,
-    METRICS,
-    DOCTOR,
-    SERVE,
-    *PROGRAMS,
-    COMPLETION,
-)
+#: The names of the commands of a module, by the constant that holds them.
+NAMES: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
+    ("show", "SHOW"): ("queues", "counts", "page", "job", "logs", "workers", "writes"),
+    ("tail", "TAIL"): ("tail",),
+    ("add", "ADD"): ("add",),
+    ("schedule", "SCHEDULE"): ("schedules", "schedule", "unschedule"),
+    ("manage", "MANAGE"): (
+        *("pause", "resume", "close-intake", "open-intake", "retry", "manage", "cancel", "remove", "clean", "drain"),
+        *("obliterate", "recover"),
+    ),
+    ("limits", "LIMITS"): ("limits", "rate-limit"),
+    ("promote", "PROMOTE"): ("promote",),
+    ("metrics", "METRICS"): ("metrics",),
+    ("doctor.command", "DOCTOR"): ("doctor",),
+    ("serve", "SERVE"): ("serve",),
+    ("programs", "PROGRAMS"): ("dispatch", "replay", "work", "collect", "report"),
+    ("completion", "COMPLETION"): ("completion",),
+}
+
+
+def all_commands() -> tuple[Command, ...]:
+    return tuple(chain.from_iterable(commands_of(*group) for group in NAMES))
+
+
+def commands_like(name: str | None) -> tuple[Command, ...]:
+    """The commands of the module that has the command `name`; all if there is none."""
+    for group, names in NAMES.items():
+        if name in names:
+            return commands_of(*group)
+    return all_commands()
+
+
+def commands_of(module: str, constant: str) -> tuple[Command, ...]:
+    found: Command | tuple[Command, ...] = getattr(import_module(f"spark_bull.cli.{module}"), constant)
+    return found if isinstance(found, tuple) else (found,)

@@ -41,10 +41,11 @@ def _completion(args: Namespace) -> Output:
     # Imported here, as no other command needs it.
     import shtab
 
-    for action in _actions(args.root):
+    root: ArgumentParser = args.whole()
+    for action in _actions(root):
         if action.dest in _OF_QUEUES and action.choices is None:
             action.complete = _NAMES_OF_QUEUES  # type: ignore[attr-defined]
-    return shtab.complete(args.root, args.shell).rstrip("\n")
+    return shtab.complete(root, args.shell).rstrip("\n")
 
 
 def _found_queues(args: Namespace) -> list[str]:

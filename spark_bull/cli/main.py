@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from argparse import SUPPRESS, ArgumentParser, RawDescriptionHelpFormatter
+from argparse import SUPPRESS, ArgumentError, ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, Final
 
 from spark_bull.cli.command import Command, Ended, Output
-from spark_bull.cli.commands import COMMANDS
+from spark_bull.cli.commands import all_commands, commands_like
 from spark_bull.cli.tables import as_json, as_text
 from spark_bull.errors import SparkBullError
 from spark_bull.option_table import PROTOCOLS
@@ -28,7 +28,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Invalid usage exits with 2.
     """
-    args = parser().parse_args(argv)
+    given = sys.argv[1:] if argv is None else argv
+    args = parser(commands_like(_name_of_command(given))).parse_args(given)
     if isinstance(sys.stdout, TextIOWrapper):
         # Texts of jobs can have characters that the terminal has no form for, and unpaired surrogates.
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -52,8 +53,21 @@ def _ended(output: Output) -> tuple[Output, int]:
     return (output.output, output.status) if isinstance(output, Ended) else (output, 0)
 
 
-def parser() -> ArgumentParser:
-    """Creates the argument parser of all commands."""
+def _name_of_command(argv: Sequence[str]) -> str | None:
+    """Returns the name of the command; None without a command, with --help, and for invalid arguments."""
+    first = ArgumentParser(add_help=False, exit_on_error=False)
+    _add_common(first, {"url": None, "prefix": None, "protocol": None, "json": False})
+    first.add_argument("--help", "-h", action="store_true")
+    first.add_argument("command", nargs="?")
+    try:
+        args, _ = first.parse_known_args(argv)
+    except ArgumentError:
+        return None
+    return None if args.help else args.command
+
+
+def parser(commands: Sequence[Command] | None = None) -> ArgumentParser:
+    """Creates the argument parser of these commands; None: of all."""
     root = ArgumentParser(
         prog="spark-bull",
         description="Manages and processes queues of Bull and BullMQ.",
@@ -64,15 +78,15 @@ def parser() -> ArgumentParser:
     root.add_argument(
         "--submit-file", action="version", version=str(_SUBMIT_FILE), help="print the path of the file for spark-submit"
     )
-    commands = root.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command in COMMANDS:
-        _add_command(commands, command)
-    root.set_defaults(root=root)
+    by_name = root.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for command in all_commands() if commands is None else commands:
+        _add_command(by_name, command)
+    root.set_defaults(whole=parser)
     return root
 
 
-def _add_command(commands: Any, command: Command) -> None:
-    parser: ArgumentParser = commands.add_parser(
+def _add_command(by_name: Any, command: Command) -> None:
+    parser: ArgumentParser = by_name.add_parser(
         command.name,
         help=command.help,
         description=command.help[0].upper() + command.help[1:] + ".",

@@ -4,21 +4,31 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from spark_bull.cli.command import Command, Output, check_exists, existing_queue, open_queue, options_of, queues_of
+from spark_bull.cli.command import (
+    Command,
+    Output,
+    check_exists,
+    existing_handle,
+    existing_queue,
+    open_queue,
+    options_of,
+    queues_of,
+)
 from spark_bull.cli.times import seconds
-from spark_bull.cli.watch import watch
 from spark_bull.errors import JobMissing, OptionError
 from spark_bull.job_json import json_or_text
 from spark_bull.model import STATES, Job, WriteRecord
-from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.counts_by import BY
 from spark_bull.queue.find import describe, find_queues, is_glob, workers
 from spark_bull.queue.handle import open_handle
 from spark_bull.queue.read import counts
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import settings_of
+
+if TYPE_CHECKING:
+    from spark_bull.queue.bull_queue import BullQueue
 
 
 def _queues(args: Namespace) -> Output:
@@ -36,6 +46,8 @@ def _counts(args: Namespace) -> Output:
     if args.watch is not None:
         if args.by is not None:
             raise OptionError("expected one of --watch and --by, got both")
+        from spark_bull.cli.watch import watch
+
         return watch(args)
     if args.by is not None:
         return [
@@ -45,11 +57,11 @@ def _counts(args: Namespace) -> Output:
             for value, jobs in values.items()
         ]
     if len(args.queues) == 1 and not is_glob(args.queues[0]):
-        found = existing_queue(args, args.queues[0]).counts()
+        found = counts(existing_handle(args, args.queues[0]))
         return [{"state": state, "jobs": jobs} for state, jobs in found.items()]
-    by_queue = {queue: existing_queue(args, queue).counts() for queue in queues_of(args, args.queues)}
-    states = [state for state in STATES if any(state in counts for counts in by_queue.values())]
-    return [{"queue": queue, **{state: counts.get(state) for state in states}} for queue, counts in by_queue.items()]
+    by_queue = {queue: counts(existing_handle(args, queue)) for queue in queues_of(args, args.queues)}
+    states = [state for state in STATES if any(state in found for found in by_queue.values())]
+    return [{"queue": queue, **{state: found.get(state) for state in states}} for queue, found in by_queue.items()]
 
 
 def _page(args: Namespace) -> Output:

@@ -8,10 +8,6 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from spark_bull.time_text import duration, relative, utc
 
 Row = Mapping[str, Any]
@@ -54,6 +50,11 @@ def as_table(rows: Sequence[Row]) -> str:
     """
     if not rows:
         return "nothing"
+    # JSON, lists and texts need none of it.
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     now_ms = int(time.time() * 1000)
     table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold")
     names = [name for name in rows[0] if not all(_is_empty(name, row[name]) for row in rows)] or list(rows[0])
@@ -64,7 +65,10 @@ def as_table(rows: Sequence[Row]) -> str:
     for row in rows:
         cells = (_in_cell(name, row[name], now_ms) for name in names)
         table.add_row(*(Text(cell, no_wrap=True, overflow="ellipsis") for cell in cells))
-    return _rendered(table)
+    console = Console(width=None if sys.stdout.isatty() else _UNLIMITED)
+    with console.capture() as captured:
+        console.print(table)
+    return "\n".join(line.rstrip() for line in captured.get().splitlines())
 
 
 def as_list(row: Row) -> str:
@@ -107,10 +111,3 @@ def _texts(name: str, value: Any) -> list[str]:
 def printable(text: str) -> str:
     """Escapes control characters, which could change the terminal."""
     return text.translate(_CONTROLS)
-
-
-def _rendered(table: Table) -> str:
-    console = Console(width=None if sys.stdout.isatty() else _UNLIMITED)
-    with console.capture() as captured:
-        console.print(table)
-    return "\n".join(line.rstrip() for line in captured.get().splitlines())

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from spark_bull.cli import main
-from spark_bull.cli.commands import COMMANDS
+from spark_bull.cli.commands import all_commands
 from spark_bull.local import EmbeddedRedis
 from spark_bull.queue.bull_queue import BullQueue
 
@@ -64,7 +64,7 @@ def test_bash_completes_commands_options_and_values(in_shell: Shell, words: list
 
 
 def test_bash_completes_all_commands(in_shell: Shell) -> None:
-    assert {command.name for command in COMMANDS} <= set(in_bash(in_shell, ""))
+    assert {command.name for command in all_commands()} <= set(in_bash(in_shell, ""))
 
 
 def test_bash_completes_names_of_queues(in_shell: Shell, redis_url: str, prefix: str) -> None:

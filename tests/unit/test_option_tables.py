@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from spark_bull.cli.commands import COMMANDS
+from spark_bull.cli.commands import all_commands
 from spark_bull.option_table import CLAIM, COLLECT, EVENTS, READ, SCHEDULE, SETTLE, TABLE, WORK, WRITE
 from tools.reference_pages import PAGES, of, shared, with_tables
 
@@ -46,4 +46,4 @@ def test_defaults_are_shown_as_users_write_them() -> None:
 
 def test_every_command_is_listed_once() -> None:
     text = (PAGES / "command.md").read_text("utf-8")
-    assert all(text.count(f"| `{command.name}` |") == 1 for command in COMMANDS)
+    assert all(text.count(f"| `{command.name}` |") == 1 for command in all_commands())
