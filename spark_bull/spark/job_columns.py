@@ -11,12 +11,12 @@ from itertools import chain
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from spark_bull.dialects.fields import FIELDS, NO_VALUE, NUMBERS, STALLED_PRESET, Raw, integer_of, text_of, traces_of
 from spark_bull.queue.read import Chunk
 from spark_bull.spark.json_schema import TYPED_COLUMNS
 from spark_bull.spark.json_values import values_of
+from spark_bull.spark.lazy_arrow import pc
 
 #: The last ms of the year 9999, the maximum of Spark's and Python's timestamps.
 LAST_MS: Final = 253_402_300_799_999

@@ -11,12 +11,10 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
-import pyarrow as pa
-import pyarrow.compute as pc
-from pyarrow.json import ParseOptions, ReadOptions, read_json
 from pyspark.sql.types import VariantVal
 
 from spark_bull.errors import OptionError
+from spark_bull.spark.lazy_arrow import pa, pc, pj
 
 #: Maximum characters of invalid text in an error.
 MAX_SHOWN: Final = 200
@@ -270,10 +268,10 @@ def _are_objects(array: pa.Array) -> bool:
     if _has_constant(text.to_pybytes()):
         return False
     try:
-        parsed = read_json(
+        parsed = pj.read_json(
             pa.BufferReader(text),
-            read_options=ReadOptions(use_threads=False, block_size=text.size + 1),
-            parse_options=ParseOptions(explicit_schema=pa.schema([]), unexpected_field_behavior="ignore"),
+            read_options=pj.ReadOptions(use_threads=False, block_size=text.size + 1),
+            parse_options=pj.ParseOptions(explicit_schema=pa.schema([]), unexpected_field_behavior="ignore"),
         )
     except pa.ArrowInvalid:
         return False

@@ -30,8 +30,9 @@ from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.writes import Identity, open_writes, register, roll_forward
 from spark_bull.spark.dispatch.commit import commit_write
 from spark_bull.spark.dispatch.plan import plan_write
-from spark_bull.spark.dispatch.sink import BatchWriter, batch_writer
+from spark_bull.spark.dispatch.sink import batch_writer
 from spark_bull.spark.dispatch.task import write_task
+from spark_bull.spark.dispatch.writers import BatchWriter
 from spark_bull.spark.staging import commit
 from tests.spark.conftest import Bull
 from tests.support import dying_commit

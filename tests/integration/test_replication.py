@@ -17,7 +17,7 @@ from spark_bull.queue import verbs
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.replication import ReplicaTerms, check_replicas, wait_for_replicas
 from spark_bull.queue.writes import Identity
-from spark_bull.spark.dispatch.sink import StreamWriter
+from spark_bull.spark.dispatch.writers import StreamWriter
 from tests.support.sink import Sink
 from tests.support.wait import wait_until
 

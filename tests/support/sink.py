@@ -13,8 +13,9 @@ from pyspark.sql.types import StructType
 
 from spark_bull.queue.writes import Identity
 from spark_bull.spark.dispatch.commit import abort_write, commit_write
-from spark_bull.spark.dispatch.plan import WritePlan, plan_write
+from spark_bull.spark.dispatch.plan import plan_write
 from spark_bull.spark.dispatch.task import write_task
+from spark_bull.spark.dispatch.write_plan import WritePlan
 from spark_bull.spark.manage.commit import commit_changes
 from spark_bull.spark.manage.plan import ManagePlan, plan_manage
 from spark_bull.spark.manage.task import stage_task as stage_changes

@@ -33,8 +33,11 @@ LEVEL = {name: height for height, layer in enumerate(LAYERS) for name in layer}
 LATE = (
     "spark_bull.spark.provider",
     "spark_bull.spark.collect.stream",
+    "spark_bull.spark.dispatch.writers",
+    "spark_bull.cli.command",
     "spark_bull.cli.programs",
     "spark_bull.cli.serve",
+    "spark_bull.cli.show",
     "spark_bull.tracer",
 )
 MAY_IMPORT = {

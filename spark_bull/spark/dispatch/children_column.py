@@ -10,13 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
 from spark_bull.dialects.flows import Labels, Level
 from spark_bull.errors import OptionError
 from spark_bull.spark.dispatch.rows import CHILDREN, RowPlan, plan_fields
+from spark_bull.spark.lazy_arrow import pa, pc
 from spark_bull.spark.staging.queue_rows import QUEUE
 
 _ON_FAILURE: Final = "onFailure"

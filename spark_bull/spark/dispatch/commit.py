@@ -12,7 +12,7 @@ from spark_bull.queue.callbacks import drop_callback
 from spark_bull.queue.replication import record_replicas, replica_terms_of, wait_for_replicas
 from spark_bull.queue.room import length_limit_of
 from spark_bull.queue.writes import Identity, QueuePlan, StagedPart, open_writes, read_record, recover, roll_forward
-from spark_bull.spark.dispatch.plan import WritePlan
+from spark_bull.spark.dispatch.write_plan import WritePlan
 from spark_bull.spark.staging.commit import discard_stages, finish_write, register_write
 from spark_bull.spark.staging.messages import TaskPart, Written
 

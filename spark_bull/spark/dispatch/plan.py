@@ -1,9 +1,9 @@
-"""The plan of a write that adds jobs, created on the driver before any task starts."""
+"""Plans a write that adds jobs: checks everything on the driver, before any task starts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from uuid import uuid4
 
 from pyspark.sql.types import StructType
@@ -20,33 +20,15 @@ from spark_bull.queue.handle import open_handle
 from spark_bull.queue.intake import check_intake
 from spark_bull.queue.replication import check_replicas, replica_terms_of
 from spark_bull.queue.writes import is_written, recover
-from spark_bull.spark.dispatch.batch_callback import OnFinish, on_finish_of
-from spark_bull.spark.dispatch.children_column import ChildrenPlan, plan_children
+from spark_bull.spark.dispatch.batch_callback import on_finish_of
+from spark_bull.spark.dispatch.children_column import plan_children
 from spark_bull.spark.dispatch.priority_queues import are_named
 from spark_bull.spark.dispatch.rows import CHILDREN, RowPlan, plan_rows
 from spark_bull.spark.dispatch.sequence import check_sequence, check_sequence_queue
+from spark_bull.spark.dispatch.write_plan import WritePlan
 from spark_bull.spark.staging.identity import identity_of
-from spark_bull.spark.staging.plan import StagedPlan
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import resolved, settings_of
-
-
-@dataclass(frozen=True, kw_only=True)
-class WritePlan(StagedPlan):
-    """on_finish: the job that runs when all jobs of the write have ended. replaces: whether the write replaces the
-    queue, mode("overwrite"). children: how to read the column of children; None: rows are no flows. primary: with
-    `replicas`, the replication id of Redis before the write.
-    """
-
-    rows: RowPlan
-    on_finish: OnFinish | None = None
-    replaces: bool = False
-    children: ChildrenPlan | None = None
-    primary: str | None = None
-
-    @property
-    def exactly_once(self) -> bool:
-        return bool(self.options[DELIVERY] != AT_LEAST_ONCE)
 
 
 def plan_write(raw: Mapping[str, str], schema: StructType) -> WritePlan:

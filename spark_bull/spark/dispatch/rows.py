@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
@@ -34,6 +32,7 @@ from spark_bull.dialects.terms import AT_LEAST_ONCE, AT_MOST_ONCE, DELIVERY, EXP
 from spark_bull.errors import DialectError, OptionError, did_you_mean
 from spark_bull.options import Options
 from spark_bull.spark.json_text import check_json, is_encodable, to_json, to_json_arrays
+from spark_bull.spark.lazy_arrow import pa, pc
 from spark_bull.spark.staging.queue_rows import QUEUE
 
 log = logging.getLogger("spark_bull")

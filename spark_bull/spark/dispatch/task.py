@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-import pyarrow as pa
-
 from spark_bull.dialects.base import Dialect
 from spark_bull.dialects.chunks import ChunkBuilder
 from spark_bull.dialects.codec import defaults_of, encode
@@ -25,10 +23,11 @@ from spark_bull.queue.room import length_limit_of
 from spark_bull.queue.verbs import FlowsReply
 from spark_bull.queue.writes import Identity, is_written, stage_chunk
 from spark_bull.spark.dispatch.children_column import levels_of
-from spark_bull.spark.dispatch.plan import WritePlan
 from spark_bull.spark.dispatch.priority_queues import are_named, by_priority
 from spark_bull.spark.dispatch.rows import CHILDREN, SEQUENCE
 from spark_bull.spark.dispatch.sequence import check_sequence_queue, in_sequences
+from spark_bull.spark.dispatch.write_plan import WritePlan
+from spark_bull.spark.lazy_arrow import pa
 from spark_bull.spark.staging.attempt import Attempt, this_attempt
 from spark_bull.spark.staging.messages import TaskPart, Written
 from spark_bull.spark.staging.queue_rows import QUEUE, QueueRows, by_queue

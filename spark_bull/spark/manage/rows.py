@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import pyarrow as pa
 from pyspark.sql.types import (
     BooleanType,
     IntegralType,
@@ -18,6 +17,7 @@ from spark_bull.dialects.changes import ACTIONS
 from spark_bull.errors import OptionError
 from spark_bull.options import Options
 from spark_bull.spark.json_text import check_json, to_json
+from spark_bull.spark.lazy_arrow import pa
 from spark_bull.spark.schemas import SCHEMAS
 from spark_bull.spark.staging.columns import JSON, TEXT, Column, check_json_columns, column_indexes
 from spark_bull.spark.staging.queue_rows import QUEUE

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import pyarrow as pa
-
 from spark_bull.errors import SparkBullError, restated
 from spark_bull.queue.changes import change_chunks
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.writes import Identity, stage_chunk
+from spark_bull.spark.lazy_arrow import pa
 from spark_bull.spark.manage.plan import ManagePlan
 from spark_bull.spark.staging.attempt import this_attempt
 from spark_bull.spark.staging.messages import TaskPart, Written

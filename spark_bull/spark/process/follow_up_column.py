@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
 from spark_bull.errors import DialectError, OptionError
@@ -20,6 +18,7 @@ from spark_bull.outcomes import FollowUp
 from spark_bull.queue.follow_ups import check_bounds, encode_follow_ups
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.spark.dispatch.rows import RowPlan, plan_fields
+from spark_bull.spark.lazy_arrow import pa, pc
 from spark_bull.spark.staging.queue_rows import QUEUE
 
 THEN: Final = "then"

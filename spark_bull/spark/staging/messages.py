@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from pyspark.sql.datasource import WriterCommitMessage
@@ -36,3 +37,8 @@ class Written(WriterCommitMessage):
     parts: tuple[TaskPart, ...]
     started_on: int
     identity: Identity | None = None
+
+
+def written_of(messages: Iterable[WriterCommitMessage | None]) -> list[Written]:
+    """The messages of the tasks that wrote something."""
+    return [message for message in messages if isinstance(message, Written)]

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar, cast
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from spark_bull.queue.writes import Identity
+from spark_bull.spark.lazy_arrow import pa
 from spark_bull.spark.staging.commit import discard_stages
 from spark_bull.spark.staging.identity import identity_of, identity_of_batch
-from spark_bull.spark.staging.messages import Written
+from spark_bull.spark.staging.messages import Written, written_of
 from spark_bull.spark.staging.plan import StagedPlan
 
 P = TypeVar("P", bound=StagedPlan)
 W = TypeVar("W", bound=Written)
-Batches: TypeAlias = Iterator[pa.RecordBatch]
+Batches: TypeAlias = "Iterator[pa.RecordBatch]"
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,3 @@ class StreamStager(DataSourceStreamArrowWriter, Generic[P, W]):
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         discard_stages(self._plan.options, written_of(messages))
-
-
-def written_of(messages: Iterable[WriterCommitMessage | None]) -> list[Written]:
-    """The messages of the tasks that wrote something."""
-    return [message for message in messages if isinstance(message, Written)]
