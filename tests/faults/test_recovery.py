@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -371,6 +372,7 @@ def assert_same_jobs(pair: Pair) -> None:
 
 #: Jobs of one chunk of the write below.
 COMMITTED = 10
+ROOT = Path(__file__).parents[2]
 SPARK_WRITE = """
 import sys
 from pyspark.sql import SparkSession
@@ -396,7 +398,7 @@ def test_the_next_write_finishes_the_commit_of_a_killed_driver(
     with losing_proxy(server.port, each=0, held=lambda: bool(client.llen(wait))) as proxy:
         driver = subprocess.Popen(
             [sys.executable, "-c", SPARK_WRITE, proxy.url, "p", str(rows)],
-            cwd=dying_commit.ROOT,
+            cwd=ROOT,
             start_new_session=True,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -1,7 +1,5 @@
 """A process that writes jobs exactly once and kills itself at a given point.
 
-python -m tests.support.dying_commit <url> <prefix> <queue> <dialect> <seed> <jobs> <chunk size> <point>
-
 `point` is "staged", or the number of commits after which to die: 0 is right after the write was registered.
 """
 
@@ -9,18 +7,16 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
-from pathlib import Path
 from random import Random
 
 from spark_bull.model import NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.writes import register, roll_forward
+from tests.support.forked_process import exit_code
 from tests.support.jobs import new_job_arguments, random_jobs
 from tests.support.writes import stage_all
 
-ROOT = Path(__file__).parents[2]
 #: The timestamp of all jobs, in the past, so that two writes of the same jobs are equal.
 NOW = 1_700_000_000_000
 
@@ -47,14 +43,11 @@ def write(queue: BullQueue, seed: int, count: int, chunk_size: int, die_at: str)
     roll_forward(queue.handle, write_id, lambda done, total: die_if(str(next(commits))))
 
 
-def run(url: str, prefix: str, queue: str, dialect: str, seed: int, count: int, chunk_size: int, die_at: str) -> int:
-    """Runs this module in a separate process and returns its exit code."""
-    arguments = (url, prefix, queue, dialect, seed, count, chunk_size, die_at)
-    command = [sys.executable, "-m", "tests.support.dying_commit", *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, check=False).returncode
+def run(url: str, prefix: str, queue: str, dialect: str, seed: int, count: int, chunk_size: int, point: str) -> int:
+    """Writes the jobs in a separate process; returns its exit code."""
+    return exit_code(_run, url, prefix, queue, dialect, seed, count, chunk_size, point)
 
 
-if __name__ == "__main__":
-    url, prefix, name, protocol, *numbers, point = sys.argv[1:]
-    with BullQueue(name, url=url, prefix=prefix, protocol=protocol) as opened:
-        write(opened, *map(int, numbers), point)
+def _run(url: str, prefix: str, name: str, dialect: str, seed: int, count: int, chunk_size: int, point: str) -> None:
+    with BullQueue(name, url=url, prefix=prefix, protocol=dialect) as queue:
+        write(queue, seed, count, chunk_size, point)

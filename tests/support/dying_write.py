@@ -1,27 +1,21 @@
 """A process that writes or changes jobs, and kills itself before or after one of its calls of scripts.
 
-python -m tests.support.dying_write <options as JSON> <jobs> <number of the call> <before | after>
-
 With the option `mode` = manage, it changes the jobs `key-<number>`.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import subprocess
-import sys
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql.types import IntegerType, StringType, StructType
 
 from spark_bull.store.connection import Connection
+from tests.support.forked_process import exit_code
 from tests.support.sink import ManageSink, Sink
 
-ROOT = Path(__file__).parents[2]
 ROWS = StructType().add("n", IntegerType()).add("key", StringType())
 CHANGES = StructType().add("id", StringType()).add("data", StringType())
 TASKS = 2
@@ -48,9 +42,13 @@ def write(options: dict[str, str], jobs: int) -> None:
 
 
 def run(options: dict[str, str], jobs: int, call: int, when: str) -> int:
-    """Runs this module in a separate process and returns its exit code."""
-    command = [sys.executable, "-m", "tests.support.dying_write", json.dumps(options), str(jobs), str(call), when]
-    return subprocess.run(command, cwd=ROOT, check=False).returncode
+    """Writes or changes the jobs in a separate process; returns its exit code."""
+    return exit_code(_run, options, jobs, call, when)
+
+
+def _run(options: dict[str, str], jobs: int, call: int, when: str) -> None:
+    die_at(call, when)
+    write(options, jobs)
 
 
 def die_at(number: int, when: str) -> None:
@@ -67,9 +65,3 @@ def die_at(number: int, when: str) -> None:
         return reply
 
     Connection.script = dying  # type: ignore[method-assign]
-
-
-if __name__ == "__main__":
-    given, jobs, number, when = sys.argv[1:]
-    die_at(int(number), when)
-    write(json.loads(given), int(jobs))

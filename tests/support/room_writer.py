@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from multiprocessing import get_context
 from typing import Any
 
 from spark_bull.errors import QueueFull
@@ -13,6 +12,7 @@ from spark_bull.model import NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.room import LengthLimit
 from spark_bull.queue.writes import register, roll_forward
+from tests.support.forked_process import CONTEXT
 from tests.support.writes import stage_all
 
 CHUNK = 50
@@ -50,8 +50,6 @@ def write_jobs(options: dict[str, Any], name: str, writer: str, number: int, how
 
 @contextmanager
 def processes(number: int) -> Iterator[ProcessPoolExecutor]:
-    """Processes that run `write_jobs`, forked from one that has imported this module."""
-    context = get_context("forkserver")
-    context.set_forkserver_preload([__name__])
-    with ProcessPoolExecutor(number, mp_context=context) as pool:
+    """Processes that run `write_jobs`."""
+    with ProcessPoolExecutor(number, mp_context=CONTEXT) as pool:
         yield pool
