@@ -92,7 +92,7 @@ def measure(prepare: Preparation, jobs: int, kept: Sequence[str]) -> Managed:
 def measure_repair(prepare: Preparation, jobs: int, repairs: bool) -> Managed:
     """Measures an action on a fresh server with jobs, some of them failed. repairs: whether it repairs these."""
     with fresh_server() as server:
-        repair.fill(server, jobs)
+        repair.fill(server.queue, jobs)
         managed = run_on(server, prepare)
         if repairs:
             repair.check(server, jobs)

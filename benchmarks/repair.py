@@ -13,27 +13,28 @@ from benchmarks.filling import plain
 from benchmarks.report import Verdict, at_least, at_most
 from benchmarks.trials import Server
 from benchmarks.workers import PEERS, QUEUE, peer_process
-from spark_bull import Change
+from spark_bull import BullQueue, Change
 
 #: One of so many jobs has failed.
 SHARE: Final = 10
 #: Jobs that the script of Node repairs at the same time.
 PAGE: Final = 500
 REASON: Final = "no such host"
+WARM_UP: Final = "warm-up"
 #: Duration of Node's script divided by ours.
 SPEED_TARGET: Final = 1.0
 
 
-def fill(server: Server, jobs: int) -> None:
+def fill(queue: BullQueue, jobs: int) -> None:
     """Adds the jobs, of which the first ones have failed."""
-    ids = server.queue.add_many(plain(jobs)).ids
+    ids = queue.add_many(plain(jobs)).ids
     changes = (Change(job_id, "fail", failed_reason=REASON) for job_id in ids[: jobs // SHARE])
-    assert all(changed.outcome == "done" for changed in server.queue.manage(changes))
+    assert all(changed.outcome == "done" for changed in queue.manage(changes))
 
 
-def repair(spark: SparkSession, server: Server) -> None:
+def repair(spark: SparkSession, url: str, queue: str) -> None:
     """Mends and retries the failed jobs with SQL."""
-    at = {"url": server.url, "queue": QUEUE}
+    at = {"url": url, "queue": queue}
     failed = spark.read.format("bull").options(**at, states="failed").schema("id STRING, data STRING").load()
     mended = failed.selectExpr("id", 'regexp_replace(data, \'"note":"x*"\', \'"note":"mended"\') AS data')
     writer = mended.write.format("bull").options(**at, mode="manage", action="retry", resetAttempts="true")
@@ -42,10 +43,11 @@ def repair(spark: SparkSession, server: Server) -> None:
 
 @contextmanager
 def ours(spark: SparkSession, server: Server) -> Iterator[Callable[[], object]]:
-    # The first write of a session starts its Python processes.
-    warm_up = spark.range(1).selectExpr("'none' AS id").write.format("bull").mode("append")
-    warm_up.options(url=server.url, queue="warm-up", mode="manage", action="remove").save()
-    yield partial(repair, spark, server)
+    # The first read and the first write of a session start its Python processes.
+    with BullQueue(WARM_UP, url=server.url, protocol="bullmq") as queue:
+        fill(queue, SHARE)
+    repair(spark, server.url, WARM_UP)
+    yield partial(repair, spark, server.url, QUEUE)
 
 
 @contextmanager
