@@ -67,11 +67,11 @@ def dispatch(spark: SparkSession, server: Server, jobs: int) -> Iterator[Run]:
 def inspect(spark: SparkSession, server: Server, jobs: int) -> Iterator[Run]:
     """Reads all fields of waiting jobs."""
     elsewhere(fill_waiting, server.url, jobs)
-    columns = "count(id), " + ", ".join(f"max({name})" for name in FIELDS if name != "id")
+    columns = ["count(id)", *(f"max({name})" for name in FIELDS if name != "id")]
 
     def run() -> None:
         frame = spark.read.format("bull").options(url=server.url, queue=QUEUE, states="wait").load()
-        (row,) = frame.selectExpr(columns).collect()
+        (row,) = frame.selectExpr(*columns).collect()
         assert row[0] == jobs, f"expected {jobs} jobs, got {row[0]}"
 
     yield run
