@@ -64,7 +64,7 @@ bench: setup ## Run the benchmarks of this project and its peers
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.growth
 	$(RUN) -m benchmarks.manage
 	$(RUN) -m benchmarks.wait
-	$(RUN) -m benchmarks.first_use
+	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.first_use
 
 zip: ## Build dist/spark_bull.zip for spark-submit --py-files
 	$(PYTHON) tools/build_zip.py
