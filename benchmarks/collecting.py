@@ -85,7 +85,7 @@ def by_read(server: Server, jobs: int) -> Processed:
     def read() -> None:
         position = 0
         while position < end:
-            position, chunk = ledger.read(position, end, rows)
+            position, chunk = rows.read(position, end)
             assert chunk.rows, f"expected entries at position {position}"
 
     measured = _measured(server.client, jobs, lambda: timed(read))

@@ -51,7 +51,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "inspect": (
         (
             *(f"queue/{name}" for name in ("activity", "children", "counts_by", "dependencies", "writes")),
-            *(f"queue/{name}" for name in ("job_rows", "metrics", "read", "recent_events", "stats", "walk")),
+            *(f"queue/{name}" for name in ("job_fields", "metrics", "read", "recent_events", "stats", "walk")),
             "spark/inspect/views",
         ),
         ("read/find", "read/ids", "read/jobs", "read/metrics"),
@@ -59,7 +59,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "process": (
         (
             *(f"queue/{name}" for name in ("cancel", "children", "claim", "claim_ledger")),
-            *(f"queue/{name}" for name in ("job_rows", "parents", "read", "report")),
+            *(f"queue/{name}" for name in ("job_fields", "parents", "read", "report")),
             *(f"queue/{name}" for name in ("schedules", "walk", "writes")),
             *(f"dialects/{name}" for name in ("base", "bull", "bullmq")),
             *(f"worker/{name}" for name in ("job_signal", "slot_control", "slot_queue", "slot_stats", "status")),
@@ -74,8 +74,8 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         ),
     ),
     "collect": (
-        ("queue/job_rows", "queue/result_ledger", "services/queue_collector", "store/streams"),
-        ("discover", "archive", "results/open", "results/horizon", "results/entries", "results/cut"),
+        ("queue/job_fields", "queue/result_ledger", "services/queue_collector", "store/streams"),
+        ("discover", "archive", "results/open", "results/horizon", "results/cut"),
     ),
     "events": (
         ("queue/events", "queue/waiting", "store/streams"),
@@ -85,7 +85,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "serve": (
         (
             *(f"queue/{name}" for name in ("activity", "children", "dependencies", "events", "intake", "limits")),
-            *(f"queue/{name}" for name in ("job_rows", "metrics", "portions", "private_keys", "read")),
+            *(f"queue/{name}" for name in ("job_fields", "metrics", "portions", "private_keys", "read")),
             *(f"queue/{name}" for name in ("recent_events", "schedulers", "stats", "walk", "writes")),
             *("store/streams", "worker/status"),
         ),
@@ -98,7 +98,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "manage": (
         (
             *(f"queue/{name}" for name in ("changes", "deduplication", "intake", "limits")),
-            *(f"queue/{name}" for name in ("job_rows", "manage", "read", "walk", "writes")),
+            *(f"queue/{name}" for name in ("job_fields", "manage", "read", "walk", "writes")),
             "spark/manage/commit",
         ),
         (

@@ -7,7 +7,7 @@ a job passes them, and an id is not read twice: a job that only moves forward du
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final, TypeVar
@@ -19,7 +19,7 @@ from spark_bull.dialects.base import StateKey
 from spark_bull.dialects.fields import ALWAYS_THERE, FIELDS, Raw, value_of
 from spark_bull.model import Job
 from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle
-from spark_bull.queue.job_rows import MAX_BYTES, JobRows
+from spark_bull.queue.job_fields import MAX_BYTES, Columns, JobFields, raw_column
 from spark_bull.queue.walk import MAX_IDS, WHOLE, Slice, Walked, ids_from, jobs_of
 
 #: Minimum number of windows of a sample.
@@ -40,15 +40,11 @@ class Chunk:
     ids: list[bytes]
     states: list[str | None]
     run_at: list[int | None]
-    values: Mapping[str, list[Raw]]
+    values: Columns
 
     def column(self, name: str) -> list[Raw]:
         """The raw values of one of FIELDS, which must have been read."""
-        first, *others = FIELDS[name].names
-        column = self.values[first]
-        for other in others:
-            column = [b if a is None else a for a, b in zip(column, self.values[other], strict=True)]
-        return column
+        return raw_column(self.values, name)
 
     def take(self, positions: Sequence[int]) -> Chunk:
         if len(positions) == len(self.ids):
@@ -122,10 +118,10 @@ def sample_jobs(handle: QueueHandle, state: str, columns: Iterable[str], among: 
     They are in windows at equal distances, of which the first and the last ones are at both ends; those of bull-1 that
     have finished have no order.
     """
-    fields, key = hash_fields(columns), handle.dialect.state_key(state)
+    names, key = hash_fields(columns), handle.dialect.state_key(state)
     if among <= most or key.kind == "set":
         wanted = min(among, most)
-        walk = _walk(handle, state, fields, WHOLE, max(1, min(CHUNK_SIZE, wanted)), [state])
+        walk = _walk(handle, state, names, WHOLE, max(1, min(CHUNK_SIZE, wanted)), [state])
         for chunk in walk if wanted else ():
             yield chunk.take(range(min(wanted, len(chunk.ids))))
             wanted -= len(chunk.ids)
@@ -133,11 +129,11 @@ def sample_jobs(handle: QueueHandle, state: str, columns: Iterable[str], among: 
                 return
         return
     size = max(1, min(CHUNK_SIZE, most // SAMPLE_WINDOWS))
-    windows, rows = max(2, most // size), JobRows(handle, fields)
+    windows, fields = max(2, most // size), JobFields(handle, names)
     for number in range(windows):
         ids = ids_from(handle, key, b"%d" % (number * (among - size) // (windows - 1)), window=size)
-        for walked in jobs_of(handle, key, ids, rows):
-            yield _chunk(state, walked, rows)
+        for walked in jobs_of(handle, key, ids, fields):
+            yield _chunk(state, walked)
 
 
 def read_ids(
@@ -217,12 +213,12 @@ def _ids_of_name(handle: QueueHandle, state: str, name: str) -> list[str]:
 def _window(handle: QueueHandle, state: str, total: int, first: int, last: int) -> list[Job]:
     """The jobs at these places of a list or ZSET of `total` ids, which is read from the end that jobs enter at."""
     jobs: list[Job] = []
-    key, rows = handle.dialect.state_key(state), JobRows(handle, hash_fields(FIELDS))
+    key, fields = handle.dialect.state_key(state), JobFields(handle, hash_fields(FIELDS))
     behind, end, passed = total - 1 - last, total - first, True
     while passed and behind < end:
         found = ids_from(handle, key, b"%d" % behind, window=min(CHUNK_SIZE, end - behind))
-        for walked in jobs_of(handle, key, found, rows):
-            jobs += _chunk(state, walked, rows).jobs(handle.keys.queue)
+        for walked in jobs_of(handle, key, found, fields):
+            jobs += _chunk(state, walked).jobs(handle.keys.queue)
         reached = int(found.position.partition(b":")[0])
         passed, behind = reached > behind, reached
     return jobs[::-1]
@@ -248,26 +244,25 @@ def by_field(fields: list[str], values: list[Any]) -> dict[str, list[Raw]]:
 
 
 def _walk(
-    handle: QueueHandle, state: str, fields: list[str], part: Slice, chunk_size: int, states: Sequence[str]
+    handle: QueueHandle, state: str, names: list[str], part: Slice, chunk_size: int, states: Sequence[str]
 ) -> Iterator[Chunk]:
     """Chunk after chunk of one state, and jobs that left it meanwhile for one of `states` (none given: for any)."""
-    key, rows = handle.dialect.state_key(state), JobRows(handle, fields, chunk_size)
+    key, fields = handle.dialect.state_key(state), JobFields(handle, names, chunk_size)
     window, position, done = min(MAX_IDS, chunk_size * part.of), b"0", False
     while not done:
         found = ids_from(handle, key, position, part=part, window=window)
-        for walked in jobs_of(handle, key, found, rows):
+        for walked in jobs_of(handle, key, found, fields):
             if walked.ids:
-                yield _chunk(state, walked, rows)
+                yield _chunk(state, walked)
             if walked.moved:
-                yield from _by_ids(handle, walked.moved, fields, states or list(handle.dialect.states))
+                yield from _by_ids(handle, walked.moved, names, states or list(handle.dialect.states))
         position, done = found.position, found.done
 
 
-def _chunk(state: str, walked: Walked, rows: JobRows) -> Chunk:
+def _chunk(state: str, walked: Walked) -> Chunk:
     states: list[str | None] = [state] * len(walked.ids)
     run_at = run_at_of(states, walked.scores or [False] * len(walked.ids))
-    columns = map(list, zip(*walked.rows, strict=True)) if walked.rows else ([] for _ in rows.fields)
-    return Chunk(walked.ids, states, run_at, dict(zip(rows.fields, columns, strict=True)))
+    return Chunk(walked.ids, states, run_at, walked.columns)
 
 
 def _by_ids(handle: QueueHandle, ids: list[bytes], fields: list[str], states: Sequence[str]) -> Iterator[Chunk]:

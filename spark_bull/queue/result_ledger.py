@@ -15,8 +15,7 @@ from spark_bull.dialects.fields import text_of
 from spark_bull.queue import verbs
 from spark_bull.queue.discovery import EVERYTHING, DiscoverResult, DiscoverSettings, Horizon
 from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle
-from spark_bull.queue.job_rows import JobRows
-from spark_bull.queue.result_rows import ResultChunk, parsed_entry, result_chunk
+from spark_bull.queue.result_rows import ResultRows
 from spark_bull.queue.verbs import RESULTS_TTL_MS
 
 #: Events or jobs that one call examines.
@@ -150,18 +149,6 @@ class ResultLedger:
         while start is not None and start < position:
             start = verbs.archive(self.handle, self._keys, position)
 
-    def rows(self, fields: Sequence[str], most: int = CHUNK_SIZE) -> JobRows:
-        """A reader of these fields of jobs for calls of `read`, which take at most `most` entries each."""
-        return JobRows(self.handle, ["finishedOn", *fields], most)
-
-    def read(self, start: int, stop: int, rows: JobRows) -> tuple[int, ResultChunk]:
-        """The entries start..stop, the last one excluded, with fields of their jobs; fewer if these are large.
-
-        Returns the position after them; no rows, and another position than `start`, when they have been removed.
-        """
-        position, found = self._script("entries", {"start": start, "stop": min(stop, start + rows.window)})
-        if not found:
-            return position, ResultChunk(0, {})
-        entries = [parsed_entry(entry) for entry in found]
-        of_jobs, _ = rows.read([entry.job_id for entry in entries])
-        return position + len(entries), result_chunk(entries, of_jobs, rows.fields)
+    def rows(self, names: Sequence[str], most: int = CHUNK_SIZE) -> ResultRows:
+        """A reader of the entries with these fields of their jobs, at most `most` entries per call."""
+        return ResultRows(self.handle, self._keys["ledger"], self._keys["track"], names, most)

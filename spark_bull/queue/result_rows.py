@@ -11,8 +11,9 @@ from typing import Any, Final, NamedTuple
 
 import msgpack
 
-from spark_bull.dialects.fields import Raw
-from spark_bull.queue.job_rows import Row
+from spark_bull.dialects.fields import ALWAYS_THERE, Raw
+from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.job_fields import Columns, JobFields
 
 _STATES: Final = {b"c": b"completed", b"f": b"failed"}
 #: The field of a job's value, by its state.
@@ -30,17 +31,60 @@ class Entry(NamedTuple):
 
 
 class ResultChunk(NamedTuple):
-    """Some entries and their jobs. `columns`: raw values by name, a list, or one value that all rows have.
+    """Some entries and their jobs. `columns`: raw values by name, one per row.
 
     Besides the hash fields there are `id`, `state`, and in `there` whether the job existed when it was read: there,
     gone (it was gone when it was found), or missing (it was removed later).
     """
 
     rows: int
-    columns: dict[str, Any]
+    columns: Columns
 
 
-def parsed_entry(entry: bytes) -> Entry:
+class ResultRows:
+    """Reads the entries of a ledger with the fields `names` of their jobs, at most `most` entries per call.
+
+    ledger, track: the keys of the ledger.
+    """
+
+    def __init__(self, handle: QueueHandle, ledger: str, track: str, names: Sequence[str], most: int) -> None:
+        self._connection = handle.connection
+        self._ledger, self._track = ledger, track
+        self._fields = JobFields(handle, ["finishedOn", *names], most)
+        #: Position of the first entry, as far as known.
+        self._base = 0
+
+    def read(self, start: int, stop: int) -> tuple[int, ResultChunk]:
+        """The entries start..stop, the last one excluded, with fields of their jobs; fewer if these are large.
+
+        Returns the position after them; no rows, and another position than `start`, when they have been removed.
+        """
+        position, found = self._entries(start, min(stop, start + self._fields.window))
+        if not found:
+            return position, ResultChunk(0, {})
+        entries = list(map(_parsed, found))
+        columns, _ = self._fields.read([entry.job_id for entry in entries])
+        return position + len(entries), _result_chunk(entries, columns)
+
+    def _entries(self, start: int, stop: int) -> tuple[int, list[bytes]]:
+        """The position of the first entry, and the entries."""
+        while True:
+            first = max(0, start - self._base)
+            base_before, entries, base_after = self._connection.replies(
+                [
+                    ("HGET", self._track, "base"),
+                    ("LRANGE", self._ledger, first, max(first, stop - self._base - 1)),
+                    ("HGET", self._track, "base"),
+                ]
+            )
+            base = start if base_after is None else int(base_after)
+            if base_before == base_after and base == self._base:
+                return (start, entries) if start >= base else (base, [])
+            # The positions of the list have moved, or were not known.
+            self._base = base
+
+
+def _parsed(entry: bytes) -> Entry:
     state = _STATES[entry[:1].lower()]
     if entry[:1].islower():
         time, _, job_id = entry[1:].partition(b":")
@@ -49,32 +93,29 @@ def parsed_entry(entry: bytes) -> Entry:
     return Entry(state, job_id, time, None if value is False else value, gone == 1)
 
 
-def result_chunk(entries: Sequence[Entry], rows: Sequence[Row], fields: Sequence[str]) -> ResultChunk:
-    """The entries with the rows of their jobs, which have values of `fields`: `timestamp`, `finishedOn` and others."""
-    at = {name: place for place, name in enumerate(fields)}
-    for entry, row in zip(entries, rows, strict=True):
-        if entry.time and row[at["finishedOn"]] != entry.time:
-            _restore(entry, row, at)
-    there = [
-        b"there" if row[at["timestamp"]] is not None else b"gone" if entry.gone else b"missing"
-        for entry, row in zip(entries, rows, strict=True)
-    ]
-    names = [*fields, "id", "state", "there"]
-    columns = [*zip(*rows, strict=True), [entry.job_id for entry in entries], [entry.state for entry in entries], there]
-    return ResultChunk(len(entries), dict(zip(names, map(_collapsed, columns), strict=True)))
+def _result_chunk(entries: Sequence[Entry], columns: Columns) -> ResultChunk:
+    """The entries with the fields of their jobs, `timestamp` and `finishedOn` among them."""
+    for place, (entry, finished) in enumerate(zip(entries, columns["finishedOn"], strict=True)):
+        if finished != entry.time and entry.time:
+            _restore(entry, columns, place)
+    times = columns[ALWAYS_THERE]
+    there: list[Any] = [b"there"] * len(entries)
+    if None in times:
+        there = [
+            b"there" if time is not None else b"gone" if entry.gone else b"missing"
+            for entry, time in zip(entries, times, strict=True)
+        ]
+    states, ids = [entry.state for entry in entries], [entry.job_id for entry in entries]
+    return ResultChunk(len(entries), {**columns, "id": [*ids], "state": [*states], "there": there})
 
 
-def _restore(entry: Entry, row: Row, at: dict[str, int]) -> None:
-    """Gives the row of a job that was retried or removed since the values of the entry."""
+def _restore(entry: Entry, columns: Columns, place: int) -> None:
+    """Gives the values of the entry to a job that was retried or removed since."""
+    finished = columns["finishedOn"]
     for state, name in _VALUE_FIELD.items():
-        place = at.get(name)
-        if place is not None and state != entry.state:
-            row[place] = None
-        elif place is not None and (row[at["finishedOn"]] is not None or row[place] is None):
-            row[place] = entry.value
-    row[at["finishedOn"]] = entry.time
-
-
-def _collapsed(column: Sequence[Raw]) -> Any:
-    """One value if all rows have the same, else a list."""
-    return column[0] if column[1:] == column[:-1] else list(column)
+        values = columns.get(name)
+        if values is not None and state != entry.state:
+            values[place] = None
+        elif values is not None and (finished[place] is not None or values[place] is None):
+            values[place] = entry.value
+    finished[place] = entry.time

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any, Final, NamedTuple
 
 from spark_bull.dialects.base import StateKey
 from spark_bull.queue.handle import QueueHandle
-from spark_bull.queue.job_rows import JobRows, Row
+from spark_bull.queue.job_fields import Columns, JobFields
 from spark_bull.store.connection import Command
 
 #: Maximum number of ids that one script examines, for those of a slice or of a list.
@@ -42,10 +43,10 @@ class StateIds(NamedTuple):
 
 
 class Walked(NamedTuple):
-    """Jobs of a state with their rows and, in a ZSET, scores; and the ids of jobs that are no longer in this state."""
+    """Jobs of a state with their fields and, in a ZSET, scores; and the ids of jobs that are in it no longer."""
 
     ids: list[bytes]
-    rows: list[Row]
+    columns: Columns
     scores: list[bytes]
     moved: list[bytes]
 
@@ -62,27 +63,27 @@ def ids_from(
     return StateIds(next_position, done == 1, ids, scores, places)
 
 
-def jobs_of(handle: QueueHandle, key: StateKey, ids: StateIds, rows: JobRows) -> Iterator[Walked]:
-    """The jobs with these ids, as many at a time as `rows` allows."""
+def jobs_of(handle: QueueHandle, key: StateKey, ids: StateIds, fields: JobFields) -> Iterator[Walked]:
+    """The jobs with these ids, as many at a time as `fields` allows."""
     start = 0
     while start < len(ids.ids):
-        some = slice(start, start + rows.window)
-        start += rows.window
+        some = slice(start, start + fields.window)
+        start += fields.window
         asked = ids._replace(ids=ids.ids[some], scores=ids.scores[some], places=ids.places[some])
-        yield _walked(handle.keys[key.key], key.kind, asked, rows)
+        yield _walked(handle.keys[key.key], key.kind, asked, fields)
 
 
-def _walked(state: str, kind: str, asked: StateIds, rows: JobRows) -> Walked:
+def _walked(state: str, kind: str, asked: StateIds, fields: JobFields) -> Walked:
     """Reads the jobs, then looks which of them are still in their state."""
-    read, [reply] = rows.read(asked.ids, _check(state, kind, asked))
+    columns, [reply] = fields.read(asked.ids, _check(state, kind, asked))
     stayed = _stayed(kind, asked, reply)
-    exist = rows.are_jobs(asked.ids, read)
-    kept = [place for place, (here, there) in enumerate(zip(stayed, exist, strict=True)) if here and there]
+    exist = fields.are_jobs(asked.ids, columns)
     moved = [job_id for job_id, here in zip(asked.ids, stayed, strict=True) if not here]
-    if len(kept) == len(asked.ids):
-        return Walked(asked.ids, read, asked.scores, [])
-    scores = [asked.scores[place] for place in kept] if asked.scores else []
-    return Walked([asked.ids[place] for place in kept], [read[place] for place in kept], scores, moved)
+    if all(stayed) and all(exist):
+        return Walked(asked.ids, columns, asked.scores, [])
+    kept = [here and there for here, there in zip(stayed, exist, strict=True)]
+    ids, scores = list(compress(asked.ids, kept)), list(compress(asked.scores, kept))
+    return Walked(ids, {name: list(compress(column, kept)) for name, column in columns.items()}, scores, moved)
 
 
 def _check(state: str, kind: str, asked: StateIds) -> Command:

@@ -20,6 +20,8 @@ from spark_bull.spark.lazy_arrow import pc
 
 #: The last ms of the year 9999, the maximum of Spark's and Python's timestamps.
 LAST_MS: Final = 253_402_300_799_999
+#: Maximum number of chunks per Arrow batch; chunks are limited in bytes.
+BATCH_CHUNKS: Final = 16
 
 
 def batch_of(chunks: Sequence[tuple[str, Chunk]], columns: Sequence[str], schema: pa.Schema) -> pa.RecordBatch:
@@ -46,7 +48,7 @@ def column_of(name: str, raws: Sequence[Raw], kind: pa.DataType) -> pa.Array:
     if name in TYPED_COLUMNS and not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         return values_of(raws, kind)
     if field.kind == "traces":
-        return pa.array([traces_of(raw) for raw in raws], kind)
+        return pa.array([traces_of(raw) if raw else () for raw in raws], kind)
     if field.kind == "time":
         return _times(_integers(raws, pa.int64(), field.default), kind)
     if field.kind in NUMBERS:

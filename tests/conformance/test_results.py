@@ -13,7 +13,7 @@ from spark_bull.local import EmbeddedRedis
 from spark_bull.model import NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.handle import CHUNK_SIZE
-from spark_bull.queue.job_rows import FIRST, MAX_BYTES
+from spark_bull.queue.job_fields import FIRST, MAX_BYTES
 from spark_bull.queue.report import add_log
 from spark_bull.queue.result_ledger import ResultLedger
 from spark_bull.queue.result_rows import ResultChunk
@@ -53,7 +53,7 @@ def private(bench: Finisher) -> dict[str, object]:
 
 def texts(ledger: ResultLedger, position: int, *fields: str) -> list[bytes | None]:
     """These fields of the job at a position; None for missing ones."""
-    _, rows = ledger.read(position, position + 1, ledger.rows(fields))
+    _, rows = ledger.rows(fields).read(position, position + 1)
     return [column(rows, name)[0] or None for name in fields]
 
 
@@ -455,7 +455,7 @@ def test_two_failures_of_one_job_in_different_calls_are_two_results(bench: Finis
     bench.end("failed", 5_000, reason="second")
     discover_all(ledger, most=2)
     ledger.archive(1)
-    _, rows = ledger.read(1, 2, ledger.rows(["failedReason"]))
+    _, rows = ledger.rows(["failedReason"]).read(1, 2)
     assert (column(rows, "failedReason"), column(rows, "there")) == ([b"second"], [b"there"])
 
 
@@ -619,11 +619,11 @@ def test_rows_have_the_requested_fields(bench: Finisher) -> None:
     bench.finish(2, value="7")
     ledger = bench.ledger()
     discover_all(ledger)
-    _, rows = ledger.read(0, 2, ledger.rows(["returnvalue"]))
+    _, rows = ledger.rows(["returnvalue"]).read(0, 2)
     assert rows.rows == 2
     assert rows.columns.keys() == {"timestamp", "finishedOn", "returnvalue", "id", "state", "there"}
     assert column(rows, "returnvalue") == [b"7", b"7"]
-    assert rows.columns["there"] == b"there"
+    assert rows.columns["there"] == [b"there", b"there"]
 
 
 def test_a_removed_job_is_read_as_missing(bench: Finisher) -> None:
@@ -631,7 +631,7 @@ def test_a_removed_job_is_read_as_missing(bench: Finisher) -> None:
     ledger = bench.ledger()
     discover_all(ledger)
     bench.queue.remove(ids[1])
-    _, rows = ledger.read(0, 3, ledger.rows(["data"]))
+    _, rows = ledger.rows(["data"]).read(0, 3)
     there = dict(zip(column(rows, "id"), column(rows, "there"), strict=True))
     assert there == {job_id.encode(): b"missing" if job_id == ids[1] else b"there" for job_id in ids}
 
@@ -644,7 +644,7 @@ def test_the_sizes_of_jobs_limit_how_many_the_next_read_takes(bench: Finisher) -
     end = discover_all(ledger).end
     of_jobs, positions = ledger.rows(["data"]), [0]
     while positions[-1] < end:
-        position, rows = ledger.read(positions[-1], end, of_jobs)
+        position, rows = of_jobs.read(positions[-1], end)
         assert rows.rows == position - positions[-1]
         positions.append(position)
     assert positions == [0, FIRST, FIRST + 3, FIRST + 5]
@@ -655,8 +655,8 @@ def test_reads_of_small_jobs_grow(bench: Finisher) -> None:
     ledger = bench.ledger()
     end = discover_all(ledger).end
     of_jobs = ledger.rows(["data"])
-    first, _ = ledger.read(0, end, of_jobs)
-    second, _ = ledger.read(first, end, of_jobs)
+    first, _ = of_jobs.read(0, end)
+    second, _ = of_jobs.read(first, end)
     assert first == FIRST
     assert second - first > first
 
@@ -665,9 +665,9 @@ def test_a_read_excludes_its_stop_position(bench: Finisher) -> None:
     bench.finish(5)
     ledger = bench.ledger()
     discover_all(ledger)
-    position, rows = ledger.read(1, 3, ledger.rows([]))
+    position, rows = ledger.rows([]).read(1, 3)
     assert (position, rows.rows) == (3, 2)
-    assert ledger.read(3, 99, ledger.rows([]))[0] == 5
+    assert ledger.rows([]).read(3, 99)[0] == 5
 
 
 def test_reading_outside_the_ledger_gives_no_rows(bench: Finisher) -> None:
@@ -675,8 +675,8 @@ def test_reading_outside_the_ledger_gives_no_rows(bench: Finisher) -> None:
     ledger = bench.ledger()
     discover_all(ledger)
     ledger.cut(3)
-    assert ledger.read(1, 5, ledger.rows([])) == (3, ResultChunk(0, {}))
-    assert ledger.read(5, 9, ledger.rows([])) == (5, ResultChunk(0, {}))
+    assert ledger.rows([]).read(1, 5) == (3, ResultChunk(0, {}))
+    assert ledger.rows([]).read(5, 9) == (5, ResultChunk(0, {}))
 
 
 # cutting and archiving

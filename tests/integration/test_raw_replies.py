@@ -9,7 +9,7 @@ from redis import Redis
 
 from spark_bull.errors import SparkBullError
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.job_rows import MOST_PICKED, JobRows
+from spark_bull.queue.job_fields import MOST_PICKED, JobFields
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import RedisSettings
 
@@ -43,15 +43,16 @@ def test_after_an_error_the_next_command_gets_its_own_reply(connection: Connecti
 
 
 @pytest.mark.parametrize("protocol", [2, 3])
-def test_rows_are_the_same_in_both_versions_of_the_protocol_of_redis(
+def test_fields_are_the_same_in_both_versions_of_the_protocol_of_redis(
     redis_url: str, prefix: str, protocol: int
 ) -> None:
-    fields = ["name", "data", "opts", *(f"none{n}" for n in range(MOST_PICKED))]
+    names = ["name", "data", "opts", *(f"none{n}" for n in range(MOST_PICKED))]
     with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
         job_id = queue.add({"n": 1}, name="mail").encode()
         settings = replace(queue.handle.connection.settings, extra=(("protocol", str(protocol)),))
-        rows = JobRows(replace(queue.handle, connection=Connection(settings)), fields)
-        (found, missing), _ = rows.read([job_id, b"none"])
-    assert found[0] is not None
-    assert found[1:3] == [b"mail", b'{"n":1}']
-    assert set(found[4:]) == set(missing) == {None}
+        fields = JobFields(replace(queue.handle, connection=Connection(settings)), names)
+        columns, _ = fields.read([job_id, b"none"])
+    assert columns.pop("timestamp")[0] is not None
+    assert (columns.pop("name"), columns.pop("data")) == ([b"mail", None], [b'{"n":1}', None])
+    assert columns.pop("opts")[0] is not None
+    assert [*columns.values()] == [[None, None]] * MOST_PICKED

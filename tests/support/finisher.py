@@ -103,8 +103,7 @@ def discover_all(
 
 def column(rows: ResultChunk, name: str) -> list[Any]:
     """The values of a column, one per row."""
-    values = rows.columns[name]
-    return values if isinstance(values, list) else [values] * rows.rows
+    return rows.columns[name]
 
 
 def entries(ledger: ResultLedger, start: int = 0) -> list[Entry]:
@@ -112,7 +111,7 @@ def entries(ledger: ResultLedger, start: int = 0) -> list[Entry]:
     found: list[Entry] = []
     of_jobs = ledger.rows([])
     while True:
-        position, rows = ledger.read(start, start + CHUNK_SIZE, of_jobs)
+        position, rows = of_jobs.read(start, start + CHUNK_SIZE)
         if not rows.rows:
             assert position == start, f"entries {start} to {position} have been cut off"
             return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
@@ -25,6 +25,7 @@ from spark_bull.queue.discovery import Horizon
 from spark_bull.queue.find import is_glob
 from spark_bull.queue.handle import open_handle
 from spark_bull.queue.result_ledger import STATES, ResultLedger
+from spark_bull.queue.result_rows import ResultChunk
 from spark_bull.services.collector import Collector
 from spark_bull.spark.json_schema import INFER, TYPED_COLUMNS, is_inferred
 from spark_bull.spark.schemas import QUEUE_REQUIRED, columns_of
@@ -32,9 +33,6 @@ from spark_bull.store.connection import Connection
 from spark_bull.store.settings import resolved, settings_of
 
 log = logging.getLogger("spark_bull")
-
-#: Approximate number of rows per Arrow batch.
-BATCH_ROWS: Final = 4_000
 
 
 class Results(InputPartition):
@@ -136,31 +134,26 @@ class ResultReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Results)
-        schema = to_arrow_schema(self._schema, timezone="UTC")
-        gathered: list[pa.RecordBatch] = []
-        for batch in self._chunks(partition, schema):
-            gathered.append(batch)
-            if sum(one.num_rows for one in gathered) >= BATCH_ROWS:
-                yield from _as_one(gathered)
-                gathered = []
-        yield from _as_one(gathered)
-
-    def _chunks(self, partition: Results, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        strict = self._options["failOnDataLoss"]
-        ledger = ResultLedger(open_handle(self._options, partition.queue), partition.reader)
         # Imports Arrow's functions, which only tasks need.
-        from spark_bull.spark.collect.batch import fields_of, result_batch
+        from spark_bull.spark.collect.batch import fields_of, result_batches
 
-        rows = ledger.rows(fields_of(self._columns), self._options["chunkSize"])
+        assert isinstance(partition, Results)
+        schema, strict = to_arrow_schema(self._schema, timezone="UTC"), self._options["failOnDataLoss"]
+        chunks = self._chunks(partition, fields_of(self._columns))
+        yield from result_batches(partition.queue, chunks, self._columns, schema, strict=strict)
+
+    def _chunks(self, partition: Results, fields: list[str]) -> Iterator[ResultChunk]:
+        rows = ResultLedger(open_handle(self._options, partition.queue), partition.reader).rows(
+            fields, self._options["chunkSize"]
+        )
         position = partition.start
         while position < partition.stop:
-            behind, chunk = ledger.read(position, partition.stop, rows)
+            behind, chunk = rows.read(position, partition.stop)
             if chunk.rows:
-                yield result_batch(partition.queue, chunk, self._columns, schema, strict=strict)
+                yield chunk
             else:
                 behind = partition.stop if behind <= position else min(behind, partition.stop)
-                _entries_lost(partition, position, behind, strict=strict)
+                _entries_lost(partition, position, behind, strict=self._options["failOnDataLoss"])
             position = behind
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -187,11 +180,6 @@ class ResultReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def _offset(positions: Mapping[str, int], reader: str) -> dict[str, Any]:
     return {"queues": dict(sorted(positions.items())), "reader": reader}
-
-
-def _as_one(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    if batches:
-        yield from pa.Table.from_batches(batches).combine_chunks().to_batches()
 
 
 def _entries_lost(partition: Results, start: int, stop: int, *, strict: bool) -> None:

@@ -26,7 +26,7 @@ from spark_bull.queue.walk import Slice
 from spark_bull.queue.written import check_kept, part_of, read_written, written_ids
 from spark_bull.spark.inspect.events import event_batches
 from spark_bull.spark.inspect.views import ROWS, QueueSlice, Row
-from spark_bull.spark.job_columns import batch_of
+from spark_bull.spark.job_columns import BATCH_CHUNKS, batch_of
 from spark_bull.spark.schemas import columns_of, read_options, table_of
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import resolved, settings_of
@@ -37,8 +37,6 @@ JOBS_PER_PARTITION: Final = 100_000
 MAX_PARTITIONS: Final = 16
 #: Maximum number of rows per Arrow batch. The first batch is one chunk, and sizes double: `show()` reads little.
 BATCH_ROWS: Final = 8_000
-#: Maximum number of chunks per Arrow batch; chunks are limited in bytes.
-BATCH_CHUNKS: Final = 16
 
 
 @dataclass(frozen=True)
