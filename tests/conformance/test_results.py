@@ -19,6 +19,7 @@ from spark_bull.queue.result_ledger import ResultLedger
 from spark_bull.queue.result_rows import ResultChunk
 from tests.support.dump import dump
 from tests.support.finisher import AT_ONCE, Finisher, column, discover_all, entries, of
+from tests.support.script_work import script_work
 from tests.support.wait import wait_until
 
 DIALECTS = ("bull-1", "bull", "bullmq")
@@ -123,6 +124,21 @@ def test_jobs_of_one_millisecond_are_all_discovered(bench: Finisher, age_ms: int
     discover_all(ledger)
     assert sorted(entries(ledger)) == sorted(of("completed", ids))
     assert discover_all(ledger).end == 3_000
+
+
+@not_bull_1
+def test_a_job_from_before_the_window_is_examined_once_also_where_many_have_finished_at_once(
+    bench: Finisher, client: Redis
+) -> None:
+    first_ms = bench.handle.connection.now_ms() - 300_000
+    groups = [700, 1, 499, 1_000, 2, 800, 300]
+    ids = bench.crowd([first_ms + number for number, count in enumerate(groups) for _ in range(count)])
+    ledger = bench.ledger()
+    with script_work(client) as scripts:
+        discover_all(ledger)
+    assert entries(ledger) == of("completed", sorted(ids, key=lambda i: (bench.score("completed", i), i.encode())))
+    # ZRANGE reads each job once, and RPUSH writes it; a script has some 50 arguments more.
+    assert sum(script.elements - 50 for script in scripts) <= 3 * len(ids)
 
 
 @not_bull_1

@@ -10,7 +10,7 @@ local SCAN_FIELDS = {'floor', 'walk', 'at', 'below', 'count', 'quiet'}
 -- Jobs of the look-back window are recorded in `seen`. Below `floor` no job can be added any more, and all are known.
 -- Between `floor` and the start of the window, a walk examines each job once more and raises `floor`; within the
 -- window, walks go through the time slices whose number of jobs has changed. A walk goes from `at` to `below`, in as
--- many calls as needed. `quiet`: jobs found are not results, as they finished before the reader started.
+-- many calls as needed; `at` is '(' and a time when the walk has passed all jobs of that time. `quiet`: jobs found are not results, as they finished before the reader started.
 local function scan_of(key, state, clock)
   local names = {}
   for i, name in ipairs(SCAN_FIELDS) do
@@ -43,7 +43,7 @@ end
 -- Those of the jobs that were not seen at these times.
 local function unseen(scan, ids, times)
   local call = redis.call
-  if #ids == 0 or call('EXISTS', scan.seen) == 0 then
+  if #ids == 0 or call('ZCOUNT', scan.seen, times[1], times[#times]) == 0 then
     return ids, times
   end
   local known, new_ids, new_times, count = call('ZMSCORE', scan.seen, unpack(ids)), {}, {}, 0
@@ -56,26 +56,42 @@ local function unseen(scan, ids, times)
   return new_ids, new_times
 end
 
+-- The upper bound of the times before `at`.
+local function bound_before(at)
+  return string.match(at, '^%((.*)$') or '(' .. at
+end
+
 -- The unknown jobs among the next STEP ones from `at` on, or among more where more have the same time.
--- Returns their ids and times, the time to continue from, whether the walk has ended, and the number of jobs examined.
+-- Returns their ids and times, where to continue, whether the walk has ended, and the number of jobs examined.
 local function step(scan)
   local call, below = redis.call, scan.below == '+inf' and math.huge or tonumber(scan.below)
-  local rank, examined = call('ZCOUNT', scan.set, '-inf', '(' .. scan.at), 0
+  local rank, examined = call('ZCOUNT', scan.set, '-inf', bound_before(scan.at)), 0
   while true do
-    local members = call('ZRANGE', scan.set, rank, rank + STEP - 1, 'WITHSCORES')
-    local count = #members / 2
-    while count > 0 and tonumber(members[2 * count]) >= below do
-      count = count - 1
+    local ids, times, at = {}, {}, scan.at
+    local function take(first, last)
+      local members = call('ZRANGE', scan.set, first, last, 'WITHSCORES')
+      for i = 1, #members, 2 do
+        if tonumber(members[i + 1]) >= below then
+          return
+        end
+        ids[#ids + 1], times[#times + 1] = members[i], members[i + 1]
+      end
     end
-    local ids, times = {}, {}
-    for i = 1, count do
-      ids[i], times[i] = members[2 * i - 1], members[2 * i]
+    take(rank, rank + STEP - 1)
+    local ended = #ids < STEP
+    if #ids > 0 then
+      -- The others of the last time, unless they are too many.
+      local last = times[#times]
+      local left = call('ZCOUNT', scan.set, '-inf', last) - rank - #ids
+      if left > 0 and left <= STEP then
+        take(rank + STEP, rank + STEP + left - 1)
+      end
+      at = left <= STEP and '(' .. last or last
     end
     local new_ids, new_times = unseen(scan, ids, times)
-    examined = examined + count
-    local last = times[count] or scan.at
-    if count < STEP or #new_ids > 0 or last ~= scan.at then
-      return new_ids, new_times, last, count < STEP, examined
+    examined = examined + #ids
+    if ended or #new_ids > 0 or at ~= scan.at then
+      return new_ids, new_times, at, ended, examined
     end
     rank = rank + STEP
   end
@@ -97,14 +113,14 @@ end
 
 -- Records jobs, in the order of their times, that a later scan can meet again: those of the window, and those with the
 -- time at which the walk continues.
-local function remember(key, scan, ids, times, last)
+local function remember(key, scan, ids, times, at)
   if scan.clock.delivered_early and not scan.quiet then
     save_delivered_early(key, scan, ids, times)
   end
   local first, pairs_of = 1, {}
   if scan.walk == 'closing' then
     first = #ids + 1
-    while first > 1 and times[first - 1] == last do
+    while first > 1 and times[first - 1] == at do
       first = first - 1
     end
   end
@@ -117,9 +133,9 @@ local function remember(key, scan, ids, times, last)
   end
 end
 
--- Deletes seen jobs below a time, MAX_FORGOTTEN at most; others are harmless, and are deleted by later calls.
-local function forget_seen(scan, time)
-  local count = math.min(redis.call('ZCOUNT', scan.seen, '-inf', '(' .. time), MAX_FORGOTTEN)
+-- Deletes seen jobs before `at`, MAX_FORGOTTEN at most; others are harmless, and are deleted by later calls.
+local function forget_seen(scan, at)
+  local count = math.min(redis.call('ZCOUNT', scan.seen, '-inf', bound_before(at)), MAX_FORGOTTEN)
   if count > 0 then
     redis.call('ZREMRANGEBYRANK', scan.seen, 0, count - 1)
   end
@@ -208,16 +224,16 @@ local function follow_sorted(key, arg, state, clock, most)
     more = scan.walk or begin_walk(scan)
     if more then
       local whole = scan.walk == 'whole'
-      local ids, times, last, ended, examined = step(scan)
+      local ids, times, at, ended, examined = step(scan)
       if #ids > 0 then
         if not scan.quiet then
           redis.call('RPUSH', key.ledger, unpack(found_entries(arg.base, scan.state, ids, times)))
         end
-        remember(key, scan, ids, times, last)
+        remember(key, scan, ids, times, at)
       end
-      scan.at = last
+      scan.at = at
       if scan.walk == 'closing' then
-        forget_seen(scan, last)
+        forget_seen(scan, at)
       end
       if ended then
         end_walk(scan)
