@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 from redis import Redis
 
 from benchmarks.finishing import fill_finished
+from benchmarks.probes import cpu_of
 from benchmarks.sides import timed
 from benchmarks.trials import Processed, Server, completed, cpu_seconds, fresh_server, script_ms
 from benchmarks.workers import PEERS, QUEUE, peer_process
@@ -26,6 +29,20 @@ READER = "bench"
 WARM_UP_JOBS = 10_000
 
 
+@dataclass(frozen=True)
+class Collected(Processed):
+    """Also the CPU time of the readers, µs per job, by program."""
+
+    python_us: float
+    jvm_us: float
+    node_us: float
+
+    @property
+    def cpu_us(self) -> float:
+        """Of all processes, with the server."""
+        return self.server_us_per_job + self.python_us + self.jvm_us + self.node_us
+
+
 @contextmanager
 def finished_queue(jobs: int) -> Iterator[Server]:
     """Starts a server and fills it with finished jobs."""
@@ -35,7 +52,7 @@ def finished_queue(jobs: int) -> Iterator[Server]:
         yield server
 
 
-def by_spark(spark: SparkSession, server: Server, jobs: int) -> Processed:
+def by_spark(spark: SparkSession, server: Server, jobs: int) -> Collected:
     """Measures the stream to Parquet, from the start of its first batch to the end of its last one."""
     with tempfile.TemporaryDirectory() as folder:
 
@@ -51,7 +68,7 @@ def by_spark(spark: SparkSession, server: Server, jobs: int) -> Processed:
     return measured
 
 
-def by_peer(spark: SparkSession, program: str, server: Server, jobs: int) -> Processed:
+def by_peer(spark: SparkSession, program: str, server: Server, jobs: int) -> Collected:
     """Measures a program in peers/ that writes each job as a line of JSON, from its start signal to its end."""
     runtime = "node" if program.endswith(".js") else sys.executable
     with tempfile.TemporaryDirectory() as folder:
@@ -68,7 +85,22 @@ def by_peer(spark: SparkSession, program: str, server: Server, jobs: int) -> Pro
     return measured
 
 
-def by_discover(server: Server, jobs: int) -> Processed:
+def by_batch(spark: SparkSession, server: Server, jobs: int) -> Collected:
+    """Measures `spark.read` of all columns, which nothing writes."""
+    observed = Observation()
+    found = spark.read.format("bull").options(url=server.url, queue=QUEUE, states="completed").load()
+    found = found.observe(observed, f.count("id").alias("rows"), f.sum(found["id"].cast("long")).alias("sum"))
+
+    def read() -> None:
+        found.write.format("noop").mode("overwrite").save()
+
+    measured = _measured(server.client, jobs, lambda: timed(read))
+    expected = {"rows": jobs, "sum": jobs * (jobs + 1) // 2}
+    assert observed.get == expected, f"expected jobs 1 to {jobs}, got {observed.get}"
+    return measured
+
+
+def by_discover(server: Server, jobs: int) -> Collected:
     """Measures the scripts that discover finished jobs, called by one client."""
     ledger = _ledger(server)
     measured = _measured(server.client, jobs, lambda: timed(lambda: _discover(ledger)))
@@ -76,7 +108,7 @@ def by_discover(server: Server, jobs: int) -> Processed:
     return measured
 
 
-def by_read(server: Server, jobs: int) -> Processed:
+def by_read(server: Server, jobs: int) -> Collected:
     """Measures the scripts that read all fields of discovered jobs, called by one client."""
     ledger = _ledger(server)
     end, rows = _discover(ledger), ledger.rows(fields_of(list(FIELDS)))
@@ -112,12 +144,14 @@ def _delete_ledger(server: Server) -> None:
     server.client.unlink(*server.queue.handle.keys.results(READER).values())
 
 
-def _measured(client: Redis, jobs: int, collect: Callable[[], float]) -> Processed:
+def _measured(client: Redis, jobs: int, collect: Callable[[], float]) -> Collected:
     """Measures `collect`, which returns its duration in s."""
     client.slowlog_reset()
-    cpu = cpu_seconds(client)
+    server, before = cpu_seconds(client), cpu_of(os.getpid())
     seconds = collect()
-    return Processed(seconds, (cpu_seconds(client) - cpu) / jobs * 1e6, *script_ms(client))
+    server, after = cpu_seconds(client) - server, cpu_of(os.getpid())
+    readers = (after.python - before.python, after.jvm - before.jvm, after.node - before.node)
+    return Collected(seconds, server / jobs * 1e6, *script_ms(client), *(used / jobs * 1e6 for used in readers))
 
 
 # The query and its results.

@@ -99,15 +99,16 @@ def _watch(parent: int, memory: Memory) -> None:
 
 @dataclass(frozen=True)
 class Cpu:
-    """CPU time used so far, s: by JVMs, and by Python processes with those that have ended."""
+    """CPU time used so far, s: by JVMs, by Python processes with those that have ended, and by Node."""
 
     jvm: float
     python: float
+    node: float
 
 
 def cpu_of(parent: int) -> Cpu:
     """Returns the CPU time of `parent` and its descendants."""
-    jvm = python = 0.0
+    jvm = python = node = 0.0
     for pid in (parent, *descendants(parent)):
         try:
             name, _, fields = Path(f"/proc/{pid}/stat").read_text().partition("(")[2].rpartition(")")
@@ -119,7 +120,9 @@ def cpu_of(parent: int) -> Cpu:
             jvm, python = jvm + own, python + of_ended
         elif name.startswith("python"):
             python += own + of_ended
-    return Cpu(jvm, python)
+        elif name == "node":
+            node += own
+    return Cpu(jvm, python, node)
 
 
 def descendants(parent: int) -> list[int]:
