@@ -54,7 +54,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
             *(f"queue/{name}" for name in ("job_fields", "metrics", "read", "recent_events", "stats", "walk")),
             "spark/inspect/views",
         ),
-        ("read/find", "read/ids", "read/jobs", "read/metrics"),
+        ("read/find", "read/jobs", "read/metrics"),
     ),
     "process": (
         (
@@ -89,7 +89,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
             *(f"queue/{name}" for name in ("recent_events", "schedulers", "stats", "walk", "writes")),
             *("store/streams", "worker/status"),
         ),
-        ("read/after", "read/find", "read/ids", "read/jobs", "read/metrics"),
+        ("read/after", "read/find", "read/jobs", "read/metrics"),
     ),
     "schedule": (
         ("queue/schedulers", "queue/schedules", "queue/writes"),

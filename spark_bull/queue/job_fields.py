@@ -52,8 +52,8 @@ class JobFields:
         # A job that is read without its data may be much larger than the fields.
         self._whole = "data" in self.names and len(self.names) > MOST_PICKED
 
-    def read(self, ids: Sequence[bytes], *checks: Command) -> tuple[Columns, list[Any]]:
-        """The fields of these jobs, and the replies of `checks`, which Redis runs after them.
+    def read(self, ids: Sequence[bytes], *checks: Command) -> tuple[Columns, list[Any], list[Any]]:
+        """The fields of these jobs, and the replies of `checks`, which Redis runs before and after them.
 
         A job that does not exist, or whose key is not a hash, has no fields.
         """
@@ -61,11 +61,11 @@ class JobFields:
         commands: list[Command] = [
             ("HGETALL", base + job_id) if self._whole else ("HMGET", base + job_id, *names) for job_id in ids
         ]
-        replies = self._connection.replies([*commands, *checks])
-        of_jobs = replies[: len(ids)]
-        columns = self._of_hashes(of_jobs) if self._whole else self._of_values(of_jobs)
+        replies = self._connection.replies([*checks, *commands, *checks])
+        start, stop = len(checks), len(checks) + len(ids)
+        columns = self._of_hashes(replies[start:stop]) if self._whole else self._of_values(replies[start:stop])
         self._adapt(columns, len(ids))
-        return columns, replies[len(ids) :]
+        return columns, replies[:start], replies[stop:]
 
     def are_jobs(self, ids: Sequence[bytes], columns: Columns) -> list[bool]:
         """Which ids belong to jobs: what is left of a removed one has neither timestamp nor data."""

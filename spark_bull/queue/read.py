@@ -20,7 +20,7 @@ from spark_bull.dialects.fields import ALWAYS_THERE, FIELDS, Raw, value_of
 from spark_bull.model import Job
 from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.queue.job_fields import MAX_BYTES, Columns, JobFields, raw_column
-from spark_bull.queue.walk import MAX_IDS, WHOLE, Slice, Walked, ids_from, jobs_of
+from spark_bull.queue.walk import MAX_IDS, START, WHOLE, Position, Slice, Walked, ids_from, jobs_of
 
 #: Minimum number of windows of a sample.
 SAMPLE_WINDOWS: Final = 20
@@ -131,7 +131,7 @@ def sample_jobs(handle: QueueHandle, state: str, columns: Iterable[str], among: 
     size = max(1, min(CHUNK_SIZE, most // SAMPLE_WINDOWS))
     windows, fields = max(2, most // size), JobFields(handle, names)
     for number in range(windows):
-        ids = ids_from(handle, key, b"%d" % (number * (among - size) // (windows - 1)), window=size)
+        ids = ids_from(handle, key, Position(number * (among - size) // (windows - 1)), window=size)
         for walked in jobs_of(handle, key, ids, fields):
             yield _chunk(state, walked)
 
@@ -216,11 +216,10 @@ def _window(handle: QueueHandle, state: str, total: int, first: int, last: int) 
     key, fields = handle.dialect.state_key(state), JobFields(handle, hash_fields(FIELDS))
     behind, end, passed = total - 1 - last, total - first, True
     while passed and behind < end:
-        found = ids_from(handle, key, b"%d" % behind, window=min(CHUNK_SIZE, end - behind))
+        found = ids_from(handle, key, Position(behind), window=min(CHUNK_SIZE, end - behind))
         for walked in jobs_of(handle, key, found, fields):
             jobs += _chunk(state, walked).jobs(handle.keys.queue)
-        reached = int(found.position.partition(b":")[0])
-        passed, behind = reached > behind, reached
+        passed, behind = found.position.passed > behind, found.position.passed
     return jobs[::-1]
 
 
@@ -248,7 +247,7 @@ def _walk(
 ) -> Iterator[Chunk]:
     """Chunk after chunk of one state, and jobs that left it meanwhile for one of `states` (none given: for any)."""
     key, fields = handle.dialect.state_key(state), JobFields(handle, names, chunk_size)
-    window, position, done = min(MAX_IDS, chunk_size * part.of), b"0", False
+    window, position, done = min(MAX_IDS, chunk_size * part.of), START, False
     while not done:
         found = ids_from(handle, key, position, part=part, window=window)
         for walked in jobs_of(handle, key, found, fields):

@@ -63,7 +63,7 @@ class ResultRows:
         if not found:
             return position, ResultChunk(0, {})
         entries = list(map(_parsed, found))
-        columns, _ = self._fields.read([entry.job_id for entry in entries])
+        columns, _, _ = self._fields.read([entry.job_id for entry in entries])
         return position + len(entries), _result_chunk(entries, columns)
 
     def _entries(self, start: int, stop: int) -> tuple[int, list[bytes]]:

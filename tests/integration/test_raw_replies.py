@@ -51,7 +51,7 @@ def test_fields_are_the_same_in_both_versions_of_the_protocol_of_redis(
         job_id = queue.add({"n": 1}, name="mail").encode()
         settings = replace(queue.handle.connection.settings, extra=(("protocol", str(protocol)),))
         fields = JobFields(replace(queue.handle, connection=Connection(settings)), names)
-        columns, _ = fields.read([job_id, b"none"])
+        columns, _, _ = fields.read([job_id, b"none"])
     assert columns.pop("timestamp")[0] is not None
     assert (columns.pop("name"), columns.pop("data")) == ([b"mail", None], [b'{"n":1}', None])
     assert columns.pop("opts")[0] is not None

@@ -23,7 +23,7 @@ blmove blpop bzpopmin client|unblock decrby del get hdel hexists hgetall hincrby
 hvals incr incrby linsert llen lpop lpos lpush lrange lrem lset ltrim mget persist pexpire pttl publish rename rpop
 rpush sadd scard set setnx sismember smismember spop srandmember srem sscan subscribe unlink unsubscribe xadd xread
 xrevrange xtrim zadd zcard zcount zlexcount zmscore zpopmin zrangebylex zrangebyscore zrem zremrangebylex
-zremrangebyscore zrevrangebylex zrevrangebyscore zscore
+zremrangebyscore zrevrange zrevrangebylex zrevrangebyscore zscore
 """,
     "collect": """
 client|list del get hdel hexists hgetall hincrby hkeys hset hsetnx incr llen lrange ltrim pexpire rpush sadd scard
@@ -45,7 +45,7 @@ zrevrangebyscore zscan zscore
 decrby del get hdel hexists hgetall hincrby hlen hrandfield hset hsetnx incr incrby linsert llen lpop lpos lpush
 lrange lrem lset ltrim mget persist pexpire pttl publish rename rpop rpush sadd scard set setnx sismember smismember
 spop srandmember srem sscan unlink xadd xtrim zadd zcard zcount zmscore zpopmin zrangebylex zrangebyscore zrem
-zremrangebyscore zrevrangebyscore zscore
+zremrangebyscore zrevrange zrevrangebyscore zscore
 """,
     "doctor": """
 command|info config|get get hexists hgetall hlen llen lrange multi pttl scard sismember xlen xtrim zcard zcount zscan
