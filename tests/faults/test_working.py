@@ -26,6 +26,8 @@ from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.worker.running_job import RunningJob
 from tests.spark.conftest import Bull
 from tests.support.following_driver import FollowingDriver
+from tests.support.forked_process import killed
+from tests.support.killed_workers import work_on_groups, work_with_follow_ups
 from tests.support.losing_proxy import losing_proxy
 from tests.support.node_peer import NodePeer
 from tests.support.passing_state import STATES, error_replies
@@ -297,27 +299,10 @@ def test_a_job_that_was_moved_to_active_but_not_locked_is_rescued(own_redis: Own
         assert len(work(queue.handle, ClaimSettings("s"), None, 5).jobs) == 1
 
 
-#: A worker that stops after its first claim, before it advances the schedule.
-WORKER_OF_GROUPS = """
-import sys, threading
-from spark_bull import BullQueue
-from spark_bull.group_limits import GroupLimits
-from tests.support.worker import OurWorker
-
-forever = threading.Event()
-url, prefix, protocol = sys.argv[1:]
-limits = GroupLimits("tenant", concurrency=2)
-with BullQueue("q", url=url, prefix=prefix, protocol=protocol) as queue:
-    with OurWorker(queue.handle, lambda job: forever.wait(), concurrency=8, lock_ms=1_000, group=limits):
-        forever.wait()
-"""
-
-
 @pytest.mark.parametrize("protocol", DIALECTS)
 def test_the_counters_of_groups_are_right_after_a_worker_was_killed(
     client: Redis, redis_url: str, prefix: str, protocol: str
 ) -> None:
-    command = [sys.executable, "-c", WORKER_OF_GROUPS, redis_url, prefix, protocol]
     running: Counter[str] = Counter()
     most: Counter[str] = Counter()
     lock = Lock()
@@ -334,10 +319,9 @@ def test_the_counters_of_groups_are_right_after_a_worker_was_killed(
     with BullQueue("q", url=redis_url, prefix=prefix, protocol=protocol) as queue:
         keys = queue.handle.keys
         queue.add_many(NewJob({"tenant": tenant}) for tenant in ["a", "b"] * 15)
-        with subprocess.Popen(command, cwd=ROOT) as worker:
+        with killed(work_on_groups, redis_url, prefix, protocol):
             wait_until(lambda: queue.counts()["active"] == 4, "two jobs of each group to run")
             wait_until(lambda: queue.counts()["delayed"] == 26, "the others to be delayed")
-            worker.send_signal(signal.SIGKILL)
         assert client.zcard(keys["group_active"]) == 4
         limits = GroupLimits("tenant", concurrency=2)
         with (
@@ -349,26 +333,6 @@ def test_the_counters_of_groups_are_right_after_a_worker_was_killed(
         assert client.exists(keys["group_active"], keys["group_delayed"]) == 0
 
 
-#: A worker whose jobs have a follow-up in another queue and one in their own.
-WORKER_WITH_FOLLOW_UPS = """
-import sys, threading, time
-from spark_bull import BullQueue, NewJob
-from tests.support.worker import OurWorker
-
-url, prefix, protocol, concurrency = sys.argv[1:]
-
-def processor(job):
-    if "of" not in job.data:
-        job.then(NewJob({"of": job.data["n"]}))
-        job.then(NewJob({"of": job.data["n"]}), queue="next")
-        time.sleep(0.002)
-
-with BullQueue("q", url=url, prefix=prefix, protocol=protocol) as queue:
-    with OurWorker(queue.handle, processor, chunk_size=10, concurrency=int(concurrency), lock_ms=500):
-        threading.Event().wait()
-"""
-
-
 @pytest.mark.parametrize("concurrency", [1, 4])
 @pytest.mark.parametrize("protocol", DIALECTS)
 def test_killed_workers_lose_no_follow_ups_and_repeat_none(
@@ -376,7 +340,6 @@ def test_killed_workers_lose_no_follow_ups_and_repeat_none(
 ) -> None:
     """Each worker is killed at another time; the last one ends all jobs."""
     count, kills = 600, 6
-    command = [sys.executable, "-c", WORKER_WITH_FOLLOW_UPS, redis_url, prefix, protocol, str(concurrency)]
     options = {"url": redis_url, "prefix": prefix, "protocol": protocol}
     with (
         BullQueue("q", **options) as queue,
@@ -385,10 +348,9 @@ def test_killed_workers_lose_no_follow_ups_and_repeat_none(
     ):
         queue.add_many(NewJob({"n": n}) for n in range(count))
         for kill in range(1, kills + 1):
-            with subprocess.Popen(command, cwd=ROOT) as worker:
+            with killed(work_with_follow_ups, redis_url, prefix, protocol, concurrency):
                 enough = 2 * count if kill == kills else kill * count // kills
                 wait_until(lambda enough=enough: queue.counts()["completed"] >= enough, f"{enough} jobs to complete")
-                worker.send_signal(signal.SIGKILL)
         own = [job.data["of"] for job in queue.page("completed") if "of" in job.data]
         others = [job.data["of"] for job in following.page("wait")]
         assert (sorted(own), sorted(others)) == (list(range(count)), list(range(count)))

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
@@ -28,8 +28,6 @@ DELAYED_SCALE = 0x1000
 JSON_FIELDS = {"opts", "returnvalue", "stacktrace", "parent"}
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 SHOWN = 160
-#: The reply of PTTL for a missing key.
-GONE = -2
 
 
 @dataclass(frozen=True)
@@ -70,48 +68,43 @@ def escaped(text: str) -> str:
 
 
 def dump(client: Redis, prefix: str, queue: str) -> Dump:
-    """Every key of a queue by its name after `<prefix>:<queue>:`, without keys that are deleted meanwhile."""
+    """Every key of a queue by its name after `<prefix>:<queue>:`."""
     base = f"{prefix}:{queue}:"
-    keys = sorted(client.scan_iter(match=f"{escaped(base)}*", count=1000))
-    kinds = [_text(kind) for kind in _all(client, "type", keys)]
-    values = client.pipeline(transaction=False)
-    for key, kind in zip(keys, kinds, strict=True):
-        _READ[kind](values, key)
+    found = sorted(client.eval(_READ_ALL, 0, f"{escaped(base)}*"))
     return {
-        _text(key).removeprefix(base): Key(kind, ttl >= 0, _VALUE[kind](value))
-        for key, kind, value, ttl in zip(keys, kinds, values.execute(), _all(client, "pttl", keys), strict=True)
-        if kind != "none" and ttl != GONE
+        _text(key).removeprefix(base): Key(_text(kind), ttl >= 0, _VALUE[_text(kind)](value))
+        for key, kind, ttl, value in found
     }
 
 
-def _all(client: Redis, command: str, keys: list[bytes]) -> list[Any]:
-    pipeline = client.pipeline(transaction=False)
-    for key in keys:
-        getattr(pipeline, command)(key)
-    return pipeline.execute()
-
-
-_READ: dict[str, Callable[[Any, bytes], object]] = {
-    "string": lambda pipeline, key: pipeline.get(key),
-    "list": lambda pipeline, key: pipeline.lrange(key, 0, -1),
-    "set": lambda pipeline, key: pipeline.smembers(key),
-    "zset": lambda pipeline, key: pipeline.zrange(key, 0, -1, withscores=True),
-    "hash": lambda pipeline, key: pipeline.hgetall(key),
-    "stream": lambda pipeline, key: pipeline.xrange(key),
-    "none": lambda pipeline, key: pipeline.type(key),
+#: Name, type, time to live and value of each key. A script takes less CPU than three commands for each key.
+_READ_ALL = """
+local read = {
+  string = {'GET'}, list = {'LRANGE', 0, -1}, set = {'SMEMBERS'}, zset = {'ZRANGE', 0, -1, 'WITHSCORES'},
+  hash = {'HGETALL'}, stream = {'XRANGE', '-', '+'},
 }
+local found = {}
+for _, key in ipairs(redis.call('KEYS', ARGV[1])) do
+  local kind = redis.call('TYPE', key).ok
+  local command = read[kind]
+  local value = redis.call(command[1], key, unpack(command, 2))
+  found[#found + 1] = {key, kind, redis.call('PTTL', key), value}
+end
+return found
+"""
 _VALUE: dict[str, Callable[[Any], Any]] = {
     "string": lambda value: _text(value),
     "list": lambda items: [_text(item) for item in items],
     "set": lambda items: sorted(_text(item) for item in items),
-    "zset": lambda pairs: [(_text(member), score) for member, score in pairs],
-    "hash": lambda fields: _pairs(fields),
-    "stream": lambda entries: [(_text(number), _pairs(fields)) for number, fields in entries],
+    "zset": lambda items: [(member, float(score)) for member, score in _pairs(items)],
+    "hash": lambda items: dict(_pairs(items)),
+    "stream": lambda entries: [(_text(number), dict(_pairs(fields))) for number, fields in entries],
 }
 
 
-def _pairs(mapping: Mapping[bytes, bytes]) -> dict[str, str]:
-    return {_text(name): _text(value) for name, value in mapping.items()}
+def _pairs(items: list[bytes]) -> Iterator[tuple[str, str]]:
+    texts = map(_text, items)
+    return zip(texts, texts, strict=True)
 
 
 def _text(raw: bytes | None) -> str:

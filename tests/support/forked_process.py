@@ -5,14 +5,14 @@ Python and these imports take more CPU to start than what the processes do.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from multiprocessing import get_context
 from typing import Any
 
 CONTEXT = get_context("forkserver")
-CONTEXT.set_forkserver_preload(
-    [f"tests.support.{name}" for name in ("dying_commit", "dying_worker", "dying_write", "room_writer")]
-)
+MODULES = ("dying_commit", "dying_worker", "dying_write", "killed_workers", "room_writer")
+CONTEXT.set_forkserver_preload([f"tests.support.{name}" for name in MODULES])
 
 
 def exit_code(run: Callable[..., object], *arguments: Any) -> int:
@@ -22,3 +22,15 @@ def exit_code(run: Callable[..., object], *arguments: Any) -> int:
     process.join()
     assert process.exitcode is not None
     return process.exitcode
+
+
+@contextmanager
+def killed(run: Callable[..., object], *arguments: Any) -> Iterator[None]:
+    """Runs a function in a process of its own, which is killed at the end of the block."""
+    process = CONTEXT.Process(target=run, args=arguments)
+    process.start()
+    try:
+        yield
+    finally:
+        process.kill()
+        process.join()

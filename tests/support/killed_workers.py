@@ -1,0 +1,37 @@
+"""Workers on the queue `q` that run until they are killed, as processes."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from spark_bull import BullQueue, NewJob
+from spark_bull.group_limits import GroupLimits
+from spark_bull.worker.running_job import RunningJob
+from tests.support.worker import OurWorker
+
+
+def work_on_groups(url: str, prefix: str, protocol: str) -> None:
+    """Starts two jobs of each tenant, which do not end."""
+    forever, limits = threading.Event(), GroupLimits("tenant", concurrency=2)
+    with (
+        BullQueue("q", url=url, prefix=prefix, protocol=protocol) as queue,
+        OurWorker(queue.handle, lambda job: forever.wait(), concurrency=8, lock_ms=1_000, group=limits),
+    ):
+        forever.wait()
+
+
+def work_with_follow_ups(url: str, prefix: str, protocol: str, concurrency: int) -> None:
+    """Each job has a follow-up in another queue and one in its own."""
+
+    def processor(job: RunningJob) -> None:
+        if "of" not in job.data:
+            job.then(NewJob({"of": job.data["n"]}))
+            job.then(NewJob({"of": job.data["n"]}), queue="next")
+            time.sleep(0.002)
+
+    with (
+        BullQueue("q", url=url, prefix=prefix, protocol=protocol) as queue,
+        OurWorker(queue.handle, processor, chunk_size=10, concurrency=concurrency, lock_ms=500),
+    ):
+        threading.Event().wait()
