@@ -695,6 +695,20 @@ def test_reading_outside_the_ledger_gives_no_rows(bench: Finisher) -> None:
     assert ledger.rows([]).read(5, 9) == (5, ResultChunk(0, {}))
 
 
+def test_a_reader_goes_on_when_entries_before_its_position_are_cut_off(bench: Finisher) -> None:
+    ids = bench.finish(6)
+    ledger = bench.ledger()
+    discover_all(ledger)
+    found, reader = [job_id.encode() for job_id, _ in entries(ledger)], ledger.rows(["data"])
+    assert sorted(found) == sorted(job_id.encode() for job_id in ids)
+    assert column(reader.read(1, 3)[1], "id") == found[1:3]
+    ledger.cut(2)
+    assert column(reader.read(2, 4)[1], "id") == found[2:4]
+    ledger.cut(4)
+    assert reader.read(3, 5) == (4, ResultChunk(0, {}))
+    assert column(reader.read(4, 9)[1], "id") == found[4:]
+
+
 # cutting and archiving
 
 
