@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
@@ -27,6 +27,18 @@ ADD_FLOWS_CHUNK = 200
 STRUCT = (
     "named_struct('id', id, 'carrier', 'UA', 'origin', 'EWR', 'note', repeat('x', 120), "
     "'delay', id % 60, 'ratio', id / 7) AS data"
+)
+
+#: The wide jobs of the peer: a flight of 19 fields, about 400 bytes of JSON. A tenth of them is delayed by a day.
+WIDE = (
+    "named_struct('year', 2013, 'month', id % 12 + 1, 'day', id % 28 + 1, 'dep_time', id % 2400, "
+    "'sched_dep_time', id % 2359, 'dep_delay', id % 60, 'arr_time', id * 3 % 2400, 'sched_arr_time', id * 3 % 2359, "
+    "'arr_delay', id % 70, 'carrier', 'UA', 'flight', id % 6000, 'tailnum', concat('N', id % 4000), 'origin', 'EWR', "
+    "'dest', 'IAH', 'air_time', id % 400, 'distance', id % 2500, 'hour', id % 24, 'minute', id % 60, "
+    "'time_hour', '2013-01-01T10:00:00Z') AS data",
+    "'UA' AS name",
+    "concat('UA-0-', id) AS jobId",
+    "IF(id % 10 = 0, 86400000, NULL) AS delay",
 )
 
 #: Fills the queue; returns the duration in s.
@@ -53,6 +65,10 @@ def strings(spark: SparkSession, jobs: int) -> DataFrame:
     return structs(spark, jobs).selectExpr("to_json(data) AS data")
 
 
+def wide(spark: SparkSession, jobs: int) -> DataFrame:
+    return spark.range(jobs, numPartitions=PARTITIONS).selectExpr(*WIDE)
+
+
 def sink(frame: DataFrame, delivery: str, **options: str) -> Side:
     """The Spark side: a complete `save()`."""
 
@@ -76,21 +92,29 @@ def with_children(frame: DataFrame) -> DataFrame:
     return roots.selectExpr("data", children)
 
 
-def add_bulk(processes: int, ids: int = 0) -> Side:
-    """The BullMQ side: several processes that start at the same time. ids: number of deduplication ids; 0: none."""
-    return _node(ADD_BULK, processes, ADD_BULK_CHUNK, ids)
+def add_bulk(processes: int, kind: str = "plain", number: int = 0) -> Side:
+    """The BullMQ side: several processes that start at the same time.
+
+    kind: `plain`, `once` (number: of deduplication ids) or `wide`, whose ids have the number of the process.
+    """
+    return _node(ADD_BULK, processes, lambda process: [ADD_BULK_CHUNK, kind, process if kind == "wide" else number])
 
 
 def add_flows(processes: int) -> Side:
     """The side of FlowProducer.addBulk."""
-    return _node(ADD_FLOWS, processes, ADD_FLOWS_CHUNK, CHILDREN)
+    return _node(ADD_FLOWS, processes, lambda _: [ADD_FLOWS_CHUNK, CHILDREN])
 
 
-def _node(program: Path, processes: int, chunk: int, more: int) -> Side:
+def _node(program: Path, processes: int, arguments: Callable[[int], Sequence[int | str]]) -> Side:
+    """arguments: those of a process, by its number."""
+
     @contextmanager
     def ready(port: int, jobs: int) -> Iterator[Run]:
         with ExitStack() as stack:
-            peers = [stack.enter_context(_peer(program, port, share, chunk, more)) for share in shares(jobs, processes)]
+            peers = [
+                stack.enter_context(_peer(program, port, share, arguments(process)))
+                for process, share in enumerate(shares(jobs, processes))
+            ]
             for peer in peers:
                 _expect(peer, "ready")
             yield lambda: timed(lambda: _begin(peers))
@@ -102,8 +126,8 @@ def shares(jobs: int, processes: int) -> list[int]:
     return [jobs * (i + 1) // processes - jobs * i // processes for i in range(processes)]
 
 
-def _peer(program: Path, port: int, jobs: int, chunk: int, more: int) -> subprocess.Popen[str]:
-    command = ["node", str(program), str(port), QUEUE, *map(str, (jobs, chunk, more))]
+def _peer(program: Path, port: int, jobs: int, arguments: Sequence[int | str]) -> subprocess.Popen[str]:
+    command = ["node", str(program), str(port), QUEUE, str(jobs), *map(str, arguments)]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
