@@ -77,7 +77,7 @@ class Pinged:
 
 def run_load(spark: SparkSession, size: Size) -> tuple[dict[str, Any], list[Verdict]]:
     workings = {f"{BULLMQ}, concurrency {n}": peers("bullmq_process.js", 1, n, "clock") for n in size.concurrencies}
-    workings |= {LOOP: default_function(spark), STREAM: stream(spark, "clock")}
+    workings |= {LOOP: by_default(spark, "clock"), STREAM: stream(spark, "clock")}
     trials = {name: partial(load_latency, working, size.per_second, size.seconds) for name, working in workings.items()}
     runs = in_turns(trials, size.rounds, _shown_load)
     found = medians(runs)
@@ -87,9 +87,9 @@ def run_load(spark: SparkSession, size: Size) -> tuple[dict[str, Any], list[Verd
     return by_side(runs), load_verdicts(found, size.per_second)
 
 
-def default_function(spark: SparkSession) -> Working:
-    """The loop engine with its default options."""
-    return function(spark, "clock", slots=max(1, spark.sparkContext.defaultParallelism - 1))
+def by_default(spark: SparkSession, kind: str) -> Working:
+    """The loop engine with its default options: all cores but one."""
+    return function(spark, kind, slots=max(1, spark.sparkContext.defaultParallelism - 1))
 
 
 def load_verdicts(found: Mapping[str, Loaded], per_second: int) -> list[Verdict]:
@@ -156,7 +156,7 @@ def ping_sides(spark: SparkSession, jobs: int) -> dict[str, dict[str, Preparatio
             BULLMQ: partial(paging, "wait", jobs),
         },
         "process": {
-            OURS: partial(processing, function(spark), jobs),
+            OURS: partial(processing, by_default(spark, "noop"), jobs),
             BULLMQ: partial(processing, peers("bullmq_process.js", 1, 50), jobs),
         },
         "collect": {
