@@ -26,7 +26,7 @@ from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.worker.running_job import RunningJob
 from tests.spark.conftest import Bull
 from tests.support.following_driver import FollowingDriver
-from tests.support.forked_process import killed
+from tests.support.forked_process import ForkedProcess
 from tests.support.killed_workers import work_on_groups, work_with_follow_ups
 from tests.support.losing_proxy import losing_proxy
 from tests.support.node_peer import NodePeer
@@ -319,7 +319,7 @@ def test_the_counters_of_groups_are_right_after_a_worker_was_killed(
     with BullQueue("q", url=redis_url, prefix=prefix, protocol=protocol) as queue:
         keys = queue.handle.keys
         queue.add_many(NewJob({"tenant": tenant}) for tenant in ["a", "b"] * 15)
-        with killed(work_on_groups, redis_url, prefix, protocol):
+        with ForkedProcess(work_on_groups, redis_url, prefix, protocol):
             wait_until(lambda: queue.counts()["active"] == 4, "two jobs of each group to run")
             wait_until(lambda: queue.counts()["delayed"] == 26, "the others to be delayed")
         assert client.zcard(keys["group_active"]) == 4
@@ -348,7 +348,7 @@ def test_killed_workers_lose_no_follow_ups_and_repeat_none(
     ):
         queue.add_many(NewJob({"n": n}) for n in range(count))
         for kill in range(1, kills + 1):
-            with killed(work_with_follow_ups, redis_url, prefix, protocol, concurrency):
+            with ForkedProcess(work_with_follow_ups, redis_url, prefix, protocol, concurrency):
                 enough = 2 * count if kill == kills else kill * count // kills
                 wait_until(lambda enough=enough: queue.counts()["completed"] >= enough, f"{enough} jobs to complete")
         own = [job.data["of"] for job in queue.page("completed") if "of" in job.data]

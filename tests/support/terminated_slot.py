@@ -1,7 +1,5 @@
 """A process that is a slot of a worker, whose jobs report progress 1 when they start.
 
-python -m tests.support.terminated_slot <url> <prefix> <dialect> <concurrency> endless|brief|state
-
 endless: jobs do not end by themselves. brief: they end at once, and count how often they have started. state: as
 endless, with a state that is appended to a list when it is closed.
 """
@@ -10,12 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 from redis import Redis
 
@@ -26,14 +21,12 @@ from spark_bull.worker.running_job import RunningJob
 from spark_bull.worker.slot import loop_of
 from spark_bull.worker.slot_plan import QueuePlan, SlotPlan
 from spark_bull.worker.slot_state import Setup
+from tests.support.forked_process import ForkedProcess
 
-ROOT = Path(__file__).parents[2]
 
-
-def start(url: str, prefix: str, dialect: str, concurrency: int, kind: str = "endless") -> subprocess.Popen[bytes]:
+def start(url: str, prefix: str, dialect: str, concurrency: int, kind: str = "endless") -> ForkedProcess:
     """Starts the process for the queue `q`."""
-    command = [sys.executable, "-m", "tests.support.terminated_slot", url, prefix, dialect, str(concurrency), kind]
-    return subprocess.Popen(command, cwd=ROOT)
+    return ForkedProcess(_run, url, prefix, dialect, concurrency, kind)
 
 
 def starts_key(prefix: str) -> str:
@@ -46,7 +39,7 @@ def closed_key(prefix: str) -> str:
     return f"{prefix}:closed"
 
 
-def main(url: str, prefix: str, dialect: str, concurrency: str, kind: str) -> None:
+def _run(url: str, prefix: str, dialect: str, concurrency: int, kind: str) -> None:
     # Tests that nohup runs ignore SIGHUP, and so would this process.
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     handle = BullQueue("q", url=url, prefix=prefix, protocol=dialect).handle
@@ -81,9 +74,5 @@ def main(url: str, prefix: str, dialect: str, concurrency: str, kind: str) -> No
     }
     processor, setup = processors[kind]
     queues = (QueuePlan(handle, settings),)
-    plan = SlotPlan(queues, "slot", FunctionRunner(processor), concurrency=int(concurrency), setup=setup)
+    plan = SlotPlan(queues, "slot", FunctionRunner(processor), concurrency=concurrency, setup=setup)
     loop_of(plan, 0).run()
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
