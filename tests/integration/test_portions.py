@@ -124,9 +124,9 @@ class Churn:
             claimed = self.bench.claim(self.rng.randrange(1, 30))
             self.stayed -= {job.id for job in claimed.jobs}
         else:
-            jobs = self.bench.queue.page(self.state)
-            start = self.rng.randrange(len(jobs)) if jobs else 0
-            gone = jobs[start : start + (40 if kind == "remove many" else 3)]
+            jobs = self.bench.queue.counts()[self.state]
+            start = self.rng.randrange(jobs) if jobs else 0
+            gone = self.bench.queue.page(self.state, start, start + (39 if kind == "remove many" else 2))
             for job in gone:
                 self.bench.queue.remove(job.id)
             self.stayed -= {job.id for job in gone}
