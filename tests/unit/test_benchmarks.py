@@ -353,7 +353,7 @@ def grown(**figures: float) -> Grown:
 
 
 def test_each_size_is_compared_with_the_least_of_the_smaller_ones() -> None:
-    found = {1: grown(redis_us=105), 2: grown(redis_us=100, jvm_mib=110), 3: grown(redis_us=105, heap_mib=111)}
+    found = {1: grown(redis_us=105), 2: grown(redis_us=100, python_mib=110), 3: grown(redis_us=105, heap_mib=111)}
     assert not_kept(growth_verdicts("collect", found)) == ["collect, 3 jobs: heap_mib, x that of fewer"]
     found[3] = grown(redis_us=105.1)
     assert not_kept(growth_verdicts("collect", found)) == ["collect, 3 jobs: redis_us, x that of fewer"]
