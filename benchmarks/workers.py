@@ -161,7 +161,7 @@ def stream(spark: SparkSession, kind: str = "noop", **options: Any) -> Working:
         return jobs.select("id", "token", now("id").alias("returnvalue"))
 
     processor = {"noop": noop, "clock": clock}[kind]
-    return _ours(spark, processor, engine="stream", max_jobs_per_trigger=BATCH_JOBS, **options)
+    return _ours(spark, processor, engine="stream", **options)
 
 
 def _ours(spark: SparkSession, processor: Any, *, fails: bool = False, **options: Any) -> Working:

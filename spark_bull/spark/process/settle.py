@@ -13,10 +13,10 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property, partial
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 from uuid import uuid4
 
 import pyarrow as pa
@@ -65,8 +65,10 @@ _OPTIONAL: Final[Mapping[str, tuple[type[DataType], str]]] = {
     THEN: (ArrayType, "ARRAY<STRUCT<data, …>>"),
 }
 _BY_LOWER: Final = {name.lower(): name for name in ("id", "token", "returnvalue", *_OPTIONAL)}
+#: Columns that say when a job runs again without counting the attempt, in the order of _Postponed.
+_POSTPONING: Final = ("delay", "runAt", "rateLimit", "waitForChildren")
 #: Columns of which at least one is required.
-OUTCOMES: Final = ("returnvalue", "error", "delay", "runAt", "rateLimit", "waitForChildren")
+OUTCOMES: Final = ("returnvalue", "error", *_POSTPONING)
 #: All columns that settling reads.
 SETTLED_COLUMNS: Final = tuple(_BY_LOWER.values())
 #: Other columns of the claim, which are ignored.
@@ -212,8 +214,16 @@ def settle_task(plan: SettlePlan, batches: Iterator[pa.RecordBatch]) -> Settled:
     return Settled(counts)
 
 
-@dataclass(frozen=True)
-class _Row:
+class _Postponed(NamedTuple):
+    """When a job runs again that does not count the attempt."""
+
+    delay: int | None
+    run_at: datetime | None
+    rate_limit: int | None
+    waits_for_children: bool | None
+
+
+class _Row(NamedTuple):
     """The outcome of one job. `value` is JSON text. `is_plain`: see SettleToken. `position`: its row in the slice."""
 
     position: int
@@ -223,16 +233,7 @@ class _Row:
     error: str | None
     stack: str | None
     unrecoverable: bool
-    delay: int | None
-    run_at: datetime | None
-    rate_limit: int | None
-    waits_for_children: bool | None
-
-    @property
-    def is_postponed(self) -> bool:
-        """Whether the job runs again without counting the attempt."""
-        given = (self.delay, self.run_at, self.rate_limit)
-        return bool(self.waits_for_children) or any(value is not None for value in given)
+    postponed: _Postponed | None
 
 
 @dataclass(frozen=True)
@@ -247,7 +248,7 @@ class _Rows:
 
     def settle(self) -> Counter[Ending]:
         rows, follow_ups = list({row.id: row for row in self.rows}.values()), dict[str, list[FollowUp]]()
-        if any(row.waits_for_children for row in rows):
+        if any(row.postponed and row.postponed.waits_for_children for row in rows):
             rows = self._check_flows(rows)
         if self.plan.follow_ups is not None and self.then is not None:
             rows, follow_ups = self._read_follow_ups(self.plan.follow_ups, self.then, rows)
@@ -264,7 +265,8 @@ class _Rows:
         except DialectError as error:
             why = str(error)
             return [
-                replace(row, waits_for_children=False, error=why) if row.waits_for_children else row for row in rows
+                row._replace(postponed=None, error=why) if row.postponed and row.postponed.waits_for_children else row
+                for row in rows
             ]
         return rows
 
@@ -272,21 +274,22 @@ class _Rows:
         self, plan: FollowUpPlan, then: pa.Array, rows: Sequence[_Row]
     ) -> tuple[list[_Row], dict[str, list[FollowUp]]]:
         """The follow-ups of the rows, which fail those whose follow-ups are invalid."""
-        ended = [row for row in rows if not row.is_postponed]
+        ended = [row for row in rows if row.postponed is None]
         ids, column = [row.id for row in ended], then.take(pa.array([row.position for row in ended], pa.int64()))
         read = self.plan.ask(lambda: plan.read(self.handle, ids, column))
         errors = {row.id: "; ".join(filter(None, (row.error, read.errors.get(row.id)))) for row in ended}
-        return [replace(row, error=errors[row.id]) if row.id in read.errors else row for row in rows], read.valid
+        return [row._replace(error=errors[row.id]) if row.id in read.errors else row for row in rows], read.valid
 
     def _settle(self, rows: Sequence[_Row], follow_ups: Mapping[str, Sequence[FollowUp]]) -> Counter[Ending]:
         outcomes, lost = Outcomes(self.token), 0
-        self._postpone(outcomes, [row for row in rows if row.is_postponed])
+        self._postpone(outcomes, {row.id: row.postponed for row in rows if row.postponed is not None})
         kinds: dict[str, Ending] = dict.fromkeys(outcomes.all_ids(), "returned")
-        ended = [row for row in rows if not row.is_postponed]
+        ended = [row for row in rows if row.postponed is None]
         to_read = [row.id for row in ended if row.error is not None or not row.is_plain]
         known = {job.id: job for job in self.plan.ask(lambda: read_claimed(self.handle, to_read))}
         for row in ended:
-            outcomes.add_follow_ups(follow_ups.get(row.id, ()))
+            if row.id in follow_ups:
+                outcomes.add_follow_ups(follow_ups[row.id])
             job = known.get(row.id)
             if row.error is None and (job or row.is_plain):
                 outcomes.complete(row.id, row.value, self._keep_of(job))
@@ -338,18 +341,18 @@ class _Rows:
             self._work(blocked)
         return Counter[Ending]({"failed": len(blocked.failed), "retried": len(blocked.retried)})
 
-    def _postpone(self, outcomes: Outcomes, rows: Sequence[_Row]) -> None:
-        """Has the effect of DelayedError, RateLimitError and WaitingForChildren in a processor."""
-        now = self.plan.ask(self.handle.connection.now_ms) if any(row.delay is not None for row in rows) else 0
-        for row in rows:
-            if row.waits_for_children:
-                outcomes.waiting_for_children.append(row.id)
-            elif row.rate_limit is not None:
-                outcomes.returned.append(row.id)
-                outcomes.limited_ms = max(outcomes.limited_ms, row.rate_limit)
+    def _postpone(self, outcomes: Outcomes, jobs: Mapping[str, _Postponed]) -> None:
+        """Has the effect of DelayedError, RateLimitError and WaitingForChildren in a processor, by job id."""
+        now = self.plan.ask(self.handle.connection.now_ms) if any(to.delay is not None for to in jobs.values()) else 0
+        for job_id, to in jobs.items():
+            if to.waits_for_children:
+                outcomes.waiting_for_children.append(job_id)
+            elif to.rate_limit is not None:
+                outcomes.returned.append(job_id)
+                outcomes.limited_ms = max(outcomes.limited_ms, to.rate_limit)
             else:
-                until = now + max(0, row.delay or 0) if row.run_at is None else round(row.run_at.timestamp() * 1000)
-                outcomes.delayed.append(Delayed(row.id, min(until, LAST_ETA_MS)))
+                until = now + max(0, to.delay or 0) if to.run_at is None else round(to.run_at.timestamp() * 1000)
+                outcomes.delayed.append(Delayed(job_id, min(until, LAST_ETA_MS)))
 
     def _lost(self, job_id: str, why: str) -> int:
         """1 for a rejected outcome, 0 when an earlier attempt of this task has settled the job."""
@@ -373,6 +376,9 @@ class _Rows:
 
 def _parts(rows: list[_Row], follow_ups: Mapping[str, Sequence[FollowUp]]) -> Iterator[list[_Row]]:
     """Splits rows with many follow-ups for several calls of a script."""
+    if not follow_ups:
+        yield rows
+        return
     part, sent = list[_Row](), Outcomes("")
     for row in rows:
         part.append(row)
@@ -392,46 +398,52 @@ def _error_of(value: str) -> str | None:
 def _by_queue_and_token(plan: SettlePlan, batch: pa.RecordBatch) -> dict[tuple[str, str], list[_Row]]:
     columns = {name: batch.column(index) for index, name in enumerate(plan.names)}
     count = batch.num_rows
-    values: list[str | None] = [None] * count
-    if "returnvalue" in columns:
-        index = plan.names.index("returnvalue")
-        array = columns["returnvalue"]
-        texts = array if plan.is_text else to_json(array, batch.schema.field(index), ignore_nulls=False)
-        values = texts.to_pylist()
 
-    def column(name: str, default: Any) -> list[Any]:
+    def column(name: str, default: Any) -> Sequence[Any]:
         return columns[name].to_pylist() if name in columns else [default] * count
 
     queues = [plan.options["queue"]] * count if plan.options["queue"] else column("queue", None)
+    ids, settle_tokens = column("id", None), column("token", None)
+    if None in queues or None in ids or None in settle_tokens:
+        raise OptionError("expected `id`, `token` and `queue` of every row with mode=settle, got NULL in one")
+    tokens = {text: read_settle_token(text) for text in set(settle_tokens)}
+    values = _values(plan, batch)
+    errors = {text: _error_of(text) for text in set(values)} if plan.is_text else {}
     grouped: dict[tuple[str, str], list[_Row]] = {}
-    for position, queue, job_id, settle_token, value, error, stack, unrecoverable, *postponed in zip(
-        range(count),
-        queues,
-        column("id", None),
-        column("token", None),
-        values,
-        column("error", None),
-        column("stacktrace", None),
-        column("unrecoverable", False),
-        column("delay", None),
-        column("runAt", None),
-        column("rateLimit", None),
-        column("waitForChildren", None),
-        strict=True,
-    ):
-        if queue is None or job_id is None or settle_token is None:
-            raise OptionError("expected `id`, `token` and `queue` of every row with mode=settle, got NULL in one")
-        token, _, is_plain = read_settle_token(settle_token)
-        text = "null" if value is None else value
-        row = _Row(
-            position,
-            job_id,
-            is_plain,
-            text,
-            _error_of(text) if error is None else error,
-            stack,
-            bool(unrecoverable),
-            *postponed,
+    for position, (queue, job_id, settle_token, value, error, stack, unrecoverable, postponed) in enumerate(
+        zip(
+            queues,
+            ids,
+            settle_tokens,
+            values,
+            column("error", None),
+            column("stacktrace", None),
+            column("unrecoverable", None),
+            _postponed(columns, count),
+            strict=True,
         )
+    ):
+        token, _, is_plain = tokens[settle_token]
+        why = errors.get(value) if error is None else error
+        row = _Row(position, job_id, is_plain, value, why, stack, bool(unrecoverable), postponed)
         grouped.setdefault((queue, token), []).append(row)
     return grouped
+
+
+def _values(plan: SettlePlan, batch: pa.RecordBatch) -> list[str]:
+    """The column `returnvalue` as JSON texts."""
+    if "returnvalue" not in plan.names:
+        return ["null"] * batch.num_rows
+    index = plan.names.index("returnvalue")
+    array = batch.column(index)
+    texts = array if plan.is_text else to_json(array, batch.schema.field(index), ignore_nulls=False)
+    return ["null" if text is None else text for text in texts.to_pylist()]
+
+
+def _postponed(columns: Mapping[str, pa.Array], count: int) -> list[_Postponed | None]:
+    """When the job of each row runs again; None for jobs whose attempt counts."""
+    given = {name: columns[name] for name in _POSTPONING if name in columns and columns[name].null_count < count}
+    if not given:
+        return [None] * count
+    rows = zip(*(given[name].to_pylist() if name in given else [None] * count for name in _POSTPONING), strict=True)
+    return [_Postponed(*row) if row[3] or any(value is not None for value in row[:3]) else None for row in rows]
