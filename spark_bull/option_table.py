@@ -97,6 +97,8 @@ class Option:
         return self.scope_defaults.get(scope, self.default)
 
 
+#: See worker/batch_size.py.
+BATCH_SIZE: Final = "10,000; with a backlog up to 50,000, while batches take less than 5 s"
 ALL: Final = (WRITE, READ, CLAIM, SETTLE, SCHEDULE, MANAGE, COLLECT, EVENTS)
 #: Scopes of the options that locate a queue and connect to Redis.
 EVERYWHERE: Final = (*ALL, WORK, QUEUE, SERVICE)
@@ -393,9 +395,10 @@ TABLE: Final[tuple[Option, ...]] = (
     Option(
         "maxJobsPerTrigger",
         integer(1),
-        10_000,
+        None,
         (CLAIM, COLLECT),
         "maximum number of jobs per micro-batch",
+        BATCH_SIZE,
         scope_defaults={COLLECT: 100_000},
     ),
     Option(
@@ -508,6 +511,14 @@ TABLE: Final[tuple[Option, ...]] = (
         (COLLECT, EVENTS),
         "where a new query starts: with jobs that finished, or events, since this time, ISO 8601 or ms; not for bull-1",
         "by `startingOffsets`",
+    ),
+    Option(
+        "maxPartitions",
+        integer(1, 10_000),
+        None,
+        (CLAIM,),
+        "maximum number of tasks per micro-batch; takes precedence over `rowsPerPartition`",
+        "none",
     ),
     Option(
         "minPartitions",
@@ -669,7 +680,12 @@ TABLE: Final[tuple[Option, ...]] = (
         "a temporary one",
     ),
     Option(
-        "max_jobs_per_trigger", integer(1), 10_000, (WORK,), "engine `stream`: maximum number of jobs per micro-batch"
+        "max_jobs_per_trigger",
+        integer(1),
+        None,
+        (WORK,),
+        "engine `stream`: maximum number of jobs per micro-batch",
+        BATCH_SIZE,
     ),
     Option("progress", flag, None, (WORK,), "show a line with the worker's progress", "on a terminal or in a notebook"),
 )

@@ -22,9 +22,28 @@ local function is_reverse(ids, list)
   return true
 end
 
+-- Up to this number of jobs behind it for each of its jobs, a chunk counts as near the tail; Lua unpacks 7,000 at most.
+local NEAR_TAIL, MOST_MOVED = 8, 7000
+
+-- Removes `count` adjacent jobs of `active`, the last of them at `last`. Near the tail, those behind them are taken off
+-- and put back; elsewhere, they are overwritten by a mark and removed by one LREM.
+local function remove_adjacent(active, last, count)
+  local call = redis.call
+  local behind = call('LLEN', active) - 1 - last
+  if behind <= math.min(NEAR_TAIL * count, MOST_MOVED) then
+    local moved = call('LRANGE', active, last + 1, -1)
+    call('LTRIM', active, 0, last - count)
+    call('RPUSH', active, unpack(moved))
+    return
+  end
+  for i = last - count + 1, last do
+    call('LSET', active, i, '')
+  end
+  call('LREM', active, -count, '')
+end
+
 -- Removes jobs from `active`. The jobs of a chunk are usually adjacent: at the tail when they are the oldest, else at
--- the head, else in between, where they are overwritten by a mark and removed by one LREM. Others are searched for one
--- by one.
+-- the head, else in between. Others are searched for one by one.
 -- Returns the set of those that were not in the list.
 local function leave_active(active, ids)
   local call, count = redis.call, #ids
@@ -48,10 +67,7 @@ local function leave_active(active, ids)
   end
   local last = call('LPOS', active, ids[1], 'RANK', -1)
   if last and last >= count - 1 and all_in(wanted, call('LRANGE', active, last - count + 1, last)) then
-    for i = last - count + 1, last do
-      call('LSET', active, i, '')
-    end
-    call('LREM', active, -count, '')
+    remove_adjacent(active, last, count)
     return {}
   end
   local missing = {}

@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from spark_bull.clock import monotonic_s
 from spark_bull.errors import ConnectionLost, OptionError
 from spark_bull.group_limits import GroupLimits
 from spark_bull.limiter import Limiter
@@ -29,6 +30,7 @@ from spark_bull.queue.claim_settings import ClaimSettings, default_worker
 from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle, open_handle
 from spark_bull.spark.process.claim_batch import claim_batch
 from spark_bull.store.settings import resolved
+from spark_bull.worker.batch_size import BatchSize
 from spark_bull.worker.claimer import Claimer
 from spark_bull.worker.job_signal import IDLE_S, retry_until_connected
 from spark_bull.worker.status import lag_of
@@ -39,7 +41,7 @@ T = TypeVar("T")
 
 
 class Claims(InputPartition):
-    """Positions start..stop of a ledger, the last one excluded. `portions`: these jobs, or empty."""
+    """Positions start..stop of a ledger, the last one excluded. `portions`: some of these jobs; empty: all of them."""
 
     def __init__(self, reader: str, start: int, stop: int, portions: Sequence[Portion] = ()) -> None:
         super().__init__((reader, start, stop))
@@ -71,8 +73,9 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, handle: QueueHandle, options: Options) -> None:
         self._handle = handle
-        self._most: int = options["maxJobsPerTrigger"]
+        self._size = BatchSize(options["maxJobsPerTrigger"])
         self._rows: int = options["rowsPerPartition"]
+        self._partitions: int | None = options["maxPartitions"]
         #: One call claims a portion, and a portion is read by one task.
         self._chunk_size: int = min(options["chunkSize"], options["rowsPerPartition"])
         self._lock_ms: int = options["lockMs"]
@@ -84,28 +87,40 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._left: int | None = None
         self._claimer: Claimer | None = None
         self._newest = 0
+        #: Number of jobs that the last claim asked for.
+        self._asked = 0
+        #: Jobs of the current batch, and when it began.
+        self._batch: tuple[int, float] | None = None
 
     def initialOffset(self) -> dict[str, Any]:
         return {"claimed": 0, "reader": self._reader}
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        return ReadMaxRows(self._most)
+        return ReadMaxRows(self._size.most)
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._left = self._ask(lambda: lag_of(self._handle))
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Claims jobs, unless claimed jobs are left that are in no batch yet."""
-        first, most = int(start["claimed"]), getattr(limit, "max_rows", self._most)
+        self._end_batch()
+        first, most = int(start["claimed"]), min(getattr(limit, "max_rows", self._size.most), self._size.current)
         try:
             claimer = self._claimer_of(start["reader"])
             end = claimer.end()
             if end <= first:
+                self._asked = most
                 end = first + (claimer.claim(most) if self._left is None else self._claim_of_left(claimer, most))
         except ConnectionLost as error:
             log.warning("queue %s: no jobs are claimed, trying again: %s", self._handle.keys.queue, error)
             return start
-        return {"claimed": min(end, first + self._most), "reader": start["reader"]}
+        return {"claimed": min(end, first + max(self._asked, most)), "reader": start["reader"]}
+
+    def _end_batch(self) -> None:
+        """Adapts the size of the next batches to the one that has ended."""
+        if self._batch is not None:
+            (jobs, began), self._batch = self._batch, None
+            self._size.update(jobs, monotonic_s() - began)
 
     def _claim_of_left(self, claimer: Claimer, most: int) -> int:
         """Claims the remaining jobs of an AvailableNow query; waits for the end of rate limits."""
@@ -139,16 +154,18 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         claimer, first, last = self._claimer_of(end["reader"]), int(start["claimed"]), int(end["claimed"])
         self._ask(lambda: claimer.take_up(first, last))
         self._ask(lambda: claimer.ledger.begin(last))
+        self._batch = last - first, monotonic_s()
         reader, portions = end["reader"], claimer.portions(first, last)
+        tasks = -(-(last - first) // self._rows)
+        tasks = min(tasks, self._partitions or tasks)
         if not portions:
-            stops = range(first, last, self._rows)
-            return [Claims(reader, position, min(position + self._rows, last)) for position in stops]
-        if last - first >= self._most and self._left is None:
-            claimer.claim_ahead(self._most)
-        return [
-            Claims(reader, group[0].start, group[-1].start + group[-1].jobs, group)
-            for group in _grouped(portions, self._rows)
-        ]
+            rows = -(-(last - first) // tasks)
+            return [Claims(reader, start, min(start + rows, last)) for start in range(first, last, rows)]
+        if last - first >= self._asked and self._left is None:
+            self._asked = self._size.current
+            claimer.claim_ahead(self._asked)
+        # In turns: to remove jobs from `active` is cheap near its tail, where the oldest ones are.
+        return [Claims(reader, first, last, dealt) for i in range(tasks) if (dealt := portions[i::tasks])]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Claims)
@@ -185,13 +202,3 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """Does nothing: threads end with their process."""
-
-
-def _grouped(portions: Sequence[Portion], rows: int) -> list[list[Portion]]:
-    """The portions in groups of about `rows` jobs."""
-    groups: list[list[Portion]] = [[]]
-    for portion in portions:
-        if groups[-1] and sum(known.jobs for known in groups[-1]) + portion.jobs > rows:
-            groups.append([])
-        groups[-1].append(portion)
-    return groups

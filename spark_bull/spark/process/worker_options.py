@@ -15,6 +15,7 @@ from spark_bull.options import Options, as_texts, parse_arguments
 from spark_bull.spark.process.udf_runner import is_udf
 from spark_bull.store.settings import resolved
 from spark_bull.tracer import TracerSource, check_sendable
+from spark_bull.worker.batch_size import LEAST
 from spark_bull.worker.job_tasks import is_coroutine_function
 from spark_bull.worker.slot_state import Setup
 
@@ -129,7 +130,7 @@ def checked_env(env: Mapping[str, str] | None, engine: str) -> Mapping[str, str]
 
 def claim_options(options: Options, reader: str, slots: int) -> dict[str, str]:
     """Returns the options of the stream engine's claiming read. Batches are split into `slots` tasks unless small."""
-    rows = -(-options["max_jobs_per_trigger"] // slots)
+    rows = -(-(options["max_jobs_per_trigger"] or LEAST) // slots)
     given = {
         "readerId": reader,
         "lockMs": options["lock_ms"],
@@ -139,6 +140,7 @@ def claim_options(options: Options, reader: str, slots: int) -> dict[str, str]:
         "chunkSize": options["chunk_size"] if "chunk_size" in options.given else None,
         "maxJobsPerTrigger": options["max_jobs_per_trigger"],
         "rowsPerPartition": rows if "slots" in options.given else max(_MIN_ROWS, rows),
+        "maxPartitions": slots,
     }
     return as_texts(given)
 
