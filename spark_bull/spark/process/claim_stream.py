@@ -156,10 +156,10 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._ask(lambda: claimer.ledger.begin(last))
         self._batch = last - first, monotonic_s()
         reader, portions = end["reader"], claimer.portions(first, last)
-        tasks = -(-(last - first) // self._rows)
+        tasks = max(1, -(-(last - first) // self._rows))
         tasks = min(tasks, self._partitions or tasks)
         if not portions:
-            rows = -(-(last - first) // tasks)
+            rows = max(1, -(-(last - first) // tasks))
             return [Claims(reader, start, min(start + rows, last)) for start in range(first, last, rows)]
         if last - first >= self._asked and self._left is None:
             self._asked = self._size.current
