@@ -643,7 +643,14 @@ TABLE: Final[tuple[Option, ...]] = (
         "number of jobs for which a call of a UDF waits, `chunk_wait_ms` at most; engine `loop`",
     ),
     Option("chunk_wait_ms", integer(0), 1_000, (WORK,), "see `min_chunk`; ms"),
-    Option("chunk_size", integer(1, 2_000), 200, (WORK,), "maximum number of jobs per claim of a slot"),
+    Option(
+        "chunk_size",
+        integer(1, 2_000),
+        None,
+        (WORK,),
+        "maximum number of jobs per claim of a slot, and per call of a UDF",
+        "200; engine `stream`: 500; UDFs with engine `loop`: up to 1,000 while calls take less than 1 s",
+    ),
     Option(
         "timeout_ms", integer(0), 0, (WORK,), "maximum duration of a job, or of one call of a UDF, ms; 0: unlimited"
     ),

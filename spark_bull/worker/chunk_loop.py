@@ -11,7 +11,7 @@ from spark_bull.errors import UnrecoverableError
 from spark_bull.outcomes import Claim, Outcomes
 from spark_bull.worker.alarm import interrupt
 from spark_bull.worker.cancel_reader import Cancelled
-from spark_bull.worker.chunk_size import ChunkSize
+from spark_bull.worker.chunk_size import UDF_TARGET_S, ChunkSize
 from spark_bull.worker.job_options import own_locks
 from spark_bull.worker.job_runner import Result
 from spark_bull.worker.queue_order import in_order
@@ -25,6 +25,8 @@ from spark_bull.worker.slot_queue import SlotQueue
 SETTLE_S: Final = 0.5
 #: Duration after which the rest of a chunk of jobs that run one by one is returned to the queue.
 RETURN_S: Final = 2.0
+#: Number of jobs of a UDF's chunk that one script claims or settles, so that it does not block Redis for long.
+SCRIPT_JOBS: Final = 200
 
 
 class _Chunk(NamedTuple):
@@ -55,7 +57,10 @@ class ChunkLoop(SlotLoop):
         self._has_one_queue = len(plan.queues) == 1
         at_once = 1 if plan.runner.one_by_one else None
         super().__init__(plan, slot, at_once=at_once, waits_in_thread=not self._has_one_queue)
-        self._size = ChunkSize(plan.chunk_size)
+        if plan.runner.one_by_one:
+            self._size = ChunkSize(plan.chunk_size)
+        else:
+            self._size = ChunkSize(plan.chunk_size, UDF_TARGET_S, plan.least_chunk or plan.chunk_size)
         self._isolating = False
         self._current = _Current("", ())
 
@@ -95,18 +100,26 @@ class ChunkLoop(SlotLoop):
         return None
 
     def _filled(self, queue: SlotQueue, claim: Claim) -> Claim:
-        """Claims further jobs until there are `min_chunk`, for `chunk_wait_ms` at most."""
+        """Claims further jobs for a UDF: those there are, then until `min_chunk`, for `chunk_wait_ms` at most."""
+        if self._plan.runner.one_by_one:
+            return claim
         deadline = monotonic_s() + self._plan.chunk_wait_ms / 1000
+        most = max(self._plan.min_chunk, 1 if self._isolating else self._size.current)
         last, jobs = claim, claim.jobs
-        while len(jobs) < self._plan.min_chunk and not any(job.stalled_counter for job in jobs):
+        while len(jobs) < most and not any(job.stalled_counter for job in last.jobs):
             left_s = deadline - monotonic_s()
-            if left_s <= 0 or last.stop or last.paused:
+            if last.stop or last.paused:
                 break
-            if not last.more:
+            if len(jobs) >= self._plan.min_chunk:
+                if not (last.more and last.jobs) or sum(len(job.data) for job in jobs) >= self._plan.chunk_bytes:
+                    break
+            elif left_s <= 0:
+                break
+            elif not last.more:
                 if not queue.is_waiting:
                     queue.begin_wait(last, left_s)
                 self._wait(left_s)
-            last = queue.work(None, self._plan.chunk_size - len(jobs), claim.token)
+            last = queue.work(None, min(most - len(jobs), SCRIPT_JOBS), claim.token)
             jobs = [*jobs, *last.jobs]
         self._is_stopping = last.stop
         return replace(claim, jobs=jobs)
@@ -121,7 +134,7 @@ class ChunkLoop(SlotLoop):
     def _claim_limit(self) -> int:
         if self._isolating:
             return 1
-        return self._size.current if self._plan.runner.one_by_one else self._plan.chunk_size
+        return self._size.current if self._plan.runner.one_by_one else min(SCRIPT_JOBS, self._size.current)
 
     def _isolate_stalled(self, chunk: _Chunk) -> Claim:
         """Reduces the claim to its first job that has stalled before, as this job may have killed its worker."""
@@ -153,7 +166,8 @@ class ChunkLoop(SlotLoop):
                 if (one_by_one and outcomes.limited_ms) or (too_long and now_s - started > RETURN_S):
                     self._return_rest(queue, outcomes, running[running.index(result.job) + 1 :], claim.now)
                     break
-                if done < len(jobs) and (too_long or outcomes.is_large(self._plan.chunk_bytes)):
+                is_full = outcomes.is_large(self._plan.chunk_bytes) or (not one_by_one and done % SCRIPT_JOBS == 0)
+                if done < len(jobs) and (too_long or is_full):
                     queue.work(outcomes, 0)
                     outcomes, settled_at = Outcomes(claim.token), monotonic_s()
                     queue.recorded = outcomes

@@ -12,6 +12,7 @@ import pytest
 
 from spark_bull import BullQueue, NewJob
 from spark_bull.spark.process.udf_runner import UdfRunner
+from spark_bull.worker.chunk_loop import SCRIPT_JOBS
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
 
@@ -70,6 +71,14 @@ def test_a_chunk_that_stays_small_is_processed_after_the_wait(queue: BullQueue) 
     with OurWorker(queue.handle, runner=sizes_into(sizes), chunk_size=10, min_chunk=5, chunk_wait_ms=50):
         wait_until(completed(queue, 2), "the jobs")
     assert sizes == [2]
+
+
+def test_a_chunk_of_jobs_that_wait_is_processed_at_once_though_a_script_claims_fewer(queue: BullQueue) -> None:
+    sizes: list[int] = []
+    add(queue, 2 * SCRIPT_JOBS + 1)
+    with OurWorker(queue.handle, runner=sizes_into(sizes), chunk_size=1_000):
+        wait_until(completed(queue, 2 * SCRIPT_JOBS + 1), "the jobs")
+    assert sizes == [2 * SCRIPT_JOBS + 1]
 
 
 def test_a_stop_ends_the_wait_for_a_chunk(queue: BullQueue) -> None:

@@ -14,6 +14,7 @@ from spark_bull.dialects.base import Dialect
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.model import RawJson
 from spark_bull.outcomes import ClaimedJob, Failed, Outcomes, Retried
+from spark_bull.worker.batch_size import LEAST, MOST, BatchSize
 from spark_bull.worker.chunk_size import ChunkSize
 from spark_bull.worker.failure import failure
 from spark_bull.worker.job_options import keep_of, keep_rule
@@ -185,3 +186,37 @@ def test_chunks_grow_with_quick_jobs_and_shrink_with_slow_ones() -> None:
     assert size.current == 2
     size.update(2, 10.0)
     assert size.current == 1
+
+
+def test_chunks_of_udfs_grow_from_the_size_that_slow_ones_keep() -> None:
+    size = ChunkSize(1_000, target_s=1.0, least=200)
+    sizes = [size.current]
+    for _ in range(3):
+        size.update(size.current, 0.01)
+        sizes.append(size.current)
+    assert sizes == [200, 400, 800, 1_000]
+    size.update(1_000, 2.0)
+    assert size.current == 500
+    size.update(500, 50.0)
+    assert size.current == 200
+
+
+def test_batches_grow_with_the_backlog_while_they_are_quick() -> None:
+    size = BatchSize()
+    size.update(10, 1.0)
+    assert size.current == LEAST  # A small batch shows only its fixed cost.
+    size.update(5_000, 1.0)
+    assert size.current == 25_000
+    size.update(25_000, 0.0)
+    assert size.current == MOST
+    size.update(10, 1.0)
+    assert size.current == MOST
+    size.update(MOST, 60.0)
+    assert size.current == LEAST
+
+
+def test_a_given_size_of_batches_is_kept() -> None:
+    size = BatchSize(7)
+    for seconds in (0.001, 100.0):
+        size.update(7, seconds)
+        assert (size.current, size.most) == (7, 7)
