@@ -20,8 +20,6 @@ from spark_bull import Worker
 
 QUEUE = "bench"
 SLOTS = 2
-#: Batch size of the stream engine, large because each batch has a constant overhead.
-BATCH_JOBS = 50_000
 PEERS = Path(__file__).parent / "peers"
 #: Schema of the payload.
 PAYLOAD = "id BIGINT, carrier STRING, origin STRING, note STRING, delay INT, ratio DOUBLE"

@@ -390,6 +390,8 @@ _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), al
 
 def json_text(name: str, value: Any) -> str:
     """The value as compact JSON, formatted as by JavaScript. Raises OptionError for a value that JSON can't hold."""
+    if value is None:  # What most processors return.
+        return "null"
     try:
         text = _ENCODER.encode(value)
         if not text.isascii():
