@@ -216,6 +216,17 @@ def test_chunks_can_be_settled_in_any_order(bench: WorkBench, order: list[int]) 
     assert bench.counts() == {"completed": 9}
 
 
+@pytest.mark.parametrize("older", [1, 20, 60])
+def test_a_chunk_between_others_leaves_them_in_their_order(bench: WorkBench, older: int) -> None:
+    ids = bench.add(older + 6)
+    old = bench.claim(older, claim_settings=ClaimSettings("old"))
+    between = bench.claim(3, claim_settings=ClaimSettings("between"))
+    bench.claim(3, claim_settings=ClaimSettings("young"))
+    assert bench.work(completed(between), claim_settings=ClaimSettings("between")).lost == []
+    active = [job.id for job in bench.queue.page("active")]
+    assert active == [*[job.id for job in old.jobs], *ids[-3:]]
+
+
 def test_single_jobs_of_a_chunk_can_be_settled(bench: WorkBench) -> None:
     bench.add(9)
     claim = bench.claim(9)
