@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,22 @@ def test_claimed_jobs_show_the_name_of_the_worker(
     job = queue.get_job(job_id)
     assert job is not None
     assert job.processed_by == shown
+
+
+@pytest.mark.parametrize(("given", "tasks"), [({"maxPartitions": "2"}, [[0, 1, 4, 5, 8, 9], [2, 3, 6, 7]]), ({}, 5)])
+def test_the_jobs_of_a_batch_are_dealt_to_its_tasks(
+    queue: BullQueue, redis_url: str, prefix: str, given: dict[str, str], tasks: list[list[int]] | int
+) -> None:
+    options = {"url": redis_url, "prefix": prefix, "queue": "q", "protocol": "bullmq", "rowsPerPartition": "2"}
+    reader = claim_reader(options | given)
+    queue.add_many(NewJob({"n": n}) for n in range(10))
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    batches = [list(reader.read(part)) for part in reader.partitions(start, end)]
+    found = [[json.loads(data)["n"] for batch in task for data in batch["data"].to_pylist()] for task in batches]
+    assert sorted(n for task in found for n in task) == list(range(10))
+    assert found == tasks or len(found) == tasks
+    assert reader.partitions(end, end) == []
 
 
 def test_a_restarted_query_continues_from_its_checkpoint(queue: BullQueue, stream: Stream) -> None:
