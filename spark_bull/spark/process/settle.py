@@ -180,14 +180,18 @@ class StreamSettler(DataSourceStreamArrowWriter):
         log_rejected(messages)
 
 
+@dataclass(frozen=True)
 class Settling:
-    """The same for `DataFrame.mapInArrow`, in one Spark job without a sink; returns rows of COUNTS."""
+    """The same for `DataFrame.mapInArrow`, in one Spark job without a sink; returns rows of COUNTS.
 
-    def __init__(self, plan: SettlePlan) -> None:
-        self._plan = plan
+    transform: makes the rows with outcomes of batches of claimed jobs, in the same process; None: these are given.
+    """
+
+    plan: SettlePlan
+    transform: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]] | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        counts = settle_task(self._plan, batches).counts
+        counts = settle_task(self.plan, batches if self.transform is None else self.transform(batches)).counts
         yield pa.RecordBatch.from_pydict({"outcome": list(counts), "jobs": list(counts.values())}, schema=_COUNTS)
 
 

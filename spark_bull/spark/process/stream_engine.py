@@ -29,6 +29,7 @@ from spark_bull.spark.process.error_columns import ERROR_SCHEMA, error_columns
 from spark_bull.spark.process.settle import COUNTS, OUTCOMES, SETTLED_COLUMNS, Settling, plan_settle
 from spark_bull.spark.process.settle_tokens import read_settle_token
 from spark_bull.spark.process.udf_errors import sendable_errors
+from spark_bull.spark.process.udf_transform import INPUT, OUTPUT, UdfTransformation
 from spark_bull.spark.provider import register
 from spark_bull.spark.query_start import start_query
 from spark_bull.spark.spark_errors import first_line, python_trace
@@ -39,7 +40,8 @@ from spark_bull.worker.outcome_policy import BackoffStrategy
 log = logging.getLogger("spark_bull")
 
 T = TypeVar("T")
-Transformation = Callable[[DataFrame], DataFrame]
+#: What makes outcomes of claimed jobs; a UDF does so in the Python process that settles them.
+Transformation = Callable[[DataFrame], DataFrame] | UdfTransformation
 
 #: Interval at which stop() checks for the end of the current batch.
 _POLL_S: Final = 0.2
@@ -249,6 +251,8 @@ class StreamEngine:
         if self._plan.payload is not None:
             payload = f.col(_PARSED).dropFields(_CORRUPT)
             jobs = self._parsed(jobs).where(_is_valid()).withColumn("data", payload).drop(_PARSED)
+        if isinstance(self._plan.transform, UdfTransformation):
+            return self._write(jobs.select(*INPUT), self._plan.transform)
         with sendable_errors():
             result = self._plan.transform(jobs)
         self._check(result)
@@ -285,12 +289,16 @@ class StreamEngine:
                 + ", ".join(result.columns)
             )
 
-    def _write(self, outcomes: DataFrame) -> Counter[str]:
-        """Settles without the sink mode=settle, whose planning and commit take longer than a small batch."""
+    def _write(self, rows: DataFrame, udf: UdfTransformation | None = None) -> Counter[str]:
+        """Settles without the sink mode=settle, whose planning and commit take longer than a small batch.
+
+        rows: outcomes, or what `udf` makes them of.
+        """
         options, strategy = {**self._plan.settle, "mode": "settle"}, self._plan.strategy
-        plan = replace(self._retry(lambda: plan_settle(options, outcomes.schema, strategy)), patient=True)
+        schema = rows.schema if udf is None else OUTPUT
+        plan = replace(self._retry(lambda: plan_settle(options, schema, strategy)), patient=True)
         counts = Counter[str]()
-        for row in outcomes.mapInArrow(Settling(plan), COUNTS).collect():
+        for row in rows.mapInArrow(Settling(plan, udf), COUNTS).collect():
             counts[row.outcome] += row.jobs
         return counts
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
@@ -21,7 +19,10 @@ from spark_bull.worker.job_runner import Result
 from spark_bull.worker.outcome_policy import NoReturnValue, returnvalue_text
 from spark_bull.worker.running_job import RunningJob
 
-_SCHEMA: Final = StructType(
+#: Columns of claimed jobs that it reads.
+INPUT: Final = ("queue", "id", "token", "data")
+#: Schema of its rows, which mode=settle takes.
+OUTPUT: Final = StructType(
     [
         StructField("queue", StringType()),
         StructField("id", StringType()),
@@ -30,24 +31,20 @@ _SCHEMA: Final = StructType(
         *ERROR_SCHEMA,
     ]
 )
-_ARROW: Final = to_arrow_schema(_SCHEMA, timezone="UTC")
+_ARROW: Final = to_arrow_schema(OUTPUT, timezone="UTC")
 
 
 @dataclass(frozen=True)
 class UdfTransformation:
-    """Transforms a DataFrame of claimed jobs. Picklable. chunk_size: maximum jobs per call of the UDF; 0: any."""
+    """Makes outcomes of batches of claimed jobs (INPUT). Picklable. chunk_size: maximum jobs per call; 0: any."""
 
     handle: QueueHandle
     runner: UdfRunner
     chunk_size: int = 0
 
-    def __call__(self, jobs: DataFrame) -> DataFrame:
-        return jobs.select("queue", "id", "token", "data").mapInArrow(partial(_run, self), _SCHEMA)
-
-
-def _run(transformation: UdfTransformation, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    with recording_interrupts():
-        yield from _batches(transformation, batches)
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with recording_interrupts():
+            yield from _batches(self, batches)
 
 
 def _batches(transformation: UdfTransformation, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
