@@ -56,7 +56,7 @@ format: $(PYTHON_STAMP) ## Sort imports and format the code
 	$(RUN) -m ruff format .
 
 bench: setup ## Run the benchmarks of this project and its peers
-	$(RUN) -m pip install --quiet --editable '.[bench]'
+	$(RUN) -m pip install --quiet --no-deps --requirement benchmarks/requirements.txt
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.dispatch
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.process
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.collect
