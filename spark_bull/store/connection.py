@@ -35,7 +35,7 @@ class Connection:
 
     def call(self, *command: Value) -> Any:
         """Sends one command; strings in the reply are bytes."""
-        return self._client.run(lambda client: client.execute_command(*command))
+        return self._client.run(lambda client: client.execute_command(*command, **_conversion(command)))
 
     def pipeline(self, commands: Sequence[Command]) -> list[Any]:
         """Sends commands in one round trip, without a transaction; raises the first error."""
@@ -43,7 +43,7 @@ class Connection:
         def send(client: redis.Redis) -> list[Any]:
             pipeline = client.pipeline(transaction=False)
             for command in commands:
-                pipeline.execute_command(*command)
+                pipeline.execute_command(*command, **_conversion(command))
             # raise_on_error=True would prepend the command to the message, which hides the error code.
             replies: list[Any] = pipeline.execute(raise_on_error=False)
             for reply in replies:
@@ -151,6 +151,11 @@ class Connection:
             return self._client.run(send)
         except PermissionDenied:
             return {}
+
+
+def _conversion(command: Command) -> dict[str, bool]:
+    """What redis-py must know of a command to return pairs of members and scores in RESP2, too, as in RESP3."""
+    return {"withscores": True} if "WITHSCORES" in command and str(command[0]).startswith("Z") else {}
 
 
 class BlockingConnection(Connection):

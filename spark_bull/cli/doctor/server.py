@@ -153,7 +153,9 @@ def clock(server: Server, now_ms: Callable[[], float] = epoch_ms) -> Iterator[Fi
 
 def _config(server: Server, name: str) -> str:
     reply = server.connection.call("CONFIG", "GET", name)
-    return str({_text(key): _text(value) for key, value in reply.items()}.get(name, ""))
+    # A map in RESP3, a list of names and values in RESP2.
+    pairs = reply.items() if isinstance(reply, Mapping) else zip(reply[::2], reply[1::2], strict=True)
+    return str({_text(key): _text(value) for key, value in pairs}.get(name, ""))
 
 
 def _text(value: Any) -> str:
