@@ -81,3 +81,15 @@ def test_settings_of_the_server_are_read(queue: BullQueue) -> None:
     found = list(eviction(Server(connection, connection.server_info(), queue.handle.keys.prefix)))
 
     assert found
+
+
+@all_dialects
+def test_jobs_are_read(queue: BullQueue, version: str) -> None:
+    ids = queue.add_many([NewJob({"n": n}, delay=n * 60_000) for n in range(3)]).ids
+
+    delayed = queue.page("delayed")
+    waiting = queue.page("wait")
+
+    assert [(job.id, job.data, job.delay) for job in (*waiting, *delayed)] == [
+        (ids[n], {"n": n}, n * 60_000) for n in range(3)
+    ]
