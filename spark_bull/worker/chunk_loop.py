@@ -11,7 +11,7 @@ from spark_bull.errors import UnrecoverableError
 from spark_bull.outcomes import Claim, Outcomes
 from spark_bull.worker.alarm import interrupt
 from spark_bull.worker.cancel_reader import Cancelled
-from spark_bull.worker.chunk_size import UDF_TARGET_S, ChunkSize
+from spark_bull.worker.chunk_size import ChunkSize
 from spark_bull.worker.job_options import own_locks
 from spark_bull.worker.job_runner import Result
 from spark_bull.worker.queue_order import in_order
@@ -57,10 +57,7 @@ class ChunkLoop(SlotLoop):
         self._has_one_queue = len(plan.queues) == 1
         at_once = 1 if plan.runner.one_by_one else None
         super().__init__(plan, slot, at_once=at_once, waits_in_thread=not self._has_one_queue)
-        if plan.runner.one_by_one:
-            self._size = ChunkSize(plan.chunk_size)
-        else:
-            self._size = ChunkSize(plan.chunk_size, UDF_TARGET_S, plan.least_chunk or plan.chunk_size)
+        self._size = ChunkSize(plan.chunk_size)
         self._isolating = False
         self._current = _Current("", ())
 
@@ -104,7 +101,7 @@ class ChunkLoop(SlotLoop):
         if self._plan.runner.one_by_one:
             return claim
         deadline = monotonic_s() + self._plan.chunk_wait_ms / 1000
-        most = max(self._plan.min_chunk, 1 if self._isolating else self._size.current)
+        most = max(self._plan.min_chunk, 1 if self._isolating else self._plan.chunk_size)
         last, jobs = claim, claim.jobs
         while len(jobs) < most and not any(job.stalled_counter for job in last.jobs):
             left_s = deadline - monotonic_s()
@@ -134,7 +131,7 @@ class ChunkLoop(SlotLoop):
     def _claim_limit(self) -> int:
         if self._isolating:
             return 1
-        return self._size.current if self._plan.runner.one_by_one else min(SCRIPT_JOBS, self._size.current)
+        return self._size.current if self._plan.runner.one_by_one else min(SCRIPT_JOBS, self._plan.chunk_size)
 
     def _isolate_stalled(self, chunk: _Chunk) -> Claim:
         """Reduces the claim to its first job that has stalled before, as this job may have killed its worker."""

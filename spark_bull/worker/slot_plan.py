@@ -40,7 +40,6 @@ class SlotPlan:
       concurrency: maximum number of jobs that are processed at the same time; 1 processes chunks of jobs in the main
         thread.
       chunk_size: maximum number of jobs that are processed at a time.
-      least_chunk: number of jobs that a UDF gets at a time while its calls are slow; 0: `chunk_size`.
       chunk_bytes: maximum size of their payloads.
       min_chunk: number of jobs for which a UDF waits, `chunk_wait_ms` at most.
       chunk_wait_ms: see `min_chunk`; ms.
@@ -56,7 +55,6 @@ class SlotPlan:
     policy: OutcomePolicy = field(default_factory=OutcomePolicy)
     concurrency: int = 1
     chunk_size: int = 200
-    least_chunk: int = 0
     chunk_bytes: int = 1 << 20
     min_chunk: int = 1
     chunk_wait_ms: int = 0

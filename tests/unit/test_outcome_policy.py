@@ -188,19 +188,6 @@ def test_chunks_grow_with_quick_jobs_and_shrink_with_slow_ones() -> None:
     assert size.current == 1
 
 
-def test_chunks_of_udfs_grow_from_the_size_that_slow_ones_keep() -> None:
-    size = ChunkSize(1_000, target_s=1.0, least=200)
-    sizes = [size.current]
-    for _ in range(3):
-        size.update(size.current, 0.01)
-        sizes.append(size.current)
-    assert sizes == [200, 400, 800, 1_000]
-    size.update(1_000, 2.0)
-    assert size.current == 500
-    size.update(500, 50.0)
-    assert size.current == 200
-
-
 def test_batches_grow_with_the_backlog_while_they_are_quick() -> None:
     size = BatchSize()
     size.update(10, 1.0)

@@ -31,8 +31,8 @@ from spark_bull.spark.process.worker_options import (
     check_setup,
     check_tracer,
     checked_env,
-    chunk_sizes,
     claim_options,
+    largest_chunk,
     settle_options,
     worker_options,
 )
@@ -82,8 +82,7 @@ class Worker:
         functions in an event loop; default: 1. For functions only.
       min_chunk: number of jobs for which a call of a UDF waits; default: 1. For UDFs with engine loop.
       chunk_wait_ms: maximum duration of that wait, ms; default: 1,000.
-      chunk_size: maximum number of jobs per claim, and per call of a UDF; default: 200 (loop), 500 (stream), and for
-        UDFs with engine loop up to 1,000 while calls take less than 1 s.
+      chunk_size: maximum number of jobs per claim, and per call of a UDF; default: 200 (loop), 500 (stream).
       timeout_ms: maximum duration of a job, or of one call of a UDF, ms; the job's own `timeout` takes precedence.
         Default, 0: unlimited.
       lock_ms: duration of a job's lock, ms, after which the job of a dead slot can be rescued; default: 30,000.
@@ -285,8 +284,7 @@ class Worker:
                 runner,
                 OutcomePolicy(*keep, backoff_strategy),
                 options["concurrency"],
-                chunk_sizes(options, processor).most,
-                least_chunk=chunk_sizes(options, processor).least,
+                largest_chunk(options),
                 min_chunk=options["min_chunk"],
                 chunk_wait_ms=options["chunk_wait_ms"],
                 tracer=tracer,

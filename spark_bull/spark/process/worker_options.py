@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from pyspark.sql import DataFrame
 
@@ -37,7 +37,6 @@ _UNSUPPORTED: Final[Mapping[str, Mapping[str, str]]] = {
 #: A task for fewer jobs takes longer to start than to run. Not applied if `slots` is given.
 _MIN_ROWS: Final = 1_000
 _CHUNK: Final = 200
-_UDF_CHUNK: Final = 1_000
 _PROMOTER_ARGUMENTS: Final = ("max_stalled", "check_ms")
 
 
@@ -73,24 +72,16 @@ def _check_chunks(options: Options, processor: Processor | Mapping[str, Processo
     """Raises OptionError for a minimum size of chunks that has no effect."""
     if "min_chunk" in options.given and not is_udf(processor):
         raise OptionError("`min_chunk` has no effect on functions of a job: leave it out, or use a UDF")
-    most = chunk_sizes(options, processor).most
+    most = largest_chunk(options)
     if options["min_chunk"] > most:
         raise OptionError(f"expected `min_chunk` to be at most `chunk_size` ({most}), got: {options['min_chunk']}")
     if "chunk_wait_ms" in options.given and "min_chunk" not in options.given:
         raise OptionError("`chunk_wait_ms` has no effect without `min_chunk`: give both, or leave it out")
 
 
-class ChunkSizes(NamedTuple):
-    """The largest number of jobs per chunk of the engine `loop`, and that while the calls of a UDF are slow."""
-
-    most: int
-    least: int
-
-
-def chunk_sizes(options: Options, processor: Processor | Mapping[str, Processor]) -> ChunkSizes:
-    """Returns the sizes of the chunks: what the user gave, else larger ones for UDFs, whose calls have a fixed cost."""
-    given = options["chunk_size"]
-    return ChunkSizes(given or (_UDF_CHUNK if is_udf(processor) else _CHUNK), given or _CHUNK)
+def largest_chunk(options: Options) -> int:
+    """Returns the largest number of jobs per chunk of the engine `loop`."""
+    return int(options["chunk_size"] or _CHUNK)
 
 
 def check_tracer(tracer: TracerSource, engine: str, processor: Processor | Mapping[str, Processor]) -> None:
