@@ -70,6 +70,10 @@ class PackedChunk(NamedTuple):
     packed: bytes
 
 
+#: Payloads that are measured together at first.
+_FIRST_MEASURED: Final = 4
+
+
 @dataclass
 class ChunkBuilder:
     """Collects encoded jobs and splits them into packed chunks of limited size."""
@@ -100,17 +104,21 @@ class ChunkBuilder:
 
     def _fitting(self, texts: Sequence[str], start: int) -> tuple[int, int]:
         """The end of the payloads from `start` on that fit into the chunk, and their bytes. An empty chunk fits one."""
-        stop = min(len(texts), start + self.chunk_size - self._rows)
-        size = len("".join(texts[start:stop]).encode())
-        if self._bytes + size <= self.chunk_bytes:
-            return stop, size
-        size = 0
-        for position in range(start, stop):
-            more = len(texts[position].encode())
-            if self._bytes + size + more > self.chunk_bytes and (self._rows or position > start):
-                return position, size
-            size += more
-        return stop, size
+        most = min(len(texts), start + self.chunk_size - self._rows)
+        stop, size, count = start, self._bytes, _FIRST_MEASURED
+        while stop < most:
+            # Small payloads are measured many at a time, large ones not long before they fill the chunk.
+            behind = min(most, stop + count)
+            more = len("".join(texts[stop:behind]).encode())
+            if size + more > self.chunk_bytes:
+                break
+            stop, size, count = behind, size + more, 4 * count
+        while stop < most:
+            more = len(texts[stop].encode())
+            if size + more > self.chunk_bytes and (self._rows or stop > start):
+                break
+            stop, size = stop + 1, size + more
+        return stop, size - self._bytes
 
     def flush(self) -> Iterator[PackedChunk]:
         """Yields the remaining jobs as a chunk, if there are any."""

@@ -47,7 +47,7 @@ def raw_replies(client: redis.Redis, commands: Iterable[tuple[Value, ...]]) -> l
 
 def _received(connection: Any, count: int) -> list[Any]:
     """The next replies; errors among them are not raised."""
-    reader = Reader(replyError=DefaultParser.parse_error, notEnoughData=_NONE_YET)
+    reader = Reader(protocolError=redis.InvalidResponse, replyError=DefaultParser.parse_error, notEnoughData=_NONE_YET)
     # Parsed as the elements of one array, replies take half of the CPU that they take one by one.
     reader.feed(b"*%d\r\n" % count)
     parsed = reader.gets()

@@ -22,7 +22,7 @@ class BatchSize:
         self.current = self._least
 
     def update(self, jobs: int, seconds: float) -> None:
-        """Adapts to the last batch: its number of jobs and its duration, s. Only a full batch can lower the limit."""
-        fitting = self.most if seconds <= 0 else int(TARGET_S * jobs / seconds)
-        if fitting > self.current or jobs >= self.current:
-            self.current = max(self._least, min(fitting, self.most))
+        """Adapts to the last batch: its number of jobs and its duration, s. Only a full batch shows a backlog."""
+        if jobs >= self.current:
+            fitting = self.most if seconds <= 0 else int(TARGET_S * jobs / seconds)
+            self.current = max(self._least, min(fitting, 2 * self.current, self.most))

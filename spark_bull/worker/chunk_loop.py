@@ -141,7 +141,8 @@ class ChunkLoop(SlotLoop):
         if stalled is None or len(claim.jobs) == 1:
             return claim
         others = [job.id for job in claim.jobs if job is not stalled]
-        chunk.queue.work(Outcomes(claim.token, unstarted=others), 0)
+        for start in range(0, len(others), SCRIPT_JOBS):
+            chunk.queue.work(Outcomes(claim.token, unstarted=others[start : start + SCRIPT_JOBS]), 0)
         return replace(claim, jobs=[stalled])
 
     def _run(self, queue: SlotQueue, claim: Claim) -> Outcomes:

@@ -14,8 +14,10 @@ from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.worker.claim_keeper import ClaimKeeper
 from spark_bull.worker.job_options import own_locks
 
-#: Maximum size of the packed jobs kept in memory; beyond it, tasks read the jobs from Redis.
+#: Size of the packed jobs at which a batch ends, as they are kept in memory.
 MAX_PACKED_BYTES: Final = 64 << 20
+#: Number of jobs that are claimed before their locks are extended.
+HELD_JOBS: Final = 1_000
 
 
 class Claimer:
@@ -45,6 +47,17 @@ class Claimer:
         return self._claim(self._claim_settings, max_jobs)
 
     def _claim(self, claim_settings: ClaimSettings, max_jobs: int) -> int:
+        """Claims some jobs at a time, so that the locks of the first ones are extended meanwhile."""
+        claimed = 0
+        while claimed < max_jobs and sum(len(portion.packed) for portion in self._portions) < MAX_PACKED_BYTES:
+            asked = min(HELD_JOBS, max_jobs - claimed)
+            held = self._claim_and_hold(claim_settings, asked)
+            claimed += held
+            if held < asked:
+                break
+        return claimed
+
+    def _claim_and_hold(self, claim_settings: ClaimSettings, max_jobs: int) -> int:
         portions, self.limited_ms = self.ledger.claim(claim_settings, max_jobs, self._chunk_size)
         claimed = sum(portion.jobs for portion in portions)
         if portions:
@@ -52,8 +65,6 @@ class Claimer:
             self._keeper.hold(self.ledger.ids(start, start + claimed), self._own_locks(portions))
             self._locked_until = start + claimed
             self._portions += portions
-            if sum(len(portion.packed) for portion in self._portions) > MAX_PACKED_BYTES:
-                self._portions.clear()
         return claimed
 
     def _own_locks(self, portions: Sequence[Portion]) -> dict[str, int]:

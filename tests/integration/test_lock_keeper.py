@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Event
 from typing import Any
@@ -15,7 +15,7 @@ from spark_bull.queue.claim import extend, work
 from spark_bull.queue.claim_ledger import ClaimLedger
 from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.queue.handle import QueueHandle
-from spark_bull.worker import claim_keeper, lock_keeper, slot_queue
+from spark_bull.worker import claim_keeper, claimer, lock_keeper, slot_queue
 from spark_bull.worker.claimer import Claimer
 from spark_bull.worker.running_job import RunningJob
 from tests.support.wait import PATIENCE_S, wait_until
@@ -163,7 +163,37 @@ def test_a_claiming_query_extends_a_lock_by_the_duration_that_its_job_has(
 
     monkeypatch.setattr(claim_keeper, "extend", extend_noted)
     own, plain = queue.add_many([NewJob({}, lock_ms=300), NewJob({})]).ids
-    claimer = Claimer(ClaimLedger(queue.handle, "reader"), ClaimSettings("reader", LOCK_MS), 10)
-    assert claimer.claim(10) == 2
+    claiming = Claimer(ClaimLedger(queue.handle, "reader"), ClaimSettings("reader", LOCK_MS), 10)
+    assert claiming.claim(10) == 2
     wait_until(lambda: len(extended) == 2, "the locks to be extended")
     assert extended == {own: 300, plain: LOCK_MS}
+
+
+def test_a_claiming_query_extends_the_locks_of_its_first_jobs_before_it_claims_the_last(
+    queue: BullQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    active: list[int] = []
+    hold = claim_keeper.ClaimKeeper.hold
+
+    def hold_noted(keeper: claim_keeper.ClaimKeeper, job_ids: Sequence[str], own_ms: Mapping[str, int]) -> None:
+        hold(keeper, job_ids, own_ms)
+        active.append(queue.counts()["active"])
+
+    monkeypatch.setattr(claim_keeper.ClaimKeeper, "hold", hold_noted)
+    monkeypatch.setattr(claimer, "HELD_JOBS", 10)
+    queue.add_many([NewJob({})] * 25)
+    claiming = Claimer(ClaimLedger(queue.handle, "reader"), ClaimSettings("reader", LOCK_MS), 5)
+    assert claiming.claim(30) == 25
+    assert active == [10, 20, 25]
+
+
+def test_a_batch_ends_at_the_size_of_jobs_that_is_kept_in_memory(
+    queue: BullQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claimer, "HELD_JOBS", 10)
+    monkeypatch.setattr(claimer, "MAX_PACKED_BYTES", 1)
+    queue.add_many([NewJob({})] * 25)
+    claiming = Claimer(ClaimLedger(queue.handle, "reader"), ClaimSettings("reader", LOCK_MS), 5)
+    for start, claimed in ((0, 10), (10, 10), (20, 5)):
+        assert claiming.claim(30) == claimed
+        assert sum(portion.jobs for portion in claiming.portions(start, start + claimed)) == claimed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import fields
@@ -686,6 +687,20 @@ def test_chunks_hold_all_rows_in_order_and_keep_their_limits(
     assert gathered <= most_bytes or not chunks or chunks[-1].n == 1
     assert builder.gathered == 0
     assert list(builder.flush()) == []
+
+
+def test_large_payloads_are_not_measured_all_at_once() -> None:
+    payload, most_bytes = "x" * 100_000, 1 << 20
+    jobs = EncodedJobs(n=500, data=[payload] * 500, name="n", opts="{}", delay=0)
+    builder = ChunkBuilder(500, most_bytes)
+    tracemalloc.start()
+    try:
+        chunks = sum(1 for _ in builder.add(jobs))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert chunks == 49
+    assert peak < 10 * most_bytes
 
 
 @given(st.lists(batches().filter(lambda part: part.n), min_size=1, max_size=4))

@@ -192,10 +192,9 @@ def test_batches_grow_with_the_backlog_while_they_are_quick() -> None:
     size = BatchSize()
     size.update(10, 1.0)
     assert size.current == LEAST  # A small batch shows only its fixed cost.
-    size.update(5_000, 1.0)
-    assert size.current == 25_000
-    size.update(25_000, 0.0)
-    assert size.current == MOST
+    for expected in (2 * LEAST, 4 * LEAST, MOST):
+        size.update(size.current, 0.0)
+        assert size.current == expected
     size.update(10, 1.0)
     assert size.current == MOST
     size.update(MOST, 60.0)

@@ -10,7 +10,8 @@ local SCAN_FIELDS = {'floor', 'walk', 'at', 'below', 'count', 'quiet'}
 -- Jobs of the look-back window are recorded in `seen`. Below `floor` no job can be added any more, and all are known.
 -- Between `floor` and the start of the window, a walk examines each job once more and raises `floor`; within the
 -- window, walks go through the time slices whose number of jobs has changed. A walk goes from `at` to `below`, in as
--- many calls as needed; `at` is '(' and a time when the walk has passed all jobs of that time. `quiet`: jobs found are not results, as they finished before the reader started.
+-- many calls as needed; `at` is '(' and a time when the walk has passed all jobs of that time. `quiet`: jobs found are
+-- not results, as they finished before the reader started.
 local function scan_of(key, state, clock)
   local names = {}
   for i, name in ipairs(SCAN_FIELDS) do
@@ -125,8 +126,8 @@ local function remember(key, scan, ids, times, at)
     end
   end
   for i = first, #ids do
-    local at = 2 * (i - first)
-    pairs_of[at + 1], pairs_of[at + 2] = times[i], ids[i]
+    local place = 2 * (i - first)
+    pairs_of[place + 1], pairs_of[place + 2] = times[i], ids[i]
   end
   if #pairs_of > 0 then
     redis.call('ZADD', scan.seen, unpack(pairs_of))
