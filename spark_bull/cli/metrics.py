@@ -56,12 +56,14 @@ def _serve(host: str, port: int, export: Export, labels: dict[str, str]) -> Outp
     except OSError as error:
         raise OptionError(f"expected a free address to listen on, got: {host}:{port} ({error.strerror})") from None
     sigterm_as_sigint()
-    with server:
-        print(f"listening on {server.url}; Ctrl-C ends it", file=sys.stderr, flush=True)
-        try:
+    try:
+        with server:
+            print(f"listening on {server.url}; Ctrl-C ends it", file=sys.stderr, flush=True)
             server.serve_forever()
-        except KeyboardInterrupt:
-            return None
+    except KeyboardInterrupt:
+        # The regular way to stop it.
+        pass
+    return None
 
 
 def _label(text: str) -> tuple[str, str]:

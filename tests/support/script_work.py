@@ -35,8 +35,11 @@ class ScriptWork:
 
 
 @contextmanager
-def script_work(client: Redis) -> Iterator[list[ScriptWork]]:
-    """Records the scripts that the server runs within the block; the list is complete when the block is left."""
+def script_work(client: Redis, *, commands: bool = False) -> Iterator[list[ScriptWork]]:
+    """Records the scripts that the server runs within the block; the list is complete when the block is left.
+
+    commands: also records commands outside scripts, each as one of its own.
+    """
     end = uuid4().hex.encode()
     address = client.connection_pool.connection_kwargs
     lines = bytearray()
@@ -61,6 +64,9 @@ def script_work(client: Redis) -> Iterator[list[ScriptWork]]:
             _count(found[-1], words[0].upper(), words[1:])
         elif words and words[0].upper() in _SCRIPTS:
             found.append(ScriptWork())
+        elif words and commands:
+            found.append(ScriptWork())
+            _count(found[-1], words[0].upper(), words[1:])
     # EVALSHA of a script that the server does not know runs nothing, and EVAL follows.
     found[:] = [script for script in found if script.commands]
 
