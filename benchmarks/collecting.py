@@ -164,6 +164,20 @@ def start(spark: SparkSession, url: str, folder: str, **trigger: Any) -> Streami
     return writer.option("checkpointLocation", f"{folder}/checkpoint").start(f"{folder}/jobs")
 
 
+@contextmanager
+def collects(spark: SparkSession, url: str, jobs: int) -> Iterator[Callable[[], None]]:
+    """Returns a function that collects the finished jobs of QUEUE, `jobs` of them, into a temporary folder."""
+    with tempfile.TemporaryDirectory() as folder:
+
+        def run() -> None:
+            query = start(spark, url, folder, availableNow=True)
+            query.awaitTermination()
+            rows = sum(batch["numInputRows"] for batch in query.recentProgress)
+            assert rows == jobs, f"expected {jobs} collected jobs, got {rows}"
+
+        yield run
+
+
 def began(batch: Any) -> float:
     """Returns the start of a batch by its query progress, s since 1970."""
     return datetime.fromisoformat(batch["timestamp"].replace("Z", "+00:00")).timestamp()

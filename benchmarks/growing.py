@@ -10,7 +10,6 @@ import json
 import multiprocessing
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -20,7 +19,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 from redis import Redis
 
-from benchmarks.collecting import start
+from benchmarks.collecting import collects
 from benchmarks.filling import plain, queue_at
 from benchmarks.finishing import fill_finished
 from benchmarks.probes import cpu_of, memory_watched
@@ -93,14 +92,7 @@ def process(spark: SparkSession, server: Server, jobs: int) -> Iterator[Run]:
 @contextmanager
 def collect(spark: SparkSession, server: Server, jobs: int) -> Iterator[Run]:
     elsewhere(fill_completed, server.url, jobs)
-    with tempfile.TemporaryDirectory() as folder:
-
-        def run() -> None:
-            query = start(spark, server.url, folder, availableNow=True)
-            query.awaitTermination()
-            rows = sum(batch["numInputRows"] for batch in query.recentProgress)
-            assert rows == jobs, f"expected {jobs} collected jobs, got {rows}"
-
+    with collects(spark, server.url, jobs) as run:
         yield run
 
 

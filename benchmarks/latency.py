@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.collecting import start
+from benchmarks.collecting import collects
 from benchmarks.command import Part, run_parts
 from benchmarks.filling import passing, plain
 from benchmarks.finishing import fill_finished
@@ -220,14 +220,7 @@ def processing(working: Working, jobs: int, server: Server) -> Iterator[Callable
 @contextmanager
 def collecting(spark: SparkSession, jobs: int, server: Server) -> Iterator[Callable[[], object]]:
     fill_finished(server.queue, jobs)
-    with tempfile.TemporaryDirectory() as folder:
-
-        def run() -> None:
-            query = start(spark, server.url, folder, availableNow=True)
-            query.awaitTermination()
-            rows = sum(batch["numInputRows"] for batch in query.recentProgress)
-            assert rows == jobs, f"expected {jobs} collected jobs, got {rows}"
-
+    with collects(spark, server.url, jobs) as run:
         yield run
 
 

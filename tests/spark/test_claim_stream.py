@@ -87,9 +87,15 @@ def test_claimed_jobs_show_the_name_of_the_worker(
     assert job.processed_by == shown
 
 
-@pytest.mark.parametrize(("given", "tasks"), [({"maxPartitions": "2"}, [[0, 1, 4, 5, 8, 9], [2, 3, 6, 7]]), ({}, 5)])
+@pytest.mark.parametrize(
+    ("given", "tasks"),
+    [
+        ({"maxPartitions": "2"}, [[0, 1, 4, 5, 8, 9], [2, 3, 6, 7]]),
+        ({}, [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9]]),
+    ],
+)
 def test_the_jobs_of_a_batch_are_dealt_to_its_tasks(
-    queue: BullQueue, redis_url: str, prefix: str, given: dict[str, str], tasks: list[list[int]] | int
+    queue: BullQueue, redis_url: str, prefix: str, given: dict[str, str], tasks: list[list[int]]
 ) -> None:
     options = {"url": redis_url, "prefix": prefix, "queue": "q", "protocol": "bullmq", "rowsPerPartition": "2"}
     reader = claim_reader(options | given)
@@ -98,8 +104,7 @@ def test_the_jobs_of_a_batch_are_dealt_to_its_tasks(
     end = reader.latestOffset(start, reader.getDefaultReadLimit())
     batches = [list(reader.read(part)) for part in reader.partitions(start, end)]
     found = [[json.loads(data)["n"] for batch in task for data in batch["data"].to_pylist()] for task in batches]
-    assert sorted(n for task in found for n in task) == list(range(10))
-    assert found == tasks or len(found) == tasks
+    assert found == tasks
     assert reader.partitions(end, end) == []
 
 
