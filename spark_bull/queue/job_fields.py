@@ -52,8 +52,10 @@ class JobFields:
         # A job that is read without its data may be much larger than the fields.
         self._whole = "data" in self.names and len(self.names) > MOST_PICKED
 
-    def read(self, ids: Sequence[bytes], *checks: Command) -> tuple[Columns, list[Any], list[Any]]:
-        """The fields of these jobs, and the replies of `checks`, which Redis runs before and after them.
+    def read(
+        self, ids: Sequence[bytes], before: Sequence[Command] = (), after: Sequence[Command] = ()
+    ) -> tuple[Columns, list[Any], list[Any]]:
+        """The fields of these jobs, and the replies of commands that Redis runs before and after reading them.
 
         A job that does not exist, or whose key is not a hash, has no fields.
         """
@@ -61,8 +63,8 @@ class JobFields:
         commands: list[Command] = [
             ("HGETALL", base + job_id) if self._whole else ("HMGET", base + job_id, *names) for job_id in ids
         ]
-        replies = self._connection.replies([*checks, *commands, *checks])
-        start, stop = len(checks), len(checks) + len(ids)
+        replies = self._connection.replies([*before, *commands, *after])
+        start, stop = len(before), len(before) + len(ids)
         columns = self._of_hashes(replies[start:stop]) if self._whole else self._of_values(replies[start:stop])
         self._adapt(columns, len(ids))
         return columns, replies[:start], replies[stop:]

@@ -24,6 +24,8 @@ from spark_bull.queue.walk import MAX_IDS, START, WHOLE, Position, Slice, Walked
 
 #: Minimum number of windows of a sample.
 SAMPLE_WINDOWS: Final = 20
+#: Chunks whose ids one command reads, unless they are more than MAX_IDS.
+CHUNKS_PER_CALL: Final = 4
 #: Ids that a read keeps, so as not to return a job twice.
 REMEMBERED: Final = 200_000
 
@@ -247,7 +249,7 @@ def _walk(
 ) -> Iterator[Chunk]:
     """Chunk after chunk of one state, and jobs that left it meanwhile for one of `states` (none given: for any)."""
     key, fields = handle.dialect.state_key(state), JobFields(handle, names, chunk_size)
-    window, position, done = min(MAX_IDS, chunk_size * part.of), START, False
+    window, position, done = min(MAX_IDS, CHUNKS_PER_CALL * chunk_size * part.of), START, False
     while not done:
         found = ids_from(handle, key, position, part=part, window=window)
         for walked in jobs_of(handle, key, found, fields):

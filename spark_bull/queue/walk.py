@@ -5,7 +5,7 @@ A job whose state changed between the two is left to the caller, who reads it to
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from typing import Any, Final, NamedTuple
@@ -20,21 +20,28 @@ from spark_bull.store.connection import Command
 MAX_IDS: Final = 5_000
 #: Places that a job of a list may have been shifted by while its fields were read; beyond them it counts as moved.
 SHIFT: Final = 250
-#: Longer ids are not numbers of the counter.
-MAX_DIGITS: Final = 20
+#: The same, before all places between the first and the last job are looked at, which costs more.
+NEAR: Final = 100
 
 
 @dataclass(frozen=True)
 class Slice:
-    """Slice `number` of `of`: jobs by their ids, in any state. Each job belongs to one slice."""
+    """Slice `number` of `of`: jobs by their ids, in any state. Each job belongs to one slice.
+
+    ignored: ids that differ in so many last characters only are in one slice. Redis reads jobs that were added one
+    after the other in less time, as they are close to each other in its memory.
+    """
 
     number: int = 0
     of: int = 1
+    ignored: int = 0
 
-    def selects(self, ids: Iterable[bytes]) -> list[bool]:
-        """Which of these ids belong to this slice. Ids of the counter are distributed evenly."""
-        number, of = self.number, self.of
-        return [(int(i) if i.isdigit() and len(i) < MAX_DIGITS else crc32(i)) % of == number for i in ids]
+    def selects(self, ids: Sequence[bytes]) -> list[bool]:
+        """Which of these ids belong to this slice."""
+        if self.of == 1:
+            return [True] * len(ids)
+        number, of, stop = self.number, self.of, -self.ignored or None
+        return [crc32(job_id[:stop]) % of == number for job_id in ids]
 
 
 WHOLE: Final = Slice()
@@ -81,17 +88,22 @@ def ids_from(
         cursor, found = call("SSCAN", state, position.passed, "COUNT", window)
         ids = list(compress(found, part.selects(found)))
         return StateIds(Position(int(cursor)), int(cursor) == 0, ids, [])
-    first, known = position.passed, 1 if position.last else 0
-    command = "LRANGE" if key.kind == "list" else "ZREVRANGE"
-    found = call(command, state, first - known, first + window - 1)
-    if known and found[:1] != [position.last]:
-        # Jobs have left or entered before this position: going back half a window repeats some jobs, but misses none.
-        return ids_from(handle, key, Position(max(0, first - window // 2)), part=part, window=window)
-    found = found[known:]
-    behind = Position(first + len(found), found[-1] if found else b"")
-    places = range(first, behind.passed)
+    command, known = "LRANGE" if key.kind == "list" else "ZREVRANGE", 1 if position.last else 0
+    first = position.passed - known
+    found = call(command, state, first, first + known + window - 1)
+    done = len(found) < known + window
+    if known:
+        if position.last not in found:
+            # Jobs have left before this position: going back half a window repeats some jobs, but misses none.
+            back = Position(max(0, position.passed - window // 2))
+            return ids_from(handle, key, back, part=part, window=window)
+        # Jobs that entered have shifted it.
+        passed = found.index(position.last) + 1
+        first, found = first + passed, found[passed:]
+    behind = Position(first + len(found), found[-1] if found else position.last)
     kept = part.selects(found)
-    return StateIds(behind, len(found) < window, list(compress(found, kept)), list(compress(places, kept)))
+    places = range(first, behind.passed)
+    return StateIds(behind, done, list(compress(found, kept)), list(compress(places, kept)))
 
 
 def jobs_of(handle: QueueHandle, key: StateKey, ids: StateIds, fields: JobFields) -> Iterator[Walked]:
@@ -105,19 +117,45 @@ def jobs_of(handle: QueueHandle, key: StateKey, ids: StateIds, fields: JobFields
 
 def _walked(state: str, kind: str, asked: StateIds, fields: JobFields) -> Walked:
     """Reads the jobs, and looks before and after that which of them are in their state."""
-    columns, [before], [after] = fields.read(asked.ids, _check(state, kind, asked))
-    stayed = _stayed(kind, asked.ids, before, after)
-    exist = fields.are_jobs(asked.ids, columns)
-    scores = before if kind == "zset" else []
+    if kind == "list":
+        # Costs less than a look at all places between the first and the last job: most of them are of other slices.
+        first, last = _near(state, asked.places[0]), _near(state, asked.places[-1])
+        columns, before, after = fields.read(asked.ids, [last], [first, last])
+        if _all_stayed(asked.ids, *before, *after):
+            return _kept(asked.ids, columns, [], [True] * len(asked.ids), fields)
+    check = [_check(state, kind, asked)]
+    columns, [then], [now] = fields.read(asked.ids, check, check)
+    return _kept(asked.ids, columns, then if kind == "zset" else [], _stayed(kind, asked.ids, then, now), fields)
+
+
+def _kept(ids: list[bytes], columns: Columns, scores: list[Any], stayed: Sequence[bool], fields: JobFields) -> Walked:
+    """The jobs that are in their state, without what is left of removed ones."""
+    exist = fields.are_jobs(ids, columns)
     if all(stayed) and all(exist):
-        return Walked(asked.ids, columns, scores, [])
+        return Walked(ids, columns, scores, [])
     kept = [here and there for here, there in zip(stayed, exist, strict=True)]
     return Walked(
-        list(compress(asked.ids, kept)),
+        list(compress(ids, kept)),
         {name: list(compress(column, kept)) for name, column in columns.items()},
         list(compress(scores, kept)),
-        [job_id for job_id, here in zip(asked.ids, stayed, strict=True) if not here],
+        [job_id for job_id, here in zip(ids, stayed, strict=True) if not here],
     )
+
+
+def _near(state: str, place: int) -> Command:
+    """Reads the ids from a place of a list up to where jobs that entered may have shifted its job to."""
+    return ("LRANGE", state, place, place + NEAR)
+
+
+def _all_stayed(
+    ids: Sequence[bytes], last_before: Sequence[bytes], first: Sequence[bytes], last: Sequence[bytes]
+) -> bool:
+    """Whether jobs of a list are all in it: the first and the last one are, as far from each other as before.
+
+    Only one that is removed leaves a list from between two others.
+    """
+    here = ids[0] in first and ids[-1] in last_before and ids[-1] in last
+    return here and first.index(ids[0]) == last.index(ids[-1])
 
 
 def _check(state: str, kind: str, asked: StateIds) -> Command:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import compress, islice
 from typing import Final
-from zlib import crc32
 
 import msgpack
 
@@ -16,7 +15,7 @@ from spark_bull.errors import JobFailed, JobMissing, OptionError, WaitTimeout
 from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.queue.read import Chunk, hash_fields, read_ids
 from spark_bull.queue.waiting import wait_for_job
-from spark_bull.queue.walk import Slice
+from spark_bull.queue.walk import WHOLE, Slice
 from spark_bull.queue.writes import read_record
 
 #: Chunks of ids that one call reads.
@@ -43,18 +42,17 @@ def check_kept(handles: Sequence[QueueHandle], write_id: str) -> int:
     return sum(record.jobs for _, record in found)
 
 
-def written_ids(handle: QueueHandle, write_id: str) -> Iterator[str]:
-    """The ids of the jobs that a write has added so far, or that were there or kept in their place; in order."""
+def written_ids(handle: QueueHandle, write_id: str, part: Slice = WHOLE) -> Iterator[str]:
+    """The ids of the jobs that a write has added so far, or that were there or kept in their place; in order.
+
+    part: only those of this slice.
+    """
     key, start = handle.keys.kept_ids(write_id), 0
     while packed := handle.connection.call("LRANGE", key, start, start + _CHUNKS - 1):
-        for part in packed:
-            yield from (job_id for job_id in msgpack.unpackb(part, raw=False, unicode_errors="replace") if job_id)
+        for chunk in packed:
+            ids = [job_id for job_id in msgpack.unpackb(chunk, raw=True) if job_id]
+            yield from (job_id.decode("utf-8", "replace") for job_id in compress(ids, part.selects(ids)))
         start += len(packed)
-
-
-def part_of(ids: Iterable[str], part: Slice) -> Iterator[str]:
-    """The ids of a slice. One that is there twice is in one slice."""
-    return (job_id for job_id in ids if crc32(job_id.encode()) % part.of == part.number)
 
 
 def read_written(

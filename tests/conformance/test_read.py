@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -22,6 +22,7 @@ from spark_bull.queue.read import read_ids, read_jobs
 from spark_bull.queue.walk import MAX_IDS, Slice
 from tests.support.filled import NOW, Filled
 from tests.support.jobs import HOUR
+from tests.support.script_work import script_work
 
 ODD_IDS = ["nan", "inf", "-inf", "1e300", "0x1F", "1.5", "-7", " 8", "9007199254740993", "é", "a b", "x" * 300, "07"]
 
@@ -78,7 +79,70 @@ def test_the_slices_together_are_the_whole_queue(filled: Filled) -> None:
         slices = [ids_of(filled.read(part=Slice(n, of), chunk_size=40)) for n in range(of)]
         assert sorted(chain.from_iterable(slices)) == sorted(whole)
     assert len(set(whole)) == 900 + len(ODD_IDS)
-    assert [len(filled.read("wait", part=Slice(n, 3))) for n in range(3)] == pytest.approx([104] * 3, abs=8)
+    assert [len(filled.read("wait", part=Slice(n, 3))) for n in range(3)] == pytest.approx([104] * 3, abs=20)
+
+    grouped = [ids_of(filled.read(part=Slice(n, 3, ignored=2))) for n in range(3)]
+    assert sorted(chain.from_iterable(grouped)) == sorted(whole)
+    groups = [{job_id[:-2] for job_id in ids} for ids in grouped]
+    assert sum(map(len, groups)) == len(set().union(*groups)), "each group is in one slice"
+
+
+@pytest.mark.parametrize("state", ["wait", "delayed", "completed"])
+def test_a_slice_reads_the_ids_of_all_jobs_once_and_few_to_check_that_its_own_have_stayed(
+    filled: Filled, client: Redis, state: str
+) -> None:
+    count, of = 20_000, 16
+    filled.enter(state, numbered(1, count))
+    with script_work(client, commands=True) as work:
+        assert filled.read(state, part=Slice(3, of)) == []
+    read = sum(command.elements for command in work)
+    assert count <= read < 2 * count
+
+
+def _reads(monkeypatch: pytest.MonkeyPatch, change: Callable[[list[str]], object]) -> list[str]:
+    """The ids of all jobs whose fields are read, and read again; `change` is called with them before each reading."""
+    read: list[str] = []
+    read_fields = JobFields.read
+
+    def changing_first(fields: JobFields, ids: Sequence[bytes], *checks: Any) -> Any:
+        change(read)
+        read.extend(job_id.decode() for job_id in ids)
+        return read_fields(fields, ids, *checks)
+
+    monkeypatch.setattr(JobFields, "read", changing_first)
+    return read
+
+
+def test_jobs_that_enter_while_others_are_read_cause_no_second_read(
+    filled: Filled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled.put("wait", numbered(1, 400))
+    read = _reads(monkeypatch, lambda read: filled.put("wait", [f"new{len(read)}-{n}" for n in range(9)]))
+    found = ids_of(filled.read("wait", chunk_size=50))
+    assert set(numbered(1, 400)) <= set(found)
+    assert read == found
+
+
+@pytest.mark.parametrize("leaving", [["200"], ["1", "2", "3"], ["400", "399"], ["7", "203", "391"]])
+def test_jobs_that_leave_a_list_anywhere_while_it_is_read_have_the_fields_of_their_state(
+    filled: Filled, monkeypatch: pytest.MonkeyPatch, leaving: list[str]
+) -> None:
+    filled.put("wait", numbered(1, 400))
+
+    waited: set[str] = set()
+
+    def leave(read: list[str]) -> None:
+        if not waited and len(read) > 50:
+            waited.update(read)
+            for job_id in leaving:
+                filled.client.hset(filled.queue.handle.keys.job(job_id), "processedOn", NOW)
+                filled.move(job_id, "wait", "active")
+
+    _reads(monkeypatch, leave)
+    jobs = {job.id: (job.state, job.processed_on) for job in filled.read(chunk_size=400)}
+    assert 50 < len(waited) < 150
+    started = set(leaving) - waited
+    assert jobs == {job_id: ("active", NOW) if job_id in started else ("wait", None) for job_id in numbered(1, 400)}
 
 
 def test_states_are_read_in_several_chunks(filled: Filled) -> None:
@@ -176,6 +240,7 @@ def test_a_job_that_leaves_for_a_state_that_was_not_asked_for_is_not_read(
     read_fields = JobFields.read
 
     def moving_first(fields: JobFields, ids: Sequence[bytes], *checks: Any) -> Any:
+        monkeypatch.undo()
         filled.move("2", "wait", "active")
         return read_fields(fields, ids, *checks)
 

@@ -10,7 +10,7 @@ from spark_bull.errors import OptionError, WaitTimeout
 from spark_bull.model import NewJob
 from spark_bull.queue.walk import Slice
 from spark_bull.queue.writes import register, roll_forward
-from spark_bull.queue.written import check_kept, part_of, read_written, wait_for_written, written_ids
+from spark_bull.queue.written import check_kept, read_written, wait_for_written, written_ids
 from tests.support.wait import PATIENCE_S
 from tests.support.work_bench import WorkBench, completed
 from tests.support.writes import register_all, stage_all
@@ -49,7 +49,7 @@ def test_the_jobs_of_a_write_have_their_states_and_those_that_are_gone_have_none
     bench.work(completed(bench.claim(3), "7"))
     found = {}
     for number in range(3):
-        part = part_of(written_ids(bench.handle, "w"), Slice(number, 3))
+        part = written_ids(bench.handle, "w", Slice(number, 3))
         for chunk in read_written(bench.handle, part, (), ["returnvalue"], 10):
             values = chunk.column("returnvalue")
             found |= {

@@ -15,6 +15,7 @@ from redis import Redis
 from spark_bull.local import EmbeddedRedis
 from spark_bull.model import FlowJob, NewJob, RawJson
 from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.walk import Slice
 from spark_bull.spark.inspect.source import OpenSlice, batch_reader
 from spark_bull.spark.schemas import SCHEMAS
 from tests.spark.conftest import Bull
@@ -87,7 +88,7 @@ def test_a_narrower_schema_reads_only_its_fields(bull: Bull, queue: OpenQueue, c
     narrow = bull.read(schema="id STRING, attemptsMade INT").schema
     reader = batch_reader({**bull.options, "queue": "q"}, narrow)
     with client.monitor() as monitor:
-        (batch,) = reader.read(OpenSlice(0, 1))
+        (batch,) = reader.read(OpenSlice(Slice()))
         client.echo("the end")
         commands = list(iter(lambda: monitor.next_command()["command"], "ECHO the end"))
     assert batch.schema == to_arrow_schema(narrow, timezone="UTC")
@@ -409,7 +410,7 @@ def test_a_large_queue_is_read_completely_in_constant_memory(bull: Bull, queue: 
 
     reader = batch_reader({**bull.options, "queue": "q"}, bull.read(schema="id STRING, data STRING").schema)
     tracemalloc.start()
-    rows = sum(batch.num_rows for batch in reader.read(OpenSlice(0, 1)))
+    rows = sum(batch.num_rows for batch in reader.read(OpenSlice(Slice())))
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert rows == count

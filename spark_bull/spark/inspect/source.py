@@ -23,7 +23,7 @@ from spark_bull.queue.find import find_queues, is_glob
 from spark_bull.queue.handle import QueueHandle, open_handle
 from spark_bull.queue.read import Chunk, counts, read_ids, read_jobs
 from spark_bull.queue.walk import Slice
-from spark_bull.queue.written import check_kept, part_of, read_written, written_ids
+from spark_bull.queue.written import check_kept, read_written, written_ids
 from spark_bull.spark.inspect.events import event_batches
 from spark_bull.spark.inspect.views import ROWS, QueueSlice, Row
 from spark_bull.spark.job_columns import BATCH_CHUNKS, batch_of
@@ -34,7 +34,12 @@ from spark_bull.store.settings import resolved, settings_of
 #: Views that are read in parallel slices; the others are small.
 SLICED: Final = ("jobs", "logs", "dependencies")
 JOBS_PER_PARTITION: Final = 100_000
-MAX_PARTITIONS: Final = 16
+#: More partitions would wait for Redis, which sends the ids of all jobs to each of them.
+MAX_PARTITIONS: Final = 4
+#: Minimum number of groups of ids that are distributed over the partitions, and the most characters of an id that
+#: tell the jobs of a group apart.
+MIN_GROUPS: Final = 1_000
+MAX_IGNORED: Final = 3
 #: Maximum number of rows per Arrow batch. The first batch is one chunk, and sizes double: `show()` reads little.
 BATCH_ROWS: Final = 8_000
 
@@ -65,9 +70,9 @@ class ReadPlan:
 class OpenSlice(InputPartition):
     """A relative slice of all queues, resolved when it is read."""
 
-    def __init__(self, number: int, of: int) -> None:
-        super().__init__(number)
-        self.part = Slice(number, of)
+    def __init__(self, part: Slice) -> None:
+        super().__init__(part.number)
+        self.part = part
 
 
 def plan_read(raw: Mapping[str, str], schema: StructType) -> ReadPlan:
@@ -121,8 +126,7 @@ class BatchReader(DataSourceReader):
         self._plan = plan
 
     def partitions(self) -> list[InputPartition]:
-        count = _partition_count(self._plan)
-        return [OpenSlice(number, count) for number in range(count)]
+        return [OpenSlice(part) for part in _slices(self._plan)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, OpenSlice)
@@ -149,22 +153,26 @@ def _events(handle: QueueHandle, plan: ReadPlan, schema: pa.Schema) -> Iterator[
         yield from event_batches(handle, span.before, span.last.id, plan.columns, schema, size=size, strict=False)
 
 
-def _partition_count(plan: ReadPlan) -> int:
-    """Returns `numPartitions`, or a number that depends on the current number of jobs."""
-    options = plan.options
-    handles = list(plan.handles())
-    if options["view"] not in SLICED:
-        return 1
+def _slices(plan: ReadPlan) -> list[Slice]:
+    """`numPartitions` slices, or a number that depends on the current number of jobs."""
+    if plan.options["view"] not in SLICED:
+        return [Slice()]
+    jobs = _job_count(plan)
+    count = plan.options["numPartitions"] or max(1, min(MAX_PARTITIONS, -(-jobs // JOBS_PER_PARTITION)))
+    ignored = min(MAX_IGNORED, len(str(jobs // MIN_GROUPS)) - 1)
+    return [Slice(number, count, ignored) for number in range(count)]
+
+
+def _job_count(plan: ReadPlan) -> int:
+    """The number of jobs that a read would find now. Raises OptionError for a write that has kept no ids."""
+    options, handles = plan.options, list(plan.handles())
     written = check_kept(handles, options["writeId"]) if options["writeId"] is not None else 0
-    if options["numPartitions"]:
-        return int(options["numPartitions"])
     states = options["states"]
-    jobs = (
+    return (
         len(options["jobIds"])
         or written
         or sum(count for handle in handles for state, count in counts(handle).items() if not states or state in states)
     )
-    return max(1, min(MAX_PARTITIONS, -(-jobs // JOBS_PER_PARTITION)))
 
 
 def _queue_slices(plan: ReadPlan, part: Slice) -> Iterator[QueueSlice]:
@@ -180,7 +188,7 @@ def _chunks(queue_slice: QueueSlice, plan: ReadPlan) -> Iterator[tuple[str, Chun
     options, part = queue_slice.options, queue_slice.part
     columns = [name for name in plan.columns if name in FIELDS]
     if options["writeId"] is not None:
-        written = part_of(written_ids(queue_slice.handle, options["writeId"]), part)
+        written = written_ids(queue_slice.handle, options["writeId"], part)
         chunks = read_written(queue_slice.handle, written, options["states"], columns, options["chunkSize"])
     elif options["jobIds"]:
         ids = options["jobIds"][part.number :: part.of]
