@@ -34,10 +34,11 @@ from spark_bull.spark.programs.session import session
 HERE = Path(__file__).parent
 QUEUE = "flights"
 PICTURE = Path("artifacts/results.png")
+FILES = 4
 #: Jobs of flights after 20:00 are delayed, hour by hour from now.
 JOBS = """
     SELECT struct(*) AS data, carrier AS name,
-           format_string('%s%d-%s-%02d%02d', carrier, flight, origin, month, day) AS jobId,
+           concat(carrier, flight, '-', origin, '-', lpad(month, 2, '0'), lpad(day, 2, '0')) AS jobId,
            CASE WHEN hour >= 20 THEN current_timestamp() + make_interval(0, 0, 0, 0, hour - 19) END AS runAt
     FROM input
 """
@@ -59,10 +60,14 @@ def dataset() -> Path:
 
 
 def flights(folder: Path, months: int) -> Path:
-    """Stores the flights of the first months of 2013 as a Parquet table."""
+    """Stores the flights of the first months of 2013 as a Parquet table, in files that tasks read in parallel."""
     table = folder / "flights.parquet"
+    table.mkdir()
     year = pd.read_csv(dataset() / "flights.csv.zip")
-    year[year["month"] <= months].convert_dtypes().to_parquet(table)
+    used = year[year["month"] <= months].convert_dtypes()
+    for number in range(FILES):
+        part = used[len(used) * number // FILES : len(used) * (number + 1) // FILES]
+        part.to_parquet(table / f"{number}.parquet")
     return table
 
 

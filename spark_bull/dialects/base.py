@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal, TypedDict
 
@@ -276,6 +276,10 @@ class Dialect(ABC):
                 "put a prefix in front, or use '-' in place of ':'"
             )
 
+    def are_plain_ids(self, job_ids: Collection[str]) -> bool:
+        """Whether `check_job_id` certainly accepts all of these ids; with False, it has to be asked for each."""
+        return not ("" in job_ids or ":" in "\n".join(job_ids) or _NO_PLAIN_IDS.intersection(job_ids))
+
     def exponential_ms(self, delay: float, attempts_made: int, jitter: float) -> int:
         """ms until the next attempt with the backoff `exponential`."""
         return bull_exponential_ms(delay, attempts_made)
@@ -449,6 +453,7 @@ def _check_backoff(backoff: object) -> None:
 _RESERVED = frozenset(SEGMENTS.values())
 _RESERVED_FIRST = frozenset({"spark", "de", "metrics"})
 _RESERVED_LAST = frozenset({"lock", "logs"})
+_NO_PLAIN_IDS = _RESERVED | _RESERVED_FIRST
 
 
 def may_be_other_key(job_id: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar, Final
 
 from spark_bull.dialects import priorities
@@ -96,6 +96,9 @@ class BullMQ(Dialect):
             raise OptionError(f"expected `jobId` not to start with '0:', got: {job_id!r}")
         if ":" in job_id and job_id.count(":") != 2:
             raise OptionError(f"expected `jobId` without ':' (or with two of them), got: {job_id!r}; use '-'")
+
+    def are_plain_ids(self, job_ids: Collection[str]) -> bool:
+        return super().are_plain_ids(job_ids) and not any(map(_INTEGER.fullmatch, job_ids))
 
     def check_priority(self, priority: object) -> int:
         return priorities.number_of(priority, HIGHEST_PRIORITY)

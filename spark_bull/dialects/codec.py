@@ -206,13 +206,13 @@ class _Row:
         """The shapes of rows with these properties; None if defaults say more about a row than its shape does."""
         if not columns or not next(iter(columns.values())) or not self._has_plain_defaults:
             return None
-        job_ids = columns.get("jobId", ())
-        try:
-            for job_id in job_ids:
-                if job_id is not None:
-                    self._dialect.check_job_id(str(job_id))
-        except OptionError:
-            return None
+        job_ids = [str(job_id) for job_id in columns.get("jobId", ()) if job_id is not None]
+        if not self._dialect.are_plain_ids(job_ids):
+            try:
+                for job_id in job_ids:
+                    self._dialect.check_job_id(job_id)
+            except OptionError:
+                return None
         return shapes_of(columns, self._defaults.get("delay") or 0)
 
     @cached_property

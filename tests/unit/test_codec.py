@@ -525,6 +525,22 @@ def test_a_bad_row_is_refused_with_its_number(dialect: Dialect, row: dict[str, A
     assert message in str(error.value)
 
 
+ODD_IDS = ("", "7", "-7", "07", "0:7", "a:7", "a:b:7", "wait", "spark", "de", "metrics", "spark:a:b", "a:b:lock")
+
+
+@each_dialect
+@given(ids=st.lists(st.one_of(st.sampled_from(ODD_IDS), st.text(alphabet="a0:-\n", max_size=3)), max_size=3))
+def test_ids_that_are_accepted_together_are_accepted_one_by_one(dialect: Dialect, ids: list[str]) -> None:
+    if dialect.are_plain_ids(ids):
+        for job_id in ids:
+            dialect.check_job_id(job_id)
+
+
+@each_dialect
+def test_ordinary_ids_are_accepted_together(dialect: Dialect) -> None:
+    assert dialect.are_plain_ids([f"UA{number}-EWR-0101" for number in range(20)])
+
+
 @pytest.mark.parametrize("term", [{"expireAfter": 9}, {"expireAt": 9}, {"delivery": "at-most-once"}])
 @pytest.mark.parametrize("rule", ["keepLastIfActive", "deferrableBy"])
 def test_terms_of_a_job_that_may_be_stored_to_run_later_are_refused(rule: str, term: dict[str, Any]) -> None:
