@@ -6,73 +6,95 @@ so that no content of a hash fails a read.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import chain
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 import pyarrow as pa
 
-from spark_bull.dialects.fields import FIELDS, NO_VALUE, NUMBERS, STALLED_PRESET, Raw, integer_of, text_of, traces_of
-from spark_bull.queue.read import Chunk
+from spark_bull.dialects.fields import FIELDS, NO_VALUE, NUMBERS, STALLED_PRESET, integer_of, text_of, traces_of
 from spark_bull.spark.json_schema import TYPED_COLUMNS
 from spark_bull.spark.json_values import values_of
 from spark_bull.spark.lazy_arrow import pc
 
 #: The last ms of the year 9999, the maximum of Spark's and Python's timestamps.
 LAST_MS: Final = 253_402_300_799_999
-#: Maximum number of chunks per Arrow batch; chunks are limited in bytes.
-BATCH_CHUNKS: Final = 16
+#: Approximate maximum size of the raw values of an Arrow batch.
+BATCH_BYTES: Final = 16 << 20
 
 
-def batch_of(chunks: Sequence[tuple[str, Chunk]], columns: Sequence[str], schema: pa.Schema) -> pa.RecordBatch:
-    """Combines chunks of jobs, each with the name of its queue, into one batch of this schema."""
-    arrays = [_column(name, chunks, field.type) for name, field in zip(columns, schema, strict=True)]
+def raw_batch(columns: Mapping[str, Sequence[Any]]) -> pa.RecordBatch:
+    """Copies the raw values of some jobs out of Python objects, which is quickest right after they have been read."""
+    arrays = [pa.array(raws, pa.int64() if name == "runAt" else pa.binary()) for name, raws in columns.items()]
+    return pa.RecordBatch.from_arrays(arrays, names=list(columns))
+
+
+def batches_of(raw: Iterable[pa.RecordBatch], schema: pa.Schema, sizes: Iterator[int]) -> Iterator[pa.RecordBatch]:
+    """Converts raw batches, whose columns are in the order of `schema`, to larger ones of this schema.
+
+    A conversion has costs that do not depend on the number of rows. sizes: how many rows each batch has at least,
+    unless the values are large.
+    """
+    gathered: list[pa.RecordBatch] = []
+    rows = size = 0
+    enough = next(sizes)
+    for one in raw:
+        gathered.append(one)
+        rows, size = rows + one.num_rows, size + one.nbytes
+        if rows >= enough or size >= BATCH_BYTES:
+            yield _combined(gathered, schema)
+            gathered, rows, size, enough = [], 0, 0, next(sizes)
+    if gathered:
+        yield _combined(gathered, schema)
+
+
+def _combined(gathered: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+    names = gathered[0].schema.names
+    columns = [pa.concat_arrays([one.column(number) for one in gathered]) for number in range(len(names))]
+    arrays = [column_of(name, column, field.type) for name, column, field in zip(names, columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _column(name: str, chunks: Sequence[tuple[str, Chunk]], kind: pa.DataType) -> pa.Array:
-    if name == "queue":
-        return pa.array(list(chain.from_iterable([queue] * len(chunk.ids) for queue, chunk in chunks)), kind)
-    if name == "id":
-        return texts(list(chain.from_iterable(chunk.ids for _, chunk in chunks)), kind)
-    if name == "state":
-        return pa.array(list(chain.from_iterable(chunk.states for _, chunk in chunks)), kind)
+def column_of(name: str, raws: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Converts the raw values of a column of jobs to this type. raws: of type binary, ms as int64 for `runAt`."""
     if name == "runAt":
-        return _times(pa.array(list(chain.from_iterable(chunk.run_at for _, chunk in chunks)), pa.int64()), kind)
-    return column_of(name, list(chain.from_iterable(chunk.column(name) for _, chunk in chunks)), kind)
-
-
-def column_of(name: str, raws: Sequence[Raw], kind: pa.DataType) -> pa.Array:
-    """Converts raw values of one of FIELDS to a column of this type."""
-    field = FIELDS[name]
+        return _times(raws, kind)
+    field = FIELDS.get(name)
+    if field is None:
+        return texts(raws, kind)
     if name in TYPED_COLUMNS and not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-        return values_of(raws, kind)
+        return values_of(raws.to_pylist(), kind)
     if field.kind == "traces":
-        return pa.array([traces_of(raw) if raw else () for raw in raws], kind)
+        return _traces(raws, kind)
     if field.kind == "time":
         return _times(_integers(raws, pa.int64(), field.default), kind)
     if field.kind in NUMBERS:
         numbers = _integers(raws, kind, field.default)
         return _stalls(numbers) if field.kind == "stalls" else numbers
     if field.kind == "json":
-        raws = [None if raw in NO_VALUE else raw for raw in raws]
+        raws = pc.if_else(pc.is_in(raws, pa.array(NO_VALUE, raws.type)), pa.scalar(None, raws.type), raws)
     return texts(raws, kind)
 
 
-def texts(raws: Sequence[Raw], kind: pa.DataType) -> pa.Array:
+def texts(raws: pa.Array, kind: pa.DataType) -> pa.Array:
     """Converts raw strings to a column; invalid UTF-8 gets replacement characters."""
     try:
-        return pa.array(raws, kind)
+        return raws.cast(kind)
     except pa.ArrowInvalid:
-        return pa.array([text_of(raw) for raw in raws], kind)
+        return pa.array([text_of(raw) for raw in raws.to_pylist()], kind)
 
 
-def _integers(raws: Sequence[Raw], kind: pa.DataType, default: int | None) -> pa.Array:
+def _traces(raws: pa.Array, kind: pa.DataType) -> pa.Array:
+    if raws.null_count == len(raws):
+        return pa.repeat(pa.scalar([], kind), len(raws))
+    return pa.array([traces_of(raw) for raw in raws.to_pylist()], kind)
+
+
+def _integers(raws: pa.Array, kind: pa.DataType, default: int | None) -> pa.Array:
     try:
-        numbers = pc.cast(pa.array(raws, pa.string()), kind)
+        numbers = raws.cast(pa.string()).cast(kind)
     except pa.ArrowInvalid:
         limit = 2 ** (kind.bit_width - 1)
-        numbers = pa.array([_within(integer_of(raw), limit) for raw in raws], kind)
+        numbers = pa.array([_within(integer_of(raw), limit) for raw in raws.to_pylist()], kind)
     return numbers if default is None else pc.fill_null(numbers, default)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, Final
 
 import redis
@@ -104,7 +105,7 @@ class Connection:
         close_client(self.settings)
         close_client(self._in_resp2)
 
-    @property
+    @cached_property
     def _in_resp2(self) -> RedisSettings:
         """hiredis parses a list of names and values in a fifth of the time of a map of RESP3."""
         return replace(self.settings, extra=(("protocol", "2"), *self.settings.extra))

@@ -57,6 +57,6 @@ def test_the_views_have_the_columns_that_the_documentation_names() -> None:
 
 def test_the_counter_of_stalls_is_shown_without_the_number_with_which_it_begins() -> None:
     raws = [b"0", b"2", None, b"1000000", b"1000003", b"odd"]
-    column = column_of("stalledCounter", raws, pa.int32())
+    column = column_of("stalledCounter", pa.array(raws, pa.binary()), pa.int32())
     assert (column.type, column.to_pylist()) == (pa.int32(), [0, 2, 0, 0, 3, 0])
     assert [value_of(FIELDS["stalledCounter"], raw) for raw in raws] == column.to_pylist()

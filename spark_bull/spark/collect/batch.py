@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
-from typing import Final
+from itertools import repeat
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -13,11 +13,11 @@ from spark_bull.dialects.fields import FIELDS
 from spark_bull.errors import ResultsLost
 from spark_bull.queue.job_fields import raw_column
 from spark_bull.queue.result_rows import ResultChunk
-from spark_bull.spark.job_columns import BATCH_CHUNKS, column_of, texts
+from spark_bull.spark.job_columns import batches_of, raw_batch
 
 log = logging.getLogger("spark_bull")
 
-#: Approximate number of rows per Arrow batch.
+#: Minimum number of rows per Arrow batch, unless they are large.
 BATCH_ROWS: Final = 4_000
 
 
@@ -34,23 +34,16 @@ def result_batches(
     strict: whether to raise ResultsLost for jobs that were removed since they were discovered. Otherwise their rows
     have the fields that are in the ledger.
     """
-    for gathered in _gathered(chunks):
-        for chunk in gathered:
-            _check_missing(queue, chunk, strict=strict)
-        arrays = [_column(queue, gathered, name, field.type) for name, field in zip(columns, schema, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return batches_of(_raw_batches(queue, chunks, columns, strict=strict), schema, repeat(BATCH_ROWS))
 
 
-def _gathered(chunks: Iterable[ResultChunk]) -> Iterator[list[ResultChunk]]:
-    """Groups chunks: a conversion has costs that do not depend on the number of rows."""
-    gathered: list[ResultChunk] = []
+def _raw_batches(
+    queue: str, chunks: Iterable[ResultChunk], columns: Sequence[str], *, strict: bool
+) -> Iterator[pa.RecordBatch]:
     for chunk in chunks:
-        gathered.append(chunk)
-        if len(gathered) == BATCH_CHUNKS or sum(one.rows for one in gathered) >= BATCH_ROWS:
-            yield gathered
-            gathered = []
-    if gathered:
-        yield gathered
+        _check_missing(queue, chunk, strict=strict)
+        known: dict[str, Any] = {"queue": [queue] * chunk.rows, "runAt": [None] * chunk.rows, **chunk.columns}
+        yield raw_batch({name: raw_column(known, name) if name in FIELDS else known[name] for name in columns})
 
 
 def _check_missing(queue: str, chunk: ResultChunk, *, strict: bool) -> None:
@@ -71,14 +64,3 @@ def _check_missing(queue: str, chunk: ResultChunk, *, strict: bool) -> None:
             " to get rows with the known fields: id, state, time, and in most cases returnvalue or failedReason"
         )
     log.warning("%s; their rows have the known fields only", what)
-
-
-def _column(queue: str, chunks: Sequence[ResultChunk], name: str, kind: pa.DataType) -> pa.Array:
-    rows = sum(chunk.rows for chunk in chunks)
-    if name == "queue":
-        return pa.repeat(pa.scalar(queue, kind), rows)
-    if name == "runAt":
-        return pa.nulls(rows, kind)
-    if name in ("id", "state"):
-        return texts(list(chain.from_iterable(chunk.columns[name] for chunk in chunks)), kind)
-    return column_of(name, list(chain.from_iterable(raw_column(chunk.columns, name) for chunk in chunks)), kind)

@@ -86,7 +86,7 @@ def _texts(name: str, rows: Rows, kind: pa.DataType) -> pa.Array:
     values = [row.get(field) for row in rows]
     if name == "returnvalue":
         values = [None if value in NO_VALUE else value for value in values]
-    return texts(values, kind)
+    return texts(pa.array(values, pa.binary()), kind)
 
 
 def _others(row: Mapping[bytes, bytes]) -> list[tuple[str | None, str | None]]:
@@ -95,7 +95,7 @@ def _others(row: Mapping[bytes, bytes]) -> list[tuple[str | None, str | None]]:
 
 _COLUMN: Final[Mapping[str, Callable[[str, Sequence[Entry], Rows, pa.DataType], Any]]] = {
     "queue": lambda queue, entries, rows, kind: pa.repeat(pa.scalar(queue, kind), len(rows)),
-    "id": lambda queue, entries, rows, kind: texts([entry_id for entry_id, _ in entries], kind),
+    "id": lambda queue, entries, rows, kind: texts(pa.array([entry_id for entry_id, _ in entries], pa.binary()), kind),
     "delay": lambda queue, entries, rows, kind: pa.array([integer_of(row.get(b"delay")) for row in rows], kind),
     "timestamp": lambda queue, entries, rows, kind: pa.array(
         [int(entry_id.partition(b"-")[0]) * 1000 for entry_id, _ in entries], kind

@@ -26,7 +26,7 @@ from spark_bull.queue.walk import Slice
 from spark_bull.queue.written import check_kept, read_written, written_ids
 from spark_bull.spark.inspect.events import event_batches
 from spark_bull.spark.inspect.views import ROWS, QueueSlice, Row
-from spark_bull.spark.job_columns import BATCH_CHUNKS, batch_of
+from spark_bull.spark.job_columns import batches_of, raw_batch
 from spark_bull.spark.schemas import columns_of, read_options, table_of
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import resolved, settings_of
@@ -40,7 +40,7 @@ MAX_PARTITIONS: Final = 4
 #: tell the jobs of a group apart.
 MIN_GROUPS: Final = 1_000
 MAX_IGNORED: Final = 3
-#: Maximum number of rows per Arrow batch. The first batch is one chunk, and sizes double: `show()` reads little.
+#: Rows per Arrow batch, at most in views other than jobs, at least in that of jobs, which begins with smaller ones.
 BATCH_ROWS: Final = 8_000
 
 
@@ -137,8 +137,8 @@ class BatchReader(DataSourceReader):
             for each in queue_slices:
                 yield from _events(each.handle, plan, schema)
         elif plan.options["view"] == "jobs":
-            for gathered in _gathered(chunk for each in queue_slices for chunk in _chunks(each, plan)):
-                yield batch_of(gathered, plan.columns, schema)
+            raw = (batch for each in queue_slices for batch in _raw_batches(each, plan))
+            yield from batches_of(raw, schema, _sizes())
         else:
             rows = (row for each in queue_slices for row in ROWS[plan.options["view"]](each))
             for gathered_rows in _gathered_rows(rows):
@@ -184,34 +184,32 @@ def _queue_slices(plan: ReadPlan, part: Slice) -> Iterator[QueueSlice]:
             yield QueueSlice(handle, plan.options, Slice())
 
 
-def _chunks(queue_slice: QueueSlice, plan: ReadPlan) -> Iterator[tuple[str, Chunk]]:
+def _chunks(queue_slice: QueueSlice, plan: ReadPlan) -> Iterator[Chunk]:
     options, part = queue_slice.options, queue_slice.part
     columns = [name for name in plan.columns if name in FIELDS]
     if options["writeId"] is not None:
         written = written_ids(queue_slice.handle, options["writeId"], part)
-        chunks = read_written(queue_slice.handle, written, options["states"], columns, options["chunkSize"])
-    elif options["jobIds"]:
+        return read_written(queue_slice.handle, written, options["states"], columns, options["chunkSize"])
+    if options["jobIds"]:
         ids = options["jobIds"][part.number :: part.of]
-        chunks = read_ids(queue_slice.handle, ids, options["states"], columns, options["chunkSize"])
-    else:
-        chunks = read_jobs(queue_slice.handle, options["states"], columns, part, options["chunkSize"])
-    for chunk in chunks:
-        yield queue_slice.handle.keys.queue, chunk
+        return read_ids(queue_slice.handle, ids, options["states"], columns, options["chunkSize"])
+    return read_jobs(queue_slice.handle, options["states"], columns, part, options["chunkSize"])
 
 
-def _gathered(chunks: Iterator[tuple[str, Chunk]]) -> Iterator[list[tuple[str, Chunk]]]:
-    """Groups chunks into batches."""
-    gathered: list[tuple[str, Chunk]] = []
-    rows = target = 0
-    for queue, chunk in chunks:
-        gathered.append((queue, chunk))
-        rows += len(chunk.ids)
-        target = target or rows
-        if rows >= target or len(gathered) >= BATCH_CHUNKS:
-            yield gathered
-            gathered, rows, target = [], 0, min(2 * target, BATCH_ROWS)
-    if gathered:
-        yield gathered
+def _raw_batches(queue_slice: QueueSlice, plan: ReadPlan) -> Iterator[pa.RecordBatch]:
+    queue = queue_slice.handle.keys.queue
+    for chunk in _chunks(queue_slice, plan):
+        queues = [queue] * len(chunk.ids)
+        known: dict[str, list[Any]] = {"queue": queues, "id": chunk.ids, "state": chunk.states, "runAt": chunk.run_at}
+        yield raw_batch({name: known[name] if name in known else chunk.column(name) for name in plan.columns})
+
+
+def _sizes() -> Iterator[int]:
+    """The minimum numbers of rows of the batches, which double: `show()` reads little."""
+    rows = 1
+    while True:
+        yield rows
+        rows = min(2 * rows, BATCH_ROWS)
 
 
 def _gathered_rows(rows: Iterator[Row]) -> Iterator[list[Row]]:
