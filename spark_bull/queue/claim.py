@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import uuid4
 
 from spark_bull.outcomes import Claim, ClaimedJob, Lost, Outcomes
@@ -69,17 +69,25 @@ def work(
     return _claim_of(token, answer, jobs)
 
 
+class PackedClaim(NamedTuple):
+    """A claim without its jobs, the ids of these, and the reply with their fields."""
+
+    claim: Claim
+    ids: list[str]
+    reply: bytes
+
+
 def claim_packed(
     handle: QueueHandle, claim_settings: ClaimSettings, limit: int, *, ledger: str, token: str
-) -> tuple[Claim, bytes]:
-    """Claims up to `limit` jobs into a ledger; returns their fields packed, for `unpack_claimed` in another process."""
+) -> PackedClaim:
+    """Claims up to `limit` jobs into a ledger, to be unpacked by `unpack_claimed` in another process."""
     call = uuid4().hex
     reply = verbs.work(handle, claim_settings, limit, call=call, token=token, most_bytes=CLAIM_BYTES, ledger=ledger)
     answer = unpack_work(reply)
     _warn_of_damaged(handle, answer)
     if any(map(may_be_scheduled, answer["ids"])):
         advance(handle, claim_settings.sender, call, _chunk_of(answer).jobs(handle.dialect), answer["now"])
-    return _claim_of(token, answer, []), reply
+    return PackedClaim(_claim_of(token, answer, []), answer["ids"], reply)
 
 
 def unpack_claimed(reply: bytes) -> ClaimedChunk:

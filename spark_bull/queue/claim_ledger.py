@@ -22,9 +22,10 @@ class Portion(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """Claimed jobs. limited_ms: remaining time of a rate limit, 0: none."""
+    """Claimed jobs, and their ids in the same order. limited_ms: remaining time of a rate limit, 0: none."""
 
     portions: list[Portion]
+    ids: list[str]
     limited_ms: int
 
 
@@ -56,19 +57,20 @@ class ClaimLedger:
     def claim(self, seat: ClaimSettings, most: int, chunk_size: int = CHUNK_SIZE) -> Taken:
         """Claims up to `most` jobs, `chunk_size` per call; returns them packed, in the order of their positions."""
         portions: list[Portion] = []
-        claimed, limited_ms, position = 0, 0, self.end()
-        while claimed < most:
-            size = min(chunk_size, most - claimed)
-            claim, packed = claim_packed(self.handle, seat, size, ledger=self._keys()[0], token=self.reader)
-            if claim.claimed:
-                portions.append(Portion(position + claimed, claim.claimed, packed))
-            claimed += claim.claimed
+        ids: list[str] = []
+        limited_ms, position = 0, self.end()
+        while len(ids) < most:
+            size = min(chunk_size, most - len(ids))
+            claim, chunk, packed = claim_packed(self.handle, seat, size, ledger=self._keys()[0], token=self.reader)
+            if chunk:
+                portions.append(Portion(position + len(ids), len(chunk), packed))
+            ids += chunk
             limited_ms = claim.limited_ms
             if not claim.more:
                 break
-        if claimed:
+        if ids:
             self.keep()
-        return Taken(portions, limited_ms)
+        return Taken(portions, ids, limited_ms)
 
     def begin(self, position: int) -> None:
         """Records that the jobs before a position are assigned to tasks."""

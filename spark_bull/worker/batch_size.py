@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
-#: Target duration of a full micro-batch, s.
+#: Maximum duration of a micro-batch that is expected, s.
 TARGET_S: Final = 5.0
 #: The limit with which a query begins, and the highest one.
-LEAST, MOST = 10_000, 50_000
+LEAST, MOST = 10_000, 100_000
+#: How many times the jobs of the last batch the next one may have: its duration is expected to be as many times longer.
+GROWTH: Final = 10
 
 
 class BatchSize:
@@ -22,7 +24,12 @@ class BatchSize:
         self.current = self._least
 
     def update(self, jobs: int, seconds: float) -> None:
-        """Adapts to the last batch: its number of jobs and its duration, s. Only a full batch shows a backlog."""
-        if jobs >= self.current:
-            fitting = self.most if seconds <= 0 else int(TARGET_S * jobs / seconds)
-            self.current = max(self._least, min(fitting, 2 * self.current, self.most))
+        """Adapts to the last batch: its number of jobs and its duration, s.
+
+        One that was not full can show that the jobs are quick, but not that they are slow, unless it took too long: its
+        fixed cost has a larger share.
+        """
+        fitting = self.most if seconds <= 0 else int(TARGET_S * jobs / seconds)
+        fitting = max(self._least, min(fitting, GROWTH * jobs, self.most))
+        shows_slowness = jobs >= self.current or seconds > TARGET_S
+        self.current = fitting if shows_slowness else max(self.current, fitting)

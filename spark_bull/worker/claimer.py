@@ -30,6 +30,8 @@ class Claimer:
         self._keeper = ClaimKeeper(ledger.handle, ledger.reader, claim_settings.lock_ms)
         self._portions: list[Portion] = []
         self._prefetch: Future[int] | None = None
+        #: Whether the last claim has left jobs that could be claimed.
+        self.has_more = True
         #: Remaining rate limit at the last claim, ms.
         self.limited_ms = 0
         #: Jobs before this position are locked by us and their schedules are advanced; None: unknown after a restart.
@@ -48,24 +50,23 @@ class Claimer:
 
     def _claim(self, claim_settings: ClaimSettings, max_jobs: int) -> int:
         """Claims some jobs at a time, so that the locks of the first ones are extended meanwhile."""
-        claimed = 0
+        claimed, self.has_more = 0, True
         while claimed < max_jobs and sum(len(portion.packed) for portion in self._portions) < MAX_PACKED_BYTES:
             asked = min(HELD_JOBS, max_jobs - claimed)
             held = self._claim_and_hold(claim_settings, asked)
             claimed += held
             if held < asked:
+                self.has_more = False
                 break
         return claimed
 
     def _claim_and_hold(self, claim_settings: ClaimSettings, max_jobs: int) -> int:
-        portions, self.limited_ms = self.ledger.claim(claim_settings, max_jobs, self._chunk_size)
-        claimed = sum(portion.jobs for portion in portions)
+        portions, ids, self.limited_ms = self.ledger.claim(claim_settings, max_jobs, self._chunk_size)
         if portions:
-            start = portions[0].start
-            self._keeper.hold(self.ledger.ids(start, start + claimed), self._own_locks(portions))
-            self._locked_until = start + claimed
+            self._keeper.hold(ids, self._own_locks(portions))
+            self._locked_until = portions[0].start + len(ids)
             self._portions += portions
-        return claimed
+        return len(ids)
 
     def _own_locks(self, portions: Sequence[Portion]) -> dict[str, int]:
         """The durations of the locks of jobs that have their own; packed jobs without any are not unpacked."""

@@ -29,6 +29,7 @@ from spark_bull.queue.claim_ledger import ClaimLedger, Portion
 from spark_bull.queue.claim_settings import ClaimSettings, default_worker
 from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle, open_handle
 from spark_bull.spark.process.claim_batch import claim_batch
+from spark_bull.spark.python_worker import freeze_loaded_objects
 from spark_bull.store.settings import resolved
 from spark_bull.worker.batch_size import BatchSize
 from spark_bull.worker.claimer import Claimer
@@ -161,7 +162,7 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not portions:
             rows = max(1, -(-(last - first) // tasks))
             return [Claims(reader, start, min(start + rows, last)) for start in range(first, last, rows)]
-        if last - first >= self._asked and self._left is None:
+        if claimer.has_more and self._left is None:
             self._asked = self._size.current
             claimer.claim_ahead(self._asked)
         # In turns: to remove jobs from `active` is cheap near its tail, where the oldest ones are.
@@ -169,6 +170,7 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Claims)
+        freeze_loaded_objects()
         for portion in partition.portions:
             yield claim_batch(self._handle, partition.reader, portion.start, unpack_claimed(portion.packed))
         if not partition.portions:

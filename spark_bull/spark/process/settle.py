@@ -35,6 +35,7 @@ from spark_bull.queue.handle import QueueHandle, open_handle
 from spark_bull.spark.json_text import is_encodable, is_json, to_json
 from spark_bull.spark.process.follow_up_column import THEN, FollowUpPlan, plan_follow_ups
 from spark_bull.spark.process.settle_tokens import read_settle_token
+from spark_bull.spark.python_worker import freeze_loaded_objects
 from spark_bull.spark.schemas import CLAIM_SCHEMA
 from spark_bull.store.settings import resolved
 from spark_bull.worker.blocked_parents import fail_blocked
@@ -206,6 +207,7 @@ def log_rejected(messages: list[WriterCommitMessage | None]) -> None:
 
 def settle_task(plan: SettlePlan, batches: Iterator[pa.RecordBatch]) -> Settled:
     """Settles the rows of one task attempt, a chunk at a time."""
+    freeze_loaded_objects()
     size, counts, handles = int(plan.options["chunkSize"]), Counter[Ending](), plan.ask(plan.handles)
     for batch in batches:
         for start in range(0, batch.num_rows, size):
