@@ -24,6 +24,13 @@ def payload_of(job_id: str, data: str, opts: str = "{}") -> Any:
     if "preventParsingData" in opts and (parsed_opts(opts) or {}).get("preventParsingData") is True:
         return data
     try:
+        value, end = _parse_start(data)
+        if end == len(data):
+            return value
+    except (ValueError, RecursionError):
+        pass
+    # White space around the value, or an error.
+    try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
         raise JobDamaged(damaged_field("data", job_id, f"JSON ({error})", data)) from None
@@ -69,6 +76,8 @@ def _finite(text: str) -> float:
     return number if isfinite(number) else _refused(text)
 
 
+#: Parses the value at the start of a text. To look for white space around it, as json.loads does, takes half the time.
+_parse_start: Final = json.JSONDecoder().raw_decode
 #: Rejects NaN and Infinity, which are not JSON but accepted by Python.
 _JSON: Final = json.JSONDecoder(parse_constant=_refused)
 _FINITE_JSON: Final = json.JSONDecoder(parse_constant=_refused, parse_float=_finite)

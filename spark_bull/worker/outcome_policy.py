@@ -106,7 +106,7 @@ def returnvalue_text(dialect: Dialect, value: Any) -> str:
 
     Raises NoReturnValue if JSON cannot hold the value, or its text is too long.
     """
-    if isinstance(value, Coroutine):
+    if value is not None and isinstance(value, Coroutine):
         value.close()
         raise NoReturnValue(
             "expected the processor to return a value that JSON can hold, got a coroutine, which has not run: "

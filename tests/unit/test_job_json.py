@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_bull.job_json import json_or_text
+from spark_bull.errors import JobDamaged
+from spark_bull.job_json import json_or_text, payload_of
 
 
 @pytest.mark.parametrize("text", ["", "plain", "{", "NaN", "-Infinity", "1e999", '{"n": -1e999}', "[" * 100_000])
@@ -29,3 +30,14 @@ def test_no_text_is_none() -> None:
 )
 def test_json_is_parsed(value: Any) -> None:
     assert json_or_text(json.dumps(value)) == value
+
+
+@pytest.mark.parametrize("text", ['{"a": [1, null]}', ' \n"text"\t', "1", "NaN", '{"a": "\ud83d\ude00"}'])
+def test_payloads_are_parsed_as_by_python(text: str) -> None:
+    assert repr(payload_of("1", text)) == repr(json.loads(text))
+
+
+@pytest.mark.parametrize("text", ["", "plain", "1,2", '{"a": 1}}', '{"a"', "\ufeff1", "[" * 100_000])
+def test_a_payload_with_more_or_less_than_one_value_is_damaged(text: str) -> None:
+    with pytest.raises(JobDamaged, match="expected `data` of job 1 to be JSON"):
+        payload_of("1", text)

@@ -101,19 +101,12 @@ class UdfRunner:
         )
 
     def __call__(self, jobs: Sequence[RunningJob], lost: Collection[str]) -> Iterator[Result]:
-        parsed: dict[str, Any] = {}
-        for job in jobs:
-            if job.claimed.id not in lost:
-                try:
-                    parsed[job.claimed.id] = job.data
-                except JobDamaged as error:
-                    parsed[job.claimed.id] = error
-        valid = [job for job in jobs if job.id in parsed and not isinstance(parsed[job.id], JobDamaged)]
-        outputs = iter(self._outputs(valid))
-        for job in jobs:
-            if job.claimed.id in parsed:
-                output = parsed[job.claimed.id] if isinstance(parsed[job.claimed.id], JobDamaged) else next(outputs)
-                yield Result(job, None, output) if isinstance(output, BaseException) else Result(job, output, None)
+        held = [job for job in jobs if job.claimed.id not in lost]
+        damaged = {job.claimed.id: error for job in held if (error := _damage_of(job)) is not None}
+        outputs = iter(self._outputs([job for job in held if job.claimed.id not in damaged] if damaged else held))
+        for job in held:
+            output = damaged.get(job.claimed.id) or next(outputs)
+            yield Result(job, None, output) if isinstance(output, BaseException) else Result(job, output, None)
 
     def _outputs(self, jobs: Sequence[RunningJob]) -> list[RawJson | BaseException | None]:
         """The output of each job, or its error. A job that must never run twice has a call of its own."""
@@ -197,6 +190,15 @@ _CALLS: Final[dict[str, Callable[[UdfRunner, pa.Array], pa.Array]]] = {
 }
 
 
+def _damage_of(job: RunningJob) -> JobDamaged | None:
+    """The error of a payload that cannot be parsed."""
+    try:
+        _ = job.data
+    except JobDamaged as error:
+        return error
+    return None
+
+
 def _parameters(function: Callable[..., Any]) -> int | None:
     """Number of positional parameters of a function; None for any number."""
     parameters = inspect.signature(function).parameters.values()
@@ -209,7 +211,9 @@ def _parameters(function: Callable[..., Any]) -> int | None:
 
 def _as_pandas(column: pa.Array) -> pd.Series[Any] | pd.DataFrame:
     if pa.types.is_struct(column.type):
-        return pa.Table.from_arrays(column.flatten(), names=[field.name for field in column.type]).to_pandas()
+        table = pa.Table.from_arrays(column.flatten(), names=[field.name for field in column.type])
+        # To wake Arrow's threads takes longer than to convert a chunk.
+        return table.to_pandas(use_threads=False)
     return column.to_pandas()
 
 

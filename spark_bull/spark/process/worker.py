@@ -111,7 +111,7 @@ class Worker:
       check_ms: interval of the check for stalled jobs, ms; default: 30,000.
       promoter: whether a Promoter for this queue runs on the driver; default: True.
       checkpoint: checkpoint folder, from which a later program continues; engine stream only.
-      max_jobs_per_trigger: maximum number of jobs per micro-batch; default: 10,000, with a backlog up to 50,000 while
+      max_jobs_per_trigger: maximum number of jobs per micro-batch; default: 10,000, with a backlog up to 100,000 while
         batches take less than 5 s; engine stream only.
       progress: whether to show a line with the worker's progress; default: on a terminal or in a notebook.
       url: `redis://`, `rediss://` or `unix://` URL, with user, password and database. Default: $SPARK_BULL_URL, else
