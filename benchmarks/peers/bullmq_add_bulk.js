@@ -3,8 +3,7 @@
 // Prints "ready" when connected and warmed up, starts when it reads a line, prints "done" when all jobs are added.
 'use strict';
 
-const { once } = require('node:events');
-const { Queue } = require('../../tests/node/node_modules/bullmq-6.7.0');
+const { queueAt, runPeer } = require('./ready.js');
 
 const WARM_UP_JOBS = 10000;
 const DAY_MS = 86400000;
@@ -53,23 +52,13 @@ async function fill(queue, total) {
   }
 }
 
-async function main() {
-  const connection = { host: '127.0.0.1', port };
-  const warmUp = new Queue(`warm-up-${process.pid}`, { connection });
+async function open() {
+  const url = `redis://127.0.0.1:${port}`;
+  const warmUp = queueAt(url, `warm-up-${process.pid}`);
   await fill(warmUp, WARM_UP_JOBS);
   await warmUp.obliterate({ force: true });
   await warmUp.close();
-  const queue = new Queue(name, { connection });
-  await queue.waitUntilReady();
-  console.log('ready');
-  await once(process.stdin, 'data');
-  await fill(queue, jobs);
-  console.log('done');
-  await queue.close();
-  process.stdin.destroy();
+  return queueAt(url, name);
 }
 
-main().catch((error) => {
-  console.error(error);
-  process.exit(1);
-});
+runPeer(open, (queue) => fill(queue, jobs));

@@ -3,8 +3,8 @@
 // Prints "ready" when connected and warmed up, starts when it reads a line, prints "done" when all jobs are added.
 'use strict';
 
-const { once } = require('node:events');
 const { FlowProducer, Queue } = require('../../tests/node/node_modules/bullmq-6.7.0');
+const { runPeer } = require('./ready.js');
 
 const WARM_UP_JOBS = 10000;
 const [port, name, jobs, chunk, children] = process.argv.slice(2).map((text, i) => (i === 1 ? text : Number(text)));
@@ -28,7 +28,7 @@ async function fill(producer, queueName, total) {
   }
 }
 
-async function main() {
+async function open() {
   const connection = { host: '127.0.0.1', port };
   const producer = new FlowProducer({ connection });
   const warmUp = `warm-up-${process.pid}`;
@@ -38,16 +38,7 @@ async function main() {
     await queue.obliterate({ force: true });
     await queue.close();
   }
-  await producer.waitUntilReady();
-  console.log('ready');
-  await once(process.stdin, 'data');
-  await fill(producer, name, jobs / (children + 1));
-  console.log('done');
-  await producer.close();
-  process.stdin.destroy();
+  return producer;
 }
 
-main().catch((error) => {
-  console.error(error);
-  process.exit(1);
-});
+runPeer(open, (producer) => fill(producer, name, jobs / (children + 1)));

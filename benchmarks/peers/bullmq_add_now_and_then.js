@@ -3,13 +3,11 @@
 // the time of add(), ms of the monotonic clock, which all processes share. The gaps are the same in every run.
 'use strict';
 
-const { once } = require('node:events');
 const { setTimeout: sleep } = require('node:timers/promises');
-const { Queue } = require('../../tests/node/node_modules/bullmq-6.7.0');
+const { queueAt, runPeer } = require('./ready.js');
 
 const [url, name, ...numbers] = process.argv.slice(2);
 const [jobs, shortest, longest] = numbers.map(Number);
-const { hostname: host, port } = new URL(url);
 
 // A linear congruential generator, with the multiplier and increment of Numerical Recipes; 0 <= value < 1.
 function* random(seed) {
@@ -19,22 +17,12 @@ function* random(seed) {
   }
 }
 
-async function main() {
-  const queue = new Queue(name, { connection: { host, port: Number(port) } });
-  await queue.waitUntilReady();
-  console.log('ready');
-  await once(process.stdin, 'data');
+async function add(queue) {
   const gaps = random(7);
   for (let i = 0; i < jobs; i += 1) {
     await sleep(shortest + gaps.next().value * (longest - shortest));
     await queue.add('ping', { at: Number(process.hrtime.bigint()) / 1e6 });
   }
-  console.log('done');
-  await queue.close();
-  process.stdin.destroy();
 }
 
-main().catch((error) => {
-  console.error(error);
-  process.exit(1);
-});
+runPeer(() => queueAt(url, name), add);

@@ -5,11 +5,10 @@
 const { once } = require('node:events');
 const { createWriteStream } = require('node:fs');
 const { finished } = require('node:stream/promises');
-const { Queue } = require('../../tests/node/node_modules/bullmq-6.7.0');
+const { queueAt, runPeer } = require('./ready.js');
 
 const PAGE = 1000;
 const [url, name, jobs, path, state = 'completed'] = process.argv.slice(2);
-const { hostname: host, port } = new URL(url);
 
 async function collect(queue, total, file) {
   for (let first = 0; first < total; first += PAGE) {
@@ -22,18 +21,7 @@ async function collect(queue, total, file) {
   await finished(file);
 }
 
-async function main() {
-  const queue = new Queue(name, { connection: { host, port: Number(port) } });
-  await queue.waitUntilReady();
-  console.log('ready');
-  await once(process.stdin, 'data');
-  await collect(queue, Number(jobs), createWriteStream(path));
-  console.log('done');
-  await queue.close();
-  process.stdin.destroy();
-}
-
-main().catch((error) => {
-  console.error(error);
-  process.exit(1);
-});
+runPeer(
+  () => queueAt(url, name),
+  (queue) => collect(queue, Number(jobs), createWriteStream(path)),
+);
