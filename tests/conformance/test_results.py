@@ -450,6 +450,21 @@ def test_a_late_event_of_a_discovered_job_adds_no_second_result(bench: Finisher)
 
 
 @only_bullmq
+def test_jobs_are_kept_for_late_events_only_if_events_follow_the_horizon(bench: Finisher) -> None:
+    ledger = bench.ledger()
+    early = bench.handle.keys.results("reader")["delivered_early"]
+    found = bench.crowd([bench.handle.connection.now_ms()] * 3)
+    assert discover_all(ledger, ledger.horizon()).end == 3
+    assert not bench.client.exists(early)
+    horizon = ledger.horizon()
+    late = bench.finish(1, "completed", -500)
+    assert discover_all(ledger, horizon).end == 4
+    assert bench.client.hlen(early) == 1
+    discover_all(ledger)
+    assert sorted(entries(ledger)) == sorted(of("completed", [*found, *late]))
+
+
+@only_bullmq
 def test_a_late_event_of_a_discovered_and_retried_failure_adds_no_second_result(bench: Finisher) -> None:
     ledger = bench.ledger()
     bench.finish(1, "failed", 500)

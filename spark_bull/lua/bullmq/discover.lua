@@ -1,9 +1,9 @@
 -- Finds finished jobs and appends them to the ledger of a reader, once for each time that a job finishes: first from
 -- the event stream, which also has jobs that were removed at once, then from the ZSETs, for jobs whose events were
 -- trimmed before they were read. Node writes both in one script: once the stream is read to its end, an unseen job of a
--- ZSET has no unread event. Where the stream is read up to `until_event` (of the time `until_at`) only, jobs of the
--- ZSETs that may have finished later go into `delivered_early`, for the time when their events are read. A call
--- examines about `most` events and jobs. With `events_only` the ZSETs are left to a later call.
+-- ZSET has no unread event. Where the stream has further events than those up to `until_event` (of the time
+-- `until_at`), jobs of the ZSETs that may have finished later go into `delivered_early`, for the time when their events
+-- are read. A call examines about `most` events and jobs. With `events_only` the ZSETs are left to a later call.
 -- @keys id wait paused active delayed prioritized waiting_children completed failed meta events ledger track seen_completed seen_failed delivered_early slices_completed slices_failed
 -- @args base owner accept_recreated strict events_only lookback_ms slice_ms most ttl_ms until_completed until_failed until_event until_at until_ended states...
 -- @returns {'ok', position after the last entry, 0 if the scan is complete, 1 if jobs are left, 2 if events are left,
@@ -21,7 +21,7 @@ if refused then
   return refused
 end
 local clock, most = results_clock(arg), tonumber(arg.most)
-if arg.until_at ~= '' then
+if arg.until_at ~= '' and is_behind(last_event(key.events), arg.until_event) then
   clock.delivered_early, clock.early_since = key.delivered_early, tonumber(arg.until_at) - clock.lookback_ms
 end
 local more_events, cursor = follow_events(key, arg, most)

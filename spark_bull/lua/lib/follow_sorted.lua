@@ -65,32 +65,31 @@ end
 -- The unknown jobs among the next STEP ones from `at` on, or among more where more have the same time.
 -- Returns their ids and times, where to continue, whether the walk has ended, and the number of jobs examined.
 local function step(scan)
-  local call, below = redis.call, scan.below == '+inf' and math.huge or tonumber(scan.below)
+  local call = redis.call
   local rank, examined = call('ZCOUNT', scan.set, '-inf', bound_before(scan.at)), 0
+  local stop = call('ZCOUNT', scan.set, '-inf', '(' .. scan.below)
   while true do
-    local ids, times, at = {}, {}, scan.at
+    local ids, times, count, at = {}, {}, 0, scan.at
     local function take(first, last)
-      local members = call('ZRANGE', scan.set, first, last, 'WITHSCORES')
+      local members = last >= first and call('ZRANGE', scan.set, first, last, 'WITHSCORES') or {}
       for i = 1, #members, 2 do
-        if tonumber(members[i + 1]) >= below then
-          return
-        end
-        ids[#ids + 1], times[#times + 1] = members[i], members[i + 1]
+        count = count + 1
+        ids[count], times[count] = members[i], members[i + 1]
       end
     end
-    take(rank, rank + STEP - 1)
-    local ended = #ids < STEP
-    if #ids > 0 then
+    take(rank, math.min(rank + STEP, stop) - 1)
+    local ended = count < STEP
+    if count > 0 then
       -- The others of the last time, unless they are too many.
-      local last = times[#times]
-      local left = call('ZCOUNT', scan.set, '-inf', last) - rank - #ids
+      local last = times[count]
+      local left = call('ZCOUNT', scan.set, '-inf', last) - rank - count
       if left > 0 and left <= STEP then
         take(rank + STEP, rank + STEP + left - 1)
       end
       at = left <= STEP and '(' .. last or last
     end
     local new_ids, new_times = unseen(scan, ids, times)
-    examined = examined + #ids
+    examined = examined + count
     if ended or #new_ids > 0 or at ~= scan.at then
       return new_ids, new_times, at, ended, examined
     end
