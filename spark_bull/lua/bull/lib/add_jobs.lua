@@ -23,12 +23,13 @@ local function add_jobs(key, arg, chunk, from, now)
     last = math.min(last, from + share - 1)
   end
   local counter = call('INCRBY', key.id, last - from + 1) - last
-  local names, all_opts = listed(chunk, 'name'), listed(chunk, 'opts')
+  local names, datas, all_opts = listed(chunk, 'name'), chunk.data, listed(chunk, 'opts')
   local custom_ids, priorities = listed(chunk, 'job_id'), listed(chunk, 'priority')
   local lifos, times_of = listed(chunk, 'lifo'), clock_of(chunk, now)
   local deduplication_of = deduplications_of(chunk)
   local store_terms, first_expiry = job_terms(key, chunk, 'stalledCounter')
   local ids, duplicates, deduplicated = {}, 0, 0
+  local waiting = base .. 'waiting@' .. arg.token
   local pushes, prioritized, text = new_pushes(), {}, number_texts()
 
   for i = from, last do
@@ -50,9 +51,9 @@ local function add_jobs(key, arg, chunk, from, now)
         local priority = priorities[i] or 0
         local opts = all_opts[i]
         if chunk.marked then
-          opts = fill_opts(opts, timestamp, delay, job_id, debounce_id)
+          opts = fill_opts(opts, text[timestamp], text[delay], job_id, debounce_id)
         end
-        call('HSET', job_key, 'name', names[i], 'data', chunk.data[i], 'opts', opts,
+        call('HSET', job_key, 'name', names[i], 'data', datas[i], 'opts', opts,
           'timestamp', text[timestamp], 'delay', text[delay], 'priority', text[priority])
         if debounce_id then
           call('HSET', job_key, 'deid', debounce_id)
@@ -78,7 +79,7 @@ local function add_jobs(key, arg, chunk, from, now)
             end
             gather_push(pushes, job_id, lifos[i])
           end
-          call('PUBLISH', base .. 'waiting@' .. arg.token, job_id)
+          call('PUBLISH', waiting, job_id)
         end
       end
     end
