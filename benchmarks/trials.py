@@ -254,6 +254,12 @@ def cpu_seconds(client: Redis) -> float:
     return float(used["used_cpu_user"] + used["used_cpu_sys"])
 
 
+def script_seconds(client: Redis) -> float:
+    """Returns the time that Redis has spent in scripts."""
+    stats = client.info("commandstats")
+    return sum(float(stats.get(f"cmdstat_{name}", {"usec": 0})["usec"]) for name in ("eval", "evalsha")) / 1e6
+
+
 def script_ms(client: Redis) -> tuple[float, float]:
     """Returns median and maximum duration of the scripts in the slow log, ms."""
     entries = client.slowlog_get(100_000)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from benchmarks.dispatch import Measured, median_of, verdicts
+from benchmarks.dispatch import Measured, median_of, replay_verdict, verdicts
 from benchmarks.growing import Grown
 from benchmarks.growth import memory_verdicts, node_bytes
 from benchmarks.growth import verdicts as growth_verdicts
@@ -31,6 +31,7 @@ from benchmarks.process import (
     tenant_verdicts,
     throughput_verdicts,
 )
+from benchmarks.replay import Replayed, replay
 from benchmarks.report import Verdict, percentile
 from benchmarks.sides import shares
 from benchmarks.trials import (
@@ -54,6 +55,9 @@ from benchmarks.wait import measure as measure_waits
 from benchmarks.wait import verdicts as wait_verdicts
 from benchmarks.workers import QUEUE, Working, peers
 from spark_bull import BullQueue, EmbeddedRedis, NewJob
+from spark_bull.dialects.chunks import ChunkBuilder
+from spark_bull.dialects.codec import encode
+from spark_bull.dialects.registry import DIALECTS
 from spark_bull.group_limits import GroupLimits
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
@@ -101,6 +105,21 @@ def test_a_ping_slower_than_beside_a_peer_is_reported() -> None:
 
 def test_a_write_that_leaves_redis_idle_is_reported() -> None:
     assert broken(found(ours=500, share=0.8)) == ["exactly-once, string, part of the time in scripts"]
+
+
+def test_a_write_that_takes_much_longer_than_its_replayed_commit_is_reported() -> None:
+    write = measured(100)
+    replays = [Replayed(write.seconds * share, 5.0) for share in (0.1, 0.86, 0.9)]
+    assert replay_verdict(replays, write).kept
+    assert not replay_verdict(replays[:2], write).kept
+
+
+def test_the_commit_of_a_write_is_replayed_on_its_packed_chunks() -> None:
+    builder = ChunkBuilder(chunk_size=50, chunk_bytes=1 << 20)
+    jobs = encode(DIALECTS["bullmq"], {"data": ["{}"] * 120}, {}, range(120))
+    replayed = replay([*builder.add(jobs), *builder.flush()])
+    assert replayed.seconds > 0
+    assert replayed.server_us_per_job > 0
 
 
 def test_a_script_that_blocks_redis_too_long_is_reported() -> None:
