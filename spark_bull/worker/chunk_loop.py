@@ -18,15 +18,13 @@ from spark_bull.worker.queue_order import in_order
 from spark_bull.worker.running_job import RunningJob
 from spark_bull.worker.slot_loop import SlotLoop
 from spark_bull.worker.slot_plan import SlotPlan
-from spark_bull.worker.slot_queue import SlotQueue
+from spark_bull.worker.slot_queue import SCRIPT_JOBS, SlotQueue, parts_to_return
 
 #: Interval at which a chunk of jobs that run one by one is settled in parts. Any chunk is also settled in parts when
 #: its outcomes exceed `chunk_bytes`.
 SETTLE_S: Final = 0.5
 #: Duration after which the rest of a chunk of jobs that run one by one is returned to the queue.
 RETURN_S: Final = 2.0
-#: Number of jobs of a UDF's chunk that one script claims or settles, so that it does not block Redis for long.
-SCRIPT_JOBS: Final = 200
 
 
 class _Chunk(NamedTuple):
@@ -104,11 +102,11 @@ class ChunkLoop(SlotLoop):
         most = max(self._plan.min_chunk, 1 if self._isolating else self._plan.chunk_size)
         last, jobs = claim, claim.jobs
         while len(jobs) < most and not any(job.stalled_counter for job in last.jobs):
-            left_s = deadline - monotonic_s()
+            left_s, claimed_bytes = deadline - monotonic_s(), sum(len(job.data) for job in jobs)
             if last.stop or last.paused:
                 break
             if len(jobs) >= self._plan.min_chunk:
-                if not (last.more and last.jobs) or sum(len(job.data) for job in jobs) >= self._plan.chunk_bytes:
+                if not (last.more and last.jobs) or claimed_bytes >= self._plan.chunk_bytes:
                     break
             elif left_s <= 0:
                 break
@@ -116,7 +114,7 @@ class ChunkLoop(SlotLoop):
                 if not queue.is_waiting:
                     queue.begin_wait(last, left_s)
                 self._wait(left_s)
-            last = queue.work(None, min(most - len(jobs), SCRIPT_JOBS), claim.token)
+            last = queue.work(None, min(most - len(jobs), SCRIPT_JOBS), claim.token, claimed_bytes)
             jobs = [*jobs, *last.jobs]
         self._is_stopping = last.stop
         return replace(claim, jobs=jobs)
@@ -141,8 +139,8 @@ class ChunkLoop(SlotLoop):
         if stalled is None or len(claim.jobs) == 1:
             return claim
         others = [job.id for job in claim.jobs if job is not stalled]
-        for start in range(0, len(others), SCRIPT_JOBS):
-            chunk.queue.work(Outcomes(claim.token, unstarted=others[start : start + SCRIPT_JOBS]), 0)
+        for part in parts_to_return(others):
+            chunk.queue.work(Outcomes(claim.token, unstarted=[*part]), 0)
         return replace(claim, jobs=[stalled])
 
     def _run(self, queue: SlotQueue, claim: Claim) -> Outcomes:

@@ -35,6 +35,8 @@ T = TypeVar("T")
 IDLE_S: Final = 10.0
 #: Maximum duration of a wait if Redis denies CLIENT UNBLOCK, and the slot has several queues.
 SHORT_WAIT_S: Final = 1.0
+#: Number of jobs of a UDF's chunk that one script claims, settles or returns, so that it does not block Redis for long.
+SCRIPT_JOBS: Final = 200
 #: When the process is to end: maximum duration of a call under way, and until a wait has ended.
 _CALL_S: Final = 5.0
 _PARK_S: Final = 1.0
@@ -69,6 +71,12 @@ def _held_for(lock: Lock, timeout_s: float) -> Iterator[None]:
     finally:
         if is_held:
             lock.release()
+
+
+def parts_to_return(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    """The ids of jobs for one script each, the last ones first: a script puts its jobs before those that wait."""
+    for start in reversed(range(0, len(ids), SCRIPT_JOBS)):
+        yield ids[start : start + SCRIPT_JOBS]
 
 
 class SlotQueue:
@@ -141,10 +149,10 @@ class SlotQueue:
         at_call, called_at = self._clock
         return at_call + int(1000 * (monotonic_s() - called_at))
 
-    def work(self, outcomes: Outcomes | None, limit: int, token: str = "") -> Claim:
+    def work(self, outcomes: Outcomes | None, limit: int, token: str = "", claimed_bytes: int = 0) -> Claim:
         """Settles and claims. A retry after a lost connection sends the same call id and so has no second effect.
 
-        token: see `spark_bull.queue.claim.work`.
+        token: see `spark_bull.queue.claim.work`. claimed_bytes: size of the payloads that the chunk has already.
         """
         call, active_id = uuid4().hex, self._active_id
         self._active_id, self.has_woken = "", False
@@ -157,7 +165,7 @@ class SlotQueue:
                         self._claim_settings,
                         outcomes,
                         most,
-                        most_bytes=self._plan.chunk_bytes,
+                        most_bytes=max(1, self._plan.chunk_bytes - claimed_bytes),
                         held=active_id,
                         call=call,
                         token=token,
@@ -196,25 +204,34 @@ class SlotQueue:
         """
         # A call that claims jobs may be under way; without Redis, it takes too long.
         with _held_for(self._calling, _CALL_S), _held_for(self.recording, _CALL_S):
-            by_token: dict[str, Outcomes] = {}
+            held, ended = self.keeper.give_up(), set[str]()
             if self.recorded is not None:
-                by_token[self.recorded.token] = self.recorded
-            ended = set() if self.recorded is None else self.recorded.all_ids()
-            for job_id, hold in self.keeper.give_up().items():
-                outcomes = by_token.setdefault(hold.token, Outcomes(hold.token))
-                if job_id in ended:
-                    continue
-                if job_id not in self._begun:
-                    outcomes.unstarted.append(job_id)
-                elif job_id in self._only_once:
-                    result = Result(self._only_once[job_id], None, UnrecoverableError(ENDED))
-                    self._plan.policy.record(outcomes, self.handle.dialect, result, self.now)
-                else:
-                    outcomes.returned.append(job_id)
-            for outcomes in by_token.values():
-                # The receipt of the slot may belong to a call that another thread makes.
-                settings = replace(self._claim_settings, sender=f"{self._claim_settings.sender}:end")
-                work(self.handle, settings, outcomes, 0)
+                ended = self.recorded.all_ids()
+                self._settle_at_end(self.recorded)
+            by_token: dict[str, list[str]] = {}
+            for job_id, hold in held.items():
+                if job_id not in ended:
+                    by_token.setdefault(hold.token, []).append(job_id)
+            for token, ids in reversed(by_token.items()):
+                for part in parts_to_return(ids):
+                    self._settle_at_end(self._unfinished(token, part))
+
+    def _settle_at_end(self, outcomes: Outcomes) -> None:
+        # The receipt of the slot may belong to a call that another thread makes.
+        work(self.handle, replace(self._claim_settings, sender=f"{self._claim_settings.sender}:end"), outcomes, 0)
+
+    def _unfinished(self, token: str, ids: Sequence[str]) -> Outcomes:
+        """The outcomes of jobs that have not ended when the process is to end."""
+        outcomes = Outcomes(token)
+        for job_id in ids:
+            if job_id not in self._begun:
+                outcomes.unstarted.append(job_id)
+            elif job_id in self._only_once:
+                result = Result(self._only_once[job_id], None, UnrecoverableError(ENDED))
+                self._plan.policy.record(outcomes, self.handle.dialect, result, self.now)
+            else:
+                outcomes.returned.append(job_id)
+        return outcomes
 
     def running(self, jobs: Sequence[ClaimedJob], token: str) -> list[RunningJob]:
         """Returns claimed jobs as processors receive them."""

@@ -9,10 +9,13 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pytest
+from redis import Redis
 
 from spark_bull import BullQueue, NewJob
 from spark_bull.spark.process.udf_runner import UdfRunner
-from spark_bull.worker.chunk_loop import SCRIPT_JOBS
+from spark_bull.worker.slot_queue import SCRIPT_JOBS, SlotQueue
+from spark_bull.worker.slot_stats import SlotStats
+from tests.support.script_work import script_work
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
 
@@ -79,6 +82,35 @@ def test_a_chunk_of_jobs_that_wait_is_processed_at_once_though_a_script_claims_f
     with OurWorker(queue.handle, runner=sizes_into(sizes), chunk_size=1_000):
         wait_until(completed(queue, 2 * SCRIPT_JOBS + 1), "the jobs")
     assert sizes == [2 * SCRIPT_JOBS + 1]
+
+
+def test_a_chunk_of_large_jobs_ends_with_the_first_job_beyond_its_size(queue: BullQueue) -> None:
+    sizes: list[int] = []
+    # The first script claims less than a whole chunk.
+    jobs = SCRIPT_JOBS + 40
+    queue.add_many(NewJob({"n": n, "padding": "x" * 5_000}) for n in range(jobs))
+    with OurWorker(queue.handle, runner=sizes_into(sizes), chunk_size=1_000):
+        wait_until(completed(queue, jobs), "the jobs")
+    assert sizes[0] == -(-(1 << 20) // 5_026)
+
+
+def test_a_large_chunk_is_returned_in_several_scripts_in_its_order(queue: BullQueue, client: Redis) -> None:
+    jobs = 2 * SCRIPT_JOBS + 50
+    add(queue, jobs + 3)
+    plan = OurWorker(queue.handle, runner=sizes_into([]), chunk_size=1_000).plan
+    with SlotQueue(plan, plan.queues[0], 0, SlotStats(), None, None) as slot:
+        claim = slot.work(None, SCRIPT_JOBS)
+        for more in (SCRIPT_JOBS, 50):
+            claim = slot.work(None, more, claim.token)
+        assert queue.counts()["active"] == jobs
+        slot.end()
+        with script_work(client) as work:
+            slot.return_held()
+    assert queue.counts()["active"] == 0
+    assert [job.parsed()["n"] for job in queue.page("wait")] == list(range(jobs + 3))
+    whole = sum(script.elements for script in work)
+    assert len(work) == 3
+    assert max(script.elements for script in work) < 0.6 * whole
 
 
 def test_a_stop_ends_the_wait_for_a_chunk(queue: BullQueue) -> None:

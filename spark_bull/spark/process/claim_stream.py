@@ -88,8 +88,8 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._left: int | None = None
         self._claimer: Claimer | None = None
         self._newest = 0
-        #: Number of jobs that the last claim asked for.
-        self._asked = 0
+        #: Maximum number of jobs of the last claim, also of one that was made ahead.
+        self._claim_limit = 0
         #: Jobs of the current batch, and when it began.
         self._batch: tuple[int, float] | None = None
 
@@ -110,12 +110,12 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             claimer = self._claimer_of(start["reader"])
             end = claimer.end()
             if end <= first:
-                self._asked = most
+                self._claim_limit = most
                 end = first + (claimer.claim(most) if self._left is None else self._claim_of_left(claimer, most))
         except ConnectionLost as error:
             log.warning("queue %s: no jobs are claimed, trying again: %s", self._handle.keys.queue, error)
             return start
-        return {"claimed": min(end, first + max(self._asked, most)), "reader": start["reader"]}
+        return {"claimed": min(end, first + max(self._claim_limit, most)), "reader": start["reader"]}
 
     def _end_batch(self) -> None:
         """Adapts the size of the next batches to the one that has ended."""
@@ -163,8 +163,8 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             rows = max(1, -(-(last - first) // tasks))
             return [Claims(reader, start, min(start + rows, last)) for start in range(first, last, rows)]
         if claimer.has_more and self._left is None:
-            self._asked = self._size.current
-            claimer.claim_ahead(self._asked)
+            self._claim_limit = self._size.current
+            claimer.claim_ahead(self._claim_limit)
         # In turns: to remove jobs from `active` is cheap near its tail, where the oldest ones are.
         return [Claims(reader, first, last, dealt) for i in range(tasks) if (dealt := portions[i::tasks])]
 
