@@ -1,21 +1,21 @@
 -- Rows of values as columns, by the names of the fields: a list of values, or one value where all rows have the same;
 -- false for none.
 local function collapsed(rows, names)
-  local columns = {}
+  local columns, count = {}, #rows
   for field, name in ipairs(names) do
     local first, column = rows[1][field], nil
-    for i = 2, #rows do
+    for i = 2, count do
       if rows[i][field] ~= first then
         column = {}
         break
       end
     end
     if column then
-      for i = 1, #rows do
+      for i = 1, count do
         column[i] = rows[i][field] or false
       end
     end
-    columns[name] = column or first
+    columns[name] = column or first or false
   end
   return columns
 end

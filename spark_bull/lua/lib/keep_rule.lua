@@ -3,13 +3,32 @@ local MAX_REMOVED = 1000
 
 -- The changes of one script to `state`, a ZSET of finished jobs. `remove(id)` deletes the keys of a job. All jobs that
 -- a script adds have the same score, and Redis sorts those by the text of their ids: `fresh` keeps them in the order in
--- which they ended.
+-- which they ended. Few rules need that: `added` are the arguments of ZADD that are not in `fresh` yet.
 local function finished_jobs(state, now, remove)
-  return {state = state, now = now, remove = remove, fresh = {}, first = 1, is_fresh = {}, may_go = MAX_REMOVED}
+  return {
+    state = state,
+    now = now,
+    remove = remove,
+    added = {},
+    fresh = {},
+    first = 1,
+    is_fresh = {},
+    may_go = MAX_REMOVED,
+  }
+end
+
+local function note_fresh(finished)
+  for _, scored in ipairs(finished.added) do
+    for i = 2, #scored, 2 do
+      finished.fresh[#finished.fresh + 1], finished.is_fresh[scored[i]] = scored[i], true
+    end
+  end
+  finished.added = {}
 end
 
 -- Replaces the fresh jobs among `ids`, which will be removed, by those fresh ones that ended first.
 local function oldest_first(finished, ids)
+  note_fresh(finished)
   local fresh, is_fresh = finished.fresh, finished.is_fresh
   for i, id in ipairs(ids) do
     if is_fresh[id] then
@@ -26,6 +45,7 @@ local function drop_finished(finished, ids)
   if #ids == 0 then
     return
   end
+  note_fresh(finished)
   for _, id in ipairs(ids) do
     finished.remove(id)
     finished.is_fresh[id] = nil
@@ -69,12 +89,36 @@ local function add_finished(finished, ids, keep)
     finished.remove(ids[i])
   end
   make_room(finished, keep, #ids - surplus)
-  local scored, finished_on, fresh = {}, string.format('%.0f', finished.now), finished.fresh
-  for i = surplus + 1, #ids do
-    local id = ids[i]
-    scored[#scored + 1], scored[#scored + 2] = finished_on, id
-    fresh[#fresh + 1], finished.is_fresh[id] = id, true
+  local scored, finished_on = {}, string.format('%.0f', finished.now)
+  for i = 1, #ids - surplus do
+    scored[2 * i - 1], scored[2 * i] = finished_on, ids[surplus + i]
   end
   redis.call('ZADD', finished.state, unpack(scored))
+  finished.added[#finished.added + 1] = scored
   drop_old(finished, keep)
+end
+
+local NO_RULE = {}
+
+-- Adds jobs as add_finished does, those of one rule that follow each other together: {add(id, keep), flush()}.
+local function finished_by_rule(finished)
+  local ids, rule, groups = {}, NO_RULE, {}
+
+  function groups.flush()
+    if #ids > 0 then
+      add_finished(finished, ids, rule)
+      ids = {}
+    end
+  end
+
+  function groups.add(id, keep)
+    keep = keep and next(keep) and keep or NO_RULE
+    if keep ~= rule then
+      groups.flush()
+      rule = keep
+    end
+    ids[#ids + 1] = id
+  end
+
+  return groups
 end

@@ -1,19 +1,30 @@
--- The completed jobs of outcomes as lists {ids, values, keeps}, and in `all` the ids of all jobs with an outcome.
-local function outcome_columns(outcomes)
-  local ids = outcomes.ids or {}
-  local jobs = {ids = ids, all = {}, values = outcomes.values, keeps = outcomes.keeps or {}}
+-- The completed jobs of outcomes as lists {ids, keys, values, keeps}. `others`: the ids of jobs with another outcome;
+-- `all`: those of all jobs.
+local function outcome_columns(base, outcomes)
+  local ids, keys, others = outcomes.ids or {}, {}, {}
   for i = 1, #ids do
-    jobs.all[i] = ids[i]
+    keys[i] = base .. ids[i]
   end
   for _, group in ipairs({'failed', 'retried', 'delayed'}) do
     for _, job in ipairs(outcomes[group] or {}) do
-      jobs.all[#jobs.all + 1] = job.id
+      others[#others + 1] = job.id
     end
   end
   for _, group in ipairs({'returned', 'unstarted', 'waiting_for_children'}) do
     for _, id in ipairs(outcomes[group] or {}) do
-      jobs.all[#jobs.all + 1] = id
+      others[#others + 1] = id
     end
+  end
+  local jobs = {
+    ids = ids,
+    keys = keys,
+    others = others,
+    all = {unpack(ids)},
+    values = outcomes.values,
+    keeps = outcomes.keeps or {},
+  }
+  for _, id in ipairs(others) do
+    jobs.all[#jobs.all + 1] = id
   end
   if type(jobs.values) ~= 'table' then
     jobs.values = {}

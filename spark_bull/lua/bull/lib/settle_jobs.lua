@@ -72,8 +72,8 @@ end
 -- Settles outcomes of claimed jobs; see outcomes.py. Returns what work_once expects.
 local function settle_jobs(key, arg, outcomes, now)
   local base = arg.base
-  local jobs = outcome_columns(outcomes)
-  local mine, lost, left = release_owned(key, base, outcomes.token, jobs.all)
+  local jobs = outcome_columns(base, outcomes)
+  local mine, lost, left = release_owned(key, base, outcomes.token, jobs.all, {})
   drop_missing(base, jobs.all, mine, lost)
   local completed, failed = 0, 0
   local all_completed, all_failed = finished_of(base, key.completed, now), finished_of(base, key.failed, now)

@@ -45,8 +45,8 @@ end
 -- Settles outcomes of claimed jobs; see outcomes.py. Returns what work_once expects: Bull 1 publishes no "drained".
 local function settle_jobs(key, arg, outcomes, now)
   local call, base, target = redis.call, arg.base, waiting_list(key)
-  local jobs = outcome_columns(outcomes)
-  local mine, lost, left = release_owned(key, base, outcomes.token, jobs.all)
+  local jobs = outcome_columns(base, outcomes)
+  local mine, lost, left = release_owned(key, base, outcomes.token, jobs.all, {})
   drop_missing(base, jobs.all, mine, lost)
   complete_jobs(key, arg, jobs, mine, lost)
   for _, job in ipairs(outcomes.failed or {}) do

@@ -15,10 +15,31 @@
 -- @include lib/walk_waiting
 -- @include lib/whole_number
 
+-- Locks claimed jobs and marks them as started. A loop for each command takes less time than one with all of them.
+local function mark_started(key, arg, ids, keys, rows, at, now)
+  local call, token, lock_ms_of, text = redis.call, arg.lock_token, lock_durations(arg.lock_ms), number_texts()
+  for i = 1, #ids do
+    call('SET', keys[i] .. ':lock', token, 'PX', lock_ms_of(rows[i][at.opts]))
+  end
+  local worker, processed_on, ats = arg.worker, string.format('%.0f', now), at.ats
+  for i = 1, #ids do
+    local row = rows[i]
+    row[ats] = row[ats] and text[whole_number(row[ats]) + 1] or '1'
+    if worker == '' then
+      call('HSET', keys[i], 'processedOn', processed_on, 'ats', row[ats])
+    else
+      call('HSET', keys[i], 'processedOn', processed_on, 'pb', worker, 'ats', row[ats])
+    end
+  end
+  for i = 1, #ids do
+    call('XADD', key.events, '*', 'event', 'active', 'jobId', ids[i], 'prev', 'waiting')
+  end
+end
+
 -- Claims up to `limit` jobs: waiting ones, then prioritized ones; see queue/claim.py. Returns what work_once expects,
 -- and whether a pause or a limit of the queue keeps jobs from starting.
 local function claim_jobs(key, arg, now, limit)
-  local call, base, worker = redis.call, arg.base, arg.worker
+  local call, base = redis.call, arg.base
   local meta = call('HMGET', key.meta, 'paused', 'concurrency', 'max', 'duration')
   local limits = {
     paused = meta[1],
@@ -28,9 +49,8 @@ local function claim_jobs(key, arg, now, limit)
   }
   local paused_or_full = limits.paused or (limits.concurrency and call('LLEN', key.active) >= limits.concurrency)
   local allowed, limited_ms = claim_quota(key, arg, limits, limit)
-  local ids, rows, damaged, taken, bytes, deferred = {}, {}, {}, 0, 0, 0
-  local most_bytes, text, processed_on = tonumber(arg.most_bytes), number_texts(), string.format('%.0f', now)
-  local token, lock_ms_of, events = arg.lock_token, lock_durations(arg.lock_ms), key.events
+  local ids, keys, rows, damaged, taken, bytes, deferred = {}, {}, {}, {}, 0, 0, 0
+  local most_bytes = tonumber(arg.most_bytes)
   local at, highest = positions_of(CLAIM_FIELDS), {}
   local groups = group_limits(key, arg, allowed, now, waits_or_prioritized, function(id, eta)
     call('HSET', base .. id, 'delay', string.format('%.0f', eta - now))
@@ -43,7 +63,8 @@ local function claim_jobs(key, arg, now, limit)
 
   -- Returns whether the job was processed: when no more may start, the next one that may stays.
   local function take(id, prioritized)
-    local row, kind = claim_row(base, id, at, prioritized)
+    local job_key = base .. id
+    local row, kind = claim_row(job_key, at, prioritized)
     if not row then
       if kind then
         set_aside(key, id, kind)
@@ -52,9 +73,9 @@ local function claim_jobs(key, arg, now, limit)
       return true
     end
     bytes = bytes + #(row[at.data] or '')
-    if may_expire and not row[at.defa] and has_expired(base .. id, 'processedOn', now) then
+    if may_expire and not row[at.defa] and has_expired(job_key, 'processedOn', now) then
       row[at.defa] = 'expired'
-      call('HSET', base .. id, 'defa', 'expired')
+      call('HSET', job_key, 'defa', 'expired')
     end
     -- A job that fails without being run is in no group.
     if groups then
@@ -65,17 +86,8 @@ local function claim_jobs(key, arg, now, limit)
         return answer == 'held'
       end
     end
-    local job_key, started = base .. id, row[at.ats] and text[whole_number(row[at.ats]) + 1] or '1'
-    row[at.ats] = started
-    call('SET', job_key .. ':lock', token, 'PX', lock_ms_of(row[at.opts]))
-    if worker == '' then
-      call('HSET', job_key, 'processedOn', processed_on, 'ats', started)
-    else
-      call('HSET', job_key, 'processedOn', processed_on, 'pb', worker, 'ats', started)
-    end
-    call('XADD', events, '*', 'event', 'active', 'jobId', id, 'prev', 'waiting')
     taken = taken + 1
-    ids[taken], rows[taken] = id, row
+    ids[taken], keys[taken], rows[taken] = id, job_key, row
     if row[at.defa] then
       deferred = deferred + 1
     end
@@ -102,6 +114,7 @@ local function claim_jobs(key, arg, now, limit)
     take_passes(groups, allowed, take_prioritized, walk.goes_on)
   end
   if #ids > 0 then
+    mark_started(key, arg, ids, keys, rows, at, now)
     call('LPUSH', key.active, unpack(ids))
     -- BullMQ 6 does not count jobs that fail without being run.
     local is_5 = deferred > 0 and major_version(call('HGET', key.meta, 'version') or '', arg.bullmq_version) <= 5

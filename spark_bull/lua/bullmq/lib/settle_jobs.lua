@@ -11,7 +11,7 @@
 -- @include bullmq/lib/promote_due_jobs
 -- @include bullmq/lib/promote_group
 -- @include bullmq/lib/put_first
--- @include bullmq/lib/row_to_settle
+-- @include bullmq/lib/rows_to_settle
 -- @include bullmq/lib/wait_for_children
 -- @include bullmq/lib/waits_or_prioritized
 -- @include lib/count_up
@@ -26,12 +26,12 @@
 -- @include lib/waiting_again
 -- @include lib/whole_number
 
--- Jobs that can't complete (`ids`) or wait for their children (`waiting`), id -> reason: a child is unfinished, or has
+-- Jobs that can't complete (`jobs`) or wait for their children (`waiting`), id -> reason: a child is unfinished, or has
 -- failed. Most jobs have no children: one call checks all.
-local function barred_by_children(base, ids, waiting)
-  local call, keys = redis.call, {}
+local function barred_by_children(base, jobs, waiting)
+  local call, ids, keys = redis.call, jobs.ids, {}
   for i = 1, #ids do
-    local job_key = base .. ids[i]
+    local job_key = jobs.keys[i]
     keys[2 * i - 1], keys[2 * i] = job_key .. ':dependencies', job_key .. ':unsuccessful'
   end
   local barred = {}
@@ -59,49 +59,34 @@ local function remove_finished(key, arg, job_key, parent_key)
   end
 end
 
-local NO_RULE = {}
-
--- The parent is read again, as a job can get it while it is active.
-local function complete_jobs(key, arg, jobs, mine, lost, now)
-  local call, base, finished_on, text = redis.call, arg.base, string.format('%.0f', now), number_texts()
+-- The parent is read again, as a job can get it while it is active. `rows`: see rows_to_settle.
+local function complete_jobs(key, arg, jobs, rows, now)
+  local call, finished_on, text = redis.call, string.format('%.0f', now), number_texts()
   local ids, values, keeps, events = jobs.ids, jobs.values, jobs.keeps, key.events
-  local finished, group, rule, count = finished_of(key, arg, key.completed, now), {}, {}, 0
-  -- Jobs are added in groups of one keep rule, with the effect of adding them one by one.
-  local function flush()
-    if #group > 0 then
-      add_finished(finished, group, rule)
-      group = {}
-    end
-  end
-
+  local finished, count = finished_by_rule(finished_of(key, arg, key.completed, now)), 0
   for i = 1, #ids do
-    local id = ids[i]
-    local fields = mine[id] and row_to_settle(key, base, id, lost, 'atm', 'parentKey', 'deid')
-    if fields then
-      local job_key, value, keep = base .. id, values[i], keeps[i]
-      if fields[3] then
-        allow_wrongtype(free_and_requeue, key, arg, id, fields[3], now)
+    local row = rows[i]
+    if row then
+      local id, job_key, value, keep = ids[i], jobs.keys[i], values[i], keeps[i]
+      local made, parent_key, deduplication_id = row[1], row[2], row[3]
+      if deduplication_id then
+        allow_wrongtype(free_and_requeue, key, arg, id, deduplication_id, now)
       end
-      if fields[2] then
-        allow_wrongtype(child_completed, key, arg, job_key, fields[2], value, now)
+      if parent_key then
+        allow_wrongtype(child_completed, key, arg, job_key, parent_key, value, now)
       end
       if keep and keep.count == 0 then
-        remove_finished(key, arg, job_key, fields[2])
+        remove_finished(key, arg, job_key, parent_key)
       else
-        local made = text[whole_number(fields[1]) + 1]
+        made = made and text[whole_number(made) + 1] or '1'
         call('HSET', job_key, 'atm', made, 'returnvalue', value, 'finishedOn', finished_on)
-        keep = keep and next(keep) and keep or NO_RULE
-        if keep ~= rule then
-          flush()
-          rule = keep
-        end
-        group[#group + 1] = id
+        finished.add(id, keep)
       end
       count = count + 1
       call('XADD', events, '*', 'event', 'completed', 'jobId', id, 'returnvalue', value, 'prev', 'active')
     end
   end
-  flush()
+  finished.flush()
   return count
 end
 
@@ -234,14 +219,15 @@ end
 
 -- Settles outcomes of claimed jobs; see outcomes.py. Returns what work_once expects.
 local function settle_jobs(key, arg, outcomes, now)
-  local jobs, waiting = outcome_columns(outcomes), outcomes.waiting_for_children or {}
-  local barred = barred_by_children(arg.base, jobs.ids, waiting)
+  local jobs, waiting = outcome_columns(arg.base, outcomes), outcomes.waiting_for_children or {}
+  local barred = barred_by_children(arg.base, jobs, waiting)
   local mine, lost, left = release_owned(key, arg.base, outcomes.token, jobs.all, barred)
-  drop_missing(arg.base, jobs.all, mine, lost)
+  local rows = rows_to_settle(key, jobs, mine, lost)
+  drop_missing(arg.base, jobs.others, mine, lost)
   if next(mine) then
     redis.call('XTRIM', key.events, 'MAXLEN', '~', event_limit(key))
   end
-  local completed = complete_jobs(key, arg, jobs, mine, lost, now)
+  local completed = complete_jobs(key, arg, jobs, rows, now)
   local failed = fail_jobs(key, arg, outcomes.failed or {}, mine, lost, now)
   retry_jobs(key, arg, outcomes.retried or {}, mine, lost, left, now)
   delay_jobs(key, arg, outcomes.delayed or {}, mine, lost, now)
