@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import BooleanType, StringType, StructField, StructType
+from pyspark.sql.types import BooleanType, DataType, LongType, StringType, StructField, StructType
 
 from spark_bull.errors import (
     DialectError,
@@ -25,6 +26,7 @@ from spark_bull.worker.blocked_parents import fail_blocked
 from spark_bull.worker.job_runner import Result
 from spark_bull.worker.outcome_policy import OutcomePolicy
 from spark_bull.worker.running_job import RunningJob
+from tests.support.jobs import HOUR
 from tests.support.wait import wait_until
 from tests.support.work_bench import DIALECTS, WorkBench, only_bullmq
 from tests.support.worker import OurWorker
@@ -144,14 +146,22 @@ def test_an_attempt_that_waits_for_children_fails_in_bull(bench: WorkBench) -> N
     assert "expected a queue of BullMQ" in (job.failed_reason or "")
 
 
-def settle_rows(bench: WorkBench, claim: Claim) -> Counter[str]:
-    """Settles claimed jobs with `waitForChildren`, as a streaming query does, in a task that runs twice."""
-    given = {"id": StringType(), "token": StringType(), "error": StringType(), "waitForChildren": BooleanType()}
+def settle_rows(bench: WorkBench, claim: Claim, delays: Sequence[int | None] = ()) -> Counter[str]:
+    """Settles claimed jobs with `waitForChildren`, as a streaming query does, in a task that runs twice.
+
+    delays: the last jobs have these ms in `delay`, and those with a delay above 0 do not wait for children.
+    """
+    given: dict[str, DataType] = {"id": StringType(), "token": StringType(), "error": StringType()}
+    given |= {"delay": LongType(), "waitForChildren": BooleanType()}
     schema = StructType([StructField(name, kind) for name, kind in given.items()])
     handle = bench.handle
     options = {"url": str(handle.connection.settings.url), "prefix": handle.keys.prefix, "queue": "q"}
     plan = plan_settle({**options, "protocol": handle.dialect.name}, schema)
-    rows = [{"id": job.id, "token": claim.token, "error": None, "waitForChildren": True} for job in claim.jobs]
+    postponed = [(None, True)] * (len(claim.jobs) - len(delays)) + [(delay, not delay) for delay in delays]
+    rows = [
+        {"id": job.id, "token": claim.token, "error": None, "delay": delay, "waitForChildren": waits}
+        for job, (delay, waits) in zip(claim.jobs, postponed, strict=True)
+    ]
     batch = pa.RecordBatch.from_pylist(rows, schema=to_arrow_schema(schema, timezone="UTC"))
     counts = Counter[str](settle_task(plan, iter([batch])).counts)
     settle_task(plan, iter([batch]))
@@ -170,9 +180,14 @@ def test_rows_of_a_stream_wait_for_their_children(bench: WorkBench) -> None:
 
 @only_bull
 def test_rows_of_a_stream_that_wait_for_children_fail_in_bull(bench: WorkBench) -> None:
-    bench.add()
-    assert settle_rows(bench, bench.claim()) == {"failed": 1}
-    assert bench.counts() == {"failed": 1}
+    ids = bench.add(3)
+    # The second job has both, the third one only a delay.
+    assert settle_rows(bench, bench.claim(), delays=[0, HOUR]) == {"failed": 2, "returned": 1}
+    assert bench.counts() == {"failed": 2, "delayed": 1}
+    for job_id in ids[:2]:
+        job = bench.queue.get_job(job_id)
+        assert job is not None
+        assert "expected a queue of BullMQ" in (job.failed_reason or "")
 
 
 # job.add_child
