@@ -18,7 +18,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib import resources
 
 from spark_bull.errors import ScriptError
@@ -54,33 +54,45 @@ class Script:
         An absent optional key is replaced by the first key, which the script recognizes: any other string may be denied
         by the ACL's key patterns, or belong to another slot of a cluster.
         """
-        present = {name: value for name, value in values.items() if value is not None}
-        for name in self.keys:
-            if name.endswith(_OPTIONAL):
-                present.setdefault(_without_suffix(name), present.get(self.keys[0], ""))
-        bound = [str(value) for value in self._bind("key", self.keys, present)]
+        bound: list[str] = []
+        for name, is_optional in self._key_names:
+            value = values.get(name)
+            if value is None and is_optional:
+                value = bound[0] if bound else ""
+            if value is None:
+                raise self._missing("key", name)
+            if isinstance(value, str):
+                bound.append(value)
+            else:
+                bound.extend(map(str, value))
         if "" in bound:
             raise ScriptError(f"script `{self.name}` expects non-empty keys, got: {', '.join(map(repr, bound))}")
         return bound
 
     def bind_args(self, values: Mapping[str, Value | Iterable[Value]]) -> list[Value]:
         """Returns ARGV in the order of the contract. Raises ScriptError for a missing argument."""
-        return self._bind("argument", self.args, values)
-
-    def _bind(self, kind: str, names: tuple[str, ...], values: Mapping[str, Value | Iterable[Value]]) -> list[Value]:
         bound: list[Value] = []
-        for name in names:
-            try:
-                value = values[_without_suffix(name)]
-            except KeyError:
-                raise ScriptError(
-                    f"script `{self.name}` expects the {kind} `{_without_suffix(name)}`, got none"
-                ) from None
+        for name in self._arg_names:
+            if name not in values:
+                raise self._missing("argument", name)
+            value = values[name]
             if isinstance(value, (str, bytes, int, float)):
                 bound.append(value)
             else:
                 bound.extend(value)
         return bound
+
+    @cached_property
+    def _key_names(self) -> list[tuple[str, bool]]:
+        """The names of the keys without suffixes, and whether they are optional."""
+        return [(_without_suffix(name), name.endswith(_OPTIONAL)) for name in self.keys]
+
+    @cached_property
+    def _arg_names(self) -> list[str]:
+        return [_without_suffix(name) for name in self.args]
+
+    def _missing(self, kind: str, name: str) -> ScriptError:
+        return ScriptError(f"script `{self.name}` expects the {kind} `{name}`, got none")
 
 
 @cache
