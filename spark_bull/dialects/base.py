@@ -13,7 +13,7 @@ from spark_bull.dialects.backoff import bull_exponential_ms
 from spark_bull.dialects.deduplication import ID_MARK, Rule
 from spark_bull.dialects.deduplication import NAME as DEDUPLICATION
 from spark_bull.dialects.events import EventChannels
-from spark_bull.dialects.fields import CLAIMED_FIELDS
+from spark_bull.dialects.fields import BULLMQ_FIELDS, CLAIMED_FIELDS
 from spark_bull.dialects.parents import NAME as PARENT
 from spark_bull.dialects.parents import PARENT_MARK, failure_flag
 from spark_bull.dialects.priorities import QueuePriority, number_of
@@ -138,7 +138,9 @@ class Dialect(ABC):
     #: Options, and arguments of a Worker, that have no effect in this dialect.
     lacks: ClassVar[frozenset[str]] = frozenset()
     #: Field of a job's hash, by attribute of ClaimedJob: what a claim reads.
-    claim_fields: ClassVar[Mapping[str, str]] = {field.claimed: field.names[0] for field in CLAIMED_FIELDS.values()}
+    claim_fields: ClassVar[Mapping[str, str]] = {
+        field.claimed: field.names[0] for name, field in CLAIMED_FIELDS.items() if name not in BULLMQ_FIELDS
+    }
     #: Whether events of jobs are kept in a Redis stream.
     has_event_stream: ClassVar[bool] = False
     #: Whether the event `failed` is published for each failed attempt, also if the job runs again.

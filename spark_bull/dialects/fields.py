@@ -65,6 +65,9 @@ CLAIMED_FIELDS: Final[Mapping[str, Field]] = {
     "attempts": Field("count", ("attempts",), claimed="attempts"),
 }
 
+#: The fields of these that only BullMQ writes.
+BULLMQ_FIELDS: Final = frozenset({"attemptsStarted", "parentKey", "deferredFailure"})
+
 #: A field that every job has. What a late progress report leaves of a removed job lacks it.
 ALWAYS_THERE: Final = "timestamp"
 

@@ -34,13 +34,15 @@ class ClaimedChunk(NamedTuple):
     def values(self, dialect: Dialect) -> dict[str, Any]:
         """Columns by attribute of ClaimedJob; each is a list, or one value for all jobs. Numbers are int.
 
-        None where a job lacks a text. `deferred_failure` of a damaged job says which field is wrong.
+        None where a job lacks a text, the default where the dialect lacks the field. `deferred_failure` of a damaged job
+        says which field is wrong.
         """
         names = dialect.claim_fields
         made = {
             attribute: converted(self.columns[names[attribute]], convert)
-            for attribute, convert in _CONVERTERS.items()
             if attribute in names
+            else ClaimedJob._field_defaults[attribute]
+            for attribute, convert in _CONVERTERS.items()
         }
         damage = self._damage(dialect)
         if damage:
@@ -56,7 +58,7 @@ class ClaimedChunk(NamedTuple):
         made["data"] = converted(made["data"], lambda text: text or "")
         made["opts"] = converted(made["opts"], lambda text: text or "{}")
         count = len(self.ids)
-        columns = (listed(made.get(name, default), count) for name, default in ClaimedJob._field_defaults.items())
+        columns = (listed(made[name], count) for name in ClaimedJob._field_defaults)
         return list(map(ClaimedJob, self.ids, *columns))
 
     def _listed(self, field: str) -> list[Any]:

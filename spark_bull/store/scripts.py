@@ -145,17 +145,22 @@ def _resolve(name: str, read: Read, done: dict[str, str], path: tuple[str, ...])
 
 
 def _binding(table: str, source: str, names: tuple[str, ...]) -> str:
-    """Returns Lua code that binds the names of a contract to KEYS or ARGV."""
-    lines = [f"local {table} = {{}}"]
-    for position, name in enumerate(names, start=1):
-        plain = _without_suffix(name)
-        if plain == name:
-            lines.append(f"{table}.{plain} = {source}[{position}]")
-        elif name.endswith(_OPTIONAL):
-            lines.append(f"if {source}[{position}] ~= {source}[1] then {table}.{plain} = {source}[{position}] end")
-        else:
-            lines.append(f"{table}.{plain} = {{}}")
-            lines.append(f"for i = {position}, #{source} do")
-            lines.append(f"  {table}.{plain}[i - {position - 1}] = {source}[i]")
-            lines.append("end")
+    """Returns Lua code that binds the names of a contract to KEYS or ARGV.
+
+    Most names are in one constructor: a table that grows name by name takes several times as long.
+    """
+    fixed = [name for name in names if not name.endswith(_REST)]
+    entries = [f"{_without_suffix(name)} = {_value(name, f'{source}[{i}]', source)}" for i, name in enumerate(fixed, 1)]
+    lines = [f"local {table} = {{{', '.join(entries)}}}"]
+    if len(fixed) < len(names):
+        rest = _without_suffix(names[-1])
+        lines.append(f"{table}.{rest} = {{}}")
+        lines.append(f"for i = {len(names)}, #{source} do")
+        lines.append(f"  {table}.{rest}[i - {len(fixed)}] = {source}[i]")
+        lines.append("end")
     return "\n".join(lines)
+
+
+def _value(name: str, element: str, source: str) -> str:
+    """Returns the Lua expression of a name's value: an absent optional key is nil."""
+    return f"{element} ~= {source}[1] and {element} or nil" if name.endswith(_OPTIONAL) else element

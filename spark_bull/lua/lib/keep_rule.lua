@@ -100,9 +100,10 @@ end
 
 local NO_RULE = {}
 
--- Adds jobs as add_finished does, those of one rule that follow each other together: {add(id, keep), flush()}.
+-- Adds jobs as add_finished does, those of one rule that follow each other together: {add(id, keep), flush(), state,
+-- finished_on = the time as a text}.
 local function finished_by_rule(finished)
-  local ids, rule, groups = {}, NO_RULE, {}
+  local ids, rule, groups = {}, NO_RULE, {state = finished.state, finished_on = string.format('%.0f', finished.now)}
 
   function groups.flush()
     if #ids > 0 then

@@ -1,4 +1,5 @@
 -- A text as JSON, as JavaScript writes it: cjson escapes slashes, too.
 local function json_text(text)
-  return (string.gsub(cjson.encode(text), '\\/', '/'))
+  local encoded = cjson.encode(text)
+  return string.find(text, '/', 1, true) and (string.gsub(encoded, '\\/', '/')) or encoded
 end

@@ -18,15 +18,15 @@
 -- @include lib/waiting_again
 -- @include lib/waits
 
--- Moves a job to its finished state by its keep rule, and publishes it. `field`: returnvalue or failedReason; `text`:
--- its value.
+-- Moves a job to its finished state by its keep rule, and publishes it. `finished`: see finished_by_rule; `field`:
+-- returnvalue or failedReason; `text`: its value.
 local function finish_bull(base, finished, job_id, field, text, keep)
-  local call, finished_on = redis.call, string.format('%.0f', finished.now)
+  local call, job_key = redis.call, base .. job_id
   if keep and keep.count == 0 then
-    call('UNLINK', base .. job_id, base .. job_id .. ':logs')
+    call('UNLINK', job_key, job_key .. ':logs')
   else
-    call('HSET', base .. job_id, field, text, 'finishedOn', finished_on)
-    add_finished(finished, {job_id}, keep or {})
+    call('HSET', job_key, field, text, 'finishedOn', finished.finished_on)
+    finished.add(job_id, keep)
   end
   call('PUBLISH', finished.state, '{"jobId":' .. json_text(job_id) .. ',"val":' .. json_text(text) .. '}')
 end
@@ -76,7 +76,8 @@ local function settle_jobs(key, arg, outcomes, now)
   local mine, lost, left = release_owned(key, base, outcomes.token, jobs.all, {})
   drop_missing(base, jobs.all, mine, lost)
   local completed, failed = 0, 0
-  local all_completed, all_failed = finished_of(base, key.completed, now), finished_of(base, key.failed, now)
+  local all_completed = finished_by_rule(finished_of(base, key.completed, now))
+  local all_failed = finished_by_rule(finished_of(base, key.failed, now))
   local function complete(i)
     local id = jobs.ids[i]
     free_debounce(base, id)
@@ -88,6 +89,7 @@ local function settle_jobs(key, arg, outcomes, now)
       completed = completed + 1
     end
   end
+  all_completed.flush()
   for _, job in ipairs(outcomes.failed or {}) do
     if mine[job.id] and settle_alone(key, base, job.id, lost, save_attempt, base .. job.id, job) then
       free_debounce(base, job.id)
@@ -95,6 +97,7 @@ local function settle_jobs(key, arg, outcomes, now)
       failed = failed + 1
     end
   end
+  all_failed.flush()
   retry_jobs(key, base, outcomes.retried or {}, mine, lost, left, now)
   delay_jobs(key, outcomes.delayed or {}, mine, now)
   put_back(key, base, outcomes.unstarted or {}, mine)

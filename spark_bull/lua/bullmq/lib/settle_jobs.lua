@@ -61,9 +61,10 @@ end
 
 -- The parent is read again, as a job can get it while it is active. `rows`: see rows_to_settle.
 local function complete_jobs(key, arg, jobs, rows, now)
-  local call, finished_on, text = redis.call, string.format('%.0f', now), number_texts()
+  local call, text, count = redis.call, number_texts(), 0
   local ids, values, keeps, events = jobs.ids, jobs.values, jobs.keeps, key.events
-  local finished, count = finished_by_rule(finished_of(key, arg, key.completed, now)), 0
+  local finished = finished_by_rule(finished_of(key, arg, key.completed, now))
+  local finished_on = finished.finished_on
   for i = 1, #ids do
     local row = rows[i]
     if row then
