@@ -34,8 +34,8 @@ class ClaimedChunk(NamedTuple):
     def values(self, dialect: Dialect) -> dict[str, Any]:
         """Columns by attribute of ClaimedJob; each is a list, or one value for all jobs. Numbers are int.
 
-        None where a job lacks a text, the default where the dialect lacks the field. `deferred_failure` of a damaged job
-        says which field is wrong.
+        None where a job lacks a text, the default where the dialect lacks the field. `deferred_failure` of a damaged
+        job says which field is wrong.
         """
         names = dialect.claim_fields
         made = {
