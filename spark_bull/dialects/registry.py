@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from spark_bull.dialects.base import Dialect
 from spark_bull.dialects.bull import Bull
@@ -14,6 +14,7 @@ from spark_bull.dialects.bullmq import BullMQ
 from spark_bull.errors import DialectError
 from spark_bull.keys import QueueKeys
 from spark_bull.store.connection import Connection
+from spark_bull.store.steps import Steps, run
 
 log = logging.getLogger("spark_bull")
 
@@ -24,18 +25,22 @@ FALLBACK: Final = "bullmq"
 _BULLMQ_KEYS: Final = {"events": b"stream", "marker": b"zset", "prioritized": b"zset", "pc": b"string"}
 
 
-def dialect_of(connection: Connection, keys: QueueKeys, protocol: str) -> Dialect:
+def dialect_of(keys: QueueKeys, protocol: str) -> Steps[Dialect]:
     """The dialect `protocol`, or for `auto` the detected one.
 
     For a queue that does not exist yet, `auto` is bullmq, which is logged. Raises DialectError when the queue's keys
     can't belong to the given dialect.
     """
-    return found_dialect(connection, keys, protocol) or _fallback(keys)
+    return (yield from _found(keys, protocol)) or _fallback(keys)
 
 
 def found_dialect(connection: Connection, keys: QueueKeys, protocol: str) -> Dialect | None:
     """As `dialect_of`, but None for `auto` and a queue that does not exist yet."""
-    return detect(connection, keys) if protocol == "auto" else checked_dialect(connection, keys, protocol)
+    return run(connection, _found(keys, protocol))
+
+
+def _found(keys: QueueKeys, protocol: str) -> Steps[Dialect | None]:
+    return (yield from (_detected(keys) if protocol == "auto" else _checked(keys, protocol)))
 
 
 def _fallback(keys: QueueKeys) -> Dialect:
@@ -45,20 +50,36 @@ def _fallback(keys: QueueKeys) -> Dialect:
 
 def detect(connection: Connection, keys: QueueKeys) -> Dialect | None:
     """The dialect that a queue's keys belong to, or None when the queue does not exist."""
-    signs = _look(connection, keys)
-    possible = frozenset(DIALECTS)
-    for shown in _evidence(connection, keys, signs):
-        possible = possible & shown.by or shown.by
-        if len(possible) == 1:
-            return DIALECTS[next(iter(possible))]
+    return run(connection, _detected(keys))
+
+
+def _detected(keys: QueueKeys) -> Steps[Dialect | None]:
+    signs = yield from _look(keys)
+    possible = _possible((yield from _evidence(keys, signs, is_enough=lambda found: len(_possible(found)) == 1)))
+    if len(possible) == 1:
+        return DIALECTS[next(iter(possible))]
     if possible < frozenset(DIALECTS) or signs.bull_like or signs.exists:
         return DIALECTS["bull"]
     return None
 
 
+def _possible(found: Sequence[_Evidence]) -> frozenset[str]:
+    """The dialects that evidence leaves; if some contradicts what is before it, the strongest one counts."""
+    possible = frozenset(DIALECTS)
+    for shown in found:
+        possible = possible & shown.by or shown.by
+        if len(possible) == 1:
+            break
+    return possible
+
+
 def checked_dialect(connection: Connection, keys: QueueKeys, protocol: str) -> Dialect:
     """The dialect of this name. Raises DialectError when the queue's keys can't belong to it."""
-    for shown in _evidence(connection, keys, _look(connection, keys)):
+    return run(connection, _checked(keys, protocol))
+
+
+def _checked(keys: QueueKeys, protocol: str) -> Steps[Dialect]:
+    for shown in (yield from _evidence(keys, (yield from _look(keys)))):
         if protocol not in shown.by:
             found = " or ".join(sorted(shown.by))
             raise DialectError(
@@ -70,7 +91,11 @@ def checked_dialect(connection: Connection, keys: QueueKeys, protocol: str) -> D
 
 def conflicts(connection: Connection, keys: QueueKeys) -> list[str]:
     """What shows that libraries of different dialects use the queue; empty if one dialect can have all of its keys."""
-    found = list(_evidence(connection, keys, _look(connection, keys)))
+    return run(connection, _conflicts(keys))
+
+
+def _conflicts(keys: QueueKeys) -> Steps[list[str]]:
+    found = yield from _evidence(keys, (yield from _look(keys)))
     if frozenset(DIALECTS).intersection(*(shown.by for shown in found)):
         return []
     return [f"{shown.what} ({' or '.join(sorted(shown.by))})" for shown in found]
@@ -96,22 +121,20 @@ class _Signs:
     samples: tuple[bytes, ...]
 
 
-def _look(connection: Connection, keys: QueueKeys) -> _Signs:
+def _look(keys: QueueKeys) -> Steps[_Signs]:
     typed = ("completed", "failed", "priority", *_BULLMQ_KEYS)
-    open_writes, meta, stalled_check, others, newest, next_one, active, paused, delayed, *types = connection.pipeline(
-        [
-            ("ZRANGE", keys["open_writes"], 0, 0),
-            ("HMGET", keys["meta"], "version", "opts.maxLenEvents"),
-            ("EXISTS", keys["stalled_check"]),
-            ("EXISTS", keys["id"], keys["meta_paused"]),
-            ("LINDEX", keys["wait"], 0),
-            ("LINDEX", keys["wait"], -1),
-            ("LINDEX", keys["active"], 0),
-            ("LINDEX", keys["paused"], 0),
-            ("ZRANGE", keys["delayed"], 0, 0),
-            *(("TYPE", keys[name]) for name in typed),
-        ]
-    )
+    open_writes, meta, stalled_check, others, newest, next_one, active, paused, delayed, *types = yield [
+        ("ZRANGE", keys["open_writes"], 0, 0),
+        ("HMGET", keys["meta"], "version", "opts.maxLenEvents"),
+        ("EXISTS", keys["stalled_check"]),
+        ("EXISTS", keys["id"], keys["meta_paused"]),
+        ("LINDEX", keys["wait"], 0),
+        ("LINDEX", keys["wait"], -1),
+        ("LINDEX", keys["active"], 0),
+        ("LINDEX", keys["paused"], 0),
+        ("ZRANGE", keys["delayed"], 0, 0),
+        *(("TYPE", keys[name]) for name in typed),
+    ]
     return _Signs(
         open_writes[0] if open_writes else None,
         tuple(meta),
@@ -122,40 +145,44 @@ def _look(connection: Connection, keys: QueueKeys) -> _Signs:
     )
 
 
-def _evidence(connection: Connection, keys: QueueKeys, signs: _Signs) -> Iterator[_Evidence]:
-    """The evidence, the strongest first; jobs are read only if the keys are not sufficient."""
+def _evidence(
+    keys: QueueKeys, signs: _Signs, is_enough: Callable[[Sequence[_Evidence]], bool] = lambda _: False
+) -> Steps[list[_Evidence]]:
+    """The evidence, the strongest first; jobs are read only if the keys are not sufficient, or not `is_enough`."""
+    found: list[_Evidence] = []
     if signs.open_write is not None:
-        written: Any = connection.call("HGET", keys.write(signs.open_write.decode()), "dialect")
+        (written,) = yield [("HGET", keys.write(signs.open_write.decode()), "dialect")]
         if written:
-            yield _Evidence(frozenset({written.decode()}), "a write of this dialect is unfinished")
+            found.append(_Evidence(frozenset({written.decode()}), "a write of this dialect is unfinished"))
     is_bullmq = False
     for name, kind in _BULLMQ_KEYS.items():
         if signs.types[name] == kind:
             is_bullmq = True
-            yield _Evidence(frozenset({"bullmq"}), f"it has a key `{name}`")
+            found.append(_Evidence(frozenset({"bullmq"}), f"it has a key `{name}`"))
     if any(signs.meta):
         is_bullmq = True
-        yield _Evidence(frozenset({"bullmq"}), "its `meta` is BullMQ's")
+        found.append(_Evidence(frozenset({"bullmq"}), "its `meta` is BullMQ's"))
     finished = {name: signs.types[name] for name in ("completed", "failed")}
     for name, kind in finished.items():
         if kind == b"set":
-            yield _Evidence(frozenset({"bull-1"}), f"`{name}` is a SET")
+            found.append(_Evidence(frozenset({"bull-1"}), f"`{name}` is a SET"))
         elif kind == b"zset":
-            yield _Evidence(frozenset({"bull", "bullmq"}), f"`{name}` is a ZSET")
+            found.append(_Evidence(frozenset({"bull", "bullmq"}), f"`{name}` is a ZSET"))
     if signs.types["priority"] == b"zset":
-        yield _Evidence(frozenset({"bull", "bullmq"}), "it has a key `priority`")
+        found.append(_Evidence(frozenset({"bull", "bullmq"}), "it has a key `priority`"))
     if is_bullmq:
-        return
+        return found
     if signs.samples or b"zset" in finished.values() or b"set" in finished.values():
-        yield _Evidence(frozenset({"bull", "bull-1"}), "it has jobs, but neither `events` nor `meta` of BullMQ")
-    for sample in signs.samples:
+        found.append(_Evidence(frozenset({"bull", "bull-1"}), "it has jobs, but neither `events` nor `meta` of BullMQ"))
+    for sample in () if is_enough(found) else signs.samples:
         try:
-            name, attempts = connection.call("HMGET", keys.job(sample.decode()), "name", "attempts")
+            ((name, attempts),) = yield [("HMGET", keys.job(sample.decode()), "name", "attempts")]
         except DialectError:  # The key of a damaged job is not a hash.
             continue
         if name is not None:
-            yield _Evidence(frozenset({"bull"}), "its jobs have names")
-            return
+            found.append(_Evidence(frozenset({"bull"}), "its jobs have names"))
+            break
         if attempts is not None:
-            yield _Evidence(frozenset({"bull-1"}), "its jobs have no names")
-            return
+            found.append(_Evidence(frozenset({"bull-1"}), "its jobs have no names"))
+            break
+    return found

@@ -12,15 +12,15 @@ from spark_bull.model import JobStats
 from spark_bull.options import Options
 from spark_bull.prometheus import families
 from spark_bull.prometheus.families import Family, Sample
-from spark_bull.queue.activity import activity
-from spark_bull.queue.find import QueueSummary, describe, select_queues, workers_among
-from spark_bull.queue.handle import QueueHandle, open_handle
-from spark_bull.queue.metrics import COUNTED_STATES, read_metrics
-from spark_bull.queue.read import counts
-from spark_bull.queue.stats import stats
-from spark_bull.queue.writes import open_writes
-from spark_bull.store.connection import Connection
+from spark_bull.queue.activity import observing
+from spark_bull.queue.find import QueueSummary, describing, select_queues, workers_among
+from spark_bull.queue.handle import QueueHandle, opening
+from spark_bull.queue.metrics import COUNTED_STATES, reading_metrics
+from spark_bull.queue.read import counting
+from spark_bull.queue.stats import computing
+from spark_bull.store.connection import Connection, ms_of
 from spark_bull.store.settings import settings_of
+from spark_bull.store.steps import Steps, run_together
 
 log = logging.getLogger("spark_bull")
 
@@ -50,41 +50,47 @@ def collect(export: Export) -> list[Sample]:
     """
     connection = Connection(settings_of(export.options))
     clients = connection.clients()
+    queues = select_queues(connection, export.options["prefix"], export.queues)
     samples: list[Sample] = []
-    for queue in select_queues(connection, export.options["prefix"], export.queues):
-        try:
-            of_queue = list(_samples(queue, export, clients))
-        except SparkBullError as error:
+    reads = [_samples(queue, export, clients) for queue in queues]
+    for queue, found in zip(queues, run_together(connection, reads), strict=True):
+        if isinstance(found, SparkBullError):
             connection.call("PING")
-            log.warning("queue %s has no metrics: %s", queue, error)
-            of_queue = []
-        samples += [*of_queue, Sample(families.READABLE, {"queue": queue}, int(bool(of_queue)))]
+            log.warning("queue %s has no metrics: %s", queue, found)
+            found = []
+        samples += [*found, Sample(families.READABLE, {"queue": queue}, int(bool(found)))]
     return samples
 
 
-def _samples(queue: str, export: Export, clients: Sequence[Mapping[str, str]]) -> Iterator[Sample]:
+def _samples(queue: str, export: Export, clients: Sequence[Mapping[str, str]]) -> Steps[list[Sample]]:
     """The metrics of one queue. clients: the connections of Redis."""
-    handle = open_handle(export.options, queue)
-    settings, jobs = describe(handle), counts(handle)
+    handle = yield from opening(export.options, queue)
+    settings, jobs = (yield from describing(handle)), (yield from counting(handle))
     states = handle.dialect.counted_states(jobs, settings.version)
-    yield from _of_node(handle, states, jobs)
-    yield from _of_queue(handle, settings, len(workers_among(clients, handle.keys)))
+    samples = yield from _of_node(handle, states, jobs)
+    samples += yield from _of_queue(handle, settings, len(workers_among(clients, handle.keys)))
     if export.sample:
-        yield from _of_jobs(handle, states, export)
+        samples += _of_jobs((yield from computing(handle, export.window_ms, export.sample)), states, export.names)
+    return samples
 
 
-def _of_node(handle: QueueHandle, states: Mapping[str, str], jobs: Mapping[str, int]) -> Iterator[Sample]:
+def _of_node(handle: QueueHandle, states: Mapping[str, str], jobs: Mapping[str, int]) -> Steps[list[Sample]]:
     """The metrics that Node exports. states: names of states there."""
     queue = handle.keys.queue
-    for state, exported in states.items():
-        yield Sample(families.JOB_COUNT, {"queue": queue, "state": exported}, jobs[state])
+    samples = [
+        Sample(families.JOB_COUNT, {"queue": queue, "state": exported}, jobs[state])
+        for state, exported in states.items()
+    ]
     for state in COUNTED_STATES if handle.dialect.has_metrics else ():
-        yield Sample(_TOTALS[state], {"queue": queue}, read_metrics(handle, state, 0, 0).count)
+        found = yield from reading_metrics(handle, state, 0, 0)
+        samples.append(Sample(_TOTALS[state], {"queue": queue}, found.count))
+    return samples
 
 
-def _of_queue(handle: QueueHandle, settings: QueueSummary, connected: int) -> Iterator[Sample]:
-    busy = activity(handle)
-    lag = 0.0 if busy.overdue_since is None else (handle.connection.now_ms() - busy.overdue_since) / 1_000
+def _of_queue(handle: QueueHandle, settings: QueueSummary, connected: int) -> Steps[list[Sample]]:
+    busy = yield from observing(handle)
+    time, open_writes = yield [("TIME",), ("ZCARD", handle.keys["open_writes"])]
+    lag = 0.0 if busy.overdue_since is None else (ms_of(time) - busy.overdue_since) / 1_000
     values: dict[Family, float] = {
         families.ADDED: busy.ids,
         families.PAUSED: int(settings.paused),
@@ -92,15 +98,14 @@ def _of_queue(handle: QueueHandle, settings: QueueSummary, connected: int) -> It
         families.OVERDUE: busy.overdue,
         families.OVERDUE_LAG: lag,
         families.WORKERS: connected,
-        families.OPEN_WRITES: len(open_writes(handle)),
+        families.OPEN_WRITES: open_writes,
     }
-    for family, value in values.items():
-        yield Sample(family, {"queue": handle.keys.queue}, value)
+    return [Sample(family, {"queue": handle.keys.queue}, value) for family, value in values.items()]
 
 
-def _of_jobs(handle: QueueHandle, states: Mapping[str, str], export: Export) -> Iterator[Sample]:
+def _of_jobs(found: Sequence[JobStats], states: Mapping[str, str], names: int) -> Iterator[Sample]:
     """The statistics of all jobs, and of those with the most frequent names."""
-    of_queue, *by_name = stats(handle, export.window_ms, export.sample)
+    of_queue, *by_name = found
     labels = {"queue": of_queue.queue}
     # Without waiting jobs the age is 0, so that a graph of it falls.
     yield Sample(families.OLDEST, labels, (of_queue.oldest_waiting_ms or 0) / 1_000)
@@ -109,7 +114,7 @@ def _of_jobs(handle: QueueHandle, states: Mapping[str, str], export: Export) -> 
     if of_queue.finished_per_s is not None:
         yield Sample(families.FINISHED_RATE, labels, of_queue.finished_per_s)
     yield from _times(of_queue, labels)
-    frequent = sorted(by_name, key=lambda one: sum(one.jobs.values()), reverse=True)[: export.names]
+    frequent = sorted(by_name, key=lambda one: sum(one.jobs.values()), reverse=True)[:names]
     for one in sorted(frequent, key=lambda one: one.name or ""):
         named = {**labels, "name": one.name or ""}
         for state, exported in states.items():

@@ -9,6 +9,8 @@ from spark_bull.dialects.fields import integer_of
 from spark_bull.model import MINUTE_MS
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.recent_events import recent_events
+from spark_bull.store.connection import Command, ms_of
+from spark_bull.store.steps import Steps, run
 
 
 @dataclass(frozen=True)
@@ -32,22 +34,26 @@ class Activity:
 
 def activity(handle: QueueHandle) -> Activity:
     """Reads the activity of a queue."""
-    keys, now = handle.keys, handle.connection.now_ms()
-    counter, due, next_due = handle.connection.pipeline(
-        [
-            ("GET", keys["id"]),
-            ("ZCOUNT", keys["delayed"], "-inf", f"({(now + 1) * DELAYED_SCALE}"),
-            ("ZRANGE", keys["delayed"], 0, 0, "WITHSCORES"),
-        ]
-    )
+    return run(handle.connection, observing(handle))
+
+
+def observing(handle: QueueHandle) -> Steps[Activity]:
+    """The steps of `activity`."""
+    keys = handle.keys
+    time, counter = yield [("TIME",), ("GET", keys["id"])]
+    now = ms_of(time)
+    due, next_due = yield [
+        ("ZCOUNT", keys["delayed"], "-inf", f"({(now + 1) * DELAYED_SCALE}"),
+        ("ZRANGE", keys["delayed"], 0, 0, "WITHSCORES"),
+    ]
     rates: tuple[int | None, float | None, float | None] = (None, None, None)
     if handle.dialect.has_event_stream:
-        rates = _of_events(handle, now)
+        rates = yield from _of_events(handle, now)
     elif handle.dialect.has_finish_times:
-        rates = _of_finish_times(handle, now)
+        rates = yield from _of_finish_times(handle, now)
     return Activity(
         integer_of(counter) or 0,
-        waiting_since(handle),
+        (yield from _waiting_since(handle)),
         *rates,
         overdue=int(due),
         overdue_since=int(float(next_due[0][1])) // DELAYED_SCALE if due and next_due else None,
@@ -56,33 +62,32 @@ def activity(handle: QueueHandle) -> Activity:
 
 def waiting_since(handle: QueueHandle) -> int | None:
     """When the job that comes next was created, ms since 1970; None if no job waits."""
+    return run(handle.connection, _waiting_since(handle))
+
+
+def _waiting_since(handle: QueueHandle) -> Steps[int | None]:
     keys = handle.keys
-    next_ids = [("LRANGE", keys[state], -1, -1) for state in ("wait", "paused")]
+    next_ids: list[Command] = [("LRANGE", keys[state], -1, -1) for state in ("wait", "paused")]
     if "prioritized" in handle.dialect.states:
         next_ids.append(("ZRANGE", keys["prioritized"], 0, 0))
-    firsts = handle.connection.pipeline(next_ids)
-    return _oldest(handle, [job_id.decode() for first in firsts for job_id in first])
-
-
-def _oldest(handle: QueueHandle, job_ids: list[str]) -> int | None:
-    """The creation time of the oldest of some jobs."""
-    replies = handle.connection.pipeline([("HGET", handle.keys.job(job_id), "timestamp") for job_id in job_ids])
+    firsts = yield next_ids
+    replies = yield [("HGET", keys.job(job_id.decode()), "timestamp") for first in firsts for job_id in first]
     times = [integer_of(reply) for reply in replies]
     return min((time for time in times if time is not None), default=None)
 
 
-def _of_events(handle: QueueHandle, now: int) -> tuple[int | None, float, float]:
+def _of_events(handle: QueueHandle, now: int) -> Steps[tuple[int | None, float, float]]:
     """The time of the last event, and the rates."""
-    events = recent_events(handle, now, MINUTE_MS)
+    events = yield from recent_events(handle, now, MINUTE_MS)
     factor = MINUTE_MS / events.over_ms
     return events.last_on, events.added.total() * factor, events.finished * factor
 
 
-def _of_finish_times(handle: QueueHandle, now: int) -> tuple[int | None, None, float]:
+def _of_finish_times(handle: QueueHandle, now: int) -> Steps[tuple[int | None, None, float]]:
     """The time when the last job ended, and how many have ended; removed jobs are not among them."""
     finished = [handle.keys[state] for state in ("completed", "failed")]
     newest = [("ZREVRANGE", key, 0, 0, "WITHSCORES") for key in finished]
     recent = [("ZCOUNT", key, now - MINUTE_MS, "+inf") for key in finished]
-    *last, completed, failed = handle.connection.pipeline([*newest, *recent])
+    *last, completed, failed = yield [*newest, *recent]
     times = [int(float(score)) for found in last for _, score in found]
     return max(times, default=None), None, float(completed + failed)

@@ -12,9 +12,9 @@ import msgpack
 from spark_bull.dialects.fields import integer_of, text_of
 from spark_bull.keys import QUEUE_SIGNS, QueueKeys, pattern_of, queue_of
 from spark_bull.queue.handle import QueueHandle
-from spark_bull.queue.intake import is_intake_open
-from spark_bull.queue.manage import is_paused
+from spark_bull.queue.intake import intake_check
 from spark_bull.store.connection import Connection
+from spark_bull.store.steps import Steps, run
 
 #: Keys that one call scans.
 SCANNED_KEYS: Final = 1_000
@@ -89,9 +89,18 @@ class QueueSummary:
 
 
 def describe(handle: QueueHandle) -> QueueSummary:
-    version, *limits = handle.connection.call("HMGET", handle.keys["meta"], "version", "concurrency", "max", "duration")
+    return run(handle.connection, describing(handle))
+
+
+def describing(handle: QueueHandle) -> Steps[QueueSummary]:
+    """The steps of `describe`."""
+    (version, *limits), is_closed, *pauses = yield [
+        ("HMGET", handle.keys["meta"], "version", "concurrency", "max", "duration"),
+        intake_check(handle.keys),
+        *handle.dialect.paused_checks(handle.keys),
+    ]
     concurrency, most, duration = map(integer_of, limits)
-    return QueueSummary(is_paused(handle), text_of(version), concurrency, is_intake_open(handle), most, duration)
+    return QueueSummary(any(pauses), text_of(version), concurrency, not is_closed, most, duration)
 
 
 @dataclass(frozen=True)

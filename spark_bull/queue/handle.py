@@ -16,6 +16,7 @@ from spark_bull.keys import SEGMENTS, QueueKeys
 from spark_bull.options import Options
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import settings_of
+from spark_bull.store.steps import Steps, run
 
 #: Default number of jobs per script call.
 CHUNK_SIZE: Final = 500
@@ -67,8 +68,12 @@ class QueueHandle:
 
 def open_handle(options: Options, queue: str) -> QueueHandle:
     """Opens a queue and detects its dialect. Raises OptionError for a name that the dialect refuses."""
-    connection = Connection(settings_of(options))
+    return run(Connection(settings_of(options)), opening(options, queue))
+
+
+def opening(options: Options, queue: str) -> Steps[QueueHandle]:
+    """The steps of `open_handle`."""
     keys = QueueKeys(queue, options["prefix"])
-    dialect = dialect_of(connection, keys, options["protocol"])
+    dialect = yield from dialect_of(keys, options["protocol"])
     dialect.check_queue(queue)
-    return QueueHandle(connection, keys, dialect, options["bullmqVersion"])
+    return QueueHandle(Connection(settings_of(options)), keys, dialect, options["bullmqVersion"])

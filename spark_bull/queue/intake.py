@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from spark_bull.keys import QueueKeys
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.room import intake_closed
+from spark_bull.store.connection import Command
 
 
 def close_intake(handle: QueueHandle) -> None:
@@ -17,7 +19,12 @@ def open_intake(handle: QueueHandle) -> None:
 
 
 def is_intake_open(handle: QueueHandle) -> bool:
-    return not handle.connection.call("EXISTS", handle.keys["intake_closed"])
+    return not handle.connection.call(*intake_check(handle.keys))
+
+
+def intake_check(keys: QueueKeys) -> Command:
+    """The command that returns more than 0 if the intake is closed."""
+    return ("EXISTS", keys["intake_closed"])
 
 
 def check_intake(handle: QueueHandle) -> None:

@@ -8,6 +8,8 @@ from spark_bull.dialects.fields import integer_of
 from spark_bull.errors import expected
 from spark_bull.model import QueueMetrics
 from spark_bull.queue.handle import QueueHandle
+from spark_bull.store.connection import script_command
+from spark_bull.store.steps import Steps, run
 
 #: The states in which jobs are counted.
 COUNTED_STATES: Final = ("completed", "failed")
@@ -15,13 +17,18 @@ COUNTED_STATES: Final = ("completed", "failed")
 
 def read_metrics(handle: QueueHandle, state: str, start: int = 0, end: int = -1) -> QueueMetrics:
     """Reads the counters of a state. Raises OptionError for a state that is not counted, and DialectError."""
+    return run(handle.connection, reading_metrics(handle, state, start, end))
+
+
+def reading_metrics(handle: QueueHandle, state: str, start: int = 0, end: int = -1) -> Steps[QueueMetrics]:
+    """The steps of `read_metrics`."""
     if state not in COUNTED_STATES:
         raise expected("state", " or ".join(COUNTED_STATES), state)
     handle.dialect.check_metrics()
     keys = {"meta": handle.keys[f"metrics_{state}"], "data": handle.keys[f"metrics_{state}_data"]}
-    count, prev_ts, prev_count, data, points = handle.connection.script(
-        "read/metrics", keys, {"first": start, "last": end}
-    )
+    ((count, prev_ts, prev_count, data, points),) = yield [
+        script_command("read/metrics", keys, {"first": start, "last": end})
+    ]
     return QueueMetrics(
         handle.keys.queue,
         state,

@@ -21,6 +21,7 @@ from spark_bull.model import Job
 from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.queue.job_fields import MAX_BYTES, Columns, JobFields, raw_column
 from spark_bull.queue.walk import MAX_IDS, START, WHOLE, Position, Slice, Walked, ids_from, jobs_of
+from spark_bull.store.steps import Steps, run
 
 #: Minimum number of windows of a sample.
 SAMPLE_WINDOWS: Final = 20
@@ -80,8 +81,13 @@ class Chunk:
 
 def counts(handle: QueueHandle) -> dict[str, int]:
     """The number of jobs in each state of the dialect."""
+    return run(handle.connection, counting(handle))
+
+
+def counting(handle: QueueHandle) -> Steps[dict[str, int]]:
+    """The steps of `counts`."""
     commands = count_commands(handle)
-    replies = handle.connection.pipeline([*commands.values()])
+    replies = yield [*commands.values()]
     return {state: int(reply) for state, reply in zip(commands, replies, strict=True)}
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from spark_bull.dialects.fields import integer_of, text_of
 from spark_bull.queue.handle import QueueHandle
+from spark_bull.store.steps import Steps
 
 #: Events that one call reads, and maximum number of calls.
 _EVENTS: Final = 1_000
@@ -29,19 +30,17 @@ class RecentEvents:
     finished: int
 
 
-def recent_events(handle: QueueHandle, now: int, period_ms: int) -> RecentEvents:
+def recent_events(handle: QueueHandle, now: int, period_ms: int) -> Steps[RecentEvents]:
     """Reads the events of the last `period_ms`; if there are too many, or older ones are gone, those of less time."""
     key = handle.keys["events"]
-    newest, kept, limit = handle.connection.pipeline(
-        [
-            ("XREVRANGE", key, "+", "-", "COUNT", 1),
-            ("XLEN", key),
-            ("HGET", handle.keys["meta"], "opts.maxLenEvents"),
-        ]
-    )
+    newest, kept, limit = yield [
+        ("XREVRANGE", key, "+", "-", "COUNT", 1),
+        ("XLEN", key),
+        ("HGET", handle.keys["meta"], "opts.maxLenEvents"),
+    ]
     added, finished, read, oldest_ms, end, is_cut = Counter[str](), 0, 0, now, "+", True
     for _ in range(_CALLS):
-        entries = handle.connection.call("XREVRANGE", key, end, now - period_ms, "COUNT", _EVENTS)
+        (entries,) = yield [("XREVRANGE", key, end, now - period_ms, "COUNT", _EVENTS)]
         for _, fields in entries:
             kind = fields.get(b"event")
             if kind == b"added":

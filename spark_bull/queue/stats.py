@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from statistics import quantiles
 from typing import Final, NamedTuple
 
@@ -16,9 +17,11 @@ from spark_bull.dialects.fields import FIELDS, value_of
 from spark_bull.errors import expected
 from spark_bull.model import MINUTE_MS, JobStats, Percentiles
 from spark_bull.queue.handle import QueueHandle
-from spark_bull.queue.metrics import COUNTED_STATES, read_metrics
-from spark_bull.queue.read import counts, sample_jobs
+from spark_bull.queue.metrics import COUNTED_STATES, reading_metrics
+from spark_bull.queue.read import counting, sample_jobs
 from spark_bull.queue.recent_events import recent_events
+from spark_bull.store.connection import ms_of
+from spark_bull.store.steps import Steps, run
 
 #: The period of finished jobs and rates, ms, and the number of jobs read of each state.
 WINDOW_MS: Final = 3_600_000
@@ -81,11 +84,17 @@ def stats(handle: QueueHandle, window_ms: int = WINDOW_MS, sample: int = SAMPLE)
 
     window_ms: period of the finished jobs whose times count, and of the rates. Raises OptionError.
     """
+    return run(handle.connection, computing(handle, window_ms, sample))
+
+
+def computing(handle: QueueHandle, window_ms: int = WINDOW_MS, sample: int = SAMPLE) -> Steps[list[JobStats]]:
+    """The steps of `stats`; the jobs of a sample are read between them."""
     for argument, value in (("window_ms", window_ms), ("sample", sample)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise expected(argument, "a positive integer", value)
-    now = handle.connection.now_ms()
-    since, totals, has_times = now - window_ms, counts(handle), handle.dialect.has_finish_times
+    (time,) = yield [("TIME",)]
+    now, totals, has_times = ms_of(time), (yield from counting(handle)), handle.dialect.has_finish_times
+    since = now - window_ms
     of_queue, by_name = _Tally(), defaultdict[str, _Tally](_Tally)
     for state, total in totals.items():
         for job in _sampled(handle, state, total, sample):
@@ -93,13 +102,14 @@ def stats(handle: QueueHandle, window_ms: int = WINDOW_MS, sample: int = SAMPLE)
                 tally.count(state, job)
                 if state not in COUNTED_STATES or not has_times:
                     tally.count_added(job, since)
-    for job in _ended(handle, since, sample) if has_times else ():
+    for job in (yield from _ended(handle, since, sample)) if has_times else ():
         for tally in (of_queue, by_name[job.name]):
             tally.count_finished(job)
             tally.count_added(job, since)
     of_queue.jobs = dict(totals)
     by_name.pop("", None)
-    events = recent_events(handle, now, window_ms) if handle.dialect.has_event_stream else None
+    events = (yield from recent_events(handle, now, window_ms)) if handle.dialect.has_event_stream else None
+    counted = yield from _counted(handle, since, now)
     is_estimate = max(totals.values()) > sample
 
     def result(name: str | None, tally: _Tally) -> JobStats:
@@ -109,7 +119,7 @@ def stats(handle: QueueHandle, window_ms: int = WINDOW_MS, sample: int = SAMPLE)
         if name is None:
             of_events = _Rate(events.finished, events.over_ms) if events else None
             # Each of these sources can lack jobs: of workers without metrics, of trimmed events, and removed ones.
-            sources = (_counted(handle, since, now), of_events, finished)
+            sources = (counted, of_events, finished)
             finished = next((rate for rate in sources if rate and rate.jobs), finished)
         return JobStats(
             handle.keys.queue,
@@ -150,23 +160,23 @@ def _sampled(handle: QueueHandle, state: str, among: int, sample: int) -> list[_
     return [_Sampled(weight, name or "", *times) for name, *times in rows]
 
 
-def _ended(handle: QueueHandle, since: int, sample: int) -> Iterator[_Sampled]:
+def _ended(handle: QueueHandle, since: int, sample: int) -> Steps[Iterator[_Sampled]]:
     """At most `sample` of the jobs that have ended since then and are kept, of each state its part."""
-    calls = [("ZCOUNT", handle.keys[state], since, "+inf") for state in COUNTED_STATES]
-    ended = dict(zip(COUNTED_STATES, map(int, handle.connection.pipeline(calls)), strict=True))
+    replies = yield [("ZCOUNT", handle.keys[state], since, "+inf") for state in COUNTED_STATES]
+    ended = {state: jobs for state, jobs in zip(COUNTED_STATES, map(int, replies), strict=True) if jobs}
     total = sum(ended.values())
-    for state, jobs in ended.items():
-        if jobs:
-            yield from _sampled(handle, state, jobs, max(1, min(jobs, sample * jobs // total)))
+    parts = {state: max(1, min(jobs, sample * jobs // total)) for state, jobs in ended.items()}
+    return chain.from_iterable(_sampled(handle, state, ended[state], part) for state, part in parts.items())
 
 
-def _counted(handle: QueueHandle, since: int, now: int) -> _Rate | None:
+def _counted(handle: QueueHandle, since: int, now: int) -> Steps[_Rate | None]:
     """The rate of ended jobs that the metrics of workers show, or None if there are none."""
     if not handle.dialect.has_metrics:
         return None
     minutes = Counter[int]()
     for state in COUNTED_STATES:
-        minutes.update(read_metrics(handle, state, 0, (now - since) // MINUTE_MS).minutes)
+        found = yield from reading_metrics(handle, state, 0, (now - since) // MINUTE_MS)
+        minutes.update(found.minutes)
     if not minutes:
         return None
     whole = min(-(-since // MINUTE_MS), now // MINUTE_MS) * MINUTE_MS

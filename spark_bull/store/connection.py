@@ -85,8 +85,7 @@ class Connection:
 
     def now_ms(self) -> int:
         """Time of Redis, ms since 1970."""
-        seconds, micros = self.call("TIME")
-        return int(seconds) * 1000 + int(micros) // 1000
+        return ms_of(self.call("TIME"))
 
     def denials(self, names: Sequence[str], key: str) -> dict[str, str]:
         """Returns which commands the ACL of the user denies, and why; names are as in an ACL: `xadd`, `client|list`.
@@ -152,6 +151,19 @@ class Connection:
             return self._client.run(send)
         except PermissionDenied:
             return {}
+
+
+def ms_of(time: Sequence[Any]) -> int:
+    """A reply to TIME as ms since 1970."""
+    seconds, micros = time
+    return int(seconds) * 1000 + int(micros) // 1000
+
+
+def script_command(name: str, keys: Mapping[str, Any], args: Mapping[str, Any]) -> Command:
+    """The command that runs a script in a pipeline; `Connection.script` sends less when Redis knows the script."""
+    script = load(name)
+    bound = script.bind_keys(keys)
+    return ("EVAL", script.source, len(bound), *bound, *script.bind_args(args))
 
 
 def _conversion(command: Command) -> dict[str, bool]:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 from threading import Lock
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from fastapi import Depends, Path, Request
 
 from spark_bull.clock import monotonic_s
+from spark_bull.errors import SparkBullError
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.find import exists, find_queues, is_glob
+from spark_bull.queue.handle import QueueHandle, opening
+from spark_bull.store.steps import Steps, run_together
 from spark_bull.web.guard import unescaped
 from spark_bull.web.problems import Problem
 from spark_bull.web.scans import kept_s
 from spark_bull.web.settings import CALL_TIMEOUT_MS, RETRY_MS, WebSettings
+
+T = TypeVar("T")
 
 
 class Queues:
@@ -69,6 +74,23 @@ class Queues:
             call_timeout_ms=CALL_TIMEOUT_MS,
             retry_ms=RETRY_MS,
         )
+
+    def read_all(self, read: Callable[[QueueHandle], Steps[T]], most: int | None = None) -> dict[str, T]:
+        """What a read finds in each queue, or in the first `most`, in round trips that they share.
+
+        Raises the error of the first queue that has one.
+        """
+        options, names = self._settings.options, self.names()[:most]
+
+        def of(name: str) -> Steps[T]:
+            return (yield from read((yield from opening(options, name))))
+
+        found: dict[str, T] = {}
+        for name, result in zip(names, run_together(self.connection, [of(name) for name in names]), strict=True):
+            if isinstance(result, SparkBullError):
+                raise result
+            found[name] = result
+        return found
 
     def existing(self, name: str) -> BullQueue:
         """Opens a queue. Raises Problem 404 if it does not exist."""

@@ -13,6 +13,7 @@ from spark_bull.model import JobStats, NewJob, Percentiles, QueueMetrics
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.read import MAX_IDS
 from spark_bull.queue.recent_events import recent_events
+from spark_bull.store.steps import run
 from tests.support.filled import NOW, Filled
 from tests.support.jobs import HOUR
 from tests.support.script_work import script_work
@@ -186,10 +187,10 @@ def test_a_trimmed_event_stream_gives_the_rate_of_its_time(filled: Filled) -> No
     filled.client.hset(keys["meta"], "opts.maxLenEvents", 50)
     for n in range(50):
         filled.client.xadd(keys["events"], {"event": "added", "jobId": n, "name": "n"}, id=f"{now - 5_000 + n}-0")
-    trimmed = recent_events(filled.queue.handle, now, HOUR)
+    trimmed = run(filled.queue.handle.connection, recent_events(filled.queue.handle, now, HOUR))
     assert (trimmed.over_ms, trimmed.added) == (5_000, {"n": 50})
     filled.client.hset(keys["meta"], "opts.maxLenEvents", 51)
-    assert recent_events(filled.queue.handle, now, HOUR).over_ms == HOUR
+    assert run(filled.queue.handle.connection, recent_events(filled.queue.handle, now, HOUR)).over_ms == HOUR
 
 
 @pytest.mark.parametrize("argument", ["window_ms", "sample"])

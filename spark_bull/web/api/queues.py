@@ -7,8 +7,11 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query
 
 from spark_bull.queue.activity import activity
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.find import describe
+from spark_bull.queue.find import describing
+from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.read import counting
+from spark_bull.queue.stats import computing
+from spark_bull.store.steps import Steps, run
 from spark_bull.web.documents import (
     CleanDocument,
     DoneDocument,
@@ -32,7 +35,7 @@ Sample = Annotated[int, Query(ge=1, le=10_000, description="maximum number of jo
 @router.get("/queues", response_model=QueueList, responses=documented(401, 421, 503))
 def list_queues(queues: AllQueues) -> Json:
     """Lists the queues with their numbers of jobs. A new queue appears after 15 s, or longer."""
-    return Json({"queues": [_summary(queues.open(name)) for name in queues.names()]})
+    return Json({"queues": [*queues.read_all(_summary).values()]})
 
 
 @router.get("/queues/{queue}", response_model=QueueDetails, responses=documented(400, 401, 404, 409, 421, 503))
@@ -49,14 +52,15 @@ def read_queue(queue: ExistingQueue) -> Json:
     }
     limits = document(queue.limits()) if dialect.has_queue_limits else None
     busy = document(activity(queue.handle))
-    return Json({**_summary(queue), "features": features, "limits": limits, **busy})
+    summary = run(queue.handle.connection, _summary(queue.handle))
+    return Json({**summary, "features": features, "limits": limits, **busy})
 
 
 @router.get("/stats", response_model=StatsList, responses=documented(400, 401, 421, 503))
 def read_stats(queues: AllQueues, windowMs: Window = 3_600_000, sample: Sample = 1_000) -> Json:
     """Computes the statistics of all queues, without those by name."""
-    found = [queues.open(name).stats(window_ms=windowMs, sample=sample)[0] for name in queues.names()]
-    return Json({"stats": document(found)})
+    found = queues.read_all(lambda handle: computing(handle, windowMs, sample))
+    return Json({"stats": document([of_queue for of_queue, *_ in found.values()])})
 
 
 @router.get("/queues/{queue}/stats", response_model=StatsList, responses=documented(400, 401, 404, 409, 421, 503))
@@ -143,13 +147,13 @@ def obliterate_queue(
     queues.forget_names()
 
 
-def _summary(queue: BullQueue) -> dict[str, Any]:
-    found = describe(queue.handle)
+def _summary(handle: QueueHandle) -> Steps[dict[str, Any]]:
+    found = yield from describing(handle)
     return {
-        "queue": queue.name,
-        "protocol": queue.protocol,
+        "queue": handle.keys.queue,
+        "protocol": handle.dialect.name,
         "version": found.version,
         "paused": found.paused,
         "intakeOpen": found.intake_open,
-        "counts": queue.counts(),
+        "counts": (yield from counting(handle)),
     }

@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from fastapi.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 
+from spark_bull.queue.read import counting
 from spark_bull.web.page import actions, job, jobs, login, overview, parts_of_queue, questions
 from spark_bull.web.page.history import SAMPLED_QUEUES, History
 
@@ -18,7 +19,7 @@ _STATIC: Final = Path(__file__).with_name("static")
 def add_page(app: FastAPI) -> None:
     """Adds the routes, styles and scripts of the page."""
     queues = app.state.queues
-    app.state.history = History(lambda: {name: queues.open(name).counts() for name in queues.names()[:SAMPLED_QUEUES]})
+    app.state.history = History(lambda: queues.read_all(counting, SAMPLED_QUEUES))
     app.mount("/static", StaticFiles(directory=_STATIC), "static")
     app.add_api_route("/favicon.ico", _icon, include_in_schema=False)
     for part in (overview, jobs, job, parts_of_queue, questions, actions, login):

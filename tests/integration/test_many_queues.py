@@ -1,0 +1,160 @@
+"""Reads of many queues share round trips."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from spark_bull.errors import ConnectionLost, DialectError
+from spark_bull.model import NewJob
+from spark_bull.option_table import QUEUE
+from spark_bull.options import Options, parse_options
+from spark_bull.prometheus.collect import Export, collect
+from spark_bull.prometheus.families import Sample
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.store.client import RetryingClient
+from spark_bull.store.connection import Connection
+from spark_bull.store.settings import settings_of
+from spark_bull.store.steps import TOGETHER, Steps, run, run_together
+from spark_bull.web import queue_access
+from tests.support.web import serving
+from tests.support.work_bench import DIALECTS
+
+
+@pytest.fixture
+def options(redis_url: str, prefix: str) -> Options:
+    return parse_options({"url": redis_url, "prefix": prefix}, QUEUE)
+
+
+@pytest.fixture
+def round_trips(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], int]:
+    """Counts the round trips of a call."""
+    send, sent = RetryingClient.run, [0]
+
+    def counting(self: RetryingClient, *args: Any) -> Any:
+        sent[0] += 1
+        return send(self, *args)
+
+    def count(call: Callable[[], object]) -> int:
+        sent[0] = 0
+        call()
+        return sent[0]
+
+    monkeypatch.setattr(RetryingClient, "run", counting)
+    return count
+
+
+@pytest.fixture
+def names(redis_url: str, prefix: str) -> Sequence[str]:
+    """Queues of all dialects, of the same number each, in turns; they had a job."""
+    names = [f"q{n:03}" for n in range(TOGETHER + TOGETHER // 2)]
+    for n, name in enumerate(names):
+        with BullQueue(name, url=redis_url, prefix=prefix, protocol=DIALECTS[n % len(DIALECTS)]) as queue:
+            queue.add({})
+            queue.drain()
+    return names
+
+
+@pytest.mark.parametrize("path", ["/queues", "/stats"])
+def test_the_server_reads_many_queues_in_few_round_trips(
+    names: Sequence[str],
+    redis_url: str,
+    prefix: str,
+    round_trips: Callable[[Callable[[], object]], int],
+    path: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(queue_access, "kept_s", lambda took_s: 3_600.0)
+
+    def trips(count: int) -> int:
+        with serving(url=redis_url, prefix=prefix, queues=tuple(names[:count])) as web:
+            assert len(web.get(path)[path[1:]]) == count
+            return round_trips(lambda: web.get(path))
+
+    few = trips(len(DIALECTS))
+    assert trips(TOGETHER) == few
+    assert few < trips(len(names)) <= 2 * few
+
+
+@pytest.mark.parametrize("sample", [0, 10])
+def test_metrics_of_many_queues_take_few_round_trips(
+    names: Sequence[str], options: Options, round_trips: Callable[[Callable[[], object]], int], sample: int
+) -> None:
+    def trips(count: int) -> int:
+        return round_trips(lambda: collect(Export(options, tuple(names[:count]), sample, 60_000, 5)))
+
+    few = trips(len(DIALECTS))
+    assert trips(TOGETHER) == few
+    assert few < trips(len(names)) <= 2 * few
+
+
+def test_a_queue_that_can_not_be_read_does_not_keep_others_from_being_read(
+    names: Sequence[str], options: Options, client: Redis, prefix: str
+) -> None:
+    damaged = names[4]
+    client.delete(f"{prefix}:{damaged}:delayed")
+    client.set(f"{prefix}:{damaged}:delayed", "text")
+    found = collect(Export(options, tuple(names[:6]), 10, 60_000, 5))
+
+    def readable(sample: Sample) -> bool:
+        return sample.family.name == "spark_bull_queue_readable"
+
+    assert {sample.labels["queue"]: sample.value for sample in found if readable(sample)} == {
+        name: int(name != damaged) for name in names[:6]
+    }
+    assert {sample.labels["queue"] for sample in found if not readable(sample)} == {*names[:6]} - {damaged}
+
+
+# run_together
+
+
+def doubled(key: str, times: int) -> Steps[int]:
+    """Doubles a number, and that number, and so on."""
+    (value,) = yield [("GET", key)]
+    for _ in range(times):
+        try:
+            yield [("SET", key, int(value) * 2), ("LPUSH", key, "x") if int(value) > 100 else ("PING",)]
+        except DialectError:
+            return -1
+        (value,) = yield [("GET", key)]
+    if int(value) == 12:
+        raise DialectError("twelve")
+    return int(value)
+
+
+@pytest.fixture
+def connection(options: Options) -> Iterator[Connection]:
+    connection = Connection(settings_of(options))
+    yield connection
+    connection.close()
+
+
+def test_each_of_several_reads_gets_its_replies_and_its_error(connection: Connection, prefix: str) -> None:
+    keys = [f"{prefix}:{n}" for n in range(5)]
+    connection.pipeline([("SET", key, value) for key, value in zip(keys, (1, 5, 3, 101, 2), strict=True)])
+    reads = [doubled(key, times) for key, times in zip(keys, (3, 0, 2, 4, 1), strict=True)]
+    assert [str(result) for result in run_together(connection, reads)] == ["8", "5", "twelve", "-1", "4"]
+    assert run_together(connection, []) == []
+    with pytest.raises(DialectError, match="twelve"):
+        run(connection, doubled(keys[2], 0))
+
+
+def test_no_read_goes_on_without_redis(prefix: str) -> None:
+    options = parse_options({"url": "redis://localhost:1/0", "retry_ms": "0"}, QUEUE)
+    with pytest.raises(ConnectionLost):
+        run_together(Connection(settings_of(options)), [doubled(f"{prefix}:{n}", 1) for n in range(3)])
+
+
+def test_statistics_of_several_queues_are_those_of_each(names: Sequence[str], redis_url: str, prefix: str) -> None:
+    for name in names[:3]:
+        with BullQueue(name, url=redis_url, prefix=prefix) as queue:
+            queue.add_many(NewJob({}, "send") for _ in range(int(name[1:]) + 1))
+    with serving(url=redis_url, prefix=prefix, queues=tuple(names[:3])) as web:
+        found = web.get("/stats")["stats"]
+        assert [one["jobs"]["wait"] for one in found] == [1, 2, 3]
+        for one in found:
+            alone = web.get(f"/queues/{one['queue']}/stats")["stats"][0]
+            assert (one["jobs"], one["name"]) == (alone["jobs"], alone["name"])
