@@ -17,7 +17,7 @@ from spark_bull.errors import ConnectionLost, OptionError, PermissionDenied
 from spark_bull.keys import has_hash_tag
 from spark_bull.store.client import RetryingClient, client_of, close_client
 from spark_bull.store.permissions import denials
-from spark_bull.store.raw_replies import raw_replies
+from spark_bull.store.raw_replies import raw_replies, raw_reply
 from spark_bull.store.scripts import Script, Value, load
 from spark_bull.store.settings import RedisSettings
 
@@ -69,10 +69,11 @@ class Connection:
 
     def _evaluate(self, script: Script, keys: list[str], args: list[Value]) -> Any:
         def send(client: redis.Redis) -> Any:
+            # Takes half of the CPU of `execute_command`, for which the next script of a write or a worker has to wait.
             try:
-                return client.execute_command("EVALSHA", script.sha, len(keys), *keys, *args)
+                return raw_reply(client, ("EVALSHA", script.sha, len(keys), *keys, *args))
             except redis.exceptions.NoScriptError:
-                return client.execute_command("EVAL", script.source, len(keys), *keys, *args)
+                return raw_reply(client, ("EVAL", script.source, len(keys), *keys, *args))
 
         return self._client.run(send, f"script `{script.name}`")
 

@@ -29,20 +29,32 @@ def raw_replies(client: redis.Redis, commands: Iterable[tuple[Value, ...]]) -> l
     None for a command on a key of another type; raises the first other error. In RESP2, a reply that is a map in RESP3
     is a list of keys and values.
     """
+    return [_without_error(reply) for reply in _exchanged(client, commands)]
+
+
+def raw_reply(client: redis.Redis, command: tuple[Value, ...]) -> Any:
+    """Sends a command, and returns its reply without redis-py's conversions; raises an error of Redis."""
+    (reply,) = _exchanged(client, [command])
+    if isinstance(reply, Exception):
+        raise reply
+    return reply
+
+
+def _exchanged(client: redis.Redis, commands: Iterable[tuple[Value, ...]]) -> list[Any]:
+    """The replies to commands; errors among them are not raised."""
     packed = [pack_command(command) for command in commands]  # type: ignore[arg-type]  # of any length
     if not packed:
         return []
     connection = client.connection_pool.get_connection()
     try:
         connection.send_packed_command([b"".join(packed)])
-        replies = _received(connection, len(packed))
+        return _received(connection, len(packed))
     except BaseException:
         # Replies that were not read must not answer the next command.
         connection.disconnect()
         raise
     finally:
         client.connection_pool.release(connection)
-    return [_without_error(reply) for reply in replies]
 
 
 def _received(connection: Any, count: int) -> list[Any]:
