@@ -64,7 +64,6 @@ local function claim_jobs(key, arg, now, limit, limits, start, promote, started,
     if start(job_key, id) == 'delayed' then
       return true
     end
-    call('SET', job_key .. ':lock', arg.lock_token, 'PX', lock_ms_of(row[at.opts]))
     ids[#ids + 1], rows[#rows + 1] = id, row
     return true
   end
@@ -84,6 +83,9 @@ local function claim_jobs(key, arg, now, limit, limits, start, promote, started,
     take_passes(groups, allowed - #ids, walk.take_waiting, walk.goes_on)
   end
   if #ids > 0 then
+    for i = 1, #ids do
+      call('SET', base .. ids[i] .. ':lock', arg.lock_token, 'PX', lock_ms_of(rows[i][at.opts]))
+    end
     call('LPUSH', key.active, unpack(ids))
     count_started(key, arg, limits, #ids)
   end
