@@ -12,7 +12,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.pandas.types import to_arrow_schema
 from redis import Redis
 
 from spark_bull.model import NewJob
@@ -23,7 +22,8 @@ from spark_bull.queue.claim_ledger import ClaimLedger
 from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.queue.read import read_ids, read_jobs
 from spark_bull.queue.verbs import promote_due
-from spark_bull.spark.job_columns import batch_of
+from spark_bull.queue.walk import Slice
+from spark_bull.spark.inspect.source import OpenSlice, batch_reader
 from spark_bull.spark.process.claim_batch import claim_batch
 from spark_bull.spark.schemas import SCHEMAS
 from spark_bull.worker.failure import failure
@@ -82,10 +82,12 @@ def check_end(queue: BullQueue, damage: Damage, job_id: str) -> None:
 
 def check_read(queue: BullQueue, ids: list[str]) -> None:
     """All ways of reading return all jobs that exist."""
-    names = [field.name for field in SCHEMAS["jobs"]]
-    schema = to_arrow_schema(SCHEMAS["jobs"], timezone="UTC")
-    for chunks in (list(read_jobs(queue.handle)), list(read_ids(queue.handle, ids))):
-        assert batch_of([("q", chunk) for chunk in chunks], names, schema).num_rows >= JOBS - 1
+    keys, settings = queue.handle.keys, queue.handle.connection.settings
+    options = {"url": str(settings.url), "prefix": keys.prefix, "queue": keys.queue, "protocol": queue.protocol}
+    for chosen in ({}, {"jobIds": ",".join(ids)}):
+        batches = batch_reader({**options, **chosen}, SCHEMAS["jobs"]).read(OpenSlice(Slice()))
+        assert sum(batch.num_rows for batch in batches) >= JOBS - 1
+    for chunks in (read_jobs(queue.handle), read_ids(queue.handle, ids)):
         assert sum(len(list(chunk.jobs("q"))) for chunk in chunks) >= JOBS - 1
     assert sum(len(queue.page(state)) for state in queue.counts()) >= JOBS - 1
 
