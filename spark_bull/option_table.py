@@ -399,7 +399,7 @@ TABLE: Final[tuple[Option, ...]] = (
         (CLAIM, COLLECT),
         "maximum number of jobs per micro-batch",
         BATCH_SIZE,
-        scope_defaults={COLLECT: 100_000},
+        scope_defaults={COLLECT: 300_000},
     ),
     Option(
         "maxEventsPerTrigger",
@@ -414,7 +414,7 @@ TABLE: Final[tuple[Option, ...]] = (
         5_000,
         (CLAIM, COLLECT, EVENTS),
         "maximum number of jobs, or events, per task of a micro-batch",
-        scope_defaults={COLLECT: 50_000, EVENTS: 50_000},
+        scope_defaults={COLLECT: 150_000, EVENTS: 50_000},
     ),
     Option(
         "lockMs",

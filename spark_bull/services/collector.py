@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from threading import Event
 from typing import Final
 from uuid import uuid4
 
@@ -27,6 +28,8 @@ log = logging.getLogger("spark_bull")
 
 #: Interval at which new queues are searched for, and dialects are checked, s.
 REFRESH_S: Final = 15.0
+#: A batch begins when so many jobs are discovered: the others are discovered while it is worked on.
+ENOUGH_JOBS: Final = 50_000
 
 
 class Collector:
@@ -49,6 +52,7 @@ class Collector:
         self._horizons = horizons
         self._refreshed_at = float("-inf")
         self._prefetch: Future[None] | None = None
+        self._stop_prefetch = Event()
         # With horizons the query ends soon, and its batches read all events.
         self._events = EventReader(settings, lambda: dict(self._open)) if horizons is None else None
 
@@ -66,34 +70,39 @@ class Collector:
     def advance(self, done: Mapping[str, int], max_jobs: int | None) -> dict[str, int]:
         """Returns the end positions of the next batch, which follows `done`. max_jobs: of all queues; None: unlimited.
 
-        Everything before `done` is committed and released. Raises ConnectionLost, DialectError, OptionError,
-        ReaderInUse or ResultsLost.
+        Everything before `done` is committed and released. If there are more than ENOUGH_JOBS, the batch may be smaller
+        than it could be. Raises ConnectionLost, DialectError, OptionError, ReaderInUse or ResultsLost.
         """
         if self._prefetch is not None:
             prefetch, self._prefetch = self._prefetch, None
+            self._stop_prefetch.set()
             prefetch.result()
         self._refresh(done)
         if self._events is not None and not self._events.started:
             self._events.start()
         self.release(done)
         starts = {queue: done.get(queue, self._open[queue].first) for queue in sorted(self._open)}
-        self._discover(starts, max_jobs)
+        self._discover(starts, None if max_jobs is None else min(max_jobs, ENOUGH_JOBS))
         available = {queue: self._open[queue].end - start for queue, start in starts.items()}
         taken = available if max_jobs is None else shares(available, max_jobs)
         # Queues that do not exist now keep their positions.
         return dict(done) | {queue: start + taken[queue] for queue, start in starts.items()}
 
     def discover_ahead(self, starts: Mapping[str, int], max_jobs: int) -> None:
-        """Starts discovering the jobs of the batch after these positions in the background."""
-        if self._prefetch is None:
+        """Discovers the jobs of the batch after these positions in the background, until `advance`, if any are left."""
+        left = any(self._open[queue].left for queue in starts if queue in self._open)
+        if left and self._prefetch is None:
+            self._stop_prefetch.clear()
             pool = ThreadPoolExecutor(1, thread_name_prefix="spark-bull-collector")
-            self._prefetch = pool.submit(self._discover, starts, max_jobs)
+            self._prefetch = pool.submit(self._discover, starts, max_jobs, self._stop_prefetch.is_set)
             pool.shutdown(wait=False)
 
-    def _discover(self, starts: Mapping[str, int], max_jobs: int | None) -> None:
+    def _discover(
+        self, starts: Mapping[str, int], max_jobs: int | None, stop: Callable[[], bool] = lambda: False
+    ) -> None:
         for queue, start in starts.items():
             if queue in self._open:
-                self._open[queue].discover(None if max_jobs is None else start + max_jobs)
+                self._open[queue].discover(None if max_jobs is None else start + max_jobs, stop)
 
     def release(self, done: Mapping[str, int]) -> None:
         """Releases all entries before these positions."""

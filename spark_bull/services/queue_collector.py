@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from threading import Lock
 from typing import Final
 
@@ -27,12 +28,13 @@ class QueueCollector:
 
     starting: earliest, latest, or a time (ms since 1970) after which jobs finished. horizon: limit of the discovery.
     strict: whether lost results end the query. `first` is the position from which the ledger is read, `end` the
-    position after its last entry.
+    position after its last entry, `left` whether `discover` has left jobs to the next call.
     """
 
     def __init__(self, ledger: ResultLedger, starting: str, horizon: Horizon = EVERYTHING, *, strict: bool) -> None:
         self.ledger = ledger
         self.first = self.end = 0
+        self.left = False
         self._starting = starting
         self._strict = strict
         self._horizon = horizon
@@ -130,17 +132,19 @@ class QueueCollector:
             )
         log.warning("queue %s: %s; continuing with the finished jobs in Redis", self._queue, what)
 
-    def discover(self, enough: int | None) -> None:
+    def discover(self, enough: int | None, stop: Callable[[], bool]) -> None:
         """Discovers finished jobs until the ledger has entries up to `enough` (None: all), or none are left.
 
-        Events are always read to their end, because the stream is trimmed. Raises ReaderInUse or ResultsLost.
+        Events are always read to their end, because the stream is trimmed. stop: whether to return as soon as possible.
+        Raises ReaderInUse or ResultsLost.
         """
         with self._lock:
             more = not self._done
             while more:
                 found = self._discover_once()
-                self.end = found.end
-                more = found.more and (found.remaining is Remaining.EVENTS or enough is None or found.end < enough)
+                self.end, self.left = found.end, found.more
+                is_enough = stop() or (enough is not None and found.end >= enough)
+                more = found.more and (found.remaining is Remaining.EVENTS or not is_enough)
                 self._done = self._horizon != EVERYTHING and not found.more
 
     def read_events(self) -> str | None:

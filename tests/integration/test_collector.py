@@ -12,7 +12,10 @@ from spark_bull import BullQueue, EmbeddedRedis
 from spark_bull.errors import DialectError, ResultsLost
 from spark_bull.option_table import COLLECT
 from spark_bull.options import parse_options
+from spark_bull.queue.result_ledger import LOOKED_AT
 from spark_bull.services.collector import Collector, shares
+from spark_bull.spark.collect.stream import ResultReader
+from spark_bull.spark.schemas import SCHEMAS
 from tests.support.passing_state import become_cluster
 from tests.support.wait import wait_until
 from tests.support.work_bench import WorkBench, completed
@@ -163,6 +166,33 @@ def test_a_time_before_all_jobs_is_the_earliest(benches: dict[str, WorkBench], t
     known = collector(benches["mail"], "mail", startingTimestamp=time)
     assert known.advance({}, None) == {"mail": 2}
     leave(known)
+
+
+def test_a_batch_begins_with_some_jobs_and_the_others_are_discovered_meanwhile(
+    benches: dict[str, WorkBench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_bull.services.collector.ENOUGH_JOBS", 1)
+    bench = benches["mail"]
+    finish(bench, 3 * LOOKED_AT)
+    # Jobs are found in the set of finished jobs, LOOKED_AT per call: all events would be read before the first batch.
+    bench.client.xtrim(bench.handle.keys["events"], maxlen=0, approximate=False)
+    known = collector(bench, "mail")
+    first = known.advance({}, 10_000)
+    assert 0 < first["mail"] < 3 * LOOKED_AT
+    known.discover_ahead(first, 10_000)
+    wait_until(lambda: known.found() == {"mail": 3 * LOOKED_AT}, "all jobs to be discovered")
+    assert known.advance(first, 10_000) == {"mail": 3 * LOOKED_AT}
+    leave(known)
+
+
+@pytest.mark.parametrize(("most", "tasks"), [(10, [(0, 10)]), (8, [(0, 5), (5, 10)]), (4, [(0, 4), (4, 8), (8, 10)])])
+def test_the_jobs_of_a_batch_are_divided_evenly_among_its_tasks(
+    redis_url: str, most: int, tasks: list[tuple[int, int]]
+) -> None:
+    options = parse_options({"url": redis_url, "queue": "mail", "rowsPerPartition": str(most)}, COLLECT)
+    reader = ResultReader(options, SCHEMAS["jobs"], ("id",))
+    start, end = ({"queues": {"mail": position}, "reader": "mine"} for position in (0, 10))
+    assert [part.value[2:] for part in reader.partitions(start, end)] == tasks
 
 
 def test_a_batch_is_divided_among_the_queues() -> None:

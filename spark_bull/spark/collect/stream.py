@@ -123,10 +123,9 @@ class ResultReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         firsts = self._collector(reader).first_positions() if end["queues"].keys() - begun.keys() else {}
         spans = {queue: (begun.get(queue, firsts.get(queue, 0)), stop) for queue, stop in end["queues"].items()}
         rows = sum(stop - first for first, stop in spans.values())
-        size = max(1, min(self._options["rowsPerPartition"], -(-rows // self._options["minPartitions"])))
-        if rows >= self._options["maxJobsPerTrigger"]:
-            # The batch is full, so there is a backlog.
-            self._collector(reader).discover_ahead(end["queues"], rows)
+        tasks = max(-(-rows // self._options["rowsPerPartition"]), self._options["minPartitions"])
+        size = max(1, -(-rows // tasks))
+        self._collector(reader).discover_ahead(end["queues"], self._options["maxJobsPerTrigger"])
         return [
             Results(queue, reader, position, min(position + size, stop))
             for queue, (first, stop) in spans.items()
