@@ -20,12 +20,14 @@ from spark_bull.cli.times import seconds
 from spark_bull.errors import JobMissing, OptionError
 from spark_bull.job_json import json_or_text
 from spark_bull.model import STATES, Job, WriteRecord
+from spark_bull.options import Options
 from spark_bull.queue.counts_by import BY
-from spark_bull.queue.find import describe, find_queues, is_glob, workers
-from spark_bull.queue.handle import open_handle
-from spark_bull.queue.read import counts
+from spark_bull.queue.find import describing, find_queues, is_glob, workers
+from spark_bull.queue.handle import opening
+from spark_bull.queue.read import counting, counts
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import settings_of
+from spark_bull.store.steps import Steps, run_all
 
 if TYPE_CHECKING:
     from spark_bull.queue.bull_queue import BullQueue
@@ -33,12 +35,14 @@ if TYPE_CHECKING:
 
 def _queues(args: Namespace) -> Output:
     options = options_of(args)
-    rows = []
-    for queue in find_queues(Connection(settings_of(options)), options["prefix"], args.glob):
-        handle = open_handle(options, queue)
-        summary = asdict(describe(handle))
-        rows.append({"queue": queue, "protocol": handle.dialect.name, **summary, "jobs": sum(counts(handle).values())})
-    return rows
+    connection = Connection(settings_of(options))
+    return run_all(connection, [_row(options, one) for one in find_queues(connection, options["prefix"], args.glob)])
+
+
+def _row(options: Options, queue: str) -> Steps[dict[str, Any]]:
+    handle = yield from opening(options, queue)
+    summary, jobs = (yield from describing(handle)), (yield from counting(handle))
+    return {"queue": queue, "protocol": handle.dialect.name, **asdict(summary), "jobs": sum(jobs.values())}
 
 
 def _counts(args: Namespace) -> Output:

@@ -24,10 +24,17 @@ TOGETHER: Final = 50
 
 def run(connection: Connection, read: Steps[T]) -> T:
     """Runs one read. Raises its error."""
-    (result,) = run_together(connection, [read])
-    if isinstance(result, SparkBullError):
-        raise result
-    return result
+    return run_all(connection, [read])[0]
+
+
+def run_all(connection: Connection, reads: Sequence[Steps[T]]) -> list[T]:
+    """As `run_together`, but raises the error of the first read that has one."""
+    found: list[T] = []
+    for result in run_together(connection, reads):
+        if isinstance(result, SparkBullError):
+            raise result
+        found.append(result)
+    return found
 
 
 def run_together(connection: Connection, reads: Sequence[Steps[T]]) -> list[T | SparkBullError]:

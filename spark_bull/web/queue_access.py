@@ -10,11 +10,10 @@ from typing import Annotated, TypeVar
 from fastapi import Depends, Path, Request
 
 from spark_bull.clock import monotonic_s
-from spark_bull.errors import SparkBullError
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.find import exists, find_queues, is_glob
 from spark_bull.queue.handle import QueueHandle, opening
-from spark_bull.store.steps import Steps, run_together
+from spark_bull.store.steps import Steps, run_all
 from spark_bull.web.guard import unescaped
 from spark_bull.web.problems import Problem
 from spark_bull.web.scans import kept_s
@@ -85,12 +84,7 @@ class Queues:
         def of(name: str) -> Steps[T]:
             return (yield from read((yield from opening(options, name))))
 
-        found: dict[str, T] = {}
-        for name, result in zip(names, run_together(self.connection, [of(name) for name in names]), strict=True):
-            if isinstance(result, SparkBullError):
-                raise result
-            found[name] = result
-        return found
+        return dict(zip(names, run_all(self.connection, [of(name) for name in names]), strict=True))
 
     def existing(self, name: str) -> BullQueue:
         """Opens a queue. Raises Problem 404 if it does not exist."""

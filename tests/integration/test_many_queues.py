@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from redis import Redis
 
+from spark_bull.cli import show
+from spark_bull.cli.main import main
 from spark_bull.errors import ConnectionLost, DialectError
 from spark_bull.model import NewJob
 from spark_bull.option_table import QUEUE
@@ -15,6 +17,8 @@ from spark_bull.options import Options, parse_options
 from spark_bull.prometheus.collect import Export, collect
 from spark_bull.prometheus.families import Sample
 from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.spark.inspect.source import batch_reader
+from spark_bull.spark.schemas import SCHEMAS
 from spark_bull.store.client import RetryingClient
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import settings_of
@@ -89,6 +93,34 @@ def test_metrics_of_many_queues_take_few_round_trips(
     few = trips(len(DIALECTS))
     assert trips(TOGETHER) == few
     assert few < trips(len(names)) <= 2 * few
+
+
+def test_the_partitions_of_a_read_of_many_queues_are_planned_in_few_round_trips(
+    names: Sequence[str], redis_url: str, prefix: str, round_trips: Callable[[Callable[[], object]], int]
+) -> None:
+    def trips(count: int) -> int:
+        options = {"url": redis_url, "prefix": prefix, "queue": ",".join(names[:count])}
+        return round_trips(batch_reader(options, SCHEMAS["jobs"]).partitions)
+
+    few = trips(len(DIALECTS))
+    assert trips(TOGETHER) == few
+    assert trips(len(names)) <= 2 * few
+
+
+def test_the_command_lists_many_queues_in_few_round_trips(
+    names: Sequence[str],
+    redis_url: str,
+    prefix: str,
+    round_trips: Callable[[Callable[[], object]], int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def trips(count: int) -> int:
+        monkeypatch.setattr(show, "find_queues", lambda *_: names[:count])
+        return round_trips(lambda: main(["--url", redis_url, "--prefix", prefix, "queues"]))
+
+    few = trips(len(DIALECTS))
+    assert trips(TOGETHER) == few
+    assert trips(len(names)) <= 2 * few
 
 
 def test_a_queue_that_can_not_be_read_does_not_keep_others_from_being_read(

@@ -20,8 +20,8 @@ from spark_bull.errors import OptionError
 from spark_bull.options import Options
 from spark_bull.queue.event_log import span_of
 from spark_bull.queue.find import find_queues, is_glob
-from spark_bull.queue.handle import QueueHandle, open_handle
-from spark_bull.queue.read import Chunk, counts, read_ids, read_jobs
+from spark_bull.queue.handle import QueueHandle, open_handle, opening
+from spark_bull.queue.read import Chunk, counting, read_ids, read_jobs
 from spark_bull.queue.walk import Slice
 from spark_bull.queue.written import check_kept, read_written, written_ids
 from spark_bull.spark.inspect.events import event_batches
@@ -30,6 +30,7 @@ from spark_bull.spark.job_columns import batches_of, raw_batch
 from spark_bull.spark.schemas import columns_of, read_options, table_of
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import resolved, settings_of
+from spark_bull.store.steps import run_all
 
 #: Views that are read in parallel slices; the others are small.
 SLICED: Final = ("jobs", "logs", "dependencies")
@@ -57,14 +58,13 @@ class ReadPlan:
     queues: tuple[str, ...]
     globs: tuple[str, ...]
 
-    def handles(self, *, new_ones: bool = False) -> Iterator[QueueHandle]:
+    def handles(self, *, new_ones: bool = False) -> list[QueueHandle]:
         """Opens the planned queues; with `new_ones`, the queues that match the globs but were not planned."""
         queues = self.queues
         if new_ones:
             found = matching(self.options, self.globs)
             queues = tuple(queue for queue in found if queue not in self.queues)
-        for queue in queues:
-            yield open_handle(self.options, queue)
+        return run_all(Connection(settings_of(self.options)), [opening(self.options, queue) for queue in queues])
 
 
 class OpenSlice(InputPartition):
@@ -165,14 +165,14 @@ def _slices(plan: ReadPlan) -> list[Slice]:
 
 def _job_count(plan: ReadPlan) -> int:
     """The number of jobs that a read would find now. Raises OptionError for a write that has kept no ids."""
-    options, handles = plan.options, list(plan.handles())
-    written = check_kept(handles, options["writeId"]) if options["writeId"] is not None else 0
+    options, handles = plan.options, plan.handles()
+    if options["writeId"] is not None and (written := check_kept(handles, options["writeId"])):
+        return written
+    if options["jobIds"]:
+        return len(options["jobIds"])
+    found = run_all(Connection(settings_of(options)), [counting(handle) for handle in handles])
     states = options["states"]
-    return (
-        len(options["jobIds"])
-        or written
-        or sum(count for handle in handles for state, count in counts(handle).items() if not states or state in states)
-    )
+    return sum(jobs for counts in found for state, jobs in counts.items() if not states or state in states)
 
 
 def _queue_slices(plan: ReadPlan, part: Slice) -> Iterator[QueueSlice]:
