@@ -27,6 +27,7 @@ from benchmarks.trials import (
     promotion,
     tenants,
     throughput,
+    work_scripts,
     yardstick,
 )
 from benchmarks.workers import CANCELLED, function, peers, stream, vectorised
@@ -49,6 +50,8 @@ PROMOTION_TARGET, SCRIPT_TARGET = 15.0, 1.0
 LOOP, PANDAS, STREAM = "loop, function", "loop, pandas UDF", "stream"
 OURS, BULLMQ, YARDSTICK = "spark_bull", "BullMQ", "yardstick"
 ALONE, BESIDE = "alone", "beside the big tenant"
+#: Dialects whose scripts are replayed, and the sizes of their chunks.
+PROTOCOLS, CHUNKS = ("bullmq", "bull", "bull-1"), (200, 100, 50)
 #: Jobs of the big tenant for each one of the small tenant.
 BACKLOG = 100
 
@@ -73,6 +76,8 @@ class Size:
     due: int = 3_000
     pending: int = 100_000
     overdue: int = 1_000_000
+    #: Jobs of each dialect whose scripts are replayed.
+    replayed: int = 40_000
 
 
 QUICK = Size(
@@ -87,6 +92,7 @@ QUICK = Size(
     due=500,
     pending=5_000,
     overdue=50_000,
+    replayed=4_000,
 )
 
 
@@ -266,6 +272,17 @@ def run_promotion(_spark: SparkSession, size: Size) -> tuple[dict[str, Any], lis
     return by_side(runs), promotion_verdicts(found[OURS], found[YARDSTICK])
 
 
+def run_scripts(_spark: SparkSession, size: Size) -> tuple[dict[str, Any], list[Verdict]]:
+    trials = {
+        f"{protocol}, chunks of {chunk}": partial(work_scripts, protocol, size.replayed, chunk)
+        for protocol in PROTOCOLS
+        for chunk in CHUNKS
+    }
+    runs = in_turns(trials, size.rounds, _shown_scripts)
+    _show("claim and settle, one client without Spark", medians(runs), _shown_scripts)
+    return by_side(runs), []
+
+
 def _shown_scripts(_name: str, run: Processed) -> str:
     return (
         f"{run.seconds:9.2f} s, {run.server_us_per_job:6.2f} us of Redis each, script p50 {run.script_p50_ms:.2f} ms, "
@@ -302,6 +319,7 @@ PARTS: Mapping[str, Part[Size]] = {
     "idle": run_idle,
     "lateness": run_lateness,
     "promotion": run_promotion,
+    "scripts": run_scripts,
 }
 
 

@@ -19,6 +19,10 @@ from benchmarks.report import percentile
 from benchmarks.sides import timed
 from benchmarks.workers import PEERS, QUEUE, Working, peer_process
 from spark_bull import BullQueue, EmbeddedRedis, Promoter
+from spark_bull.outcomes import Outcomes
+from spark_bull.queue.claim import work
+from spark_bull.queue.claim_settings import ClaimSettings
+from spark_bull.queue.handle import QueueHandle
 from spark_bull.worker.cancel_reader import READ_S
 
 BASE = f"bull:{QUEUE}:"
@@ -205,6 +209,29 @@ def cancel_latency(working: Working, samples: int) -> Waited:
             times.append((int(ended.read_text()) - began) / 1e6)
             wait_until(lambda count=number + 1: server.client.zcard(f"{BASE}failed") == count)  # type: ignore[misc]
     return Waited(percentile(times, 50), percentile(times, 99), max(times))
+
+
+def work_scripts(protocol: str, jobs: int, chunk: int) -> Processed:
+    """Measures the scripts that claim and settle, called by one client, until all jobs have completed."""
+    with fresh_server(protocol) as server:
+        server.queue.add_many(plain(jobs))
+        server.client.slowlog_reset()
+        cpu = cpu_seconds(server.client)
+        seconds = timed(lambda: _work_off(server.queue.handle, chunk))
+        server_us = (cpu_seconds(server.client) - cpu) / jobs * 1e6
+        counts = server.queue.counts()
+        assert counts["completed"] == jobs == sum(counts.values()), f"expected {jobs} completed jobs, got {counts}"
+        return Processed(seconds, server_us, *script_ms(server.client))
+
+
+def _work_off(handle: QueueHandle, chunk: int) -> None:
+    settings = ClaimSettings(sender="replay", worker="spark-replay")
+    claim = work(handle, settings, None, chunk)
+    while claim.jobs:
+        outcomes = Outcomes(claim.token)
+        for job in claim.jobs:
+            outcomes.complete(job.id, "null")
+        claim = work(handle, settings, outcomes, chunk)
 
 
 def promotion(jobs: int) -> Processed:

@@ -49,6 +49,7 @@ from benchmarks.trials import (
     promotion,
     tenants,
     throughput,
+    work_scripts,
     yardstick,
 )
 from benchmarks.wait import measure as measure_waits
@@ -328,6 +329,13 @@ def test_the_latency_of_a_cancellation_is_that_until_the_function_ends() -> None
 
     found = cancel_latency(working, 2)
     assert 0 < found.p50 <= found.p99 == found.longest
+
+
+@pytest.mark.parametrize("protocol", [dialect.name for dialect in DIALECTS.values()])
+def test_replayed_scripts_work_off_the_queue_in_chunks(protocol: str) -> None:
+    run = work_scripts(protocol, 250, 100)
+    assert run.seconds > 0
+    assert run.server_us_per_job > 0
 
 
 def test_promotion_is_done_when_all_jobs_wait_in_their_order() -> None:
