@@ -1,4 +1,4 @@
-"""A slot that processes a chunk of jobs at a time: it settles one chunk and claims the next in one round trip."""
+"""A slot that processes a chunk of jobs at a time: a script settles a part of one chunk, and claims one of the next."""
 
 from __future__ import annotations
 
@@ -42,10 +42,19 @@ class _Current(NamedTuple):
 
 
 class _Processed(NamedTuple):
-    """What of a chunk is to be settled."""
+    """What of a chunk is to be settled, in parts, each by one script."""
 
     queue: SlotQueue
-    outcomes: Outcomes
+    parts: list[Outcomes]
+
+    def next_part(self) -> Outcomes | None:
+        """Removes and returns a part; None when all are settled."""
+        return self.parts.pop(0) if self.parts else None
+
+    def settle(self) -> None:
+        """Settles all parts that are left."""
+        while (part := self.next_part()) is not None:
+            self.queue.work(part, 0)
 
 
 class ChunkLoop(SlotLoop):
@@ -66,37 +75,41 @@ class ChunkLoop(SlotLoop):
             processed = None
             if chunk is not None:
                 self._end_waits()
-                processed = _Processed(chunk.queue, self._run(chunk.queue, self._isolate_stalled(chunk)))
+                processed = self._run(chunk.queue, self._isolate_stalled(chunk))
                 self._report.publish_now_and_then("busy", self.clients)
             elif not self._is_stopping:
                 self._report.publish("idle", self.clients)
                 self._wait()
         if processed is not None:
-            processed.queue.work(processed.outcomes, 0)
+            processed.settle()
         self._end_waits()
 
     def _claim(self, processed: _Processed | None) -> _Chunk | None:
         """Settles a chunk and claims the next one of the first queue that has jobs; None when no queue has any."""
         order = in_order(self.queues)
-        if processed is not None and processed.queue is not order[0]:
-            processed.queue.work(processed.outcomes, 0)
-            processed = None
+        processed = processed or _Processed(order[0], [])
+        if processed.queue is not order[0] or any(part.limited_ms for part in processed.parts):
+            processed.settle()
         for queue in order:
             while not queue.is_waiting:
-                claim = queue.work(processed.outcomes if processed else None, self._claim_limit())
-                processed = None
+                claim = queue.work(processed.next_part(), self._claim_limit())
+                if claim.jobs and not claim.stop:
+                    return _Chunk(queue, self._filled(queue, claim, processed))
+                processed.settle()
                 if claim.stop:
                     self._is_stopping = True
                     return None
-                if claim.jobs:
-                    return _Chunk(queue, self._filled(queue, claim))
                 if not claim.more:
                     queue.begin_wait(claim)
         return None
 
-    def _filled(self, queue: SlotQueue, claim: Claim) -> Claim:
-        """Claims further jobs for a UDF: those there are, then until `min_chunk`, for `chunk_wait_ms` at most."""
+    def _filled(self, queue: SlotQueue, claim: Claim, processed: _Processed) -> Claim:
+        """Claims further jobs for a UDF: those there are, then until `min_chunk`, for `chunk_wait_ms` at most.
+
+        Settles what is left of the last chunk.
+        """
         if self._plan.runner.one_by_one:
+            processed.settle()
             return claim
         deadline = monotonic_s() + self._plan.chunk_wait_ms / 1000
         most = max(self._plan.min_chunk, 1 if self._isolating else self._plan.chunk_size)
@@ -111,11 +124,13 @@ class ChunkLoop(SlotLoop):
             elif left_s <= 0:
                 break
             elif not last.more:
+                processed.settle()
                 if not queue.is_waiting:
                     queue.begin_wait(last, left_s)
                 self._wait(left_s)
-            last = queue.work(None, min(most - len(jobs), SCRIPT_JOBS), claim.token, claimed_bytes)
+            last = queue.work(processed.next_part(), min(most - len(jobs), SCRIPT_JOBS), claim.token, claimed_bytes)
             jobs = [*jobs, *last.jobs]
+        processed.settle()
         self._is_stopping = last.stop
         return replace(claim, jobs=jobs)
 
@@ -143,18 +158,18 @@ class ChunkLoop(SlotLoop):
             chunk.queue.work(Outcomes(claim.token, unstarted=[*part]), 0)
         return replace(claim, jobs=[stalled])
 
-    def _run(self, queue: SlotQueue, claim: Claim) -> Outcomes:
+    def _run(self, queue: SlotQueue, claim: Claim) -> _Processed:
         """Runs a chunk and returns the outcomes that are not settled yet."""
-        jobs, outcomes = claim.jobs, Outcomes(claim.token)
+        jobs, parts = claim.jobs, [queue.new_outcomes(claim.token)]
         policy, dialect, one_by_one = self._plan.policy, queue.handle.dialect, self._plan.runner.one_by_one
         started = settled_at = monotonic_s()
         done = 0
-        running = queue.running(jobs, claim.token)
+        # Those that fail without being run are the first ones, so that the others are processed together.
+        running = sorted(queue.running(jobs, claim.token), key=lambda job: job.claimed.deferred_failure is None)
         self._current = _Current(claim.token, running)
-        queue.recorded = outcomes
         with queue.keeper.keeping(claim.token, [job.id for job in jobs], claim.now, own_locks(jobs)):
             for result in self._results(queue, running):
-                now_s = monotonic_s()
+                now_s, outcomes = monotonic_s(), parts[-1]
                 with queue.recording:
                     policy.record(outcomes, dialect, result, claim.now + int(1000 * (now_s - started)))
                 done += 1
@@ -164,12 +179,13 @@ class ChunkLoop(SlotLoop):
                     break
                 is_full = outcomes.is_large(self._plan.chunk_bytes) or (not one_by_one and done % SCRIPT_JOBS == 0)
                 if done < len(jobs) and (too_long or is_full):
-                    queue.work(outcomes, 0)
-                    outcomes, settled_at = Outcomes(claim.token), monotonic_s()
-                    queue.recorded = outcomes
-                    self._report.publish_now_and_then("busy", self.clients)
+                    if one_by_one:
+                        queue.work(parts.pop(), 0)
+                        settled_at = monotonic_s()
+                        self._report.publish_now_and_then("busy", self.clients)
+                    parts.append(queue.new_outcomes(claim.token))
         self._size.update(done, monotonic_s() - started)
-        return outcomes
+        return _Processed(queue, parts)
 
     def _return_rest(self, queue: SlotQueue, outcomes: Outcomes, jobs: Sequence[RunningJob], now: int) -> None:
         """Returns jobs that have not started to the queue; those that were cancelled fail."""
@@ -183,14 +199,11 @@ class ChunkLoop(SlotLoop):
 
     def _results(self, queue: SlotQueue, jobs: Sequence[RunningJob]) -> Iterator[Result]:
         """Yields the results of the jobs in order, except for jobs that have lost their lock."""
-        if all(job.claimed.deferred_failure is None for job in jobs):
-            yield from self._plan.runner(jobs, queue.keeper.lost)
-            return
-        for job in jobs:
-            if job.claimed.deferred_failure is None:
-                yield from self._plan.runner([job], queue.keeper.lost)
-            else:
-                yield Result(job, None, UnrecoverableError(job.claimed.deferred_failure))
+        place = 0
+        while place < len(jobs) and (reason := jobs[place].claimed.deferred_failure) is not None:
+            yield Result(jobs[place], None, UnrecoverableError(reason))
+            place += 1
+        yield from self._plan.runner(jobs[place:], queue.keeper.lost)
 
     def _cancel(self, cancelled: Cancelled) -> None:
         current = self._current

@@ -119,8 +119,8 @@ class SlotQueue:
         self._begun: set[str] = set()
         #: Claimed jobs that must never run twice, until they are settled.
         self._only_once: dict[str, RunningJob] = {}
-        #: Outcomes that the loop has recorded, with `recording` held, and not settled.
-        self.recorded: Outcomes | None = None
+        #: Outcomes that the loop records, with `recording` held, until they are settled.
+        self._recorded: list[Outcomes] = []
         self.recording = Lock()
         self._calling = Lock()
         self._is_ending = False
@@ -176,8 +176,7 @@ class SlotQueue:
                 self._begun -= settled
                 for job_id in self._only_once.keys() & settled:
                     del self._only_once[job_id]
-            if outcomes is self.recorded:
-                self.recorded = None
+            self._recorded = [one for one in self._recorded if one is not outcomes]
             if claim.jobs:
                 self.keeper.hold(claim.token, [job.id for job in claim.jobs], claim.now, own_locks(claim.jobs))
         self._clock = claim.now, monotonic_s()
@@ -187,6 +186,12 @@ class SlotQueue:
         if self._start_limit is not None:
             return replace(claim, jobs=self._start_limit.checked(claim.jobs))
         return claim
+
+    def new_outcomes(self, token: str) -> Outcomes:
+        """Returns where the loop is to record outcomes, with `recording` held; return_held() settles them, too."""
+        outcomes = Outcomes(token)
+        self._recorded.append(outcomes)
+        return outcomes
 
     def end(self) -> None:
         """Claims and waits for no further job; may be called in any thread."""
@@ -205,9 +210,9 @@ class SlotQueue:
         # A call that claims jobs may be under way; without Redis, it takes too long.
         with _held_for(self._calling, _CALL_S), _held_for(self.recording, _CALL_S):
             held, ended = self.keeper.give_up(), set[str]()
-            if self.recorded is not None:
-                ended = self.recorded.all_ids()
-                self._settle_at_end(self.recorded)
+            for recorded in filter(len, self._recorded):
+                ended |= recorded.all_ids()
+                self._settle_at_end(recorded)
             by_token: dict[str, list[str]] = {}
             for job_id, hold in held.items():
                 if job_id not in ended:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from redis import Redis
 
-from spark_bull import BullQueue, NewJob
+from spark_bull import BullQueue, EmbeddedRedis, NewJob
 from spark_bull.spark.process.udf_runner import UdfRunner
 from spark_bull.worker.slot_queue import SCRIPT_JOBS, SlotQueue
 from spark_bull.worker.slot_stats import SlotStats
@@ -111,6 +111,19 @@ def test_a_large_chunk_is_returned_in_several_scripts_in_its_order(queue: BullQu
     whole = sum(script.elements for script in work)
     assert len(work) == 3
     assert max(script.elements for script in work) < 0.6 * whole
+
+
+def test_the_scripts_that_claim_a_chunk_settle_the_one_before() -> None:
+    sizes: list[int] = []
+    with EmbeddedRedis() as server, BullQueue("q", url=server.url) as queue, Redis.from_url(server.url) as client:
+        add(queue, 30 * SCRIPT_JOBS)
+        before = client.info("commandstats")["cmdstat_evalsha"]["calls"]
+        with OurWorker(queue.handle, runner=sizes_into(sizes), chunk_size=3 * SCRIPT_JOBS):
+            wait_until(completed(queue, 30 * SCRIPT_JOBS), "the jobs")
+        scripts = client.info("commandstats")["cmdstat_evalsha"]["calls"] - before
+    assert sizes == [3 * SCRIPT_JOBS] * 10
+    # 3 for each chunk and 3 that settle the last one, or 51 if they did not also claim; and a few that extend locks.
+    assert scripts < 45
 
 
 def test_a_stop_ends_the_wait_for_a_chunk(queue: BullQueue) -> None:
