@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -22,11 +23,15 @@ class Portion(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """Claimed jobs, and their ids in the same order. limited_ms: remaining time of a rate limit, 0: none."""
+    """What one call has claimed: jobs, perhaps none, and their ids.
 
-    portions: list[Portion]
+    limited_ms: remaining time of a rate limit, 0: none. more: whether further jobs can be claimed now.
+    """
+
+    portion: Portion
     ids: list[str]
     limited_ms: int
+    more: bool
 
 
 @dataclass(frozen=True)
@@ -54,23 +59,18 @@ class ClaimLedger:
         ids = self.handle.connection.call("LRANGE", ledger, max(0, start - cut), stop - cut - 1)
         return [job_id.decode() for job_id in ids]
 
-    def claim(self, seat: ClaimSettings, most: int, chunk_size: int = CHUNK_SIZE) -> Taken:
-        """Claims up to `most` jobs, `chunk_size` per call; returns them packed, in the order of their positions."""
-        portions: list[Portion] = []
-        ids: list[str] = []
-        limited_ms, position = 0, self.end()
-        while len(ids) < most:
-            size = min(chunk_size, most - len(ids))
-            claim, chunk, packed = claim_packed(self.handle, seat, size, ledger=self._keys()[0], token=self.reader)
-            if chunk:
-                portions.append(Portion(position + len(ids), len(chunk), packed))
-            ids += chunk
-            limited_ms = claim.limited_ms
-            if not claim.more:
-                break
-        if ids:
-            self.keep()
-        return Taken(portions, ids, limited_ms)
+    def claim(self, seat: ClaimSettings, most: int, chunk_size: int = CHUNK_SIZE) -> Iterator[Taken]:
+        """Claims up to `most` jobs, `chunk_size` per call; yields what each call has claimed, while there are more.
+
+        Call `keep` then.
+        """
+        position, left, more = self.end(), most, True
+        while more and left > 0:
+            size = min(chunk_size, left)
+            claim, ids, packed = claim_packed(self.handle, seat, size, ledger=self._keys()[0], token=self.reader)
+            more = claim.more
+            yield Taken(Portion(position, len(ids), packed), ids, claim.limited_ms, more)
+            position, left = position + len(ids), left - len(ids)
 
     def begin(self, position: int) -> None:
         """Records that the jobs before a position are assigned to tasks."""

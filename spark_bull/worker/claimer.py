@@ -16,8 +16,6 @@ from spark_bull.worker.job_options import own_locks
 
 #: Size of the packed jobs at which a batch ends, as they are kept in memory.
 MAX_PACKED_BYTES: Final = 64 << 20
-#: Number of jobs that are claimed before their locks are extended.
-HELD_JOBS: Final = 1_000
 
 
 class Claimer:
@@ -49,32 +47,28 @@ class Claimer:
         return self._claim(self._claim_settings, max_jobs)
 
     def _claim(self, claim_settings: ClaimSettings, max_jobs: int) -> int:
-        """Claims some jobs at a time, so that the locks of the first ones are extended meanwhile."""
+        """Claims jobs; the locks of the first ones are extended meanwhile."""
         claimed, self.has_more = 0, True
-        while claimed < max_jobs and sum(len(portion.packed) for portion in self._portions) < MAX_PACKED_BYTES:
-            asked = min(HELD_JOBS, max_jobs - claimed)
-            held = self._claim_and_hold(claim_settings, asked)
-            claimed += held
-            if held < asked:
-                self.has_more = False
+        size = sum(len(portion.packed) for portion in self._portions)
+        for portion, ids, limited_ms, more in self.ledger.claim(claim_settings, max_jobs, self._chunk_size):
+            self.limited_ms, self.has_more = limited_ms, more
+            if ids:
+                self._keeper.hold(ids, self._own_locks(portion))
+                self._locked_until = portion.start + len(ids)
+                self._portions.append(portion)
+                claimed += len(ids)
+                size += len(portion.packed)
+            if size >= MAX_PACKED_BYTES:
                 break
+        if claimed:
+            self.ledger.keep()
         return claimed
 
-    def _claim_and_hold(self, claim_settings: ClaimSettings, max_jobs: int) -> int:
-        portions, ids, self.limited_ms = self.ledger.claim(claim_settings, max_jobs, self._chunk_size)
-        if portions:
-            self._keeper.hold(ids, self._own_locks(portions))
-            self._locked_until = portions[0].start + len(ids)
-            self._portions += portions
-        return len(ids)
-
-    def _own_locks(self, portions: Sequence[Portion]) -> dict[str, int]:
+    def _own_locks(self, portion: Portion) -> dict[str, int]:
         """The durations of the locks of jobs that have their own; packed jobs without any are not unpacked."""
-        found: dict[str, int] = {}
-        for portion in portions:
-            if LOCK_MS.encode() in portion.packed:
-                found |= own_locks(unpack_claimed(portion.packed).jobs(self.ledger.handle.dialect))
-        return found
+        if LOCK_MS.encode() not in portion.packed:
+            return {}
+        return own_locks(unpack_claimed(portion.packed).jobs(self.ledger.handle.dialect))
 
     def claim_ahead(self, max_jobs: int) -> None:
         """Starts claiming the jobs of the next batch in the background.

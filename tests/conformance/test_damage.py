@@ -183,7 +183,7 @@ def test_a_claiming_query_reads_damaged_jobs(queue: BullQueue, damage: Damage) -
     ids, bad = add(queue)
     damage_job(queue, damage, bad)
     ledger = ClaimLedger(queue.handle, "reader")
-    portions = ledger.claim(ClaimSettings("reader"), JOBS).portions
+    portions = [taken.portion for taken in ledger.claim(ClaimSettings("reader"), JOBS)]
     batches = [
         claim_batch(queue.handle, "reader", portion.start, unpack_claimed(portion.packed)) for portion in portions
     ]

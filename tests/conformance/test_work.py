@@ -488,12 +488,12 @@ def test_metrics_count_finished_jobs(bench: WorkBench) -> None:
 def test_a_ledger_records_claimed_jobs(bench: WorkBench) -> None:
     ids = bench.add(7)
     ledger = ClaimLedger(bench.handle, "reader")
-    portions = ledger.claim(ClaimSettings("reader"), 5).portions
+    portions = [taken.portion for taken in ledger.claim(ClaimSettings("reader"), 5)]
     assert [i for portion in portions for i in unpack_claimed(portion.packed).ids] == ids[:5]
     assert (ledger.end(), ledger.ids(1, 4)) == (5, ids[1:4])
     ledger.cut(3)
     assert (ledger.end(), ledger.ids(0, 5)) == (5, ids[3:5])
-    ledger.claim(ClaimSettings("reader"), 5)
+    assert [taken.ids for taken in ledger.claim(ClaimSettings("reader"), 5)] == [ids[5:]]
     assert ledger.ids(4, 9) == ids[4:]
     assert [job.id for job in read_claimed(bench.handle, [*ids, "gone"])] == ids
     assert ledger.begun() == 0

@@ -180,9 +180,8 @@ def test_a_claiming_query_extends_the_locks_of_its_first_jobs_before_it_claims_t
         active.append(queue.counts()["active"])
 
     monkeypatch.setattr(claim_keeper.ClaimKeeper, "hold", hold_noted)
-    monkeypatch.setattr(claimer, "HELD_JOBS", 10)
     queue.add_many([NewJob({})] * 25)
-    claiming = Claimer(ClaimLedger(queue.handle, "reader"), ClaimSettings("reader", LOCK_MS), 5)
+    claiming = Claimer(ClaimLedger(queue.handle, "reader"), ClaimSettings("reader", LOCK_MS), 10)
     assert claiming.claim(30) == 25
     assert active == [10, 20, 25]
 
@@ -190,10 +189,9 @@ def test_a_claiming_query_extends_the_locks_of_its_first_jobs_before_it_claims_t
 def test_a_batch_ends_at_the_size_of_jobs_that_is_kept_in_memory(
     queue: BullQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(claimer, "HELD_JOBS", 10)
     monkeypatch.setattr(claimer, "MAX_PACKED_BYTES", 1)
     queue.add_many([NewJob({})] * 25)
-    claiming = Claimer(ClaimLedger(queue.handle, "reader"), ClaimSettings("reader", LOCK_MS), 5)
+    claiming = Claimer(ClaimLedger(queue.handle, "reader"), ClaimSettings("reader", LOCK_MS), 10)
     for start, claimed in ((0, 10), (10, 10), (20, 5)):
         assert claiming.claim(30) == claimed
         assert sum(portion.jobs for portion in claiming.portions(start, start + claimed)) == claimed

@@ -33,7 +33,7 @@ def test_a_job_that_was_claimed_again_is_settled_only_by_its_new_claim(
     """Jobs are claimed ahead during a batch, and a job whose attempt failed may be claimed again at once."""
     again, other = queue.add_many([NewJob({"n": 1}, attempts=3), NewJob({"n": 2})]).ids
     ledger, claim_settings = ClaimLedger(queue.handle, "reader"), ClaimSettings("reader", HOUR_MS)
-    (portion,) = ledger.claim(claim_settings, 2).portions
+    ((portion, *_),) = ledger.claim(claim_settings, 2)
     rows = claim_batch(queue.handle, "reader", portion.start, unpack_claimed(portion.packed))
     batch = spark.createDataFrame(pa.Table.from_batches([rows]))
 
@@ -41,7 +41,7 @@ def test_a_job_that_was_claimed_again_is_settled_only_by_its_new_claim(
         if ledger.end() == 2:
             retried = Retried(again, "once more", "[]", 0, lifo=False)
             work(queue.handle, ClaimSettings("settle"), Outcomes("reader", retried=[retried]), 0)
-            assert len(ledger.claim(claim_settings, 1).portions) == 1
+            assert [taken.ids for taken in ledger.claim(claim_settings, 1)] == [[again]]
         if raises:
             raise ValueError("bad")
         return jobs.where("false").withColumn("returnvalue", f.lit(1))
@@ -58,7 +58,7 @@ def test_a_job_that_was_claimed_again_is_settled_only_by_its_new_claim(
 
 def test_a_job_that_may_run_once_is_refused_by_a_micro_batch(queue: BullQueue, spark: SparkSession) -> None:
     once, _ = queue.add_many([NewJob({"n": 1}, delivery="at-most-once"), NewJob({"n": 2})]).ids
-    (portion,) = ClaimLedger(queue.handle, "reader").claim(ClaimSettings("reader", HOUR_MS), 2).portions
+    ((portion, *_),) = ClaimLedger(queue.handle, "reader").claim(ClaimSettings("reader", HOUR_MS), 2)
     rows = claim_batch(queue.handle, "reader", portion.start, unpack_claimed(portion.packed)).to_pylist()
     assert [(row["id"] == once, row["deferredFailure"] is not None) for row in rows] == [(True, True), (False, False)]
     assert "process it with engine='loop'" in rows[0]["deferredFailure"]

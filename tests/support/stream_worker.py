@@ -65,7 +65,7 @@ class OurStream:
     def _run(self) -> None:
         try:
             while not self._stopping.is_set():
-                portions = self._ledger.claim(ClaimSettings(self._reader), 10).portions
+                portions = [taken.portion for taken in self._ledger.claim(ClaimSettings(self._reader), 10) if taken.ids]
                 for portion in portions:
                     claimed = unpack_claimed(portion.packed)
                     rows = claim_batch(self._handle, self._reader, portion.start, claimed).to_pylist()
