@@ -52,20 +52,21 @@ class Size:
 
     rounds: int = 3
     jobs: int = 1_000_000
+    #: Spark collects and reads so many before: the JVM compiles its code meanwhile. Peers warm up in each measurement.
+    warm_up: int = 200_000
     #: For the Python package, which would take minutes for all jobs.
     python_jobs: int = 100_000
     per_second: int = 5_000
     seconds: int = 180
 
 
-QUICK = Size(rounds=1, jobs=20_000, python_jobs=2_000, seconds=15)
+QUICK = Size(rounds=1, jobs=20_000, warm_up=10_000, python_jobs=2_000, seconds=15)
 
 
 def run_throughput(spark: SparkSession, size: Size) -> tuple[dict[str, Any], list[Verdict]]:
-    with finished_queue(WARM_UP_JOBS) as server:
-        # The session is shared by all rounds; peers are started for each measurement and warm up in it.
-        by_spark(spark, server, WARM_UP_JOBS)
-        by_batch(spark, server, WARM_UP_JOBS)
+    with finished_queue(size.warm_up) as server:
+        by_spark(spark, server, size.warm_up)
+        by_batch(spark, server, size.warm_up)
     given = {
         STREAM: size.jobs,
         BATCH: size.jobs,

@@ -20,14 +20,14 @@ _STATES: Final = {b"c": b"completed", b"f": b"failed"}
 _VALUE_FIELD: Final = {b"completed": "returnvalue", b"failed": "failedReason"}
 
 
-class Entry(NamedTuple):
-    """One finish of a job. `value`: its returnvalue or failedReason, if kept; `gone`: it was gone when it was found."""
+class Entries(NamedTuple):
+    """Some entries, as columns. Values: returnvalue or failedReason, if kept; gone: whether the job was when found."""
 
-    state: bytes
-    job_id: bytes
-    time: bytes
-    value: Raw = None
-    gone: bool = False
+    states: Sequence[bytes]
+    ids: Sequence[bytes]
+    times: Sequence[bytes]
+    values: Sequence[Raw]
+    gone: Sequence[bool]
 
 
 class ResultChunk(NamedTuple):
@@ -62,9 +62,9 @@ class ResultRows:
         position, found = self._entries(start, min(stop, start + self._fields.window))
         if not found:
             return position, ResultChunk(0, {})
-        entries = list(map(_parsed, found))
-        columns, _, _ = self._fields.read([entry.job_id for entry in entries])
-        return position + len(entries), _result_chunk(entries, columns)
+        entries = Entries(*zip(*map(_parsed, found), strict=True))
+        columns, _, _ = self._fields.read(entries.ids)
+        return position + len(found), _result_chunk(entries, columns)
 
     def _entries(self, start: int, stop: int) -> tuple[int, list[bytes]]:
         """The position of the first entry, and the entries."""
@@ -84,38 +84,38 @@ class ResultRows:
             self._base = base
 
 
-def _parsed(entry: bytes) -> Entry:
-    state = _STATES[entry[:1].lower()]
-    if entry[:1].islower():
-        time, _, job_id = entry[1:].partition(b":")
-        return Entry(state, job_id, time)
+def _parsed(entry: bytes) -> tuple[bytes, bytes, bytes, Raw, bool]:
+    """A value of each column of Entries."""
+    state = _STATES.get(entry[:1])
+    if state is not None:
+        head, _, job_id = entry.partition(b":")
+        return state, job_id, head[1:], None, False
     job_id, time, value, gone = msgpack.unpackb(entry[1:], raw=True)
-    return Entry(state, job_id, time, None if value is False else value, gone == 1)
+    return _STATES[entry[:1].lower()], job_id, time, None if value is False else value, gone == 1
 
 
-def _result_chunk(entries: Sequence[Entry], columns: Columns) -> ResultChunk:
+def _result_chunk(entries: Entries, columns: Columns) -> ResultChunk:
     """The entries with the fields of their jobs, `timestamp` and `finishedOn` among them."""
-    for place, (entry, finished) in enumerate(zip(entries, columns["finishedOn"], strict=True)):
-        if finished != entry.time and entry.time:
-            _restore(entry, columns, place)
-    times = columns[ALWAYS_THERE]
-    there: list[Any] = [b"there"] * len(entries)
-    if None in times:
+    for place, (time, finished) in enumerate(zip(entries.times, columns["finishedOn"], strict=True)):
+        if finished != time and time:
+            _restore(entries, columns, place)
+    found = columns[ALWAYS_THERE]
+    there: list[Any] = [b"there"] * len(found)
+    if None in found:
         there = [
-            b"there" if time is not None else b"gone" if entry.gone else b"missing"
-            for entry, time in zip(entries, times, strict=True)
+            b"there" if time is not None else b"gone" if gone else b"missing"
+            for time, gone in zip(found, entries.gone, strict=True)
         ]
-    states, ids = [entry.state for entry in entries], [entry.job_id for entry in entries]
-    return ResultChunk(len(entries), {**columns, "id": [*ids], "state": [*states], "there": there})
+    return ResultChunk(len(found), {**columns, "id": [*entries.ids], "state": [*entries.states], "there": there})
 
 
-def _restore(entry: Entry, columns: Columns, place: int) -> None:
+def _restore(entries: Entries, columns: Columns, place: int) -> None:
     """Gives the values of the entry to a job that was retried or removed since."""
     finished = columns["finishedOn"]
     for state, name in _VALUE_FIELD.items():
         values = columns.get(name)
-        if values is not None and state != entry.state:
+        if values is not None and state != entries.states[place]:
             values[place] = None
         elif values is not None and (finished[place] is not None or values[place] is None):
-            values[place] = entry.value
-    finished[place] = entry.time
+            values[place] = entries.values[place]
+    finished[place] = entries.times[place]
