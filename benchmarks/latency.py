@@ -41,6 +41,8 @@ LOAD_TARGET: Final = 1.0
 PING_TARGET: Final = 1.0
 #: Jobs that are added in a second, as a ratio to those that should be.
 PACE_TARGET: Final = 0.98
+#: Sizes of chunks that are measured beside the default one, for information.
+SMALLER_CHUNKS: Final = (100, 50)
 LOOP, STREAM, BULLMQ, OURS = "loop", "stream", "BullMQ", "spark_bull"
 
 #: Prepares a verb on a server and yields the function that performs it.
@@ -87,9 +89,9 @@ def run_load(spark: SparkSession, size: Size) -> tuple[dict[str, Any], list[Verd
     return by_side(runs), load_verdicts(found, size.per_second)
 
 
-def by_default(spark: SparkSession, kind: str) -> Working:
-    """The loop engine with its default options: all cores but one."""
-    return function(spark, kind, slots=max(1, spark.sparkContext.defaultParallelism - 1))
+def by_default(spark: SparkSession, kind: str, **options: Any) -> Working:
+    """The loop engine with its default options, except for these: all cores but one."""
+    return function(spark, kind, slots=max(1, spark.sparkContext.defaultParallelism - 1), **options)
 
 
 def load_verdicts(found: Mapping[str, Loaded], per_second: int) -> list[Verdict]:
@@ -157,6 +159,10 @@ def ping_sides(spark: SparkSession, jobs: int) -> dict[str, dict[str, Preparatio
         },
         "process": {
             OURS: partial(processing, by_default(spark, "noop"), jobs),
+            **{
+                f"chunk_size={chunk}": partial(processing, by_default(spark, "noop", chunk_size=chunk), jobs)
+                for chunk in SMALLER_CHUNKS
+            },
             BULLMQ: partial(processing, peers("bullmq_process.js", 1, 50), jobs),
         },
         "collect": {
