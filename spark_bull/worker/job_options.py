@@ -103,6 +103,9 @@ def keep_rule(value: object) -> Keep:
 
 def keep_of(dialect: Dialect, opts: str, name: str, default: Keep = None) -> Keep:
     """Returns how many finished jobs to keep. name: removeOnComplete or removeOnFail; default: rule of the worker."""
+    if name not in opts:
+        # Parsing takes longer than all else that a plain job costs, and each job with an id of its own has other text.
+        return default
     options = job_options(opts)
     given: Any = options.keep_completed if name == "removeOnComplete" else options.keep_failed
     if given is ...:

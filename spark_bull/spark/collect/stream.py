@@ -28,6 +28,7 @@ from spark_bull.queue.result_ledger import STATES, ResultLedger
 from spark_bull.queue.result_rows import ResultChunk
 from spark_bull.services.collector import Collector
 from spark_bull.spark.json_schema import INFER, TYPED_COLUMNS, is_inferred
+from spark_bull.spark.python_worker import freeze_loaded_objects
 from spark_bull.spark.schemas import QUEUE_REQUIRED, columns_of
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import resolved, settings_of
@@ -137,6 +138,7 @@ class ResultReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         from spark_bull.spark.collect.batch import fields_of, result_batches
 
         assert isinstance(partition, Results)
+        freeze_loaded_objects()
         schema, strict = to_arrow_schema(self._schema, timezone="UTC"), self._options["failOnDataLoss"]
         chunks = self._chunks(partition, fields_of(self._columns))
         yield from result_batches(partition.queue, chunks, self._columns, schema, strict=strict)

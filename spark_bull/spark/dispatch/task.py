@@ -28,6 +28,7 @@ from spark_bull.spark.dispatch.rows import CHILDREN, SEQUENCE
 from spark_bull.spark.dispatch.sequence import check_sequence_queue, in_sequences
 from spark_bull.spark.dispatch.write_plan import WritePlan
 from spark_bull.spark.lazy_arrow import pa
+from spark_bull.spark.python_worker import freeze_loaded_objects
 from spark_bull.spark.staging.attempt import Attempt, this_attempt
 from spark_bull.spark.staging.messages import TaskPart, Written
 from spark_bull.spark.staging.queue_rows import QUEUE, QueueRows, by_queue
@@ -40,6 +41,7 @@ _MAX_GATHERED_BYTES: Final = 32 << 20
 
 def write_task(plan: WritePlan, batches: Iterator[pa.RecordBatch], identity: Identity | None) -> Written:
     """Stages or adds the rows of a task attempt."""
+    freeze_loaded_objects()
     attempt = this_attempt(plan.write_id)
     started_on = Connection(settings_of(plan.options)).now_ms()
     if plan.replayed or (plan.handle is not None and _was_committed(plan, plan.handle, identity)):

@@ -27,6 +27,7 @@ from spark_bull.queue.written import check_kept, read_written, written_ids
 from spark_bull.spark.inspect.events import event_batches
 from spark_bull.spark.inspect.views import ROWS, QueueSlice, Row
 from spark_bull.spark.job_columns import batches_of, raw_batch
+from spark_bull.spark.python_worker import freeze_loaded_objects
 from spark_bull.spark.schemas import columns_of, read_options, table_of
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import resolved, settings_of
@@ -130,6 +131,7 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, OpenSlice)
+        freeze_loaded_objects()
         plan = self._plan
         schema = to_arrow_schema(plan.schema, timezone="UTC")
         queue_slices = _queue_slices(plan, partition.part)
