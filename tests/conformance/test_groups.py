@@ -636,7 +636,7 @@ def test_a_claim_without_limits_of_groups_writes_no_counters(bench: WorkBench) -
 def test_a_claiming_query_has_the_limits_too(bench: WorkBench) -> None:
     ids = add(bench.queue, ["a"] * 4 + ["b"])
     ledger = ClaimLedger(bench.handle, "reader")
-    ledger.claim(ClaimSettings("reader", HOUR_MS, group=TWO_AT_ONCE), 10, 10)
+    assert len([*ledger.claim(ClaimSettings("reader", HOUR_MS, group=TWO_AT_ONCE), 10, 10)]) == 1
     assert ledger.ids(0, 10) == [ids[0], ids[1], ids[4]]
 
 
