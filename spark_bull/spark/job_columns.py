@@ -6,7 +6,6 @@ so that no content of a hash fails a read.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -35,9 +34,6 @@ def batches_of(raw: Iterable[pa.RecordBatch], schema: pa.Schema, sizes: Iterator
     A conversion has costs that do not depend on the number of rows. sizes: how many rows each batch has at least,
     unless the values are large.
     """
-    if not gc.get_freeze_count():
-        # Otherwise Python's search for cycles, which many short-lived lists trigger, visits all objects of all modules.
-        gc.freeze()
     gathered: list[pa.RecordBatch] = []
     rows = size = 0
     enough = next(sizes)
