@@ -322,6 +322,54 @@ KNOWN_SEQUENCES = {
             step("claim", count=1),
         ],
     ),
+    **{
+        f"a job whose {state} child is its parent is removed with it, from {removed}": (
+            ["bullmq"],
+            [
+                step("flow", flow=parent("p", [child("c", "main", ignoreDependencyOnFailure=True)])),
+                step("claim", count=1),
+                step("settle", does=[outcome]),
+                step("flow", flow=parent("c", [child("p", "main"), child("d", "other")])),
+                step("manage", verb="remove", state=removed, job=0),
+            ],
+        )
+        for state, outcome, removed in [
+            ("failed", ("give up", "x"), "wait"),
+            ("failed", ("give up", "x"), "failed"),
+            ("completed", ("complete", 1), "wait"),
+            ("completed", ("complete", 1), "completed"),
+        ]
+    },
+    "a job that starts in the call that delays a failed one": (
+        ["bullmq"],
+        [
+            step("add", jobs=[job(attempts=2, backoff=HOUR), job()]),
+            step("claim", count=1),
+            step("settle", does=[("fail", "no")], then=1),
+        ],
+    ),
+    "a delayed job that is due is promoted although the rate limit keeps it from starting": (
+        ["bullmq"],
+        [
+            step("add", jobs=[job(), job(), job(delay=HOUR)]),
+            step("set", method="setGlobalRateLimit", args=[1, HOUR]),
+            step("claim", count=1),
+            step("due", count=1),
+            step("promote_due"),
+        ],
+    ),
+    "a worker that settles after its queue was obliterated leaves jobs with the same ids alone": (
+        ["bull", "bullmq"],
+        [
+            step("add", jobs=[job(), job()]),
+            step("claim", count=2),
+            step("obliterate", force=True),
+            step("add", jobs=[job()]),
+            step("settle", does=[("give up", "x"), ("complete", 1)]),
+            step("claim", count=1),
+            step("settle", does=[("complete", 1)], claim=1),
+        ],
+    ),
     "a worker that settles after its queue was obliterated leaves no key": (
         ["bull", "bullmq"],
         [

@@ -643,6 +643,38 @@ def test_a_locked_child_prevents_the_removal_of_its_parent(family: Family) -> No
 
 
 @only_bullmq
+@pytest.mark.parametrize("of_child", ["dependencies", "processed", "failed", "unsuccessful"])
+@pytest.mark.parametrize("of_parent", ["dependencies", "processed", "failed", "unsuccessful"])
+def test_jobs_that_are_children_of_each_other_are_removed(family: Family, of_parent: str, of_child: str) -> None:
+    """Node's removal does not end when both are unfinished children, or none is."""
+    client, parent, child = family.parents.client, family.parents.key(family.parent), family.children.key(family.ids[0])
+    client.delete(f"{parent}:dependencies")
+    for owner, kind, other in ((parent, of_parent, child), (child, of_child, parent)):
+        if kind == "dependencies":
+            client.sadd(f"{owner}:{kind}", other)
+            client.hset(other, "parentKey", owner)
+        elif kind == "unsuccessful":
+            client.zadd(f"{owner}:{kind}", {other: 1})
+        else:
+            client.hset(f"{owner}:{kind}", other, "1")
+    family.parents.queue.remove(family.parent)
+    assert family.parents.keys_of(family.parent) | family.children.keys_of(family.ids[0]) == set()
+    assert family.parents.ids("waiting-children") == []
+    assert family.children.ids("wait") == family.ids[1:]
+
+
+@only_bullmq
+@pytest.mark.parametrize("chunk_size", [1, 3])
+def test_a_large_cycle_is_removed_in_parts(make: Callable[..., Bench], flavour: Flavour, chunk_size: int) -> None:
+    bench = make(flavour, chunk_size=chunk_size)
+    ids = bench.put("waiting-children", 10)
+    for child, parent in zip(ids, [*ids[1:], ids[0]], strict=True):
+        Family(bench, bench, parent, []).adopt([child])
+    bench.queue.remove(ids[4])
+    assert set(bench.public()) <= {"events", "meta", "marker"}
+
+
+@only_bullmq
 def test_a_large_flow_is_removed_in_parts(family: Family) -> None:
     many = family.children.put("wait", 20)
     family.adopt(many)

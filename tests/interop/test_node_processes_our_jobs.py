@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 from redis import Redis
 
+from spark_bull.outcomes import Outcomes, Retried
 from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.claim import work
+from spark_bull.queue.claim_settings import ClaimSettings
 from tests.spark.conftest import Bull
 from tests.support.node_peer import NodePeer
 from tests.support.peers import PEERS, Peer
@@ -18,6 +21,7 @@ StartNode = Callable[..., NodePeer]
 
 each_peer = pytest.mark.parametrize("peer", PEERS, ids=str)
 with_priorities = pytest.mark.parametrize("peer", [p for p in PEERS if p.dialect != "bull-1"], ids=str)
+with_bullmq = pytest.mark.parametrize("peer", [p for p in PEERS if p.dialect == "bullmq"], ids=str)
 
 COLUMNS = "data STRUCT<n: INT, `$behaviour`: STRING>, delay LONG, attempts INT, backoff LONG"
 HOUR_MS = 3_600_000
@@ -82,6 +86,29 @@ def test_an_idle_node_worker_wakes_for_our_jobs(
     with BullQueue("q", url=bull.options["url"], prefix=prefix, protocol=peer.dialect) as queue:
         queue.add({"$behaviour": "return:1"}, delay=delay or None)
         worker.wait_for_events("completed", 1)
+
+
+@with_bullmq
+def test_an_idle_node_worker_wakes_for_a_job_that_we_delay_while_we_start_the_next_one(
+    client: Redis, node: StartNode, redis_url: str, prefix: str, peer: Peer
+) -> None:
+    """A call of Node that does both leaves the delayed job to its own worker."""
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=peer.dialect) as queue:
+        keys = queue.handle.keys
+        first, second = (queue.add({"$behaviour": "return:1"}) for _ in range(2))
+        claim = work(queue.handle, ClaimSettings("slot"), None, 2)
+        client.delete(keys["marker"])
+        worker = node(peer.alias, prefix=prefix)
+        worker.call("process", queue="q", concurrency=1, opts=sound_sleep(peer))
+        wait_until(lambda: _blocked(client) >= 1, "the worker to wait for jobs")
+
+        # The second job waits again, without a signal to the worker.
+        client.delete(keys.lock(second))
+        client.lmove(keys["active"], keys["wait"], "LEFT", "RIGHT")
+        outcomes = Outcomes(claim.token, retried=[Retried(first, "bad", "[]", 100, False)])
+        assert [job.id for job in work(queue.handle, ClaimSettings("slot"), outcomes, 1).jobs] == [second]
+        (completed,) = worker.wait_for_events("completed", 1)
+        assert completed["jobId"] == first
 
 
 def sound_sleep(peer: Peer) -> dict[str, Any]:

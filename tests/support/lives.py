@@ -46,6 +46,9 @@ from tests.support.node_peer import NodeError, NodePeer
 from tests.support.peers import Peer
 from tests.support.wait import PATIENCE_S, wait_until
 
+#: Keys of a job with the keys of its children.
+UNFINISHED_CHILDREN = ("dependencies",)
+FINISHED_CHILDREN = ("processed", "failed", "unsuccessful")
 #: Queues of each side; children of flows may be in the other one.
 QUEUES = ("main", "other")
 #: Maximum distance of a time from the whole hour after which it is named.
@@ -100,6 +103,9 @@ class Answers(NamedTuple):
     releases: bool = False
     #: Whether settled jobs were not finished: then their order determines whether `drained` is published.
     goes_on: bool = False
+    #: Whether Node's call that delays a failed job also claims the next one: then Node, unlike us, does not set the
+    #: marker to the time of the first delayed job.
+    delays_unmarked: bool = False
 
 
 @dataclass
@@ -110,6 +116,7 @@ class LedgerLease:
     token: str
     #: Each with the token of Node's lock.
     jobs: list[tuple[ClaimedJob, str]]
+    is_obliterated: bool = False
 
 
 class LifeDiffers(AssertionError):
@@ -337,6 +344,11 @@ class Lives:
         if not self.held:
             return None
         held = self.held[claim % len(self.held)]
+        if held.is_obliterated and not self.bullmq:
+            # Bull stores a failed attempt before it examines the lock: in the hash of a new job with the same id.
+            held.jobs = [one for one in held.jobs if f"{held.queue}:{one[0].id}" not in self.raw[PREFIXES[0]]]
+            if not held.jobs:
+                return None
         # A parent with unfinished children fails in a separate call.
         blocked = [self._is_blocked(held.queue, job.id) for job, _ in held.jobs[: len(does)]]
         if any(blocked):
@@ -366,7 +378,9 @@ class Lives:
         # Node's worker keeps the rate limit of a processor in memory, where the adapter resets it.
         self.client.delete(handle.keys["rate_limited"])
         goes_on = bool(outcomes.retried or outcomes.delayed or outcomes.returned or outcomes.waiting_for_children)
-        return Answers(said, *self._claimed(held.queue, token, left, claim_of_ours.jobs), goes_on=goes_on)
+        delays_unmarked = bool(left) and any(job.delay and job.id == order[-1] for job in outcomes.retried)
+        answers = self._claimed(held.queue, token, left, claim_of_ours.jobs)
+        return Answers(said, *answers, goes_on=goes_on, delays_unmarked=delays_unmarked)
 
     def _is_limited(self, queue: str) -> bool:
         """Whether the queue has a rate limit: jobs that fail without being run count for our call, not for Node's."""
@@ -470,7 +484,7 @@ class Lives:
             return Answers(f"promote what is due in {queue}")
         verbs.promote_due(self.ours[queue].handle)
         # We write the time of the next delayed job to the marker; Node's workers read it themselves.
-        self.client.delete(f"{PREFIXES[1]}:{queue}:marker")
+        self.client.zrem(f"{PREFIXES[1]}:{queue}:marker", "1")
         answers = self._claim(1, queue)
         return answers._replace(said=f"promote what is due in {queue}; {answers.said}")
 
@@ -480,6 +494,9 @@ class Lives:
             # Bull refuses, but has already deleted `processedOn`.
             return None
         if not (job_id := self._pick(queue, state, job)):
+            return None
+        if verb == "remove" and self._is_endless(f"{queue}:{job_id}"):
+            # Node refuses: its search does not end.
             return None
         ours = self.ours[queue]
         answers = self._both(lambda: self._node(verb, queue=queue, jobId=job_id), lambda: getattr(ours, verb)(job_id))
@@ -511,12 +528,26 @@ class Lives:
         self.ours[queue].remove_unprocessed_children(job_id)
         return Answers(f"remove the unprocessed children of {job_id} in {queue}", releases=True)
 
-    def _has_cycle(self, job: str, descendants_of: tuple[str, ...] = ()) -> bool:
+    def _children(self, job: str, kinds: tuple[str, ...]) -> list[str]:
+        """The children of a job, `<queue>:<id>`, in these keys of it."""
+        keys = [self.raw[PREFIXES[0]].get(f"{job}:{kind}") for kind in kinds]
+        # A member of a sorted set comes with its score.
+        members = [member if isinstance(member, str) else member[0] for key in keys if key for member in key.value]
+        return [member.partition(":")[2] for member in members]
+
+    def _has_cycle(
+        self, job: str, kinds: tuple[str, ...] = UNFINISHED_CHILDREN, descendants_of: tuple[str, ...] = ()
+    ) -> bool:
         """Whether a job, `<queue>:<id>`, or one of its descendants is its own descendant."""
-        key = self.raw[PREFIXES[0]].get(f"{job}:dependencies")
-        children = [child.partition(":")[2] for child in key.value] if key else []
         path = (*descendants_of, job)
-        return any(child in path or self._has_cycle(child, path) for child in children)
+        return any(child in path or self._has_cycle(child, kinds, path) for child in self._children(job, kinds))
+
+    def _is_endless(self, job: str) -> bool:
+        """Whether Node's removal of a job, `<queue>:<id>`, would visit it or a descendant again and again."""
+        family = [job]
+        for member in family:
+            family += {*self._children(member, UNFINISHED_CHILDREN + FINISHED_CHILDREN)} - {*family}
+        return self._has_cycle(job) or any(self._has_cycle(member, FINISHED_CHILDREN) for member in family)
 
     def _retry_completed(self, job: int, queue: str = QUEUES[0]) -> Answers | None:
         if not self.bullmq or not (job_id := self._pick(queue, "completed", job)):
@@ -555,6 +586,8 @@ class Lives:
             lambda: self._node("obliterate", queue=queue, force=force),
             lambda: self.ours[queue].obliterate(force=force),
         )
+        for held in self.held:
+            held.is_obliterated = held.is_obliterated or held.queue == queue
         # Node keeps the counter of the rate limit, which expires.
         self.client.delete(f"{PREFIXES[0]}:{queue}:limiter")
         if not self.bullmq:
@@ -681,6 +714,8 @@ def _forgive_markers(sides: Sides) -> None:
     for name in [f"{queue}:marker" for queue in QUEUES]:
         theirs, ours = (side.pop(name, {"zset": []}) for side in (left, right))
         due = [[pair for pair in marker["zset"] if pair[0] != "0"] for marker in (theirs, ours)]
+        if sides.answers.delays_unmarked:
+            due = [[], []]
         theirs_wakes, ours_wakes = (any(pair[0] == "0" for pair in marker["zset"]) for marker in (theirs, ours))
         if "job may be taken" in ours:
             left[name], right[name] = [due[0], theirs_wakes], [due[1], ours_wakes and theirs_wakes]

@@ -35,10 +35,19 @@ local function steps_of(keys, job_id, state)
 end
 
 -- Appends a job after its descendants (if `with_children`) to `found`, within the budget of one script: `share` {jobs,
--- steps, is_first: whether the first job may take more steps}. `depth`: the level of the job, from 1. Returns whether the budget sufficed; sets `share.locked` to the key of a job with a lock, `share.is_deep`
+-- steps, is_first: whether the first job may take more steps, path: the set of its ancestors}. `depth`: the level of the
+-- job, from 1. Returns whether the budget sufficed; sets `share.locked` to the key of a job with a lock, `share.is_deep`
 -- for a tree with too many levels.
 local function gather_tree(key, arg, found, share, parent_key, job_key, with_children, depth)
   local call = redis.call
+  if share.path[job_key] then
+    if share.jobs == 0 then
+      return false
+    end
+    share.jobs = share.jobs - 1
+    found[#found + 1] = {key = job_key, parent_key = parent_key, is_ancestor = true}
+    return true
+  end
   if call('EXISTS', job_key .. ':lock') == 1 then
     share.locked = job_key
     return false
@@ -48,11 +57,13 @@ local function gather_tree(key, arg, found, share, parent_key, job_key, with_chi
     return false
   end
   if with_children then
+    share.path[job_key] = true
     for _, child_key in ipairs(children_of(job_key, share.jobs + 1)) do
       if not gather_tree(key, arg, found, share, job_key, child_key, true, depth + 1) then
         return false
       end
     end
+    share.path[job_key] = nil
   end
   local base, job_id = split_job_key(arg, job_key)
   local keys = keys_at(key, arg, base)
@@ -78,7 +89,7 @@ local function forget_child(parent_key, job_key)
 end
 
 -- `removed`: the keys of all jobs that this call removes. As in Node, a parent among them starts before it is removed;
--- one that a later call removes must not.
+-- one that a later call removes must not. In a cycle, an ancestor only leaves its parent, and is removed later.
 local function remove_of_tree(key, arg, job, removed)
   local fields = job_row(job.key, 'parentKey', 'deid') or {}
   if removed[job.parent_key] then
@@ -89,7 +100,9 @@ local function remove_of_tree(key, arg, job, removed)
   elseif fields[1] then
     allow_wrongtype(leave_parent, key, arg, job.key, fields[1], false)
   end
-  remove_from_state(job, fields[2])
+  if not job.is_ancestor then
+    remove_from_state(job, fields[2])
+  end
 end
 
 -- Removes a job and, if `with_children`, its descendants, children before parents, within the budget `share` of one
@@ -111,7 +124,7 @@ local function remove_tree(key, arg, job_id, with_children, share)
     return 'scheduled'
   end
   local found, removed = {}, {}
-  share.locked, share.is_deep = nil, nil
+  share.locked, share.is_deep, share.path = nil, nil, {}
   local all = gather_tree(key, arg, found, share, nil, job_key, with_children, 1)
   if share.is_deep then
     return 'wrong_state'
@@ -120,7 +133,7 @@ local function remove_tree(key, arg, job_id, with_children, share)
     return 'locked', share.locked
   end
   for _, job in ipairs(found) do
-    removed[job.key] = true
+    removed[job.key] = removed[job.key] or not job.is_ancestor
   end
   for _, job in ipairs(found) do
     remove_of_tree(key, arg, job, removed)
