@@ -89,11 +89,11 @@ def test_the_slices_together_are_the_whole_queue(filled: Filled) -> None:
 
 @pytest.mark.parametrize("state", ["wait", "delayed", "completed"])
 def test_a_slice_reads_the_ids_of_all_jobs_once_and_few_to_check_that_its_own_have_stayed(
-    filled: Filled, client: Redis, state: str
+    filled: Filled, client: Redis, prefix: str, state: str
 ) -> None:
     count, of = 20_000, 16
     filled.enter(state, numbered(1, count))
-    with script_work(client, commands=True) as work:
+    with script_work(client, commands=True, prefix=prefix) as work:
         assert filled.read(state, part=Slice(3, of)) == []
     read = sum(command.elements for command in work)
     assert count <= read < 2 * count

@@ -35,10 +35,10 @@ class ScriptWork:
 
 
 @contextmanager
-def script_work(client: Redis, *, commands: bool = False) -> Iterator[list[ScriptWork]]:
+def script_work(client: Redis, *, commands: bool = False, prefix: str = "") -> Iterator[list[ScriptWork]]:
     """Records the scripts that the server runs within the block; the list is complete when the block is left.
 
-    commands: also records commands outside scripts, each as one of its own.
+    commands: also records commands outside scripts, each as one of its own. prefix: only those with keys of it.
     """
     end = uuid4().hex.encode()
     address = client.connection_pool.connection_kwargs
@@ -57,16 +57,23 @@ def script_work(client: Redis, *, commands: bool = False) -> Iterator[list[Scrip
         yield found
         client.echo(end)
         listener.join(PATIENCE_S)
+    selected = False
     for line in lines.split(b"\r\n"):
         _, _, command = line.partition(b"] ")
         words = _WORD.findall(command)
+        if not words:
+            continue
+        name, arguments = words[0].upper(), words[1:]
         if b" lua] " in line:
-            _count(found[-1], words[0].upper(), words[1:])
-        elif words and words[0].upper() in _SCRIPTS:
+            # It follows its script, and may name no key.
+            if selected:
+                _count(found[-1], name, arguments)
+            continue
+        selected = prefix.encode() in command and (commands or name in _SCRIPTS)
+        if selected:
             found.append(ScriptWork())
-        elif words and commands:
-            found.append(ScriptWork())
-            _count(found[-1], words[0].upper(), words[1:])
+            if name not in _SCRIPTS:
+                _count(found[-1], name, arguments)
     # EVALSHA of a script that the server does not know runs nothing, and EVAL follows.
     found[:] = [script for script in found if script.commands]
 
