@@ -94,6 +94,13 @@ class Claimer:
             self._keeper.hold(ids, {})
         self._locked_until = max(first, stop)
 
+    def end_of_batch(self, start: int, end: int, most: int) -> int:
+        """The end of a batch of about `most` of the jobs at start..end; those in memory are divided by portion."""
+        stops = [portion.start + portion.jobs for portion in self._portions if portion.start >= start]
+        if not stops:
+            return min(end, start + most)
+        return max((stop for stop in stops if stop <= start + most), default=stops[0])
+
     def portions(self, start: int, stop: int) -> Sequence[Portion]:
         """Removes and returns the packed jobs at these positions, in order; empty unless all of them are in memory."""
         found = [

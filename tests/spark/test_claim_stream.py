@@ -14,8 +14,10 @@ from pyspark.sql import functions as f
 from redis import Redis
 
 from spark_bull import BullQueue, NewJob
+from spark_bull.spark.process import claim_stream
 from spark_bull.spark.process.claim_stream import claim_reader
 from spark_bull.spark.query_start import start_query
+from spark_bull.worker import batch_size
 from tests.support.wait import PATIENCE_S, wait_until
 
 DIALECTS = ("bull-1", "bull", "bullmq")
@@ -106,6 +108,28 @@ def test_the_jobs_of_a_batch_are_dealt_to_its_tasks(
     found = [[json.loads(data)["n"] for batch in task for data in batch["data"].to_pylist()] for task in batches]
     assert found == tasks
     assert reader.partitions(end, end) == []
+
+
+def test_jobs_claimed_ahead_become_smaller_batches_when_jobs_turn_slow(
+    queue: BullQueue, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = 0.0
+    monkeypatch.setattr(batch_size, "LEAST", 5)
+    monkeypatch.setattr(batch_size, "MOST", 40)
+    monkeypatch.setattr(claim_stream, "monotonic_s", lambda: now_s)
+    options = {"url": redis_url, "prefix": prefix, "queue": "q", "protocol": "bullmq", "chunkSize": "2"}
+    reader = claim_reader(options)
+    queue.add_many(NewJob({"n": n}) for n in range(60))
+    start, ends, found = reader.initialOffset(), [], []
+    for seconds in (0.1, 60.0, 0.1, 60.0, 0.1):
+        end = reader.latestOffset(start, reader.getDefaultReadLimit())
+        for part in reader.partitions(start, end):
+            found += [json.loads(data)["n"] for batch in reader.read(part) for data in batch["data"].to_pylist()]
+        ends.append(end["claimed"])
+        start, now_s = end, now_s + seconds
+    # The first two batches were claimed before any was slow. 40 jobs were claimed during the second one.
+    assert ends == [5, 10, 14, 50, 54]
+    assert found == list(range(54))
 
 
 def test_a_restarted_query_continues_from_its_checkpoint(queue: BullQueue, stream: Stream) -> None:

@@ -88,8 +88,8 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._left: int | None = None
         self._claimer: Claimer | None = None
         self._newest = 0
-        #: Maximum number of jobs of the last claim, also of one that was made ahead.
-        self._claim_limit = 0
+        #: Number of jobs claimed when the current batch was planned.
+        self._end = 0
         #: Jobs of the current batch, and when it began.
         self._batch: tuple[int, float] | None = None
 
@@ -103,19 +103,22 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._left = self._ask(lambda: lag_of(self._handle))
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Claims jobs, unless claimed jobs are left that are in no batch yet."""
+        """Claims jobs, unless claimed jobs are left that are in no batch yet.
+
+        Those claimed ahead become several batches if the size of a batch has shrunk since.
+        """
         self._end_batch()
         first, most = int(start["claimed"]), min(getattr(limit, "max_rows", self._size.most), self._size.current)
         try:
             claimer = self._claimer_of(start["reader"])
-            end = claimer.end()
-            if end <= first:
-                self._claim_limit = most
-                end = first + (claimer.claim(most) if self._left is None else self._claim_of_left(claimer, most))
+            self._end = claimer.end()
+            if self._end <= first:
+                claimed = claimer.claim(most) if self._left is None else self._claim_of_left(claimer, most)
+                self._end = first + claimed
         except ConnectionLost as error:
             log.warning("queue %s: no jobs are claimed, trying again: %s", self._handle.keys.queue, error)
             return start
-        return {"claimed": min(end, first + max(self._claim_limit, most)), "reader": start["reader"]}
+        return {"claimed": claimer.end_of_batch(first, self._end, most), "reader": start["reader"]}
 
     def _end_batch(self) -> None:
         """Adapts the size of the next batches to the one that has ended."""
@@ -162,9 +165,8 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not portions:
             rows = max(1, -(-(last - first) // tasks))
             return [Claims(reader, start, min(start + rows, last)) for start in range(first, last, rows)]
-        if claimer.has_more and self._left is None:
-            self._claim_limit = self._size.current
-            claimer.claim_ahead(self._claim_limit)
+        if last >= self._end and claimer.has_more and self._left is None:
+            claimer.claim_ahead(self._size.current)
         # In turns: to remove jobs from `active` is cheap near its tail, where the oldest ones are.
         return [Claims(reader, first, last, dealt) for i in range(tasks) if (dealt := portions[i::tasks])]
 
