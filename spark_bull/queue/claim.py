@@ -7,7 +7,7 @@ repeated after a lost reply gets that reply and changes nothing. The other calls
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 from uuid import uuid4
@@ -67,6 +67,15 @@ def work(
     jobs = _chunk_of(answer).jobs(handle.dialect)
     advance(handle, claim_settings.sender, call, jobs, answer["now"])
     return _claim_of(token, answer, jobs)
+
+
+def parts_to_return(ids: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    """The ids of jobs that `work` is to return, at most `size` per call, the last ones first.
+
+    Each call puts its jobs before those that wait, so that the jobs wait in their order.
+    """
+    for start in reversed(range(0, len(ids), size)):
+        yield ids[start : start + size]
 
 
 class PackedClaim(NamedTuple):

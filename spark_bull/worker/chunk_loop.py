@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from spark_bull.clock import monotonic_s
 from spark_bull.errors import UnrecoverableError
 from spark_bull.outcomes import Claim, Outcomes
+from spark_bull.queue.claim import parts_to_return
 from spark_bull.worker.alarm import interrupt
 from spark_bull.worker.cancel_reader import Cancelled
 from spark_bull.worker.chunk_size import ChunkSize
@@ -18,7 +19,7 @@ from spark_bull.worker.queue_order import in_order
 from spark_bull.worker.running_job import RunningJob
 from spark_bull.worker.slot_loop import SlotLoop
 from spark_bull.worker.slot_plan import SlotPlan
-from spark_bull.worker.slot_queue import SCRIPT_JOBS, SlotQueue, parts_to_return
+from spark_bull.worker.slot_queue import SCRIPT_JOBS, SlotQueue
 
 #: Interval at which a chunk of jobs that run one by one is settled in parts. Any chunk is also settled in parts when
 #: its outcomes exceed `chunk_bytes`.
@@ -154,7 +155,7 @@ class ChunkLoop(SlotLoop):
         if stalled is None or len(claim.jobs) == 1:
             return claim
         others = [job.id for job in claim.jobs if job is not stalled]
-        for part in parts_to_return(others):
+        for part in parts_to_return(others, SCRIPT_JOBS):
             chunk.queue.work(Outcomes(claim.token, unstarted=[*part]), 0)
         return replace(claim, jobs=[stalled])
 

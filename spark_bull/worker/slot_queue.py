@@ -15,7 +15,7 @@ from uuid import uuid4
 from spark_bull.clock import monotonic_s
 from spark_bull.errors import ConnectionLost, SparkBullError, UnrecoverableError
 from spark_bull.outcomes import LOST, Claim, ClaimedJob, Outcomes
-from spark_bull.queue.claim import work
+from spark_bull.queue.claim import parts_to_return, work
 from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.worker.blocked_parents import fail_blocked
@@ -71,12 +71,6 @@ def _held_for(lock: Lock, timeout_s: float) -> Iterator[None]:
     finally:
         if is_held:
             lock.release()
-
-
-def parts_to_return(ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    """The ids of jobs for one script each, the last ones first: a script puts its jobs before those that wait."""
-    for start in reversed(range(0, len(ids), SCRIPT_JOBS)):
-        yield ids[start : start + SCRIPT_JOBS]
 
 
 class SlotQueue:
@@ -218,7 +212,7 @@ class SlotQueue:
                 if job_id not in ended:
                     by_token.setdefault(hold.token, []).append(job_id)
             for token, ids in reversed(by_token.items()):
-                for part in parts_to_return(ids):
+                for part in parts_to_return(ids, SCRIPT_JOBS):
                     self._settle_at_end(self._unfinished(token, part))
 
     def _settle_at_end(self, outcomes: Outcomes) -> None:

@@ -14,6 +14,7 @@ from spark_bull.outcomes import Outcomes, Retried
 from spark_bull.queue.claim import unpack_claimed, work
 from spark_bull.queue.claim_ledger import ClaimLedger
 from spark_bull.queue.claim_settings import ClaimSettings
+from spark_bull.queue.handle import CHUNK_SIZE
 from spark_bull.spark.process.claim_batch import claim_batch
 from spark_bull.spark.process.stream_engine import StreamEngine, StreamPlan
 
@@ -62,3 +63,18 @@ def test_a_job_that_may_run_once_is_refused_by_a_micro_batch(queue: BullQueue, s
     rows = claim_batch(queue.handle, "reader", portion.start, unpack_claimed(portion.packed)).to_pylist()
     assert [(row["id"] == once, row["deferredFailure"] is not None) for row in rows] == [(True, True), (False, False)]
     assert "process it with engine='loop'" in rows[0]["deferredFailure"]
+
+
+@pytest.mark.parametrize("protocol", ["bull", "bullmq"])
+def test_jobs_that_have_not_ended_return_in_their_order(
+    spark: SparkSession, redis_url: str, prefix: str, protocol: str
+) -> None:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=protocol) as queue:
+        queue.add_many(NewJob({"n": n}) for n in range(4 * CHUNK_SIZE))
+        ledger = ClaimLedger(queue.handle, "reader")
+        claimed = sum(len(taken.ids) for taken in ledger.claim(ClaimSettings("reader", HOUR_MS), 3 * CHUNK_SIZE + 2))
+        assert claimed == 3 * CHUNK_SIZE + 2
+        ledger.begin(CHUNK_SIZE + 1)
+        plan = StreamPlan(queue.handle, "reader", {}, {}, lambda jobs: jobs, None, HOUR_MS)
+        StreamEngine(spark, plan)._return_unsettled()
+        assert [job.parsed()["n"] for job in queue.page("wait")] == list(range(4 * CHUNK_SIZE))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from spark_bull.error_text import trace_of
 from spark_bull.errors import ConnectionLost, SparkBullError, WorkerFailed, control_error
 from spark_bull.outcomes import Outcomes
-from spark_bull.queue.claim import extend, work
+from spark_bull.queue.claim import extend, parts_to_return, work
 from spark_bull.queue.claim_ledger import ClaimLedger
 from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle
@@ -164,10 +164,10 @@ class StreamEngine:
         begun, end = self._ledger.begun(), self._ledger.end()
         unstarted = dict.fromkeys(self._locked(self._ledger.ids(begun, end)))
         started = dict.fromkeys(self._locked(self._ledger.ids(0, begun)))
-        for ids in _chunks(list(unstarted)):
-            self._settle_directly(Outcomes(self._plan.reader, unstarted=ids))
-        for ids in _chunks([job_id for job_id in started if job_id not in unstarted]):
-            self._settle_directly(Outcomes(self._plan.reader, returned=ids))
+        for ids in parts_to_return(list(unstarted), CHUNK_SIZE):
+            self._settle_directly(Outcomes(self._plan.reader, unstarted=[*ids]))
+        for ids in parts_to_return([job_id for job_id in started if job_id not in unstarted], CHUNK_SIZE):
+            self._settle_directly(Outcomes(self._plan.reader, returned=[*ids]))
 
     def _settle_directly(self, outcomes: Outcomes) -> None:
         work(self._plan.handle, ClaimSettings(f"stop:{self._plan.reader}"), outcomes, 0)
@@ -341,11 +341,6 @@ class StreamEngine:
 def _claimed_in(batch: DataFrame) -> _Claimed:
     rows = batch.select("id", "token").collect()
     return _Claimed([row.id for row in rows], min((read_settle_token(row.token).position for row in rows), default=0))
-
-
-def _chunks(ids: Sequence[str]) -> Iterator[list[str]]:
-    for start in range(0, len(ids), CHUNK_SIZE):
-        yield list(ids[start : start + CHUNK_SIZE])
 
 
 def _columns_of(error: BaseException) -> dict[str, Any]:
