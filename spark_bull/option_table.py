@@ -523,9 +523,10 @@ TABLE: Final[tuple[Option, ...]] = (
     Option(
         "minPartitions",
         integer(1, 10_000),
-        1,
+        None,
         (COLLECT,),
         "minimum number of tasks per micro-batch, if it has that many jobs",
+        "2 if the micro-batch has 50,000 jobs, else 1",
     ),
     Option(
         "lookbackMs",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import accumulate
 from typing import Any
 
 import pytest
@@ -185,14 +186,30 @@ def test_a_batch_begins_with_some_jobs_and_the_others_are_discovered_meanwhile(
     leave(known)
 
 
-@pytest.mark.parametrize(("most", "tasks"), [(10, [(0, 10)]), (8, [(0, 5), (5, 10)]), (4, [(0, 4), (4, 8), (8, 10)])])
+@pytest.mark.parametrize(
+    ("given", "jobs", "sizes"),
+    [
+        ({"rowsPerPartition": "10"}, 10, [10]),
+        ({"rowsPerPartition": "8"}, 10, [5, 5]),
+        ({"rowsPerPartition": "4"}, 10, [4, 4, 2]),
+        ({}, 49_999, [49_999]),
+        ({}, 50_000, [25_000] * 2),
+        ({}, 150_000, [75_000] * 2),
+        ({}, 300_000, [150_000] * 2),
+        ({}, 300_001, [100_001, 100_001, 99_999]),
+        ({"minPartitions": "1"}, 150_000, [150_000]),
+        ({"minPartitions": "4"}, 10, [3, 3, 3, 1]),
+        ({"minPartitions": "4"}, 150_000, [37_500] * 4),
+    ],
+)
 def test_the_jobs_of_a_batch_are_divided_evenly_among_its_tasks(
-    redis_url: str, most: int, tasks: list[tuple[int, int]]
+    redis_url: str, given: dict[str, str], jobs: int, sizes: list[int]
 ) -> None:
-    options = parse_options({"url": redis_url, "queue": "mail", "rowsPerPartition": str(most)}, COLLECT)
+    options = parse_options({"url": redis_url, "queue": "mail"} | given, COLLECT)
     reader = ResultReader(options, SCHEMAS["jobs"], ("id",))
-    start, end = ({"queues": {"mail": position}, "reader": "mine"} for position in (0, 10))
-    assert [part.value[2:] for part in reader.partitions(start, end)] == tasks
+    start, end = ({"queues": {"mail": position}, "reader": "mine"} for position in (0, jobs))
+    ends = list(accumulate(sizes))
+    assert [part.value[2:] for part in reader.partitions(start, end)] == list(zip([0, *ends], ends, strict=False))
 
 
 def test_a_batch_is_divided_among_the_queues() -> None:

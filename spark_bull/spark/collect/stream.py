@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 from uuid import uuid4
 
 import pyarrow as pa
@@ -34,6 +34,9 @@ from spark_bull.store.connection import Connection
 from spark_bull.store.settings import resolved, settings_of
 
 log = logging.getLogger("spark_bull")
+
+#: Number of jobs from which a micro-batch has two tasks, so that two cores read it.
+TWO_TASKS_FROM: Final = 50_000
 
 
 class Results(InputPartition):
@@ -124,7 +127,8 @@ class ResultReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         firsts = self._collector(reader).first_positions() if end["queues"].keys() - begun.keys() else {}
         spans = {queue: (begun.get(queue, firsts.get(queue, 0)), stop) for queue, stop in end["queues"].items()}
         rows = sum(stop - first for first, stop in spans.values())
-        tasks = max(-(-rows // self._options["rowsPerPartition"]), self._options["minPartitions"])
+        fewest = self._options["minPartitions"] or (2 if rows >= TWO_TASKS_FROM else 1)
+        tasks = max(-(-rows // self._options["rowsPerPartition"]), fewest)
         size = max(1, -(-rows // tasks))
         self._collector(reader).discover_ahead(end["queues"], self._options["maxJobsPerTrigger"])
         return [
