@@ -17,7 +17,7 @@ local function add_callback()
   local timestamp, delay = clock_of(chunk, now)(1)
   call('INCR', key.id)
   call('HSET', key.job, 'name', chunk.name, 'data', chunk.data[1],
-    'opts', fill_opts(chunk.opts, timestamp, delay), 'timestamp', text[timestamp], 'delay', text[delay],
+    'opts', fill_opts(chunk.opts, text[timestamp], text[delay]), 'timestamp', text[timestamp], 'delay', text[delay],
     'priority', text[chunk.priority or 0])
   local store_terms = job_terms(key, chunk, 'stc')
   if store_terms then

@@ -17,8 +17,8 @@ end
 
 -- Replaces the marks in the JSON text of a job's options, control characters that JSON text can't contain: \1 the
 -- timestamp, \2 the delay, \3 the job id, \4 the deduplication id, \5 the parent. With them, many jobs share one text,
--- and the timestamp can be the time of Redis. `timestamp`, `delay`: better texts than numbers, which have to be formatted.
--- `parent`: JSON text.
+-- and the timestamp can be the time of Redis. `timestamp`, `delay`: better texts than numbers, which have to be
+-- formatted. `parent`: JSON text.
 local function fill_opts(opts, timestamp, delay, job_id, deduplication_id, parent)
   local split = SPLIT[opts]
   if not split then

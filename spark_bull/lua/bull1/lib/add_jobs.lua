@@ -37,12 +37,12 @@ local function add_jobs(key, arg, chunk, from, now)
     local fields = {
       data = chunk.data[i],
       opts = all_opts[i],
-      delay = delay,
-      timestamp = timestamp,
-      attempts = all_attempts[i] or 1,
+      delay = text[delay],
+      timestamp = text[timestamp],
+      attempts = text[all_attempts[i] or 1],
     }
     if chunk.marked then
-      fields.opts = fill_opts(fields.opts, timestamp, delay, job_id)
+      fields.opts = fill_opts(fields.opts, fields.timestamp, fields.delay, job_id)
     end
     local eta = timestamp + delay
     local delayed = delay > 0 and eta > now
@@ -50,8 +50,7 @@ local function add_jobs(key, arg, chunk, from, now)
       duplicates = duplicates + 1
     else
       call('HSET', base .. job_id, 'data', fields.data, 'opts', fields.opts, 'progress', '0',
-        'delay', text[delay], 'timestamp', text[timestamp], 'attempts', text[fields.attempts],
-        'attemptsMade', '0',
+        'delay', fields.delay, 'timestamp', fields.timestamp, 'attempts', fields.attempts, 'attemptsMade', '0',
         'stacktrace', '[]', 'returnvalue', 'null')
       if store_terms then
         store_terms(i, job_id, base .. job_id, timestamp)

@@ -88,7 +88,7 @@ local function add_jobs(key, arg, chunk, from, now)
         local priority = priorities[i] or 0
         local opts = all_opts[i]
         if marked then
-          opts = fill_opts(opts, timestamp, delay, job_id, deduplication_id, parent and parent.option)
+          opts = fill_opts(opts, text[timestamp], text[delay], job_id, deduplication_id, parent and parent.option)
         end
         if deduplication_id then
           call('HSET', job_key, 'name', name, 'data', datas[i], 'opts', opts, 'timestamp', text[timestamp],

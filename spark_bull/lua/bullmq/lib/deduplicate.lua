@@ -2,6 +2,7 @@
 -- @include bullmq/lib/major_version
 -- @include bullmq/lib/unlink_job
 -- @include lib/fill_opts
+-- @include lib/number_texts
 -- @include lib/set_of
 
 -- Returns a function that decides whether a job is added although its deduplication id may be taken. `job`: {id, name,
@@ -9,7 +10,7 @@
 -- that is kept in its place, or nil when the job is to be added: then it has taken the id. Delayed jobs of the same
 -- chunk must be in Redis.
 local function deduplicator(key, arg)
-  local call, base = redis.call, arg.base
+  local call, base, text = redis.call, arg.base, number_texts()
   local is_5 = major_version(call('HGET', key.meta, 'version'), arg.bullmq_version) <= 5
   local active
 
@@ -77,7 +78,7 @@ local function deduplicator(key, arg)
       local delay = deferred and deferred * 1000 or job.delay
       call('DEL', aside)
       call('HSET', aside, 'name', job.name, 'data', job.data,
-        'opts', fill_opts(job.opts, job.timestamp, delay, job.id, job.deduplication_id), 'jid', job.id)
+        'opts', fill_opts(job.opts, text[job.timestamp], text[delay], job.id, job.deduplication_id), 'jid', job.id)
     end
     call('PERSIST', holder)
     announce(job, kept, job.id)
@@ -119,7 +120,7 @@ local function deduplicator(key, arg)
   -- The delayed job gets the delay of the job that is dropped.
   local function reschedule(job, kept)
     if not is_5 and call('ZSCORE', key.delayed, kept) then
-      call('HSET', base .. kept, 'delay', string.format('%.0f', job.delay))
+      call('HSET', base .. kept, 'delay', text[job.delay])
       delay_job(key, kept, job.timestamp + job.delay)
     end
   end
