@@ -160,7 +160,7 @@ class ChunkLoop(SlotLoop):
         return replace(claim, jobs=[stalled])
 
     def _run(self, queue: SlotQueue, claim: Claim) -> _Processed:
-        """Runs a chunk and returns the outcomes that are not settled yet."""
+        """Runs a chunk and returns the outcomes that are not settled yet, whose jobs keep their locks until then."""
         jobs, parts = claim.jobs, [queue.new_outcomes(claim.token)]
         policy, dialect, one_by_one = self._plan.policy, queue.handle.dialect, self._plan.runner.one_by_one
         started = settled_at = monotonic_s()
@@ -168,23 +168,26 @@ class ChunkLoop(SlotLoop):
         # Those that fail without being run are the first ones, so that the others are processed together.
         running = sorted(queue.running(jobs, claim.token), key=lambda job: job.claimed.deferred_failure is None)
         self._current = _Current(claim.token, running)
-        with queue.keeper.keeping(claim.token, [job.id for job in jobs], claim.now, own_locks(jobs)):
-            for result in self._results(queue, running):
-                now_s, outcomes = monotonic_s(), parts[-1]
-                with queue.recording:
-                    policy.record(outcomes, dialect, result, claim.now + int(1000 * (now_s - started)))
-                done += 1
-                too_long = one_by_one and now_s - settled_at > SETTLE_S
-                if (one_by_one and outcomes.limited_ms) or (too_long and now_s - started > RETURN_S):
-                    self._return_rest(queue, outcomes, running[running.index(result.job) + 1 :], claim.now)
-                    break
-                is_full = outcomes.is_large(self._plan.chunk_bytes) or (not one_by_one and done % SCRIPT_JOBS == 0)
-                if done < len(jobs) and (too_long or is_full):
-                    if one_by_one:
-                        queue.work(parts.pop(), 0)
-                        settled_at = monotonic_s()
-                        self._report.publish_now_and_then("busy", self.clients)
-                    parts.append(queue.new_outcomes(claim.token))
+        queue.keeper.hold(claim.token, [job.id for job in jobs], claim.now, own_locks(jobs))
+        for result in self._results(queue, running):
+            now_s, outcomes = monotonic_s(), parts[-1]
+            with queue.recording:
+                policy.record(outcomes, dialect, result, claim.now + int(1000 * (now_s - started)))
+            done += 1
+            too_long = one_by_one and now_s - settled_at > SETTLE_S
+            if (one_by_one and outcomes.limited_ms) or (too_long and now_s - started > RETURN_S):
+                self._return_rest(queue, outcomes, running[running.index(result.job) + 1 :], claim.now)
+                break
+            is_full = outcomes.is_large(self._plan.chunk_bytes) or (not one_by_one and done % SCRIPT_JOBS == 0)
+            if done < len(jobs) and (too_long or is_full):
+                if one_by_one:
+                    queue.work(parts.pop(), 0)
+                    settled_at = monotonic_s()
+                    self._report.publish_now_and_then("busy", self.clients)
+                parts.append(queue.new_outcomes(claim.token))
+        # The others were settled above, or have lost their locks.
+        unsettled = set[str]().union(*(part.all_ids() for part in parts))
+        queue.keeper.release({job.id for job in jobs} - unsettled)
         self._size.update(done, monotonic_s() - started)
         return _Processed(queue, parts)
 

@@ -117,17 +117,6 @@ class LockKeeper:
             self._forget_lost(job_ids)
 
     @contextmanager
-    def keeping(
-        self, token: str, job_ids: Sequence[str], since: int = 0, own_ms: Mapping[str, int] = _NO_OWN
-    ) -> Iterator[None]:
-        """Holds these jobs, as `hold` does, during the block, which may settle some of them."""
-        self.hold(token, job_ids, since, own_ms)
-        try:
-            yield
-        finally:
-            self.release(job_ids)
-
-    @contextmanager
     def settling(self, outcomes: Outcomes | None) -> Iterator[None]:
         """Releases the jobs that are settled in the block. Its script deletes their locks: they are not lost."""
         ids = outcomes.all_ids() if outcomes and self._held else set()

@@ -13,6 +13,7 @@ from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis, NewJob
 from spark_bull.spark.process.udf_runner import UdfRunner
+from spark_bull.worker.chunk_loop import ChunkLoop
 from spark_bull.worker.slot_queue import SCRIPT_JOBS, SlotQueue
 from spark_bull.worker.slot_stats import SlotStats
 from tests.support.script_work import script_work
@@ -124,6 +125,21 @@ def test_the_scripts_that_claim_a_chunk_settle_the_one_before() -> None:
     assert sizes == [3 * SCRIPT_JOBS] * 10
     # 3 for each chunk and 3 that settle the last one, or 51 if they did not also claim; and a few that extend locks.
     assert scripts < 45
+
+
+def test_the_locks_of_processed_jobs_are_extended_until_their_part_is_settled(queue: BullQueue) -> None:
+    jobs = 2 * SCRIPT_JOBS + 50
+    add(queue, jobs)
+    loop = ChunkLoop(OurWorker(queue.handle, runner=sizes_into([]), chunk_size=jobs).plan, 0)
+    with loop.queues[0] as slot:
+        chunk = loop._claim(None)
+        assert chunk is not None
+        processed = loop._run(slot, chunk.claim)
+        held = [len(slot.keeper.held())]
+        while (part := processed.next_part()) is not None:
+            slot.work(part, 0)
+            held.append(len(slot.keeper.held()))
+    assert held == [jobs, SCRIPT_JOBS + 50, 50, 0]
 
 
 def test_a_stop_ends_the_wait_for_a_chunk(queue: BullQueue) -> None:
