@@ -301,6 +301,17 @@ KNOWN_SEQUENCES = {
             "obliterated": [step("obliterate", force=False)],
         }.items()
     },
+    "a debounce id whose job was cleaned outlives its obliterated queue": (
+        ["bull"],
+        [
+            step("add", jobs=[job(debounce={"id": "x", "ttl": HOUR}), job(debounce={"id": "y", "ttl": HOUR})]),
+            step("claim", count=1),
+            step("settle", does=[("give up", "x")]),
+            step("clean", state="failed", limit=0),
+            step("obliterate", force=True),
+            step("add", jobs=[debounced("x"), debounced("y")]),
+        ],
+    ),
     "jobs of one call replace and reschedule each other": (
         ["bullmq"],
         [

@@ -591,9 +591,9 @@ class Lives:
         # Node keeps the counter of the rate limit, which expires.
         self.client.delete(f"{PREFIXES[0]}:{queue}:limiter")
         if not self.bullmq:
-            # Bull keeps the debounce ids of obliterated jobs.
-            for holder in self.client.scan_iter(match=f"{PREFIXES[0]}:{queue}:de:*", count=1000):
-                self.client.delete(holder)
+            # Bull keeps the debounce ids of obliterated jobs. Ids of jobs that were removed before stay on both sides.
+            for job_id in self._ids(queue, "any"):
+                self.client.delete(f"{PREFIXES[0]}:{queue}:de:{self._field(queue, job_id, 'deid')}")
         # Node publishes `paused` again for a paused queue.
         unheard = ("paused",) if self._paused(queue) else ()
         return Answers(f"obliterate {queue}, force {force}", *answers, unheard, releases=True)
