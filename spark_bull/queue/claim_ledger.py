@@ -62,7 +62,7 @@ class ClaimLedger:
     def claim(self, seat: ClaimSettings, most: int, chunk_size: int = CHUNK_SIZE) -> Iterator[Taken]:
         """Claims up to `most` jobs, `chunk_size` per call; yields what each call has claimed, while there are more.
 
-        Call `keep` then.
+        Call `keep` after the first one.
         """
         position, left, more = self.end(), most, True
         while more and left > 0:

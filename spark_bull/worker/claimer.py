@@ -56,12 +56,13 @@ class Claimer:
                 self._keeper.hold(ids, self._own_locks(portion))
                 self._locked_until = portion.start + len(ids)
                 self._portions.append(portion)
+                if not claimed:
+                    # Now, as the process may die before it has claimed the other portions.
+                    self.ledger.keep()
                 claimed += len(ids)
                 size += len(portion.packed)
             if size >= MAX_PACKED_BYTES:
                 break
-        if claimed:
-            self.ledger.keep()
         return claimed
 
     def _own_locks(self, portion: Portion) -> dict[str, int]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -21,7 +21,7 @@ from spark_bull.options import parse_options
 from spark_bull.outcomes import Delayed, Failed, Lost, Outcomes, Retried
 from spark_bull.queue import claim as claims
 from spark_bull.queue.claim import extend, read_claimed, relock, rescue, unpack_claimed
-from spark_bull.queue.claim_ledger import ClaimLedger
+from spark_bull.queue.claim_ledger import ClaimLedger, Taken
 from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.queue.report import add_log, update_data, update_progress
 from spark_bull.queue.verbs import promote_due
@@ -499,6 +499,19 @@ def test_a_ledger_records_claimed_jobs(bench: WorkBench) -> None:
     assert ledger.begun() == 0
     ledger.begin(4)
     assert ledger.begun() == 4
+
+
+def test_a_ledger_expires_though_its_process_dies_while_it_claims(bench: WorkBench) -> None:
+    class Killed(ClaimLedger):
+        def claim(self, seat: ClaimSettings, most: int, chunk_size: int = 2) -> Iterator[Taken]:
+            yield next(super().claim(seat, most, chunk_size))
+            raise KeyboardInterrupt
+
+    bench.add(4)
+    claimer = Claimer(Killed(bench.handle, "reader"), ClaimSettings("reader", HOUR_MS), 2)
+    with pytest.raises(KeyboardInterrupt):
+        claimer.claim(4)
+    assert bench.client.pttl(bench.handle.keys.claims("reader")) > 0
 
 
 def test_nothing_is_claimed_ahead_with_a_limiter(bench: WorkBench) -> None:
