@@ -2,19 +2,47 @@
 
 from __future__ import annotations
 
-import gc
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
 
 from spark_bull.option_table import SETTLE
 from spark_bull.options import parse_options
+from spark_bull.queue.walk import Slice
+from spark_bull.spark import python_worker
+from spark_bull.spark.collect.stream import ResultReader, Results
+from spark_bull.spark.dispatch.task import write_task
+from spark_bull.spark.dispatch.write_plan import WritePlan
+from spark_bull.spark.inspect.source import BatchReader, OpenSlice
+from spark_bull.spark.process.claim_stream import ClaimReader, Claims
 from spark_bull.spark.process.settle import SettlePlan, settle_task
 from spark_bull.spark.python_worker import freeze_loaded_objects
 
 
-def test_a_task_excludes_loaded_modules_from_the_collection_of_garbage() -> None:
-    gc.unfreeze()
+class Frozen(Exception):
+    """Ends a task at the point at which it excludes objects."""
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        lambda: next(BatchReader.__new__(BatchReader).read(OpenSlice(Slice()))),
+        lambda: next(ResultReader.__new__(ResultReader).read(Results("q", "reader", 0, 1))),
+        lambda: next(ClaimReader.__new__(ClaimReader).read(Claims("reader", 0, 1))),
+        lambda: settle_task(SettlePlan(parse_options({}, SETTLE), names=(), is_text=False), iter(())),
+        lambda: write_task(cast(WritePlan, None), iter(()), None),
+    ],
+    ids=["inspect", "collect", "claim", "settle", "dispatch"],
+)
+def test_a_task_excludes_loaded_modules_from_the_collection_of_garbage(
+    monkeypatch: pytest.MonkeyPatch, task: Callable[[], Any]
+) -> None:
+    def freeze() -> None:
+        raise Frozen
+
+    monkeypatch.setattr(python_worker, "gc", SimpleNamespace(freeze=freeze))
     freeze_loaded_objects.cache_clear()
-    try:
-        settle_task(SettlePlan(parse_options({}, SETTLE), names=(), is_text=False), iter(()))
-        assert gc.get_freeze_count() > 0
-    finally:
-        gc.unfreeze()
+    with pytest.raises(Frozen):
+        task()
