@@ -592,8 +592,9 @@ class Lives:
         self.client.delete(f"{PREFIXES[0]}:{queue}:limiter")
         if not self.bullmq:
             # Bull keeps the debounce ids of obliterated jobs. Ids of jobs that were removed before stay on both sides.
-            for job_id in self._ids(queue, "any"):
-                self.client.delete(f"{PREFIXES[0]}:{queue}:de:{self._field(queue, job_id, 'deid')}")
+            for name, key in self.raw[PREFIXES[0]].items():
+                if name.startswith(f"{queue}:") and key.type == "hash" and "deid" in key.value:
+                    self.client.delete(f"{PREFIXES[0]}:{queue}:de:{key.value['deid']}")
         # Node publishes `paused` again for a paused queue.
         unheard = ("paused",) if self._paused(queue) else ()
         return Answers(f"obliterate {queue}, force {force}", *answers, unheard, releases=True)
