@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from threading import Event
 from typing import Any
@@ -11,7 +12,8 @@ import pyarrow as pa
 import pytest
 from redis import Redis
 
-from spark_bull import BullQueue, EmbeddedRedis, NewJob
+from spark_bull import BullQueue, NewJob
+from spark_bull.outcomes import Claim, Outcomes
 from spark_bull.spark.process.udf_runner import UdfRunner
 from spark_bull.worker.chunk_loop import ChunkLoop
 from spark_bull.worker.slot_queue import SCRIPT_JOBS, SlotQueue
@@ -114,17 +116,25 @@ def test_a_large_chunk_is_returned_in_several_scripts_in_its_order(queue: BullQu
     assert max(script.elements for script in work) < 0.6 * whole
 
 
-def test_the_scripts_that_claim_a_chunk_settle_the_one_before() -> None:
+def test_the_scripts_that_claim_a_chunk_settle_the_one_before(
+    queue: BullQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sizes: list[int] = []
-    with EmbeddedRedis() as server, BullQueue("q", url=server.url) as queue, Redis.from_url(server.url) as client:
-        add(queue, 30 * SCRIPT_JOBS)
-        before = client.info("commandstats")["cmdstat_evalsha"]["calls"]
-        with OurWorker(queue.handle, runner=sizes_into(sizes), chunk_size=3 * SCRIPT_JOBS):
-            wait_until(completed(queue, 30 * SCRIPT_JOBS), "the jobs")
-        scripts = client.info("commandstats")["cmdstat_evalsha"]["calls"] - before
-    assert sizes == [3 * SCRIPT_JOBS] * 10
-    # 3 for each chunk and 3 that settle the last one, or 51 if they did not also claim; and a few that extend locks.
-    assert scripts < 45
+    calls = Counter[str]()
+    work = SlotQueue.work
+
+    def counted(slot: SlotQueue, outcomes: Outcomes | None, *arguments: Any) -> Claim:
+        claim = work(slot, outcomes, *arguments)
+        calls[" and ".join(what for what, done in (("settles", outcomes), ("claims", claim.jobs)) if done)] += 1
+        return claim
+
+    monkeypatch.setattr(SlotQueue, "work", counted)
+    add(queue, 12 * SCRIPT_JOBS)
+    with OurWorker(queue.handle, runner=sizes_into(sizes), chunk_size=3 * SCRIPT_JOBS):
+        wait_until(completed(queue, 12 * SCRIPT_JOBS), "the jobs")
+    assert sizes == [3 * SCRIPT_JOBS] * 4
+    # Nothing is settled before the first chunk, and nothing is claimed after the last one.
+    assert (calls["claims"], calls["settles and claims"], calls["settles"]) == (3, 9, 3)
 
 
 def test_the_locks_of_processed_jobs_are_extended_until_their_part_is_settled(queue: BullQueue) -> None:
