@@ -28,6 +28,15 @@ else:
     # Otherwise redis-py 8 reads its version from a file for each connection, which takes longer than connecting.
     _DRIVER = {"driver_info": DriverInfo()}
 
+try:
+    from redis.maint_notifications import MaintNotificationsConfig
+except ImportError:  # an older redis-py
+    _NOTIFICATIONS: dict[str, Any] = {}
+else:
+    # redis-py 8 would subscribe each new connection to messages about maintenance of the server, which takes a round
+    # trip, and raw_replies.py skips them. Calls are repeated instead.
+    _NOTIFICATIONS = {"maint_notifications_config": MaintNotificationsConfig(enabled=False)}
+
 log = logging.getLogger("spark_bull")
 
 CONNECT_TIMEOUT_S: Final = 5.0
@@ -150,6 +159,7 @@ def _new_client(settings: RedisSettings) -> redis.Redis:
         "socket_timeout": settings.timeout_ms / 1000,
         "socket_connect_timeout": min(CONNECT_TIMEOUT_S, settings.timeout_ms / 1000),
         "retry": Retry(NoBackoff(), 0),
+        **_NOTIFICATIONS,
     }
     arguments.update((name, _typed(name, text)) for name, text in settings.extra)
     try:

@@ -10,6 +10,7 @@ from redis import Redis
 from spark_bull.errors import SparkBullError
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.job_fields import MOST_PICKED, JobFields
+from spark_bull.store.client import client_of
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import RedisSettings
 
@@ -40,6 +41,14 @@ def test_after_an_error_the_next_command_gets_its_own_reply(connection: Connecti
         connection.replies([("HMGET",), ("GET", f"{prefix}s")])
     assert connection.call("GET", f"{prefix}s") == b"x"
     assert connection.replies([("GET", f"{prefix}s")]) == [b"x"]
+
+
+@pytest.mark.parametrize("protocol", ["2", "3"])
+def test_redis_is_not_asked_for_messages_that_would_be_skipped(redis_url: str, protocol: str) -> None:
+    client = client_of(RedisSettings(redis_url, extra=(("protocol", protocol),)))
+    pool = client.run(lambda known: known.connection_pool)
+    # An older redis-py has no such messages.
+    assert not getattr(pool, "maint_notifications_enabled", bool)()
 
 
 @pytest.mark.parametrize("protocol", [2, 3])
