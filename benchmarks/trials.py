@@ -26,8 +26,8 @@ from spark_bull.queue.handle import QueueHandle
 from spark_bull.worker.cancel_reader import READ_S
 
 BASE = f"bull:{QUEUE}:"
-#: Records the scripts of whole chunks, and few other commands.
-SLOWLOG = {"slowlog-log-slower-than": "500", "slowlog-max-len": "100000"}
+#: Records the scripts of chunks, and few other commands (µs).
+SLOWLOG = {"slowlog-log-slower-than": "200", "slowlog-max-len": "100000"}
 POLL_S = 0.01
 TIMEOUT_S = 300.0
 WARM_UP_JOBS = 10_000

@@ -1,19 +1,21 @@
 """Reads finished jobs page by page with the Python package bullmq: bullmq_collect.py URL QUEUE JOBS FILE
 
-Writes each as a line of JSON. Prints "ready" when connected, starts when it reads a line, prints "done" when the
-file is complete.
+Writes each as a line of JSON. Prints "ready" when it has read and serialized the first pages, starts when it reads a
+line, prints "done" when the file is complete.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from typing import TextIO
 
 from bullmq import Queue
 
 PAGE = 1_000
+WARM_UP_PAGES = 10
 FIELDS = (
     "id",
     "name",
@@ -39,7 +41,8 @@ async def collect(queue: Queue, jobs: int, file: TextIO) -> None:
 async def main() -> None:
     url, name, jobs, path = sys.argv[1:]
     queue = Queue(name, {"connection": url})
-    await queue.getCompletedCount()
+    with open(os.devnull, "w", encoding="utf-8") as nowhere:
+        await collect(queue, min(int(jobs), WARM_UP_PAGES * PAGE), nowhere)
     print("ready", flush=True)
     await asyncio.to_thread(sys.stdin.readline)
     with open(path, "w", encoding="utf-8") as file:
