@@ -26,32 +26,34 @@ NEAR: Final = 100
 
 @dataclass(frozen=True)
 class Slice:
-    """Slice `number` of `of`: jobs by their ids, in any state. Each job belongs to one slice.
+    """Slice `number` of `of`: jobs by their queue and ids, in any state. Each job belongs to one slice.
 
     ignored: ids that differ in so many last characters only are in one slice. Redis reads jobs that were added one
     after the other in less time, as they are close to each other in its memory.
+    queue: without it, short ids and their groups would be in the same slice in all queues.
     """
 
     number: int = 0
     of: int = 1
     ignored: int = 0
+    queue: str = ""
 
     def selects(self, ids: Sequence[bytes]) -> list[bool]:
         """Which of these ids belong to this slice."""
         if self.of == 1:
             return [True] * len(ids)
-        number, of, stop = self.number, self.of, -self.ignored or None
-        return [crc32(job_id[:stop]) % of == number for job_id in ids]
+        number, of, stop, seed = self.number, self.of, -self.ignored or None, crc32(self.queue.encode())
+        return [crc32(job_id[:stop], seed) % of == number for job_id in ids]
 
 
 WHOLE: Final = Slice()
 
 
 class Position(NamedTuple):
-    """Number of ids already read, and the last of them; b"" if it is not known. For a SET, the cursor of SSCAN."""
+    """Number of ids already read, and the last ones of them, if they are known. For a SET, the cursor of SSCAN."""
 
     passed: int = 0
-    last: bytes = b""
+    last: Sequence[bytes] = ()
 
 
 START: Final = Position()
@@ -92,40 +94,57 @@ def ids_from(
     first = position.passed - known
     found = call(command, state, first, first + known + window - 1)
     done = len(found) < known + window
-    if known:
-        if position.last not in found:
-            # Jobs have left before this position: going back half a window repeats some jobs, but misses none.
-            back = Position(max(0, position.passed - window // 2))
-            return ids_from(handle, key, back, part=part, window=window)
-        # Jobs that entered have shifted it.
-        passed = found.index(position.last) + 1
-        first, found = first + passed, found[passed:]
-    behind = Position(first + len(found), found[-1] if found else position.last)
-    kept = part.selects(found)
-    places = range(first, behind.passed)
-    return StateIds(behind, done, list(compress(found, kept)), list(compress(places, kept)))
+    new = _first_new(position.last, found)
+    if new is None:
+        # Going back half a window repeats some jobs, but misses none.
+        back = Position(max(0, position.passed - window // 2))
+        return ids_from(handle, key, back, part=part, window=window)
+    behind = Position(first + len(found), found or position.last)
+    kept, places = part.selects(found[new:]), range(first + new, behind.passed)
+    return StateIds(behind, done, list(compress(found[new:], kept)), list(compress(places, kept)))
+
+
+def _first_new(last: Sequence[bytes], found: Sequence[bytes]) -> int | None:
+    """The index of the first id that was not read before. None if jobs before it have left or moved.
+
+    Jobs that entered have shifted as many of the last ids into `found`, all of them in their order. A job that has
+    moved to another place follows other ids there, and what lies between the two places was not read.
+    """
+    if not last:
+        return 0
+    if last[-1] not in found:
+        return None
+    new = found.index(last[-1]) + 1
+    return new if [*found[:new]] == [*last[-new:]] else None
 
 
 def jobs_of(handle: QueueHandle, key: StateKey, ids: StateIds, fields: JobFields) -> Iterator[Walked]:
     """The jobs with these ids, as many at a time as `fields` allows."""
-    start = 0
+    start = shift = 0
     while start < len(ids.ids):
         some = slice(start, start + fields.window)
         start += fields.window
-        yield _walked(handle.keys[key.key], key.kind, ids._replace(ids=ids.ids[some], places=ids.places[some]), fields)
+        asked = _shifted(ids._replace(ids=ids.ids[some], places=ids.places[some]), shift)
+        walked, further = _walked(handle, key, asked, fields)
+        shift += further
+        yield walked
 
 
-def _walked(state: str, kind: str, asked: StateIds, fields: JobFields) -> Walked:
-    """Reads the jobs, and looks before and after that which of them are in their state."""
+def _walked(handle: QueueHandle, key: StateKey, asked: StateIds, fields: JobFields) -> tuple[Walked, int]:
+    """Reads the jobs, and looks before and after that which of them are in their state. In a list, also their shift."""
+    state, kind, shift = handle.keys[key.key], key.kind, 0
     if kind == "list":
         # Costs less than a look at all places between the first and the last job: most of them are of other slices.
         first, last = _near(state, asked.places[0]), _near(state, asked.places[-1])
         columns, before, after = fields.read(asked.ids, [last], [first, last])
+        shift = _shift(handle, state, asked, after[0])
         if _all_stayed(asked.ids, *before, *after):
-            return _kept(asked.ids, columns, [], [True] * len(asked.ids), fields)
+            return _kept(asked.ids, columns, [], [True] * len(asked.ids), fields), shift
+        asked = _shifted(asked, shift)
     check = [_check(state, kind, asked)]
     columns, [then], [now] = fields.read(asked.ids, check, check)
-    return _kept(asked.ids, columns, then if kind == "zset" else [], _stayed(kind, asked.ids, then, now), fields)
+    stayed = _stayed(kind, asked.ids, then, now)
+    return _kept(asked.ids, columns, then if kind == "zset" else [], stayed, fields), shift
 
 
 def _kept(ids: list[bytes], columns: Columns, scores: list[Any], stayed: Sequence[bool], fields: JobFields) -> Walked:
@@ -147,12 +166,29 @@ def _near(state: str, place: int) -> Command:
     return ("LRANGE", state, place, place + NEAR)
 
 
+def _shift(handle: QueueHandle, state: str, asked: StateIds, near: Sequence[bytes]) -> int:
+    """The number of places that a list's jobs were shifted by. near: the ids from the place of the first job on."""
+    if asked.ids[0] in near:
+        return near.index(asked.ids[0])
+    start = max(0, asked.places[0] - SHIFT)
+    found = handle.connection.call("LRANGE", state, start, asked.places[-1] + MAX_IDS)
+    ends = ((asked.ids[0], asked.places[0]), (asked.ids[-1], asked.places[-1]))
+    # One of the two may have moved, mostly further away.
+    return min((start + found.index(job_id) - place for job_id, place in ends if job_id in found), key=abs, default=0)
+
+
+def _shifted(asked: StateIds, shift: int) -> StateIds:
+    return asked._replace(places=[max(0, place + shift) for place in asked.places]) if shift else asked
+
+
 def _all_stayed(
     ids: Sequence[bytes], last_before: Sequence[bytes], first: Sequence[bytes], last: Sequence[bytes]
 ) -> bool:
     """Whether jobs of a list are all in it: the first and the last one are, as far from each other as before.
 
-    Only one that is removed leaves a list from between two others.
+    Only one that is removed leaves a list from between two others. Limit: if a job leaves from between the two and
+    another one enters there, as with a priority, none seems to have left, and the one that has is read with its old
+    state.
     """
     here = ids[0] in first and ids[-1] in last_before and ids[-1] in last
     return here and first.index(ids[0]) == last.index(ids[-1])

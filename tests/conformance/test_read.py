@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any
@@ -18,8 +19,8 @@ from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.find import describe, find_queues, select_queues
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.job_fields import MAX_BYTES, JobFields
-from spark_bull.queue.read import read_ids, read_jobs
-from spark_bull.queue.walk import MAX_IDS, Slice
+from spark_bull.queue.read import CHUNKS_PER_CALL, read_ids, read_jobs
+from spark_bull.queue.walk import MAX_IDS, NEAR, SHIFT, Slice
 from tests.support.filled import NOW, Filled
 from tests.support.jobs import HOUR
 from tests.support.script_work import script_work
@@ -113,14 +114,53 @@ def _reads(monkeypatch: pytest.MonkeyPatch, change: Callable[[list[str]], object
     return read
 
 
+@pytest.mark.parametrize("state", ["wait", "delayed"])
 def test_jobs_that_enter_while_others_are_read_cause_no_second_read(
-    filled: Filled, monkeypatch: pytest.MonkeyPatch
+    filled: Filled, monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
-    filled.put("wait", numbered(1, 400))
-    read = _reads(monkeypatch, lambda read: filled.put("wait", [f"new{len(read)}-{n}" for n in range(9)]))
-    found = ids_of(filled.read("wait", chunk_size=50))
+    filled.put(state, numbered(1, 400))
+    read = _reads(monkeypatch, lambda read: filled.put(state, [f"new{len(read)}-{n}" for n in range(9)]))
+    found = ids_of(filled.read(state, chunk_size=50))
     assert set(numbered(1, 400)) <= set(found)
     assert read == found
+
+
+@pytest.mark.parametrize(("entering", "reads_of_a_job"), [(NEAR - 10, 1), (SHIFT + 50, 2)])
+def test_jobs_that_enter_between_the_chunks_of_a_window_cause_no_reads_by_id(
+    filled: Filled, monkeypatch: pytest.MonkeyPatch, entering: int, reads_of_a_job: int
+) -> None:
+    count, size = 4_000, 500
+    filled.put("wait", numbered(1, count))
+    read = _reads(monkeypatch, lambda read: None)
+    found: list[bytes] = []
+    with script_work(filled.client) as scripts:
+        for chunk in read_jobs(filled.queue.handle, ["wait"], chunk_size=size):
+            found += chunk.ids
+            if len(chunk.ids) == size:
+                filled.enter("wait", [f"new{len(found)}-{n}" for n in range(entering)])
+    assert [job_id.decode() for job_id in found] == numbered(1, count)[::-1]
+    assert scripts == []
+    assert max(Counter(read).values()) == reads_of_a_job
+
+
+@pytest.mark.parametrize("state", ["wait", "delayed"])
+def test_a_job_that_moves_to_the_other_end_after_its_window_hides_no_others(filled: Filled, state: str) -> None:
+    """It is the last one of the second window, so the third one starts behind it."""
+    size, windows = 50, 2
+    ids = numbered(1, 500)
+    filled.put(state, ids)
+    last = ids[-windows * CHUNKS_PER_CALL * size]
+    found: list[str] = []
+    for chunk in read_jobs(filled.queue.handle, [state], chunk_size=size):
+        found += [job_id.decode() for job_id in chunk.ids]
+        if found[-1] == last:
+            assert len(found) == windows * CHUNKS_PER_CALL * size
+            if state == "wait":
+                filled.client.lrem(filled.key(state), 1, last)
+                filled.client.rpush(filled.key(state), last)
+            else:
+                filled.client.zadd(filled.key(state), {last: NOW - 1})
+    assert sorted(found) == sorted(ids)
 
 
 @pytest.mark.parametrize("leaving", [["200"], ["1", "2", "3"], ["400", "399"], ["7", "203", "391"]])
