@@ -614,7 +614,7 @@ TABLE: Final[tuple[Option, ...]] = (
         integer(1, 10_000),
         None,
         (READ,),
-        "number of partitions, by a hash of the job id",
+        "number of partitions, by a hash of the queue and the job id",
         "by size: 1 per 100,000 jobs, at most 4",
     ),
     # arguments of a Worker, as Python spells them

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timezone
 
 import pytest
@@ -16,7 +17,7 @@ from spark_bull.local import EmbeddedRedis
 from spark_bull.model import FlowJob, NewJob, RawJson
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.walk import Slice
-from spark_bull.spark.inspect.source import OpenSlice, batch_reader
+from spark_bull.spark.inspect.source import OpenSlice, batch_reader, slices_of
 from spark_bull.spark.schemas import SCHEMAS
 from tests.spark.conftest import Bull
 
@@ -191,6 +192,28 @@ def test_a_reused_frame_reads_the_queue_again(bull: Bull, queue: OpenQueue, clie
     client.delete(job_key(mine, "7"))
     assert frame.count() == 199
     assert ids(frame) == sorted(str(n) for n in range(1, 201) if n != 7)
+
+
+def test_the_slices_of_many_small_queues_have_jobs(bull: Bull, queue: OpenQueue) -> None:
+    """The ids are the same in all queues."""
+    count, partitions = 40, 4
+    for n in range(count):
+        queue(f"q{n}").add({})
+    reader = batch_reader({**bull.options, "queue": "*", "numPartitions": str(partitions)}, SCHEMAS["jobs"])
+    sizes = [sum(batch.num_rows for batch in reader.read(part)) for part in reader.partitions()]
+    assert sum(sizes) == count
+    assert count // partitions // 2 <= min(sizes) <= max(sizes) <= 2 * count // partitions
+
+
+@pytest.mark.parametrize(("queues", "jobs", "partitions"), [(1_002, 999, 4), (1_200, 9, 4), (1, 20_000, 100)])
+def test_slices_are_about_equal(queues: int, jobs: int, partitions: int) -> None:
+    ids = [b"%d" % n for n in range(1, jobs + 1)]
+    sizes = [0] * partitions
+    for part in slices_of(queues * jobs, queues, partitions):
+        for number in range(queues):
+            sizes[part.number] += sum(replace(part, queue=f"q{number}").selects(ids))
+    assert sum(sizes) == queues * jobs
+    assert max(sizes) <= 2 * min(sizes)
 
 
 def test_a_temporary_view_can_be_queried_with_sql(bull: Bull, queue: OpenQueue) -> None:

@@ -7,7 +7,7 @@ therefore a relative slice of the queue, resolved when it is read: a reused Data
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -38,9 +38,10 @@ SLICED: Final = ("jobs", "logs", "dependencies")
 JOBS_PER_PARTITION: Final = 100_000
 #: More partitions would wait for Redis, which sends the ids of all jobs to each of them.
 MAX_PARTITIONS: Final = 4
-#: Minimum number of groups of ids that are distributed over the partitions, and the most characters of an id that
-#: tell the jobs of a group apart.
+#: Minimum numbers of groups of ids, in all and per partition, so that partitions have about equal numbers of jobs, and
+#: the most characters of an id that tell the jobs of a group apart.
 MIN_GROUPS: Final = 1_000
+GROUPS_PER_PARTITION: Final = 100
 MAX_IGNORED: Final = 3
 #: Rows per Arrow batch, at most in views other than jobs, at least in that of jobs, which begins with smaller ones.
 BATCH_ROWS: Final = 8_000
@@ -161,7 +162,13 @@ def _slices(plan: ReadPlan) -> list[Slice]:
         return [Slice()]
     jobs = _job_count(plan)
     count = plan.options["numPartitions"] or max(1, min(MAX_PARTITIONS, -(-jobs // JOBS_PER_PARTITION)))
-    ignored = min(MAX_IGNORED, len(str(jobs // MIN_GROUPS)) - 1)
+    return slices_of(jobs, len(plan.queues), count)
+
+
+def slices_of(jobs: int, queues: int, count: int) -> list[Slice]:
+    """`count` slices of about equal numbers of jobs, for so many jobs in so many queues."""
+    group = min(jobs // max(MIN_GROUPS, GROUPS_PER_PARTITION * count), jobs // max(1, queues))
+    ignored = min(MAX_IGNORED, len(str(group)) - 1)
     return [Slice(number, count, ignored) for number in range(count)]
 
 
@@ -179,7 +186,7 @@ def _job_count(plan: ReadPlan) -> int:
 
 def _queue_slices(plan: ReadPlan, part: Slice) -> Iterator[QueueSlice]:
     for handle in plan.handles():
-        yield QueueSlice(handle, plan.options, part)
+        yield QueueSlice(handle, plan.options, replace(part, queue=handle.keys.queue))
     if plan.globs and part.number == 0:
         # One task reads the queues that were created after planning, completely.
         for handle in plan.handles(new_ones=True):
