@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
@@ -82,7 +83,7 @@ class Collector:
             self._events.start()
         self.release(done)
         starts = {queue: done.get(queue, self._open[queue].first) for queue in sorted(self._open)}
-        self._discover(starts, None if max_jobs is None else min(max_jobs, ENOUGH_JOBS))
+        self._discover(starts, sys.maxsize if max_jobs is None else min(max_jobs, ENOUGH_JOBS))
         available = {queue: self._open[queue].end - start for queue, start in starts.items()}
         taken = available if max_jobs is None else shares(available, max_jobs)
         # Queues that do not exist now keep their positions.
@@ -97,12 +98,23 @@ class Collector:
             self._prefetch = pool.submit(self._discover, starts, max_jobs, self._stop_prefetch.is_set)
             pool.shutdown(wait=False)
 
-    def _discover(
-        self, starts: Mapping[str, int], max_jobs: int | None, stop: Callable[[], bool] = lambda: False
-    ) -> None:
-        for queue, start in starts.items():
-            if queue in self._open:
-                self._open[queue].discover(None if max_jobs is None else start + max_jobs, stop)
+    def _discover(self, starts: Mapping[str, int], max_jobs: int, stop: Callable[[], bool] = lambda: False) -> None:
+        """Discovers until the queues have `max_jobs` together after these positions, or none are left.
+
+        In turns, in which each queue discovers its share of those that are missing. In the first one, each queue reads
+        its events to their end.
+        """
+        queues = [queue for queue in starts if queue in self._open]
+        turn, after, missing = queues, starts, max_jobs
+        while turn:
+            share = -(-missing // len(turn))
+            for queue in turn:
+                if stop():
+                    return
+                self._open[queue].discover(after[queue] + share, stop)
+            after = self.found()
+            missing = max_jobs - sum(after[queue] - starts[queue] for queue in queues)
+            turn = [queue for queue in turn if self._open[queue].left] if missing > 0 else []
 
     def release(self, done: Mapping[str, int]) -> None:
         """Releases all entries before these positions."""

@@ -132,8 +132,8 @@ class QueueCollector:
             )
         log.warning("queue %s: %s; continuing with the finished jobs in Redis", self._queue, what)
 
-    def discover(self, enough: int | None, stop: Callable[[], bool]) -> None:
-        """Discovers finished jobs until the ledger has entries up to `enough` (None: all), or none are left.
+    def discover(self, enough: int, stop: Callable[[], bool]) -> None:
+        """Discovers finished jobs until the ledger has entries up to `enough`, or none are left.
 
         Events are always read to their end, because the stream is trimmed. stop: whether to return as soon as possible.
         Raises ReaderInUse or ResultsLost.
@@ -143,7 +143,7 @@ class QueueCollector:
             while more:
                 found = self._discover_once()
                 self.end, self.left = found.end, found.more
-                is_enough = stop() or (enough is not None and found.end >= enough)
+                is_enough = stop() or found.end >= enough
                 more = found.more and (found.remaining is Remaining.EVENTS or not is_enough)
                 self._done = self._horizon != EVERYTHING and not found.more
 

@@ -186,6 +186,53 @@ def test_a_batch_begins_with_some_jobs_and_the_others_are_discovered_meanwhile(
     leave(known)
 
 
+def finish_without_events(bench: WorkBench, count: int) -> None:
+    """Jobs are found in the set of finished jobs, LOOKED_AT per call."""
+    for start in range(0, count, LOOKED_AT):
+        finish(bench, min(LOOKED_AT, count - start))
+    bench.client.xtrim(bench.handle.keys["events"], maxlen=0, approximate=False)
+
+
+def test_as_many_jobs_are_discovered_as_a_batch_takes_of_all_queues(benches: dict[str, WorkBench]) -> None:
+    most, share = 4 * LOOKED_AT, 2 * LOOKED_AT
+    for bench in benches.values():
+        finish_without_events(bench, 4 * share)
+    known = collector(benches["mail"], "mail,reports")
+    first = known.advance({}, most)
+    assert first == {"mail": share, "reports": share}
+    assert max(known.found().values()) <= share + LOOKED_AT
+    known.discover_ahead(first, most)
+    assert known._prefetch is not None
+    known._prefetch.result()
+    assert 2 * share <= min(known.found().values()) <= max(known.found().values()) <= 2 * share + LOOKED_AT
+    assert known.advance(first, most) == {"mail": 2 * share, "reports": 2 * share}
+    leave(known)
+
+
+def test_a_queue_with_many_jobs_fills_the_batch_if_others_have_few(benches: dict[str, WorkBench]) -> None:
+    finish_without_events(benches["mail"], 4 * LOOKED_AT)
+    finish_without_events(benches["reports"], 100)
+    known = collector(benches["mail"], "mail,reports")
+    most = 2 * LOOKED_AT
+    assert known.advance({}, most) == {"mail": most - 100, "reports": 100}
+    assert most - 100 <= known.found()["mail"] <= most + LOOKED_AT
+    assert known.advance({"mail": most - 100, "reports": 100}, None) == {"mail": 4 * LOOKED_AT, "reports": 100}
+    leave(known)
+
+
+def test_discovery_ahead_stops_before_the_next_queue(benches: dict[str, WorkBench]) -> None:
+    known = collector(benches["mail"], "mail,reports")
+    for bench in benches.values():
+        bench.add()
+    assert known.advance({}, 10) == {"mail": 0, "reports": 0}
+    for bench in benches.values():
+        finish_without_events(bench, 3)
+    known._discover({"mail": 0, "reports": 0}, 10, lambda: known.found()["mail"] > 0)
+    assert known.found() == {"mail": 3, "reports": 0}
+    assert known.advance({"mail": 0, "reports": 0}, 10) == {"mail": 3, "reports": 3}
+    leave(known)
+
+
 @pytest.mark.parametrize(
     ("given", "jobs", "sizes"),
     [
