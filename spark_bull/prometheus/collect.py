@@ -46,7 +46,8 @@ class Export:
 def collect(export: Export) -> list[Sample]:
     """Reads the metrics. Raises ConnectionLost when Redis can't be reached.
 
-    A queue that can't be read, such as one of another dialect than `protocol`, has one metric, which says so.
+    A queue that can't be read, such as one of another dialect than `protocol` or on another node of a cluster, has one
+    metric, which says so.
     """
     connection = Connection(settings_of(export.options))
     clients = connection.clients()
@@ -55,7 +56,6 @@ def collect(export: Export) -> list[Sample]:
     reads = [_samples(queue, export, clients) for queue in queues]
     for queue, found in zip(queues, run_together(connection, reads), strict=True):
         if isinstance(found, SparkBullError):
-            connection.call("PING")
             log.warning("queue %s has no metrics: %s", queue, found)
             found = []
         samples += [*found, Sample(families.READABLE, {"queue": queue}, int(bool(found)))]

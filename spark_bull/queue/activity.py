@@ -87,7 +87,7 @@ def _of_finish_times(handle: QueueHandle, now: int) -> Steps[tuple[int | None, N
     """The time when the last job ended, and how many have ended; removed jobs are not among them."""
     finished = [handle.keys[state] for state in ("completed", "failed")]
     newest = [("ZREVRANGE", key, 0, 0, "WITHSCORES") for key in finished]
-    recent = [("ZCOUNT", key, now - MINUTE_MS, "+inf") for key in finished]
+    recent = [("ZCOUNT", key, now - MINUTE_MS, now) for key in finished]
     *last, completed, failed = yield [*newest, *recent]
     times = [int(float(score)) for found in last for _, score in found]
     return max(times, default=None), None, float(completed + failed)

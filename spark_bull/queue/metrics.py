@@ -9,10 +9,12 @@ from spark_bull.errors import expected
 from spark_bull.model import QueueMetrics
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.store.connection import script_command
-from spark_bull.store.steps import Steps, run
+from spark_bull.store.steps import LargeStep, Steps, run
 
 #: The states in which jobs are counted.
 COUNTED_STATES: Final = ("completed", "failed")
+#: Minutes that are read in a round trip that reads of several queues share.
+_FEW: Final = 100
 
 
 def read_metrics(handle: QueueHandle, state: str, start: int = 0, end: int = -1) -> QueueMetrics:
@@ -26,9 +28,8 @@ def reading_metrics(handle: QueueHandle, state: str, start: int = 0, end: int = 
         raise expected("state", " or ".join(COUNTED_STATES), state)
     handle.dialect.check_metrics()
     keys = {"meta": handle.keys[f"metrics_{state}"], "data": handle.keys[f"metrics_{state}_data"]}
-    ((count, prev_ts, prev_count, data, points),) = yield [
-        script_command("read/metrics", keys, {"first": start, "last": end})
-    ]
+    call = script_command("read/metrics", keys, {"first": start, "last": end})
+    ((count, prev_ts, prev_count, data, points),) = yield [call] if 0 <= end - start < _FEW else LargeStep([call])
     return QueueMetrics(
         handle.keys.queue,
         state,

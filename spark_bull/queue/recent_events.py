@@ -8,11 +8,10 @@ from typing import Any, Final
 
 from spark_bull.dialects.fields import integer_of, text_of
 from spark_bull.queue.handle import QueueHandle
-from spark_bull.store.steps import Steps
+from spark_bull.store.steps import LargeStep, Steps
 
-#: Events that one call reads, and maximum number of calls.
-_EVENTS: Final = 1_000
-_CALLS: Final = 10
+#: Events that each call reads: the first one is sufficient for most queues, and shares its round trip.
+_CALLS: Final = (20, *[1_000] * 10)
 #: Approximate number of events that BullMQ keeps, unless the queue has another limit.
 _KEPT: Final = 10_000
 
@@ -31,27 +30,30 @@ class RecentEvents:
 
 
 def recent_events(handle: QueueHandle, now: int, period_ms: int) -> Steps[RecentEvents]:
-    """Reads the events of the last `period_ms`; if there are too many, or older ones are gone, those of less time."""
-    key = handle.keys["events"]
-    newest, kept, limit = yield [
+    """Reads the events of `period_ms` up to `now`, or of less time if there are too many, or older ones are gone."""
+    key, since = handle.keys["events"], now - period_ms
+    newest, oldest, kept, limit = yield [
         ("XREVRANGE", key, "+", "-", "COUNT", 1),
+        ("XRANGE", key, "-", "+", "COUNT", 1),
         ("XLEN", key),
         ("HGET", handle.keys["meta"], "opts.maxLenEvents"),
     ]
-    added, finished, read, oldest_ms, end, is_cut = Counter[str](), 0, 0, now, "+", True
-    for _ in range(_CALLS):
-        (entries,) = yield [("XREVRANGE", key, end, now - period_ms, "COUNT", _EVENTS)]
+    added, finished, oldest_ms, end = Counter[str](), 0, now, str(now)
+    is_cut = bool(oldest) and _time_of(oldest[0]) >= since and kept >= (integer_of(limit) or _KEPT)
+    for most in _CALLS:
+        call = ("XREVRANGE", key, end, since, "COUNT", most)
+        (entries,) = yield [call] if most == _CALLS[0] else LargeStep([call])
         for _, fields in entries:
             kind = fields.get(b"event")
             if kind == b"added":
                 added[text_of(fields.get(b"name")) or ""] += 1
             finished += kind in (b"completed", b"failed")
-        read += len(entries)
         if entries:
             oldest_ms, end = _time_of(entries[-1]), f"({entries[-1][0].decode()}"
-        if len(entries) < _EVENTS:
-            is_cut = kept <= read and kept >= (integer_of(limit) or _KEPT)
+        if len(entries) < most:
             break
+    else:
+        is_cut = True
     last_on = _time_of(newest[0]) if newest else None
     return RecentEvents(last_on, max(1, now - oldest_ms) if is_cut else period_ms, added, finished)
 

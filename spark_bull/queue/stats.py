@@ -7,9 +7,8 @@ of workers, and from the event stream of BullMQ.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from statistics import quantiles
 from typing import Final, NamedTuple
 
@@ -68,8 +67,8 @@ class _Tally:
         if state in WAITING and job.created_on is not None:
             self.oldest_on = min(job.created_on, job.created_on if self.oldest_on is None else self.oldest_on)
 
-    def count_added(self, job: _Sampled, since: int) -> None:
-        self.added += job.weight * (job.created_on is not None and job.created_on >= since)
+    def count_added(self, job: _Sampled, since: int, now: int) -> None:
+        self.added += job.weight * (job.created_on is not None and since <= job.created_on <= now)
 
     def count_finished(self, job: _Sampled) -> None:
         self.finished += job.weight
@@ -93,23 +92,26 @@ def computing(handle: QueueHandle, window_ms: int = WINDOW_MS, sample: int = SAM
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise expected(argument, "a positive integer", value)
     (time,) = yield [("TIME",)]
-    now, totals, has_times = ms_of(time), (yield from counting(handle)), handle.dialect.has_finish_times
+    now, has_times = ms_of(time), handle.dialect.has_finish_times
     since = now - window_ms
+    # Before jobs of any queue are sampled, which takes time: rates are of the window, which ends now.
+    counted = yield from _counted(handle, since, now)
+    events = (yield from recent_events(handle, now, window_ms)) if handle.dialect.has_event_stream else None
+    ended = (yield from _ended(handle, since, now)) if has_times else {}
+    totals = yield from counting(handle)
     of_queue, by_name = _Tally(), defaultdict[str, _Tally](_Tally)
     for state, total in totals.items():
         for job in _sampled(handle, state, total, sample):
             for tally in (of_queue, by_name[job.name]):
                 tally.count(state, job)
                 if state not in COUNTED_STATES or not has_times:
-                    tally.count_added(job, since)
-    for job in (yield from _ended(handle, since, sample)) if has_times else ():
+                    tally.count_added(job, since, now)
+    for job in _sampled_of(handle, ended, sample):
         for tally in (of_queue, by_name[job.name]):
             tally.count_finished(job)
-            tally.count_added(job, since)
+            tally.count_added(job, since, now)
     of_queue.jobs = dict(totals)
     by_name.pop("", None)
-    events = (yield from recent_events(handle, now, window_ms)) if handle.dialect.has_event_stream else None
-    counted = yield from _counted(handle, since, now)
     is_estimate = max(totals.values()) > sample
 
     def result(name: str | None, tally: _Tally) -> JobStats:
@@ -160,13 +162,17 @@ def _sampled(handle: QueueHandle, state: str, among: int, sample: int) -> list[_
     return [_Sampled(weight, name or "", *times) for name, *times in rows]
 
 
-def _ended(handle: QueueHandle, since: int, sample: int) -> Steps[Iterator[_Sampled]]:
-    """At most `sample` of the jobs that have ended since then and are kept, of each state its part."""
-    replies = yield [("ZCOUNT", handle.keys[state], since, "+inf") for state in COUNTED_STATES]
-    ended = {state: jobs for state, jobs in zip(COUNTED_STATES, map(int, replies), strict=True) if jobs}
+def _ended(handle: QueueHandle, since: int, now: int) -> Steps[dict[str, int]]:
+    """The numbers of the jobs that have ended in this period and are kept, of each state that has some."""
+    replies = yield [("ZCOUNT", handle.keys[state], since, now) for state in COUNTED_STATES]
+    return {state: jobs for state, jobs in zip(COUNTED_STATES, map(int, replies), strict=True) if jobs}
+
+
+def _sampled_of(handle: QueueHandle, ended: Mapping[str, int], sample: int) -> Iterator[_Sampled]:
+    """At most `sample` of the jobs that have ended last, of each state its part."""
     total = sum(ended.values())
-    parts = {state: max(1, min(jobs, sample * jobs // total)) for state, jobs in ended.items()}
-    return chain.from_iterable(_sampled(handle, state, ended[state], part) for state, part in parts.items())
+    for state, jobs in ended.items():
+        yield from _sampled(handle, state, jobs, max(1, min(jobs, sample * jobs // total)))
 
 
 def _counted(handle: QueueHandle, since: int, now: int) -> Steps[_Rate | None]:

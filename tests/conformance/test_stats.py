@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import pytest
 from redis import Redis
@@ -13,11 +14,15 @@ from spark_bull.model import JobStats, NewJob, Percentiles, QueueMetrics
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.read import MAX_IDS
 from spark_bull.queue.recent_events import recent_events
-from spark_bull.store.steps import run
+from spark_bull.queue.stats import computing
+from spark_bull.store.connection import ms_of
+from spark_bull.store.steps import Steps, run
 from tests.support.filled import NOW, Filled
 from tests.support.jobs import HOUR
 from tests.support.script_work import script_work
+from tests.support.wait import wait_until
 
+T = TypeVar("T")
 MINUTE = 60_000
 
 
@@ -191,6 +196,36 @@ def test_a_trimmed_event_stream_gives_the_rate_of_its_time(filled: Filled) -> No
     assert (trimmed.over_ms, trimmed.added) == (5_000, {"n": 50})
     filled.client.hset(keys["meta"], "opts.maxLenEvents", 51)
     assert run(filled.queue.handle.connection, recent_events(filled.queue.handle, now, HOUR)).over_ms == HOUR
+
+
+def interrupted(read: Steps[T], meanwhile: Callable[[int], None]) -> Steps[T]:
+    """A read whose first step reads the time, which `meanwhile` gets before the other steps."""
+    replies = yield next(read)
+    meanwhile(ms_of(replies[0]))
+    while True:
+        try:
+            step = read.send(replies)
+        except StopIteration as end:
+            found: T = end.value
+            return found
+        replies = yield step
+
+
+def test_rates_are_those_of_the_window_also_if_its_jobs_are_read_later(filled: Filled) -> None:
+    handle = filled.queue.handle
+
+    def add_and_finish(now: int) -> None:
+        wait_until(lambda: now_of(filled) > now, "the next ms")
+        filled.queue.add({}, name="send")
+        filled.put("wait", ["x"], name="send", timestamp=now + 1)
+        finish(filled, "completed", ["y"], now + 1, name="send", timestamp=now + 1, processedOn=now + 1)
+        if handle.dialect.has_event_stream:
+            filled.client.xadd(handle.keys["events"], {"event": "completed", "jobId": "y"})
+
+    of_queue = run(handle.connection, interrupted(computing(handle), add_and_finish))[0]
+    assert (of_queue.jobs["wait"], of_queue.jobs["completed"]) == (2, 1)
+    assert of_queue.added_per_s == 0
+    assert of_queue.finished_per_s == (0 if handle.dialect.has_finish_times else None)
 
 
 @pytest.mark.parametrize("argument", ["window_ms", "sample"])

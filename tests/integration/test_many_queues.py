@@ -7,23 +7,26 @@ from typing import Any
 
 import pytest
 from redis import Redis
+from redis.exceptions import MovedError, ResponseError
 
 from spark_bull.cli import show
 from spark_bull.cli.main import main
 from spark_bull.errors import ConnectionLost, DialectError
+from spark_bull.local import EmbeddedRedis
 from spark_bull.model import NewJob
-from spark_bull.option_table import QUEUE
+from spark_bull.option_table import QUEUE, READ
 from spark_bull.options import Options, parse_options
 from spark_bull.prometheus.collect import Export, collect
-from spark_bull.prometheus.families import Sample
+from spark_bull.prometheus.families import ADDED_RATE, READABLE, Sample
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.spark.inspect.source import batch_reader
 from spark_bull.spark.schemas import SCHEMAS
 from spark_bull.store.client import RetryingClient
-from spark_bull.store.connection import Connection
+from spark_bull.store.connection import Command, Connection
 from spark_bull.store.settings import settings_of
 from spark_bull.store.steps import TOGETHER, Steps, run, run_together
 from spark_bull.web import queue_access
+from tests.support.wait import wait_until
 from tests.support.web import serving
 from tests.support.work_bench import DIALECTS
 
@@ -129,15 +132,68 @@ def test_a_queue_that_can_not_be_read_does_not_keep_others_from_being_read(
     damaged = names[4]
     client.delete(f"{prefix}:{damaged}:delayed")
     client.set(f"{prefix}:{damaged}:delayed", "text")
-    found = collect(Export(options, tuple(names[:6]), 10, 60_000, 5))
+    assert_readable(collect(Export(options, tuple(names[:6]), 10, 60_000, 5)), {*names[:6]} - {damaged}, {damaged})
 
-    def readable(sample: Sample) -> bool:
-        return sample.family.name == "spark_bull_queue_readable"
 
-    assert {sample.labels["queue"]: sample.value for sample in found if readable(sample)} == {
-        name: int(name != damaged) for name in names[:6]
-    }
-    assert {sample.labels["queue"] for sample in found if not readable(sample)} == {*names[:6]} - {damaged}
+def assert_readable(found: Sequence[Sample], readable: set[str], others: set[str]) -> None:
+    """Metrics show the queues that can be read, and say of the others that they can't."""
+    said = {sample.labels["queue"]: sample.value for sample in found if sample.family.name == READABLE.name}
+    assert said == dict.fromkeys(readable, 1) | dict.fromkeys(others, 0)
+    assert {sample.labels["queue"] for sample in found if sample.family.name != READABLE.name} == readable
+
+
+def test_queues_on_other_nodes_of_a_cluster_and_in_slots_without_a_node_do_not_hide_the_others(
+    own_redis: Callable[..., EmbeddedRedis],
+) -> None:
+    config = {"cluster-enabled": "yes", "cluster-require-full-coverage": "no"}
+    here, other = own_redis(config), own_redis(config)
+    with Redis.from_url(here.url) as client, Redis.from_url(other.url) as there:
+        slots = {tag: int(client.execute_command("CLUSTER", "KEYSLOT", tag)) for tag in ("{a}", "{b}", "{c}")}
+        there.execute_command("CLUSTER", "ADDSLOTS", slots["{b}"])
+        client.execute_command("CLUSTER", "ADDSLOTS", *({*range(16384)} - {slots["{b}"], slots["{c}"]}))
+        client.execute_command("CLUSTER", "MEET", "127.0.0.1", other.port)
+        wait_until(lambda: refusal(client, "{b}").startswith("MOVED"), "the nodes to have met")
+        assert "CLUSTERDOWN" in refusal(client, "{c}") or "not served" in refusal(client, "{c}")
+    BullQueue("{a}", url=here.url).add({})
+    options = parse_options({"url": here.url, "retryMs": "0", "queue": "*"}, READ)
+    for queues in (("{a}", "{b}", "{c}"), ("{c}", "{a}"), ("{a}", "{b}"), ("{b}", "{a}")):
+        for sample in (0, 10):
+            assert_readable(collect(Export(options, queues, sample, 60_000, 5)), {"{a}"}, {*queues} - {"{a}"})
+
+
+def refusal(client: Redis, key: str) -> str:
+    try:
+        client.get(key)
+    except ResponseError as error:
+        return f"{'MOVED ' if isinstance(error, MovedError) else ''}{error}"
+    return ""
+
+
+def test_round_trips_that_queues_share_read_few_events(
+    options: Options, redis_url: str, prefix: str, client: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names, events = [f"q{n}" for n in range(30)], 100
+    with client.pipeline(transaction=False) as pipeline:
+        for name in names:
+            with BullQueue(name, url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+                queue.add({})
+            for n in range(events):
+                pipeline.xadd(f"{prefix}:{name}:events", {"event": "added", "jobId": str(n), "name": "send"})
+        pipeline.execute()
+    send, read = Connection.pipeline, list[int]()
+
+    def noting(self: Connection, commands: Sequence[Command]) -> list[Any]:
+        replies = send(self, commands)
+        read.append(sum(len(reply) for command, reply in zip(commands, replies, strict=True) if "COUNT" in command))
+        return replies
+
+    monkeypatch.setattr(Connection, "pipeline", noting)
+    found = collect(Export(options, tuple(names), 10, 300_000, 5))
+    assert_readable(found, {*names}, set())
+    rates = [sample.value for sample in found if sample.family is ADDED_RATE]
+    assert len(rates) == len(names)
+    assert all(round(rate * 300) > events for rate in rates)
+    assert max(read) <= 1_000
 
 
 # run_together
