@@ -57,6 +57,30 @@ def test_a_job_that_was_claimed_again_is_settled_only_by_its_new_claim(
     assert (active.id, active.attempts_made, active.attempts_started) == (again, 1, 2)
 
 
+def test_a_bad_row_fails_alone_and_no_plan_lists_the_other_jobs(
+    queue: BullQueue, spark: SparkSession, redis_url: str, prefix: str
+) -> None:
+    _, bad, *_ = queue.add_many(NewJob({"n": n}) for n in range(4)).ids
+    ((portion, *_),) = ClaimLedger(queue.handle, "reader").claim(ClaimSettings("reader", HOUR_MS), 4)
+    rows = claim_batch(queue.handle, "reader", portion.start, unpack_claimed(portion.packed))
+    batch = spark.createDataFrame(pa.Table.from_batches([rows]))
+    plans: list[str] = []
+
+    def transform(jobs: DataFrame) -> DataFrame:
+        assert jobs.columns == batch.columns
+        plans.append(jobs._jdf.queryExecution().analyzed().toString())
+        is_bad = f.col("id") == bad
+        return jobs.withColumn("returnvalue", f.when(is_bad, f.raise_error(f.lit("bad"))).otherwise(f.lit("1")))
+
+    options = {"url": redis_url, "prefix": prefix, "queue": "q", "protocol": "bullmq"}
+    plan = StreamPlan(queue.handle, "reader", {}, options, transform, None, HOUR_MS)
+    StreamEngine(spark, plan)._process(batch, 0)
+    assert [(job.id, "bad" in str(job.failed_reason)) for job in queue.page("failed")] == [(bad, True)]
+    assert queue.counts()["completed"] == 3
+    assert len(plans) > 1
+    assert not any(" IN (" in one for one in plans)
+
+
 def test_a_job_that_may_run_once_is_refused_by_a_micro_batch(queue: BullQueue, spark: SparkSession) -> None:
     once, _ = queue.add_many([NewJob({"n": 1}, delivery="at-most-once"), NewJob({"n": 2})]).ids
     ((portion, *_),) = ClaimLedger(queue.handle, "reader").claim(ClaimSettings("reader", HOUR_MS), 2)

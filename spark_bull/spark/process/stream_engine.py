@@ -217,7 +217,7 @@ class StreamEngine:
             self._settle_in_parts(batch, claimed)
         pending = self._pending(claimed)
         if pending:
-            self._fail_invalid(batch.where(f.col("id").isin(pending)))
+            self._fail_invalid(self._only(batch, pending))
             missing = LookupError("expected the transformation to return a row for this job, got none")
             self._fail(batch, dict.fromkeys(self._pending(claimed), missing))
 
@@ -234,11 +234,16 @@ class StreamEngine:
         pending = self._pending(claimed)
         try:
             if pending:
-                self._settle(batch.where(f.col("id").isin(pending)))
+                self._settle(self._only(batch, pending))
         except BaseException:
             self._check_running()
             raise
         return [None] * len(claimed.ids)
+
+    def _only(self, batch: DataFrame, job_ids: Sequence[str]) -> DataFrame:
+        """The rows of these jobs. A join: each literal of a condition is an object of the JVM."""
+        ids = self._spark.createDataFrame([(job_id,) for job_id in job_ids], "only STRING")
+        return batch.join(f.broadcast(ids), f.col("id") == f.col("only"), "left_semi")
 
     def _check_running(self) -> None:
         """Raises Abandoned while the worker is being stopped: errors of cancelled Spark jobs must not fail jobs."""
