@@ -481,7 +481,7 @@ def test_ledgers_of_queries_that_do_not_run_are_reported(queue: BullQueue, clien
     collector.advance(collector.first_positions(), None)
     collector.close()
     queue.add({})
-    ClaimLedger(handle, "claimer").claim(ClaimSettings(sender="claimer"), 1)
+    list(ClaimLedger(handle, "claimer").claim(ClaimSettings(sender="claimer"), 1))
     assert found_by(queue, "ledgers").found == "ledgers of 2 readers"
     for key in (handle.keys.results("reports")["track"], handle.keys.claims("claimer")):
         assert client.pexpire(key, 4 * DAY_MS)

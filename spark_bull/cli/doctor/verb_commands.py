@@ -15,8 +15,8 @@ srandmember srem sscan unlink wait xadd xtrim zadd zcard zcount zmscore zpopmin 
 zremrangebyscore zrevrangebyscore zscore
 """,
     "inspect": """
-client|list get hexists hgetall hlen hscan llen lrange scard sismember smismember sscan xlen xrevrange zcard zcount
-zmscore zrangebyscore zrevrange zscore
+client|list get hexists hgetall hlen hscan llen lrange scard sismember smismember sscan xlen xrange xrevrange zcard
+zcount zmscore zrangebyscore zrevrange zscore
 """,
     "process": """
 blmove blpop bzpopmin client|unblock decrby del get hdel hexists hgetall hincrby hlen hrandfield hscan hset hsetnx
@@ -34,7 +34,7 @@ get hset psubscribe set sismember subscribe unsubscribe xadd xinfo xrange xread 
 """,
     "serve": """
 client|list del get hexists hgetall hlen hscan hvals llen lrange psubscribe pttl scard set sismember smembers
-smismember sscan subscribe unsubscribe xlen xread xrevrange zcard zcount zmscore zrank zrevrange zscan zscore
+smismember sscan subscribe unsubscribe xlen xrange xread xrevrange zcard zcount zmscore zrank zrevrange zscan zscore
 """,
     "schedule": """
 decrby del get hdel hgetall hincrby hlen hrandfield hset incr incrby linsert llen lpop lpush lrange lrem ltrim persist
