@@ -200,7 +200,7 @@ def test_we_go_on_from_the_checkpoint_of_a_node_worker(
             theirs.call("process", queue="q")
             wait_until(lambda: queue.counts()["delayed"] == 1, "the attempt of Node to fail")
             clients = {one["id"] for one in client.client_list()}
-        # Redis may move a job for a client that has just gone, as it frees clients only once per round of its loop.
+        # Until Redis has freed a disconnected client, its blocking command may still take the job.
         wait_until(lambda: not clients & blocked_clients(client), "Redis to notice that the worker has ended")
         queue.promote(job_id)
         with OurWorker(queue.handle, lambda job: [job.resumed, job.progress, job.attempts_made]):
