@@ -96,7 +96,7 @@ def ids_from(
     done = len(found) < known + window
     new = _first_new(position.last, found)
     if new is None:
-        # Going back half a window repeats some jobs, but misses none.
+        # Going back half a window repeats some jobs, and misses none unless more than that have left.
         back = Position(max(0, position.passed - window // 2))
         return ids_from(handle, key, back, part=part, window=window)
     behind = Position(first + len(found), found or position.last)
