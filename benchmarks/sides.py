@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import expr
 
 import spark_bull
+from benchmarks.probes import adopt_orphans
 
 QUEUE = "bench"
 ADD_BULK_CHUNK = 1_000
@@ -48,7 +49,8 @@ Side = Callable[[int, int], AbstractContextManager[Run]]
 
 
 def new_session(**settings: str) -> SparkSession:
-    """Starts Spark on two cores without console output."""
+    """Starts Spark on two cores without console output; its processes stay descendants of this one."""
+    adopt_orphans()
     builder = SparkSession.builder.master("local[2]").appName("benchmark")
     quiet = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
     session = builder.config(map={**quiet, **settings}).getOrCreate()

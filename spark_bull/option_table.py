@@ -184,7 +184,15 @@ TABLE: Final[tuple[Option, ...]] = (
         (QUEUE,),
         "`at-most-once`: jobs never run twice",
     ),
-    Option("chunkSize", integer(1, 2_000), 500, (*ALL, QUEUE), "maximum number of jobs per script call"),
+    Option(
+        "chunkSize",
+        integer(1, 2_000),
+        500,
+        (*ALL, QUEUE),
+        "maximum number of jobs per script call",
+        "500; writes: 250",
+        {WRITE: 250},
+    ),
     Option(
         "chunkBytes",
         integer(1_024, 256 << 20),

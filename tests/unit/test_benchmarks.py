@@ -433,3 +433,25 @@ def test_waits_of_both_sides_are_measured_and_compared() -> None:
     }
     slow = found | {"spark_bull, 1 at a time": Waited(1.0, 2 * found["BullMQ, 1 at a time"].p99, 1e9)}
     assert not wait_verdicts(slow)[0].kept
+
+
+def test_the_cpu_time_of_a_process_counts_whose_parent_has_ended() -> None:
+    work = "sum(range(10_000_000))"
+    # The child starts a worker in a session of its own, and ends before it.
+    starts = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {work!r}], start_new_session=True)"
+    program = (
+        "import os, subprocess, sys\n"
+        "from benchmarks.probes import adopt_orphans, cpu_of, descendants\n"
+        "adopt_orphans()\n"
+        f"subprocess.run([sys.executable, '-c', {starts!r}], check=True)\n"
+        "(orphan,) = descendants(os.getpid())\n"
+        "os.waitid(os.P_PID, orphan, os.WEXITED | os.WNOWAIT)\n"
+        "both, own = cpu_of(os.getpid()).python, sum(os.times()[:4])\n"
+        "os.waitpid(orphan, 0)\n"
+        "assert both > own + 0.02 and orphan not in descendants(os.getpid())\n"
+        "print('counted')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=Path(__file__).parents[2]
+    )
+    assert done.stdout == "counted\n", done.stderr

@@ -297,7 +297,7 @@ def test_missing_options_have_their_defaults(scope: str) -> None:
     options = parse_options({}, scope)
     for row in TABLE:
         if scope in row.scopes:
-            assert options[row.name] == row.default
+            assert options[row.name] == row.scope_defaults.get(scope, row.default)
     assert options.given == frozenset()
 
 
@@ -340,3 +340,7 @@ def test_option_names_are_unique_and_every_option_is_documented() -> None:
     assert len(set(names)) == len(names)
     assert all(row.doc and row.scopes for row in TABLE)
     assert not SPARK_OPTIONS & {name for name, _ in names}
+
+
+def test_scripts_of_writes_are_shorter_by_default_than_those_of_reads() -> None:
+    assert (parse_options({}, WRITE)["chunkSize"], parse_options({}, READ)["chunkSize"]) == (250, 500)
