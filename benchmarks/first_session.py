@@ -15,7 +15,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from benchmarks.probes import cpu_of
+from benchmarks.probes import adopt_orphans, cpu_of
 from benchmarks.sides import QUEUE
 
 JOBS: Final = 10
@@ -61,6 +61,7 @@ def measured(act: Callable[[], None]) -> Use:
 def main() -> None:
     kind, source, url = sys.argv[1:]
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    adopt_orphans()
     spark = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     options = {"queue": QUEUE, "url": url}

@@ -190,7 +190,7 @@ TABLE: Final[tuple[Option, ...]] = (
         500,
         (*ALL, QUEUE),
         "maximum number of jobs per script call",
-        "500; writes: 250",
+        "500; when jobs are added: 250",
         {WRITE: 250},
     ),
     Option(

@@ -436,7 +436,7 @@ def test_waits_of_both_sides_are_measured_and_compared() -> None:
 
 
 def test_the_cpu_time_of_a_process_counts_whose_parent_has_ended() -> None:
-    work = "sum(range(10_000_000))"
+    work = "import time\nwhile time.process_time() < 0.3: pass"
     # The child starts a worker in a session of its own, and ends before it.
     starts = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {work!r}], start_new_session=True)"
     program = (
@@ -448,7 +448,7 @@ def test_the_cpu_time_of_a_process_counts_whose_parent_has_ended() -> None:
         "os.waitid(os.P_PID, orphan, os.WEXITED | os.WNOWAIT)\n"
         "both, own = cpu_of(os.getpid()).python, sum(os.times()[:4])\n"
         "os.waitpid(orphan, 0)\n"
-        "assert both > own + 0.02 and orphan not in descendants(os.getpid())\n"
+        "assert both > own + 0.2 and orphan not in descendants(os.getpid())\n"
         "print('counted')\n"
     )
     done = subprocess.run(
