@@ -172,7 +172,7 @@ def process(spark: SparkSession, url: str, folder: Path) -> Measured:
         node_worker(url, folder) as node,
         Worker(spark, QUEUE, rate, payload_schema=schema, **settings),
     ):
-        while queue.counts()["wait"] or queue.counts()["active"]:
+        while (counts := queue.counts())["wait"] or counts["active"]:
             time.sleep(0.2)
     if node is None:
         print("    (Node or its packages are not installed: Spark processed all jobs)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from threading import current_thread
 from typing import Any
 
 import pytest
@@ -38,11 +39,11 @@ def options(redis_url: str, prefix: str) -> Options:
 
 @pytest.fixture
 def round_trips(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], int]:
-    """Counts the round trips of a call."""
+    """Counts the round trips of a call, without those of background threads, which have names of their own."""
     send, sent = RetryingClient.run, [0]
 
     def counting(self: RetryingClient, *args: Any) -> Any:
-        sent[0] += 1
+        sent[0] += not current_thread().name.startswith("spark-bull")
         return send(self, *args)
 
     def count(call: Callable[[], object]) -> int:
