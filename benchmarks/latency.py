@@ -42,7 +42,7 @@ PING_TARGET: Final = 1.0
 #: Jobs that are added in a second, as a ratio to those that should be.
 PACE_TARGET: Final = 0.98
 #: Sizes of chunks that are measured beside the default one, for information.
-SMALLER_CHUNKS: Final = (100, 50)
+OTHER_CHUNKS: Final = (200, 50)
 LOOP, STREAM, BULLMQ, OURS = "loop", "stream", "BullMQ", "spark_bull"
 
 #: Prepares a verb on a server and yields the function that performs it.
@@ -161,7 +161,7 @@ def ping_sides(spark: SparkSession, jobs: int) -> dict[str, dict[str, Preparatio
             OURS: partial(processing, by_default(spark, "noop"), jobs),
             **{
                 f"chunk_size={chunk}": partial(processing, by_default(spark, "noop", chunk_size=chunk), jobs)
-                for chunk in SMALLER_CHUNKS
+                for chunk in OTHER_CHUNKS
             },
             BULLMQ: partial(processing, peers("bullmq_process.js", 1, 50), jobs),
         },

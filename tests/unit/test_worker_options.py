@@ -14,7 +14,13 @@ from pyspark.sql.types import LongType
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.errors import DialectError, OptionError
 from spark_bull.spark.process.loop_engine import task_tries
-from spark_bull.spark.process.worker_options import check_setup, check_tracer, checked_env, worker_options
+from spark_bull.spark.process.worker_options import (
+    check_setup,
+    check_tracer,
+    checked_env,
+    largest_chunk,
+    worker_options,
+)
 
 
 def of_a_job(job: Any) -> None: ...
@@ -41,6 +47,24 @@ def udf(n: pd.Series) -> pd.Series:  # type: ignore[type-arg, unused-ignore]
 )
 def test_the_engine_follows_the_processor(processor: Callable[..., Any], given: str, engine: str) -> None:
     assert worker_options({"engine": given}, processor)["engine"] == engine
+
+
+@pytest.mark.parametrize(
+    ("processor", "arguments", "jobs"),
+    [
+        (of_a_job, {}, 100),
+        ({"*": of_a_job}, {}, 100),
+        (of_a_job, {"chunk_size": 7}, 7),
+        (udf, {}, 200),
+        (udf, {"min_chunk": 5}, 200),
+        (udf, {"min_chunk": 500}, 500),
+        (udf, {"min_chunk": 500, "chunk_size": 1_000}, 1_000),
+    ],
+)
+def test_a_chunk_of_a_udf_is_larger_by_default(
+    processor: Callable[..., Any] | dict[str, Callable[..., Any]], arguments: dict[str, int], jobs: int
+) -> None:
+    assert largest_chunk(worker_options(arguments, processor), processor) == jobs
 
 
 @pytest.mark.parametrize(

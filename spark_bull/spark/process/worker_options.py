@@ -36,7 +36,9 @@ _UNSUPPORTED: Final[Mapping[str, Mapping[str, str]]] = {
 }
 #: A task for fewer jobs takes longer to start than to run. Not applied if `slots` is given.
 _MIN_ROWS: Final = 1_000
-_CHUNK: Final = 200
+#: Default sizes of chunks. A larger one keeps other clients of Redis waiting for longer; a call of a UDF has fixed costs.
+_FUNCTION_CHUNK: Final = 100
+_UDF_CHUNK: Final = 200
 _PROMOTER_ARGUMENTS: Final = ("max_stalled", "check_ms")
 
 
@@ -72,16 +74,17 @@ def _check_chunks(options: Options, processor: Processor | Mapping[str, Processo
     """Raises OptionError for a minimum size of chunks that has no effect."""
     if "min_chunk" in options.given and not is_udf(processor):
         raise OptionError("`min_chunk` has no effect on functions of a job: leave it out, or use a UDF")
-    most = largest_chunk(options)
+    most = largest_chunk(options, processor)
     if options["min_chunk"] > most:
         raise OptionError(f"expected `min_chunk` to be at most `chunk_size` ({most}), got: {options['min_chunk']}")
     if "chunk_wait_ms" in options.given and "min_chunk" not in options.given:
         raise OptionError("`chunk_wait_ms` has no effect without `min_chunk`: give both, or leave it out")
 
 
-def largest_chunk(options: Options) -> int:
-    """Returns the largest number of jobs per chunk of the engine `loop`."""
-    return int(options["chunk_size"] or _CHUNK)
+def largest_chunk(options: Options, processor: Processor | Mapping[str, Processor]) -> int:
+    """Returns the largest number of jobs per chunk of the engine `loop`; by default at least `min_chunk`."""
+    default = max(_UDF_CHUNK, options["min_chunk"]) if is_udf(processor) else _FUNCTION_CHUNK
+    return int(options["chunk_size"] or default)
 
 
 def check_tracer(tracer: TracerSource, engine: str, processor: Processor | Mapping[str, Processor]) -> None:
