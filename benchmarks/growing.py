@@ -24,7 +24,7 @@ from benchmarks.filling import plain, queue_at
 from benchmarks.finishing import fill_finished
 from benchmarks.probes import cpu_of, memory_watched
 from benchmarks.sides import new_session, sink, strings
-from benchmarks.trials import Server, completed, cpu_seconds, fresh_server, wait_until
+from benchmarks.trials import Server, cpu_seconds, fresh_server, resume_and_wait
 from benchmarks.workers import QUEUE, function
 from spark_bull.dialects.fields import FIELDS
 
@@ -81,12 +81,7 @@ def process(spark: SparkSession, server: Server, jobs: int) -> Iterator[Run]:
     server.queue.pause()
     elsewhere(fill_waiting, server.url, jobs)
     with function(spark)(server.url):
-
-        def run() -> None:
-            server.queue.resume()
-            wait_until(lambda: completed(server.client) >= jobs)
-
-        yield run
+        yield lambda: resume_and_wait(server, jobs)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Benchmark of growth: cost per job and memory of each verb with few and with many jobs, and Redis' memory per job.
+"""Benchmark of growth: cost per job and memory of each verb with few and many jobs, and Redis' cost with BullMQ.
 
     make bench            or   .venv/bin/python -m benchmarks.growth --verbs dispatch --sizes 100000 1000000
 
@@ -11,14 +11,15 @@ import argparse
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict, dataclass
+from typing import Final, TypeVar
 
-from benchmarks.growing import VERBS, Grown, memory_bytes
+from benchmarks.growing import VERBS, Grown, Run, fill_waiting, memory_bytes
 from benchmarks.report import Verdict, at_most, show_verdicts, write_results
 from benchmarks.sides import add_bulk
-from benchmarks.trials import Server, completed, fresh_server, wait_until
+from benchmarks.trials import Server, cpu_seconds, fresh_server, resume_and_wait
 from benchmarks.workers import peers
 
 SIZES: Final = (100_000, 1_000_000, 3_000_000)
@@ -56,29 +57,45 @@ def verdicts(verb: str, found: Mapping[int, Grown]) -> list[Verdict]:
     return results
 
 
-# Redis' memory for jobs that BullMQ has added, and processed.
+# The same with BullMQ, on a server of its own.
 
 
-def added_by_node(server: Server, jobs: int) -> None:
-    with add_bulk(1)(server.port, jobs) as run:
-        run()
+@dataclass(frozen=True)
+class NodeGrown:
+    """Per job of BullMQ: Redis' CPU time (µs), and the memory of Redis that the verb adds (bytes)."""
+
+    redis_us: float
+    redis_bytes: float
 
 
-def processed_by_node(server: Server, jobs: int) -> None:
+#: What a size of a verb costs.
+T = TypeVar("T", Grown, NodeGrown)
+
+
+def added_by_node(server: Server, jobs: int) -> AbstractContextManager[Run]:
+    return add_bulk(1)(server.port, jobs)
+
+
+@contextmanager
+def processed_by_node(server: Server, jobs: int) -> Iterator[Run]:
+    server.queue.pause()
+    fill_waiting(server.url, jobs)
     with peers("bullmq_process.js", 1, 50)(server.url):
-        wait_until(lambda: completed(server.client) >= jobs)
+        yield lambda: resume_and_wait(server, jobs)
 
 
-def node_bytes(jobs: int) -> dict[str, float]:
-    """Redis' memory that BullMQ adds per job, by verb."""
-    with fresh_server() as server:
-        found = {}
-        steps: Mapping[str, Callable[[Server, int], None]] = {"dispatch": added_by_node, "process": processed_by_node}
-        for verb, step in steps.items():
-            before = memory_bytes(server.client)
-            step(server, jobs)
-            found[verb] = (memory_bytes(server.client) - before) / jobs
-        return found
+NODE_VERBS: Final[Mapping[str, Callable[[Server, int], AbstractContextManager[Run]]]] = {
+    "dispatch": added_by_node,
+    "process": processed_by_node,
+}
+
+
+def grown_by_node(verb: str, jobs: int) -> NodeGrown:
+    with fresh_server() as server, NODE_VERBS[verb](server, jobs) as run:
+        memory, cpu = memory_bytes(server.client), cpu_seconds(server.client)
+        run()
+        cpu_us, added = (cpu_seconds(server.client) - cpu) * 1e6, memory_bytes(server.client) - memory
+        return NodeGrown(cpu_us / jobs, added / jobs)
 
 
 def memory_verdicts(ours: Mapping[str, float], node: Mapping[str, float]) -> list[Verdict]:
@@ -92,21 +109,10 @@ def memory_verdicts(ours: Mapping[str, float], node: Mapping[str, float]) -> lis
     return results
 
 
-def show(verb: str, found: Mapping[int, Grown]) -> None:
-    print(f"\n{verb:10}" + "".join(f"{name:>12}" for name in asdict(next(iter(found.values())))))
+def show(verb: str, found: Mapping[int, T]) -> None:
+    print(f"\n{verb:18}" + "".join(f"{name:>12}" for name in asdict(next(iter(found.values())))))
     for jobs, one in found.items():
-        print(f"{jobs:10,}" + "".join(f"{figure:12.1f}" for figure in asdict(one).values()), flush=True)
-
-
-def measured(verbs: Sequence[str], sizes: Sequence[int]) -> dict[str, dict[int, Grown]]:
-    found: dict[str, dict[int, Grown]] = {}
-    for verb in verbs:
-        found[verb] = {}
-        for jobs in sizes:
-            found[verb][jobs] = grown(verb, jobs)
-            print(f"{verb}, {jobs:,} jobs: {asdict(found[verb][jobs])}", flush=True)
-        show(verb, found[verb])
-    return found
+        print(f"{jobs:18,}" + "".join(f"{figure:12.1f}" for figure in asdict(one).values()), flush=True)
 
 
 def main() -> None:
@@ -117,23 +123,32 @@ def main() -> None:
     args = parser.parse_args()
     sizes = sorted(QUICK_SIZES if args.quick else args.sizes)
 
-    found = measured(args.verbs, sizes)
-    all_verdicts = [verdict for verb, of_verb in found.items() for verdict in verdicts(verb, of_verb)]
-    node: dict[str, float] = {}
-    if "dispatch" in found:
-        node = node_bytes(sizes[0])
-        ours = {verb: of_verb[sizes[0]].redis_bytes for verb, of_verb in found.items()}
-        print(f"\nRedis' memory, bytes per job of {sizes[0]:,}: BullMQ {node}, ours {ours}")
-        all_verdicts += memory_verdicts(ours, node)
+    ours: dict[str, dict[int, Grown]] = {verb: {} for verb in args.verbs}
+    node: dict[str, dict[int, NodeGrown]] = {verb: {} for verb in args.verbs if verb in NODE_VERBS}
+    for verb in args.verbs:
+        for jobs in sizes:
+            ours[verb][jobs] = grown(verb, jobs)
+            print(f"{verb}, {jobs:,} jobs: {ours[verb][jobs]}", flush=True)
+            if verb in node:
+                node[verb][jobs] = grown_by_node(verb, jobs)
+                print(f"{verb}, {jobs:,} jobs: {node[verb][jobs]}", flush=True)
+        show(verb, ours[verb])
+        if verb in node:
+            show(f"{verb} by BullMQ", node[verb])
+
+    all_verdicts = [verdict for verb, of_verb in ours.items() for verdict in verdicts(verb, of_verb)]
+    if "dispatch" in ours:
+        added, of_node = ({verb: of[sizes[0]].redis_bytes for verb, of in side.items()} for side in (ours, node))
+        all_verdicts += memory_verdicts(added, of_node)
     show_verdicts(all_verdicts)
     write_results(
         "growth" if len(args.verbs) == len(VERBS) else f"growth-{'-'.join(args.verbs)}",
-        {
-            "sizes": {verb: {str(jobs): asdict(one) for jobs, one in of.items()} for verb, of in found.items()},
-            "node_bytes": node,
-            "verdicts": [asdict(verdict) for verdict in all_verdicts],
-        },
+        {"ours": _by_size(ours), "node": _by_size(node), "verdicts": [asdict(verdict) for verdict in all_verdicts]},
     )
+
+
+def _by_size(found: Mapping[str, Mapping[int, T]]) -> dict[str, dict[str, dict[str, float]]]:
+    return {verb: {str(jobs): asdict(one) for jobs, one in of_verb.items()} for verb, of_verb in found.items()}
 
 
 if __name__ == "__main__":

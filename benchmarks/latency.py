@@ -28,10 +28,10 @@ from benchmarks.trials import (
     WARM_UP_JOBS,
     Loaded,
     Server,
-    completed,
     cpu_seconds,
     fresh_server,
     load_latency,
+    resume_and_wait,
     wait_until,
 )
 from benchmarks.workers import PEERS, QUEUE, Working, function, peer_process, peers, stream
@@ -215,12 +215,7 @@ def processing(working: Working, jobs: int, server: Server) -> Iterator[Callable
         wait_until(lambda: not any(server.queue.counts().values()))
         server.queue.pause()
         server.queue.add_many(plain(jobs))
-
-        def run() -> None:
-            server.queue.resume()
-            wait_until(lambda: completed(server.client) >= jobs)
-
-        yield run
+        yield lambda: resume_and_wait(server, jobs)
 
 
 @contextmanager

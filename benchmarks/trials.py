@@ -30,6 +30,8 @@ BASE = f"bull:{QUEUE}:"
 SLOWLOG = {"slowlog-log-slower-than": "200", "slowlog-max-len": "100000"}
 POLL_S = 0.01
 TIMEOUT_S = 300.0
+#: Least rate of workers, jobs/s: they may take longer than TIMEOUT_S for many jobs.
+LEAST_RATE = 1_000
 WARM_UP_JOBS = 10_000
 #: Number of first jobs that are not counted.
 WARM_UP_PINGS = 50
@@ -120,8 +122,7 @@ def throughput(working: Working, jobs: int, protocol: str = "bullmq", warm_up: i
             server.client.slowlog_reset()
             cpu = cpu_seconds(server.client)
             started = time.perf_counter()
-            server.queue.resume()
-            wait_until(lambda: completed(server.client) >= jobs)
+            resume_and_wait(server, jobs)
             seconds = time.perf_counter() - started
             server_us = (cpu_seconds(server.client) - cpu) / jobs * 1e6
         check_all_completed(server.client, range(warm_up + 1, warm_up + jobs + 1))
@@ -265,11 +266,17 @@ def run_yardstick(client: Redis) -> None:
         script(keys=["yardstick"], args=[YARDSTICK_COMMANDS, "x" * 200])
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
+def wait_until(condition: Callable[[], bool], timeout_s: float = TIMEOUT_S) -> None:
+    deadline = time.monotonic() + timeout_s
     while not condition():
-        assert time.monotonic() < deadline, f"expected the measurement to end within {TIMEOUT_S:g} s"
+        assert time.monotonic() < deadline, f"expected the measurement to end within {timeout_s:g} s"
         time.sleep(POLL_S)
+
+
+def resume_and_wait(server: Server, jobs: int) -> None:
+    """Resumes the queue, and waits until so many jobs have completed."""
+    server.queue.resume()
+    wait_until(lambda: completed(server.client) >= jobs, max(TIMEOUT_S, jobs / LEAST_RATE))
 
 
 def completed(client: Redis) -> int:

@@ -658,7 +658,7 @@ TABLE: Final[tuple[Option, ...]] = (
         None,
         (WORK,),
         "maximum number of jobs per claim of a slot, and per call of a UDF",
-        "100; UDFs: 200 or `min_chunk`; engine `stream`: 500",
+        "100; UDFs: 200, or `min_chunk` if that is larger; engine `stream`: 500",
     ),
     Option(
         "timeout_ms", integer(0), 0, (WORK,), "maximum duration of a job, or of one call of a UDF, ms; 0: unlimited"

@@ -144,11 +144,13 @@ class Collector:
         self._refreshed_at = monotonic_s()
 
     def close(self) -> None:
-        """Stops the thread and closes the connections. Not required before the process exits."""
+        """Stops the thread, waits for a read under way, and closes the connections. Not required before the process exits."""
         try:
             if self._events is not None and self._events.started:
                 self._events.stop(0)
         finally:
+            for collector in self._open.values():
+                collector.close()
             self._connection.close()
 
     def _find(self) -> None:

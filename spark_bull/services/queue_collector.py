@@ -39,6 +39,7 @@ class QueueCollector:
         self._strict = strict
         self._horizon = horizon
         self._done = False
+        self._closed = False
         self._released = 0
         self._lock = Lock()
 
@@ -150,10 +151,10 @@ class QueueCollector:
     def read_events(self) -> str | None:
         """Reads events into the ledger before the stream is trimmed; returns the id of the last one.
 
-        Returns None without reading if the ledger is full, or if `discover` would raise an error.
+        Returns None without reading if the ledger is full, after `close`, or if `discover` would raise an error.
         """
         with self._lock:
-            if self.end - self._released >= MAX_UNREAD:
+            if self._closed or self.end - self._released >= MAX_UNREAD:
                 return None
             more, cursor = True, ""
             while more:
@@ -162,6 +163,11 @@ class QueueCollector:
                     return None
                 self.end, more, cursor = found.end, found.remaining is Remaining.EVENTS, found.cursor
             return cursor
+
+    def close(self) -> None:
+        """Waits for a read of events that is under way, and prevents further ones."""
+        with self._lock:
+            self._closed = True
 
     def _discover_once(self) -> DiscoverResult:
         found = self.ledger.discover(self._horizon, strict=self._strict)

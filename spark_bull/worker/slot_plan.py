@@ -52,9 +52,9 @@ class SlotPlan:
     queues: tuple[QueuePlan, ...]
     worker: str
     runner: Runner
+    chunk_size: int
     policy: OutcomePolicy = field(default_factory=OutcomePolicy)
     concurrency: int = 1
-    chunk_size: int = 200
     chunk_bytes: int = 1 << 20
     min_chunk: int = 1
     chunk_wait_ms: int = 0

@@ -186,6 +186,6 @@ def test_a_signal_to_the_process_ends_the_slot(queue: BullQueue) -> None:
     claim_settings = ClaimSettings(name, control=queue.handle.keys.control(name))
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
-        loop_of(SlotPlan((QueuePlan(queue.handle, claim_settings),), name, FunctionRunner(processor)), 0).run()
+        loop_of(SlotPlan((QueuePlan(queue.handle, claim_settings),), name, FunctionRunner(processor), 100), 0).run()
     assert signal.getsignal(signal.SIGINT) is before
     assert queue.counts()["active"] == 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from itertools import accumulate
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 from redis import Redis
@@ -35,20 +35,20 @@ def finish(bench: WorkBench, count: int) -> None:
     bench.work(completed(bench.claim(count)))
 
 
-class Opener(Protocol):
-    def __call__(self, bench: WorkBench, queue: str, **more: Any) -> Collector: ...
+#: Opens the collector of a queue, or of several: `collector(bench, "mail,reports", states="failed")`.
+Opener = Callable[..., Collector]
 
 
 @pytest.fixture
 def collector() -> Iterator[Opener]:
-    """Opens collectors of queues with the Redis and the prefix of a bench; closes them after the test."""
-    with ExitStack() as opened:
+    """Opens collectors with the Redis and the prefix of a bench; closes them after the test."""
+    with ExitStack() as collectors:
 
-        def collector(bench: WorkBench, queue: str, **more: Any) -> Collector:
+        def opened(bench: WorkBench, queue: str, **more: Any) -> Collector:
             options = {"url": bench.handle.connection.settings.url, "prefix": bench.handle.keys.prefix, "queue": queue}
-            return opened.enter_context(closing(Collector(parse_options(options | more, COLLECT), "mine")))
+            return collectors.enter_context(closing(Collector(parse_options(options | more, COLLECT), "mine")))
 
-        yield collector
+        yield opened
 
 
 def leave(known: Collector) -> None:
@@ -172,6 +172,18 @@ def test_events_are_not_read_while_too_many_results_are_unread(
     assert known._open["mail"].read_events() is not None
 
 
+def test_a_closed_collector_reads_no_events_and_is_not_connected(
+    benches: dict[str, WorkBench], client: Redis, collector: Opener
+) -> None:
+    bench = benches["mail"]
+    finish(bench, 1)
+    known = collector(bench, "mail")
+    assert known.advance({}, None) == {"mail": 1}
+    known.close()
+    assert known._open["mail"].read_events() is None
+    assert known._owner not in {one["name"] for one in client.client_list()}
+
+
 @pytest.mark.parametrize("time", ["0", "1960-01-01"])
 def test_a_time_before_all_jobs_is_the_earliest(benches: dict[str, WorkBench], time: str, collector: Opener) -> None:
     finish(benches["mail"], 2)
@@ -234,7 +246,7 @@ def test_a_queue_with_many_jobs_fills_the_batch_if_others_have_few(
 def test_discovery_ahead_stops_before_the_next_queue(
     benches: dict[str, WorkBench], collector: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # It could read the events of both queues before they are removed.
+    # Without this, the event reader could read the events of both queues before `finish_without_events` removes them.
     monkeypatch.setattr(EventReader, "round", lambda reader: reader._over.wait())
     known = collector(benches["mail"], "mail,reports")
     for bench in benches.values():
@@ -290,4 +302,3 @@ def test_a_wrong_protocol_is_refused_for_a_name_and_skipped_for_a_glob(
         named.horizons()
     assert set(matching.horizons()) == {"mail-2"}
     assert "skipped a queue: expected queue mail to speak bull" in caplog.text
-    leave(named)

@@ -39,11 +39,12 @@ def options(redis_url: str, prefix: str) -> Options:
 
 @pytest.fixture
 def round_trips(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], int]:
-    """Counts the round trips of a call, without those of background threads, which have names of their own."""
+    """Counts the round trips of a call, without those of background threads, whose names begin with `spark-bull`."""
     send, sent = RetryingClient.run, [0]
 
     def counting(self: RetryingClient, *args: Any) -> Any:
-        sent[0] += not current_thread().name.startswith("spark-bull")
+        if not current_thread().name.startswith("spark-bull"):
+            sent[0] += 1
         return send(self, *args)
 
     def count(call: Callable[[], object]) -> int:

@@ -373,7 +373,7 @@ def take_as_a_slot(queue: BullQueue, _: str) -> Callable[[str], None]:
     assert started.wait(PATIENCE_S), "waited for the job to start"
 
     def complete(value: str) -> None:
-        # Before the job ends, or the worker may claim the next one.
+        # Requested before the job ends: otherwise the worker may claim the next one.
         assert worker.control.request_stop()
         values.put(value)
         worker.stop()

@@ -16,7 +16,7 @@ from redis import Redis
 
 from benchmarks.dispatch import Measured, median_of, replay_verdict, verdicts
 from benchmarks.growing import Grown
-from benchmarks.growth import memory_verdicts, node_bytes
+from benchmarks.growth import NODE_VERBS, grown_by_node, memory_verdicts
 from benchmarks.growth import verdicts as growth_verdicts
 from benchmarks.latency import Pinged, load_verdicts, ping_verdicts
 from benchmarks.manage import KEPT, Managed, bullmq, measure, ours, scripts
@@ -394,8 +394,11 @@ def test_the_memory_of_a_finished_job_is_that_of_both_verbs() -> None:
 
 @pytest.mark.interop
 @pytest.mark.usefixtures("node")
-def test_the_memory_of_jobs_of_bullmq_is_measured_when_they_are_added_and_finished() -> None:
-    assert node_bytes(2_000)["dispatch"] > 300
+@pytest.mark.parametrize("verb", NODE_VERBS)
+def test_jobs_of_bullmq_are_measured_when_they_are_added_and_finished(verb: str) -> None:
+    found = grown_by_node(verb, 2_000)
+    assert found.redis_bytes > 300
+    assert found.redis_us > 0
 
 
 # manage

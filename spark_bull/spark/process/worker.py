@@ -82,8 +82,8 @@ class Worker:
         functions in an event loop; default: 1. For functions only.
       min_chunk: number of jobs for which a call of a UDF waits; default: 1. For UDFs with engine loop.
       chunk_wait_ms: maximum duration of that wait, ms; default: 1,000.
-      chunk_size: maximum number of jobs per claim, and per call of a UDF; default: 100 for functions of a job, 200 or
-        `min_chunk` for UDFs, 500 with engine stream.
+      chunk_size: maximum number of jobs per claim, and per call of a UDF; default: 100 for functions of a job, 200 for
+        UDFs, or `min_chunk` if that is larger; 500 with engine stream.
       timeout_ms: maximum duration of a job, or of one call of a UDF, ms; the job's own `timeout` takes precedence.
         Default, 0: unlimited.
       lock_ms: duration of a job's lock, ms, after which the job of a dead slot can be rescued; default: 30,000.
@@ -283,9 +283,9 @@ class Worker:
                 ),
                 self.id,
                 runner,
+                largest_chunk(options, processor),
                 OutcomePolicy(*keep, backoff_strategy),
                 options["concurrency"],
-                largest_chunk(options, processor),
                 min_chunk=options["min_chunk"],
                 chunk_wait_ms=options["chunk_wait_ms"],
                 tracer=tracer,

@@ -17,6 +17,7 @@ from spark_bull.store.settings import resolved
 from spark_bull.tracer import TracerSource, check_sendable
 from spark_bull.worker.batch_size import LEAST
 from spark_bull.worker.job_tasks import is_coroutine_function
+from spark_bull.worker.slot_queue import SCRIPT_JOBS
 from spark_bull.worker.slot_state import Setup
 
 Processor = Callable[..., Any]
@@ -36,9 +37,9 @@ _UNSUPPORTED: Final[Mapping[str, Mapping[str, str]]] = {
 }
 #: A task for fewer jobs takes longer to start than to run. Not applied if `slots` is given.
 _MIN_ROWS: Final = 1_000
-#: Default sizes of chunks. A larger one keeps other clients of Redis waiting for longer; a call of a UDF has fixed costs.
+#: Default sizes of chunks. A script for more jobs blocks Redis for longer. A call of a UDF has fixed costs.
 _FUNCTION_CHUNK: Final = 100
-_UDF_CHUNK: Final = 200
+_UDF_CHUNK: Final = SCRIPT_JOBS
 _PROMOTER_ARGUMENTS: Final = ("max_stalled", "check_ms")
 
 
@@ -74,8 +75,8 @@ def _check_chunks(options: Options, processor: Processor | Mapping[str, Processo
     """Raises OptionError for a minimum size of chunks that has no effect."""
     if "min_chunk" in options.given and not is_udf(processor):
         raise OptionError("`min_chunk` has no effect on functions of a job: leave it out, or use a UDF")
-    most = largest_chunk(options, processor)
-    if options["min_chunk"] > most:
+    most = options["chunk_size"]
+    if most is not None and options["min_chunk"] > most:
         raise OptionError(f"expected `min_chunk` to be at most `chunk_size` ({most}), got: {options['min_chunk']}")
     if "chunk_wait_ms" in options.given and "min_chunk" not in options.given:
         raise OptionError("`chunk_wait_ms` has no effect without `min_chunk`: give both, or leave it out")
