@@ -144,7 +144,7 @@ class Collector:
         self._refreshed_at = monotonic_s()
 
     def close(self) -> None:
-        """Stops the thread, waits for a read under way, and closes the connections. Not required before the process exits."""
+        """Stops the thread, waits for a read under way, and closes the connections. Not required before the exit."""
         try:
             if self._events is not None and self._events.started:
                 self._events.stop(0)
