@@ -50,16 +50,13 @@ class JobThreads:
         self._is_closed = False
 
     def start(self, job: RunningJob, function: JobFunction, limit_ms: int) -> None:
-        """Calls `function(job)` in a thread. limit_ms: maximum duration, ms; 0: unlimited."""
+        """Calls `function(job)` in a thread. limit_ms: maximum duration from when the thread runs, ms; 0: unlimited."""
         call = _Call(job, function, limit_ms)
         with self._lock:
             self._calls[job] = call
             needs_thread = self._idle == 0
             if not needs_thread:
                 self._idle -= 1
-            if limit_ms:
-                call.deadline = monotonic_s() + limit_ms / 1000
-                self._watch()
         if needs_thread:
             Thread(target=self._serve, args=(call,), name="spark-bull-job", daemon=True).start()
         else:
@@ -109,6 +106,9 @@ class JobThreads:
         with self._lock:
             call.thread_id = get_ident()
             error = call.error
+            if error is None and call.limit_ms:
+                call.deadline = monotonic_s() + call.limit_ms / 1000
+                self._watch()
         if error is not None:
             return Result(call.job, None, error)
         return Result(call.job, call.function(call.job), None)

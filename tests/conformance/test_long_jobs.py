@@ -278,13 +278,14 @@ def test_a_job_sees_that_its_lock_is_lost_and_ends(queue: BullQueue, client: Red
     assert ours.stats.completed == 0
 
 
-def test_a_function_that_runs_on_after_its_timeout_stores_no_checkpoint(queue: BullQueue, client: Redis) -> None:
+def test_a_function_that_runs_on_after_it_was_cancelled_stores_no_checkpoint(queue: BullQueue, client: Redis) -> None:
     tokens: list[Any] = []
     errors: list[BaseException] = []
-    locked_again = threading.Event()
+    started, locked_again = threading.Event(), threading.Event()
 
     def processor(job: RunningJob) -> None:
         tokens.append(client.get(lock))
+        started.set()
         while not errors:
             try:
                 if locked_again.wait(0.01):
@@ -296,8 +297,10 @@ def test_a_function_that_runs_on_after_its_timeout_stores_no_checkpoint(queue: B
 
     job_id = queue.add({})
     lock = queue.handle.keys.lock(job_id)
-    with worker(queue, processor, "threads", timeout_ms=20):
-        wait_until(lambda: queue.counts()["failed"] == 1, "the timeout")
+    with worker(queue, processor, "threads"):
+        assert started.wait(PATIENCE_S)
+        queue.cancel(job_id)
+        wait_until(lambda: queue.counts()["failed"] == 1, "the job to be cancelled")
         # A later attempt in the same slot has a lock with the same token.
         client.set(lock, tokens[0])
         locked_again.set()
