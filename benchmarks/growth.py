@@ -68,7 +68,7 @@ class NodeGrown:
     redis_bytes: float
 
 
-#: What a size of a verb costs.
+#: The figures of one side.
 T = TypeVar("T", Grown, NodeGrown)
 
 

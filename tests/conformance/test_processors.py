@@ -184,8 +184,9 @@ def test_a_signal_to_the_process_ends_the_slot(queue: BullQueue) -> None:
     queue.add_many(NewJob({"name": str(n)}) for n in range(3))
     name = uuid4().hex[:8]
     claim_settings = ClaimSettings(name, control=queue.handle.keys.control(name))
+    plan = SlotPlan((QueuePlan(queue.handle, claim_settings),), name, FunctionRunner(processor), chunk_size=100)
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
-        loop_of(SlotPlan((QueuePlan(queue.handle, claim_settings),), name, FunctionRunner(processor), 100), 0).run()
+        loop_of(plan, 0).run()
     assert signal.getsignal(signal.SIGINT) is before
     assert queue.counts()["active"] == 3

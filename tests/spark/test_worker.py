@@ -391,7 +391,10 @@ def test_wrong_arguments_are_refused_before_the_start(spark: SparkSession, redis
         ({"processor": print, "engine": "stream", "concurrency": 2}, "`concurrency` has no effect here"),
         ({"processor": print, "concurrency": 0}, "`concurrency`"),
         ({"processor": print, "min_chunk": 5}, "`min_chunk` has no effect on functions"),
-        ({"processor": udf, "payload_schema": PEOPLE, "min_chunk": 5, "chunk_size": 4}, "`min_chunk` .* `chunk_size`"),
+        (
+            {"processor": udf, "payload_schema": PEOPLE, "min_chunk": 5, "chunk_size": 4},
+            "`min_chunk` to be at most `chunk_size`",
+        ),
         ({"processor": udf, "payload_schema": PEOPLE, "chunk_wait_ms": 5}, "without `min_chunk`"),
         ({"processor": print, "queues": ["r"]}, "one of `queue` .* and `queues`"),
         ({"processor": print, "queue": None}, "one of `queue` .* and `queues`"),

@@ -74,5 +74,5 @@ def _run(url: str, prefix: str, dialect: str, concurrency: int, kind: str) -> No
     }
     processor, setup = processors[kind]
     queues = (QueuePlan(handle, settings),)
-    plan = SlotPlan(queues, "slot", FunctionRunner(processor), 200, concurrency=concurrency, setup=setup)
+    plan = SlotPlan(queues, "slot", FunctionRunner(processor), chunk_size=200, concurrency=concurrency, setup=setup)
     loop_of(plan, 0).run()
