@@ -28,9 +28,10 @@ from spark_bull.queue.verbs import promote_due
 from spark_bull.spark.process.settle import SettlePlan, settle_task
 from spark_bull.spark.process.settle_tokens import SettleTokens
 from spark_bull.worker.claimer import Claimer
+from spark_bull.worker.failure import failure
 from spark_bull.worker.job_options import keep_rule
 from tests.support.wait import wait_until
-from tests.support.work_bench import CLAIM_SETTINGS, WorkBench, completed, not_bull_1, only_bullmq
+from tests.support.work_bench import CLAIM_SETTINGS, WorkBench, completed, failed_for, not_bull_1, only_bullmq
 
 HOUR_MS = 3_600_000
 
@@ -64,6 +65,33 @@ def test_a_claim_takes_the_oldest_jobs_and_locks_them(bench: WorkBench) -> None:
     assert bench.locks(ids) == [True] * 3 + [False] * 2
     assert claim.more
     assert 0 < bench.client.pttl(bench.handle.keys.lock(ids[0])) <= CLAIM_SETTINGS.lock_ms
+
+
+def test_the_first_attempt_sees_the_progress_that_was_set_before_it(bench: WorkBench) -> None:
+    (job_id,) = bench.add()
+    update_progress(bench.handle, job_id, "42")
+    assert [job.progress for job in bench.claim().jobs] == ["42"]
+
+
+def test_an_attempt_after_a_retry_sees_what_earlier_ones_have_left(bench: WorkBench) -> None:
+    (job_id,) = bench.add()
+    claim = bench.claim()
+    update_progress(bench.handle, job_id, "42")
+    bench.work(failed_for(claim, "oops"))
+    bench.queue.retry(job_id, reset_attempts=True)
+    (job,) = bench.claim().jobs
+    assert (job.progress, job.stacktrace) == ("42", '["trace"]')
+    decided = failure(bench.handle.dialect, job, "oops again", stack="a further trace")
+    assert json.loads(decided.stack) == ["trace", "a further trace"]
+
+
+@only_bullmq
+def test_a_job_that_lacks_a_field_of_new_jobs_is_read_whole(bench: WorkBench) -> None:
+    (job_id,) = bench.add()
+    bench.client.hdel(bench.handle.keys.job(job_id), "delay", "priority")
+    update_progress(bench.handle, job_id, "42")
+    (job,) = bench.claim().jobs
+    assert (job.name, job.progress, job.priority, job.attempts_started) == ("__default__", "42", 0, 1)
 
 
 def test_a_claim_of_an_empty_queue_returns_no_jobs(bench: WorkBench) -> None:
