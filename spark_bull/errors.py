@@ -164,7 +164,7 @@ class NotReplicated(SparkBullError):
     Parameters:
       message: the message.
       queue: name of the queue.
-      replicas: number of replicas that have it.
+      replicas: number of replicas that are known to have it.
     """
 
     def __init__(self, message: str, *, queue: str, replicas: int) -> None:

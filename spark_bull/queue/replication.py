@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from spark_bull.errors import NotReplicated, OptionError
+from spark_bull.errors import NotReplicated, OptionError, SparkBullError
 from spark_bull.keys import QueueKeys
 from spark_bull.options import Options
 from spark_bull.store.connection import Connection
@@ -46,19 +46,28 @@ def check_replicas(connection: Connection, terms: ReplicaTerms) -> str:
 def wait_for_replicas(connection: Connection, keys: QueueKeys, terms: ReplicaTerms, primary: str) -> int:
     """Waits until enough replicas have all writes so far; returns how many have them.
 
-    primary: what `check_replicas` has returned before the first of them. Raises NotReplicated if that takes too long,
-    or there is another primary.
+    primary: what `check_replicas` has returned before the first of them. Raises NotReplicated if that takes too long or
+    fails, or there is another primary.
     """
     settings = connection.settings
     waiting = Connection(replace(settings, timeout_ms=settings.timeout_ms + terms.timeout_ms))
-    # WAIT counts from the last write of its own connection.
-    _, replicas, info = waiting.pipeline(
-        [
-            ("SET", keys["replica_mark"], 1, "PX", _MARK_TTL_MS),
-            ("WAIT", terms.replicas, terms.timeout_ms),
-            ("INFO", "replication"),
-        ]
-    )
+    try:
+        # WAIT counts from the last write of its own connection.
+        _, replicas, info = waiting.pipeline(
+            [
+                ("SET", keys["replica_mark"], 1, "PX", _MARK_TTL_MS),
+                ("WAIT", terms.replicas, terms.timeout_ms),
+                ("INFO", "replication"),
+            ]
+        )
+    except SparkBullError as error:
+        raise NotReplicated(
+            f"the jobs written to queue {keys.queue} were added, but Redis at {settings.where} did not say whether "
+            f"{terms.replicas} replicas have them: don't write them again before you have checked which ones exist "
+            f"(jobs with a `jobId` are not added twice). Cause: {error}",
+            queue=keys.queue,
+            replicas=0,
+        ) from error
     if str(info["master_replid"]) != primary:
         raise NotReplicated(
             f"another server has become the primary at {settings.where} during a write to queue {keys.queue}, and may "

@@ -69,8 +69,11 @@ def _confirm(plan: WritePlan, write_id: str, plans: list[QueuePlan], *, is_new: 
     handle = plans[0].handle
     replicas = wait_for_replicas(handle.connection, handle.keys, terms, plan.primary)
     log.info("write %s: %d replicas have its jobs", write_id, replicas)
-    for queue_plan in plans if is_new else []:
-        record_replicas(handle.connection, queue_plan.handle.keys, write_id, replicas)
+    try:
+        for queue_plan in plans if is_new else []:
+            record_replicas(handle.connection, queue_plan.handle.keys, write_id, replicas)
+    except SparkBullError as error:
+        log.warning("write %s: its record lacks the number of replicas: %s", write_id, error)
 
 
 def _report(record: WriteRecord) -> None:
