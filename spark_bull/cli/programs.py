@@ -54,16 +54,16 @@ def _work(args: Namespace) -> Output:
 
     given = {name: getattr(args, name) for name in ("payload_schema", "engine", "slots", "timeout_ms")}
     options = _options(args) | {name: value for name, value in given.items() if value is not None}
-    functions = Functions(args.processor, args.setup)
-    check(args.queue, options)
+    functions, weights, env = Functions(args.processor, args.setup), dict(args.weight), dict(args.env)
+    check(args.queue, options, weights=weights, env=env)
     with _session(args, ", ".join(args.queue)) as spark:
         done = work(
             spark,
             args.queue,
             functions,
             options,
-            weights=dict(args.weight),
-            env=dict(args.env),
+            weights=weights,
+            env=env,
             grace_s=args.grace,
             until_idle_s=args.until_idle,
         )

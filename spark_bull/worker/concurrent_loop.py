@@ -39,7 +39,8 @@ class ConcurrentLoop(SlotLoop):
         self._running: dict[_Place, RunningJob] = {}
         self._stalled: deque[tuple[SlotQueue, RunningJob]] = deque()
         self._isolating = False
-        self._ended: dict[SlotQueue, Outcomes] = {}
+        #: What is to be settled, in parts, each by one script.
+        self._ended: dict[SlotQueue, list[Outcomes]] = {}
         self._threads = JobThreads(self._inbox.put)
         self._tasks: JobTasks | None = None
 
@@ -77,7 +78,7 @@ class ConcurrentLoop(SlotLoop):
         """Settles what has ended, and fills the places that are free."""
         for queue in in_order(self.queues):
             while True:
-                outcomes, room = self._ended.pop(queue, None), self._room()
+                outcomes, room = self._last_part(queue), self._room()
                 may_claim = room > 0 and not queue.is_waiting
                 if not (outcomes or may_claim or queue.has_woken):
                     break
@@ -86,6 +87,13 @@ class ConcurrentLoop(SlotLoop):
                 self._start(queue, claim)
                 if self._room() > 0 and not claim.more and not queue.is_waiting:
                     queue.begin_wait(claim)
+
+    def _last_part(self, queue: SlotQueue) -> Outcomes | None:
+        """Settles what has ended, except for the last part, which is settled with the next claim."""
+        *parts, last = self._ended.pop(queue, [None])
+        for part in parts:
+            queue.work(part, 0)
+        return last
 
     def _room(self) -> int:
         """How many jobs may start."""
@@ -176,13 +184,14 @@ class ConcurrentLoop(SlotLoop):
             self._record(queue, Result(stalled[1], None, error))
 
     def _record(self, queue: SlotQueue, result: Result) -> None:
-        outcomes = self._outcomes(queue)
-        self._plan.policy.record(outcomes, queue.handle.dialect, result, queue.now)
-        if outcomes.is_large(self._plan.chunk_bytes):
-            queue.work(self._ended.pop(queue), 0)
+        self._plan.policy.record(self._outcomes(queue), queue.handle.dialect, result, queue.now)
 
     def _outcomes(self, queue: SlotQueue) -> Outcomes:
-        return self._ended.setdefault(queue, Outcomes(self._token))
+        """The part to which an outcome is to be added: no script settles more than a chunk."""
+        parts = self._ended.setdefault(queue, [])
+        if not parts or len(parts[-1]) >= self._plan.chunk_size or parts[-1].is_large(self._plan.chunk_bytes):
+            parts.append(Outcomes(self._token))
+        return parts[-1]
 
     def _report_state(self) -> None:
         if self._running:

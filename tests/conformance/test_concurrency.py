@@ -14,10 +14,12 @@ from redis import Redis
 
 from spark_bull import BullQueue, NewJob
 from spark_bull.errors import DelayedError, RateLimitError, UnrecoverableError
+from spark_bull.outcomes import Outcomes
 from spark_bull.queue.claim import rescue, work
 from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.worker.job_runner import JobFunction
 from spark_bull.worker.running_job import RunningJob
+from tests.support.script_work import script_work
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
 
@@ -123,6 +125,26 @@ def test_each_job_is_settled_when_it_ends_and_its_place_is_filled(queue: BullQue
     assert (worker.stats.claimed, worker.stats.completed) == (6, 6)
     returned = {job.id: job.returnvalue for job in queue.page("completed")}
     assert returned == {job_id: f"done {n}" for n, job_id in enumerate(ids)}
+
+
+@each_kind
+def test_no_script_settles_more_jobs_than_a_chunk_when_many_end_at_the_same_time(
+    queue: BullQueue, kind: str, client: Redis, prefix: str
+) -> None:
+    gate = Gate()
+    add(queue, 220)
+    claim = work(queue.handle, ClaimSettings("other"), None, 20)
+    chunk = Outcomes(claim.token)
+    for job in claim.jobs:
+        chunk.complete(job.id, "1")
+    with script_work(client, prefix=prefix) as settled:
+        work(queue.handle, ClaimSettings("other"), chunk, 0)
+    with OurWorker(queue.handle, gate.processor(kind), concurrency=200, chunk_size=20):
+        until(lambda: len(gate.running) == 200, "all jobs to run")
+        with script_work(client, prefix=prefix) as scripts:
+            gate.open(*range(220))
+            until(lambda: queue.counts()["completed"] == 220, "all jobs")
+    assert max(script.commands for script in scripts) < 2 * settled[0].commands
 
 
 @each_kind

@@ -582,6 +582,9 @@ def test_programs_have_help_without_pyspark(command: str) -> None:
     assert f"usage: spark-bull {command} " in ran.stdout
 
 
+WORK = ["work", "--processor", "json:loads", "--option"]
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -590,6 +593,12 @@ def test_programs_have_help_without_pyspark(command: str) -> None:
         (["report", "--option", "views=counts"], "unknown option `views` (did you mean `view`?)"),
         (["work", "--processor", "json:loads", "--option", "lock_ms=soon"], "expected `lock_ms` to be an integer"),
         (["work", "--processor", "json:loads", "--option", "redis.host=x"], "`redis.host` cannot be passed to redis"),
+        ([*WORK, "min_chunk=50", "--option", "chunk_size=10"], "expected `min_chunk` to be at most `chunk_size` (10)"),
+        ([*WORK, "chunk_wait_ms=50"], "`chunk_wait_ms` has no effect without `min_chunk`"),
+        ([*WORK, "checkpoint=/data", "--engine", "loop"], "`checkpoint` has no effect here: engine='loop'"),
+        ([*WORK, "max_started=2", "--option", "protocol=bull"], "expected no `max_started`: it has no effect in bull"),
+        (["work", "--processor", "json:loads", "--weight", "mial=3"], "did you mean `mail`?"),
+        (["work", "--processor", "json:loads", "--env", "A=1", "--engine", "stream"], "`env` has no effect here"),
     ],
 )
 def test_a_wrong_argument_of_a_program_is_an_error_before_spark_starts(

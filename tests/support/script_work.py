@@ -21,6 +21,8 @@ _POPS = (b"LPOP", b"RPOP", b"SPOP", b"ZPOPMIN", b"ZPOPMAX", b"SSCAN", b"HSCAN", 
 _RANGES = (b"LRANGE", b"ZRANGE", b"ZREVRANGE")
 #: Commands that scan a list.
 _WALKS = (b"LREM", b"LINSERT", b"LPOS")
+#: Maximum number of bytes of the monitor that are read at a time.
+_READ = 1 << 16
 #: Commands without a bound.
 _UNBOUNDED = (b"KEYS", b"SMEMBERS", b"SORT", b"SUNION", b"SDIFF", b"SINTER")
 
@@ -45,8 +47,9 @@ def script_work(client: Redis, *, commands: bool = False, prefix: str = "") -> I
     lines = bytearray()
 
     def listen(monitor: socket.socket) -> None:
-        while end not in lines[-1000:]:
-            lines.extend(monitor.recv(1 << 20))
+        # Other clients may send commands after the one that ends the list.
+        while end not in lines[-(_READ + 1000) :]:
+            lines.extend(monitor.recv(_READ))
 
     found: list[ScriptWork] = []
     with socket.create_connection((address["host"], address["port"]), timeout=PATIENCE_S) as monitor:

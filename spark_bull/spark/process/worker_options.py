@@ -53,7 +53,20 @@ def worker_options(
     """Parses the arguments and resolves `engine`. Raises OptionError for an invalid argument or one without effect."""
     options = resolved(parse_arguments(arguments, redis, WORK, unknown or {}))
     engine = _engine_of(options["engine"], processor)
-    for name, why in _UNSUPPORTED[engine].items():
+    options = replace(options, values={**options.values, "engine": engine})
+    check_combinations(options)
+    if engine == "loop" and "min_chunk" in options.given and not is_udf(processor):
+        raise OptionError("`min_chunk` has no effect on functions of a job: leave it out, or use a UDF")
+    if engine == "stream" and options["timeout_ms"] and not is_udf(processor):
+        raise OptionError(
+            "`timeout_ms` has no effect on a function of DataFrames: leave it out, or use a UDF or a function of a job"
+        )
+    return options
+
+
+def check_combinations(options: Options) -> None:
+    """Raises OptionError for arguments that contradict each other with any processor; the engine may be `auto`."""
+    for name, why in _UNSUPPORTED.get(options["engine"], {}).items():
         if name in options.given:
             raise OptionError(f"`{name}` has no effect here: {why}")
     if not options["promoter"]:
@@ -62,19 +75,6 @@ def worker_options(
                 raise OptionError(
                     f"`{name}` has no effect with promoter=False: leave it out, or pass it to the Promoter of the queue"
                 )
-    if engine == "loop":
-        _check_chunks(options, processor)
-    if engine == "stream" and options["timeout_ms"] and not is_udf(processor):
-        raise OptionError(
-            "`timeout_ms` has no effect on a function of DataFrames: leave it out, or use a UDF or a function of a job"
-        )
-    return replace(options, values={**options.values, "engine": engine})
-
-
-def _check_chunks(options: Options, processor: Processor | Mapping[str, Processor]) -> None:
-    """Raises OptionError for a minimum size of chunks that has no effect."""
-    if "min_chunk" in options.given and not is_udf(processor):
-        raise OptionError("`min_chunk` has no effect on functions of a job: leave it out, or use a UDF")
     most = options["chunk_size"]
     if most is not None and options["min_chunk"] > most:
         raise OptionError(f"expected `min_chunk` to be at most `chunk_size` ({most}), got: {options['min_chunk']}")

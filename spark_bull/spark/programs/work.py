@@ -17,6 +17,8 @@ from spark_bull.option_table import WORK
 from spark_bull.options import REDIS_PREFIX, parse_arguments
 from spark_bull.queue.handle import open_handle
 from spark_bull.spark.process.worker import Worker
+from spark_bull.spark.process.worker_options import check_combinations, checked_env
+from spark_bull.spark.process.worker_queues import worked_queues
 from spark_bull.worker.status import WorkerStatus
 
 
@@ -28,12 +30,16 @@ class Functions:
     setup: str | None = None
 
 
-def check(queues: Sequence[str], options: Mapping[str, Any]) -> None:
-    """Raises what can be raised before Spark starts: OptionError for a wrong option, ConnectionLost."""
+def check(
+    queues: Sequence[str], options: Mapping[str, Any], *, weights: Mapping[str, int], env: Mapping[str, str]
+) -> None:
+    """Raises what can be raised before Spark starts: OptionError and DialectError for options, ConnectionLost."""
     arguments = _arguments({name: value for name, value in options.items() if name != "payload_schema"})
     parsed = parse_arguments(arguments, arguments.pop("redis"), WORK, {})
-    for queue in queues:
-        open_handle(parsed, queue)
+    check_combinations(parsed)
+    checked_env(env or None, parsed["engine"])
+    for queue in worked_queues(None, queues, weights, parsed["engine"]):
+        open_handle(parsed, queue.name).dialect.check_options(parsed)
 
 
 def _imported(argument: str, name: str) -> Any:
