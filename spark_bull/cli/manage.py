@@ -14,6 +14,7 @@ from spark_bull.cli.times import milliseconds
 from spark_bull.errors import JobError, SparkBullError
 from spark_bull.model import STATES
 from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.writes import advance_all
 
 
 def _run(action: Callable[[BullQueue], None]) -> Callable[[Namespace], Output]:
@@ -78,7 +79,8 @@ def _obliterate(args: Namespace) -> Output:
 
 def _recover(args: Namespace) -> Output:
     queue = open_queue(args)
-    return records_of(queue, queue.recover())
+    # Those that wait for room, too: their state is `open`.
+    return records_of(queue, advance_all(queue.handle))
 
 
 def _add_ids_arguments(parser: ArgumentParser, nargs: str = "+") -> None:

@@ -38,17 +38,33 @@ def length_limit_of(options: Options) -> LengthLimit | None:
     return LengthLimit(options["maxLength"], options["whenFull"])
 
 
-class RoomWait:
-    """The pauses of a writer while its queue is full, with a line in the log from time to time."""
+class RoomPauses:
+    """The pauses between looks at a full queue: each is twice as long as the one before, up to a maximum."""
 
-    def __init__(self, queue: str, limit: LengthLimit) -> None:
-        self._queue, self._limit = queue, limit
-        self._log_at = monotonic_s() + _MAX_PAUSE_S
-        self._pause_s = _MIN_PAUSE_S
+    def __init__(self) -> None:
+        self.reset()
 
     def reset(self) -> None:
         """Jobs were added: the next pause is a short one."""
         self._pause_s = _MIN_PAUSE_S
+
+    def next_s(self) -> float:
+        """The next pause, s."""
+        pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, _MAX_PAUSE_S)
+        return pause_s
+
+
+class RoomWait:
+    """The wait of a writer while its queue is full, with a line in the log from time to time."""
+
+    def __init__(self, queue: str, limit: LengthLimit) -> None:
+        self._queue, self._limit = queue, limit
+        self._log_at = monotonic_s() + _MAX_PAUSE_S
+        self._pauses = RoomPauses()
+
+    def reset(self) -> None:
+        """Jobs were added: the next pause is a short one."""
+        self._pauses.reset()
 
     def pause(self, length: int, done: int, total: int) -> None:
         """Pauses before the next look. done, total: jobs that the writer has processed, and has to process."""
@@ -63,8 +79,7 @@ class RoomWait:
                 done,
                 total,
             )
-        time.sleep(self._pause_s)
-        self._pause_s = min(2 * self._pause_s, _MAX_PAUSE_S)
+        time.sleep(self._pauses.next_s())
 
 
 def queue_full(queue: str, length: int, max_length: int, jobs: int, added: str) -> QueueFull:

@@ -311,8 +311,12 @@ def recover(handle: QueueHandle) -> list[WriteRecord]:
 
     Returns the records of those that are finished: others have to wait for room.
     """
-    rolled = [roll_forward(handle, write_id, waits=False) for write_id in open_writes(handle)]
-    return [record for record in rolled if record.state != "open"]
+    return [record for record in advance_all(handle) if record.state != "open"]
+
+
+def advance_all(handle: QueueHandle) -> list[WriteRecord]:
+    """As `recover`, but returns also the records of those that have to wait for room; their state is `open`."""
+    return [roll_forward(handle, write_id, waits=False) for write_id in open_writes(handle)]
 
 
 def open_writes(handle: QueueHandle) -> list[str]:

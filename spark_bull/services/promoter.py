@@ -14,10 +14,10 @@ from spark_bull.option_table import SERVICE
 from spark_bull.options import parse_arguments
 from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.queue.verbs import promote_due
-from spark_bull.queue.writes import recover
 from spark_bull.services.ageing import age_jobs, ageing_of
 from spark_bull.services.delayed_signal import watches
 from spark_bull.services.queue_set import MISSING_S, QueueSet
+from spark_bull.services.recovery import Recovery
 from spark_bull.services.rescuer import rescue_and_log
 from spark_bull.services.service import Service
 
@@ -27,8 +27,6 @@ log = logging.getLogger("spark_bull")
 MAX_PAUSE_S: Final = 5.0
 #: Minimum pause between two rounds, so that jobs due one after the other are promoted together.
 MIN_PAUSE_S: Final = 0.002
-#: Interval of the check for interrupted writes, s.
-RECOVER_S: Final = 30.0
 
 
 @dataclass(frozen=True)
@@ -137,7 +135,8 @@ class Promoter(Service):
         self._signal = Event()
         self._watched: list[QueueHandle] = []
         self._watches: list[Service] = []
-        self._recover_at = self._rescue_at = self._age_at = 0.0
+        self._recovery = Recovery()
+        self._rescue_at = self._age_at = 0.0
         self.done = PromoterStats()
 
     def once(self) -> PromoterStats:
@@ -162,7 +161,7 @@ class Promoter(Service):
         handles = self._queues.handles()
         self._watch(handles)
         self._run_checks(handles)
-        pause = self._promote(handles)
+        pause = min(self._promote(handles), self._until_checks())
         if pause and not self._signal.wait(max(pause, MIN_PAUSE_S)):
             return
         if pause > MIN_PAUSE_S:
@@ -187,10 +186,7 @@ class Promoter(Service):
 
     def _promote(self, handles: Sequence[QueueHandle]) -> float:
         """Promotes and expires about a chunk of jobs per queue; returns the time until more is due, s."""
-        checks = [self._recover_at, self._rescue_at, *([self._age_at] if self._ageing else [])]
-        pause = min(MAX_PAUSE_S, max(0.0, min(checks) - monotonic_s()))
-        if not self._queues.complete:
-            pause = min(pause, MISSING_S)
+        pause = MAX_PAUSE_S
         moved = expired = 0
         for handle in handles:
             promoted = promote_due(handle, CHUNK_SIZE)
@@ -201,12 +197,17 @@ class Promoter(Service):
             self.done = replace(self.done, promoted=self.done.promoted + moved, expired=self.done.expired + expired)
         return pause
 
+    def _until_checks(self) -> float:
+        """The time until the next check, s."""
+        checks = [self._recovery.next_at, self._rescue_at, *([self._age_at] if self._ageing else [])]
+        pause = max(0.0, min(checks) - monotonic_s())
+        return pause if self._queues.complete else min(pause, MISSING_S)
+
     def _run_checks(self, handles: Sequence[QueueHandle]) -> None:
+        for handle, record in self._recovery.run(handles):
+            log.warning("queue %s: recovered write %s, %d jobs", handle.keys.queue, record.id, record.done)
+            self.done = replace(self.done, recovered=self.done.recovered + 1)
         now = monotonic_s()
-        if now >= self._recover_at:
-            for handle in handles:
-                self._recover(handle)
-            self._recover_at = now + RECOVER_S
         if self._ageing is not None and now >= self._age_at:
             aged = sum(age_jobs(handle, self._ageing) for handle in handles)
             self.done = replace(self.done, aged=self.done.aged + aged)
@@ -222,11 +223,6 @@ class Promoter(Service):
                     failed=self.done.failed + len(rescued.failed),
                 )
             self._rescue_at = now + self._check_ms / 1000
-
-    def _recover(self, handle: QueueHandle) -> None:
-        for record in recover(handle):
-            log.warning("queue %s: recovered write %s, %d jobs", handle.keys.queue, record.id, record.done)
-            self.done = replace(self.done, recovered=self.done.recovered + 1)
 
     def _watch(self, handles: Sequence[QueueHandle]) -> None:
         """Restarts the watches if the set of queues has changed."""

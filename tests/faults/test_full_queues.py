@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from collections import Counter
 from collections.abc import Iterator
@@ -11,10 +12,17 @@ from typing import Any
 
 import pytest
 
+from spark_bull.cli.main import main
+from spark_bull.model import NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.writes import recover
+from spark_bull.services import recovery
+from spark_bull.services.promoter import Promoter
 from tests.support import dying_write
+from tests.support.forked_process import ForkedProcess
+from tests.support.room_writer import write_jobs
 from tests.support.wait import wait_until
+from tests.support.writes import register_all
 
 JOBS, MAX_LENGTH, CHUNK = 20, 12, 4
 #: Calls of scripts at which a write is killed: at its registration, and while it adds jobs.
@@ -87,6 +95,46 @@ def test_a_killed_write_that_drops_jobs_adds_or_drops_each_one_once(queue: BullQ
     assert _all_finished(queue)
     finished: list[Any] = [(record.added, record.dropped) for record in queue.writes()]
     assert finished == [(MAX_LENGTH, JOBS - MAX_LENGTH)] * len(POINTS)
+
+
+def test_a_promoter_adds_the_rows_of_a_killed_writer_as_soon_as_there_is_room(
+    queue: BullQueue, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looks for interrupted writes once, then whenever the queue may have room: rows need 25 times the room."""
+    monkeypatch.setattr(recovery, "RECOVER_S", 1e9)
+    rows = 25 * MAX_LENGTH
+    options = {"url": redis_url, "prefix": prefix, "protocol": queue.protocol}
+    terms = {"max_length": MAX_LENGTH, "when_full": "wait"}
+    with ForkedProcess(write_jobs, options | terms, "q", "driver", rows, "staged") as driver:
+        wait_until(lambda: queue.counts()["wait"] == MAX_LENGTH, "the queue to be full")
+        driver.send_signal(signal.SIGKILL)
+        assert driver.wait() == -signal.SIGKILL
+    started: list[int] = []
+    with Promoter(redis_url, "q", prefix=prefix, protocol=queue.protocol) as promoter:
+        while len(started) < rows:
+            wait_until(lambda: queue.counts()["wait"], "the promoter to add rows")
+            waiting = queue.page("wait")
+            assert len(waiting) <= MAX_LENGTH
+            started += [job.data["n"] for job in waiting]
+            for job in waiting:
+                queue.remove(job.id)
+        wait_until(lambda: promoter.done.recovered, "the write to end")
+    assert sorted(started) == [*range(rows)]
+    assert [(record.state, record.added) for record in queue.writes()] == [("finished", rows)]
+
+
+def test_the_command_shows_a_write_that_still_waits_for_room(
+    queue: BullQueue, redis_url: str, prefix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    register_all(queue.handle, "w", [[NewJob({"n": n}) for n in range(JOBS)]], maxLength=MAX_LENGTH, whenFull="wait")
+    command = ["--url", redis_url, "--prefix", prefix, "recover", "q", "--json"]
+    shown = []
+    for _ in range(2):
+        assert main(command) == 0
+        (write,) = json.loads(capsys.readouterr().out)
+        shown.append((write["state"], write["done"]))
+        queue.drain()
+    assert shown == [("open", MAX_LENGTH), ("finished", JOBS)]
 
 
 def _all_finished(queue: BullQueue) -> bool:

@@ -34,7 +34,7 @@ each_dialect = pytest.mark.parametrize("protocol", DIALECTS)
 def only_signals(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a signal, a promoter checks for due jobs only after hours."""
     monkeypatch.setattr("spark_bull.services.promoter.MAX_PAUSE_S", HOURS_S)
-    monkeypatch.setattr("spark_bull.services.promoter.RECOVER_S", HOURS_S)
+    monkeypatch.setattr("spark_bull.services.recovery.RECOVER_S", HOURS_S)
 
 
 @pytest.mark.usefixtures("only_signals")

@@ -1,0 +1,61 @@
+"""Finishes the interrupted writes of queues for a service, in its rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from spark_bull.clock import monotonic_s
+from spark_bull.model import WriteRecord
+from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.room import RoomPauses
+from spark_bull.queue.writes import advance_all
+
+#: Interval of the check for interrupted writes, s.
+RECOVER_S: Final = 30.0
+
+
+@dataclass
+class _Waiting:
+    """Writes of a queue that wait for room. done: their rows that are processed. look_at: when to look again."""
+
+    done: int = -1
+    look_at: float = 0.0
+    pauses: RoomPauses = field(default_factory=RoomPauses)
+
+
+class Recovery:
+    """Looks for interrupted writes at an interval, and again and again at those that wait for room in their queue."""
+
+    def __init__(self) -> None:
+        self._all_at = 0.0
+        self._waiting: dict[QueueHandle, _Waiting] = {}
+
+    @property
+    def next_at(self) -> float:
+        """When to call `run` again; monotonic, s."""
+        return min([self._all_at, *(waiting.look_at for waiting in self._waiting.values())])
+
+    def run(self, handles: Sequence[QueueHandle]) -> Iterator[tuple[QueueHandle, WriteRecord]]:
+        """Rolls the writes forward for which it is time, and yields the records of those that are finished."""
+        now = monotonic_s()
+        is_check = now >= self._all_at
+        due = [*handles] if is_check else [one for one, waiting in self._waiting.items() if now >= waiting.look_at]
+        for handle in due:
+            for record in self._advance(handle):
+                yield handle, record
+        if is_check:
+            self._all_at = now + RECOVER_S
+
+    def _advance(self, handle: QueueHandle) -> list[WriteRecord]:
+        records = advance_all(handle)
+        unfinished = [record.done for record in records if record.state == "open"]
+        if not unfinished:
+            self._waiting.pop(handle, None)
+            return records
+        waiting, done = self._waiting.setdefault(handle, _Waiting()), sum(unfinished)
+        if done != waiting.done:
+            waiting.pauses.reset()
+        waiting.done, waiting.look_at = done, monotonic_s() + waiting.pauses.next_s()
+        return [record for record in records if record.state != "open"]
