@@ -23,7 +23,7 @@ DEMO_SPARK := --properties-file conf/spark-defaults.conf --driver-java-options \
   "-Dlog4j2.configurationFile=$(CURDIR)/conf/log4j2.properties $(DEMO_JVM)" pyspark-shell
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test chromium soak lint docs format bench zip clean
+.PHONY: help setup demo test chromium soak lint docs format bench zip release clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,6 +68,9 @@ bench: setup ## Run the benchmarks of this project and its peers
 
 zip: ## Build dist/spark_bull.zip for spark-submit --py-files
 	$(PYTHON) tools/build_zip.py
+
+release: $(PYTHON_STAMP) ## Make a release up to its upload: VERSION=0.2.0; DRY_RUN=1 only tries it
+	@$(RUN) tools/release.py $(VERSION) $(if $(DRY_RUN),--dry-run)
 
 clean: ## Remove files left by builds, tests and Spark; keep .venv and node_modules
 	rm -rf build dist site *.egg-info artifacts spark-warehouse metastore_db derby.log
