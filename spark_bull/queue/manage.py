@@ -1,7 +1,7 @@
 """The verbs of an operator: pause, resume, retry, promote, remove, clean, drain, obliterate.
 
-All scripts are idempotent: those of pause and resume by their effect, the others by a receipt. A verb for a whole queue
-works chunk by chunk, so that no call blocks Redis for long; after an interruption, calling it again does the rest.
+All scripts are idempotent by a receipt. A verb for a whole queue works chunk by chunk, so that no call blocks Redis for
+long; after an interruption, calling it again does the rest.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ _BEGINNING: Final = b"0"
 
 def pause(handle: QueueHandle) -> None:
     """Keeps workers from claiming further jobs; active jobs continue."""
-    while verbs.pause(handle):
-        pass
+    is_first = True
+    while verbs.pause(handle, first=is_first):
+        is_first = False
 
 
 def resume(handle: QueueHandle) -> None:

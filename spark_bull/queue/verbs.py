@@ -206,14 +206,14 @@ def free_deduplication(handle: QueueHandle, holder: str, job_id: str) -> bool:
     return bool(handle.run_once("free_deduplication", {"job_id": job_id}, holder=holder))
 
 
-def pause(handle: QueueHandle) -> int:
-    """Pauses the queue. Returns the number of jobs that are still to be moved: call again until 0."""
-    return int(handle.run("pause", {"limit": MOVE_SIZE}))
+def pause(handle: QueueHandle, *, first: bool) -> int:
+    """Pauses the queue. Returns the number of jobs that are still to be moved: call again until 0, not as the first."""
+    return int(handle.run_once("pause", {"limit": MOVE_SIZE, "first": int(first)}))
 
 
 def resume(handle: QueueHandle) -> int:
     """Resumes the queue. Returns the number of jobs that are still to be moved: call again until 0."""
-    return int(handle.run("resume", {"limit": MOVE_SIZE}))
+    return int(handle.run_once("resume", {"limit": MOVE_SIZE}))
 
 
 def set_limits(handle: QueueHandle, limits: Mapping[str, int], removed: Sequence[str]) -> int:

@@ -103,6 +103,13 @@ class Pair:
             else:
                 ours.add_many(new_jobs)
 
+    def both(self, verb: str) -> None:
+        """Calls a verb without arguments: Node's on one queue, ours on the other."""
+        with self._listening("left") as queue:
+            self.node.call(verb, queue=queue)
+        with self._listening("right") as queue, self._ours(queue) as ours:
+            getattr(ours, verb)()
+
     def call_both(self, cmd: str, **arguments: Any) -> None:
         """Runs a command of Node on both queues."""
         for side in ("left", "right"):
@@ -190,6 +197,17 @@ def test_jobs_are_added_as_by_node_to_a_paused_queue(pair: Pair) -> None:
     pair.assert_alike()
     pair.call_both("resume")
     pair.add([{"name": "after", "data": {}, "opts": {}}])
+    pair.assert_alike()
+
+
+@each_peer
+@pytest.mark.parametrize("jobs", [0, 3])
+@pytest.mark.parametrize("verb", ["pause", "resume"])
+def test_a_repeated_pause_or_resume_is_published_as_by_node(pair: Pair, verb: str, jobs: int) -> None:
+    pair.call_both("counts")
+    pair.add([{"name": "one", "data": {}, "opts": {}}] * jobs)
+    for _ in range(2):
+        pair.both(verb)
     pair.assert_alike()
 
 

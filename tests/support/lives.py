@@ -106,6 +106,8 @@ class Answers(NamedTuple):
     #: Whether Node's call that delays a failed job also claims the next one: then Node, unlike us, does not set the
     #: marker to the time of the first delayed job.
     delays_unmarked: bool = False
+    #: Whether BullMQ 5 resumed a queue that was not paused: then Node, unlike us, does not wake workers for waiting jobs.
+    wakes_none: bool = False
 
 
 @dataclass
@@ -603,19 +605,16 @@ class Lives:
         left = self.raw[PREFIXES[0]]
         return f"{queue}:meta-paused" in left or "paused" in getattr(left.get(f"{queue}:meta"), "value", {})
 
-    def _pause(self, queue: str = QUEUES[0]) -> Answers | None:
-        if self._paused(queue):
-            return None
+    def _pause(self, queue: str = QUEUES[0]) -> Answers:
         self._node("pause", queue=queue)
         self.ours[queue].pause()
         return Answers(f"pause {queue}")
 
-    def _resume(self, queue: str = QUEUES[0]) -> Answers | None:
-        if not self._paused(queue):
-            return None
+    def _resume(self, queue: str = QUEUES[0]) -> Answers:
+        wakes_none = not self._paused(queue) and self.peer.alias.startswith("bullmq-5")
         self._node("resume", queue=queue)
         self.ours[queue].resume()
-        return Answers(f"resume {queue}")
+        return Answers(f"resume {queue}", wakes_none=wakes_none)
 
     def _set(self, method: str, args: list[Any], queue: str = QUEUES[0]) -> Answers | None:
         """Changes settings of the queue that only Node supports."""
@@ -714,6 +713,8 @@ def _forgive_markers(sides: Sides) -> None:
     left, right = sides.keys
     for name in [f"{queue}:marker" for queue in QUEUES]:
         theirs, ours = (side.pop(name, {"zset": []}) for side in (left, right))
+        if sides.answers.wakes_none:
+            continue
         due = [[pair for pair in marker["zset"] if pair[0] != "0"] for marker in (theirs, ours)]
         if sides.answers.delays_unmarked:
             due = [[], []]

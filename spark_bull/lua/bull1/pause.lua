@@ -1,7 +1,10 @@
--- Pauses the queue. In a paused queue, moves the jobs that are still in `wait`.
--- @keys wait paused meta_paused
--- @args limit
+-- Pauses the queue, once per call of a sender. In a paused queue, moves the jobs that are still in `wait`.
+-- @keys receipt wait paused meta_paused
+-- @args call ttl_ms limit first
 -- @returns number of jobs still to be moved: call again until 0
 -- @include bull1/lib/pause_queue
+-- @include lib/once
 
-return pause_queue(key, tonumber(arg.limit))
+return once(key.receipt, arg.call, arg.ttl_ms, function()
+  return pause_queue(key, tonumber(arg.limit), arg.first == '1')
+end)

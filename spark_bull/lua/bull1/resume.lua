@@ -1,11 +1,15 @@
--- Moves all waiting jobs into one list, then resumes the queue.
--- @keys wait paused meta_paused
--- @args limit
+-- Moves all waiting jobs into one list, then resumes the queue, once per call of a sender.
+-- @keys receipt wait paused meta_paused
+-- @args call ttl_ms limit
 -- @returns number of jobs still to be moved: call again until 0
 -- @include lib/join_lists
+-- @include lib/once
 
-local left = join_lists(key, key.wait, tonumber(arg.limit))
-if left == 0 and redis.call('DEL', key.meta_paused) == 1 then
-  redis.call('PUBLISH', key.paused, 'resumed')
-end
-return left
+return once(key.receipt, arg.call, arg.ttl_ms, function()
+  local left = join_lists(key, key.wait, tonumber(arg.limit))
+  if left == 0 then
+    redis.call('DEL', key.meta_paused)
+    redis.call('PUBLISH', key.paused, 'resumed')
+  end
+  return left
+end)

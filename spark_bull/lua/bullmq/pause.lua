@@ -1,7 +1,10 @@
--- Pauses the queue. In a paused queue, moves the jobs that are still in the wrong list.
--- @keys wait paused active meta events marker
--- @args bullmq_version limit
+-- Pauses the queue, once per call of a sender. In a paused queue, moves the jobs that are still in the wrong list.
+-- @keys receipt wait paused active meta events marker
+-- @args bullmq_version call ttl_ms limit first
 -- @returns number of jobs still to be moved: call again until 0
 -- @include bullmq/lib/pause_queue
+-- @include lib/once
 
-return pause_queue(key, arg.bullmq_version, tonumber(arg.limit))
+return once(key.receipt, arg.call, arg.ttl_ms, function()
+  return pause_queue(key, arg.bullmq_version, tonumber(arg.limit), arg.first == '1')
+end)
