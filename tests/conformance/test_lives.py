@@ -209,6 +209,30 @@ KNOWN_SEQUENCES = {
             ],
         }.items()
     },
+    **{
+        f"a prioritised parent becomes the next job when its last child is {how}": (
+            ["bullmq"],
+            [
+                step("flow", flow=parent("p", [child("c", "other", **opts)], priority=2)),
+                step("add", jobs=[job(), job(priority=1)]),
+                *steps,
+                step("claim", count=3),
+            ],
+        )
+        for how, opts, steps in [
+            ("removed", {}, [step("manage", verb="remove", state="wait", job=0, queue="other")]),
+            ("drained", {}, [step("drain", delayed=False, queue="other")]),
+            ("cleaned", {}, [step("clean", state="wait", limit=0, queue="other")]),
+            ("obliterated", {}, [step("obliterate", force=False, queue="other")]),
+            ("no longer its child", {}, [step("leave_parent", job=0, queue="other")]),
+            ("removed as unprocessed", {}, [step("remove_children", job=0)]),
+            (
+                "removed on failure",
+                {"removeOnFail": True},
+                [step("claim", count=1, queue="other"), step("settle", does=[("fail", "x")])],
+            ),
+        ]
+    },
     "a parent that waits for another queue's child outlives its obliterated queue": (
         ["bullmq"],
         [

@@ -595,13 +595,14 @@ def test_a_parent_no_longer_waits_for_a_removed_child(family: Family) -> None:
 
 
 @only_bullmq
-def test_a_released_parent_respects_its_priority_and_a_pause(family: Family) -> None:
+def test_a_released_parent_is_the_next_job_whatever_its_priority_and_respects_a_pause(family: Family) -> None:
     family.parents.client.hset(family.parents.key(family.parent), "priority", 4)
-    for child in family.ids[:1]:
-        family.children.queue.remove(child)
+    waiting = family.parents.put("wait")
+    family.children.queue.remove(family.ids[0])
     family.parents.queue.pause()
     family.children.queue.remove(family.ids[1])
-    assert family.parents.ids("prioritized") == [family.parent]
+    assert family.parents.ids(family.parents.flavour.paused_list) == [family.parent, *waiting]
+    assert family.parents.ids("prioritized") == []
     assert "marker" not in family.parents.public()
 
 

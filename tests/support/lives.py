@@ -106,7 +106,7 @@ class Answers(NamedTuple):
     #: Whether Node's call that delays a failed job also claims the next one: then Node, unlike us, does not set the
     #: marker to the time of the first delayed job.
     delays_unmarked: bool = False
-    #: Whether BullMQ 5 resumed a queue that was not paused: then Node, unlike us, does not wake workers for waiting jobs.
+    #: Whether BullMQ 5 resumed a queue that was not paused: Node, unlike us, does not wake workers for waiting jobs.
     wakes_none: bool = False
 
 

@@ -23,9 +23,9 @@ local function free_deduplication(base, job_id, deduplication_id)
   end
 end
 
--- Removes a deleted job from the dependencies of its parent. A parent without further dependencies starts; with
--- `together` (many jobs are deleted at once), a parent of the same queue is deleted, too, and leaves its own parent.
--- Returns whether the job was among the dependencies. A loop, as a sequence can have more jobs than Lua's stack.
+-- Removes a deleted job from the dependencies of its parent. A parent without further dependencies becomes the next job,
+-- whatever its priority, as in Node; with `together` (many jobs are deleted at once), a parent of the same queue is
+-- deleted, too, and leaves its own parent. Returns whether the job was among the dependencies. A loop, as a sequence can have more jobs than Lua's stack.
 local function leave_parent(key, arg, job_key, parent_key, together)
   local call, was_child = redis.call, false
   while parent_key and call('EXISTS', parent_key) == 1
@@ -36,14 +36,14 @@ local function leave_parent(key, arg, job_key, parent_key, together)
     if call('SCARD', parent_key .. ':dependencies') > 0 or call('ZREM', keys.waiting_children, parent_id) == 0 then
       break
     end
-    local fields = call('HMGET', parent_key, 'parentKey', 'deid', 'priority')
     if not (together and base == arg.base) then
-      enqueue_job(keys, arg.bullmq_version, parent_id, tonumber(fields[3]) or 0, 'RPUSH')
+      enqueue_job(keys, arg.bullmq_version, parent_id, 0, 'RPUSH')
       if not together then
         call('XADD', keys.events, '*', 'event', 'waiting', 'jobId', parent_id, 'prev', 'waiting-children')
       end
       break
     end
+    local fields = call('HMGET', parent_key, 'parentKey', 'deid')
     free_deduplication(base, parent_id, fields[2])
     unlink_job(parent_key)
     job_key, parent_key = parent_key, fields[1]
