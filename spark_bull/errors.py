@@ -40,7 +40,7 @@ A message says what was expected, what came and what to do. It never contains a 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from copyreg import __newobj__  # type: ignore[attr-defined]
 from difflib import get_close_matches
 from typing import Any, Final, SupportsIndex, TypeVar
@@ -48,6 +48,9 @@ from typing import Any, Final, SupportsIndex, TypeVar
 from spark_bull.clock import LAST_ETA_MS
 
 E = TypeVar("E", bound="SparkBullError")
+
+#: What is expected of texts that are sent to Redis.
+ENCODABLE: Final = "a text that UTF-8 can encode, without unpaired surrogates"
 
 
 class SparkBullError(Exception):
@@ -375,6 +378,35 @@ def control_error(trace: str) -> SparkBullError | None:
 def expected(name: str, what: str, got: object) -> OptionError:
     """Creates an OptionError that says what was expected of `name`, and what came."""
     return OptionError(f"expected `{name}` to be {what}, got: {got!r}")
+
+
+def is_encodable(text: str) -> bool:
+    """Whether UTF-8 can encode a text: it has no unpaired surrogate."""
+    try:
+        return text.isascii() or bool(text.encode())
+    except UnicodeEncodeError:
+        return False
+
+
+def encodable(name: str, text: str) -> str:
+    """Returns a text. Raises OptionError, with its `name`, if UTF-8 can't encode it."""
+    if not is_encodable(text):
+        first = next(position for position, sign in enumerate(text) if not is_encodable(sign))
+        raise expected(name, ENCODABLE, text[max(0, first - 100) : first + 100])
+    return text
+
+
+def check_encodable(name: str, value: object) -> None:
+    """Raises OptionError for the first text in a value that UTF-8 can't encode; names the member that it is of."""
+    if isinstance(value, str):
+        encodable(name, value)
+    elif isinstance(value, Mapping):
+        for member, one in value.items():
+            check_encodable(name, member)
+            check_encodable(str(member), one)
+    elif isinstance(value, (list, tuple)):
+        for one in value:
+            check_encodable(name, one)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from spark_bull.errors import expected
+from spark_bull.errors import encodable, expected
 
 _EXPECTED: Final = (
     'an object such as {"by": "tenant", "max": 5, "duration_ms": 1000, "concurrency": 2}: `by` is a field of the '
@@ -41,6 +41,7 @@ def group_limits(name: str, value: str) -> GroupLimits:
         parsed = None
     if not _is_valid(parsed):
         raise expected(name, _EXPECTED, value)
+    encodable(f"{name}.by", parsed["by"])
     return GroupLimits(**parsed)
 
 

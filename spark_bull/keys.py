@@ -12,6 +12,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from spark_bull.errors import encodable, expected
+
 DEFAULT_PREFIX = "bull"
 
 #: Contract name of a script key -> last segment of the Redis key.
@@ -66,10 +68,19 @@ SEGMENTS = {
 
 @dataclass(frozen=True)
 class QueueKeys:
-    """The keys of one queue; `keys["wait"]` is the full name of the list of waiting jobs."""
+    """The keys of one queue; `keys["wait"]` is the full name of the list of waiting jobs.
+
+    Raises OptionError for a name of a queue, a prefix or an id that no key can have.
+    """
 
     queue: str
     prefix: str = DEFAULT_PREFIX
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.queue, str):
+            raise expected("queue", "the name of a queue", self.queue)
+        encodable("queue", self.queue)
+        encodable("prefix", self.prefix)
 
     @property
     def base(self) -> str:
@@ -95,39 +106,39 @@ class QueueKeys:
 
     def job(self, job_id: str) -> str:
         """HASH of one job."""
-        return self.base + job_id
+        return self.base + encodable("job_id", job_id)
 
     def logs(self, job_id: str) -> str:
         """LIST of a job's log lines."""
-        return f"{self.base}{job_id}:logs"
+        return f"{self.base}{encodable('job_id', job_id)}:logs"
 
     def lock(self, job_id: str) -> str:
         """STRING with the lock token of the worker that processes the job."""
-        return f"{self.base}{job_id}:lock"
+        return f"{self.base}{encodable('job_id', job_id)}:lock"
 
     def children(self, job_id: str) -> str:
         """SET of the keys of the unfinished children of a job."""
-        return f"{self.base}{job_id}:dependencies"
+        return f"{self.base}{encodable('job_id', job_id)}:dependencies"
 
     def children_values(self, job_id: str) -> str:
         """HASH: key of a completed child of the job -> its return value, JSON text."""
-        return f"{self.base}{job_id}:processed"
+        return f"{self.base}{encodable('job_id', job_id)}:processed"
 
     def children_failures(self, job_id: str) -> str:
         """HASH: key of a failed child whose failure does not fail the job -> the reason."""
-        return f"{self.base}{job_id}:failed"
+        return f"{self.base}{encodable('job_id', job_id)}:failed"
 
     def failed_children(self, job_id: str) -> str:
         """ZSET of the keys of the children whose failure fails the job."""
-        return f"{self.base}{job_id}:unsuccessful"
+        return f"{self.base}{encodable('job_id', job_id)}:unsuccessful"
 
     def deduplication(self, deduplication_id: str) -> str:
         """STRING: the job that has a deduplication id."""
-        return f"{self.base}de:{deduplication_id}"
+        return f"{self.base}de:{encodable('deduplication_id', deduplication_id)}"
 
     def scheduler(self, scheduler_id: str) -> str:
         """HASH of a job scheduler of BullMQ."""
-        return f"{self['repeats']}:{scheduler_id}"
+        return f"{self['repeats']}:{encodable('scheduler_id', scheduler_id)}"
 
     def stage(self, attempt: str) -> str:
         """HASH chunk number -> packed chunk, written by one attempt of one task."""
@@ -135,7 +146,7 @@ class QueueKeys:
 
     def write(self, write_id: str) -> str:
         """HASH: progress of one registered write; its record after it has finished."""
-        return f"{self.base}spark:write:{write_id}"
+        return f"{self.base}spark:write:{encodable('write_id', write_id)}"
 
     @property
     def writes(self) -> str:
@@ -148,7 +159,7 @@ class QueueKeys:
 
     def outcomes(self, write_id: str) -> str:
         """LIST of packed outcomes of one registered write that changes jobs."""
-        return f"{self.base}spark:outcomes:{write_id}"
+        return f"{self.base}spark:outcomes:{encodable('write_id', write_id)}"
 
     def kept_ids(self, write_id: str) -> str:
         """LIST of packed ids of the jobs of one write that keeps them, chunk by chunk."""

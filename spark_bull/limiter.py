@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Final, NamedTuple
 
-from spark_bull.errors import expected
+from spark_bull.errors import encodable, expected
 
 _EXPECTED: Final = (
     'an object such as {"max": 100, "duration": 1000} (jobs, ms), both positive integers; `groupKey` may name a field '
@@ -44,4 +44,4 @@ def parse_limiter(name: str, value: str) -> Limiter:
     is_valid = all(type(number) is int and number >= 1 for number in limits)
     if not is_valid or not (group_key is None or (isinstance(group_key, str) and group_key)):
         raise expected(name, _EXPECTED, value)
-    return Limiter(*limits, group_key)
+    return Limiter(*limits, group_key and encodable(f"{name}.groupKey", group_key))

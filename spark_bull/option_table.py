@@ -26,6 +26,7 @@ from spark_bull.option_values import (
     keep,
     names,
     priority,
+    secret,
     states,
     text,
     trace_context,
@@ -107,7 +108,7 @@ TABLE: Final[tuple[Option, ...]] = (
     # where the queue is
     Option(
         "url",
-        text,
+        secret,
         None,
         EVERYWHERE,
         "`redis://`, `rediss://` or `unix://` URL, with user, password and database",
@@ -116,10 +117,10 @@ TABLE: Final[tuple[Option, ...]] = (
     Option("host", text, "localhost", EVERYWHERE, "host of Redis if there is no `url`"),
     Option("port", integer(1, 65535), 6379, EVERYWHERE, "port of Redis if there is no `url`"),
     Option("db", integer(0), 0, EVERYWHERE, "number of the database if there is no `url`"),
-    Option("username", text, None, EVERYWHERE, "ACL user; takes precedence over the one in `url`"),
+    Option("username", secret, None, EVERYWHERE, "ACL user; takes precedence over the one in `url`"),
     Option(
         "password",
-        text,
+        secret,
         None,
         EVERYWHERE,
         "password; takes precedence over the one in `url`; never shown",

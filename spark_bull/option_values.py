@@ -7,14 +7,19 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from typing import Any, Final
 
-from spark_bull.errors import OptionError, did_you_mean, expected
+from spark_bull.errors import OptionError, did_you_mean, encodable, expected
 from spark_bull.model import STATES
 
 #: parser(name, text) -> value; raises OptionError.
 Parser = Callable[[str, str], Any]
 
 
-def text(_name: str, value: str) -> str:
+def text(name: str, value: str) -> str:
+    return encodable(name, value)
+
+
+def secret(_name: str, value: str) -> str:
+    """Takes a text that no error may show; the settings of the connection check it."""
     return value
 
 
@@ -57,8 +62,8 @@ def choice(*choices: str) -> Parser:
     return parse
 
 
-def names(_name: str, value: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in value.split(",") if part.strip())
+def names(name: str, value: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in encodable(name, value).split(",") if part.strip())
 
 
 def states(name: str, value: str) -> tuple[str, ...]:
@@ -100,7 +105,7 @@ def priority(_name: str, value: str) -> int | str:
 
 def trace_context(name: str, value: str) -> str:
     """Checks the text, which is stored as it is; an empty object is nothing to store."""
-    return value if json_object(name, value) else ""
+    return encodable(name, value) if json_object(name, value) else ""
 
 
 def backoff(name: str, value: str) -> int | dict[str, Any]:

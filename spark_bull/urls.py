@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 from urllib.parse import urlsplit
 
-from spark_bull.errors import OptionError
+from spark_bull.errors import ENCODABLE, OptionError, expected
 
 
 def check_url(url: str) -> None:
     """Raises OptionError unless redis-py accepts `url`. The message contains no password."""
+    try:
+        url.encode()
+    except UnicodeEncodeError:
+        raise expected("url", ENCODABLE, masked(url)) from None
     scheme = url.partition("://")[0] if "://" in url else "none"
     if scheme not in ("redis", "rediss", "unix"):
         raise OptionError(f"expected `url` to start with redis://, rediss:// or unix://, got: {masked(url)!r}")

@@ -19,7 +19,7 @@ from spark_bull.dialects.parents import PARENT_MARK, failure_flag
 from spark_bull.dialects.priorities import QueuePriority, number_of
 from spark_bull.dialects.schedules import Schedule
 from spark_bull.dialects.terms import prepare_terms
-from spark_bull.errors import DialectError, OptionError, expected
+from spark_bull.errors import DialectError, OptionError, check_encodable, encodable, expected, is_encodable
 from spark_bull.keys import SEGMENTS, QueueKeys
 from spark_bull.limiter import Limiter
 from spark_bull.model import QueueEvent, RawJson, Scheduler
@@ -271,6 +271,7 @@ class Dialect(ABC):
         # The Node libraries accept such an id, and the job overwrites the key.
         if not job_id:
             raise expected("jobId", "a text that is not empty", job_id)
+        encodable("jobId", job_id)
         first, *others = job_id.split(":")
         if job_id in _RESERVED or first in _RESERVED_FIRST or (others and others[-1] in _RESERVED_LAST):
             raise OptionError(
@@ -280,7 +281,8 @@ class Dialect(ABC):
 
     def are_plain_ids(self, job_ids: Collection[str]) -> bool:
         """Whether `check_job_id` certainly accepts all of these ids; with False, it has to be asked for each."""
-        return not ("" in job_ids or ":" in "\n".join(job_ids) or _NO_PLAIN_IDS.intersection(job_ids))
+        joined = "\n".join(job_ids)
+        return is_encodable(joined) and not ("" in job_ids or ":" in joined or _NO_PLAIN_IDS.intersection(job_ids))
 
     def exponential_ms(self, delay: float, attempts_made: int, jitter: float) -> int:
         """ms until the next attempt with the backoff `exponential`."""
@@ -352,6 +354,9 @@ class Dialect(ABC):
         attempts = opts.get("attempts", 1)
         if not isinstance(attempts, int) or isinstance(attempts, bool) or attempts < 0:
             raise expected("attempts", "an integer >= 0", attempts)
+        group = opts.get("group")
+        if isinstance(group, Mapping):
+            check_encodable("opts.group.id", group.get("id"))
         at_most_once = prepare_terms(opts)
         _check_backoff(opts.get("backoff"))
         for name in ("removeOnComplete", "removeOnFail"):
@@ -385,8 +390,6 @@ def with_bare_marks(name: str, opts: Mapping[str, Any]) -> str:
 
 
 def _bare(name: str, key: str, value: Any) -> str:
-    if isinstance(value, RawJson):
-        return value.text
     return value if value == MARKS.get(key) else json_text(name, value)
 
 
@@ -395,9 +398,14 @@ _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), al
 
 
 def json_text(name: str, value: Any) -> str:
-    """The value as compact JSON, formatted as by JavaScript. Raises OptionError for a value that JSON can't hold."""
+    """The value as compact JSON, formatted as by JavaScript; the text of RawJson.
+
+    Raises OptionError for a value that JSON can't hold.
+    """
     if value is None:  # What most processors return.
         return "null"
+    if isinstance(value, RawJson):
+        return encodable(name, value.text)
     try:
         text = _ENCODER.encode(value)
         if not text.isascii():

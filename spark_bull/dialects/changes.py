@@ -8,7 +8,16 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from spark_bull.dialects.base import Dialect, check_eta
-from spark_bull.errors import DialectError, OptionError, SparkBullError, did_you_mean, expected
+from spark_bull.error_text import sendable
+from spark_bull.errors import (
+    DialectError,
+    OptionError,
+    SparkBullError,
+    check_encodable,
+    did_you_mean,
+    encodable,
+    expected,
+)
 
 
 @dataclass(frozen=True)
@@ -92,7 +101,7 @@ def encode_changes(
             encoded.append(_encoded(dialect, row, base_of))
         except SparkBullError as error:
             of_job = f" (job {row['id']})" if "id" in row else ""
-            raise type(error)(f"row {number}{of_job}: {error}") from None
+            raise type(error)(sendable(f"row {number}{of_job}: {error}")) from None
     return encoded
 
 
@@ -100,6 +109,7 @@ def _encoded(dialect: Dialect, row: Mapping[str, Any], base_of: Callable[[str], 
     job_id = row.get("id")
     if isinstance(job_id, bool) or not isinstance(job_id, (str, int)) or job_id == "":
         raise expected("id", "the id of a job", job_id)
+    encodable("id", str(job_id))
     name = str(row.get("action"))
     action = action_of(dialect, name)
     for column in action.needs:
@@ -107,6 +117,7 @@ def _encoded(dialect: Dialect, row: Mapping[str, Any], base_of: Callable[[str], 
             raise OptionError(f"expected a value in column `{column}` for the action {name}, got none")
     used = {column: row[column] for column in (*action.needs, *action.takes) if column in row}
     used = {column: _CHECKS.get(column, _unchecked)(dialect, column, value) for column, value in used.items()}
+    check_encodable("change", used)
     encoded = {COLUMNS[column]: value for column, value in used.items()}
     encoded |= {"id": str(job_id), "action": name.replace("-", "_")}
     if "to" in encoded:

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, Optional, TypeVar, Union
 import msgpack
 
 from spark_bull.columns import listed
-from spark_bull.errors import OptionError
+from spark_bull.errors import check_encodable
 
 T = TypeVar("T")
 #: The values of a property: one for all jobs, a list with one for each, or None if no job has the property.
@@ -183,8 +183,14 @@ def columns_of(jobs: EncodedJobs) -> dict[str, Any]:
 
 def packed_map(given: Mapping[str, Any]) -> bytes:
     """A map, packed for the scripts. Raises OptionError for a text that UTF-8 can't encode."""
+    return packed_value("chunk", given)
+
+
+def packed_value(name: str, value: object) -> bytes:
+    """A value, packed for the scripts. Raises OptionError, with `name`, for a text that UTF-8 can't encode."""
     try:
-        packed: bytes = msgpack.packb(given, use_bin_type=False)
-    except UnicodeEncodeError as error:
-        raise OptionError(f"expected texts that UTF-8 can encode, got: {error.object[:200]!r}") from None
+        packed: bytes = msgpack.packb(value, use_bin_type=False)
+    except UnicodeEncodeError:
+        check_encodable(name, value)
+        raise
     return packed

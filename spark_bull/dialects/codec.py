@@ -33,8 +33,8 @@ from spark_bull.dialects.terms import (
     take_expiry,
     take_spread,
 )
-from spark_bull.errors import OptionError, SparkBullError, expected
-from spark_bull.model import NewJob, RawJson
+from spark_bull.errors import OptionError, SparkBullError, encodable, expected
+from spark_bull.model import NewJob
 from spark_bull.options import Options
 
 T = TypeVar("T")
@@ -100,6 +100,7 @@ def encode(
     data = _data(dialect, rows["data"], numbers)
     default_name = defaults.get("name", DEFAULT_NAME)
     names = [default_name if name is None else name for name in rows.get("name", (None,))]
+    _check_names(names, numbers)
     columns = {name: rows[name] for name in (*ROW_NAMES, *OPTION_NAMES) if name in rows}
     encoded = _Row(dialect, defaults).encode_batch(columns, numbers)
     _check_size(data, encoded, numbers)
@@ -324,6 +325,17 @@ def _has_mark(opts: str) -> bool:
     return any(mark in opts for mark in _MARKS)
 
 
+def _check_names(names: Sequence[str], numbers: Sequence[int | str]) -> None:
+    """Raises OptionError for a name that can't be sent."""
+    if "".join(names).isascii():
+        return
+    for name, number in zip(names, numbers, strict=False):
+        try:
+            encodable("name", name)
+        except OptionError as error:
+            raise OptionError(f"row {number}: {error}") from None
+
+
 def _data(dialect: Dialect, texts: Sequence[Any], numbers: Sequence[int | str]) -> list[str]:
     for position, text in enumerate(texts):
         if text is None:
@@ -411,4 +423,4 @@ def _check_texts(number: int, job: NewJob) -> None:
 
 def data_text(data: Any) -> str:
     """A payload as JSON text. Raises OptionError for one that JSON can't hold."""
-    return data.text if isinstance(data, RawJson) else json_text("data", data)
+    return json_text("data", data)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from spark_bull.errors import DialectError, OptionError, did_you_mean, expected
+from spark_bull.errors import DialectError, OptionError, did_you_mean, encodable, expected
 
 NAME: Final = "deduplication"
 #: Mark in a job's options text that a script replaces by the deduplication id; see `base.MARKS`.
@@ -158,4 +158,4 @@ def _checked_id(name: str, what: str, value: object) -> str:
         return str(value)
     if not isinstance(value, str) or not value:
         raise expected(name, what, value)
-    return value
+    return encodable(name, value)

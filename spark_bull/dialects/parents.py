@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from spark_bull.errors import OptionError, did_you_mean, expected
+from spark_bull.errors import OptionError, did_you_mean, encodable, expected
 
 NAME: Final = "parent"
 #: Mark in a job's options text that a script replaces by the parent; see `base.MARKS`.
@@ -58,7 +58,7 @@ def take_parent(row: dict[str, Any]) -> Parent | None:
     on_failure = given.get("onFailure")
     if on_failure is not None:
         row |= failure_option(f"{NAME}.onFailure", on_failure)
-    return Parent(queue, parent_id)
+    return Parent(encodable(f"{NAME}.queue", queue), encodable(f"{NAME}.id", parent_id))
 
 
 def failure_option(name: str, on_failure: object) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from spark_bull.dialects.base import Dialect
 from spark_bull.dialects.cron import check_zone
 from spark_bull.dialects.schedules import Schedule
 from spark_bull.dialects.terms import DELIVERY, EXPIRE_AFTER, EXPIRE_AT, SPREAD_MS
-from spark_bull.errors import OptionError, PatternError, expected
+from spark_bull.errors import OptionError, PatternError, encodable, expected
 
 #: Properties of a schedule, by their names in columns.
 NAMES: Final = (
@@ -69,14 +69,14 @@ def _id(given: Mapping[str, Any]) -> str:
         raise OptionError(
             f"expected `id` not to end with ':' and a number, as the ids of jobs of schedules do, got: {schedule_id!r}"
         )
-    return schedule_id
+    return encodable("id", schedule_id)
 
 
 def _text(given: Mapping[str, Any], name: str) -> str | None:
     value = given.get(name)
     if value is not None and not isinstance(value, str):
         raise expected(name, "a text", value)
-    return value
+    return value and encodable(name, value)
 
 
 def _number(given: Mapping[str, Any], name: str, low: int) -> int | None:

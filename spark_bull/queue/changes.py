@@ -12,7 +12,7 @@ from spark_bull.dialects.changes import ACTIONS, COLUMNS, encode_changes
 from spark_bull.dialects.chunks import packed_map
 from spark_bull.errors import JobError, OptionError, WrongState
 from spark_bull.keys import SEGMENTS, QueueKeys
-from spark_bull.model import Change, Changed, RawJson
+from spark_bull.model import Change, Changed
 from spark_bull.queue import verbs
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.manage import job_error
@@ -122,7 +122,7 @@ def _text(name: str, value: Any) -> str | None:
     """JSON text; None for a value that is not given."""
     if value is None:
         return None
-    return value.text if isinstance(value, RawJson) else json_text(name, value)
+    return json_text(name, value)
 
 
 def change_job(handle: QueueHandle, change: Change) -> None:

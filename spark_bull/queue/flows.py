@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from spark_bull.dialects.chunks import columns_of, packed_map
 from spark_bull.dialects.codec import rows_of
 from spark_bull.dialects.flows import Flows, Group, Level
-from spark_bull.errors import OptionError, expected
+from spark_bull.errors import OptionError, encodable, expected
 from spark_bull.keys import QueueKeys
 from spark_bull.model import AddedFlow, FlowJob
 from spark_bull.queue import verbs
@@ -119,6 +119,7 @@ def levels_of(queue: str, flows: Sequence[FlowJob]) -> list[Level]:
         for one in queues:
             if not isinstance(one, str):
                 raise expected("queue", "the name of a queue", one)
+            encodable("queue", one)
         if not levels and any(job.on_failure is not None for job in jobs):
             raise OptionError(
                 "expected no `on_failure` of the first job of a flow: it has no parent in the flow; use `parent`"

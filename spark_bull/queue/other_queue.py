@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from spark_bull.dialects.registry import checked_dialect
-from spark_bull.errors import OptionError, expected
+from spark_bull.errors import OptionError
 from spark_bull.keys import QueueKeys, hash_tag
 from spark_bull.queue.handle import QueueHandle
 
@@ -16,8 +16,6 @@ def keys_of(handle: QueueHandle, queue: str, of: str, prefix: str | None = None)
     Raises OptionError for a queue that no script can reach together with that of `handle`, and DialectError for one of
     another dialect.
     """
-    if not isinstance(queue, str):
-        raise expected("queue", "the name of a queue", queue)
     there = QueueKeys(queue, prefix or handle.keys.prefix)
     return handle.keys if there == handle.keys else _checked(handle, there, of)
 

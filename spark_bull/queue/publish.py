@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from spark_bull.dialects.base import json_text
 from spark_bull.dialects.events import OWN_EVENTS
-from spark_bull.errors import OptionError, expected
+from spark_bull.errors import OptionError, encodable, expected
 from spark_bull.queue import verbs
 from spark_bull.queue.handle import QueueHandle
 
@@ -20,6 +20,7 @@ def publish(handle: QueueHandle, event: str, fields: Mapping[str, Any], max_even
     handle.dialect.check_custom_events()
     if not isinstance(event, str) or not event:
         raise expected("event", "a name that is not empty", event)
+    encodable("event", event)
     if event in OWN_EVENTS:
         raise OptionError(
             f"expected `event` to be a name of your own, got: {event!r}, which says what happened to a job; put a word "

@@ -17,6 +17,7 @@ import msgpack
 from spark_bull.clock import DELAYED_SCALE
 from spark_bull.dialects.base import StateKey
 from spark_bull.dialects.fields import ALWAYS_THERE, FIELDS, Raw, value_of
+from spark_bull.errors import encodable
 from spark_bull.model import Job
 from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.queue.job_fields import MAX_BYTES, Columns, JobFields, raw_column
@@ -154,7 +155,7 @@ def read_ids(
     """Jobs by their ids, in this order, if they exist and (when given) are in one of `states`."""
     fields = hash_fields(columns)
     remaining = iter(dict.fromkeys(ids))
-    while batch := [job_id.encode() for job_id in islice(remaining, chunk_size)]:
+    while batch := [encodable("job_id", job_id).encode() for job_id in islice(remaining, chunk_size)]:
         yield from _by_ids(handle, batch, fields, states)
 
 
@@ -180,7 +181,7 @@ def page(
     """
     key = handle.dialect.state_key(state)
     if name is not None:
-        ids = _ids_of_name(handle, state, name)[:: 1 if descending else -1]
+        ids = _ids_of_name(handle, state, encodable("name", name))[:: 1 if descending else -1]
         first, last = _places(start, stop, len(ids))
         chunks = read_ids(handle, ids[first : last + 1], [state])
         return [job for chunk in chunks for job in chunk.jobs(handle.keys.queue)]

@@ -14,7 +14,7 @@ from spark_bull.dialects.chunks import packed_map
 from spark_bull.dialects.repeating import next_of_pattern
 from spark_bull.dialects.schedule_checks import checked_schedule
 from spark_bull.dialects.schedules import SHORTEST_MS, Schedule
-from spark_bull.errors import PatternError, WrongState
+from spark_bull.errors import PatternError, WrongState, encodable
 from spark_bull.keys import QueueKeys, literal_glob
 from spark_bull.model import Scheduler
 from spark_bull.queue import verbs
@@ -168,6 +168,8 @@ def remove(handle: QueueHandle, schedule_id: str) -> bool:
 
 def _members_of(handle: QueueHandle, schedule_id: Any) -> Sequence[str]:
     """Members of the ZSET that a schedule with this id may have; in Bull, the id is a part of them, or the member."""
+    if isinstance(schedule_id, str):
+        encodable("scheduler_id", schedule_id)
     if handle.dialect.has_schedule_hashes or not isinstance(schedule_id, str):
         return [schedule_id]
     found, cursor = {schedule_id}, 0

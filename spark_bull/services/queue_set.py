@@ -8,7 +8,7 @@ from typing import Final
 
 from spark_bull.clock import monotonic_s
 from spark_bull.dialects.registry import found_dialect
-from spark_bull.errors import DialectError
+from spark_bull.errors import DialectError, check_encodable
 from spark_bull.keys import QueueKeys
 from spark_bull.options import Options
 from spark_bull.queue.find import select_queues
@@ -33,6 +33,7 @@ class QueueSet:
     def __init__(self, options: Options, queues: str | Iterable[str]) -> None:
         self._options = options
         self._requested = [queues] if isinstance(queues, str) else list(queues) or ["*"]
+        check_encodable("queues", self._requested)
         self._connection = Connection(settings_of(options))
         self._handles: dict[str, QueueHandle] = {}
         self._skipped: set[str] = set()

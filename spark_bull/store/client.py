@@ -16,7 +16,7 @@ from redis.exceptions import NoPermissionError
 from redis.retry import Retry
 
 from spark_bull.clock import monotonic_s
-from spark_bull.errors import OptionError, RedisUnavailable
+from spark_bull.errors import OptionError, RedisUnavailable, check_encodable
 from spark_bull.store.errors import code_of, hint, is_unknown_host, reason, translated
 from spark_bull.store.settings import RedisSettings
 
@@ -110,9 +110,12 @@ class RetryingClient:
 
     @contextmanager
     def errors(self, what: str = "a command") -> Iterator[None]:
-        """Translates redis-py's errors to ours; messages never contain secrets of the URL."""
+        """Translates the errors of redis-py and its encoder to ours; messages never contain secrets of the URL."""
         try:
             yield
+        except UnicodeEncodeError as error:
+            check_encodable(f"{what} of Redis", error.object)
+            raise
         except redis.RedisError as error:
             if code_of(error) in _REPLACED:
                 # A new connection may reach the new primary.

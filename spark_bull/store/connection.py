@@ -13,12 +13,12 @@ from typing import Any, Final
 
 import redis
 
-from spark_bull.errors import ConnectionLost, OptionError, PermissionDenied
+from spark_bull.errors import ConnectionLost, OptionError, PermissionDenied, check_encodable
 from spark_bull.keys import has_hash_tag
 from spark_bull.store.client import RetryingClient, client_of, close_client
 from spark_bull.store.permissions import denials
 from spark_bull.store.raw_replies import raw_replies, raw_reply
-from spark_bull.store.scripts import Script, Value, load
+from spark_bull.store.scripts import Value, load
 from spark_bull.store.settings import RedisSettings
 
 MIN_REDIS: Final = (6, 2)
@@ -65,15 +65,19 @@ class Connection:
     def script(self, name: str, keys: Mapping[str, Any], args: Mapping[str, Any] | None = None) -> Any:
         """Runs `lua/<name>.lua` with keys and arguments by the names in its contract."""
         script = load(name)
-        return self._evaluate(script, script.bind_keys(keys), script.bind_args(args or {}))
+        args = args or {}
+        bound = script.bind_keys(keys)
+        rest = (len(bound), *bound, *script.bind_args(args))
 
-    def _evaluate(self, script: Script, keys: list[str], args: list[Value]) -> Any:
         def send(client: redis.Redis) -> Any:
             # Takes half of the CPU of `execute_command`, for which the next script of a write or a worker has to wait.
             try:
-                return raw_reply(client, ("EVALSHA", script.sha, len(keys), *keys, *args))
+                return raw_reply(client, ("EVALSHA", script.sha, *rest))
             except redis.exceptions.NoScriptError:
-                return raw_reply(client, ("EVAL", script.source, len(keys), *keys, *args))
+                return raw_reply(client, ("EVAL", script.source, *rest))
+            except UnicodeEncodeError:
+                check_encodable("args", args)
+                raise
 
         return self._client.run(send, f"script `{script.name}`")
 

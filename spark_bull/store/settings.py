@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
-from spark_bull.errors import OptionError
+from spark_bull.errors import ENCODABLE, OptionError
 from spark_bull.options import Options
 from spark_bull.urls import check_url
 
@@ -30,6 +30,8 @@ class RedisSettings:
 
     def __post_init__(self) -> None:
         check_url(self.url)
+        for name in ("username", "password"):
+            _check_secret(name, getattr(self, name))
         object.__setattr__(self, "where", _without_secrets(self.url))
 
 
@@ -83,6 +85,14 @@ def resolved(options: Options) -> Options:
     # The URL now includes host, port, db and ssl, and the password is final, even if there is none.
     given = (options.given - {"host", "port", *_IN_URL}) | {"password"}
     return replace(options, values=values, given=given if settings.assumed else given | {"url"})
+
+
+def _check_secret(name: str, value: str | None) -> None:
+    """Raises OptionError, without the value, for a text that UTF-8 can't encode."""
+    try:
+        (value or "").encode()
+    except UnicodeEncodeError:
+        raise OptionError(f"expected `{name}` to be {ENCODABLE}, got another one, which is not shown") from None
 
 
 def _without_secrets(url: str) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Final
 
-from spark_bull.errors import OptionError
+from spark_bull.errors import OptionError, check_encodable
 from spark_bull.option_table import QUEUE
 from spark_bull.options import Options, as_texts, parse_options
 from spark_bull.store.connection import Connection
@@ -55,6 +55,7 @@ class WebSettings:
     host_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        check_encodable("queues", self.queues)
         tokens = {"read token": self.read_token, "write token": self.write_token}
         for name, token in tokens.items():
             if token is not None and (len(token) < MIN_TOKEN or not token.isascii() or not token.isprintable()):

@@ -621,7 +621,7 @@ def test_an_unpaired_surrogate_in_opts_is_escaped(dialect: Dialect) -> None:
 
 @pytest.mark.parametrize("row", [{"name": ["\ud800"]}, {"jobId": ["\ud800"]}, {"data": ["\ud800"]}], ids=ascii)
 def test_an_unpaired_surrogate_elsewhere_is_refused(row: dict[str, Any]) -> None:
-    with pytest.raises(OptionError, match="texts that UTF-8 can encode"):
+    with pytest.raises(OptionError, match="to be a text that UTF-8 can encode"):
         pack(encoded(BULLMQ, **row))
 
 

@@ -1,0 +1,184 @@
+"""A text with an unpaired surrogate, which UTF-8 can't encode, is refused wherever it enters: an OptionError names what
+it is, and nothing is visible."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from spark_bull.cli import main
+from spark_bull.errors import ENCODABLE, DialectError, OptionError, SparkBullError
+from spark_bull.model import Change, FlowJob, NewJob, RawJson
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.services.promoter import Promoter
+from spark_bull.web.settings import WebSettings
+from tests.support.web import WRITING, serving
+
+#: What a shell passes on for a byte that is not UTF-8, and half of a pair of UTF-16.
+BAD = "a\ud800"
+
+
+@pytest.fixture
+def queue(redis_url: str, prefix: str) -> Iterator[BullQueue]:
+    with BullQueue("mail", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+        yield queue
+
+
+def refused(call: Callable[[], Any], name: str) -> None:
+    with pytest.raises(OptionError, match=rf"expected `{name}` to be {ENCODABLE}") as raised:
+        call()
+    assert str(raised.value).encode()
+
+
+@pytest.mark.parametrize("name", ["queue", "prefix", "host", "name", "deduplication", "username", "password"])
+def test_an_argument_of_a_queue_is_refused(redis_url: str, name: str) -> None:
+    refused(
+        lambda: BullQueue(**({"queue": "mail"} | ({} if name == "host" else {"url": redis_url}) | {name: BAD})), name
+    )
+
+
+def test_an_error_does_not_show_a_password(redis_url: str) -> None:
+    for secret in ({"url": redis_url, "password": "secret" + BAD}, {"url": f"redis://:secret{BAD}@localhost/0"}):
+        with pytest.raises(OptionError, match=ENCODABLE) as raised:
+            BullQueue("mail", **secret)
+        assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("job", "name"),
+    [
+        (NewJob({}, job_id=BAD), "jobId"),
+        (NewJob({}, BAD), "name"),
+        (NewJob(RawJson(f'"{BAD}"')), "data"),
+        (NewJob({}, deduplication=BAD), "deduplication"),
+        (NewJob({}, deduplication={"id": BAD}), "deduplication.id"),
+        (NewJob({}, parent={"queue": BAD, "id": "1"}), "parent.queue"),
+        (NewJob({}, parent={"queue": "mail", "id": BAD}), "parent.id"),
+        (NewJob({}, opts={"group": {"id": BAD}}), "opts.group.id"),
+        (FlowJob({}, children=[FlowJob({}, queue=BAD)]), "queue"),
+        (FlowJob({}, children=[FlowJob({}, job_id=BAD)]), "jobId"),
+        (FlowJob({}, children=[FlowJob({}, BAD)]), "name"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_job_is_refused_before_those_around_it_are_added(
+    queue: BullQueue, client: Redis, prefix: str, job: NewJob, name: str
+) -> None:
+    if isinstance(job, FlowJob):
+        refused(lambda: queue.add_flows([*(FlowJob({}) for _ in range(600)), job]), name)
+    else:
+        refused(lambda: queue.add_many([*(NewJob({}) for _ in range(600)), job]), name)
+    assert client.keys(f"{prefix}:*") == []
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        (Change(BAD, "remove"), "id"),
+        (Change("1", "move", to=BAD), "to"),
+        (Change("1", "fail", failed_reason=BAD), "failedReason"),
+        (Change("1", "update", data=RawJson(f'"{BAD}"')), "data"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_change_is_refused(queue: BullQueue, change: Change, name: str) -> None:
+    queue.add({})
+    refused(lambda: list(queue.manage([Change("1", "remove"), change])), name)
+    assert queue.counts()["wait"] == 1
+
+
+#: Values of the other required parameters of methods that take a text; by default, a text.
+OTHERS: Mapping[str, Any] = {"state": "wait", "delay": 1, "data": {}, "progress": 1, "priority": 1}
+#: What errors call such a parameter, if not by its name.
+ALSO_NAMED = {"job_id": ("id",), "reason": ("failedReason",)}
+#: Methods whose texts are one of few words or JSON, or are in tests of their own.
+ELSEWHERE = ("counts_by", "metrics", "clean", "events", "add", "upsert_scheduler", "page", "cancel", "retry")
+
+
+@pytest.mark.parametrize("protocol", ["bullmq", "bull"])
+def test_every_method_of_a_queue_refuses_such_an_id_or_name(redis_url: str, prefix: str, protocol: str) -> None:
+    queue, tried = BullQueue("mail", url=redis_url, prefix=prefix, protocol=protocol), 0
+    queue.add({})
+    for method, function in inspect.getmembers(BullQueue, inspect.isfunction):
+        parameters = list(inspect.signature(function).parameters.values())[1:]
+        required = {one.name: OTHERS.get(one.name, "1") for one in parameters if one.default is one.empty}
+        for name in (one.name for one in parameters if str(one.annotation).startswith("str")):
+            if method.startswith("_") or method in ELSEWHERE:
+                continue
+            with pytest.raises(SparkBullError) as raised:
+                list(getattr(queue, method)(**(required | {name: BAD})) or ())
+            if not isinstance(raised.value, DialectError):
+                assert ENCODABLE in str(raised.value), (method, name)
+                assert any(f"`{one}`" in str(raised.value) for one in (name, *ALSO_NAMED.get(name, ()))), raised.value
+                tried += 1
+    assert tried > 15
+
+
+def test_ids_of_schedules_and_of_jobs_to_cancel_and_names_to_search_are_refused(queue: BullQueue) -> None:
+    queue.add({})
+    refused(lambda: queue.upsert_scheduler(BAD, every=1_000), "id")
+    refused(lambda: queue.upsert_scheduler("a", every=1_000, name=BAD), "name")
+    refused(lambda: queue.page("wait", name=BAD), "name")
+    refused(lambda: queue.cancel(BAD), "job_id")
+    refused(lambda: queue.retry(BAD), "job_id")
+    assert queue.schedulers() == []
+
+
+def test_services_refuse_such_names_of_queues_when_they_are_created(redis_url: str) -> None:
+    refused(lambda: Promoter(redis_url, [BAD]), "queues")
+    refused(lambda: WebSettings(queues=(f"{BAD}*",)), "queues")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["add", BAD, "{}"],
+        ["add", "mail", "{}", "--job-id", BAD],
+        ["add", "mail", "{}", "--name", BAD],
+        ["add", "mail", f'"{BAD}"'],
+        ["counts", BAD],
+        ["job", "mail", BAD],
+        ["remove", "mail", BAD],
+        ["--prefix", BAD, "counts", "mail"],
+        ["schedule", "mail", BAD, "--every", "1m"],
+        ["promote", BAD],
+        ["dispatch", "--input", "a.parquet", "--queue", BAD],
+        ["work", "--queue", BAD, "--processor", "a:b"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_the_command_says_what_it_refuses(
+    queue: BullQueue, redis_url: str, prefix: str, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    queue.add({})
+    assert main(["--url", redis_url, "--prefix", prefix, *arguments]) == 1
+    assert ENCODABLE in capsys.readouterr().err
+    assert queue.counts()["wait"] == 1
+
+
+def test_the_rest_api_refuses_such_texts_in_paths_and_documents(
+    queue: BullQueue, redis_url: str, prefix: str, client: Redis
+) -> None:
+    queue.add({})
+    before = client.keys(f"{prefix}:*")
+    with serving(url=redis_url, prefix=prefix) as web:
+        for path in ("/queues/%ED%A0%80", "/queues/mail/jobs/%ED%A0%80"):
+            web.get(path, code=404)
+        documents = [
+            {"jobId": BAD},
+            {"name": BAD},
+            {"deduplication": {"id": BAD}},
+            {"parent": {"queue": "mail", "id": BAD}},
+            {"opts": {"group": {"id": BAD}}},
+        ]
+        for document in documents:
+            body = json.dumps({"data": {}, **document})
+            headers = WRITING | {"Content-Type": "application/json"}
+            answer = web.ask("POST", "/queues/mail/jobs", code=400, content=body, headers=headers).json()
+            assert next(iter(document)) in answer["detail"]
+    assert sorted(client.keys(f"{prefix}:*")) == sorted(before)
