@@ -20,7 +20,8 @@ class ClaimedJob(NamedTuple):
 
     `attempts_made` counts the attempts before this one. `deferred_failure`: why the job must fail without being run
     (BullMQ: it stalled too often, or a child failed), else None. `attempts`: the number of attempts allowed, in
-    dialects that keep it in the hash (Bull 1) and not in the options.
+    dialects that keep it in the hash (Bull 1) and not in the options. `expire_at`: when the job expires that starts for
+    the first time, None: never.
     """
 
     id: str
@@ -37,6 +38,7 @@ class ClaimedJob(NamedTuple):
     stacktrace: str | None = None
     priority: int = 0
     attempts: int | None = None
+    expire_at: int | None = None
 
 
 class Failed(NamedTuple):

@@ -58,11 +58,12 @@ FIELDS: Final[Mapping[str, Field]] = {
     "repeatJobKey": Field("text", ("rjk",), "repeat_job_key"),
 }
 
-#: The fields that a claim reads. `attempts`: only Bull 1 writes it.
+#: The fields that a claim reads. `attempts`: only Bull 1 writes it. `expireAt`: only of jobs that have not started.
 CLAIMED_FIELDS: Final[Mapping[str, Field]] = {
     **{name: field for name, field in FIELDS.items() if field.claimed},
     "deferredFailure": Field("text", ("defa",), claimed="deferred_failure"),
     "attempts": Field("count", ("attempts",), claimed="attempts"),
+    "expireAt": Field("time", ("expireAt",), claimed="expire_at"),
 }
 
 #: The fields of these that only BullMQ writes.

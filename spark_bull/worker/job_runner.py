@@ -23,8 +23,12 @@ class Result(NamedTuple):
     error: BaseException | None
 
 
+class JobExpired(Exception):
+    """The job has expired since it was claimed, and has not started: it returns to the queue, whose scripts fail it."""
+
+
 class Runner(Protocol):
-    """Runs jobs and yields their results in order. Picklable.
+    """Runs jobs and yields their results in order, JobExpired for a job that has expired. Picklable.
 
     `one_by_one`: whether each result is yielded before the next job starts, so that the rest can be returned to the
     queue. Jobs whose id is in `lost` when they would start have lost their lock and are skipped.
@@ -81,6 +85,9 @@ class FunctionRunner:
                 continue
             if job.cancellation is not None:
                 yield Result(job, None, job.cancellation)
+                continue
+            if job.has_expired:
+                yield Result(job, None, JobExpired())
                 continue
             limit_ms = self.limit_ms(job)
             job.begin(limit_ms)

@@ -12,7 +12,7 @@ from threading import Thread
 from typing import Any, TypeVar
 
 from spark_bull.worker.alarm import RAISE_AGAIN_S, timeout_error
-from spark_bull.worker.job_runner import Result
+from spark_bull.worker.job_runner import JobExpired, Result
 from spark_bull.worker.running_job import RunningJob
 
 T = TypeVar("T")
@@ -100,6 +100,8 @@ class JobTasks:
 
 
 async def _result_of(job: RunningJob, function: CoroutineFunction) -> Result:
+    if job.has_expired:
+        return Result(job, None, JobExpired())
     try:
         return Result(job, await function(job), None)
     except BaseException as error:

@@ -11,7 +11,7 @@ from threading import Condition, Lock, Thread, get_ident
 
 from spark_bull.clock import monotonic_s
 from spark_bull.worker.alarm import RAISE_AGAIN_S, timeout_error
-from spark_bull.worker.job_runner import JobFunction, Result
+from spark_bull.worker.job_runner import JobExpired, JobFunction, Result
 from spark_bull.worker.running_job import RunningJob
 
 
@@ -111,6 +111,8 @@ class JobThreads:
                 self._watch()
         if error is not None:
             return Result(call.job, None, error)
+        if call.job.has_expired:
+            return Result(call.job, None, JobExpired())
         return Result(call.job, call.function(call.job), None)
 
     def _finish(self, call: _Call, result: Result) -> bool:

@@ -23,7 +23,7 @@ from spark_bull.outcomes import Delayed, Keep, Outcomes
 from spark_bull.worker.failure import Strategy, failure
 from spark_bull.worker.interrupts import raise_if_interrupted
 from spark_bull.worker.job_options import keep_of
-from spark_bull.worker.job_runner import Result
+from spark_bull.worker.job_runner import JobExpired, Result
 from spark_bull.worker.running_job import RunningJob
 
 #: strategy(attempts made, backoff type, error, job) -> ms; -1: no further attempt. As in the Node libraries.
@@ -63,6 +63,9 @@ class OutcomePolicy:
                 outcomes.complete(claimed.id, text, keep)
                 return
         try:
+            if isinstance(error, JobExpired):
+                outcomes.unstarted.append(claimed.id)
+                return
             if isinstance(error, DelayedError):
                 outcomes.delayed.append(Delayed(claimed.id, error.due(now)))
                 return

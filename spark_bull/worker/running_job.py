@@ -45,6 +45,7 @@ class RunningJob:
       lost: ids of the jobs of the queue whose locks were found to be lost; grows while the job runs.
       state: what the worker's `setup` has made for the slot.
       begun: receives the id of the job when its function is called.
+      expires_s: when the job expires if it has not started, on the monotonic clock, s; None: never.
     """
 
     __slots__ = (
@@ -53,6 +54,7 @@ class RunningJob:
         "_data",
         "_deadline",
         "_discarded",
+        "_expires_s",
         "_follow_ups",
         "_handle",
         "_lost",
@@ -72,10 +74,12 @@ class RunningJob:
         lost: Collection[str] = (),
         state: Any = None,
         begun: set[str] | None = None,
+        expires_s: float | None = None,
     ) -> None:
         self.claimed = claimed
         self._handle = handle
         self._begun = begun
+        self._expires_s = expires_s
         self._token = token
         self._lost = lost
         self._state = state
@@ -391,6 +395,11 @@ class RunningJob:
     def follow_ups(self) -> tuple[FollowUp, ...]:
         """The follow-ups of this attempt so far. Read by the worker."""
         return self._follow_ups
+
+    @property
+    def has_expired(self) -> bool:
+        """Whether the job must not start any more. Read by the worker just before it calls a function."""
+        return self._expires_s is not None and monotonic_s() >= self._expires_s
 
     def begin(self, limit_ms: int) -> None:
         """Sets the start of the attempt to now. Called by the worker before it calls a function.

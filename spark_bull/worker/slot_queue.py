@@ -55,6 +55,14 @@ class Signalled(NamedTuple):
     error: BaseException | None = None
 
 
+class _Clock(NamedTuple):
+    """Time of Redis at a call, ms since 1970; when the call was sent and when it was answered, monotonic, s."""
+
+    redis_ms: int
+    sent_s: float
+    answered_s: float
+
+
 class _Wait(NamedTuple):
     """A wait for jobs that a claim did not get."""
 
@@ -108,7 +116,7 @@ class SlotQueue:
         self._signal = JobSignal(queue.handle, queue.claim_settings.worker or plan.worker, IDLE_S)
         self._waits: SimpleQueue[_Wait | None] = SimpleQueue()
         self._active_id = ""
-        self._clock = (0, 0.0)
+        self._clock = _Clock(0, 0.0, 0.0)
         #: Ids of the jobs for which the processor was called, until they are settled.
         self._begun: set[str] = set()
         #: Claimed jobs that must never run twice, until they are settled.
@@ -140,8 +148,7 @@ class SlotQueue:
     @property
     def now(self) -> int:
         """Redis' clock, ms since 1970, as of the last call."""
-        at_call, called_at = self._clock
-        return at_call + int(1000 * (monotonic_s() - called_at))
+        return self._clock.redis_ms + int(1000 * (monotonic_s() - self._clock.answered_s))
 
     def work(self, outcomes: Outcomes | None, limit: int, token: str = "", claimed_bytes: int = 0) -> Claim:
         """Settles and claims. A retry after a lost connection sends the same call id and so has no second effect.
@@ -152,19 +159,21 @@ class SlotQueue:
         self._active_id, self.has_woken = "", False
         with self._calling:
             most = 0 if self._is_ending else limit
-            with self.keeper.settling(outcomes):
-                claim = self._retry(
-                    lambda: work(
-                        self.handle,
-                        self._claim_settings,
-                        outcomes,
-                        most,
-                        most_bytes=max(1, self._plan.chunk_bytes - claimed_bytes),
-                        held=active_id,
-                        call=call,
-                        token=token,
-                    )
+
+            def send() -> tuple[float, Claim]:
+                return monotonic_s(), work(
+                    self.handle,
+                    self._claim_settings,
+                    outcomes,
+                    most,
+                    most_bytes=max(1, self._plan.chunk_bytes - claimed_bytes),
+                    held=active_id,
+                    call=call,
+                    token=token,
                 )
+
+            with self.keeper.settling(outcomes):
+                sent_s, claim = self._retry(send)
             if outcomes:
                 settled = outcomes.all_ids()
                 self._begun -= settled
@@ -173,7 +182,7 @@ class SlotQueue:
             self._recorded = [one for one in self._recorded if one is not outcomes]
             if claim.jobs:
                 self.keeper.hold(claim.token, [job.id for job in claim.jobs], claim.now, own_locks(claim.jobs))
-        self._clock = claim.now, monotonic_s()
+        self._clock = _Clock(claim.now, sent_s, monotonic_s())
         self._stats.claimed += len(claim.jobs)
         if outcomes:
             self._process_reply(outcomes, claim)
@@ -240,13 +249,25 @@ class SlotQueue:
             self._begun.difference_update(ids)
         else:
             self._begun.update(ids)
-        running = [RunningJob(job, self.handle, token, self.keeper.lost, self.state, self._begun) for job in jobs]
+        running = [
+            RunningJob(job, self.handle, token, self.keeper.lost, self.state, self._begun, self._expires_s(job))
+            for job in jobs
+        ]
         self._only_once.update((job.id, job) for job in running if runs_at_most_once(job.claimed.opts))
         if self._start_limit is not None:
             for job in running:
                 if self._start_limit.is_last(job.claimed):
                     job.discard()
         return running
+
+    def _expires_s(self, job: ClaimedJob) -> float | None:
+        """When a job expires, on the monotonic clock, s; not later than by Redis' clock: a call takes time.
+
+        Redis' time is without fractions of a ms.
+        """
+        if job.expire_at is None:
+            return None
+        return self._clock.sent_s + (job.expire_at - self._clock.redis_ms - 1) / 1000
 
     def begin_wait(self, claim: Claim, timeout_s: float = math.inf) -> None:
         """Begins to wait until there may be a job that this claim did not get, for `timeout_s` at most."""

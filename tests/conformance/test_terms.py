@@ -121,6 +121,33 @@ def test_a_job_that_has_started_does_not_expire(bench: WorkBench) -> None:
     assert bench.counts() == {"completed": 1}
 
 
+def test_a_claim_says_when_jobs_expire_that_start_for_the_first_time(bench: WorkBench) -> None:
+    (soon, plain) = bench.add(1, expire_after=HOUR_MS) + bench.add(1)
+    claim = bench.claim()
+    times = {job.id: job.expire_at for job in claim.jobs}
+    assert times == {soon: claim.jobs[0].timestamp + HOUR_MS, plain: None}
+    bench.work(Outcomes(claim.token, unstarted=[soon]))
+    assert {job.id: job.expire_at for job in bench.claim().jobs} == {soon: times[soon]}
+    bench.client.delete(bench.handle.keys.lock(soon))
+    check_stalled(bench)
+    assert {job.id: job.expire_at for job in bench.claim().jobs if job.id == soon} == {soon: None}
+
+
+def test_a_job_that_has_failed_does_not_expire_when_it_is_retried(bench: WorkBench) -> None:
+    (failed, gone) = bench.add(1, expire_after=HOUR_MS) + bench.add(1, expire_at=PAST)
+    bench.add(1, expire_after=HOUR_MS)
+    expire_all(bench)
+    claim = bench.claim(2)
+    bench.work(failed_for(claim, "oops"))
+    later(bench, failed)
+    bench.client.zadd(bench.key("expiry"), {failed: PAST})
+    for job_id in (failed, gone):
+        bench.queue.retry(job_id)
+    expire_all(bench)
+    runs = {job.id: (job.deferred_failure, job.expire_at) for job in bench.claim().jobs}
+    assert (runs[failed], runs[gone]) == ((None, None), (None, None))
+
+
 @not_bull_1
 def test_a_job_that_takes_the_id_of_an_earlier_one_does_not_expire_with_it(bench: WorkBench) -> None:
     bench.add(1, job_id="a", expire_after=HOUR_MS)

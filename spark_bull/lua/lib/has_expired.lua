@@ -1,8 +1,16 @@
 -- @include lib/job_row
 
--- Whether a job may not start any more: its time has come, and it has not started. `started`: the name of a field that
--- each start sets.
+-- Whether a job may not start any more: its time has come, and it has not started; and when the time of another job
+-- that has not started will come, ms since 1970 as text. `started`: the name of a field that each start sets. A job that
+-- has started loses its time.
 local function has_expired(job_key, started, now)
   local row = job_row(job_key, 'expireAt', started)
-  return row and row[1] and tonumber(row[1]) <= now and not row[2]
+  if not (row and row[1]) then
+    return false
+  end
+  if row[2] then
+    redis.call('HDEL', job_key, 'expireAt')
+    return false
+  end
+  return (tonumber(row[1]) or math.huge) <= now, row[1]
 end

@@ -22,7 +22,7 @@ from spark_bull.spark.process.udf_iterator import UdfIterator
 from spark_bull.worker.alarm import interruptible
 from spark_bull.worker.bisection import run_bisected
 from spark_bull.worker.job_options import runs_at_most_once
-from spark_bull.worker.job_runner import Result
+from spark_bull.worker.job_runner import JobExpired, Result
 from spark_bull.worker.running_job import RunningJob
 
 #: What the function of a UDF takes and returns, by the UDF's evalType.
@@ -112,11 +112,17 @@ class UdfRunner:
         """The output of each job, or its error. A job that must never run twice has a call of its own."""
         alone = [runs_at_most_once(job.claimed.opts) for job in jobs]
         if not any(alone):
+            return self._call(jobs)
+        shared = iter(self._call([job for job, once in zip(jobs, alone, strict=True) if not once]))
+        return [self._call([job])[0] if once else next(shared) for job, once in zip(jobs, alone, strict=True)]
+
+    def _call(self, jobs: Sequence[RunningJob]) -> list[RawJson | BaseException | None]:
+        """The same for jobs that start together, without those that have expired."""
+        expired = [job.has_expired for job in jobs]
+        if not any(expired):
             return run_bisected(jobs, self._run)
-        shared = iter(run_bisected([job for job, once in zip(jobs, alone, strict=True) if not once], self._run))
-        return [
-            run_bisected([job], self._run)[0] if once else next(shared) for job, once in zip(jobs, alone, strict=True)
-        ]
+        outputs = iter(run_bisected([job for job, late in zip(jobs, expired, strict=True) if not late], self._run))
+        return [JobExpired() if late else next(outputs) for late in expired]
 
     def _run(self, jobs: Sequence[RunningJob]) -> list[RawJson | None]:
         """Returns the function's results as JSON text, one per job. Raises what the function raises.

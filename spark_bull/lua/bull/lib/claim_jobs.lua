@@ -34,7 +34,7 @@ local function claim_jobs(key, arg, now, limit, limits, start, promote, started,
   -- Returns whether the job was processed: when no more may start, the next one that may stays.
   local function take(id)
     local job_key = base .. id
-    local row, kind = job_row(job_key, unpack(CLAIM_FIELDS))
+    local row, kind = job_row(job_key, unpack(CLAIM_FIELDS, 1, FIELDS_OF_ALL))
     if not row or not (row[at.timestamp] or row[at.data]) then
       if kind then
         set_aside(key, id, kind)
@@ -43,10 +43,14 @@ local function claim_jobs(key, arg, now, limit, limits, start, promote, started,
       dropped[#dropped + 1] = id
       return true
     end
-    if may_expire and has_expired(job_key, started, now) then
-      expire(id)
-      dropped[#dropped + 1] = id
-      return true
+    if may_expire then
+      local expired, expires = has_expired(job_key, started, now)
+      if expired then
+        expire(id)
+        dropped[#dropped + 1] = id
+        return true
+      end
+      row[at.expireAt] = expires
     end
     bytes = bytes + #(row[at.data] or '')
     if groups then

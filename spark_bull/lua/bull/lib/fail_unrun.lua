@@ -24,6 +24,7 @@ local function unrun_failures(key, arg, now)
     free_debounce(arg.base, id)
     call('ZADD', key.failed, string.format('%.0f', now), id)
     call('HSET', job_key, 'failedReason', reason, 'finishedOn', string.format('%.0f', now))
+    call('HDEL', job_key, 'expireAt')
     call('PUBLISH', key.failed, '{"jobId":"' .. id .. '", "val": "' .. (published or reason) .. '"}')
     if removed then
       call('UNLINK', job_key, job_key .. ':logs')

@@ -3,7 +3,7 @@
 
 -- Moves a failed job of Bull back to the waiting ones and calls `announce(key, arg, job_id)`. `take`: the command that
 -- removes a member of `failed`, ZREM or SREM. `resets`: whether its attempts count from 0 again. `lifo`: whether it is the
--- next one, nil: by its options.
+-- next one, nil: by its options. The job does not expire any more.
 -- Returns 'done', 'missing', 'locked' or 'wrong_state' (not failed).
 local function retry_job(key, arg, job_id, take, announce, resets, lifo)
   local call, job_key = redis.call, arg.base .. job_id
@@ -17,6 +17,7 @@ local function retry_job(key, arg, job_id, take, announce, resets, lifo)
   if call(take, key.failed, job_id) == 0 then
     return 'wrong_state'
   end
+  call('HDEL', job_key, 'expireAt')
   if resets then
     call('HSET', job_key, 'attemptsMade', '0')
   end

@@ -4,5 +4,6 @@
 local function fail_unrun(key, arg, id, reason)
   redis.call('SADD', key.failed, id)
   redis.call('HSET', arg.base .. id, 'failedReason', reason)
+  redis.call('HDEL', arg.base .. id, 'expireAt')
   announce(arg, 'failed', id, cjson.encode({message = reason}))
 end

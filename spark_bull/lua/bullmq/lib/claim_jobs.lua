@@ -6,7 +6,6 @@
 -- @include bullmq/lib/waits_or_prioritized
 -- @include lib/claim_quota
 -- @include lib/group_limits
--- @include lib/has_expired
 -- @include lib/lock_durations
 -- @include lib/next_due_of
 -- @include lib/number_texts
@@ -36,8 +35,9 @@ local function mark_started(key, arg, ids, keys, rows, at, now)
   end
 end
 
--- Claims up to `limit` jobs: waiting ones, then prioritized ones; see queue/claim.py. Returns what work_once expects,
--- and whether a pause or a limit of the queue keeps jobs from starting.
+-- Claims up to `limit` jobs: waiting ones, then prioritized ones; see queue/claim.py. A job that has expired gets a
+-- deferred failure. Returns what work_once expects, and whether a pause or a limit of the queue keeps jobs from
+-- starting.
 local function claim_jobs(key, arg, now, limit)
   local call, base = redis.call, arg.base
   local meta = call('HMGET', key.meta, 'paused', 'concurrency', 'max', 'duration')
@@ -58,7 +58,6 @@ local function claim_jobs(key, arg, now, limit)
   end, function(ready)
     promote_group(key, arg, ready)
   end)
-  local may_expire = call('EXISTS', key.expiry) == 1
   local next_due = limit > 0 and promote_due_jobs(key, arg, now, math.max(limit, 100))
 
   -- Returns whether the job was processed: when no more may start, the next one that may stays.
@@ -73,9 +72,14 @@ local function claim_jobs(key, arg, now, limit)
       return true
     end
     bytes = bytes + #(row[at.data] or '')
-    if may_expire and not row[at.defa] and has_expired(job_key, 'processedOn', now) then
-      row[at.defa] = 'expired'
-      call('HSET', job_key, 'defa', 'expired')
+    local expires = row[at.expireAt]
+    if expires and (row[at.ats] or (tonumber(expires) or math.huge) <= now) then
+      call('HDEL', job_key, 'expireAt')
+      row[at.expireAt] = false
+      if not (row[at.ats] or row[at.defa]) then
+        row[at.defa] = 'expired'
+        call('HSET', job_key, 'defa', 'expired')
+      end
     end
     -- A job that fails without being run is in no group.
     if groups then

@@ -9,8 +9,9 @@ local function expire_jobs(key, arg, now, limit)
   local due = call('ZRANGEBYSCORE', key.expiry, '-inf', now, 'LIMIT', 0, limit)
   for _, id in ipairs(due) do
     local job_key = arg.base .. id
-    if has_expired(job_key, 'processedOn', now) then
+    if has_expired(job_key, 'ats', now) then
       call('HSET', job_key, 'defa', 'expired')
+      call('HDEL', job_key, 'expireAt')
       call('ZADD', key.delayed, 'XX', now * 4096, id)
       expired = expired + 1
     end

@@ -25,7 +25,8 @@ local function return_to_parent(job_key, parent_key, from)
 end
 
 -- Moves a job of the state `from`, failed or completed, back to the waiting ones, and back into the dependencies of its
--- parent. `resets`: whether its attempts count from 0 again. `lifo`: whether it is the next one, nil: by its options.
+-- parent. `resets`: whether its attempts count from 0 again. `lifo`: whether it is the next one, nil: by its options. It
+-- does not expire any more.
 -- Returns 'done', 'missing' or 'wrong_state'.
 local function retry_job(key, arg, job_id, from, resets, lifo)
   local call, job_key = redis.call, arg.base .. job_id
@@ -36,7 +37,7 @@ local function retry_job(key, arg, job_id, from, resets, lifo)
   if not OUTCOME_OF[from] or call('ZREM', from == 'failed' and key.failed or key.completed, job_id) == 0 then
     return 'wrong_state'
   end
-  call('HDEL', job_key, 'finishedOn', 'processedOn', OUTCOME_OF[from], unpack(resets and ATTEMPTS or {}))
+  call('HDEL', job_key, 'finishedOn', 'processedOn', 'expireAt', OUTCOME_OF[from], unpack(resets and ATTEMPTS or {}))
   -- In BullMQ 5 the job loses its priority.
   local major = major_version(meta_of(key)[3], arg.bullmq_version)
   local push = lifo == nil and push_of(fields[1]) or lifo and 'RPUSH' or 'LPUSH'

@@ -1,0 +1,153 @@
+"""Jobs that expire after they were claimed and before they start: they never start, and end as if never claimed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from redis import Redis
+
+from spark_bull import BullQueue, NewJob
+from spark_bull.model import RawJson
+from spark_bull.spark.process.udf_runner import UdfRunner
+from spark_bull.worker.running_job import RunningJob
+from tests.support.wait import wait_until
+from tests.support.worker import OurWorker
+
+#: How long jobs may wait that expire while another job runs.
+BRIEF_MS = 500
+HOUR_MS = 3_600_000
+#: Number of jobs that expire.
+MANY = 20
+PAYLOAD = pa.struct([pa.field("n", pa.int64())])
+#: Fields of a job that differ for each job.
+_OWN = {b"data", b"timestamp", b"opts", b"processedOn", b"finishedOn", b"expireAt"}
+
+
+@pytest.fixture(params=["bull-1", "bull", "bullmq"])
+def queue(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterator[BullQueue]:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
+        yield queue
+
+
+def redis_ms(client: Redis) -> int:
+    seconds, micros = client.time()
+    return int(seconds) * 1000 + int(micros) // 1000
+
+
+def until_expired(client: Redis, queue: BullQueue, ids: list[str]) -> None:
+    """Waits until the time of these jobs has come."""
+    times = [client.hget(queue.handle.keys.job(job_id), "expireAt") for job_id in ids]
+    last = max(int(time) for time in times if time)
+    wait_until(lambda: redis_ms(client) > last, "the jobs to expire")
+
+
+def ended(queue: BullQueue, failed: int, completed: int) -> Callable[[], bool]:
+    return lambda: (queue.counts()["failed"], queue.counts()["completed"]) == (failed, completed)
+
+
+def fields(client: Redis, queue: BullQueue, job_id: str) -> dict[bytes, bytes]:
+    """The fields of a job that do not differ from those of another one that has ended in the same way."""
+    raw: dict[bytes, bytes] = client.hgetall(queue.handle.keys.job(job_id))
+    return {name: value for name, value in raw.items() if name not in _OWN}
+
+
+def check_as_if_never_claimed(client: Redis, queue: BullQueue, ids: list[str]) -> None:
+    """Compares jobs with one that has expired before a worker saw it."""
+    (never_claimed,) = queue.add_many([NewJob({"n": 0}, expire_at=1)]).ids
+    with OurWorker(queue.handle, lambda job: job.id):
+        wait_until(lambda: queue.counts()["wait"] + queue.counts()["active"] == 0, "the job to expire")
+    expected = fields(client, queue, never_claimed)
+    assert expected[b"failedReason"] == b"expired"
+    assert [fields(client, queue, job_id) for job_id in ids] == [expected] * len(ids)
+    assert not any(client.hexists(queue.handle.keys.job(job_id), "expireAt") for job_id in ids)
+
+
+def add(queue: BullQueue, count: int, **terms: Any) -> list[str]:
+    return queue.add_many([NewJob({"n": n}, **terms) for n in range(count)]).ids
+
+
+def test_jobs_that_expire_behind_a_long_job_of_their_chunk_do_not_start(queue: BullQueue, client: Redis) -> None:
+    (long_job,) = add(queue, 1)
+    gone, kept = add(queue, MANY, expire_after=BRIEF_MS), add(queue, 2, expire_after=HOUR_MS)
+    started: list[str] = []
+
+    def processor(job: RunningJob) -> None:
+        started.append(job.id)
+        if job.id == long_job:
+            until_expired(client, queue, gone)
+
+    with OurWorker(queue.handle, processor, chunk_size=100):
+        wait_until(ended(queue, MANY, 3), "all jobs to end")
+    assert started == [long_job, *kept]
+    check_as_if_never_claimed(client, queue, gone)
+
+
+def test_jobs_that_expire_while_a_chunk_is_gathered_are_not_in_the_call_of_a_udf(
+    queue: BullQueue, client: Redis
+) -> None:
+    gone, kept = add(queue, MANY, expire_after=BRIEF_MS), add(queue, 2)
+    called: list[int] = []
+
+    def function(n: int) -> str:
+        called.append(n)
+        return str(n)
+
+    runner = UdfRunner(function, "row", PAYLOAD, pa.string())
+    with OurWorker(queue.handle, runner=runner, chunk_size=100, min_chunk=100, chunk_wait_ms=2 * BRIEF_MS):
+        wait_until(ended(queue, MANY, 2), "all jobs to end")
+    assert called == [0, 1]
+    assert [queue.wait(job_id) for job_id in kept] == ["0", "1"]
+    check_as_if_never_claimed(client, queue, gone)
+
+
+def test_jobs_that_have_a_call_of_a_udf_each_do_not_start_after_they_have_expired(
+    queue: BullQueue, client: Redis
+) -> None:
+    (long_job,) = add(queue, 1, delivery="at-most-once")
+    gone = add(queue, MANY, delivery="at-most-once", expire_after=BRIEF_MS)
+    calls: list[int] = []
+
+    def function(n: int) -> None:
+        calls.append(n)
+        until_expired(client, queue, gone)
+
+    with OurWorker(queue.handle, runner=UdfRunner(function, "row", PAYLOAD, pa.string()), chunk_size=100):
+        wait_until(ended(queue, MANY, 1), "all jobs to end")
+    assert calls == [0]
+    assert queue.wait(long_job) is None
+
+
+def test_coroutines_do_not_start_after_their_jobs_have_expired(queue: BullQueue, client: Redis) -> None:
+    (long_job,) = add(queue, 1)
+    gone, kept = add(queue, MANY, expire_after=BRIEF_MS), add(queue, 2)
+    started: list[str] = []
+
+    async def processor(job: RunningJob) -> None:
+        started.append(job.id)
+        if job.id == long_job:
+            # It blocks the event loop, in which the others are to start.
+            until_expired(client, queue, gone)
+
+    with OurWorker(queue.handle, processor, concurrency=MANY + 3):
+        wait_until(ended(queue, MANY, 3), "all jobs to end")
+    assert sorted(started) == sorted([long_job, *kept])
+    check_as_if_never_claimed(client, queue, gone)
+
+
+def test_a_job_that_has_started_runs_again_after_its_time(queue: BullQueue, client: Redis) -> None:
+    (job_id,) = add(queue, 1, expire_after=BRIEF_MS, attempts=2)
+    attempts: list[int] = []
+
+    def processor(job: RunningJob) -> RawJson:
+        attempts.append(job.attempts_made)
+        if job.attempts_made == 0:
+            until_expired(client, queue, [job_id])
+            raise RuntimeError("the first attempt fails")
+        return RawJson("1")
+
+    with OurWorker(queue.handle, processor):
+        wait_until(ended(queue, 0, 1), "the job to complete")
+    assert attempts == [0, 1]
