@@ -119,17 +119,20 @@ def _infer(options: Options, column: str) -> str:
 
 
 def register(spark: SparkSession) -> None:
-    """Registers format("bull") in a session that does not find the package by itself.
+    """Registers format("bull") in a session that does not find the package by itself, and makes that session the
+    active one of this thread, which Spark requires for writes.
 
     Logs a warning if the Python interpreter of Spark's local processes lacks required packages.
 
     Parameters:
       spark: the session.
     """
+    from spark_bull.spark.active_session import activate
     from spark_bull.spark.python_check import check_python
     from spark_bull.spark.spark_log import errors_only
 
     # Spark warns that it replaces the data source that it has found by itself.
     with errors_only(spark, "org.apache.spark.sql.execution.datasources.DataSourceManager"):
         spark.dataSource.register(BullDataSource)
+    activate(spark)
     check_python()
