@@ -375,6 +375,23 @@ KNOWN_SEQUENCES = {
             ("completed", ("complete", 1), "completed"),
         ]
     },
+    **{
+        f"a queue {how}": (
+            ["bullmq"],
+            [
+                step("add", jobs=[job(), job(attempts=2, backoff=HOUR)]),
+                step("claim", count=2),
+                step("settle", does=[("complete", 1), *outcomes], then=then),
+            ],
+        )
+        for how, outcomes, then in [
+            ("is drained when the last job ends", [("give up", "x")], 1),
+            ("is drained when the last job ends and none is claimed", [("give up", "x")], 0),
+            ("whose last job is delayed is not drained", [("fail", "x")], 0),
+            ("with a delayed job is not drained by a claim", [("fail", "x")], 1),
+            ("whose last job moves to the delayed ones is not drained", [("delay", HOUR)], 0),
+        ]
+    },
     "a job that starts in the call that delays a failed one": (
         ["bullmq"],
         [

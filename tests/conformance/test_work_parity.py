@@ -13,6 +13,7 @@ from redis import Redis
 
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.services.promoter import Promoter
+from tests.support.jobs import HOUR
 from tests.support.node_peer import NodePeer
 from tests.support.pair import Pair, job, settled
 from tests.support.peers import PEERS, Peer
@@ -67,6 +68,47 @@ def test_prioritised_jobs_are_taken_in_their_order(pair: Pair, peer: Peer) -> No
     pair.add(PRIORITISED)
     pair.live()
     assert "\n".join(pair.differences()) == ""
+
+
+#: Jobs that are added one after the other, each when the one before has ended.
+ENDS = [
+    job("return:1"),
+    job("fail"),
+    job("fail:1", attempts=2),
+    job("fail:1", attempts=2, backoff=30),
+    job("return:1", removeOnComplete=True),
+    job("fail", removeOnFail=True),
+    job("return:1", delay=30),
+]
+
+
+@pytest.mark.parametrize("peer", [p for p in PEERS if p.dialect != "bull-1"], ids=str)
+@pytest.mark.parametrize("beside", [[], [job("return:1", delay=HOUR)]], ids=["alone", "beside a delayed job"])
+def test_a_queue_is_drained_when_it_is_with_a_node_worker(pair: Pair, peer: Peer, beside: list[dict[str, Any]]) -> None:
+    pair.add(beside)
+    for side in ("left", "right"):
+        pair.node.call("listen", queue=f"{side}-{pair.prefix}")
+        with pair.working(side):
+            for number, one in enumerate(ENDS, 1):
+                pair.node.call("add", queue=f"{side}-{pair.prefix}", jobs=[one])
+                wait_until(lambda number=number, side=side: _has_ended(pair, side, number), "the job to end")
+    assert _heard(pair, "left") == _heard(pair, "right")
+
+
+def _heard(pair: Pair, side: str) -> list[str]:
+    """What the queue has published about the ends of jobs: in BullMQ the stream, in Bull what another process hears."""
+    name, ends = f"{side}-{pair.prefix}", ("completed", "failed", "drained")
+    if pair.peer.dialect == "bullmq":
+        events = pair.client.xrange(f"{pair.prefix}:{name}:events")
+        return [event[b"event"].decode() for _, event in events if event[b"event"].decode() in ends]
+    return [event["event"] for event in pair.node.events(source="queue", queue=name) if event["event"] in ends]
+
+
+def _has_ended(pair: Pair, side: str, number: int) -> bool:
+    """Whether so many jobs have ended. Bull publishes `drained` after the end of each, BullMQ with it."""
+    heard = _heard(pair, side)
+    is_complete = pair.peer.dialect == "bullmq" or heard[-1:] == ["drained"]
+    return heard.count("completed") + heard.count("failed") == number and is_complete
 
 
 def flow(child: dict[str, Any], opts: dict[str, Any] | None = None) -> Callable[[str], dict[str, Any]]:

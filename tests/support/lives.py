@@ -101,8 +101,6 @@ class Answers(NamedTuple):
     #: Whether jobs may be removed, and parents released, in another order: we begin with the oldest job of a state, and
     #: remove children before parents.
     releases: bool = False
-    #: Whether settled jobs were not finished: then their order determines whether `drained` is published.
-    goes_on: bool = False
     #: Whether Node's call that delays a failed job also claims the next one: then Node, unlike us, does not set the
     #: marker to the time of the first delayed job.
     delays_unmarked: bool = False
@@ -379,10 +377,9 @@ class Lives:
         said = f"settle in {held.queue}: {said}" + (f"; claim {then}" if then else "")
         # Node's worker keeps the rate limit of a processor in memory, where the adapter resets it.
         self.client.delete(handle.keys["rate_limited"])
-        goes_on = bool(outcomes.retried or outcomes.delayed or outcomes.returned or outcomes.waiting_for_children)
         delays_unmarked = bool(left) and any(job.delay and job.id == order[-1] for job in outcomes.retried)
         answers = self._claimed(held.queue, token, left, claim_of_ours.jobs)
-        return Answers(said, *answers, goes_on=goes_on, delays_unmarked=delays_unmarked)
+        return Answers(said, *answers, delays_unmarked=delays_unmarked)
 
     def _is_limited(self, queue: str) -> bool:
         """Whether the queue has a rate limit: jobs that fail without being run count for our call, not for Node's."""
@@ -687,15 +684,6 @@ class Sides:
             heard[:] = [message for message in heard if message[0] not in channels]
 
 
-def _leave_out_drained_events(sides: Sides) -> None:
-    if sides.answers.goes_on:
-        sides.change((":events",), "stream", lambda events: [one for one in events if one["event"] != "drained"])
-        for side in sides.keys:
-            # A stream without other events does not exist on the other side.
-            for name in [name for name in side if name.endswith(":events") and not side[name]["stream"]]:
-                del side[name]
-
-
 def _sort_events(sides: Sides) -> None:
     if sides.answers.releases:
         sides.change((":events",), "stream", lambda events: sorted(events, key=str))
@@ -743,11 +731,6 @@ KNOWN = [
         "",
         "messages that Node publishes again although the state does not change",
         lambda sides: sides.forget_messages(*sides.answers.unheard),
-    ),
-    Known(
-        "bullmq-",
-        "`drained`: when jobs settled in one call are not finished, it depends on their order",
-        _leave_out_drained_events,
     ),
     Known(
         "bullmq-",

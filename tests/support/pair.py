@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -70,14 +72,22 @@ class Pair:
                 self.node.call("add", queue=f"{side}-{self.prefix}", jobs=[one])
 
     def live(self) -> None:
-        with self.queue("left") as left:
-            self.node.call("process", queue=left.name, concurrency=1)
-            wait_until(lambda: settled(left), "Node's worker to finish")
-            self.node.call("stop", queue=left.name)
-        with self.queue("right") as right:
-            promoter = Promoter(self.url, [right.name], prefix=self.prefix, protocol=self.peer.dialect, rescue=False)
-            with promoter, OurWorker(right.handle):
-                wait_until(lambda: settled(right), "our worker to finish")
+        for side, whose in (("left", "Node's"), ("right", "our")):
+            with self.working(side) as queue:
+                wait_until(lambda queue=queue: settled(queue), f"{whose} worker to finish")
+
+    @contextmanager
+    def working(self, side: str) -> Iterator[BullQueue]:
+        """A worker processes the queue, one job at a time."""
+        with self.queue(side) as queue:
+            if side == "left":
+                self.node.call("process", queue=queue.name, concurrency=1)
+                yield queue
+                self.node.call("stop", queue=queue.name)
+                return
+            promoter = Promoter(self.url, [queue.name], prefix=self.prefix, protocol=self.peer.dialect, rescue=False)
+            with promoter, OurWorker(queue.handle):
+                yield queue
 
     def differences(self) -> list[str]:
         """The differences that are not known."""

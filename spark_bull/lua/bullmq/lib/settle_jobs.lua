@@ -218,7 +218,20 @@ local function put_back(key, arg, unstarted, mine, lost)
   end
 end
 
--- Settles outcomes of claimed jobs; see outcomes.py. Returns what work_once expects.
+-- Whether some of the jobs have not ended.
+local function goes_on(outcomes, mine)
+  for _, kind in ipairs({'retried', 'delayed', 'unstarted', 'returned', 'waiting_for_children'}) do
+    for _, job in ipairs(outcomes[kind] or {}) do
+      if mine[type(job) == 'table' and job.id or job] then
+        return true
+      end
+    end
+  end
+  return false
+end
+
+-- Settles outcomes of claimed jobs; see outcomes.py. Returns what work_once expects. As if the jobs were settled one by
+-- one in this order, the queue can have drained only if the last one has ended.
 local function settle_jobs(key, arg, outcomes, now)
   local jobs, waiting = outcome_columns(arg.base, outcomes), outcomes.waiting_for_children or {}
   local barred = barred_by_children(arg.base, jobs, waiting)
@@ -247,5 +260,5 @@ local function settle_jobs(key, arg, outcomes, now)
     promote_group(key, arg, ids)
   end)
   count_finished(key, arg, completed, failed, now)
-  return {mine = mine, lost = lost, may_drain = completed + failed > 0}
+  return {mine = mine, lost = lost, may_drain = completed + failed > 0 and not goes_on(outcomes, mine)}
 end
