@@ -17,12 +17,9 @@ import spark_bull
 from spark_bull import Worker
 from spark_bull.local import EmbeddedRedis
 from spark_bull.spark.query_start import MAX_ATTEMPTS, is_late, start_query
-from tests.support.readme import BLOCKS, CASES, SHOWN_FOLDER, SHOWN_URL, case_of, is_done, missing_in, of, prepare
+from tests.support.readme import SHOWN_FOLDER, SHOWN_URL, case_of, is_done, missing_in, of, prepare
 from tests.support.snippets import Block
 from tests.support.wait import wait_until
-
-#: Languages of diagrams, which are not run.
-DIAGRAMS = ("mermaid",)
 
 
 @pytest.fixture(scope="module")
@@ -40,12 +37,6 @@ def session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sp
     stop_queries(session)
 
 
-def test_every_case_belongs_to_exactly_one_block() -> None:
-    for text in CASES:
-        assert sum(text in block.text for block in BLOCKS) == 1, text
-    assert {block.language for block in BLOCKS} == {"python", "sql", "js", "sh", *DIAGRAMS}
-
-
 @of("python", "sql")
 def test_a_block_of_python_or_sql_runs_alone(
     session: SparkSession,
@@ -59,7 +50,8 @@ def test_a_block_of_python_or_sql_runs_alone(
     if SHOWN_URL not in block.text:
         set_redis_url(server.url, session, monkeypatch)
     text = block.text.replace(SHOWN_URL, server.url).replace(SHOWN_FOLDER, f"{tmp_path}/")
-    program = compile(python_of(block.language, text), str(block), "exec")
+    text = f"{python_of(block.language, text)}\n{case.caller}"
+    program = compile(text, str(block), "exec")
 
     def done() -> bool:
         return is_done(case, server.url, tmp_path)

@@ -1,5 +1,5 @@
 """Every block of commands or JavaScript of README and docs runs as printed, alone; only the address of Redis and the
-folders are replaced. Of commands that take long (all tests, starts of Spark), some are only parsed."""
+folders are replaced. Those that tests.support.readme.NOT_RUN names are parsed, or checked in another way."""
 
 from __future__ import annotations
 
@@ -11,20 +11,24 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from configparser import ConfigParser
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
+from redis import Redis
 
 from spark_bull.cli.main import parser
 from spark_bull.local import EmbeddedRedis
+from spark_bull.option_table import COLLECT, READ, WORK, WRITE
+from spark_bull.options import parse_options
+from spark_bull.web.settings import READ_TOKEN_VARIABLE, WRITE_TOKEN_VARIABLE
+from tests.support.access import rules
 from tests.support.jvm import JVM_OPTIONS, LOG_OPTION
 from tests.support.peers import NODE_DIRECTORY
 from tests.support.readme import (
     ROOT,
     SHOWN_FOLDER,
     SHOWN_URL,
-    Case,
     case_of,
     has_counts,
     is_done,
@@ -34,6 +38,7 @@ from tests.support.readme import (
 )
 from tests.support.snippets import Block
 from tests.support.wait import PATIENCE_S, wait_until
+from tests.support.web import WRITE_TOKEN, serving
 
 #: The module that the block with `--py-files` sends to the executors.
 MY_JOBS = """
@@ -44,12 +49,25 @@ def send(job):
 ENDLESS = "jobs/work.py"
 #: The file that spark-submit takes where only the wheel is installed.
 SUBMIT_FILE = "$(spark-bull --submit-file)"
+#: The address of `spark-bull serve`.
+SHOWN_SITE = "http://127.0.0.1:8080"
+#: The options of spark-submit on the pages; each has a value.
+SUBMIT_OPTIONS = {"--py-files", "--master", "--deploy-mode", "--conf", "--packages", "--archives", "--properties-file"}
+#: The options of the data source, or the arguments of a Worker, that a program takes as `--option`.
+SCOPES = {"dispatch": WRITE, "work": WORK, "collect": COLLECT, "report": READ}
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[EmbeddedRedis]:
     with EmbeddedRedis() as server:
         yield server
+
+
+@pytest.fixture
+def site() -> Iterator[ExitStack]:
+    """Ends the server that a block asks."""
+    with ExitStack() as started:
+        yield started
 
 
 @of("js")
@@ -62,22 +80,37 @@ def test_a_block_of_javascript_runs_in_node(
     run_until(lambda: not missing_in(log.read_text(), case), ["node", "-e", program], log, NODE_DIRECTORY)
 
 
+@of("sh", run=False)
+def test_a_block_of_commands_that_does_not_run_can_be_parsed(block: Block) -> None:
+    for line in block.text.replace("\\\n", " ").splitlines():
+        assert_can_be_parsed(shlex.split(line, comments=True))
+
+
+@of("text", run=False)
+def test_a_command_of_redis_runs_with_the_rights_of_its_page(server: EmbeddedRedis, block: Block) -> None:
+    if not block.text.startswith("ACL"):
+        return
+    command = re.sub(r"<.*>", rules(), block.text.rstrip())
+    with Redis.from_url(server.url) as client:
+        client.execute_command(*command.split())
+
+
 @of("sh")
 @pytest.mark.usefixtures("forked_python")
-def test_a_block_of_commands_runs_or_can_be_parsed(
-    server: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, block: Block
+def test_a_block_of_commands_runs(
+    server: EmbeddedRedis, site: ExitStack, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, block: Block
 ) -> None:
     case = case_of(block)
-    if case == Case():
-        for line in block.text.splitlines():
-            assert_can_be_parsed(shlex.split(line, comments=True))
-        return
     monkeypatch.setenv("SPARK_BULL_URL", server.url)
     monkeypatch.setenv("SPARK_SUBMIT_OPTS", f"{JVM_OPTIONS} {LOG_OPTION}")
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     prepare(case, server.url)
     folder, log = like_a_checkout(tmp_path), tmp_path / "log"
     text = block.text.replace(SHOWN_URL, server.url).replace(SHOWN_FOLDER, f"{folder}/")
+    if SHOWN_SITE in text:
+        monkeypatch.setenv("SPARK_BULL_WRITE_TOKEN", WRITE_TOKEN)
+        web = site.enter_context(serving(url=server.url, read_token=None))
+        text = text.replace(SHOWN_SITE, web.url)
     for part in text.splitlines() if ENDLESS in text else [text]:
         command = ["bash", "-e", "-c", part]
         if ENDLESS in part:
@@ -112,25 +145,35 @@ def run_until(done: Callable[[], bool], command: list[str], log: Path, folder: P
 
 
 def assert_can_be_parsed(command: list[str]) -> None:
-    """`make` has the target; `pip` installs this package, with extras that exist; the parser of `spark-bull` accepts
-    the arguments, also those behind the script or the file of a spark-submit."""
+    """`make` has the target; `pip` installs this package, with extras that exist; variables are those of this package;
+    the parser of `spark-bull` accepts the arguments, also those behind the script or the file of a spark-submit, whose
+    own options exist."""
     if command[:2] == ["pip", "install"]:
         name, extras = re.fullmatch(r"([\w-]+)(?:\[(.+)\])?", command[2]).groups()  # type: ignore[union-attr]
         declared = ConfigParser()
         declared.read(ROOT / "setup.cfg")
         assert name == declared["metadata"]["name"]
         assert set(extras.split(",") if extras else ()) <= set(declared["options.extras_require"])
-        return
-    if command[0] == "make":
+    elif command[0] == "make":
         assert re.search(rf"^{command[1]}:.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
-        return
-    if command[0] == "spark-bull":
-        parser().parse_args(command[1:])
-        return
-    assert command[0] == "spark-submit"
-    if SUBMIT_FILE in command:
-        parser().parse_args(command[command.index(SUBMIT_FILE) + 1 :])
-        return
-    script = next(argument for argument in command if argument.startswith("jobs/"))
-    assert (ROOT / script).is_file()
-    parser().parse_args([Path(script).stem, *command[command.index(script) + 1 :]])
+    elif command[0] == "export":
+        assert command[1].partition("=")[0] in (READ_TOKEN_VARIABLE, WRITE_TOKEN_VARIABLE)
+    elif command[0] == "spark-bull":
+        assert_is_accepted(command[1 : command.index(">") if ">" in command else None])
+    else:
+        assert command[0] == "spark-submit"
+        is_file = [argument == SUBMIT_FILE or argument.startswith("jobs/") for argument in command]
+        file = is_file.index(True)
+        assert set(command[1:file:2]) <= SUBMIT_OPTIONS
+        if command[file] == SUBMIT_FILE:
+            assert_is_accepted(command[file + 1 :])
+        else:
+            assert (ROOT / command[file]).is_file()
+            assert_is_accepted([Path(command[file]).stem, *command[file + 1 :]])
+
+
+def assert_is_accepted(arguments: list[str]) -> None:
+    """The parser of `spark-bull` accepts the arguments, and so do the options that it passes on."""
+    args = parser().parse_args(arguments)
+    if arguments[0] in SCOPES:
+        parse_options(dict(args.option), SCOPES[arguments[0]])

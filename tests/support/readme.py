@@ -27,16 +27,65 @@ SHOWN_FOLDER = "/lake/"
 class Case:
     """What a block needs, and its expected effects. `jobs`: payloads by queue that exist before it runs. `finished`: so
     many jobs of the queue `mail` are completed, and as many failed, before it runs. `then`: expected counts by queue
-    and state. `prints`: texts that it prints, without spaces. `files`: a pattern of files that it writes."""
+    and state. `prints`: texts that it prints, without spaces. `files`: a pattern of files that it writes. `caller`:
+    Python that runs behind it, for one that only defines a function."""
 
     jobs: Mapping[str, list[Any]] = field(default_factory=dict)
     finished: int = 0
     then: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     prints: tuple[str, ...] = ()
     files: str = ""
+    caller: str = ""
 
 
-#: By a text that only this block contains. A block without a case needs nothing, and ends by itself without an error.
+_STARTS_SPARK = "each command starts a JVM; test_zip.py runs the scripts of jobs/, which call the same programs"
+#: Blocks that do not run, by a text of theirs: why. Instead, commands are parsed with their options, and what is not a
+#: command is checked by test_readme_commands.py or test_docs.py.
+NOT_RUN = {
+    'pip install "spark-bull[local]"': "installs this package from a registry",
+    'pip install "spark-bull[web]"': "installs this package from a registry, and starts a server; test_web_api.py does",
+    "make demo": "installs tools of the system, and runs all tests",
+    "spark-bull collect --queue mail --output /lake/results --once": _STARTS_SPARK,
+    "spark-bull collect --queue 'mail,reports-*'": _STARTS_SPARK,
+    "spark-bull dispatch --input customers.parquet --queue mail --url": _STARTS_SPARK,
+    'spark-bull report --queue "mail,invoice-*"': _STARTS_SPARK,
+    "spark-bull work --queue urgent --queue mail": _STARTS_SPARK,
+    'spark-submit --py-files my_jobs.py "$(spark-bull --submit-file)"': _STARTS_SPARK,
+    "spark-bull metrics --listen": "listens on a fixed port; test_metrics_server.py listens on a free one",
+    "spark-bull completion zsh": "writes into the home; test_cli_completion.py runs the scripts in their shells",
+    "spark-bull doctor mail 'report-*'": "finds problems of the machine, which are an error; test_doctor.py runs it",
+    "problem   mail writes: unfinished": "shows the output of a command",
+    "ACL SETUSER spark": "has places for the rights of verbs; it runs with those of the page",
+    "scrape_configs:": "is a part of the configuration of Prometheus",
+    "[*] --> staged": "is a diagram",
+    "delayed --> wait : Promoter": "is a diagram",
+}
+_CALL_TOTAL = """
+from spark_bull import BullQueue, FlowJob, Worker
+
+
+def child(job):
+    if job.name == "bad":
+        raise ValueError("bad")
+    return 2
+
+
+children = [FlowJob({}, "good"), FlowJob({}, "bad", on_failure="continue")]
+with BullQueue("sums") as queue:
+    queue.add_flow(FlowJob({}, "total", children=children))
+processor = {"total": lambda job: {"total": total(job)}, "*": child}
+with Worker(spark, "sums", processor, slots=1) as worker:
+    worker.await_termination()
+"""
+_CALL_COPY = """
+from spark_bull import Worker
+
+copy_page = print
+with Worker(spark, "mail", copy) as worker:
+    worker.await_termination()
+"""
+#: The other blocks, by a text that only this block contains. One whose case is empty needs nothing, and ends by itself
+#: without an error.
 CASES = {
     # README
     '"alan@example.org", 2)], ["to"': Case(
@@ -88,7 +137,7 @@ CASES = {
     'publish("bounced"': Case(prints=("[('bounced','7','{\"code\":550}')]",)),
     "print(event.timestamp": Case(then={"mail": {"wait": 1}}, prints=("waiting1None",)),
     '"payloadSchema", "to STRING': Case(
-        jobs={"mail": [{"to": "ada@example.org", "template": 1}]},
+        then={"mail": {"wait": 1}},
         prints=("1|ada@example.org|1|", "template:long"),
     ),
     "spark-bull job mail": Case(
@@ -124,6 +173,29 @@ CASES = {
     "current_trace()": Case(then={"mail": {"wait": 1}}),
     '"mode", "claim"': Case(jobs={"mail": [{"n": 4}]}, then={"mail": {"completed": 1}}),
     "with Promoter(": Case(),
+    '"expireAfter"),': Case(then={"codes": {"prioritized": 2}}),
+    '"data STRING, priority STRING"': Case(then={"mail": {"prioritized": 2}}),
+    "promoter.once().aged": Case(jobs={"mail": [{"n": 1}]}, then={"mail": {"wait": 1}}, prints=("0",)),
+    '"thumbnails").option("maxLength", 100)': Case(then={"thumbnails": {"wait": 100}}, prints=("|100|200|",)),
+    "queue.set_limits(concurrency=20": Case(then={"mail": {"wait": 1}}, prints=("concurrency=20,max=100",)),
+    "def total(": Case(caller=_CALL_TOTAL, then={"sums": {"completed": 2, "failed": 1}}),
+    "async def call(": Case(jobs={"mail": [{"to": "ada"}, {"to": "alan"}]}, then={"mail": {"completed": 2}}),
+    "def other(": Case(
+        jobs={"mail": [{"to": "ada"}], "urgent": [{}]}, then={"mail": {"completed": 1}, "urgent": {"completed": 1}}
+    ),
+    "def device(": Case(
+        caller="print(spark.range(1, numPartitions=1).rdd.map(lambda _: device()).collect())", prints=("['cpu']",)
+    ),
+    "def copy(": Case(
+        jobs={"mail": [{"pages": 2}]},
+        caller=_CALL_COPY,
+        then={"mail": {"completed": 1}},
+    ),
+    "spark-bull retry mail --all": Case(
+        jobs={"mail": [{"to": "ada"} for _ in range(45)]},
+        then={"mail": {"wait": 43, "prioritized": 2}},
+    ),
+    "curl http": Case(jobs={"mail": [{"n": 1}]}, then={"mail": {"wait": 2}}, prints=('{"jobs":[]', '"added":1')),
     "results/_checkpoint": Case(finished=3, files="results/queue=mail/day=*/*.parquet"),
     "make zip": Case(
         jobs={"mail": [{"to": "ada@example.org"}]},
@@ -134,13 +206,19 @@ CASES = {
 }
 
 
-def of(*languages: str) -> Any:
-    """Runs a test for each block of these languages."""
-    return pytest.mark.parametrize("block", [b for b in BLOCKS if b.language in languages], ids=str)
+def of(*languages: str, run: bool = True) -> Any:
+    """Runs a test for each block of these languages that runs, or that does not."""
+    chosen = [b for b in BLOCKS if b.language in languages and run != bool(reason_not_to_run(b))]
+    return pytest.mark.parametrize("block", chosen, ids=str)
 
 
 def case_of(block: Block) -> Case:
-    return next((case for text, case in CASES.items() if text in block.text), Case())
+    return next(case for text, case in CASES.items() if text in block.text)
+
+
+def reason_not_to_run(block: Block) -> str:
+    """Why a block does not run; "" if it does."""
+    return next((reason for text, reason in NOT_RUN.items() if text in block.text), "")
 
 
 def prepare(case: Case, url: str) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+#: The one form of a block: three backticks and a language, from the start of the line.
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -20,6 +23,24 @@ class Block:
 
     def __str__(self) -> str:
         return f"{self.language} at line {self.line} of {self.page}"
+
+
+def loose_code(text: str) -> list[str]:
+    """The first lines of code in another form than that of a block: other fences, and indented lines."""
+    rest = _BLOCK.sub("\n", text)
+    return re.findall(r"^[ \t]*(?:```|~~~).*$", rest, re.MULTILINE) + re.findall(
+        r"(?<=\n\n)(?: {4}|\t)\S.*$", rest, re.MULTILINE
+    )
+
+
+def calls(text: str) -> list[ast.Call]:
+    """The calls of Python in the text of a page, outside its blocks; … stands for any argument."""
+    found = []
+    for code in re.findall(r"(?<!`)`([^`\n]+)`(?!`)", _BLOCK.sub("", text)):
+        with suppress(SyntaxError):
+            parsed = ast.parse(code.replace("…", "..."))
+            found += [node for node in ast.walk(parsed) if isinstance(node, ast.Call)]
+    return found
 
 
 def blocks(page: Path, root: Path) -> list[Block]:

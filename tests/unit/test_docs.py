@@ -1,4 +1,4 @@
-"""docs/ and README agree with the code; tests/spark/test_readme.py runs their code blocks."""
+"""docs/ and README agree with the code; test_docs_code.py and tests/spark/test_readme*.py check their code."""
 
 from __future__ import annotations
 

