@@ -46,11 +46,15 @@ def run_all(connection: Connection, reads: Sequence[Steps[T]]) -> list[T]:
 def run_together(connection: Connection, reads: Sequence[Steps[T]]) -> list[T | SparkBullError]:
     """Runs reads, TOGETHER at a time, each step in one round trip; returns their results, or the errors they raise.
 
-    Raises ConnectionLost when Redis can't be reached. If Redis answers, but refuses the commands of one queue, such as
-    one on another node of a cluster, ConnectionLost is the result of that read.
+    Raises ConnectionLost when Redis can't be reached, or refuses the commands of all reads, as a cluster that is down
+    does. If it refuses those of some, such as of a queue on another node, ConnectionLost is the result of these reads.
     """
     parts = (reads[start : start + TOGETHER] for start in range(0, len(reads), TOGETHER))
-    return [result for part in parts for result in _run_part(connection, part)]
+    results = [result for part in parts for result in _run_part(connection, part)]
+    refused = [result for result in results if isinstance(result, ConnectionLost)]
+    if refused and len(refused) == len(results):
+        raise refused[0]
+    return results
 
 
 def _run_part(connection: Connection, reads: Sequence[Steps[T]]) -> list[T | SparkBullError]:

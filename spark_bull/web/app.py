@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import Depends, FastAPI
-from fastapi.responses import JSONResponse
 
 from spark_bull.version import VERSION
 from spark_bull.web.access import Access, authorize
 from spark_bull.web.api import activity, changes, events, jobs, queues
+from spark_bull.web.api.description import router as description
 from spark_bull.web.api.parameters import known_parameters
 from spark_bull.web.event_streams import StreamSlots
 from spark_bull.web.guard import Guard
+from spark_bull.web.health import router as health
 from spark_bull.web.login import form, sessions
 from spark_bull.web.page.routes import add_page
-from spark_bull.web.problems import ProblemDocument, handle_errors
+from spark_bull.web.problems import handle_errors
 from spark_bull.web.queue_access import Queues
 from spark_bull.web.readers import KnownReaders
 from spark_bull.web.settings import WebSettings
@@ -47,32 +46,10 @@ def create_app(settings: WebSettings) -> FastAPI:
     app.state.streams = StreamSlots()
     app.state.readers = KnownReaders()
     handle_errors(app)
-    app.include_router(sessions)
-    app.include_router(form)
+    for router in (health, sessions, form, description):
+        app.include_router(router)
     for router in (queues.router, jobs.router, changes.router, activity.router, events.router):
         app.include_router(router, prefix="/api", dependencies=[Depends(authorize), Depends(known_parameters)])
-    _describe(app)
     add_page(app)
     app.add_middleware(Guard, settings=settings)
     return app
-
-
-def _describe(app: FastAPI) -> None:
-    """Adds the OpenAPI description, without the answers of FastAPI that this application does not give."""
-
-    @app.get("/api/openapi.json", include_in_schema=False, dependencies=[Depends(authorize)])
-    def openapi() -> JSONResponse:
-        return JSONResponse(described(app))
-
-
-def described(app: FastAPI) -> dict[str, Any]:
-    """The OpenAPI description of the API."""
-    description = app.openapi()
-    description["components"]["schemas"]["ProblemDocument"] = ProblemDocument.model_json_schema()
-    for operations in description["paths"].values():
-        for operation in operations.values():
-            # Wrong parameters are answered with 400.
-            operation["responses"].pop("422", None)
-    for name in ("HTTPValidationError", "ValidationError"):
-        description["components"]["schemas"].pop(name, None)
-    return description

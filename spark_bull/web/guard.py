@@ -1,4 +1,4 @@
-"""What holds for every request and response: the accepted hosts, the size of bodies, the security headers."""
+"""What holds for every request and response: HEAD, the accepted hosts, the size of bodies, the security headers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from typing import Any, Final
 from urllib.parse import unquote
 
+from anyio import CancelScope
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -29,6 +30,8 @@ _HEADERS: Final = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
+#: Paths of probes, which orchestrators send to addresses, not to names.
+ALIVE, READY = "/healthz", "/readyz"
 #: Stands for %2F in paths; no text can contain this code point.
 _SLASH: Final = "\ufdd0"
 _NO_STORE: Final = "no-store"
@@ -54,16 +57,17 @@ class Guard:
                 headers.setdefault("Cache-Control", _NO_STORE)
             await send(message)
 
-        headers = Headers(scope=scope)
-        problem = self._refusal(headers)
+        problem = self._refusal(scope)
         if problem is not None:
             await response_of(problem)(scope, receive, send_protected)
             return
-        await self._app(_with_escaped_slashes(scope), _bounded(receive), send_protected)
+        app = _as_get(self._app) if scope["method"] == "HEAD" else self._app
+        await app(_with_escaped_slashes(scope), _bounded(receive), send_protected)
 
-    def _refusal(self, headers: Headers) -> Problem | None:
+    def _refusal(self, scope: Scope) -> Problem | None:
+        headers = Headers(scope=scope)
         host = host_name(headers.get("host", ""))
-        if self._hosts and host not in self._hosts:
+        if self._hosts and host not in self._hosts and scope["path"] not in (ALIVE, READY):
             return Problem(
                 421,
                 f"expected the header Host to be one of {', '.join(sorted(self._hosts))}, got: {host[:200]!r}: start "
@@ -73,6 +77,23 @@ class Guard:
         if not length.isdigit() or int(length) > MAX_BODY:
             return _too_large()
         return None
+
+
+def _as_get(app: ASGIApp) -> ASGIApp:
+    """Answers HEAD with the status and headers of GET. Streams of events, too, which would not end, end there."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        with CancelScope() as answered:
+
+            async def send_start(message: Message) -> None:
+                if message["type"] == "http.response.start":
+                    await send(message)
+                    await send({"type": "http.response.body"})
+                    answered.cancel()
+
+            await app({**scope, "method": "GET"}, receive, send_start)
+
+    return answer
 
 
 def _with_escaped_slashes(scope: Scope) -> Scope:

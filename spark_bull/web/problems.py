@@ -59,7 +59,7 @@ _STATUS: Final[tuple[tuple[tuple[type[SparkBullError], ...], int], ...]] = (
     ((OptionError, PatternError), 400),
     ((ConnectionLost, NotReplicated), 503),
 )
-_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+_METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _NAMED: Final = re.compile("`([A-Za-z_-]+)`")
 
 
@@ -154,8 +154,10 @@ def handle_errors(app: FastAPI) -> None:
 
 def _methods_of(app: FastAPI, request: Request) -> list[str]:
     """The methods that any route with the path of a request has; the one that refused it knows only its own."""
-    return [
+    found = [
         method
         for method in _METHODS
         if any(route.matches({**request.scope, "method": method})[0] is Match.FULL for route in app.routes)
     ]
+    # HEAD is answered as GET.
+    return [*found, "HEAD"] if "GET" in found else found

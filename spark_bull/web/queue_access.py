@@ -13,7 +13,8 @@ from spark_bull.clock import monotonic_s
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.find import exists, find_queues, is_glob
 from spark_bull.queue.handle import QueueHandle, opening
-from spark_bull.store.steps import Steps, run_all
+from spark_bull.queue.read import counting
+from spark_bull.store.steps import TOGETHER, Steps, run_all, run_together
 from spark_bull.web.guard import unescaped
 from spark_bull.web.problems import Problem
 from spark_bull.web.scans import kept_s
@@ -79,12 +80,20 @@ class Queues:
 
         Raises the error of the first queue that has one.
         """
-        options, names = self._settings.options, self.names()[:most]
+        names = self.names()[:most]
+        reads = [self._opened(name, read) for name in names]
+        return dict(zip(names, run_all(self.connection, reads), strict=True))
 
-        def of(name: str) -> Steps[T]:
-            return (yield from read((yield from opening(options, name))))
+    def check_readable(self) -> None:
+        """Raises ConnectionLost if Redis does not answer, or refuses to read each of some queues."""
+        reads = [self._opened(name, counting) for name in self.names()[:TOGETHER]]
+        if reads:
+            run_together(self.connection, reads)
+        else:
+            self.connection.call("PING")
 
-        return dict(zip(names, run_all(self.connection, [of(name) for name in names]), strict=True))
+    def _opened(self, name: str, read: Callable[[QueueHandle], Steps[T]]) -> Steps[T]:
+        return (yield from read((yield from opening(self._settings.options, name))))
 
     def existing(self, name: str) -> BullQueue:
         """Opens a queue. Raises Problem 404 if it does not exist."""

@@ -12,8 +12,13 @@ import msgpack
 import pytest
 from redis import Redis
 
+from spark_bull.errors import ConnectionLost
 from spark_bull.local import EmbeddedRedis
 from spark_bull.model import FlowJob, NewJob
+from spark_bull.option_table import READ
+from spark_bull.options import parse_options
+from spark_bull.prometheus.collect import Export, collect
+from spark_bull.prometheus.families import READABLE
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.report import add_log
 from spark_bull.queue.result_ledger import ResultLedger
@@ -408,8 +413,8 @@ def test_unknown_paths_and_wrong_methods_say_what_is_allowed(web: Web, queue: Bu
     web.get("/queues/none/jobs", code=404)
     web.get("/nothing", code=404)
     for method, path, allowed in (
-        ("PUT", "/queues/mail/jobs", {"GET", "POST"}),
-        ("POST", "/queues/mail/jobs/1", {"GET", "DELETE", "PATCH"}),
+        ("PUT", "/queues/mail/jobs", {"GET", "HEAD", "POST"}),
+        ("POST", "/queues/mail/jobs/1", {"GET", "HEAD", "DELETE", "PATCH"}),
         ("DELETE", "/queues/mail/pause", {"POST"}),
         ("POST", "/session/x", None),
     ):
@@ -446,6 +451,40 @@ def test_without_redis_the_answer_is_503_until_it_is_back(own_redis: Callable[..
         assert int(answer.headers["retry-after"]) > 0
         redis.restart()
         wait_until(lambda: web.client.get("/api/queues", headers=READING).status_code == 200, "Redis to be back")
+
+
+def test_probes_tell_a_server_that_lives_from_one_that_can_read_queues(own_redis: Callable[..., EmbeddedRedis]) -> None:
+    redis = own_redis()
+    BullQueue("mail", url=redis.url, protocol="bullmq").add(1)
+    with serving(url=redis.url) as web:
+
+        def status(path: str, host: str = "10.0.0.7:8080") -> int:
+            return web.client.get(path, headers={"Host": host}).status_code
+
+        assert (status("/healthz"), status("/readyz"), status("/api/session")) == (200, 200, 421)
+        redis.kill()
+        assert (status("/healthz"), status("/readyz")) == (200, 503)
+
+
+def test_a_cluster_that_is_down_but_answers_ping_is_not_ready(own_redis: Callable[..., EmbeddedRedis]) -> None:
+    redis = own_redis({"cluster-enabled": "yes"})
+    options = parse_options({"url": redis.url, "retryMs": "0", "queue": "*"}, READ)
+    export = Export(options, ("{mail}", "{late}"), 10, 60_000, 5)
+    with serving(url=redis.url) as web, Redis.from_url(redis.url) as client:
+        client.execute_command("CLUSTER", "ADDSLOTS", *range(16384))
+        wait_until(lambda: b"cluster_state:ok" in client.execute_command("CLUSTER", "INFO"), "the cluster to be up")
+        for name in ("{mail}", "{late}"):
+            BullQueue(name, url=redis.url, protocol="bullmq").add(1)
+        web.server.app.state.queues.forget_names()
+        assert web.client.get("/readyz").status_code == 200
+        assert {sample.value for sample in collect(export) if sample.family is READABLE} == {1}
+        client.execute_command("CLUSTER", "DELSLOTS", 0)
+        wait_until(lambda: b"cluster_state:fail" in client.execute_command("CLUSTER", "INFO"), "the cluster to fail")
+        assert client.ping()
+        assert web.client.get("/healthz").status_code == 200
+        assert web.client.get("/readyz").status_code == 503
+        with pytest.raises(ConnectionLost, match="does not serve the slot"):
+            collect(export)
 
 
 def test_a_redis_that_hangs_is_given_up(

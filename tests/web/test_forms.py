@@ -10,7 +10,9 @@ import httpx
 import pytest
 
 from spark_bull.local import EmbeddedRedis
+from spark_bull.model import FlowJob, NewJob
 from spark_bull.queue.bull_queue import BullQueue
+from tests.support.wait import wait_until
 from tests.support.web import READ_TOKEN, WRITE_TOKEN, serving
 from tests.web.conftest import Site
 
@@ -129,6 +131,55 @@ def test_texts_that_have_no_form_in_utf8_are_shown_escaped(site: Site, user: htt
     assert user.get(f"/queues/half/jobs/{job_id}").text.count("\\ud800") == len(fields)
     for field in fields:
         assert "\\ud800" in user.get(f"/queues/half/jobs/{job_id}/raw/{field}").text
+
+
+def test_the_family_of_a_job_leads_to_each_child(site: Site, user: httpx.Client) -> None:
+    children = [FlowJob({"page": n}, queue="pages-of-book") for n in range(3)]
+    flow = site.queue("books").add_flow(FlowJob({}, job_id="book", children=children))
+    shown = user.get("/queues/books/jobs/book").text
+    for child in flow.children:
+        path = f"/queues/pages-of-book/jobs/{child.id}"
+        assert f'<a href="{path}">pages-of-book / {child.id}</a>' in shown
+        assert '<a href="/queues/books/jobs/book">books / book</a>' in user.get(path).text
+
+
+def test_a_page_of_jobs_says_of_how_many(site: Site, user: httpx.Client) -> None:
+    queue = site.queue("pages")
+    queue.add_many(NewJob({"n": n}, "even" if n % 2 == 0 else "odd") for n in range(1_200))
+    shown = user.get("/queues/pages?state=wait").text
+    assert "25 of 1,200 jobs" in shown
+    following = re.search(r'rel="next" href="([^"]*)"', shown)
+    assert following
+    assert "25 of 1,200 jobs" in user.get(following[1].replace("&amp;", "&")).text
+    assert "25 found on this page; 1,200 wait in all" in user.get("/queues/pages?state=wait&name=even").text
+
+
+def test_the_page_of_the_api_has_all_operations_and_documents(site: Site, user: httpx.Client) -> None:
+    answer = user.get("/api")
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    shown, described = answer.text, user.get("/api/openapi.json").json()
+    for path, methods in described["paths"].items():
+        for method in methods:
+            assert f'id="{method.upper()}-{path}"' in shown
+    ids = re.findall(r'id="([^"]*)"', shown)
+    assert len(set(ids)) == len(ids)
+    assert set(re.findall(r'href="#([^"]*)"', shown)) - {"content"} <= {*described["components"]["schemas"]} <= {*ids}
+    for text in ("integer, 1 to 200", "default: 50", "list of", "with the same parameters", "429 Too many streams"):
+        assert text in shown
+    assert set(re.findall(r'(?:src|href)="(?!/|#)([^"]*)"', shown)) == set()
+
+
+def test_pages_and_the_api_answer_head_as_get_without_a_body(site: Site, user: httpx.Client) -> None:
+    site.queue("heads").add({})
+    for path in ("/", "/queues/heads", "/login", "/static/page.css", "/api", "/api/queues", "/api/queues/heads/events"):
+        head = user.head(path)
+        assert (head.status_code, head.content) == (200, b""), path
+        if not path.endswith("/events"):
+            assert head.headers["content-type"] == user.get(path).headers["content-type"]
+    assert user.head("/queues/nowhere").status_code == 404
+    assert user.head("/api/queues/heads/pause").status_code == 405
+    streams = site.web.server.app.state.streams  # type: ignore[union-attr]
+    wait_until(lambda: streams.open == 0, "the stream to end")
 
 
 def test_a_number_that_is_too_long_is_refused(site: Site, user: httpx.Client) -> None:

@@ -259,6 +259,30 @@ def test_a_job_that_has_changed_meanwhile_stays(browser: Browser, site: Site) ->
     browser.errors()
 
 
+def test_legends_show_the_newest_numbers_before_anyone_points_at_a_chart(browser: Browser, site: Site) -> None:
+    queue = site.queue("legend")
+    queue.add_many(NewJob({"n": n}) for n in range(3))
+    site.forget_queues()
+    browser.open("/queues/legend?state=wait")
+    script = "return [...document.querySelectorAll('.u-series')].map((series) => series.textContent)"
+    wait_until(lambda: "wait3" in browser.driver.execute_script(script), "the newest number in the legend")
+    queue.add({})
+    wait_until(lambda: "wait4" in browser.driver.execute_script(script), "the next number in the legend")
+
+
+def test_states_and_their_numbers_have_a_line_each_on_a_phone(browser: Browser, site: Site) -> None:
+    queue = site.queue("tiles")
+    for n in range(12):
+        queue.add_flow(FlowJob({}, job_id=f"book-{n}", children=[FlowJob({})]))
+    browser.show_on(PHONE, "light")
+    browser.open("/queues/tiles")
+    browser.wait_for("waiting-children")
+    lines = "return [...document.querySelectorAll('#states span')].map((s) => [s.textContent, s.offsetHeight])"
+    heights = dict(browser.driver.execute_script(lines))
+    assert heights["12"] == heights["0"]
+    assert heights["waiting-children"] == heights["wait"]
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_pages_fit_a_desktop_and_a_phone(browser: Browser, site: Site, theme: str) -> None:
     fill(site)
@@ -270,6 +294,7 @@ def test_pages_fit_a_desktop_and_a_phone(browser: Browser, site: Site, theme: st
         "schedules": lambda: browser.open("/queues/reports/schedules"),
         "workers": lambda: browser.open("/queues/reports/workers"),
         "writes": lambda: browser.open("/queues/reports/writes"),
+        "api": lambda: browser.open("/api"),
     }
     for name, show in pages.items():
         for size in (DESKTOP, PHONE):

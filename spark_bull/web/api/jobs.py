@@ -128,7 +128,7 @@ def list_jobs(queue: ExistingQueue, page: Page) -> Json:
 
 @router.get("/queues/{queue}/search", response_model=JobPage, responses=_READING)
 def search_jobs(queue: ExistingQueue, page: Page) -> Json:
-    """Searches jobs as `list_jobs` does; the first page begins with the job whose id is `text`, if there is one."""
+    """Searches jobs as `…/jobs` does; the first page begins with the job whose id is `text`, if there is one."""
     position, text = page.position(), page.filter.text
     found = queue.get_job(text) if position is None and text else None
     if found is None or (page.states and found.state not in page.states):
@@ -146,7 +146,7 @@ def _following(queue: BullQueue, portion: Portion) -> Position | None:
 
 @router.get("/jobs", response_model=JobPage, responses=_READING)
 def list_all_jobs(queues: AllQueues, page: Page) -> Json:
-    """Reads jobs of all queues, queue by queue, as `list_jobs` does."""
+    """Reads jobs of all queues, queue by queue, as `/api/queues/{queue}/jobs` does."""
     position = page.position()
     names = [name for name in queues.names() if position is None or name >= position.queue]
     for number, name in enumerate(names):

@@ -66,6 +66,11 @@ def events(name: str = "") -> str:
     return f"/api{queue(name)}/events" if name else "/api/events"
 
 
+def api() -> str:
+    """The page of the REST API."""
+    return "/api"
+
+
 def sign_in() -> str:
     return "/login"
 

@@ -10,7 +10,7 @@ from fastapi.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 
 from spark_bull.queue.read import counting
-from spark_bull.web.page import actions, job, jobs, login, overview, parts_of_queue, questions
+from spark_bull.web.page import actions, api_reference, job, jobs, login, overview, parts_of_queue, questions
 from spark_bull.web.page.history import SAMPLED_QUEUES, History
 
 _STATIC: Final = Path(__file__).with_name("static")
@@ -22,7 +22,7 @@ def add_page(app: FastAPI) -> None:
     app.state.history = History(lambda: queues.read_all(counting, SAMPLED_QUEUES))
     app.mount("/static", StaticFiles(directory=_STATIC), "static")
     app.add_api_route("/favicon.ico", _icon, include_in_schema=False)
-    for part in (overview, jobs, job, parts_of_queue, questions, actions, login):
+    for part in (overview, jobs, job, parts_of_queue, questions, actions, login, api_reference):
         app.include_router(part.router)
 
 

@@ -26,7 +26,16 @@ function axis(extra) {
   };
 }
 
+// A value of the legend: that under the pointer, else the newest one.
+function legend(show) {
+  return (plot, value, series, index) => {
+    const shown = index == null ? plot.data[series].at(-1) : value;
+    return shown == null ? "–" : show(shown);
+  };
+}
+
 function options(element, chart) {
+  const clock = uPlot.fmtDate("{HH}:{mm}:{ss}");
   return {
     ...size(element),
     cursor: { drag: { setScale: false } },
@@ -40,13 +49,13 @@ function options(element, chart) {
       axis({ size: 56, values: (_, ticks) => ticks.map((tick) => (tick % 1 ? "" : tick.toLocaleString("en"))) }),
     ],
     series: [
-      { label: "", value: "{HH}:{mm}:{ss}" },
+      { label: "Time", value: legend((time) => clock(new Date(time * 1000))) },
       ...chart.series.map(({ label, state }) => ({
         label,
         stroke: color(state),
         width: 2,
         points: { show: chart.times.length < 2 },
-        value: (_, value) => (value == null ? "–" : value.toLocaleString("en")),
+        value: legend((value) => value.toLocaleString("en")),
       })),
     ],
   };
