@@ -91,7 +91,8 @@ class Outcomes:
     their processors gave back; with `limited_ms` > 0 the queue is rate limited for that time. `unstarted`: jobs that go
     back in their order, as if they had not been claimed. `waiting_for_children`: jobs that run again when their
     children have ended. `follow_ups`: those of all jobs, of which only those are sent that belong to the outcome of
-    their job. `size`: number of characters of the texts.
+    their job. `failed_after`: for each failed job, how many had completed before. `size`: number of characters of the
+    texts.
     """
 
     token: str
@@ -99,6 +100,7 @@ class Outcomes:
     returnvalues: list[str] = field(default_factory=list)
     keeps: list[Keep] = field(default_factory=list)
     failed: list[Failed] = field(default_factory=list)
+    failed_after: list[int] = field(default_factory=list)
     retried: list[Retried] = field(default_factory=list)
     delayed: list[Delayed] = field(default_factory=list)
     returned: list[str] = field(default_factory=list)
@@ -132,6 +134,7 @@ class Outcomes:
         self.size += len(job.reason) + len(job.stack)
         if isinstance(job, Failed):
             self.failed.append(job)
+            self.failed_after.append(len(self.completed_ids))
         else:
             self.retried.append(job)
 
@@ -153,6 +156,7 @@ class Outcomes:
             "keep": self.keeps[0] if self.keeps and same_keep else None,
             "keeps": None if same_keep else [keep or {} for keep in self.keeps],
             "failed": [job._asdict() for job in self.failed],
+            "failed_after": self.failed_after,
             "retried": [job._asdict() for job in self.retried],
             "delayed": [job._asdict() for job in self.delayed],
             "returned": self.returned,

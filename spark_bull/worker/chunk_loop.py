@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from spark_bull.clock import monotonic_s
 from spark_bull.errors import UnrecoverableError
-from spark_bull.outcomes import Claim, Outcomes
+from spark_bull.outcomes import Claim, ClaimedJob, Outcomes
 from spark_bull.queue.claim import parts_to_return
 from spark_bull.worker.alarm import interrupt
 from spark_bull.worker.cancel_reader import Cancelled
@@ -130,6 +130,9 @@ class ChunkLoop(SlotLoop):
                     queue.begin_wait(last, left_s)
                 self._wait(left_s)
             last = queue.work(processed.next_part(), min(most - len(jobs), SCRIPT_JOBS), claim.token, claimed_bytes)
+            if _have_parents(queue, jobs, last.jobs):
+                _return_unstarted(queue, claim.token, [job.id for job in last.jobs])
+                break
             jobs = [*jobs, *last.jobs]
         processed.settle()
         self._is_stopping = last.stop
@@ -154,9 +157,7 @@ class ChunkLoop(SlotLoop):
         self._isolating = stalled is not None
         if stalled is None or len(claim.jobs) == 1:
             return claim
-        others = [job.id for job in claim.jobs if job is not stalled]
-        for part in parts_to_return(others, SCRIPT_JOBS):
-            chunk.queue.work(Outcomes(claim.token, unstarted=[*part]), 0)
+        _return_unstarted(chunk.queue, claim.token, [job.id for job in claim.jobs if job is not stalled])
         return replace(claim, jobs=[stalled])
 
     def _run(self, queue: SlotQueue, claim: Claim) -> _Processed:
@@ -218,3 +219,14 @@ class ChunkLoop(SlotLoop):
             if job.id == cancelled.job_id:
                 job.cancellation = cancelled.error
                 interrupt(job)
+
+
+def _have_parents(queue: SlotQueue, jobs: Sequence[ClaimedJob], others: Sequence[ClaimedJob]) -> bool:
+    """Whether jobs have parents among the others, which need their results. A claim by itself ends before a parent."""
+    parents = {job.parent_key for job in jobs if job.parent_key is not None}
+    return bool(parents) and any(queue.handle.keys.job(job.id) in parents for job in others)
+
+
+def _return_unstarted(queue: SlotQueue, token: str, ids: Sequence[str]) -> None:
+    for part in parts_to_return(ids, SCRIPT_JOBS):
+        queue.work(Outcomes(token, unstarted=[*part]), 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Sequence
 
@@ -19,9 +20,10 @@ from spark_bull.errors import (
     WaitingForChildren,
 )
 from spark_bull.model import NewJob
-from spark_bull.outcomes import Claim, Outcomes
+from spark_bull.outcomes import Claim, Failed, Outcomes
 from spark_bull.queue.child_removal import remove_unprocessed_children
 from spark_bull.spark.process.settle import plan_settle, settle_task
+from spark_bull.spark.process.udf_runner import UdfRunner
 from spark_bull.worker.blocked_parents import fail_blocked
 from spark_bull.worker.job_runner import Result
 from spark_bull.worker.outcome_policy import OutcomePolicy
@@ -40,6 +42,25 @@ def add_child(bench: WorkBench, parent_id: str, child_id: str = "c") -> None:
     bench.queue.add({}, job_id=child_id)
     bench.client.hset(keys.job(child_id), mapping={"parentKey": keys.job(parent_id)})
     bench.client.sadd(keys.children(parent_id), keys.job(child_id))
+
+
+def make_child(bench: WorkBench, child: str, parent: str, rule: str = "") -> None:
+    """Makes a job that exists a child. rule: what becomes of the parent when it fails, as BullMQ stores it."""
+    keys = bench.handle.keys
+    stored = {"id": parent, "queueKey": f"{keys.prefix}:q"} | ({rule: True} if rule else {})
+    bench.client.hset(keys.job(child), mapping={"parentKey": keys.job(parent), "parent": json.dumps(stored)})
+    bench.client.sadd(keys.children(parent), keys.job(child))
+
+
+def outcomes_in_order(claim: Claim, ends: Sequence[tuple[str, str | None]]) -> Outcomes:
+    """Outcomes of jobs, recorded in this order: completed, or failed with a reason."""
+    outcomes = Outcomes(claim.token)
+    for job_id, reason in ends:
+        if reason is None:
+            outcomes.complete(job_id, "7")
+        else:
+            outcomes.add_failure(Failed(job_id, reason, "[]", None, 1))
+    return outcomes
 
 
 # results of children
@@ -314,3 +335,77 @@ def test_children_cannot_be_removed_in_bull(bench: WorkBench) -> None:
     for call in (bench.queue.remove_child_dependency, bench.queue.remove_unprocessed_children):
         with pytest.raises(DialectError, match="expected a queue of BullMQ"):
             call(job_id)
+
+
+# a child and its parent in one chunk
+
+
+@only_bullmq
+def test_a_claim_ends_before_a_job_whose_child_it_has_claimed(bench: WorkBench) -> None:
+    (child, other, parent, last) = bench.add(4)
+    make_child(bench, child, parent)
+    claim = bench.claim()
+    assert ([job.id for job in claim.jobs], claim.more) == ([child, other], True)
+    bench.work(outcomes_in_order(claim, [(child, None), (other, None)]))
+    assert [job.id for job in bench.claim().jobs] == [parent, last]
+
+
+@only_bullmq
+def test_prioritized_parents_stay_where_they_are_while_their_children_run(bench: WorkBench) -> None:
+    (child,) = bench.add()
+    (parent,) = bench.add(priority=1)
+    make_child(bench, child, parent)
+    assert [job.id for job in bench.claim().jobs] == [child]
+    assert [job.id for job in bench.claim().jobs] == [parent]
+
+
+@only_bullmq
+def test_jobs_settled_in_one_call_end_in_the_order_in_which_they_were_recorded(bench: WorkBench) -> None:
+    (child, failing, parent, grandparent) = bench.add(4)
+    claim = bench.claim()
+    make_child(bench, child, parent)
+    make_child(bench, failing, parent, "idof")
+    make_child(bench, parent, grandparent)
+    ends = [(child, None), (failing, "oops"), (parent, None), (grandparent, None)]
+    assert bench.work(outcomes_in_order(claim, ends)).lost == []
+    assert bench.counts() == {"completed": 3, "failed": 1}
+    assert bench.queue.get_children_values(parent) == {bench.handle.keys.job(child): 7}
+    assert bench.queue.get_children_values(grandparent) == {bench.handle.keys.job(parent): 7}
+
+
+@only_bullmq
+@pytest.mark.parametrize("rule", ["", "idof", "fpof"])
+def test_a_parent_that_has_ended_before_its_child_does_not_complete(bench: WorkBench, rule: str) -> None:
+    (child, parent) = bench.add(2)
+    claim = bench.claim()
+    make_child(bench, child, parent, rule)
+    settled = bench.work(outcomes_in_order(claim, [(parent, None), (child, "oops" if rule else None)]))
+    assert [(one.id, one.why) for one in settled.lost] == [(parent, "children")]
+    assert bench.counts() == {"active": 1, "failed" if rule else "completed": 1}
+    assert bench.locks([parent]) == [True]
+
+
+@only_bullmq
+def test_a_parent_whose_child_has_failed_in_the_same_call_does_not_complete(bench: WorkBench) -> None:
+    (child, parent) = bench.add(2)
+    claim = bench.claim()
+    make_child(bench, child, parent, "fpof")
+    settled = bench.work(outcomes_in_order(claim, [(child, "oops"), (parent, None)]))
+    assert [(one.id, one.why) for one in settled.lost] == [(parent, "failed_children")]
+
+
+@only_bullmq
+def test_a_udf_gets_a_parent_after_its_child_was_settled(bench: WorkBench) -> None:
+    """The slot fills its chunk by further claims; the first one ends before the parent."""
+    (child, parent) = bench.add(2)
+    make_child(bench, child, parent)
+    values: list[dict[str, object]] = []
+
+    def function(n: int) -> int:
+        values.append(bench.queue.get_children_values(parent))
+        return n
+
+    runner = UdfRunner(function, "row", pa.struct([pa.field("n", pa.int64())]), pa.int64())
+    with OurWorker(bench.handle, runner=runner, chunk_size=10):
+        wait_until(lambda: bench.counts() == {"completed": 2}, "both jobs to complete")
+    assert values == [{}, {bench.handle.keys.job(child): 0}]

@@ -71,14 +71,14 @@ class Pair:
             for one in jobs:
                 self.node.call("add", queue=f"{side}-{self.prefix}", jobs=[one])
 
-    def live(self) -> None:
+    def live(self, chunk_size: int = 1) -> None:
         for side, whose in (("left", "Node's"), ("right", "our")):
-            with self.working(side) as queue:
+            with self.working(side, chunk_size) as queue:
                 wait_until(lambda queue=queue: settled(queue), f"{whose} worker to finish")
 
     @contextmanager
-    def working(self, side: str) -> Iterator[BullQueue]:
-        """A worker processes the queue, one job at a time."""
+    def working(self, side: str, chunk_size: int = 1) -> Iterator[BullQueue]:
+        """A worker processes the queue, one job at a time; ours claims `chunk_size` jobs at once."""
         with self.queue(side) as queue:
             if side == "left":
                 self.node.call("process", queue=queue.name, concurrency=1)
@@ -86,7 +86,7 @@ class Pair:
                 self.node.call("stop", queue=queue.name)
                 return
             promoter = Promoter(self.url, [queue.name], prefix=self.prefix, protocol=self.peer.dialect, rescue=False)
-            with promoter, OurWorker(queue.handle):
+            with promoter, OurWorker(queue.handle, chunk_size=chunk_size):
                 yield queue
 
     def differences(self) -> list[str]:

@@ -36,8 +36,8 @@ local function mark_started(key, arg, ids, keys, rows, at, now)
 end
 
 -- Claims up to `limit` jobs: waiting ones, then prioritized ones; see queue/claim.py. A job that has expired gets a
--- deferred failure. Returns what work_once expects, and whether a pause or a limit of the queue keeps jobs from
--- starting.
+-- deferred failure. The claim ends before a job whose child it has claimed: that job needs the result of its child.
+-- Returns what work_once expects, and whether a pause or a limit of the queue keeps jobs from starting.
 local function claim_jobs(key, arg, now, limit)
   local call, base = redis.call, arg.base
   local meta = call('HMGET', key.meta, 'paused', 'concurrency', 'max', 'duration')
@@ -51,7 +51,7 @@ local function claim_jobs(key, arg, now, limit)
   local allowed, limited_ms = claim_quota(key, arg, limits, limit)
   local ids, keys, rows, damaged, taken, bytes, deferred = {}, {}, {}, {}, 0, 0, 0
   local most_bytes = tonumber(arg.most_bytes)
-  local at, highest = positions_of(CLAIM_FIELDS), {}
+  local at, highest, parents = positions_of(CLAIM_FIELDS), {}, {}
   local groups = group_limits(key, arg, allowed, now, waits_or_prioritized, function(id, eta)
     call('HSET', base .. id, 'delay', string.format('%.0f', eta - now))
     return hold_job(key, highest, id, eta)
@@ -63,6 +63,9 @@ local function claim_jobs(key, arg, now, limit)
   -- Returns whether the job was processed: when no more may start, the next one that may stays.
   local function take(id, prioritized)
     local job_key = base .. id
+    if parents[job_key] then
+      return false
+    end
     local row, kind = claim_row(job_key, at, prioritized)
     if not row then
       if kind then
@@ -94,6 +97,9 @@ local function claim_jobs(key, arg, now, limit)
     ids[taken], keys[taken], rows[taken] = id, job_key, row
     if row[at.defa] then
       deferred = deferred + 1
+    end
+    if row[at.parentKey] then
+      parents[row[at.parentKey]] = true
     end
     return true
   end

@@ -22,30 +22,41 @@
 -- @include lib/priority_of
 -- @include lib/refill_groups
 -- @include lib/release_owned
+-- @include lib/set_of
 -- @include lib/settle_alone
 -- @include lib/waiting_again
 -- @include lib/whole_number
 
--- Jobs that can't complete (`jobs`) or wait for their children (`waiting`), id -> reason: a child is unfinished, or has
--- failed. Most jobs have no children: one call checks all.
-local function barred_by_children(base, jobs, waiting)
-  local call, ids, keys = redis.call, jobs.ids, {}
-  for i = 1, #ids do
+-- Why a job can't complete, or nil: a child is unfinished, or has failed.
+local function barred_by_children(job_key)
+  local call = redis.call
+  return call('EXISTS', job_key .. ':dependencies') == 1 and 'children'
+    or call('EXISTS', job_key .. ':unsuccessful') == 1 and 'failed_children' or nil
+end
+
+-- The positions of completed jobs that have unfinished or failed children. Most jobs have no children: one call checks
+-- all.
+local function parents_in(jobs)
+  local call, keys, found = redis.call, {}, {}
+  for i = 1, #jobs.ids do
     local job_key = jobs.keys[i]
     keys[2 * i - 1], keys[2 * i] = job_key .. ':dependencies', job_key .. ':unsuccessful'
   end
-  local barred = {}
   if #keys > 0 and call('EXISTS', unpack(keys)) > 0 then
-    for i, id in ipairs(ids) do
-      if call('EXISTS', keys[2 * i - 1]) == 1 then
-        barred[id] = 'children'
-      elseif call('EXISTS', keys[2 * i]) == 1 then
-        barred[id] = 'failed_children'
+    for i = 1, #jobs.ids do
+      if barred_by_children(jobs.keys[i]) then
+        found[#found + 1] = i
       end
     end
   end
+  return found
+end
+
+-- The jobs of `waiting` that can't wait for their children, id -> reason: a child has failed.
+local function barred_from_waiting(base, waiting)
+  local barred = {}
   for _, id in ipairs(waiting) do
-    if call('EXISTS', base .. id .. ':unsuccessful') == 1 then
+    if redis.call('EXISTS', base .. id .. ':unsuccessful') == 1 then
       barred[id] = 'failed_children'
     end
   end
@@ -59,13 +70,14 @@ local function remove_finished(key, arg, job_key, parent_key)
   end
 end
 
--- The parent is read again, as a job can get it while it is active. `rows`: see rows_to_settle.
-local function complete_jobs(key, arg, jobs, rows, now)
+-- Completes the jobs at the positions first..last. The parent is read again, as a job can get it while it is active.
+-- `rows`: see rows_to_settle.
+local function complete_jobs(key, arg, jobs, rows, first, last, now)
   local call, text, count = redis.call, number_texts(), 0
   local ids, values, keeps, events = jobs.ids, jobs.values, jobs.keeps, key.events
   local finished = finished_by_rule(finished_of(key, arg, key.completed, now))
   local finished_on = finished.finished_on
-  for i = 1, #ids do
+  for i = first, last do
     local row = rows[i]
     if row then
       local id, job_key, value, keep = ids[i], jobs.keys[i], values[i], keeps[i]
@@ -97,10 +109,12 @@ local function save_attempt(key, base, job, lost)
     'stacktrace', job.stack)
 end
 
-local function fail_jobs(key, arg, failed, mine, lost, now)
+-- Fails the jobs at the positions first..last.
+local function fail_jobs(key, arg, failed, mine, lost, first, last, now)
   local call, base, finished_on = redis.call, arg.base, string.format('%.0f', now)
   local finished, count = finished_of(key, arg, key.failed, now), 0
-  for _, job in ipairs(failed) do
+  for i = first, last do
+    local job = failed[i]
     if mine[job.id] and save_attempt(key, base, job, lost) then
       local job_key = base .. job.id
       local fields = call('HMGET', job_key, 'parentKey', 'parent', 'deid')
@@ -126,6 +140,54 @@ local function fail_jobs(key, arg, failed, mine, lost, now)
     end
   end
   return count
+end
+
+local function without(ids, places)
+  local left_out, rest = set_of(places), {}
+  for i = 1, #ids do
+    if not left_out[i] then
+      rest[#rest + 1] = ids[i]
+    end
+  end
+  return rest
+end
+
+local function merge(into, others)
+  for name, value in pairs(others) do
+    into[name] = value
+  end
+end
+
+-- Completes and fails jobs. What ended before a parent is settled before it, as it may complete then. `parents`: see
+-- parents_in; `mine`, `lost` and `left`, those of the other jobs, get these. Returns how many have completed, and failed.
+local function finish_jobs(key, arg, outcomes, jobs, parents, rows, mine, lost, left, now)
+  local failed, after = outcomes.failed or {}, outcomes.failed_after or {}
+  local next_completed, next_failed, completed, failures = 1, 1, 0, 0
+
+  local function finish_until(last)
+    completed = completed + complete_jobs(key, arg, jobs, rows, next_completed, last, now)
+    local last_failed = next_failed - 1
+    while last_failed < #failed and (after[last_failed + 1] or 0) <= last do
+      last_failed = last_failed + 1
+    end
+    failures = failures + fail_jobs(key, arg, failed, mine, lost, next_failed, last_failed, now)
+    next_completed, next_failed = last + 1, last_failed + 1
+  end
+
+  for _, place in ipairs(parents) do
+    finish_until(place - 1)
+    local one = {ids = {jobs.ids[place]}, keys = {jobs.keys[place]}}
+    local barred = {[one.ids[1]] = barred_by_children(one.keys[1])}
+    local its_mine, its_lost, its_left = release_owned(key, arg.base, outcomes.token, one.ids, barred)
+    rows[place] = rows_to_settle(key, one, its_mine, its_lost)[1]
+    merge(mine, its_mine)
+    merge(left, its_left)
+    for _, reason in ipairs(its_lost) do
+      lost[#lost + 1] = reason
+    end
+  end
+  finish_until(#jobs.ids)
+  return completed, failures
 end
 
 -- As in Node, up to 1,000 delayed jobs that are due are promoted before a job is retried at once.
@@ -234,15 +296,15 @@ end
 -- one in this order, the queue can have drained only if the last one has ended.
 local function settle_jobs(key, arg, outcomes, now)
   local jobs, waiting = outcome_columns(arg.base, outcomes), outcomes.waiting_for_children or {}
-  local barred = barred_by_children(arg.base, jobs, waiting)
-  local mine, lost, left = release_owned(key, arg.base, outcomes.token, jobs.all, barred)
+  local parents, barred = parents_in(jobs), barred_from_waiting(arg.base, waiting)
+  local others = #parents == 0 and jobs.all or without(jobs.all, parents)
+  local mine, lost, left = release_owned(key, arg.base, outcomes.token, others, barred)
   local rows = rows_to_settle(key, jobs, mine, lost)
   drop_missing(arg.base, jobs.others, mine, lost)
   if next(mine) then
     redis.call('XTRIM', key.events, 'MAXLEN', '~', event_limit(key))
   end
-  local completed = complete_jobs(key, arg, jobs, rows, now)
-  local failed = fail_jobs(key, arg, outcomes.failed or {}, mine, lost, now)
+  local completed, failed = finish_jobs(key, arg, outcomes, jobs, parents, rows, mine, lost, left, now)
   retry_jobs(key, arg, outcomes.retried or {}, mine, lost, left, now)
   delay_jobs(key, arg, outcomes.delayed or {}, mine, lost, now)
   put_back(key, arg, outcomes.unstarted or {}, mine, lost)
