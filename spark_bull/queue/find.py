@@ -27,8 +27,10 @@ def is_glob(queue: str) -> bool:
 def find_queues(connection: Connection, prefix: str, glob: str = "*") -> list[str]:
     """Names of the queues that match, sorted: `*`, `?`, `[abc]`, `[!abc]`.
 
-    Scans all keys of the database, SCANNED_KEYS per call.
+    Scans all keys of the database, SCANNED_KEYS per call. Raises OptionError or ConnectionLost for one of several nodes
+    of a cluster, which lacks queues of the prefix.
     """
+    connection.check_scan(prefix)
     return sorted(set(matches(scan_queues(connection, prefix), glob)))
 
 

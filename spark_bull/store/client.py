@@ -12,12 +12,13 @@ from typing import Any, Final, TypeVar
 
 import redis
 from redis.backoff import NoBackoff
-from redis.exceptions import NoPermissionError
+from redis.exceptions import NoPermissionError, ResponseError
 from redis.retry import Retry
 
 from spark_bull.clock import monotonic_s
 from spark_bull.errors import OptionError, RedisUnavailable, check_encodable
 from spark_bull.store.errors import code_of, hint, is_unknown_host, reason, translated
+from spark_bull.store.modes import sentinel_error
 from spark_bull.store.settings import RedisSettings
 
 try:
@@ -120,6 +121,9 @@ class RetryingClient:
             if code_of(error) in _REPLACED:
                 # A new connection may reach the new primary.
                 self._client.connection_pool.disconnect(inuse_connections=False)
+            is_unknown = isinstance(error, ResponseError) and "unknown command" in str(error)
+            if is_unknown and (sentinel := sentinel_error(self._client, self._settings)):
+                raise sentinel from error
             ours = translated(error, self._settings, what)
             if self._reached and is_unknown_host(error):
                 # The name was resolved before, so the name service is unavailable.

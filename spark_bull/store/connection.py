@@ -16,6 +16,7 @@ import redis
 from spark_bull.errors import ConnectionLost, OptionError, PermissionDenied, check_encodable
 from spark_bull.keys import has_hash_tag
 from spark_bull.store.client import RetryingClient, client_of, close_client
+from spark_bull.store.modes import check_scan, sentinel_error
 from spark_bull.store.permissions import denials
 from spark_bull.store.raw_replies import raw_replies, raw_reply
 from spark_bull.store.scripts import Value, load
@@ -142,11 +143,23 @@ class Connection:
                         f"prefix={{{prefix}}}, got: prefix={prefix}{f', queue={queue}' if queue else ''}"
                     )
 
+    def check_scan(self, prefix: str) -> None:
+        """Checks that a scan of this Redis finds all queues of a prefix.
+
+        Raises OptionError or ConnectionLost for one of several nodes of a cluster, which lacks queues of the prefix.
+        """
+        self._client.run(lambda client: check_scan(client, self.settings, prefix))
+
     def server_info(self, write: bool = False) -> Mapping[str, Any]:
-        """Returns INFO, empty without permission for it. With `write`, raises ReadOnlyError for a replica."""
+        """Returns INFO, empty without permission for it.
+
+        Raises ConnectionLost for a Sentinel and, with `write`, ReadOnlyError for a replica.
+        """
 
         def send(client: redis.Redis) -> Mapping[str, Any]:
             info: Mapping[str, Any] = client.execute_command("INFO")
+            if info.get("redis_mode") == "sentinel" and (error := sentinel_error(client, self.settings)):
+                raise error
             if write and info.get("role") == "slave":
                 raise redis.exceptions.ReadOnlyError("INFO says role:slave")
             return info

@@ -12,7 +12,7 @@ from spark_bull.cli.doctor.finding import Finding, problem, unchecked
 from spark_bull.cli.doctor.leftovers import leftovers
 from spark_bull.cli.doctor.rights import rights
 from spark_bull.cli.doctor.server import Server
-from spark_bull.errors import ConnectionLost, PermissionDenied, SparkBullError
+from spark_bull.errors import ConnectionLost, OptionError, PermissionDenied, SparkBullError
 from spark_bull.options import Options
 from spark_bull.queue.find import exists, select_queues
 from spark_bull.queue.handle import QueueHandle, open_handle
@@ -82,6 +82,8 @@ def examine(
             yield Result(check, queue, finding)
     except PermissionDenied as error:
         yield Result("queues", None, unchecked(str(error)))
+    except OptionError as error:
+        yield Result("queues", None, problem(str(error), "name the queues: spark-bull doctor QUEUE …"))
     except ConnectionLost as error:
         yield Result("redis", None, problem(str(error), "start Redis, check its log, or give another --url"))
 

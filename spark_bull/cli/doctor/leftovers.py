@@ -8,7 +8,7 @@ from typing import Final
 
 from spark_bull.cli.doctor.finding import Finding, Repair, number_of, ok, some, warning
 from spark_bull.queue.claim_ledger import TTL_MS
-from spark_bull.queue.find import find_queues
+from spark_bull.queue.find import scan_queues
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.keyspace import scan_keys
 from spark_bull.queue.orphans import OrphanSearch, remove_orphans
@@ -29,7 +29,7 @@ def leftovers(handles: Sequence[QueueHandle], *, removes: bool) -> Iterator[tupl
     searches = {handle.keys.queue.encode(): OrphanSearch(handle) for handle in handles}
     readers: dict[bytes, set[tuple[bytes, bytes]]] = defaultdict(set)
     # All queues, since the name of one may be the beginning of that of another.
-    names = {queue.encode() for queue in find_queues(connection, prefix)} | searches.keys()
+    names = {queue.encode() for queue in scan_queues(connection, prefix)} | searches.keys()
     for part in scan_keys(connection, prefix, names):
         for queue in part.keys() & searches.keys():
             searches[queue].look(part[queue])
