@@ -77,7 +77,7 @@ def states(name: str, value: str) -> tuple[str, ...]:
 
 def instant(name: str, value: str) -> int:
     """Parses ISO 8601 (UTC if there is no offset) or ms since 1970; returns ms since 1970."""
-    if value.strip().isdigit():
+    if value.strip().isdecimal():
         return int(value)
     try:
         moment = datetime.fromisoformat(value.strip().replace("Z", "+00:00"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from argparse import ArgumentTypeError
+from math import inf
 from typing import Final
 
 from spark_bull.time_text import UNITS
@@ -14,9 +15,10 @@ _DURATION: Final = re.compile(rf"([0-9]+(?:\.[0-9]+)?)({'|'.join(UNITS)})?")
 def milliseconds(text: str, default_unit: str = "ms") -> int:
     """Parses `1d`, `2h`, `5m`, `30s` or `500ms` for argparse; returns ms. default_unit: that of a bare number."""
     match = _DURATION.fullmatch(text.strip())
-    if match is None:
+    duration = float(match[1]) * UNITS[match[2] or default_unit] if match else inf
+    if duration == inf:
         raise ArgumentTypeError(f"expected a duration such as 500ms, 30s, 5m, 2h or 1d, got: {text!r}")
-    return round(float(match[1]) * UNITS[match[2] or default_unit])
+    return round(duration)
 
 
 def seconds(text: str) -> float:

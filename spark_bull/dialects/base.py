@@ -18,7 +18,7 @@ from spark_bull.dialects.parents import NAME as PARENT
 from spark_bull.dialects.parents import PARENT_MARK, failure_flag
 from spark_bull.dialects.priorities import QueuePriority, number_of
 from spark_bull.dialects.schedules import Schedule
-from spark_bull.dialects.terms import prepare_terms
+from spark_bull.dialects.terms import check_integer, prepare_terms
 from spark_bull.errors import DialectError, OptionError, check_encodable, encodable, expected, is_encodable
 from spark_bull.keys import SEGMENTS, QueueKeys
 from spark_bull.limiter import Limiter
@@ -351,9 +351,7 @@ class Dialect(ABC):
         priority = self.check_priority(opts.get("priority", 0))
         if "priority" in opts and not isinstance(opts["priority"], QueuePriority):
             opts["priority"] = priority
-        attempts = opts.get("attempts", 1)
-        if not isinstance(attempts, int) or isinstance(attempts, bool) or attempts < 0:
-            raise expected("attempts", "an integer >= 0", attempts)
+        attempts = check_integer("attempts", opts.get("attempts", 1), 0, "an integer >= 0")
         group = opts.get("group")
         if isinstance(group, Mapping):
             check_encodable("opts.group.id", group.get("id"))

@@ -9,6 +9,7 @@ from spark_bull.errors import OptionError, did_you_mean, expected
 NAME: Final = "priority"
 #: Name -> number, of which 1 is the highest.
 PRIORITIES: Final = {"critical": 1, "high": 2, "medium": 3, "normal": 4, "low": 5}
+_LARGEST: Final = 2**53 - 1
 
 
 class QueuePriority(str):
@@ -18,11 +19,11 @@ class QueuePriority(str):
 def number_of(priority: object, highest: int | None = None) -> int:
     """The number of a priority that is a number or a name. Raises OptionError for another value.
 
-    highest: the largest number that is allowed, None: any.
+    highest: the largest number that is allowed, None: the largest integer that JavaScript has.
     """
     if isinstance(priority, str) and priority in PRIORITIES:
         return PRIORITIES[priority]
-    if isinstance(priority, int) and not isinstance(priority, bool) and 0 <= priority <= (highest or priority):
+    if isinstance(priority, int) and not isinstance(priority, bool) and 0 <= priority <= (highest or _LARGEST):
         return priority
     numbers = "an integer >= 0" if highest is None else f"an integer from 0 to {highest:,}"
     hint = did_you_mean(priority, PRIORITIES) if isinstance(priority, str) else ""

@@ -110,7 +110,7 @@ def check_not_stored(given: Mapping[str, Any], rule: str | None) -> None:
 
 
 def check_integer(name: str, value: object, low: int, what: str) -> int:
-    """Raises OptionError unless the value of a property is an integer of at least `low`."""
+    """Raises OptionError unless the value of a property is an integer of at least `low`, and not beyond all times."""
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= _LAST_MS:
         raise expected(name, what, value)
     return value

@@ -420,7 +420,7 @@ def test_some_durations_are_in_seconds_without_a_unit() -> None:
     assert [seconds(text) for text in ("30", "0.5", "2m", "250ms")] == [30, 0.5, 120, 0.25]
 
 
-@pytest.mark.parametrize("text", ["soon", "", "-1s", "1 week", "1w", "٣s", "1e3"])
+@pytest.mark.parametrize("text", ["soon", "", "-1s", "1 week", "1w", "٣s", "1e3", "9" * 400 + "d"])
 def test_an_invalid_duration_is_refused(text: str) -> None:
     with pytest.raises(ArgumentTypeError, match="500ms, 30s, 5m, 2h or 1d, got: "):
         milliseconds(text)
@@ -514,6 +514,50 @@ def test_in_a_terminal_deletion_asks_for_confirmation(
     assert queue.counts()["wait"] == 1
     assert in_shell(command, "mail", typed=f"{answer}\n").code == 0
     assert queue.counts()["wait"] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["add", "mail", "{}", "--attempts", "9" * 25], "expected `attempts` to be an integer >= 0"),
+        (["add", "mail", "{}", "--opts", f'{{"timestamp": {"9" * 25}}}'], "expected `timestamp` to be ms"),
+        (["add", "mail", "{}", "--priority", "9" * 25, "--protocol", "bull"], "expected `priority` to be an integer"),
+        (["schedule", "mail", "s", "--every", "1d", "--data", "NaN"], "expected --data to be JSON"),
+        (["schedule", "mail", "s", "--every", "1d", "--opts", "1"], "expected `--opts` to be a JSON object"),
+        (["schedule", "mail", "s", "--every", "1d", "--start", "²"], "expected `--start` to be an ISO 8601 time"),
+        (["manage", "mail", "update", "1", "--data", "NaN"], "expected --data to be JSON"),
+        (["manage", "mail", "complete", "1", "--returnvalue", "NaN"], "expected --returnvalue to be JSON"),
+    ],
+)
+def test_a_value_that_is_not_json_or_out_of_range_is_an_error_of_one_line(
+    run: Run, redis_url: str, prefix: str, arguments: list[str], message: str
+) -> None:
+    protocol = "bull" if "bull" in arguments else "bullmq"
+    queue = BullQueue("mail", url=redis_url, prefix=prefix, protocol=protocol)
+    queue.add({"n": 1})
+    shown = run(*arguments, code=1)
+    assert (shown.count("\n"), message in shown) == (1, True), shown
+    assert queue.counts()["wait"] == 1
+    assert queue.get_job("1").data == {"n": 1}  # type: ignore[union-attr]
+
+
+def test_an_id_that_spells_another_key_is_no_job(run: Run, queue: BullQueue, client: Redis, prefix: str) -> None:
+    queue.add({}, deduplication={"id": "one", "ttl": 600_000})
+    queue.upsert_scheduler("daily", every=86_400_000, data={"n": 1})
+    queue.close_intake()
+
+    def kept() -> dict[bytes, bytes | None]:
+        return {key: client.dump(key) for key in client.scan_iter(f"{prefix}:mail:*") if b":receipt:" not in key}
+
+    before = kept()
+    others = [key.decode().removeprefix(f"{prefix}:mail:") for key in before]
+    ids = [other for other in others if queue.get_job(other) is None or other == "repeat:daily"]
+    assert {"meta", "events", "id", "repeat", "repeat:daily", "de:one", "spark:intake:closed"} <= {*ids}
+    run("remove", "mail", *ids, code=1)
+    for change in (["remove"], ["update", "--data", "2"], ["fail", "--reason", "x"], ["complete"], ["promote"]):
+        run("manage", "mail", change[0], *ids, *change[1:], code=1)
+    run("retry", "mail", *ids, code=1)
+    assert kept() == before
 
 
 def test_an_error_is_one_line_without_secrets(run: Run, own_redis: Callable[..., EmbeddedRedis]) -> None:
