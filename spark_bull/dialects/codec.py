@@ -53,8 +53,8 @@ OPTION_NAMES: Final = (
     LOCK_MS,
     "opts",
 )
-#: The largest integer that JavaScript has.
-_LARGEST: Final = 2**53 - 1
+#: The largest integer that JavaScript has: no time is later.
+_MOST_MS: Final = 2**53 - 1
 #: Properties that differ from job to job; the options text has marks for them, or nothing.
 ROW_NAMES: Final = ("jobId", "delay", "runAt", "timestamp", EXPIRE_AFTER, EXPIRE_AT, SPREAD_MS)
 NAMES: Final = ("data", "name", *ROW_NAMES, *OPTION_NAMES)
@@ -365,7 +365,7 @@ def _check_size(data: list[str], encoded: _Encoded, numbers: Sequence[int | str]
 
 
 def _check_ms(name: str, value: object) -> None:
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or abs(value) > _LARGEST):
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or abs(value) > _MOST_MS):
         raise expected(name, "ms", value)
 
 
