@@ -53,6 +53,7 @@ SEGMENTS = {
     "rescue_check": "spark:rescue:check",
     "rate_limited": "spark:rate:limited",
     "damaged": "spark:damaged:jobs",
+    "interrupted": "spark:stalled:interrupted",
     "cancels": "spark:cancel:requests",
     "sequence_tails": "spark:sequence:tails",
     "expiry": "spark:expiry:times",

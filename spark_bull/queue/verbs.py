@@ -519,6 +519,23 @@ def rescue(
     return RescueReply(reached, [i.decode() for i in stalled], [i.decode() for i in failed])
 
 
+class StallReply(NamedTuple):
+    """Ids of jobs that wait again, and of those that have failed."""
+
+    returned: list[str]
+    failed: list[str]
+
+
+def stall(handle: QueueHandle, token: str, job_ids: Sequence[str], *, max_stalled: int, since: int) -> StallReply:
+    """Returns running jobs whose locks hold `token` to the queue, as their process ends: they have stalled.
+
+    since: when the process was already running, ms since 1970.
+    """
+    args = {"lock_token": token, "max_stalled": max_stalled, "since": since, "ids": job_ids}
+    returned, failed = handle.run("stall", args)
+    return StallReply([i.decode() for i in returned], [i.decode() for i in failed])
+
+
 def advance(handle: QueueHandle, receipt: str, call: str, jobs: Sequence[NextJob], *, again: bool) -> list[str]:
     """Adds the next jobs of schedules; returns what became of each, see the dialects' advance.lua."""
     args = {

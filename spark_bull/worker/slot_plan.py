@@ -47,6 +47,7 @@ class SlotPlan:
       setup: makes the state of a slot: see `spark_bull.worker.slot_state`.
       env: environment variables of the slots' processes.
       run: number of the start of the slots; each starts all slots of the worker.
+      max_stalled: how often a job may stall before it fails.
     """
 
     queues: tuple[QueuePlan, ...]
@@ -62,6 +63,7 @@ class SlotPlan:
     setup: Setup | None = None
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     run: int = 0
+    max_stalled: int = 1
 
     @property
     def handle(self) -> QueueHandle:

@@ -18,6 +18,7 @@ from spark_bull.outcomes import LOST, Claim, ClaimedJob, Outcomes
 from spark_bull.queue.claim import parts_to_return, work
 from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.verbs import stall
 from spark_bull.worker.blocked_parents import fail_blocked
 from spark_bull.worker.job_options import own_locks, runs_at_most_once
 from spark_bull.worker.job_runner import Result
@@ -42,6 +43,8 @@ _CALL_S: Final = 5.0
 _PARK_S: Final = 1.0
 #: Why a job fails whose process ends, and that must not run again.
 ENDED: Final = "the process of the worker was ended while the job ran, and the job may run at most once"
+#: Why running jobs are returned.
+STALLED: Final = "the process of the worker is to end: they have stalled"
 
 
 class Signalled(NamedTuple):
@@ -125,6 +128,8 @@ class SlotQueue:
         self._recorded: list[Outcomes] = []
         self.recording = Lock()
         self._calling = Lock()
+        #: Time of Redis at the first claim, ms since 1970.
+        self._since = 0
         self._is_ending = False
         self._parked = Event()
 
@@ -183,6 +188,7 @@ class SlotQueue:
             if claim.jobs:
                 self.keeper.hold(claim.token, [job.id for job in claim.jobs], claim.now, own_locks(claim.jobs))
         self._clock = _Clock(claim.now, sent_s, monotonic_s())
+        self._since = self._since or claim.now
         self._stats.claimed += len(claim.jobs)
         if outcomes:
             self._process_reply(outcomes, claim)
@@ -208,7 +214,7 @@ class SlotQueue:
         """Returns all jobs that are held to the queue after end(); may be called in any thread. Raises ConnectionLost.
 
         Those that have ended are settled. Jobs whose function has not been called are as they were before they were
-        claimed. Jobs that have begun and must never run twice fail.
+        claimed. Jobs that have begun have stalled; those of them that must never run twice fail.
         """
         # A call that claims jobs may be under way; without Redis, it takes too long.
         with _held_for(self._calling, _CALL_S), _held_for(self.recording, _CALL_S):
@@ -220,25 +226,31 @@ class SlotQueue:
             for job_id, hold in held.items():
                 if job_id not in ended:
                     by_token.setdefault(hold.token, []).append(job_id)
+            stalled = self._begun - self._only_once.keys()
             for token, ids in reversed(by_token.items()):
-                for part in parts_to_return(ids, SCRIPT_JOBS):
+                others = [job_id for job_id in ids if job_id not in stalled]
+                for part in parts_to_return(others, SCRIPT_JOBS):
                     self._settle_at_end(self._unfinished(token, part))
+                for part in parts_to_return([job_id for job_id in ids if job_id in stalled], SCRIPT_JOBS):
+                    self._stall(token, part)
 
     def _settle_at_end(self, outcomes: Outcomes) -> None:
         # The receipt of the slot may belong to a call that another thread makes.
         work(self.handle, replace(self._claim_settings, sender=f"{self._claim_settings.sender}:end"), outcomes, 0)
 
+    def _stall(self, token: str, ids: Sequence[str]) -> None:
+        reply = stall(self.handle, token, ids, max_stalled=self._plan.max_stalled, since=self._since)
+        self._warn(f"running jobs returned to the queue: {len(reply.returned)}, failed: {len(reply.failed)}", STALLED)
+
     def _unfinished(self, token: str, ids: Sequence[str]) -> Outcomes:
-        """The outcomes of jobs that have not ended when the process is to end."""
+        """The outcomes of jobs that have not begun when the process is to end, or must never run twice."""
         outcomes = Outcomes(token)
         for job_id in ids:
-            if job_id not in self._begun:
-                outcomes.unstarted.append(job_id)
-            elif job_id in self._only_once:
+            if job_id in self._begun and job_id in self._only_once:
                 result = Result(self._only_once[job_id], None, UnrecoverableError(ENDED))
                 self._plan.policy.record(outcomes, self.handle.dialect, result, self.now)
             else:
-                outcomes.returned.append(job_id)
+                outcomes.unstarted.append(job_id)
         return outcomes
 
     def running(self, jobs: Sequence[ClaimedJob], token: str) -> list[RunningJob]:

@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Thread, current_thread, main_thread
 from types import FrameType
 from typing import Final
@@ -26,25 +26,41 @@ END_S: Final = 5.0
 def returning_jobs(queues: Sequence[SlotQueue], end: Callable[[], None]) -> Iterator[None]:
     """In this block, a signal that ends the process first returns the jobs that the slot holds to their queues.
 
-    They run again elsewhere at once, and no attempt or stall counts; without this, they wait for their locks to
-    expire. Then `end` is called, which may take END_S. Has no effect outside the main thread.
+    They run again elsewhere at once; without this, they wait for their locks to expire. No attempt counts, but jobs
+    that were running have stalled, as others may end the process because of them. Then `end` is called, which
+    may take END_S. Has no effect outside the main thread.
     """
     if current_thread() is not main_thread():
         yield
         return
 
-    def end_process(number: int, _frame: FrameType | None) -> None:
-        # In a thread: the signal may have interrupted code that holds a lock.
-        Thread(target=_end, args=(queues, end, number), name="spark-bull-termination", daemon=True).start()
-
     handled = [number for number in SIGNALS if signal.getsignal(number) is signal.SIG_DFL]
+    received, sent = os.pipe()
+    os.set_blocking(sent, False)
+
+    def wait_for_signal() -> None:
+        # In a thread: the main one may hold a lock, or run C code, which delays handlers of Python.
+        while number := os.read(received, 1):
+            if number[0] in handled:
+                _end(queues, end, number[0])
+        os.close(received)
+
+    def tell(number: int, _frame: FrameType | None) -> None:
+        # Once more, as the processor may have set another file descriptor.
+        with suppress(BlockingIOError):
+            os.write(sent, bytes([number]))
+
+    Thread(target=wait_for_signal, name="spark-bull-termination", daemon=True).start()
+    previous = signal.set_wakeup_fd(sent, warn_on_full_buffer=False)
     for number in handled:
-        signal.signal(number, end_process)
+        signal.signal(number, tell)
     try:
         yield
     finally:
         for number in handled:
             signal.signal(number, signal.SIG_DFL)
+        signal.set_wakeup_fd(previous)
+        os.close(sent)
 
 
 def _end(queues: Sequence[SlotQueue], end: Callable[[], None], number: int) -> None:

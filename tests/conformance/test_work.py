@@ -18,8 +18,9 @@ from spark_bull.limiter import Limiter
 from spark_bull.model import NewJob
 from spark_bull.option_table import SETTLE
 from spark_bull.options import parse_options
-from spark_bull.outcomes import Delayed, Failed, Lost, Outcomes, Retried
+from spark_bull.outcomes import Claim, Delayed, Failed, Lost, Outcomes, Retried
 from spark_bull.queue import claim as claims
+from spark_bull.queue import verbs
 from spark_bull.queue.claim import extend, read_claimed, relock, rescue, unpack_claimed
 from spark_bull.queue.claim_ledger import ClaimLedger, Taken
 from spark_bull.queue.claim_settings import ClaimSettings
@@ -697,6 +698,70 @@ def test_a_job_that_stalls_too_often_fails(bench: WorkBench) -> None:
     assert job is not None
     assert job.state == "failed"
     assert job.failed_reason == "job stalled more than allowable limit"
+
+
+def stall(bench: WorkBench, claim: Claim, job_ids: list[str], *, since: int | None = None) -> None:
+    """Returns running jobs of a claim, as their process ends, which was running at `since`; default: it started now."""
+    now = bench.handle.connection.now_ms()
+    verbs.stall(bench.handle, claim.token, job_ids, max_stalled=1, since=now + HOUR_MS if since is None else since)
+
+
+def test_jobs_whose_process_ends_wait_again_in_their_order_with_one_stall(bench: WorkBench) -> None:
+    ids = bench.add(5)
+    claim = bench.claim(4)
+    stall(bench, claim, ids[1:3])
+    assert bench.counts() == {"wait": 3, "active": 2}
+    assert [job.id for job in bench.queue.page("wait")] == [*ids[1:3], ids[4]]
+    assert bench.locks(ids) == [True, False, False, True, False]
+    stalled = [job.stalled_counter for job in map(bench.queue.get_job, ids) if job is not None]
+    assert stalled == [0, 1, 1, 0, 0]
+
+
+def test_a_job_whose_process_ends_too_often_fails(bench: WorkBench) -> None:
+    (job_id,) = bench.add()
+    for _ in range(2):
+        stall(bench, bench.claim(), [job_id])
+    if bench.bullmq:
+        # The worker that claims the job next fails it.
+        (job,) = bench.claim().jobs
+        assert job.deferred_failure == "job stalled more than allowable limit"
+    else:
+        assert bench.counts() == {"failed": 1}
+        (failed,) = bench.queue.page("failed")
+        assert failed.failed_reason == "job stalled more than allowable limit"
+
+
+def test_the_ends_of_several_running_processes_count_one_stall(bench: WorkBench) -> None:
+    (job_id,) = bench.add()
+    running = bench.handle.connection.now_ms()
+    for _ in range(3):
+        stall(bench, bench.claim(), [job_id], since=running)
+        assert bench.counts() == {"wait": 1}
+    job = bench.queue.get_job(job_id)
+    assert job is not None
+    assert job.stalled_counter == 1
+
+
+def test_jobs_of_another_worker_and_removed_ones_stay_when_a_process_ends(bench: WorkBench) -> None:
+    ids = bench.add(2)
+    claim = bench.claim()
+    bench.client.set(bench.handle.keys.lock(ids[0]), "another")
+    bench.client.delete(bench.handle.keys.job(ids[1]))
+    stall(bench, claim, ids)
+    assert bench.client.lrange(bench.key("active"), 0, -1) == [ids[0].encode()]
+    assert not bench.client.exists(bench.handle.keys.job(ids[1]), bench.key("wait"))
+
+
+@only_bullmq
+def test_a_job_of_a_scheduler_never_fails_because_its_process_ends(bench: WorkBench) -> None:
+    """Its failure would end the schedule."""
+    (job_id,) = bench.add()
+    bench.client.hset(bench.handle.keys.job(job_id), "rjk", "hourly")
+    bench.client.zadd(bench.key("repeats"), {"hourly": 1})
+    for _ in range(3):
+        claim = bench.claim()
+        assert [(one.id, one.deferred_failure) for one in claim.jobs] == [(job_id, None)]
+        stall(bench, claim, [job_id])
 
 
 def test_the_stalled_check_runs_once_per_interval(bench: WorkBench) -> None:

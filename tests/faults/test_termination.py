@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from spark_bull import BullQueue, NewJob
+from spark_bull import BullQueue, Job, NewJob
 from tests.support import terminated_slot
+from tests.support.forked_process import ForkedProcess
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
 
@@ -26,6 +27,11 @@ JOBS = 3
 def queue(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterator[BullQueue]:
     with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
         yield queue
+
+
+def by_n(queue: BullQueue) -> list[Job]:
+    """The completed jobs in the order in which they were added."""
+    return sorted(queue.page("completed"), key=lambda job: int(job.parsed()["n"]))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
@@ -48,7 +54,8 @@ def test_a_slot_returns_its_jobs_when_its_process_is_to_end(
     assert not any(client.exists(queue.handle.keys.lock(job_id)) for job_id in ids)
     with OurWorker(queue.handle, lambda job: "elsewhere"):
         wait_until(lambda: queue.counts()["completed"] == JOBS, "another worker to process the jobs")
-    assert {job.stalled_counter for job in queue.page("completed")} == {0}
+    # Those that were running have stalled.
+    assert [job.stalled_counter for job in by_n(queue)] == [1] * concurrency + [0] * (JOBS - concurrency)
     if queue.protocol == "bullmq":
         assert {job.attempts_made for job in queue.page("completed")} == {1}
 
@@ -84,8 +91,80 @@ def test_a_busy_slot_leaves_no_job_behind_when_its_process_is_to_end(
     assert sum(starts.values()) <= jobs + rounds * concurrency
     if queue.protocol == "bullmq":
         completed = queue.page("completed")
-        assert {(job.attempts_made, job.stalled_counter) for job in completed} == {(1, 0)}
+        assert {job.attempts_made for job in completed} == {1}
+        assert sum(job.stalled_counter for job in completed) <= rounds * concurrency
         assert sum(job.attempts_started or 0 for job in completed) <= jobs + rounds * concurrency
+
+
+@pytest.mark.parametrize(("kind", "concurrency"), [("poison", 1), ("poison", 8), ("chunk", 1)])
+def test_a_job_whose_process_always_gets_sigterm_fails_and_all_others_complete(
+    queue: BullQueue, redis_url: str, prefix: str, client: Redis, kind: str, concurrency: int
+) -> None:
+    before, behind = 20, 400
+    queue.add_many(NewJob({"n": n}) for n in range(before))
+    poison = queue.add(terminated_slot.POISON)
+    queue.add_many(NewJob({"n": n}) for n in range(before, before + behind))
+
+    def is_over() -> bool:
+        counts = queue.counts()
+        return counts["completed"] + counts["failed"] == before + behind + 1
+
+    ended = 0
+    while not is_over():
+        with terminated_slot.start(redis_url, prefix, queue.protocol, concurrency, kind) as process:
+            wait_until(lambda p=process: is_over() or p.wait(0) is not None, "the process or all jobs to end")  # type: ignore[misc]
+            ended += process.wait(0) == 128 + signal.SIGTERM
+    counts = queue.counts()
+    assert (counts["completed"], counts["failed"], counts["wait"], counts["active"]) == (before + behind, 1, 0, 0)
+    (failed,) = queue.page("failed")
+    assert (failed.id, failed.failed_reason) == (poison, "job stalled more than allowable limit")
+    # By default, a job may stall once: the second stall fails it.
+    assert (ended, failed.stalled_counter) == (2, 2)
+    assert int(client.hget(terminated_slot.starts_key(prefix), poison) or 0) == 2
+    if kind == "poison":
+        started = client.hgetall(terminated_slot.starts_key(prefix)).values()
+        # Jobs of the same claim that had not started were given back unharmed, and started once.
+        assert sum(map(int, started)) <= before + behind + 2 + concurrency
+        assert sum(job.stalled_counter for job in queue.page("completed")) < concurrency
+
+
+def test_slots_that_end_one_after_the_other_count_one_stall(
+    queue: BullQueue, redis_url: str, prefix: str, client: Redis
+) -> None:
+    """The job of a slot that ends starts on the next one, which is to end, too."""
+
+    def starts(job_id: str) -> int:
+        return int(client.hget(terminated_slot.starts_key(prefix), job_id) or 0)
+
+    def run() -> ForkedProcess:
+        """Starts a slot, and waits until it has processed a job."""
+        process = terminated_slot.start(redis_url, prefix, queue.protocol, 1, "poison")
+        job_id = queue.add({"n": 1})
+        wait_until(lambda: starts(job_id) == 1, "the slot to process a job")
+        return process
+
+    def end(process: ForkedProcess) -> None:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
+
+    def stalls() -> int:
+        job = queue.get_job(endless)
+        assert job is not None
+        return job.stalled_counter
+
+    with run() as first:
+        endless = queue.add(terminated_slot.ENDLESS)
+        wait_until(lambda: starts(endless) == 1, "the job to start")
+        with run() as second:
+            end(first)
+            wait_until(lambda: starts(endless) == 2, "the job to start on the other slot")
+            assert stalls() == 1
+            end(second)
+    assert stalls() == 1
+    with terminated_slot.start(redis_url, prefix, queue.protocol, 1, "poison") as third:
+        wait_until(lambda: starts(endless) == 3, "the job to start on a slot that was started later")
+        end(third)
+    assert stalls() == 2
 
 
 @pytest.mark.parametrize(("kind", "name"), [("state", "plain"), ("state, coroutine", "asynchronous")])

@@ -1,27 +1,46 @@
 """A process that is a slot of a worker, whose jobs report progress 1 when they start.
 
 endless: jobs do not end by themselves. brief: they end at once, and count how often they have started. state: as
-endless, with a state that is appended to a list when it is closed.
+endless, with a state that is appended to a list when it is closed. poison: as brief, but for the
+payloads POISON and ENDLESS; chunk: the same with one call for the whole chunk, as of a UDF.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager
 
 from redis import Redis
 
 from spark_bull import BullQueue
 from spark_bull.queue.claim_settings import ClaimSettings
-from spark_bull.worker.job_runner import FunctionRunner, JobFunction
+from spark_bull.worker.job_runner import FunctionRunner, JobFunction, Result, Runner
 from spark_bull.worker.running_job import RunningJob
 from spark_bull.worker.slot import loop_of
 from spark_bull.worker.slot_plan import QueuePlan, SlotPlan
 from spark_bull.worker.slot_state import Setup
 from tests.support.forked_process import ForkedProcess
+
+#: The payloads of jobs, with the kinds poison and chunk: the process gets SIGTERM; the job does not end by itself.
+POISON, ENDLESS = {"n": "poison"}, {"n": "endless"}
+
+
+class ChunkRunner:
+    """Calls a function for all jobs of a chunk, then yields their results, as the runner of a UDF does."""
+
+    one_by_one = False
+
+    def __init__(self, function: Callable[[RunningJob], None]) -> None:
+        self._function = function
+
+    def __call__(self, jobs: Sequence[RunningJob], lost: Collection[str]) -> Iterator[Result]:
+        for job in jobs:
+            self._function(job)
+        yield from (Result(job, None, None) for job in jobs)
 
 
 def start(url: str, prefix: str, dialect: str, concurrency: int, kind: str = "endless") -> ForkedProcess:
@@ -57,6 +76,13 @@ def _run(url: str, prefix: str, dialect: str, concurrency: int, kind: str) -> No
     def brief(job: RunningJob) -> None:
         redis.hincrby(starts_key(prefix), job.id)
 
+    def poison(job: RunningJob) -> None:
+        brief(job)
+        if job.data == POISON:
+            os.kill(os.getpid(), signal.SIGTERM)
+        if job.data in (POISON, ENDLESS):
+            endless(job)
+
     def state() -> Iterator[str]:
         yield "open"
         redis.rpush(closed_key(prefix), "plain")
@@ -69,10 +95,13 @@ def _run(url: str, prefix: str, dialect: str, concurrency: int, kind: str) -> No
     processors: dict[str, tuple[JobFunction, Setup | None]] = {
         "endless": (endless, None),
         "brief": (brief, None),
+        "poison": (poison, None),
+        "chunk": (poison, None),
         "state": (endless, state),
         "state, coroutine": (endless_in_loop, state_in_loop),
     }
     processor, setup = processors[kind]
     queues = (QueuePlan(handle, settings),)
-    plan = SlotPlan(queues, "slot", FunctionRunner(processor), chunk_size=200, concurrency=concurrency, setup=setup)
+    runner: Runner = ChunkRunner(processor) if kind == "chunk" else FunctionRunner(processor)
+    plan = SlotPlan(queues, "slot", runner, chunk_size=200, concurrency=concurrency, setup=setup)
     loop_of(plan, 0).run()

@@ -3,9 +3,7 @@
 -- @keys receipt stalled stalled_check active wait paused meta_paused failed group_active group_delayed group_promoted
 -- @args base call ttl_ms position limit max_stalled check_ms
 -- @returns {next position or '', ids of jobs that wait again, ids of jobs that failed}
--- @include bull/lib/fail_unrun
--- @include bull/lib/waiting_list
--- @include lib/count_up
+-- @include bull/lib/requeue_stalled
 -- @include lib/group_places
 -- @include lib/leave_groups
 -- @include lib/rescue_slices
@@ -13,22 +11,15 @@
 
 local call, now = redis.call, time_ms()
 
-local fail = unrun_failures(key, arg, now)
+local requeue = stalled_requeuer(key, arg, now)
 
 return rescue_slices(key, arg, string.format('%.0f', now), function(ids)
   local back, failed = {}, {}
   local left = leave_groups(key, ids)
   for _, id in ipairs(ids) do
     if call('LREM', key.active, 1, id) > 0 then
-      local stalled = count_up(arg.base .. id, 'stalledCounter')
-      if stalled and stalled > tonumber(arg.max_stalled) then
-        fail(id, 'job stalled more than allowable limit', 'job stalled more than maxStalledCount')
-        failed[#failed + 1] = id
-      else
-        call('RPUSH', waiting_list(key), id)
-        call('PUBLISH', key.stalled .. '@', id)
-        back[#back + 1] = id
-      end
+      local list = requeue(id, true) and back or failed
+      list[#list + 1] = id
     end
   end
   keep_places(key, left, back)

@@ -291,6 +291,7 @@ class Worker:
                 tracer=tracer,
                 setup=setup,
                 env=variables,
+                max_stalled=options["max_stalled"],
             )
             self._engine = LoopEngine(spark, plan, _slots(spark, options["slots"]))
         self._promoter = None

@@ -40,7 +40,8 @@ _MIN_ROWS: Final = 1_000
 #: Default sizes of chunks. A script for more jobs blocks Redis for longer. A call of a UDF has fixed costs.
 _FUNCTION_CHUNK: Final = 100
 _UDF_CHUNK: Final = SCRIPT_JOBS
-_PROMOTER_ARGUMENTS: Final = ("max_stalled", "check_ms")
+#: Arguments that only the Promoter needs. Slots need `max_stalled`, too: a process that ends returns its jobs.
+_PROMOTER_ARGUMENTS: Final = {"auto": ("check_ms",), "loop": ("check_ms",), "stream": ("check_ms", "max_stalled")}
 
 
 def worker_options(
@@ -70,7 +71,7 @@ def check_combinations(options: Options) -> None:
         if name in options.given:
             raise OptionError(f"`{name}` has no effect here: {why}")
     if not options["promoter"]:
-        for name in _PROMOTER_ARGUMENTS:
+        for name in _PROMOTER_ARGUMENTS[options["engine"]]:
             if name in options.given:
                 raise OptionError(
                     f"`{name}` has no effect with promoter=False: leave it out, or pass it to the Promoter of the queue"

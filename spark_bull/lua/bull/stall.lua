@@ -1,0 +1,9 @@
+-- Returns running jobs to the queue when their process ends: they have stalled, as if the stalled check had found them.
+-- @keys active interrupted stalled wait paused meta_paused failed group_active group_delayed group_promoted
+-- @args base lock_token max_stalled since ids...
+-- @returns {ids of jobs that wait again, ids of jobs that failed}
+-- @include bull/lib/requeue_stalled
+-- @include lib/stall_owned
+-- @include lib/time_ms
+
+return stall_owned(key, arg, stalled_requeuer(key, arg, time_ms()))
