@@ -10,13 +10,16 @@ from spark_bull.error_text import message_of
 #: Start of the last line of a Python trace: the class of the error.
 _RAISED: Final = re.compile(r"(\w+\.)*[A-Z]\w*[a-z]\w*(: |$)")
 _JVM: Final = ("at ", "org.", "java.", "scala.", "py4j")
+#: First line of an error of the JVM, which names no cause.
+_CALLED: Final = "An error occurred while calling "
 _TRACE: Final = "Traceback (most recent call last)"
 
 
 def first_line(error: BaseException) -> str:
     """Returns the most relevant line of an error: the last one of a Python trace in it, else the first one."""
     text = message_of(error)
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip().removeprefix(": ") for line in text.splitlines() if line.strip()]
+    lines = [line for line in lines if not line.startswith(_CALLED)]
     raised = _raised(text)
     errors = [line for line in lines if "Error: " in line and not line.startswith((*_JVM, "pyspark."))]
     return [*raised[:1], *errors[-1:], *lines[:1], type(error).__name__][0][:500]

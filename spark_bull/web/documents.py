@@ -244,7 +244,7 @@ class SlotDocument(BaseModel):
 
     worker: str
     slot: int
-    state: str = Field(description="idle, busy or stopped")
+    state: str = Field(description="starting, idle, busy or stopped")
     startedOn: int
     claimed: int
     completed: int

@@ -50,6 +50,7 @@ class SlotLoop(ABC):
 
     def run(self) -> SlotStats:
         """Runs until it is to stop; what is claimed by then is finished. Raises only what no job has caused."""
+        self._report.publish("starting", [])
         with ExitStack() as stack:
             for queue in self.queues:
                 stack.enter_context(queue)

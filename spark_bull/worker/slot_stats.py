@@ -49,7 +49,7 @@ class SlotStats:
 
 
 class SlotReport:
-    """Publishes a slot's state and counters. state: idle, busy or stopped."""
+    """Publishes a slot's state and counters. state: starting, idle, busy or stopped."""
 
     def __init__(self, handle: QueueHandle, worker: str, run: int, slot: int, stats: SlotStats) -> None:
         self._handle = handle

@@ -30,6 +30,8 @@ class WorkerStatus:
       lag: jobs that can be claimed now.
       slots: running slots.
       busy: slots that process jobs.
+      waiting_slots: slots that do not run: `waiting_for` says why.
+      tasks: number of tasks that Spark runs at the same time, 0: unknown, or there is no executor yet.
       restarts: number of times that the Spark job with the slots was restarted.
     """
 
@@ -44,13 +46,28 @@ class WorkerStatus:
     lag: int = 0
     slots: int = 0
     busy: int = 0
+    waiting_slots: int = 0
+    tasks: int = 0
     restarts: int = 0
 
     def __str__(self) -> str:
+        waiting = f", {self.waiting_slots} more wait for {self.waiting_for}" if self.waiting_slots else ""
         return (
             f"{self.state}: {self.completed:,} completed, {self.failed:,} failed, {self.retried:,} retried; "
             f"{self.jobs_per_second:,.0f} jobs/s, {self.lag:,} waiting, {self.busy} of {self.slots} slots busy"
+            + waiting
         )
+
+    @property
+    def waiting_for(self) -> str:
+        """What slots wait for that do not run; empty if all run."""
+        if not self.waiting_slots:
+            return ""
+        if not self.tasks:
+            return "an executor with a free core"
+        if self.slots + self.waiting_slots > self.tasks:
+            return f"a core: Spark runs {self.tasks} tasks at the same time"
+        return "a core that other queries use, or for Spark to start them"
 
     @property
     def finished(self) -> int:
@@ -72,10 +89,9 @@ def latest(slots: Sequence[Slot]) -> list[Slot]:
     return list(by_number.values())
 
 
-def totals(slots: Sequence[Slot]) -> dict[str, int]:
-    """Sums the counters of all slots, by the names of WorkerStatus."""
+def totals(slots: Sequence[Slot], working: Sequence[Slot]) -> dict[str, int]:
+    """Sums the counters of all reports, by the names of WorkerStatus. working: the reports of slots that run now."""
     sums = {name: sum(int(slot[name]) for slot in slots) for name in _COUNTED}
-    working = [slot for slot in latest(slots) if slot["state"] != "stopped"]
     return sums | {"slots": len(working), "busy": sum(slot["state"] == "busy" for slot in working)}
 
 

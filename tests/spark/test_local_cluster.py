@@ -1,4 +1,7 @@
-"""Several executors: slots run on all of them, even more slots than cores, and killing one loses no job."""
+"""Several executors: slots run on all of them, even more slots than cores, and killing one loses no job.
+
+A worker that starts before the executors gets its slots when they are there.
+"""
 
 from __future__ import annotations
 
@@ -29,22 +32,25 @@ spark = (
     .getOrCreate()
 )
 spark.sparkContext.setLogLevel("OFF")
-# The driver counts among them.
-while spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() < 3:
-    time.sleep(0.1)
 
 from spark_bull import Worker
 
 def processor(job):
     # All wait until both executors are at work.
     executor = os.getppid()
-    open(os.path.join(seen, str(executor)), "w").close()
-    while len(os.listdir(seen)) < 2:
+    folder = os.path.join(seen, job.queue)
+    open(os.path.join(folder, str(executor)), "w").close()
+    while len(os.listdir(folder)) < 2:
         time.sleep(0.01)
     time.sleep(0.01)
     return executor
 
 options = {"url": url, "prefix": prefix, "protocol": "bullmq"}
+with Worker(spark, "early", processor, progress=False, **options) as worker:
+    # The executors have not started yet.
+    while worker.status().completed < 20 or worker.status().slots < 3:
+        time.sleep(0.2)
+    print("early:", worker.status())
 with Worker(spark, "q", processor, slots=16, lock_ms=5000, check_ms=1000, progress=False, **options) as worker:
     while worker.status().completed < int(jobs):
         time.sleep(0.2)
@@ -62,8 +68,11 @@ def test_slots_run_on_several_executors_with_the_package_in_py_files(
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     seen = tmp_path / "seen"
-    seen.mkdir()
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+    (seen / "early").mkdir(parents=True)
+    (seen / "q").mkdir()
+    options = {"url": redis_url, "prefix": prefix, "protocol": "bullmq"}
+    with BullQueue("early", **options) as early, BullQueue("q", **options) as queue:
+        early.add_many(NewJob({}) for _ in range(20))
         queue.add_many(NewJob({"n": n}) for n in range(600))
         submit = Path(sys.executable).with_name("spark-submit")
         arguments = ["--py-files", str(package), str(program), redis_url, prefix, "600", str(seen)]
@@ -79,14 +88,16 @@ def test_slots_run_on_several_executors_with_the_package_in_py_files(
         )
         try:
             wait_until(lambda: queue.counts()["completed"] > 100 or running.poll() is not None, "jobs to complete")
-            executors = {int(entry.name) for entry in seen.iterdir()}
+            executors = {int(entry.name) for entry in (seen / "q").iterdir()}
             assert len(executors) == 2, "expected Python workers of two executors"
             os.kill(executors.pop(), signal.SIGKILL)
             output, _ = running.communicate(timeout=PATIENCE_S)
         finally:
             if running.poll() is None:
                 os.killpg(running.pid, signal.SIGKILL)
+        assert "early: running: 20 completed" in output
         assert "600 completed, 0 failed" in output
+        assert "its 16 slots take all cores, as Spark runs 4 tasks at the same time" in output
         assert "expected spark.speculation=false" in output
         assert queue.counts()["completed"] == 600
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 import threading
 import time
@@ -560,6 +561,56 @@ def test_a_setup_that_fails_at_first_is_tried_again(
     queue.add_many(NewJob({}) for _ in range(20))
     assert work_off(queue) == {"completed": 20}
     assert worker.status().restarts == 2
+
+
+def test_a_process_that_ends_in_the_setup_of_one_slot_ends_the_worker(
+    queue: BullQueue, start: Start, redis_url: str, prefix: str, client: Redis
+) -> None:
+    starts = f"{prefix}:starts"
+
+    def setup() -> None:
+        context = TaskContext.get()
+        assert context is not None
+        if context.partitionId() == 1:
+            with Redis.from_url(redis_url) as redis:
+                run = redis.incr(starts) - 1
+
+                def other_slot_works() -> bool:
+                    (key,) = redis.keys(f"{prefix}:q:spark:slots:*") or [b""]
+                    reports = [json.loads(report) for report in redis.hvals(key)]
+                    return any(report["run"] == run and report["claimed"] for report in reports)
+
+                wait_until(other_slot_works, "the other slot to work")
+            os._exit(1)
+
+    queue.add_many(NewJob({}) for _ in range(20_000))
+    worker = start(lambda job: time.sleep(0.01), setup=setup, slots=2)
+    with pytest.raises(WorkerFailed, match=r"after 3 attempts, last error: .*Task 1 .* Python worker exited"):
+        worker.await_termination(PATIENCE_S)
+    assert client.get(starts) == b"3"
+
+
+def test_the_status_counts_slots_that_wait_for_a_core_and_says_why(
+    queue: BullQueue, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker = start(lambda job: 1, slots=5)
+    status = wait_until(lambda: (now := worker.status()).slots == 2 and now, "two slots to run")
+    assert (status.waiting_slots, status.tasks) == (3, 2)
+    assert status.waiting_for == "a core: Spark runs 2 tasks at the same time"
+    assert "0 of 2 slots busy, 3 more wait for a core: Spark runs 2 tasks at the same time" in str(status)
+    assert "its 5 slots take all cores, as Spark runs 2 tasks at the same time" in caplog.text
+    assert worker.stop(PATIENCE_S)
+    assert (worker.status().slots, worker.status().waiting_slots) == (0, 0)
+
+
+def test_a_worker_that_leaves_a_core_to_other_queries_logs_no_warning(
+    queue: BullQueue, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker = start(lambda job: 1, slots=None)
+    status = wait_until(lambda: (now := worker.status()).slots and now, "the slot to run")
+    assert (status.slots, status.waiting_slots, status.waiting_for) == (1, 0, "")
+    assert worker.stop(PATIENCE_S)
+    assert "take all cores" not in caplog.text
 
 
 # transformations

@@ -13,7 +13,7 @@ from pyspark.sql.types import LongType
 
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.errors import DialectError, OptionError
-from spark_bull.spark.process.loop_engine import task_tries
+from spark_bull.spark.process.slot_group import task_tries
 from spark_bull.spark.process.worker_options import (
     check_setup,
     check_tracer,

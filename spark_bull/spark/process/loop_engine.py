@@ -1,117 +1,100 @@
-"""The engine `loop`: one long-running Spark task per slot, which runs a WorkerLoop."""
+"""The engine `loop`: one long-running Spark task per slot."""
 
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Iterator
-from dataclasses import asdict, replace
-from functools import partial
+from dataclasses import replace
 from threading import Event, Lock, Thread
 from typing import Final
 
-import pyarrow as pa
-from pyspark import TaskContext, cloudpickle
+from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from spark_bull.clock import monotonic_s
-from spark_bull.error_text import trace_of
-from spark_bull.errors import OptionError, SparkBullError, WorkerFailed
-from spark_bull.spark.spark_errors import first_line
-from spark_bull.worker.slot import run_slot
-from spark_bull.worker.slot_control import SlotControl
-from spark_bull.worker.slot_plan import SlotPlan
-from spark_bull.worker.slot_state import SetupFailed
-from spark_bull.worker.slot_stats import SlotStats
-from spark_bull.worker.status import slots_of, totals
+from spark_bull.errors import OptionError, SparkBullError
+from spark_bull.spark.process.cores import is_remote, remote_parallelism, tasks_at_once
+from spark_bull.spark.process.slot_group import SlotGroup
+from spark_bull.worker.slot_plan import QueuePlan, SlotPlan
+from spark_bull.worker.status import latest, slots_of, totals
 
 log = logging.getLogger("spark_bull")
 
-#: Number of consecutive failures of the Spark job before any slot has claimed a job, or before the `setup` of all slots
-#: has succeeded, after which the worker fails.
-MAX_FAILED_STARTS: Final = 3
-MIN_PAUSE_S: Final = 1.0
-MAX_PAUSE_S: Final = 30.0
 #: Interval at which stop() unblocks idle slots.
 UNBLOCK_INTERVAL_S: Final = 0.25
-_SCHEMA: Final = (
-    "slot INT, claimed LONG, completed LONG, failed LONG, retried LONG, returned LONG, lost LONG, error STRING"
-)
-_ARROW: Final = {"slot": pa.int32(), "error": pa.string()}
-_LOCAL: Final = re.compile(r"local(\[[^,\]]*(,\s*(?P<tries>\d+))?\])?")
-
-
-def run_slots(plan: SlotPlan, task_tries: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Runs in a Spark task: runs the loop of each slot number that it receives.
-
-    When `setup` fails and Spark would not try the task again, but cancel those of the other slots, these are stopped,
-    so that they finish their jobs; the error is in the row of this slot.
-    """
-    for batch in batches:
-        for slot in batch.column(0).to_pylist():
-            error = None
-            try:
-                stats = run_slot(plan, slot)
-            except SetupFailed as failed:
-                if _tries() < task_tries or not SlotControl(plan).request_stop():
-                    raise
-                SlotControl(plan).unblock()
-                stats, error = SlotStats(), f"{failed}\n{trace_of(failed)}"
-            row = {"slot": slot, **asdict(stats), "error": error}
-            arrays = {name: pa.array([value], _ARROW.get(name, pa.int64())) for name, value in row.items()}
-            yield pa.RecordBatch.from_pydict(arrays)
-
-
-def _tries() -> int:
-    """How often Spark has tried this task."""
-    context = TaskContext.get()
-    return 1 if context is None else context.attemptNumber() + 1
+#: Interval at which the engine looks how many tasks Spark runs at the same time.
+LOOK_S: Final = 2.0
 
 
 class LoopEngine:
-    """Runs `slots` slots as one Spark job in a thread, and restarts the job when it fails."""
+    """Runs `slots` slots; without a number, one for each task that Spark runs at the same time, except for one.
 
-    def __init__(self, spark: SparkSession, plan: SlotPlan, slots: int) -> None:
+    Then it starts further slots when there are more executors: with dynamic allocation only until the first slot runs,
+    as slots would never release the executors that Spark starts for other queries. Spark Connect does not tell.
+    """
+
+    def __init__(self, spark: SparkSession, plan: SlotPlan, slots: int | None) -> None:
         self._spark = spark
         self._plan = plan
-        self._slots = slots
+        self._given = slots
         self._tag = f"spark_bull-{plan.worker}"
-        self._control = SlotControl(plan)
         self._stopping = Event()
         self._is_paused = False
-        self._pausing = Lock()
-        self._thread = Thread(target=self._run_until_stopped, name=f"spark-bull-{plan.worker}", daemon=True)
-        self.error: BaseException | None = None
-        self.restarts = 0
+        self._groups: list[SlotGroup] = []
+        self._changing = Lock()
+        self._slots = 0
+        self._has_warned = False
+        #: How many tasks Spark runs at the same time; 0: there is no executor yet, or it is not known.
+        self._tasks = 0
 
     def start(self) -> None:
         """Starts the Spark job. Raises OptionError if a function of the plan cannot be pickled."""
         check_picklable(self._plan)
         warn_of_speculation(self._spark)
-        self._thread.start()
+        if is_remote(self._spark):
+            self._add_slots(self._given or max(1, remote_parallelism(self._spark) - 1))
+            return
+        self._tasks = tasks_at_once(self._spark)
+        self._add_slots(self._wanted)
+        Thread(target=self._follow_cluster, name="spark-bull-executors", daemon=True).start()
 
     @property
     def running(self) -> bool:
-        return self._thread.is_alive()
+        return any(group.running for group in self._groups)
+
+    @property
+    def error(self) -> BaseException | None:
+        """Why a group of slots has ended; the others are stopped then."""
+        return next((group.error for group in self._groups if group.error is not None), None)
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Waits until all slots have finished, at most `timeout_s`; returns whether they have."""
-        self._thread.join(timeout_s)
-        return not self.running
+        deadline = None if timeout_s is None else monotonic_s() + timeout_s
+        while (group := next((group for group in self._groups if group.running), None)) is not None:
+            left_s = None if deadline is None else deadline - monotonic_s()
+            if left_s is not None and left_s <= 0:
+                return False
+            group.wait(left_s)
+        return True
 
     def totals(self) -> dict[str, int]:
-        """Returns the summed counters of the slots. Raises ConnectionLost."""
-        return totals(slots_of(self._plan.handle, self._plan.worker)) | {"restarts": self.restarts}
+        """Returns the summed counters of the slots, and how many run and wait. Raises ConnectionLost."""
+        reports = slots_of(self._plan.handle, self._plan.worker)
+        groups = [group for group in self._groups if group.running]
+        working = [one for one in latest(reports) if any(group.runs(one) for group in groups)]
+        waits = bool(groups) and not self._stopping.is_set()
+        return totals(reports, working) | {
+            "waiting_slots": max(0, self._slots - len(working)) if waits else 0,
+            "tasks": self._tasks,
+            "restarts": sum(group.restarts for group in self._groups),
+        }
 
     def stop(self, grace_s: float) -> bool:
         """Waits up to `grace_s` for the slots to finish, then interrupts them. Returns whether all finished."""
-        self._stopping.set()
         deadline = monotonic_s() + grace_s
-        self._control.request_stop()
+        self._request_stop()
         while self.running and monotonic_s() < deadline:
-            # Again, as Redis may have been away, and a call of pause() may have been under way.
-            self._control.request_stop()
-            self._control.unblock()
+            # Again, as Redis may have been away.
+            self._request_stop()
             self.wait(UNBLOCK_INTERVAL_S)
         finished = not self.running
         if not finished:
@@ -124,89 +107,93 @@ class LoopEngine:
 
     def pause(self) -> None:
         """Lets the slots claim no further jobs. Raises ConnectionLost, and SparkBullError if they are to stop."""
-        self._check_not_stopping()
-        with self._pausing:
-            self._control.pause()
-            self._is_paused = True
+        self._set_paused(True)
 
     def resume(self) -> None:
         """Lets the slots claim jobs again. Raises ConnectionLost, and SparkBullError if they are to stop."""
-        self._check_not_stopping()
-        with self._pausing:
-            self._control.resume()
-            self._is_paused = False
+        self._set_paused(False)
 
-    def _check_not_stopping(self) -> None:
+    def _set_paused(self, is_paused: bool) -> None:
         if self._stopping.is_set():
             raise SparkBullError("expected a worker that runs, this one is about to stop")
+        with self._changing:
+            self._is_paused = is_paused
+            for group in self._groups:
+                if is_paused:
+                    group.pause()
+                else:
+                    group.resume()
 
-    def _run_until_stopped(self) -> None:
-        pause_s, failed_starts = MIN_PAUSE_S, 0
-        while not self._stopping.is_set():
+    def _request_stop(self) -> None:
+        self._stopping.set()
+        for group in self._groups:
+            if group.running:
+                group.request_stop()
+
+    def _follow_cluster(self) -> None:
+        """Looks from time to time how many tasks Spark runs at the same time, until the slots are to stop."""
+        is_dynamic = self._spark.conf.get("spark.dynamicAllocation.enabled", "false") == "true"
+        may_grow = self._given is None
+        self._warn_of_full_cluster(is_dynamic)
+        while not self._stopping.wait(LOOK_S):
             try:
-                self._run_job()
-                return
+                has_run = bool(slots_of(self._plan.handle, self._plan.worker))
+                self._tasks = tasks_at_once(self._spark)
+                if may_grow:
+                    self._add_slots(self._wanted - self._slots)
+                    may_grow = not (is_dynamic and has_run)
+                self._warn_of_full_cluster(is_dynamic)
+            except SparkBullError:
+                # Redis is away.
+                continue
             except Exception as error:
-                if self._stopping.is_set():
-                    return
-                worked = self._has_worked(error)
-                failed_starts = 0 if worked else failed_starts + 1
-                pause_s = MIN_PAUSE_S if worked else pause_s
-                if failed_starts == MAX_FAILED_STARTS:
-                    self.error = WorkerFailed(
-                        f"the slots of worker {self._plan.worker} could not be started after {failed_starts} attempts, "
-                        f"last error: {_cause(error)}"
-                    )
-                    self.error.__cause__ = error
-                    return
-                log.warning("worker %s: its slots failed, starting them again: %s", self._plan.worker, _cause(error))
-            self.restarts += 1
-            self._stopping.wait(pause_s)
-            pause_s = min(2 * pause_s, MAX_PAUSE_S)
+                # The session has ended.
+                log.info("worker %s: no longer looks for executors: %s", self._plan.worker, error)
+                return
 
-    def _run_job(self) -> None:
-        """Runs the slots until they have stopped. Raises SetupFailed if one has stopped the others."""
-        self._spark.addTag(self._tag)
-        slots = self._spark.range(0, self._slots, 1, self._slots)
-        conf = self._spark.conf
-        tries = task_tries(conf.get("spark.master", "") or "", conf.get("spark.task.maxFailures", "4") or "4")
-        run = partial(run_slots, replace(self._plan, run=self.restarts), tries)
-        errors = [row.error for row in slots.mapInArrow(run, _SCHEMA).collect() if row.error is not None]
-        if errors:
-            self._withdraw_stop()
-            raise SetupFailed(errors[0])
+    @property
+    def _wanted(self) -> int:
+        return self._given or max(1, self._tasks - 1)
 
-    def _withdraw_stop(self) -> None:
-        """Withdraws the request of a slot that the others stop."""
-        with self._pausing:
-            self._control.withdraw_stop()
+    def _add_slots(self, count: int) -> None:
+        """Starts a Spark job with further slots, unless they are to stop. Raises ConnectionLost."""
+        with self._changing:
+            if count <= 0 or self._stopping.is_set():
+                return
+            numbers = range(self._slots, self._slots + count)
+            if self._groups:
+                log.info("worker %s: starts %d more slots, as there are more executors", self._plan.worker, count)
+            group = SlotGroup(self._spark, self._plan_of(numbers), numbers, self._tag, self._request_stop)
             if self._is_paused:
-                self._control.pause()
+                group.pause()
+            self._slots += count
+            self._groups = [*self._groups, group]
+            group.start()
 
-    def _has_worked(self, error: Exception) -> bool:
-        """Whether the slots of the last Spark job have started: all of them if `setup` failed, else one."""
-        try:
-            reports = slots_of(self._plan.handle, self._plan.worker)
-        except SparkBullError:
-            return True
-        of_last_run = [report for report in reports if report["run"] == self.restarts]
-        if isinstance(error, SetupFailed):
-            return len({report["slot"] for report in of_last_run}) == self._slots
-        return any(report["claimed"] for report in of_last_run)
+    def _plan_of(self, numbers: range) -> SlotPlan:
+        """The plan with a control key for these slots."""
+        if numbers.start == 0:
+            return self._plan
 
+        def controlled(queue: QueuePlan) -> QueuePlan:
+            control = queue.handle.keys.control(f"{self._plan.worker}:{numbers.start}")
+            return replace(queue, claim_settings=replace(queue.claim_settings, control=control))
 
-def _cause(error: Exception) -> str:
-    """The line of an error that says what has failed."""
-    return str(error).splitlines()[0] if isinstance(error, SetupFailed) else first_line(error)
+        return replace(self._plan, queues=tuple(map(controlled, self._plan.queues)))
 
-
-def task_tries(master: str, max_failures: str) -> int:
-    """How often Spark tries a task until it fails the Spark job; in local mode, the master says so.
-
-    max_failures: spark.task.maxFailures.
-    """
-    local = _LOCAL.fullmatch(master)
-    return int(local["tries"] or 1) if local else int(max_failures)
+    def _warn_of_full_cluster(self, is_dynamic: bool) -> None:
+        """Logs a warning, once, if the slots leave no core to other queries; Spark may start executors for them."""
+        if self._has_warned or is_dynamic or not 0 < self._tasks <= self._slots:
+            return
+        self._has_warned = True
+        log.warning(
+            "worker %s: its %d slots take all cores, as Spark runs %d tasks at the same time: other queries of the "
+            "application wait until the worker stops%s; give fewer `slots`, or more cores",
+            self._plan.worker,
+            self._slots,
+            self._tasks,
+            f", and {self._slots - self._tasks} slots never start" if self._slots > self._tasks else "",
+        )
 
 
 def warn_of_speculation(spark: SparkSession) -> None:

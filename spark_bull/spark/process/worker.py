@@ -10,7 +10,6 @@ from typing import Any, NoReturn
 from uuid import uuid4
 
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as f
 from pyspark.sql.types import DataType, StructType
 
 from spark_bull.clock import monotonic_s
@@ -22,6 +21,7 @@ from spark_bull.queue.cancel import request_cancel
 from spark_bull.queue.claim_settings import ClaimSettings, default_worker
 from spark_bull.queue.handle import QueueHandle, open_handle
 from spark_bull.services.promoter import Promoter
+from spark_bull.spark.process.cores import is_remote
 from spark_bull.spark.process.loop_engine import LoopEngine
 from spark_bull.spark.process.stream_engine import StreamEngine, StreamPlan, Transformation
 from spark_bull.spark.process.udf_runner import is_udf, schema_of_payload, udf_runner
@@ -77,7 +77,8 @@ class Worker:
         joins). Default, auto: stream for functions of DataFrames, else loop.
       payload_schema: schema of the payloads, such as "origin STRING, distance DOUBLE". Required for a UDF; a function
         of DataFrames receives `data` parsed with it.
-      slots: number of Spark tasks that process jobs in parallel, one core each; default: all cores but one.
+      slots: number of Spark tasks that process jobs in parallel, one core each; default: all cores but one, also those
+        of executors that start later, unless Spark allocates executors dynamically.
       concurrency: maximum number of jobs that a slot processes at the same time: functions in threads, coroutine
         functions in an event loop; default: 1. For functions only.
       min_chunk: number of jobs for which a call of a UDF waits; default: 1. For UDFs with engine loop.
@@ -240,13 +241,13 @@ class Worker:
             self.id = sha256(f"{self.handle.keys.base}{options['checkpoint']}".encode()).hexdigest()[:12]
         self._engine: LoopEngine | StreamEngine
         if options["engine"] == "stream":
-            if _is_remote(spark):
+            if is_remote(spark):
                 raise OptionError(
                     "expected a session without Spark Connect for the engine `stream`, got a Spark Connect session: "
                     "use engine='loop', or mode=claim and mode=settle"
                 )
             transform, payload = transformation_of(processor, payload_schema, options, self.handle)
-            slots = _slots(spark, options["slots"], spare=0)
+            slots = options["slots"] or spark.sparkContext.defaultParallelism
             connection_options = as_options(connection, WORK) | redis_options(redis) | {"queue": worked[0].name}
             stream_plan = StreamPlan(
                 self.handle,
@@ -293,7 +294,7 @@ class Worker:
                 env=variables,
                 max_stalled=options["max_stalled"],
             )
-            self._engine = LoopEngine(spark, plan, _slots(spark, options["slots"]))
+            self._engine = LoopEngine(spark, plan, options["slots"])
         self._promoter = None
         if options["promoter"]:
             self._promoter = Promoter(
@@ -519,22 +520,3 @@ def _check_by_name(processors: Mapping[str, Processor]) -> None:
     for name, function in processors.items():
         if not isinstance(name, str) or not callable(function) or is_udf(function):
             raise expected(f"processor[{name!r}]", "a function of a job, under the name of the jobs or '*'", function)
-
-
-def _slots(spark: SparkSession, given: int | None, spare: int = 1) -> int:
-    """Number of parallel tasks: `given`, or all cores but `spare`."""
-    return max(1, _cores(spark) - spare) if given is None else given
-
-
-def _is_remote(spark: SparkSession) -> bool:
-    """Whether this is a session of Spark Connect, which has no SparkContext."""
-    return getattr(spark, "sparkContext", None) is None
-
-
-def _cores(spark: SparkSession) -> int:
-    """Number of tasks that the cluster runs in parallel, as reported by Spark."""
-    if not _is_remote(spark):
-        return int(spark.sparkContext.defaultParallelism)
-    # Spark Connect does not expose the default parallelism, but splits a range into as many partitions.
-    partitions = spark.range(1 << 16).select(f.spark_partition_id().alias("partition")).distinct()
-    return partitions.count()
