@@ -133,7 +133,8 @@ class ChunkLoop(SlotLoop):
             if _have_parents(queue, jobs, last.jobs):
                 _return_unstarted(queue, claim.token, [job.id for job in last.jobs])
                 break
-            jobs = [*jobs, *last.jobs]
+            # A job that has lost its lock meanwhile may be claimed again.
+            jobs = [*{job.id: job for job in (*jobs, *last.jobs)}.values()]
         processed.settle()
         self._is_stopping = last.stop
         return replace(claim, jobs=jobs)

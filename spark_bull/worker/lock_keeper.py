@@ -118,15 +118,24 @@ class LockKeeper:
 
     @contextmanager
     def settling(self, outcomes: Outcomes | None) -> Iterator[None]:
-        """Releases the jobs that are settled in the block. Its script deletes their locks: they are not lost."""
+        """Releases the jobs that are settled in the block. Its script deletes their locks: they are not lost.
+
+        Jobs that were claimed again since, under another token, stay held.
+        """
         ids = outcomes.all_ids() if outcomes and self._held else set()
         with self._guard:
+            if outcomes:
+                ids = {job_id for job_id in ids if self._is_held_under(outcomes.token, job_id)}
             self._settling = ids
         yield
         if ids:
             self.release(ids)
             with self._guard:
                 self._settling = set()
+
+    def _is_held_under(self, token: str, job_id: str) -> bool:
+        hold = self._held.get(job_id)
+        return hold is not None and hold.token == token
 
     def _forget_lost(self, job_ids: Collection[str]) -> None:
         if self._lost and not self._has_given_up:

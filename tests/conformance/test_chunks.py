@@ -152,6 +152,47 @@ def test_the_locks_of_processed_jobs_are_extended_until_their_part_is_settled(qu
     assert held == [jobs, SCRIPT_JOBS + 50, 50, 0]
 
 
+def lose(queue: BullQueue, client: Redis, job_id: str) -> None:
+    """Lets a running job wait again, as if its lock had expired and it had been rescued, but with no stall counted."""
+    keys = queue.handle.keys
+    client.delete(keys.lock(job_id))
+    assert client.lrem(keys["active"], 1, job_id) == 1
+    client.rpush(keys["wait"], job_id)
+
+
+def test_a_job_that_is_claimed_again_before_its_outcome_was_rejected_stays_held(
+    queue: BullQueue, client: Redis
+) -> None:
+    jobs = SCRIPT_JOBS + 1
+    add(queue, jobs)
+    loop = ChunkLoop(OurWorker(queue.handle, runner=sizes_into([]), chunk_size=jobs).plan, 0)
+    with loop.queues[0] as slot:
+        chunk = loop._claim(None)
+        assert chunk is not None
+        last_id = chunk.claim.jobs[-1].id
+        first, last = loop._run(slot, chunk.claim).parts
+        lose(queue, client, last_id)
+        again = slot.work(first, 1)
+        assert [job.id for job in again.jobs] == [last_id]
+        slot.work(last, 0)
+        assert {job_id: hold.token for job_id, hold in slot.keeper.held().items()} == {last_id: again.token}
+    assert queue.counts()["active"] == 1
+
+
+def test_a_job_that_is_claimed_twice_for_a_chunk_is_in_it_once(queue: BullQueue, client: Redis) -> None:
+    sizes: list[int] = []
+    job_id = queue.add({"n": 0})
+    lock = queue.handle.keys.lock(job_id)
+    settings = {"chunk_size": 10, "min_chunk": 5, "chunk_wait_ms": FOREVER_MS, "lock_ms": FOREVER_MS}
+    with OurWorker(queue.handle, runner=sizes_into(sizes), **settings) as worker:
+        wait_until(lambda: client.exists(lock), "the slot to claim the job")
+        lose(queue, client, job_id)
+        add(queue, 4)
+        wait_until(completed(queue, 5), "all jobs")
+    assert worker.stats is not None
+    assert (sum(sizes), worker.stats.completed, worker.stats.lost) == (5, 5, 0)
+
+
 def test_a_stop_ends_the_wait_for_a_chunk(queue: BullQueue) -> None:
     sizes: list[int] = []
     add(queue, 2)
