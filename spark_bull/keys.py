@@ -195,12 +195,14 @@ class QueueKeys:
         return f"{self.base}spark:slots:{worker}"
 
     def claims(self, reader: str) -> str:
-        """LIST of the ids that a claiming query has claimed, oldest first, without those of committed batches."""
+        """ZSET of the claims of a claiming query, packed as (token of the locks, ids of the jobs), without those of
+        committed batches. Scores: number of jobs claimed up to then.
+        """
         return f"{self.base}spark:claims:{reader}"
 
-    def claims_base(self, reader: str) -> str:
-        """STRING: number of ids removed from the head of that LIST."""
-        return f"{self.base}spark:claims:{reader}:base"
+    def claims_end(self, reader: str) -> str:
+        """STRING: number of jobs that a claiming query has claimed."""
+        return f"{self.base}spark:claims:{reader}:end"
 
     def claims_begun(self, reader: str) -> str:
         """STRING: number of claimed jobs that were assigned to tasks."""
@@ -223,6 +225,10 @@ class QueueKeys:
     def settled(self, reader: str) -> str:
         """HASH: numbers of jobs of a claiming query that have completed, failed, …"""
         return f"{self.base}spark:settled:{reader}"
+
+    def settled_again(self, lock_token: str) -> str:
+        """SET of the ids of those jobs of one claim of a query that were settled and run again."""
+        return f"{self.base}spark:again:{lock_token}"
 
 
 #: Last segment -> type of keys that show that a queue exists: in every dialect, each queue has at least one of them. (A

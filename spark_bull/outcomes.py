@@ -85,14 +85,14 @@ class FollowUp(NamedTuple):
 
 @dataclass
 class Outcomes:
-    """The outcomes of jobs claimed under one lock token; a job has one outcome.
+    """The outcomes of claimed jobs; a job has one outcome.
 
-    Completed jobs have a return value (JSON text) and a rule for how many completed jobs to keep. `returned`: jobs that
-    their processors gave back; with `limited_ms` > 0 the queue is rate limited for that time. `unstarted`: jobs that go
-    back in their order, as if they had not been claimed. `waiting_for_children`: jobs that run again when their
-    children have ended. `follow_ups`: those of all jobs, of which only those are sent that belong to the outcome of
-    their job. `failed_after`: for each failed job, how many had completed before. `size`: number of characters of the
-    texts.
+    `token`: that of the jobs' locks; `tokens`: those of jobs that were claimed under others, by job id. Completed jobs
+    have a return value (JSON text) and a rule for how many completed jobs to keep. `returned`: jobs that their
+    processors gave back; with `limited_ms` > 0 the queue is rate limited for that time. `unstarted`: jobs that go back
+    in their order, as if they had not been claimed. `waiting_for_children`: jobs that run again when their children
+    have ended. `follow_ups`: those of all jobs, of which only those are sent that belong to the outcome of their job.
+    `failed_after`: for each failed job, how many had completed before. `size`: number of characters of the texts.
     """
 
     token: str
@@ -109,6 +109,7 @@ class Outcomes:
     limited_ms: int = 0
     follow_ups: list[FollowUp] = field(default_factory=list)
     size: int = 0
+    tokens: Mapping[str, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         others = (self.failed, self.retried, self.delayed)
@@ -164,9 +165,16 @@ class Outcomes:
             "waiting_for_children": self.waiting_for_children,
             "limited_ms": self.limited_ms,
             "follow_ups": self._chunks() if self.follow_ups else None,
+            "tokens": self._ids_by_token(),
         }
         given = {name: part for name, part in parts.items() if part or (name == "values" and self.completed_ids)}
         return {"token": self.token} | given
+
+    def _ids_by_token(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for job_id, token in self.tokens.items():
+            found.setdefault(token, []).append(job_id)
+        return found
 
     def _chunks(self) -> list[dict[str, Any]]:
         """The follow-ups that belong to the outcomes of their jobs, as one chunk for each queue."""

@@ -36,7 +36,7 @@ def work(
     *,
     most_bytes: int = CLAIM_BYTES,
     held: str = "",
-    ledger: str = "",
+    reader: str = "",
     with_jobs: bool = True,
     call: str = "",
     token: str = "",
@@ -44,9 +44,9 @@ def work(
     """Settles a chunk and claims the next one, in one round trip.
 
     limit: maximum number of jobs to claim, 0: settle only. most_bytes: payload after which no further job is claimed.
-    held: id of a job that a blocking command has moved to `active`; it is claimed first. ledger: key of a LIST to which
-    the ids of claimed jobs are added. with_jobs: False returns their number only. call: the unique name of a call that
-    is repeated because its reply was lost. token: token of the locks; default: a new one.
+    held: id of a job that a blocking command has moved to `active`; it is claimed first. reader: name of the ledger to
+    which the claim is added. with_jobs: False returns the number of jobs only. call: the unique name of a call that is
+    repeated because its reply was lost. token: token of the locks; default: a new one.
     """
     call = call or uuid4().hex
     token = token or f"{claim_settings.sender}:{call}"
@@ -59,7 +59,7 @@ def work(
         outcomes=outcomes,
         most_bytes=most_bytes,
         held=held,
-        ledger=ledger,
+        reader=reader,
         with_jobs=with_jobs,
     )
     answer = unpack_work(reply)
@@ -87,11 +87,11 @@ class PackedClaim(NamedTuple):
 
 
 def claim_packed(
-    handle: QueueHandle, claim_settings: ClaimSettings, limit: int, *, ledger: str, token: str
+    handle: QueueHandle, claim_settings: ClaimSettings, limit: int, *, reader: str, token: str
 ) -> PackedClaim:
     """Claims up to `limit` jobs into a ledger, to be unpacked by `unpack_claimed` in another process."""
     call = uuid4().hex
-    reply = verbs.work(handle, claim_settings, limit, call=call, token=token, most_bytes=CLAIM_BYTES, ledger=ledger)
+    reply = verbs.work(handle, claim_settings, limit, call=call, token=token, most_bytes=CLAIM_BYTES, reader=reader)
     answer = unpack_work(reply)
     _warn_of_damaged(handle, answer)
     if any(map(may_be_scheduled, answer["ids"])):

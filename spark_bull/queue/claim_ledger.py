@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final, NamedTuple
+from uuid import uuid4
+
+import msgpack
 
 from spark_bull.queue.claim import claim_packed
 from spark_bull.queue.claim_settings import ClaimSettings
@@ -12,14 +17,29 @@ from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle
 
 #: TTL of the ledger after the last batch of its query.
 TTL_MS: Final = 7 * 86_400_000
+_TOKEN: Final = re.compile(r"(?P<reader>.*)#[0-9a-f]{32}", re.DOTALL)
+
+
+def new_lock_token(reader: str) -> str:
+    """A token for the locks of one claim. No other claim has it, so that an old outcome settles no later claim."""
+    return f"{reader}#{uuid4().hex}"
+
+
+def reader_of(lock_token: str) -> str | None:
+    """The reader that has made a token; None for a token of another form."""
+    match = _TOKEN.fullmatch(lock_token)
+    return match and match["reader"]
 
 
 class Portion(NamedTuple):
-    """Jobs claimed in one call: position of the first one, their number, and their fields for `unpack_claimed`."""
+    """Jobs claimed in one call: position of the first one, their number, their fields for `unpack_claimed`, and the
+    token of their locks.
+    """
 
     start: int
     jobs: int
     packed: bytes
+    token: str
 
 
 class Taken(NamedTuple):
@@ -34,30 +54,41 @@ class Taken(NamedTuple):
     more: bool
 
 
+class LedgerClaim(NamedTuple):
+    """Jobs of one claim, in order, and the token of their locks."""
+
+    token: str
+    ids: list[str]
+
+
 @dataclass(frozen=True)
 class ClaimLedger:
-    """`reader`: its name, and the token of the jobs' locks. Positions count all jobs ever claimed. Picklable."""
+    """`reader`: its name. Positions count all jobs ever claimed. Picklable."""
 
     handle: QueueHandle
     reader: str
 
     def _keys(self) -> tuple[str, str]:
-        return self.handle.keys.claims(self.reader), self.handle.keys.claims_base(self.reader)
+        return self.handle.keys.claims(self.reader), self.handle.keys.claims_end(self.reader)
 
     def end(self) -> int:
         """The number of jobs ever claimed."""
-        ledger, base = self._keys()
-        length, cut = self.handle.connection.pipeline([("LLEN", ledger), ("GET", base)])
-        return int(length) + int(cut or 0)
+        return int(self.handle.connection.call("GET", self._keys()[1]) or 0)
 
-    def ids(self, start: int, stop: int) -> list[str]:
-        """Ids of the jobs at positions start..stop, the last one excluded; those that were cut off are missing."""
-        ledger, base = self._keys()
-        cut = int(self.handle.connection.call("GET", base) or 0)
-        if stop <= cut:
-            return []
-        ids = self.handle.connection.call("LRANGE", ledger, max(0, start - cut), stop - cut - 1)
-        return [job_id.decode() for job_id in ids]
+    def claims(self, start: int, stop: int) -> list[LedgerClaim]:
+        """The jobs at positions start..stop, the last one excluded, by their claims; those that were cut off are
+        missing.
+        """
+        ledger, _ = self._keys()
+        # The last job of a claim is at the position before its score.
+        within = ("ZRANGEBYSCORE", ledger, f"({start}", f"({stop}", "WITHSCORES")
+        last = ("ZRANGEBYSCORE", ledger, stop, "+inf", "WITHSCORES", "LIMIT", 0, 1)
+        claims = []
+        for packed, score in chain(*self.handle.connection.pipeline([within, last])):
+            token, ids = msgpack.unpackb(packed, raw=False, unicode_errors="replace")
+            first = int(score) - len(ids)
+            claims.append(LedgerClaim(token, ids[max(0, start - first) : max(0, stop - first)]))
+        return [claim for claim in claims if claim.ids]
 
     def claim(self, seat: ClaimSettings, most: int, chunk_size: int = CHUNK_SIZE) -> Iterator[Taken]:
         """Claims up to `most` jobs, `chunk_size` per call; yields what each call has claimed, while there are more.
@@ -66,11 +97,15 @@ class ClaimLedger:
         """
         position, left, more = self.end(), most, True
         while more and left > 0:
-            size = min(chunk_size, left)
-            claim, ids, packed = claim_packed(self.handle, seat, size, ledger=self._keys()[0], token=self.reader)
+            size, token = min(chunk_size, left), new_lock_token(self.reader)
+            claim, ids, packed = claim_packed(self.handle, seat, size, reader=self.reader, token=token)
             more = claim.more
-            yield Taken(Portion(position, len(ids), packed), ids, claim.limited_ms, more)
+            yield Taken(Portion(position, len(ids), packed, token), ids, claim.limited_ms, more)
             position, left = position + len(ids), left - len(ids)
+
+    def go_on_at(self, position: int) -> None:
+        """Sets the position of the next job to be claimed, after the ledger was lost."""
+        self.handle.connection.call("SET", self._keys()[1], position, "PX", TTL_MS)
 
     def begin(self, position: int) -> None:
         """Records that the jobs before a position are assigned to tasks."""
@@ -85,8 +120,6 @@ class ClaimLedger:
         self.handle.connection.pipeline([("PEXPIRE", key, TTL_MS) for key in self._keys()])
 
     def cut(self, position: int) -> None:
-        """Removes the entries before a position."""
-        ledger, base = self._keys()
-        self.handle.connection.script(
-            "claims/cut", {"ledger": ledger, "base": base}, {"position": position, "ttl_ms": TTL_MS}
-        )
+        """Removes the claims all of whose jobs are before a position."""
+        self.handle.connection.call("ZREMRANGEBYSCORE", self._keys()[0], "-inf", position)
+        self.keep()

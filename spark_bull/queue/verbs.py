@@ -385,7 +385,7 @@ def work(
     most_bytes: int,
     outcomes: Outcomes | None = None,
     held: str = "",
-    ledger: str = "",
+    reader: str = "",
     with_jobs: bool = True,
 ) -> bytes:
     """Settles a chunk of claimed jobs and claims the next one; see `claim.work`. Returns a packed WorkReply.
@@ -416,7 +416,8 @@ def work(
         args,
         receipt=handle.keys.receipt(settings.sender),
         control=settings.control or None,
-        ledger=ledger or None,
+        ledger=handle.keys.claims(reader) if reader else None,
+        ledger_end=handle.keys.claims_end(reader) if reader else None,
         touched=_other_keys(handle, settled.get("follow_ups", ())),
     )
     return reply

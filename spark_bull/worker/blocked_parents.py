@@ -21,7 +21,7 @@ def fail_blocked(
     A job with a failed child fails without a further attempt. rejected: their outcomes until now. now: time of Redis,
     ms since 1970.
     """
-    outcomes = Outcomes(rejected.token)
+    outcomes = Outcomes(rejected.token, tokens=rejected.tokens)
     blocked = {one.id: one.why for one in lost if one.is_blocked}
     outcomes.add_follow_ups([one for one in rejected.follow_ups if one.of in blocked])
     for job in read_claimed(handle, list(blocked)):

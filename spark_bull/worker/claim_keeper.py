@@ -6,12 +6,20 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from threading import Event, Lock, Thread
+from typing import NamedTuple
 
 from spark_bull.errors import SparkBullError
 from spark_bull.queue.claim import extend
 from spark_bull.queue.handle import QueueHandle
 
 log = logging.getLogger("spark_bull")
+
+
+class _Hold(NamedTuple):
+    """The token of a job's lock, and the duration of the lock, ms."""
+
+    token: str
+    lock_ms: int
 
 
 class ClaimKeeper:
@@ -22,21 +30,22 @@ class ClaimKeeper:
     The thread starts with the first jobs and runs until the process exits; there is no stop().
     """
 
-    def __init__(self, handle: QueueHandle, token: str, lock_ms: int) -> None:
+    def __init__(self, handle: QueueHandle, lock_ms: int) -> None:
         self._handle = handle
-        self._token = token
         self._lock_ms = lock_ms
         self._guard = Lock()
-        #: Job id -> duration of its lock, ms.
-        self._held: dict[str, int] = {}
+        self._held: dict[str, _Hold] = {}
         self._wake = Event()
         self._thread: Thread | None = None
 
-    def hold(self, job_ids: Iterable[str], own_ms: Mapping[str, int]) -> None:
-        """Adds jobs whose locks are extended. own_ms: durations of the locks of jobs that have their own, by job id."""
+    def hold(self, token: str, job_ids: Iterable[str], own_ms: Mapping[str, int]) -> None:
+        """Adds jobs whose locks are extended, which hold `token`.
+
+        own_ms: durations of the locks of jobs that have their own, by job id.
+        """
         with self._guard:
-            self._held.update(dict.fromkeys(job_ids, self._lock_ms))
-            self._held.update(own_ms)
+            self._held.update(dict.fromkeys(job_ids, _Hold(token, self._lock_ms)))
+            self._held.update({job_id: _Hold(token, lock_ms) for job_id, lock_ms in own_ms.items()})
             if own_ms:
                 self._wake.set()
             if self._held and self._thread is None:
@@ -46,19 +55,21 @@ class ClaimKeeper:
     def extend(self) -> None:
         """Extends the locks of all jobs once. Raises ConnectionLost."""
         with self._guard:
-            by_lock: dict[int, list[str]] = defaultdict(list)
-            for job_id, lock_ms in self._held.items():
-                by_lock[lock_ms].append(job_id)
-        for lock_ms, held in by_lock.items():
-            gone = extend(self._handle, self._token, held, lock_ms)
+            by_hold: dict[_Hold, list[str]] = defaultdict(list)
+            for job_id, hold in self._held.items():
+                by_hold[hold].append(job_id)
+        for hold, job_ids in by_hold.items():
+            gone = extend(self._handle, hold.token, job_ids, hold.lock_ms)
             with self._guard:
                 for job_id in gone:
-                    self._held.pop(job_id, None)
+                    # It may have been claimed again meanwhile.
+                    if self._held.get(job_id) == hold:
+                        del self._held[job_id]
 
     def _keep(self) -> None:
         while True:
             with self._guard:
-                shortest_ms = min((self._lock_ms, *self._held.values()))
+                shortest_ms = min((self._lock_ms, *(hold.lock_ms for hold in self._held.values())))
             if self._wake.wait(shortest_ms / 3000):
                 self._wake.clear()
             try:

@@ -25,7 +25,7 @@ class Claimer:
         self.ledger = ledger
         self._claim_settings = claim_settings
         self._chunk_size = chunk_size
-        self._keeper = ClaimKeeper(ledger.handle, ledger.reader, claim_settings.lock_ms)
+        self._keeper = ClaimKeeper(ledger.handle, claim_settings.lock_ms)
         self._portions: list[Portion] = []
         self._prefetch: Future[int] | None = None
         #: Whether the last claim has left jobs that could be claimed.
@@ -42,6 +42,11 @@ class Claimer:
             prefetch.result()
         return self.ledger.end()
 
+    def go_on_at(self, position: int) -> None:
+        """Claims the next job at this position, as the ledger, which had more jobs, was lost."""
+        self.ledger.go_on_at(position)
+        self._portions = []
+
     def claim(self, max_jobs: int) -> int:
         """Claims up to `max_jobs` jobs; returns how many."""
         return self._claim(self._claim_settings, max_jobs)
@@ -53,7 +58,7 @@ class Claimer:
         for portion, ids, limited_ms, more in self.ledger.claim(claim_settings, max_jobs, self._chunk_size):
             self.limited_ms, self.has_more = limited_ms, more
             if ids:
-                self._keeper.hold(ids, self._own_locks(portion))
+                self._keeper.hold(portion.token, ids, self._own_locks(portion))
                 self._locked_until = portion.start + len(ids)
                 self._portions.append(portion)
                 if not claimed:
@@ -89,10 +94,9 @@ class Claimer:
         first = start if self._locked_until is None else max(start, self._locked_until)
         if self._locked_until is None:
             stop = self.ledger.end()
-        if first < stop:
-            ids = self.ledger.ids(first, stop)
-            take_up(self.ledger.handle, self.ledger.reader, ids, self._claim_settings.lock_ms)
-            self._keeper.hold(ids, {})
+        for claim in self.ledger.claims(first, stop):
+            take_up(self.ledger.handle, claim.token, claim.ids, self._claim_settings.lock_ms)
+            self._keeper.hold(claim.token, claim.ids, {})
         self._locked_until = max(first, stop)
 
     def end_of_batch(self, start: int, end: int, most: int) -> int:

@@ -184,9 +184,7 @@ def test_a_claiming_query_reads_damaged_jobs(queue: BullQueue, damage: Damage) -
     damage_job(queue, damage, bad)
     ledger = ClaimLedger(queue.handle, "reader")
     portions = [taken.portion for taken in ledger.claim(ClaimSettings("reader"), JOBS)]
-    batches = [
-        claim_batch(queue.handle, "reader", portion.start, unpack_claimed(portion.packed)) for portion in portions
-    ]
+    batches = [claim_batch(queue.handle, portion.token, unpack_claimed(portion.packed)) for portion in portions]
     rows = {row["id"]: row for row in pa.Table.from_batches(batches).to_pylist()}
     assert rows.keys() >= set(ids) - {bad}
     assert all(row["deferredFailure"] is None for job_id, row in rows.items() if job_id != bad)

@@ -636,8 +636,8 @@ def test_a_claim_without_limits_of_groups_writes_no_counters(bench: WorkBench) -
 def test_a_claiming_query_has_the_limits_too(bench: WorkBench) -> None:
     ids = add(bench.queue, ["a"] * 4 + ["b"])
     ledger = ClaimLedger(bench.handle, "reader")
-    assert len([*ledger.claim(ClaimSettings("reader", HOUR_MS, group=TWO_AT_ONCE), 10, 10)]) == 1
-    assert ledger.ids(0, 10) == [ids[0], ids[1], ids[4]]
+    (taken,) = ledger.claim(ClaimSettings("reader", HOUR_MS, group=TWO_AT_ONCE), 10, 10)
+    assert ledger.claims(0, 10) == [(taken.portion.token, [ids[0], ids[1], ids[4]])]
 
 
 def test_obliterate_removes_the_counters(bench: WorkBench) -> None:

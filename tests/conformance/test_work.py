@@ -22,7 +22,7 @@ from spark_bull.outcomes import Claim, Delayed, Failed, Lost, Outcomes, Retried
 from spark_bull.queue import claim as claims
 from spark_bull.queue import verbs
 from spark_bull.queue.claim import extend, read_claimed, relock, rescue, unpack_claimed
-from spark_bull.queue.claim_ledger import ClaimLedger, Taken
+from spark_bull.queue.claim_ledger import ClaimLedger, Taken, new_lock_token
 from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.queue.report import add_log, update_data, update_progress
 from spark_bull.queue.verbs import promote_due
@@ -398,10 +398,10 @@ def test_a_task_that_settles_its_rows_again_counts_each_job_once(bench: WorkBenc
 def test_a_returnvalue_that_is_no_json_fails_the_attempt_and_the_others_are_left(bench: WorkBench) -> None:
     """Also of a job that needs no reading to be completed, as its options say nothing about how long it is kept."""
     [job_id] = bench.queue.add_many([NewJob(1, attempts=3)]).ids
-    claim = bench.claim()
+    claim = bench.claim(token=new_lock_token("reader"))
     options = {"url": bench.handle.connection.settings.url, "prefix": bench.handle.keys.prefix, "queue": "q"}
     plan = SettlePlan(parse_options(options, SETTLE), ("id", "token", "returnvalue"), is_text=True)
-    token = SettleTokens(claim.token, 0).of(claim.jobs[0].opts)
+    token = SettleTokens(claim.token).of(claim.jobs[0].opts)
     rows = {"id": [job_id], "token": [token], "returnvalue": ["{"]}
     assert +Counter(settle_task(plan, [pa.RecordBatch.from_pydict(rows)]).counts) == {"retried": 1}
     assert bench.counts() == {"wait": 1}
@@ -517,13 +517,15 @@ def test_metrics_count_finished_jobs(bench: WorkBench) -> None:
 def test_a_ledger_records_claimed_jobs(bench: WorkBench) -> None:
     ids = bench.add(7)
     ledger = ClaimLedger(bench.handle, "reader")
-    portions = [taken.portion for taken in ledger.claim(ClaimSettings("reader"), 5)]
-    assert [i for portion in portions for i in unpack_claimed(portion.packed).ids] == ids[:5]
-    assert (ledger.end(), ledger.ids(1, 4)) == (5, ids[1:4])
+    first, second = (taken.portion for taken in ledger.claim(ClaimSettings("reader"), 5, 3))
+    assert [unpack_claimed(portion.packed).ids for portion in (first, second)] == [ids[:3], ids[3:5]]
+    assert first.token != second.token
+    assert (ledger.end(), ledger.claims(1, 4)) == (5, [(first.token, ids[1:3]), (second.token, ids[3:4])])
+    assert (ledger.claims(1, 3), ledger.claims(3, 3)) == ([(first.token, ids[1:3])], [])
     ledger.cut(3)
-    assert (ledger.end(), ledger.ids(0, 5)) == (5, ids[3:5])
-    assert [taken.ids for taken in ledger.claim(ClaimSettings("reader"), 5)] == [ids[5:]]
-    assert ledger.ids(4, 9) == ids[4:]
+    assert (ledger.end(), ledger.claims(0, 5)) == (5, [(second.token, ids[3:5])])
+    (third,) = (taken.portion for taken in ledger.claim(ClaimSettings("reader"), 5))
+    assert ledger.claims(4, 9) == [(second.token, ids[4:5]), (third.token, ids[5:])]
     assert [job.id for job in read_claimed(bench.handle, [*ids, "gone"])] == ids
     assert ledger.begun() == 0
     ledger.begin(4)
@@ -554,7 +556,8 @@ def test_nothing_is_claimed_ahead_with_a_limiter(bench: WorkBench) -> None:
     assert limited.end() == 2
     free.claim_ahead(2)
     assert free.end() == 2
-    assert free.ledger.ids(0, 2) == ids[2:4]
+    ((_, claimed_ahead),) = free.ledger.claims(0, 2)
+    assert claimed_ahead == ids[2:4]
 
 
 @only_bullmq

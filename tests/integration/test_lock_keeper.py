@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from threading import Event
 from typing import Any
@@ -175,8 +175,8 @@ def test_a_claiming_query_extends_the_locks_of_its_first_jobs_before_it_claims_t
     active: list[int] = []
     hold = claim_keeper.ClaimKeeper.hold
 
-    def hold_noted(keeper: claim_keeper.ClaimKeeper, job_ids: Sequence[str], own_ms: Mapping[str, int]) -> None:
-        hold(keeper, job_ids, own_ms)
+    def hold_noted(keeper: claim_keeper.ClaimKeeper, *claimed: Any) -> None:
+        hold(keeper, *claimed)
         active.append(queue.counts()["active"])
 
     monkeypatch.setattr(claim_keeper.ClaimKeeper, "hold", hold_noted)

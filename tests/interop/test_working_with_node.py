@@ -385,7 +385,7 @@ def take_as_a_stream(queue: BullQueue, url: str) -> Callable[[str], None]:
     """Claims the one waiting job as a streaming query does; returns a function that settles it."""
     ledger = ClaimLedger(queue.handle, "reader")
     ((portion, *_),) = ledger.claim(ClaimSettings("reader"), 1)
-    claimed = claim_batch(queue.handle, "reader", portion.start, unpack_claimed(portion.packed)).to_pydict()
+    claimed = claim_batch(queue.handle, portion.token, unpack_claimed(portion.packed)).to_pydict()
 
     def complete(value: str) -> None:
         answer = {"id": claimed["id"], "token": claimed["token"], "returnvalue": [value]}

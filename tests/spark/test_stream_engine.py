@@ -35,13 +35,13 @@ def test_a_job_that_was_claimed_again_is_settled_only_by_its_new_claim(
     again, other = queue.add_many([NewJob({"n": 1}, attempts=3), NewJob({"n": 2})]).ids
     ledger, claim_settings = ClaimLedger(queue.handle, "reader"), ClaimSettings("reader", HOUR_MS)
     ((portion, *_),) = ledger.claim(claim_settings, 2)
-    rows = claim_batch(queue.handle, "reader", portion.start, unpack_claimed(portion.packed))
+    rows = claim_batch(queue.handle, portion.token, unpack_claimed(portion.packed))
     batch = spark.createDataFrame(pa.Table.from_batches([rows]))
 
     def transform(jobs: DataFrame) -> DataFrame:
         if ledger.end() == 2:
             retried = Retried(again, "once more", "[]", 0, lifo=False)
-            work(queue.handle, ClaimSettings("settle"), Outcomes("reader", retried=[retried]), 0)
+            work(queue.handle, ClaimSettings("settle"), Outcomes(portion.token, retried=[retried]), 0)
             assert [taken.ids for taken in ledger.claim(claim_settings, 1)] == [[again]]
         if raises:
             raise ValueError("bad")
@@ -62,7 +62,7 @@ def test_a_bad_row_fails_alone_and_no_plan_lists_the_other_jobs(
 ) -> None:
     _, bad, *_ = queue.add_many(NewJob({"n": n}) for n in range(4)).ids
     ((portion, *_),) = ClaimLedger(queue.handle, "reader").claim(ClaimSettings("reader", HOUR_MS), 4)
-    rows = claim_batch(queue.handle, "reader", portion.start, unpack_claimed(portion.packed))
+    rows = claim_batch(queue.handle, portion.token, unpack_claimed(portion.packed))
     batch = spark.createDataFrame(pa.Table.from_batches([rows]))
     plans: list[str] = []
 
@@ -84,7 +84,7 @@ def test_a_bad_row_fails_alone_and_no_plan_lists_the_other_jobs(
 def test_a_job_that_may_run_once_is_refused_by_a_micro_batch(queue: BullQueue, spark: SparkSession) -> None:
     once, _ = queue.add_many([NewJob({"n": 1}, delivery="at-most-once"), NewJob({"n": 2})]).ids
     ((portion, *_),) = ClaimLedger(queue.handle, "reader").claim(ClaimSettings("reader", HOUR_MS), 2)
-    rows = claim_batch(queue.handle, "reader", portion.start, unpack_claimed(portion.packed)).to_pylist()
+    rows = claim_batch(queue.handle, portion.token, unpack_claimed(portion.packed)).to_pylist()
     assert [(row["id"] == once, row["deferredFailure"] is not None) for row in rows] == [(True, True), (False, False)]
     assert "process it with engine='loop'" in rows[0]["deferredFailure"]
 

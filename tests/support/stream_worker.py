@@ -68,7 +68,7 @@ class OurStream:
                 portions = [taken.portion for taken in self._ledger.claim(ClaimSettings(self._reader), 10) if taken.ids]
                 for portion in portions:
                     claimed = unpack_claimed(portion.packed)
-                    rows = claim_batch(self._handle, self._reader, portion.start, claimed).to_pylist()
+                    rows = claim_batch(self._handle, portion.token, claimed).to_pylist()
                     settle_task(self._plan, iter([pa.RecordBatch.from_pylist(list(self._outcomes(rows)), _ARROW)]))
                 if not portions:
                     self._stopping.wait(_PAUSE_S)

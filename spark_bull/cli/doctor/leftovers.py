@@ -81,6 +81,6 @@ def _ledgers(handle: QueueHandle, readers: set[tuple[bytes, bytes]]) -> Finding:
 def _idle_ms(handle: QueueHandle, kind: bytes, reader: str) -> int:
     """The time since the last batch of a query."""
     keys = handle.keys
-    own = [keys.results(reader)["track"]] if kind == b"results" else [keys.claims(reader), keys.claims_base(reader)]
+    own = [keys.results(reader)["track"]] if kind == b"results" else [keys.claims(reader), keys.claims_end(reader)]
     left_ms = max(handle.connection.pipeline([("PTTL", key) for key in own]))
     return _LEDGERS[kind] - int(left_ms) if left_ms > 0 else 0

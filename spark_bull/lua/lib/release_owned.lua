@@ -12,22 +12,37 @@ local function are_all(values, value)
   return true
 end
 
--- The jobs whose lock holds `token` and that are not barred, their locks, and {id, reason} of the others.
-local function owned_of(base, token, ids, barred)
-  local call, locks = redis.call, {}
+-- The tokens of jobs that were claimed under others than `outcomes.token`, by job id. `tokens`: token -> ids.
+local function other_tokens(outcomes)
+  if not outcomes.token_of then
+    outcomes.token_of = {}
+    for token, ids in pairs(outcomes.tokens or {}) do
+      for i = 1, #ids do
+        outcomes.token_of[ids[i]] = token
+      end
+    end
+  end
+  return outcomes.token_of
+end
+
+-- The jobs whose lock holds the token of their claim and that are not barred, their locks, and {id, reason} of the
+-- others.
+local function owned_of(base, outcomes, ids, barred)
+  local call, token, locks = redis.call, outcomes.token, {}
   for i = 1, #ids do
     locks[i] = base .. ids[i] .. ':lock'
   end
   local held = call('MGET', unpack(locks))
-  if are_all(held, token) and not next(barred) then
+  if not outcomes.tokens and not next(barred) and are_all(held, token) then
     return ids, locks, {}
   end
-  local owned, owned_locks, lost = {}, {}, {}
+  local owned, owned_locks, lost, others = {}, {}, {}, other_tokens(outcomes)
   for i = 1, #ids do
     local id = ids[i]
-    if held[i] == token and not barred[id] then
+    local is_owned = held[i] == (others[id] or token)
+    if is_owned and not barred[id] then
       owned[#owned + 1], owned_locks[#owned_locks + 1] = id, locks[i]
-    elseif held[i] == token then
+    elseif is_owned then
       lost[#lost + 1] = {id, barred[id]}
     else
       local why = held[i] and 'owner' or call('EXISTS', base .. id) == 1 and 'unlocked' or 'missing'
@@ -37,16 +52,16 @@ local function owned_of(base, token, ids, barred)
   return owned, owned_locks, lost
 end
 
--- Removes jobs whose lock holds `token` from `active`, and deletes their locks. `barred`: id -> reason of jobs that
--- stay.
+-- Removes jobs whose lock holds the token of their claim from `active`, and deletes their locks. `barred`: id -> reason
+-- of jobs that stay.
 -- Returns the set of the removed jobs, {id, reason} of the others, and the groups that running jobs have left: job id
 -- -> group.
-local function release_owned(key, base, token, ids, barred)
+local function release_owned(key, base, outcomes, ids, barred)
   local call = redis.call
   if #ids == 0 then
     return {}, {}, {}
   end
-  local owned, owned_locks, lost = owned_of(base, token, ids, barred)
+  local owned, owned_locks, lost = owned_of(base, outcomes, ids, barred)
   if #owned == 0 then
     return {}, lost, {}
   end

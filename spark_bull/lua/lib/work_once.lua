@@ -20,7 +20,8 @@ local function work_once(key, arg, settle_jobs, claim, fields)
     done, rows = claim(key, arg, now, control and 0 or tonumber(arg.limit), settled.may_drain)
     done.call, done.lost, done.stop, done.paused = arg.call, settled.lost, control == 'stop', control == 'pause'
     if key.ledger and #done.ids > 0 then
-      call('RPUSH', key.ledger, unpack(done.ids))
+      local claimed = call('INCRBY', key.ledger_end, #done.ids)
+      call('ZADD', key.ledger, claimed, cmsgpack.pack({arg.lock_token, done.ids}))
     end
     call('SET', key.receipt, cmsgpack.pack(done), 'PX', arg.ttl_ms)
   end

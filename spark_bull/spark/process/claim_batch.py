@@ -25,18 +25,15 @@ _ARROW: Final = to_arrow_schema(CLAIM_SCHEMA, timezone="UTC")
 _SOURCES: Final[Mapping[str, str]] = {name: CLAIMED_FIELDS[name].claimed for name in CLAIM_FIELDS}
 
 
-def claim_batch(handle: QueueHandle, token: str, position: int, chunk: ClaimedChunk) -> pa.RecordBatch:
-    """Claimed jobs as a batch of CLAIM_SCHEMA; those that are gone are left out.
-
-    position: of the first one in the ledger of claims.
-    """
+def claim_batch(handle: QueueHandle, lock_token: str, chunk: ClaimedChunk) -> pa.RecordBatch:
+    """Jobs of one claim as a batch of CLAIM_SCHEMA; those that are gone are left out."""
     made = chunk.values(handle.dialect)
     count = len(chunk.ids)
     made["deferred_failure"] = _deferred(made["deferred_failure"], made["opts"], count)
     arrays = {name: _array(made[source], _ARROW.field(name).type, count) for name, source in _SOURCES.items()}
     arrays["queue"] = pa.repeat(pa.scalar(handle.keys.queue), count)
     arrays["id"] = pa.array(chunk.ids, pa.string())
-    arrays["token"] = pa.array(listed(converted(made["opts"], SettleTokens(token, position).of), count), pa.string())
+    arrays["token"] = pa.array(listed(converted(made["opts"], SettleTokens(lock_token).of), count), pa.string())
     batch = pa.RecordBatch.from_arrays([arrays[field.name] for field in _ARROW], schema=_ARROW)
     there = chunk.are_there()
     return batch if all(there) else batch.filter(pa.array(there))

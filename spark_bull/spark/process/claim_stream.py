@@ -112,6 +112,14 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         try:
             claimer = self._claimer_of(start["reader"])
             self._end = claimer.end()
+            if self._end < first:
+                log.warning(
+                    "queue %s: the ledger of reader %s has expired or was deleted: the jobs of its last batch may be "
+                    "processed again, as they return to the queue when their locks expire",
+                    self._handle.keys.queue,
+                    start["reader"],
+                )
+                claimer.go_on_at(first)
             if self._end <= first:
                 claimed = claimer.claim(most) if self._left is None else self._claim_of_left(claimer, most)
                 self._end = first + claimed
@@ -174,14 +182,13 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert isinstance(partition, Claims)
         freeze_loaded_objects()
         for portion in partition.portions:
-            yield claim_batch(self._handle, partition.reader, portion.start, unpack_claimed(portion.packed))
+            yield claim_batch(self._handle, portion.token, unpack_claimed(portion.packed))
         if not partition.portions:
             ledger = ClaimLedger(self._handle, partition.reader)
-            ids = self._ask(lambda: ledger.ids(partition.start, partition.stop))
-            for start in range(0, len(ids), CHUNK_SIZE):
-                some = ids[start : start + CHUNK_SIZE]
-                chunk = self._ask(partial(read_chunk, self._handle, some))
-                yield claim_batch(self._handle, partition.reader, partition.start, chunk)
+            for token, ids in self._ask(lambda: ledger.claims(partition.start, partition.stop)):
+                for start in range(0, len(ids), CHUNK_SIZE):
+                    chunk = self._ask(partial(read_chunk, self._handle, ids[start : start + CHUNK_SIZE]))
+                    yield claim_batch(self._handle, token, chunk)
 
     def _ask(self, ask: Callable[[], T]) -> T:
         """The result of a call to Redis, retried until it succeeds: an error would end the query."""

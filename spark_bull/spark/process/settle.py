@@ -31,7 +31,7 @@ from spark_bull.options import Options, parse_options
 from spark_bull.outcomes import LOST, Claim, ClaimedJob, Delayed, Failed, FollowUp, Keep, Outcomes
 from spark_bull.queue.claim import CLAIM_BYTES, read_claimed, work
 from spark_bull.queue.claim_settings import ClaimSettings
-from spark_bull.queue.handle import QueueHandle, open_handle
+from spark_bull.queue.handle import RECEIPT_TTL_MS, QueueHandle, open_handle
 from spark_bull.spark.json_text import is_encodable, is_json, to_json
 from spark_bull.spark.process.follow_up_column import THEN, FollowUpPlan, plan_follow_ups
 from spark_bull.spark.process.settle_tokens import read_settle_token
@@ -213,10 +213,11 @@ def settle_task(plan: SettlePlan, batches: Iterator[pa.RecordBatch]) -> Settled:
         for start in range(0, batch.num_rows, size):
             part = batch.slice(start, size)
             then = part.column(plan.names.index(THEN)) if plan.follow_ups else None
-            for (queue, token), rows in _by_queue_and_token(plan, part).items():
+            for (queue, reader), rows in _by_queue_and_reader(plan, part).items():
                 if queue not in handles:
                     handles[queue] = plan.ask(partial(open_handle, plan.options, queue))
-                counts.update(_Rows(plan, handles[queue], token, rows, then).settle())
+                for of_different_jobs in _without_repeats(rows):
+                    counts.update(_Rows(plan, handles[queue], reader, of_different_jobs, then).settle())
     return Settled(counts)
 
 
@@ -230,10 +231,13 @@ class _Postponed(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """The outcome of one job. `value` is JSON text. `is_plain`: see SettleToken. `position`: its row in the slice."""
+    """The outcome of one job. `position`: its row in the slice. `token`: that of the job's lock. `is_plain`: see
+    SettleToken. `value` is JSON text.
+    """
 
     position: int
     id: str
+    token: str
     is_plain: bool
     value: str
     error: str | None
@@ -244,16 +248,16 @@ class _Row(NamedTuple):
 
 @dataclass(frozen=True)
 class _Rows:
-    """Rows of jobs of one queue, claimed under one token. `then`: the column of all rows of the slice."""
+    """Rows of different jobs of one queue, claimed by one reader. `then`: the column of all rows of the slice."""
 
     plan: SettlePlan
     handle: QueueHandle
-    token: str
+    reader: str
     rows: list[_Row]
     then: pa.Array | None
 
     def settle(self) -> Counter[Ending]:
-        rows, follow_ups = list({row.id: row for row in self.rows}.values()), dict[str, list[FollowUp]]()
+        rows, follow_ups = self.rows, dict[str, list[FollowUp]]()
         if any(row.postponed and row.postponed.waits_for_children for row in rows):
             rows = self._check_flows(rows)
         if self.plan.follow_ups is not None and self.then is not None:
@@ -287,7 +291,7 @@ class _Rows:
         return [row._replace(error=errors[row.id]) if row.id in read.errors else row for row in rows], read.valid
 
     def _settle(self, rows: Sequence[_Row], follow_ups: Mapping[str, Sequence[FollowUp]]) -> Counter[Ending]:
-        outcomes, lost = Outcomes(self.token), 0
+        outcomes, lost = _outcomes_of(rows), 0
         self._postpone(outcomes, {row.id: row.postponed for row in rows if row.postponed is not None})
         kinds: dict[str, Ending] = dict.fromkeys(outcomes.all_ids(), "returned")
         ended = [row for row in rows if row.postponed is None]
@@ -303,17 +307,16 @@ class _Rows:
             elif row.error is not None and job:
                 kinds[row.id] = self._fail(outcomes, job, row, row.error)
             else:
-                lost += self._lost(row.id, "missing")
-        failed = Counter[Ending]()
+                lost += self._lost(row, "missing")
         if len(outcomes):
-            claim = self._work(outcomes)
+            claim, by_id = self._work(outcomes), {row.id: row for row in rows}
             for one in claim.lost:
                 kinds.pop(one.id, None)
                 if not one.is_blocked:
-                    lost += self._lost(one.id, one.why)
-            failed = self._fail_blocked(outcomes, claim)
+                    lost += self._lost(by_id[one.id], one.why)
+            kinds |= self._fail_blocked(outcomes, claim)
+        self._remember([row for row in rows if kinds.get(row.id) in ("retried", "returned")])
         counts = Counter[Ending](kinds.values())
-        counts.update(failed)
         counts["lost"] = lost
         return counts
 
@@ -340,12 +343,13 @@ class _Rows:
         outcomes.add_failure(decided)
         return "failed" if isinstance(decided, Failed) else "retried"
 
-    def _fail_blocked(self, outcomes: Outcomes, claim: Claim) -> Counter[Ending]:
-        """Settles parents that can't complete yet; returns the number of jobs by what became of them."""
+    def _fail_blocked(self, outcomes: Outcomes, claim: Claim) -> dict[str, Ending]:
+        """Settles parents that can't complete yet; returns what became of them, by job id."""
         blocked = self.plan.ask(lambda: fail_blocked(self.handle, self.plan.policy, outcomes, claim.lost, claim.now))
         if blocked:
             self._work(blocked)
-        return Counter[Ending]({"failed": len(blocked.failed), "retried": len(blocked.retried)})
+        kinds: dict[str, Ending] = {job.id: "failed" for job in blocked.failed}
+        return kinds | {job.id: "retried" for job in blocked.retried}
 
     def _postpone(self, outcomes: Outcomes, jobs: Mapping[str, _Postponed]) -> None:
         """Has the effect of DelayedError, RateLimitError and WaitingForChildren in a processor, by job id."""
@@ -360,12 +364,27 @@ class _Rows:
                 until = now + max(0, to.delay or 0) if to.run_at is None else round(to.run_at.timestamp() * 1000)
                 outcomes.delayed.append(Delayed(job_id, min(until, LAST_ETA_MS)))
 
-    def _lost(self, job_id: str, why: str) -> int:
+    def _lost(self, row: _Row, why: str) -> int:
         """1 for a rejected outcome, 0 when an earlier attempt of this task has settled the job."""
-        if why in ("unlocked", "missing") and self.plan.ask(lambda: self._has_ended(job_id)):
+        if why in ("unlocked", "missing") and self.plan.ask(lambda: self._has_ended(row.id)):
             return 0
-        log.warning("queue %s: outcome of job %s was rejected (%s)", self.handle.keys.queue, job_id, LOST[why])
+        if why in ("unlocked", "missing", "owner") and self.plan.ask(lambda: self._is_remembered(row)):
+            return 0
+        log.warning("queue %s: outcome of job %s was rejected (%s)", self.handle.keys.queue, row.id, LOST[why])
         return 1
+
+    def _remember(self, rows: Sequence[_Row]) -> None:
+        """Records that these jobs were settled: as they run again, Redis does not show it."""
+        by_key: dict[str, list[str]] = {}
+        for row in rows:
+            by_key.setdefault(self.handle.keys.settled_again(row.token), []).append(row.id)
+        if by_key:
+            adds = [("SADD", key, *ids) for key, ids in by_key.items()]
+            limits = [("PEXPIRE", key, RECEIPT_TTL_MS) for key in by_key]
+            self.plan.ask(lambda: self.handle.connection.pipeline([*adds, *limits]))
+
+    def _is_remembered(self, row: _Row) -> bool:
+        return bool(self.handle.connection.call("SISMEMBER", self.handle.keys.settled_again(row.token), row.id))
 
     def _has_ended(self, job_id: str) -> bool:
         keys = self.handle.keys
@@ -375,7 +394,7 @@ class _Rows:
         return any(self.handle.connection.pipeline(checks))
 
     def _count(self, counts: Counter[Ending]) -> None:
-        key = self.handle.keys.settled(self.token)
+        key = self.handle.keys.settled(self.reader)
         increments = [("HINCRBY", key, name, count) for name, count in counts.items() if count]
         self.handle.connection.pipeline([*increments, ("PEXPIRE", key, TOTALS_TTL_MS)])
 
@@ -401,7 +420,23 @@ def _error_of(value: str) -> str | None:
     return None if is_json(value) else f"expected `returnvalue` to hold JSON, got: {value[:200]!r}"
 
 
-def _by_queue_and_token(plan: SettlePlan, batch: pa.RecordBatch) -> dict[tuple[str, str], list[_Row]]:
+def _outcomes_of(rows: Sequence[_Row]) -> Outcomes:
+    """Outcomes to be filled, with the tokens of these rows: usually all are of one claim."""
+    token = rows[0].token
+    others = {row.id: row.token for row in rows if row.token != token}
+    return Outcomes(token, tokens=others)
+
+
+def _without_repeats(rows: Sequence[_Row]) -> Iterator[list[_Row]]:
+    """Divides rows so that the claims of a job that was claimed several times are apart. One row of a claim counts."""
+    left = list({(row.id, row.token): row for row in rows}.values())
+    while left:
+        first = {row.id: row for row in reversed(left)}
+        yield [row for row in left if first[row.id] is row]
+        left = [row for row in left if first[row.id] is not row]
+
+
+def _by_queue_and_reader(plan: SettlePlan, batch: pa.RecordBatch) -> dict[tuple[str, str], list[_Row]]:
     columns = {name: batch.column(index) for index, name in enumerate(plan.names)}
     count = batch.num_rows
 
@@ -429,10 +464,10 @@ def _by_queue_and_token(plan: SettlePlan, batch: pa.RecordBatch) -> dict[tuple[s
             strict=True,
         )
     ):
-        token, _, is_plain = tokens[settle_token]
+        token, reader, is_plain = tokens[settle_token]
         why = errors.get(value) if error is None else error
-        row = _Row(position, job_id, is_plain, value, why, stack, bool(unrecoverable), postponed)
-        grouped.setdefault((queue, token), []).append(row)
+        row = _Row(position, job_id, token, is_plain, value, why, stack, bool(unrecoverable), postponed)
+        grouped.setdefault((queue, reader), []).append(row)
     return grouped
 
 

@@ -1,32 +1,32 @@
-"""The column `token` of claimed jobs. It lets most jobs be settled without reading them again.
+"""The column `token` of claimed jobs: the token of the job's lock, which no other claim has.
 
-It holds the token of the job's lock, and a position in the ledger of claims at or before that of the job: a job that
-runs again at once may be claimed under the same lock token. The suffix `#plain` marks a job whose options do not say
-how many completed jobs to keep.
+The suffix `#plain` marks a job whose options do not say how many completed jobs to keep, so that most jobs are settled
+without reading them again.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
+from spark_bull.queue.claim_ledger import reader_of
 from spark_bull.worker.job_options import job_options
 
 _PLAIN: Final = "#plain"
 
 
 class SettleToken(NamedTuple):
-    """`is_plain`: the job can be completed without reading its options."""
+    """`reader`: the query that has claimed the job. `is_plain`: it can be completed without reading its options."""
 
     lock_token: str
-    position: int
+    reader: str
     is_plain: bool
 
 
 class SettleTokens:
-    """Makes the tokens of jobs claimed under one lock token, at `position` or after. Equal options share one."""
+    """Makes the tokens of jobs claimed under one lock token. Equal options share one."""
 
-    def __init__(self, lock_token: str, position: int) -> None:
-        self._token = f"{lock_token}#{position}"
+    def __init__(self, lock_token: str) -> None:
+        self._token = lock_token
         self._by_opts: dict[Any, str] = {}
 
     def of(self, opts: Any) -> str:
@@ -38,9 +38,7 @@ class SettleTokens:
 
 
 def read_settle_token(text: str) -> SettleToken:
-    """Parses the column `token`. A text of another form is the token of a lock."""
-    rest = text.removesuffix(_PLAIN)
-    lock_token, mark, position = rest.rpartition("#")
-    if not mark or not position.isdecimal():
-        return SettleToken(text, 0, False)
-    return SettleToken(lock_token, int(position), rest != text)
+    """Parses the column `token`. A text of another form is the token of a lock, and the name of a reader."""
+    lock_token = text.removesuffix(_PLAIN)
+    reader = reader_of(lock_token)
+    return SettleToken(text, text, False) if reader is None else SettleToken(lock_token, reader, lock_token != text)

@@ -72,13 +72,10 @@ class StreamPlan:
 
 
 class _Claimed(NamedTuple):
-    """Ids of the jobs of a batch. All of them were claimed at `position` of the ledger or later."""
+    """A job of a batch, and its column `token`."""
 
-    ids: list[str]
-    position: int
-
-    def only(self, ids: Sequence[str]) -> _Claimed:
-        return _Claimed(list(ids), self.position)
+    id: str
+    token: str
 
 
 class StreamEngine:
@@ -162,12 +159,12 @@ class StreamEngine:
         Jobs claimed ahead have not started an attempt. With a checkpoint of the user's, the next query processes all.
         """
         begun, end = self._ledger.begun(), self._ledger.end()
-        unstarted = dict.fromkeys(self._locked(self._ledger.ids(begun, end)))
-        started = dict.fromkeys(self._locked(self._ledger.ids(0, begun)))
-        for ids in parts_to_return(list(unstarted), CHUNK_SIZE):
-            self._settle_directly(Outcomes(self._plan.reader, unstarted=[*ids]))
-        for ids in parts_to_return([job_id for job_id in started if job_id not in unstarted], CHUNK_SIZE):
-            self._settle_directly(Outcomes(self._plan.reader, returned=[*ids]))
+        for token, ids in reversed(self._ledger.claims(begun, end)):
+            for part in parts_to_return(self._locked(token, ids), CHUNK_SIZE):
+                self._settle_directly(Outcomes(token, unstarted=[*part]))
+        for token, ids in reversed(self._ledger.claims(0, begun)):
+            for part in parts_to_return(self._locked(token, ids), CHUNK_SIZE):
+                self._settle_directly(Outcomes(token, returned=[*part]))
 
     def _settle_directly(self, outcomes: Outcomes) -> None:
         work(self._plan.handle, ClaimSettings(f"stop:{self._plan.reader}"), outcomes, 0)
@@ -221,14 +218,13 @@ class StreamEngine:
             missing = LookupError("expected the transformation to return a row for this job, got none")
             self._fail(batch, dict.fromkeys(self._pending(claimed), missing))
 
-    def _settle_in_parts(self, batch: DataFrame, claimed: _Claimed) -> None:
+    def _settle_in_parts(self, batch: DataFrame, claimed: Sequence[_Claimed]) -> None:
         pending = self._pending(claimed)
-        results = run_bisected(pending, lambda ids: self._settle_these(batch, claimed.only(ids)))
-        errors = {job_id: e for job_id, e in zip(pending, results, strict=True) if isinstance(e, BaseException)}
-        unsettled = self._pending(claimed.only(list(errors)))
-        self._fail(batch, {job_id: errors[job_id] for job_id in unsettled})
+        results = run_bisected(pending, lambda jobs: self._settle_these(batch, jobs))
+        errors = {job: e for job, e in zip(pending, results, strict=True) if isinstance(e, BaseException)}
+        self._fail(batch, {job: errors[job] for job in self._pending(list(errors))})
 
-    def _settle_these(self, batch: DataFrame, claimed: _Claimed) -> Sequence[None]:
+    def _settle_these(self, batch: DataFrame, claimed: Sequence[_Claimed]) -> Sequence[None]:
         """Settles these jobs of a batch, except those that an earlier, failed attempt has settled."""
         self._check_running()
         pending = self._pending(claimed)
@@ -238,12 +234,13 @@ class StreamEngine:
         except BaseException:
             self._check_running()
             raise
-        return [None] * len(claimed.ids)
+        return [None] * len(claimed)
 
-    def _only(self, batch: DataFrame, job_ids: Sequence[str]) -> DataFrame:
+    def _only(self, batch: DataFrame, jobs: Sequence[_Claimed]) -> DataFrame:
         """The rows of these jobs. A join: each literal of a condition is an object of the JVM."""
-        ids = self._spark.createDataFrame([(job_id,) for job_id in job_ids], "only STRING")
-        return batch.join(f.broadcast(ids), f.col("id") == f.col("only"), "left_semi")
+        only = self._spark.createDataFrame(jobs, "only_id STRING, only_token STRING")
+        is_one = (f.col("id") == f.col("only_id")) & (f.col("token") == f.col("only_token"))
+        return batch.join(f.broadcast(only), is_one, "left_semi")
 
     def _check_running(self) -> None:
         """Raises Abandoned while the worker is being stopped: errors of cancelled Spark jobs must not fail jobs."""
@@ -307,18 +304,18 @@ class StreamEngine:
             counts[row.outcome] += row.jobs
         return counts
 
-    def _pending(self, claimed: _Claimed) -> list[str]:
-        """Ids of the unsettled jobs: those whose lock is ours and which were not settled and claimed again since."""
-        if not claimed.ids:
-            return []
-        locked = self._locked(claimed.ids)
-        claims = Counter(self._retry(lambda: self._ledger.ids(claimed.position, self._ledger.end())))
-        return [job_id for job_id in locked if claims[job_id] <= 1]
+    def _pending(self, claimed: Sequence[_Claimed]) -> list[_Claimed]:
+        """The unsettled jobs: those whose lock is still that of their claim."""
+        by_token: dict[str, list[_Claimed]] = {}
+        for job in claimed:
+            by_token.setdefault(read_settle_token(job.token).lock_token, []).append(job)
+        locked = {token: {*self._locked(token, [job.id for job in jobs])} for token, jobs in by_token.items()}
+        return [job for token, jobs in by_token.items() for job in jobs if job.id in locked[token]]
 
-    def _locked(self, job_ids: Sequence[str]) -> list[str]:
-        """Extends the locks of these jobs; returns the ids of those that had one of ours."""
-        handle, reader, lock_ms = self._plan.handle, self._plan.reader, self._plan.lock_ms
-        gone = set(self._retry(lambda: extend(handle, reader, job_ids, lock_ms)))
+    def _locked(self, token: str, job_ids: Sequence[str]) -> list[str]:
+        """Extends the locks of these jobs; returns the ids of those whose lock holds the token."""
+        handle, lock_ms = self._plan.handle, self._plan.lock_ms
+        gone = set(self._retry(lambda: extend(handle, token, job_ids, lock_ms)))
         return [job_id for job_id in job_ids if job_id not in gone]
 
     def _retry(self, call: Callable[[], T]) -> T:
@@ -330,22 +327,21 @@ class StreamEngine:
 
         return retry_until_connected(call, partial(log.warning, "worker %s: %s (%s)", self._plan.reader), pause=pause)
 
-    def _fail(self, batch: DataFrame, errors: Mapping[str, BaseException]) -> None:
+    def _fail(self, batch: DataFrame, errors: Mapping[_Claimed, BaseException]) -> None:
         """Fails jobs of a batch, each with its own error."""
         if not errors:
             return
-        schema = StructType([StructField("id", StringType()), *ERROR_SCHEMA])
+        schema = StructType([StructField("id", StringType()), StructField("token", StringType()), *ERROR_SCHEMA])
         rows = [
-            tuple({"id": job_id, **_columns_of(error)}.get(name) for name in schema.names)
-            for job_id, error in errors.items()
+            tuple({**job._asdict(), **_columns_of(error)}.get(name) for name in schema.names)
+            for job, error in errors.items()
         ]
         named = self._spark.createDataFrame(rows, schema)
-        self._write(batch.select("queue", "id", "token").join(f.broadcast(named), "id"))
+        self._write(batch.select("queue", "id", "token").join(f.broadcast(named), ["id", "token"]))
 
 
-def _claimed_in(batch: DataFrame) -> _Claimed:
-    rows = batch.select("id", "token").collect()
-    return _Claimed([row.id for row in rows], min((read_settle_token(row.token).position for row in rows), default=0))
+def _claimed_in(batch: DataFrame) -> list[_Claimed]:
+    return [_Claimed(row.id, row.token) for row in batch.select("id", "token").collect()]
 
 
 def _columns_of(error: BaseException) -> dict[str, Any]:

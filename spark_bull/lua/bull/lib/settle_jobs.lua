@@ -9,6 +9,7 @@
 -- @include bull/lib/waiting_list
 -- @include lib/drop_missing
 -- @include lib/insert_near
+-- @include lib/limited_by
 -- @include lib/metrics
 -- @include lib/outcome_columns
 -- @include lib/priority_of
@@ -73,7 +74,7 @@ end
 local function settle_jobs(key, arg, outcomes, now)
   local base = arg.base
   local jobs = outcome_columns(base, outcomes)
-  local mine, lost, left = release_owned(key, base, outcomes.token, jobs.all, {})
+  local mine, lost, left = release_owned(key, base, outcomes, jobs.all, {})
   drop_missing(base, jobs.all, mine, lost)
   local completed, failed = 0, 0
   local all_completed = finished_by_rule(finished_of(base, key.completed, now))
@@ -102,9 +103,10 @@ local function settle_jobs(key, arg, outcomes, now)
   delay_jobs(key, outcomes.delayed or {}, mine, now)
   put_back(key, base, outcomes.unstarted or {}, mine)
   return_jobs(key, base, outcomes.returned or {}, mine)
-  if (outcomes.limited_ms or 0) > 0 then
+  local limited_ms = limited_by(outcomes, mine)
+  if limited_ms > 0 then
     -- Not in `limiter`: Node delays its jobs by the excess of that counter.
-    redis.call('SET', key.rate_limited, '1', 'PX', outcomes.limited_ms)
+    redis.call('SET', key.rate_limited, '1', 'PX', limited_ms)
   end
   refill_groups(key, arg, now, left, waiting_again(outcomes, mine), waits, function(ids)
     promote_group(key, arg, ids)

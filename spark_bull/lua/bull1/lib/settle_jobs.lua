@@ -8,6 +8,7 @@
 -- @include bull1/lib/promote_group
 -- @include lib/drop_missing
 -- @include lib/insert_near
+-- @include lib/limited_by
 -- @include lib/outcome_columns
 -- @include lib/refill_groups
 -- @include lib/release_owned
@@ -46,7 +47,7 @@ end
 local function settle_jobs(key, arg, outcomes, now)
   local call, base, target = redis.call, arg.base, waiting_list(key)
   local jobs = outcome_columns(base, outcomes)
-  local mine, lost, left = release_owned(key, base, outcomes.token, jobs.all, {})
+  local mine, lost, left = release_owned(key, base, outcomes, jobs.all, {})
   drop_missing(base, jobs.all, mine, lost)
   complete_jobs(key, arg, jobs, mine, lost)
   for _, job in ipairs(outcomes.failed or {}) do
@@ -70,8 +71,9 @@ local function settle_jobs(key, arg, outcomes, now)
   undo_starts(base, outcomes.unstarted or {}, mine, 'lockAcquired')
   return_jobs(target, outcomes.unstarted or {}, mine)
   return_jobs(target, outcomes.returned or {}, mine)
-  if (outcomes.limited_ms or 0) > 0 then
-    call('SET', key.rate_limited, '1', 'PX', outcomes.limited_ms)
+  local limited_ms = limited_by(outcomes, mine)
+  if limited_ms > 0 then
+    call('SET', key.rate_limited, '1', 'PX', limited_ms)
   end
   refill_groups(key, arg, now, left, waiting_again(outcomes, mine), waits, function(ids)
     promote_group(key, ids)

@@ -16,6 +16,7 @@
 -- @include bullmq/lib/waits_or_prioritized
 -- @include lib/count_up
 -- @include lib/drop_missing
+-- @include lib/limited_by
 -- @include lib/metrics
 -- @include lib/number_texts
 -- @include lib/outcome_columns
@@ -178,7 +179,7 @@ local function finish_jobs(key, arg, outcomes, jobs, parents, rows, mine, lost, 
     finish_until(place - 1)
     local one = {ids = {jobs.ids[place]}, keys = {jobs.keys[place]}}
     local barred = {[one.ids[1]] = barred_by_children(one.keys[1])}
-    local its_mine, its_lost, its_left = release_owned(key, arg.base, outcomes.token, one.ids, barred)
+    local its_mine, its_lost, its_left = release_owned(key, arg.base, outcomes, one.ids, barred)
     rows[place] = rows_to_settle(key, one, its_mine, its_lost)[1]
     merge(mine, its_mine)
     merge(left, its_left)
@@ -298,7 +299,7 @@ local function settle_jobs(key, arg, outcomes, now)
   local jobs, waiting = outcome_columns(arg.base, outcomes), outcomes.waiting_for_children or {}
   local parents, barred = parents_in(jobs), barred_from_waiting(arg.base, waiting)
   local others = #parents == 0 and jobs.all or without(jobs.all, parents)
-  local mine, lost, left = release_owned(key, arg.base, outcomes.token, others, barred)
+  local mine, lost, left = release_owned(key, arg.base, outcomes, others, barred)
   local rows = rows_to_settle(key, jobs, mine, lost)
   drop_missing(arg.base, jobs.others, mine, lost)
   if next(mine) then
@@ -313,10 +314,11 @@ local function settle_jobs(key, arg, outcomes, now)
     table.insert(outcomes.returned, id)
   end
   return_jobs(key, arg, outcomes.returned, mine)
-  if (outcomes.limited_ms or 0) > 0 then
+  local limited_ms = limited_by(outcomes, mine)
+  if limited_ms > 0 then
     -- The first key is for Node workers with a limiter, the second one for all workers of Spark.
-    redis.call('SET', key.limiter, '9007199254740991', 'PX', outcomes.limited_ms)
-    redis.call('SET', key.rate_limited, '1', 'PX', outcomes.limited_ms)
+    redis.call('SET', key.limiter, '9007199254740991', 'PX', limited_ms)
+    redis.call('SET', key.rate_limited, '1', 'PX', limited_ms)
   end
   refill_groups(key, arg, now, left, waiting_again(outcomes, mine), waits_or_prioritized, function(ids)
     promote_group(key, arg, ids)

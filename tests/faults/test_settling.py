@@ -1,0 +1,102 @@
+"""Tasks of a claiming query that run again at any time: an outcome counts once, and only for its own claim."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from spark_bull import BullQueue, NewJob
+from spark_bull.queue.verbs import promote_due
+from tests.support.claiming_query import ClaimingQuery, Row
+
+JOBS, ATTEMPTS = 12, 4
+#: Columns of the outcomes; the attempt of one counts, those of the others do not.
+OUTCOMES: tuple[dict[str, Any], ...] = ({"returnvalue": "1"}, {"error": "bad"}, {"error": "bad"}, {"delay": 0})
+
+
+class Trial:
+    """A query whose batches and tasks run again at random, and what must come of its jobs."""
+
+    def __init__(self, queue: BullQueue, client: Redis, seed: int) -> None:
+        self.queue, self.client, self.draw = queue, client, random.Random(seed)
+        self.ids = queue.add_many(NewJob({"n": n}, attempts=ATTEMPTS) for n in range(JOBS)).ids
+        self.query = ClaimingQuery(queue, chunkSize=3, maxJobsPerTrigger=5)
+        #: Rows with their outcomes, which count no more.
+        self.settled: list[Row] = []
+        #: The number of attempts that failed, and of those that completed, by job id.
+        self.failed, self.completed = Counter[str](), Counter[str]()
+
+    def held(self) -> dict[str, Any]:
+        """The jobs that are active, with the tokens of their locks and the numbers of their attempts."""
+        jobs = self.queue.page("active")
+        return {job.id: (self.client.get(self.queue.handle.keys.lock(job.id)), job.attempts_made) for job in jobs}
+
+    def run_batch(self) -> None:
+        rows = self.query.batch()
+        if self.draw.random() < 0.3:
+            again = self.query.restart()
+            assert [(row["id"], row["token"]) for row in again] == [(row["id"], row["token"]) for row in rows]
+        lost = [row for row in rows if self.draw.random() < 0.1]
+        self.repeat_old_tasks()
+        tasks = [row | self.draw.choice(OUTCOMES) for row in rows if row not in lost]
+        self.draw.shuffle(tasks)
+        while tasks:
+            size = self.draw.randint(1, len(tasks))
+            task, tasks = tasks[:size], tasks[size:]
+            self.run_task(task)
+        for row in lost:
+            self.lose(row)
+
+    def run_task(self, rows: list[Row]) -> None:
+        """Settles rows; the task may have run before, with some of them."""
+        before = self.draw.sample(rows, self.draw.randint(0, len(rows)))
+        counts = self.query.settle(*before) + self.query.settle(*rows)
+        assert counts.total() == len(rows)
+        assert counts["lost"] == 0
+        self.failed.update(row["id"] for row in rows if "error" in row)
+        self.completed.update(row["id"] for row in rows if "returnvalue" in row)
+        self.settled += rows
+
+    def lose(self, row: Row) -> None:
+        """Lets a claimed job wait again, as if its lock had expired and it had been rescued."""
+        keys = self.queue.handle.keys
+        self.client.delete(keys.lock(row["id"]))
+        assert self.client.lrem(keys["active"], 1, row["id"]) == 1
+        self.client.rpush(keys["wait"], row["id"])
+        self.settled.append(row | self.draw.choice(OUTCOMES))
+
+    def repeat_old_tasks(self) -> None:
+        held = self.held()
+        for row in self.draw.sample(self.settled, min(8, len(self.settled))):
+            counts = self.query.settle({name: row[name] for name in ("id", "token")} | self.draw.choice(OUTCOMES))
+            assert counts in ({}, {"lost": 1})
+            # Further ones are claimed ahead.
+            assert held.items() <= self.held().items()
+
+    def run(self) -> None:
+        while sum(self.queue.counts()[state] for state in ("completed", "failed")) < JOBS:
+            promote_due(self.queue.handle)
+            self.run_batch()
+        self.repeat_old_tasks()
+        attempts = {}
+        for state in ("completed", "failed"):
+            for job in self.queue.page(state):
+                attempts[job.id] = job.attempts_made
+                assert (self.completed[job.id], self.failed[job.id] == ATTEMPTS) == (
+                    (1, False) if state == "completed" else (0, True)
+                )
+        counts_success = self.queue.protocol == "bullmq"
+        assert attempts == {one: self.failed[one] + (counts_success and self.completed[one]) for one in self.ids}
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("protocol", ["bull-1", "bull", "bullmq"])
+def test_tasks_that_run_again_settle_each_claim_once(
+    client: Redis, redis_url: str, prefix: str, protocol: str, seed: int
+) -> None:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=protocol) as queue:
+        Trial(queue, client, seed).run()
