@@ -9,7 +9,7 @@
 -- stalled once more. Returns the ids of both.
 local function stall_owned(key, arg, requeue)
   local now, since = time_ms(), tonumber(arg.since)
-  local mine, lost, left = release_owned(key, arg.base, arg.lock_token, arg.ids, {})
+  local mine, lost, left = release_owned(key, arg.base, {token = arg.lock_token}, arg.ids, {})
   drop_missing(arg.base, arg.ids, mine, lost)
   local back, failed = {}, {}
   for i = #arg.ids, 1, -1 do
