@@ -52,8 +52,8 @@ class ClaimKeeper:
                 self._thread = Thread(target=self._keep, name="spark-bull-claims", daemon=True)
                 self._thread.start()
 
-    def extend(self) -> None:
-        """Extends the locks of all jobs once. Raises ConnectionLost."""
+    def extend(self) -> int:
+        """Extends the locks of all jobs once; returns how many jobs are still held. Raises ConnectionLost."""
         with self._guard:
             by_hold: dict[_Hold, list[str]] = defaultdict(list)
             for job_id, hold in self._held.items():
@@ -65,6 +65,7 @@ class ClaimKeeper:
                     # It may have been claimed again meanwhile.
                     if self._held.get(job_id) == hold:
                         del self._held[job_id]
+        return len(self._held)
 
     def _keep(self) -> None:
         while True:

@@ -76,6 +76,10 @@ class Claimer:
             return {}
         return own_locks(unpack_claimed(portion.packed).jobs(self.ledger.handle.dialect))
 
+    def held(self) -> int:
+        """The number of claimed jobs that are not settled. Raises ConnectionLost."""
+        return self._keeper.extend()
+
     def claim_ahead(self, max_jobs: int) -> None:
         """Starts claiming the jobs of the next batch in the background.
 

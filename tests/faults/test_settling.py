@@ -1,18 +1,22 @@
-"""Tasks of a claiming query that run again at any time: an outcome counts once, and only for its own claim."""
+"""Claiming queries whose tasks run again at any time, or that lose Redis: an outcome counts once, for its own claim."""
 
 from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from redis import Redis
 
-from spark_bull import BullQueue, NewJob
+from spark_bull import BullQueue, EmbeddedRedis, NewJob
 from spark_bull.queue.verbs import promote_due
 from tests.support.claiming_query import ClaimingQuery, Row
+from tests.support.wait import PATIENCE_S, wait_until
 
+OwnRedis = Callable[..., EmbeddedRedis]
 JOBS, ATTEMPTS = 12, 4
 #: Columns of the outcomes; the attempt of one counts, those of the others do not.
 OUTCOMES: tuple[dict[str, Any], ...] = ({"returnvalue": "1"}, {"error": "bad"}, {"error": "bad"}, {"delay": 0})
@@ -91,6 +95,20 @@ class Trial:
                 )
         counts_success = self.queue.protocol == "bullmq"
         assert attempts == {one: self.failed[one] + (counts_success and self.completed[one]) for one in self.ids}
+
+
+def test_a_query_with_available_now_waits_for_redis(own_redis: OwnRedis, caplog: pytest.LogCaptureFixture) -> None:
+    """For longer than a call is retried. Without a job in its last batch, it would end."""
+    server = own_redis({"appendonly": "yes", "appendfsync": "always"})
+    with BullQueue("q", url=server.url, protocol="bullmq") as queue, ThreadPoolExecutor(1) as pool:
+        ids = queue.add_many(NewJob({"n": n}) for n in range(3)).ids
+        query = ClaimingQuery(queue, retryMs=200)
+        query.reader.prepareForTriggerAvailableNow()
+        server.kill()
+        rows = pool.submit(query.batch)
+        wait_until(lambda: "lost Redis, retrying" in caplog.text or rows.done(), "a call to be given up")
+        server.restart()
+        assert [row["id"] for row in rows.result(PATIENCE_S)] == ids
 
 
 @pytest.mark.parametrize("seed", range(4))

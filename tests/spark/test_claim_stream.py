@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,12 +15,17 @@ from pyspark.sql import functions as f
 from redis import Redis
 
 from spark_bull import BullQueue, NewJob
+from spark_bull.outcomes import Claim, Outcomes
+from spark_bull.queue.claim import work
+from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.spark.process import claim_stream
 from spark_bull.spark.process.claim_stream import claim_reader
 from spark_bull.spark.query_start import start_query
 from spark_bull.worker import batch_size
+from tests.support.claiming_query import ClaimingQuery
 from tests.support.wait import PATIENCE_S, wait_until
 
+HOUR_MS = 3_600_000
 DIALECTS = ("bull-1", "bull", "bullmq")
 
 
@@ -277,6 +283,63 @@ def test_available_now_waits_for_a_rate_limit(queue: BullQueue, stream: Stream) 
     queue.add_many(NewJob({"n": n}) for n in range(5))
     stream.run(limiter='{"max": 2, "duration": 2000}')
     assert values(queue) == {n: 10 * n for n in range(5)}
+
+
+def end_jobs(queue: BullQueue, claim: Claim) -> None:
+    """Completes the jobs of another worker."""
+    outcomes = Outcomes(claim.token)
+    for job in claim.jobs:
+        outcomes.complete(job.id, "null")
+    work(queue.handle, ClaimSettings("other"), outcomes, 0)
+
+
+def test_available_now_waits_while_other_workers_hold_the_concurrency(
+    queue: BullQueue, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    pauses: list[float] = []
+
+    def end_at_the_second(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 2:
+            end_jobs(queue, others)
+
+    monkeypatch.setattr(claim_stream, "time", SimpleNamespace(sleep=end_at_the_second))
+    queue.set_limits(concurrency=2)
+    ids = queue.add_many(NewJob({"n": n}) for n in range(5)).ids
+    others = work(queue.handle, ClaimSettings("other", lock_ms=HOUR_MS), None, 2)
+    query = ClaimingQuery(queue)
+    query.reader.prepareForTriggerAvailableNow()
+    assert [row["id"] for row in query.batch()] == ids[2:4]
+    assert len(pauses) == 2
+    (text,) = caplog.messages
+    assert "the query waits for other workers, whose jobs take the concurrency of the queue (2)" in text
+    assert "(3 wait)" in text
+    # Its own jobs, which it has not settled, take the places now.
+    assert query.batch() == []
+    assert len(pauses) == 2
+    assert (
+        "the query ends though jobs are left (1 wait), as jobs that it has claimed and not settled"
+        in caplog.messages[1]
+    )
+
+
+def test_a_query_that_waits_for_other_workers_can_be_stopped(queue: BullQueue, stream: Stream, client: Redis) -> None:
+    queue.set_limits(concurrency=1)
+    queue.add_many([NewJob({"n": 1}), NewJob({"n": 2})])
+    work(queue.handle, ClaimSettings("other", lock_ms=HOUR_MS), None, 1)
+    query = stream.start(answered(stream.claimed(readerId="reader")), availableNow=True)
+    receipts: set[bytes] = set()
+
+    def has_tried_again() -> bool:
+        receipts.add(client.get(queue.handle.keys.receipt("reader")) or b"")
+        return len(receipts) > 3 or not query.isActive
+
+    wait_until(has_tried_again, "the query to try again")
+    assert query.isActive
+    query.stop()
+    assert not query.isActive
+    counts = queue.counts()
+    assert (counts["active"], counts["wait"]) == (1, 1)
 
 
 @each_dialect

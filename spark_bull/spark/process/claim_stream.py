@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 from uuid import uuid4
 
 import pyarrow as pa
@@ -27,7 +27,9 @@ from spark_bull.options import Options, parse_options
 from spark_bull.queue.claim import limited_groups_ms, read_chunk, unpack_claimed
 from spark_bull.queue.claim_ledger import ClaimLedger, Portion
 from spark_bull.queue.claim_settings import ClaimSettings, default_worker
+from spark_bull.queue.find import describe
 from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle, open_handle
+from spark_bull.queue.read import counts
 from spark_bull.spark.process.claim_batch import claim_batch
 from spark_bull.spark.python_worker import freeze_loaded_objects
 from spark_bull.store.settings import resolved
@@ -39,6 +41,9 @@ from spark_bull.worker.status import lag_of
 log = logging.getLogger("spark_bull")
 
 T = TypeVar("T")
+
+#: Interval of the attempts to claim while other workers hold the concurrency of the queue, ms.
+FULL_MS: Final = 500
 
 
 class Claims(InputPartition):
@@ -86,6 +91,8 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._reader: str = options["readerId"] or uuid4().hex[:16]
         #: Number of jobs that an AvailableNow query may still claim; None: any number.
         self._left: int | None = None
+        #: Whether the wait for other workers was logged.
+        self._has_warned = False
         self._claimer: Claimer | None = None
         self._newest = 0
         #: Number of jobs claimed when the current batch was planned.
@@ -109,24 +116,32 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         self._end_batch()
         first, most = int(start["claimed"]), min(getattr(limit, "max_rows", self._size.most), self._size.current)
-        try:
-            claimer = self._claimer_of(start["reader"])
-            self._end = claimer.end()
-            if self._end < first:
-                log.warning(
-                    "queue %s: the ledger of reader %s has expired or was deleted: the jobs of its last batch may be "
-                    "processed again, as they return to the queue when their locks expire",
-                    self._handle.keys.queue,
-                    start["reader"],
-                )
-                claimer.go_on_at(first)
-            if self._end <= first:
-                claimed = claimer.claim(most) if self._left is None else self._claim_of_left(claimer, most)
-                self._end = first + claimed
-        except ConnectionLost as error:
-            log.warning("queue %s: no jobs are claimed, trying again: %s", self._handle.keys.queue, error)
-            return start
+        claimer = self._claimer_of(start["reader"])
+        if self._left is not None:
+            # An AvailableNow query ends when no job is claimed.
+            self._ask(lambda: self._claim_from(claimer, first, most))
+        else:
+            try:
+                self._claim_from(claimer, first, most)
+            except ConnectionLost as error:
+                log.warning("queue %s: no jobs are claimed, trying again: %s", self._handle.keys.queue, error)
+                return start
         return {"claimed": claimer.end_of_batch(first, self._end, most), "reader": start["reader"]}
+
+    def _claim_from(self, claimer: Claimer, first: int, most: int) -> None:
+        """Claims up to `most` jobs, unless jobs at the position `first` were claimed before."""
+        self._end = claimer.end()
+        if self._end < first:
+            log.warning(
+                "queue %s: the ledger of reader %s has expired or was deleted: the jobs of its last batch may be "
+                "processed again, as they return to the queue when their locks expire",
+                self._handle.keys.queue,
+                claimer.ledger.reader,
+            )
+            claimer.go_on_at(first)
+        if self._end <= first:
+            claimed = claimer.claim(most) if self._left is None else self._claim_of_left(claimer, most)
+            self._end = first + claimed
 
     def _end_batch(self) -> None:
         """Adapts the size of the next batches to the one that has ended."""
@@ -135,19 +150,50 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._size.update(jobs, monotonic_s() - began)
 
     def _claim_of_left(self, claimer: Claimer, most: int) -> int:
-        """Claims the remaining jobs of an AvailableNow query; waits for the end of rate limits."""
+        """Claims the remaining jobs of an AvailableNow query; waits while limits keep them from starting."""
         claimed = claimer.claim(min(most, self._left or 0))
-        while self._left and not claimed and (limited_ms := self._limited_ms(claimer)):
-            time.sleep(min(limited_ms / 1000, IDLE_S))
+        while self._left and not claimed and (wait_ms := self._wait_ms(claimer)):
+            time.sleep(min(wait_ms / 1000, IDLE_S))
             claimed = claimer.claim(min(most, self._left))
         self._left = (self._left or 0) - claimed
+        self._has_warned = False
         return claimed
 
-    def _limited_ms(self, claimer: Claimer) -> int:
-        """How long a rate limit of the queue or of its groups keeps jobs from starting; 0: none does."""
+    def _wait_ms(self, claimer: Claimer) -> int:
+        """How long to wait for a limit of the queue or of its groups that keeps jobs from starting; 0: for none."""
         if claimer.limited_ms:
             return claimer.limited_ms if lag_of(self._handle) else 0
-        return limited_groups_ms(self._handle) if self._group is not None and self._group.max else 0
+        groups_ms = limited_groups_ms(self._handle) if self._group is not None and self._group.max else 0
+        return self._full_ms(claimer) or groups_ms
+
+    def _full_ms(self, claimer: Claimer) -> int:
+        """How long to wait until other workers may hold less of the queue's concurrency.
+
+        0 if all active jobs are those of the query: it settles none of them while it waits.
+        """
+        concurrency, waiting = describe(self._handle).concurrency, lag_of(self._handle)
+        active = counts(self._handle)["active"]
+        if concurrency is None or active < concurrency or not waiting:
+            return 0
+        if active <= claimer.held():
+            log.warning(
+                "queue %s: the query ends though jobs are left (%d wait), as jobs that it has claimed and not settled "
+                "take the concurrency of the queue (%d)",
+                self._handle.keys.queue,
+                waiting,
+                concurrency,
+            )
+            return 0
+        if not self._has_warned:
+            self._has_warned = True
+            log.warning(
+                "queue %s: the query waits for other workers, whose jobs take the concurrency of the queue (%d), "
+                "before it claims further jobs (%d wait)",
+                self._handle.keys.queue,
+                concurrency,
+                waiting,
+            )
+        return FULL_MS
 
     def _claimer_of(self, reader: str) -> Claimer:
         if self._claimer is None or self._claimer.ledger.reader != reader:
