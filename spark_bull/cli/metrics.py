@@ -25,6 +25,8 @@ _OWN_LABELS: Final = frozenset({"queue", "state", "name", "percentile"})
 #: For how long a scrape retries, ms: Prometheus gives up after 10 s, and scrapes again.
 _RETRY_MS: Final = 2_000
 _CALL_TIMEOUT_MS: Final = 5_000
+#: For how long a scrape reads queues, s.
+_SCRAPE_S: Final = 7.0
 
 
 def _metrics(args: Namespace) -> Output:
@@ -38,7 +40,7 @@ def _metrics(args: Namespace) -> Output:
                 {"metric": one.family.name, "labels": {**one.labels, **labels}, "value": one.value} for one in samples
             ]
         return as_text(samples, labels)
-    export = Export(_hasty(args), queues, args.sample, args.window, args.names)
+    export = Export(_hasty(args), queues, args.sample, args.window, args.names, _SCRAPE_S)
     host, port = args.listen
     return _serve(host, port, export, labels)
 

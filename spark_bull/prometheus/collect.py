@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Final
 
+from spark_bull.clock import monotonic_s
 from spark_bull.errors import SparkBullError
 from spark_bull.model import JobStats
 from spark_bull.options import Options
@@ -33,7 +35,7 @@ class Export:
     """What is exported: queues by names and globs, and the statistics of their jobs.
 
     sample: number of jobs read of each state for statistics; 0: none. window_ms: their period. names: number of job
-    names, those with most jobs, that have statistics of their own.
+    names, those with most jobs, that have statistics of their own. limit_s: after this time, no further queue is read.
     """
 
     options: Options
@@ -41,20 +43,26 @@ class Export:
     sample: int
     window_ms: int
     names: int
+    limit_s: float = inf
 
 
 def collect(export: Export) -> list[Sample]:
     """Reads the metrics. Raises ConnectionLost when Redis can't be reached.
 
-    A queue that can't be read, such as one of another dialect than `protocol` or on another node of a cluster, has one
-    metric, which says so.
+    A queue that can't be read, such as one of another dialect than `protocol` or on another node of a cluster, or for
+    which there was no time, has one metric, which says so.
     """
+    until_s = monotonic_s() + export.limit_s
     connection = Connection(settings_of(export.options))
     clients = connection.clients()
     queues = select_queues(connection, export.options["prefix"], export.queues)
     samples: list[Sample] = []
     reads = [_samples(queue, export, clients) for queue in queues]
-    for queue, found in zip(queues, run_together(connection, reads), strict=True):
+    results = run_together(connection, reads, until_s)
+    unread = len(queues) - len(results)
+    if unread:
+        log.warning("%d of %d queues have no metrics: %g s were over", unread, len(queues), export.limit_s)
+    for queue, found in zip(queues, [*results, *[[]] * unread], strict=True):
         if isinstance(found, SparkBullError):
             log.warning("queue %s has no metrics: %s", queue, found)
             found = []

@@ -24,8 +24,6 @@ from spark_bull.queue.job_fields import MAX_BYTES, Columns, JobFields, raw_colum
 from spark_bull.queue.walk import MAX_IDS, START, WHOLE, Position, Slice, Walked, ids_from, jobs_of
 from spark_bull.store.steps import Steps, run
 
-#: Minimum number of windows of a sample.
-SAMPLE_WINDOWS: Final = 20
 #: Chunks whose ids one command reads, unless they are more than MAX_IDS.
 CHUNKS_PER_CALL: Final = 4
 #: Ids that a read keeps, so as not to return a job twice.
@@ -119,30 +117,6 @@ def read_jobs(
                 fresh = chunk.take(memory.fresh(chunk.ids))
                 if fresh.ids:
                     yield fresh
-
-
-def sample_jobs(handle: QueueHandle, state: str, columns: Iterable[str], among: int, most: int) -> Iterator[Chunk]:
-    """At most about `most` of the `among` jobs that have entered a state last, with some of FIELDS.
-
-    They are in windows at equal distances, of which the first and the last ones are at both ends; those of bull-1 that
-    have finished have no order.
-    """
-    names, key = hash_fields(columns), handle.dialect.state_key(state)
-    if among <= most or key.kind == "set":
-        wanted = min(among, most)
-        walk = _walk(handle, state, names, WHOLE, max(1, min(CHUNK_SIZE, wanted)), [state])
-        for chunk in walk if wanted else ():
-            yield chunk.take(range(min(wanted, len(chunk.ids))))
-            wanted -= len(chunk.ids)
-            if wanted <= 0:
-                return
-        return
-    size = max(1, min(CHUNK_SIZE, most // SAMPLE_WINDOWS))
-    windows, fields = max(2, most // size), JobFields(handle, names)
-    for number in range(windows):
-        ids = ids_from(handle, key, Position(number * (among - size) // (windows - 1)), window=size)
-        for walked in jobs_of(handle, key, ids, fields):
-            yield _chunk(state, walked)
 
 
 def read_ids(

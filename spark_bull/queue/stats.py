@@ -16,9 +16,11 @@ from spark_bull.dialects.fields import FIELDS, value_of
 from spark_bull.errors import expected
 from spark_bull.model import MINUTE_MS, JobStats, Percentiles
 from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.job_fields import Columns, raw_column
 from spark_bull.queue.metrics import COUNTED_STATES, reading_metrics
-from spark_bull.queue.read import counting, sample_jobs
+from spark_bull.queue.read import counting
 from spark_bull.queue.recent_events import recent_events
+from spark_bull.queue.samples import Part, sampling
 from spark_bull.store.connection import ms_of
 from spark_bull.store.steps import Steps, run
 
@@ -87,7 +89,7 @@ def stats(handle: QueueHandle, window_ms: int = WINDOW_MS, sample: int = SAMPLE)
 
 
 def computing(handle: QueueHandle, window_ms: int = WINDOW_MS, sample: int = SAMPLE) -> Steps[list[JobStats]]:
-    """The steps of `stats`; the jobs of a sample are read between them."""
+    """The steps of `stats`."""
     for argument, value in (("window_ms", window_ms), ("sample", sample)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise expected(argument, "a positive integer", value)
@@ -99,17 +101,20 @@ def computing(handle: QueueHandle, window_ms: int = WINDOW_MS, sample: int = SAM
     events = (yield from recent_events(handle, now, window_ms)) if handle.dialect.has_event_stream else None
     ended = (yield from _ended(handle, since, now)) if has_times else {}
     totals = yield from counting(handle)
+    parts = [Part(state, total, sample) for state, total in totals.items()]
+    sampled = yield from sampling(handle, [*parts, *_parts_of(ended, sample)], _COLUMNS)
     of_queue, by_name = _Tally(), defaultdict[str, _Tally](_Tally)
-    for state, total in totals.items():
-        for job in _sampled(handle, state, total, sample):
+    for (state, total, _), columns in zip(parts, sampled, strict=False):
+        for job in _jobs(columns, total, sample):
             for tally in (of_queue, by_name[job.name]):
                 tally.count(state, job)
                 if state not in COUNTED_STATES or not has_times:
                     tally.count_added(job, since, now)
-    for job in _sampled_of(handle, ended, sample):
-        for tally in (of_queue, by_name[job.name]):
-            tally.count_finished(job)
-            tally.count_added(job, since, now)
+    for part, columns in zip(_parts_of(ended, sample), sampled[len(parts) :], strict=True):
+        for job in _jobs(columns, part.among, part.most):
+            for tally in (of_queue, by_name[job.name]):
+                tally.count_finished(job)
+                tally.count_added(job, since, now)
     of_queue.jobs = dict(totals)
     by_name.pop("", None)
     is_estimate = max(totals.values()) > sample
@@ -150,16 +155,12 @@ def percentiles(durations: Sequence[int]) -> Percentiles | None:
     return Percentiles(cuts[49], cuts[94], cuts[98])
 
 
-def _sampled(handle: QueueHandle, state: str, among: int, sample: int) -> list[_Sampled]:
-    """Some of the `among` jobs that have entered a state last."""
-    rows: list[tuple[str | None, int | None, int | None, int | None]] = []
-    for chunk in sample_jobs(handle, state, _COLUMNS, among, sample):
-        names, created, started, finished = (
-            [value_of(FIELDS[column], raw) for raw in chunk.column(column)] for column in _COLUMNS
-        )
-        rows += zip(names, created, started, finished, strict=True)
-    weight = among / len(rows) if among > sample and rows else 1.0
-    return [_Sampled(weight, name or "", *times) for name, *times in rows]
+def _jobs(columns: Columns, among: int, sample: int) -> Iterator[_Sampled]:
+    """The jobs of a sample of `among` ones."""
+    names, *times = ([value_of(FIELDS[name], raw) for raw in raw_column(columns, name)] for name in _COLUMNS)
+    weight = among / len(names) if among > sample and names else 1.0
+    for name, created, started, finished in zip(names, *times, strict=True):
+        yield _Sampled(weight, name or "", created, started, finished)
 
 
 def _ended(handle: QueueHandle, since: int, now: int) -> Steps[dict[str, int]]:
@@ -168,11 +169,10 @@ def _ended(handle: QueueHandle, since: int, now: int) -> Steps[dict[str, int]]:
     return {state: jobs for state, jobs in zip(COUNTED_STATES, map(int, replies), strict=True) if jobs}
 
 
-def _sampled_of(handle: QueueHandle, ended: Mapping[str, int], sample: int) -> Iterator[_Sampled]:
+def _parts_of(ended: Mapping[str, int], sample: int) -> list[Part]:
     """At most `sample` of the jobs that have ended last, of each state its part."""
     total = sum(ended.values())
-    for state, jobs in ended.items():
-        yield from _sampled(handle, state, jobs, max(1, min(jobs, sample * jobs // total)))
+    return [Part(state, jobs, max(1, min(jobs, sample * jobs // total))) for state, jobs in ended.items()]
 
 
 def _counted(handle: QueueHandle, since: int, now: int) -> Steps[_Rate | None]:

@@ -10,9 +10,11 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, count, islice
+from math import inf
 from typing import Any, Final, TypeVar
 
+from spark_bull.clock import monotonic_s
 from spark_bull.errors import ConnectionLost, PermissionDenied, SparkBullError
 from spark_bull.store.connection import Command, Connection
 
@@ -33,31 +35,41 @@ def run(connection: Connection, read: Steps[T]) -> T:
     return run_all(connection, [read])[0]
 
 
-def run_all(connection: Connection, reads: Sequence[Steps[T]]) -> list[T]:
+def run_all(connection: Connection, reads: Sequence[Steps[T]], until_s: float = inf) -> list[T]:
     """As `run_together`, but raises the error of the first read that has one."""
     found: list[T] = []
-    for result in run_together(connection, reads):
+    for result in run_together(connection, reads, until_s):
         if isinstance(result, SparkBullError):
             raise result
         found.append(result)
     return found
 
 
-def run_together(connection: Connection, reads: Sequence[Steps[T]]) -> list[T | SparkBullError]:
+def run_together(connection: Connection, reads: Sequence[Steps[T]], until_s: float = inf) -> list[T | SparkBullError]:
     """Runs reads, TOGETHER at a time, each step in one round trip; returns their results, or the errors they raise.
 
-    Raises ConnectionLost when Redis can't be reached, or refuses the commands of all reads, as a cluster that is down
-    does. If it refuses those of some, such as of a queue on another node, ConnectionLost is the result of these reads.
+    until_s: time by the monotonic clock when no further step begins: the results are those of the first reads then, of
+    at least one. Raises ConnectionLost when Redis can't be reached, or refuses the commands of all reads, as a cluster
+    that is down does. If it refuses those of some, such as of a queue on another node, ConnectionLost is the result of
+    these reads.
     """
-    parts = (reads[start : start + TOGETHER] for start in range(0, len(reads), TOGETHER))
-    results = [result for part in parts for result in _run_part(connection, part)]
+    results: list[T | SparkBullError] = []
+    while len(results) < len(reads) and (not results or monotonic_s() < until_s):
+        part = reads[len(results) : len(results) + TOGETHER]
+        found = _run_part(connection, part, until_s, fewest=0 if results else 1)
+        results += found
+        if len(found) < len(part):
+            break
     refused = [result for result in results if isinstance(result, ConnectionLost)]
     if refused and len(refused) == len(results):
         raise refused[0]
     return results
 
 
-def _run_part(connection: Connection, reads: Sequence[Steps[T]]) -> list[T | SparkBullError]:
+def _run_part(
+    connection: Connection, reads: Sequence[Steps[T]], until_s: float, fewest: int
+) -> list[T | SparkBullError]:
+    """The results of the first reads: of all, or of those that end in time, and of the `fewest` first ones."""
     results: dict[int, T | SparkBullError] = {}
     asked: dict[int, Sequence[Command]] = {}
 
@@ -71,25 +83,35 @@ def _run_part(connection: Connection, reads: Sequence[Steps[T]]) -> list[T | Spa
                 raise
             results[number] = error
 
+    def exchange(numbers: Sequence[int]) -> None:
+        steps = [asked.pop(number) for number in numbers]
+        for number, replies in zip(numbers, _replies(connection, steps), strict=True):
+            if isinstance(replies, SparkBullError):
+                advance(number, partial(reads[number].throw, replies))
+            else:
+                advance(number, partial(reads[number].send, replies))
+
     for number, read in enumerate(reads):
         advance(number, partial(next, read))
     while asked:
-        sent, asked = asked, {}
-        for trip in _round_trips(sent):
-            for number, replies in zip(trip, _replies(connection, [sent[number] for number in trip]), strict=True):
-                if isinstance(replies, SparkBullError):
-                    advance(number, partial(reads[number].throw, replies))
-                else:
-                    advance(number, partial(reads[number].send, replies))
-    return [results[number] for number in range(len(reads))]
+        shared = [number for number, step in asked.items() if not isinstance(step, LargeStep)]
+        if shared:
+            exchange(shared)
+        # One read after the other, so that the first ones have ended when the time is over.
+        for number in sorted(asked):
+            while isinstance(asked.get(number), LargeStep) and (number < fewest or monotonic_s() < until_s):
+                exchange([number])
+        if monotonic_s() >= until_s:
+            kept = max(fewest, _ended(results))
+            for number in [number for number in asked if number >= kept]:
+                del asked[number]
+                reads[number].close()
+    return [results[number] for number in range(_ended(results))]
 
 
-def _round_trips(steps: Mapping[int, Sequence[Command]]) -> Iterator[Sequence[int]]:
-    """The numbers of the steps of each round trip."""
-    large = [number for number, step in steps.items() if isinstance(step, LargeStep)]
-    if len(large) < len(steps):
-        yield [number for number in steps if number not in large]
-    yield from ([number] for number in large)
+def _ended(results: Mapping[int, object]) -> int:
+    """The number of reads from the first one on that have ended."""
+    return next(number for number in count() if number not in results)
 
 
 def _replies(connection: Connection, steps: Sequence[Sequence[Command]]) -> Iterator[list[Any] | SparkBullError]:

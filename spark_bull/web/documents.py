@@ -100,8 +100,15 @@ class QueueDetails(QueueDocument):
     finishedPerMinute: float | None
 
 
-class QueueList(BaseModel):
-    """Queues, by name."""
+class QueuePage(BaseModel):
+    """Some queues. `next`: cursor of the next page; null: there is none."""
+
+    next: str | None = Field(examples=["k8QGdGhlcmU"])
+    partial: bool = Field(description="whether the page ends before `limit`, as reading took too long")
+
+
+class QueueList(QueuePage):
+    """Some queues, by name."""
 
     queues: list[QueueDocument]
 
@@ -135,6 +142,10 @@ class StatsList(BaseModel):
     """Statistics, those of all jobs of a queue first."""
 
     stats: list[StatsDocument]
+
+
+class StatsPage(StatsList, QueuePage):
+    """Statistics of some queues, by name."""
 
 
 class MetricsDocument(BaseModel):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 from threading import Lock
-from typing import Annotated, TypeVar
+from typing import Annotated, Final, Generic, NamedTuple, TypeVar
 
 from fastapi import Depends, Path, Request
 
@@ -21,6 +21,19 @@ from spark_bull.web.scans import kept_s
 from spark_bull.web.settings import CALL_TIMEOUT_MS, RETRY_MS, WebSettings
 
 T = TypeVar("T")
+#: For how long one request reads queues, s.
+READING_S: Final = 2.0
+
+
+class QueuePart(NamedTuple, Generic[T]):
+    """What was read of some queues, in the order of their names.
+
+    next: the queue after them, None: there is none; is_partial: whether they are fewer than wanted, as time was over.
+    """
+
+    found: list[T]
+    next: str | None
+    is_partial: bool
 
 
 class Queues:
@@ -83,6 +96,17 @@ class Queues:
         names = self.names()[:most]
         reads = [self._opened(name, read) for name in names]
         return dict(zip(names, run_all(self.connection, reads), strict=True))
+
+    def read_some(self, read: Callable[[QueueHandle], Steps[T]], first: str, most: int) -> QueuePart[T]:
+        """What a read finds in at most `most` queues from the name `first` on, for READING_S, but in one at least.
+
+        Raises the error of the first queue that has one.
+        """
+        until_s = monotonic_s() + READING_S
+        names = [name for name in self.names() if name >= first]
+        found = run_all(self.connection, [self._opened(name, read) for name in names[:most]], until_s)
+        following = names[len(found)] if len(found) < len(names) else None
+        return QueuePart(found, following, len(found) < len(names[:most]))
 
     def check_readable(self) -> None:
         """Raises ConnectionLost if Redis does not answer, or refuses to read each of some queues."""

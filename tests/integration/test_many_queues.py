@@ -14,21 +14,24 @@ from spark_bull.cli import show
 from spark_bull.cli.main import main
 from spark_bull.errors import ConnectionLost, DialectError
 from spark_bull.local import EmbeddedRedis
-from spark_bull.model import NewJob
+from spark_bull.model import JobStats, NewJob
 from spark_bull.option_table import QUEUE, READ
 from spark_bull.options import Options, parse_options
 from spark_bull.prometheus.collect import Export, collect
 from spark_bull.prometheus.families import ADDED_RATE, READABLE, Sample
 from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.handle import opening
+from spark_bull.queue.stats import computing
 from spark_bull.spark.inspect.source import batch_reader
 from spark_bull.spark.schemas import SCHEMAS
+from spark_bull.store import steps
 from spark_bull.store.client import RetryingClient
 from spark_bull.store.connection import Command, Connection
 from spark_bull.store.settings import settings_of
-from spark_bull.store.steps import TOGETHER, Steps, run, run_together
+from spark_bull.store.steps import TOGETHER, LargeStep, Steps, run, run_all, run_together
 from spark_bull.web import queue_access
 from tests.support.wait import wait_until
-from tests.support.web import serving
+from tests.support.web import Web, serving
 from tests.support.work_bench import DIALECTS
 
 
@@ -86,6 +89,73 @@ def test_the_server_reads_many_queues_in_few_round_trips(
     few = trips(len(DIALECTS))
     assert trips(TOGETHER) == few
     assert few < trips(len(names)) <= 2 * few
+
+
+def test_statistics_of_queues_with_few_jobs_take_few_round_trips(
+    names: Sequence[str],
+    options: Options,
+    redis_url: str,
+    prefix: str,
+    round_trips: Callable[[Callable[[], object]], int],
+) -> None:
+    for name in names[:TOGETHER]:
+        with BullQueue(name, url=redis_url, prefix=prefix) as queue:
+            ids = queue.add_many(NewJob({}, "send") for _ in range(5)).ids
+            if name in names[: len(DIALECTS)]:
+                queue.complete(ids[0])
+                queue.fail(ids[1], "no route")
+    connection = Connection(settings_of(options))
+
+    def of(name: str) -> Steps[list[JobStats]]:
+        return (yield from computing((yield from opening(options, name))))
+
+    def trips(count: int) -> int:
+        found: list[list[JobStats]] = []
+        sent = round_trips(lambda: found.extend(run_all(connection, [of(name) for name in names[:count]])))
+        assert all(sum(all_jobs.jobs.values()) == 5 for all_jobs, *_ in found)
+        return sent
+
+    few = trips(len(DIALECTS))
+    assert trips(TOGETHER) == few
+
+
+@pytest.mark.parametrize("path", ["/queues", "/stats"])
+def test_the_server_lists_queues_page_by_page(names: Sequence[str], redis_url: str, prefix: str, path: str) -> None:
+    with serving(url=redis_url, prefix=prefix) as web:
+        assert names_of(web, path, limit=30) == [names[:30], names[30:60], names[60:]]
+        cursor = web.get(path, limit=30)["next"]
+        other = "/stats" if path == "/queues" else "/queues"
+        assert web.get(other, code=400, cursor=cursor)["field"] == "cursor"
+        assert web.get("/stats", code=400, cursor=cursor, windowMs=60_000)["field"] == "cursor"
+        assert web.get(path, code=400, limit=1_001)["field"] == "limit"
+
+
+@pytest.mark.parametrize("path", ["/queues", "/stats"])
+def test_a_page_of_queues_that_takes_too_long_has_those_that_were_read(
+    names: Sequence[str], redis_url: str, prefix: str, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_access, "READING_S", 0.0)
+    with serving(url=redis_url, prefix=prefix, queues=tuple(names[:4])) as web:
+        assert [web.get(path, limit=limit)["partial"] for limit in (4, 1)] == [True, False]
+        assert names_of(web, path) == [[name] for name in names[:4]]
+
+
+def names_of(web: Web, path: str, **parameters: int) -> list[Sequence[str]]:
+    """The names of the queues of each page."""
+    page = web.get(path, **parameters)
+    pages = [page]
+    while page["next"]:
+        page = web.get(path, cursor=page["next"], **parameters)
+        pages.append(page)
+    return [[one["queue"] for one in found[path[1:]]] for found in pages]
+
+
+def test_a_scrape_that_takes_too_long_says_which_queues_it_has_not_read(
+    names: Sequence[str], options: Options, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = collect(Export(options, tuple(names), 10, 60_000, 5, limit_s=0))
+    assert_readable(found, {names[0]}, {*names[1:]})
+    assert f"{len(names) - 1} of {len(names)} queues have no metrics" in caplog.text
 
 
 @pytest.mark.parametrize("sample", [0, 10])
@@ -230,6 +300,28 @@ def test_each_of_several_reads_gets_its_replies_and_its_error(connection: Connec
     assert run_together(connection, []) == []
     with pytest.raises(DialectError, match="twelve"):
         run(connection, doubled(keys[2], 0))
+
+
+def growing(key: str, times: int) -> Steps[int]:
+    """Adds to a number, with round trips of its own."""
+    (value,) = yield [("GET", key)]
+    for _ in range(times):
+        (value,) = yield LargeStep([("INCR", key)])
+    return int(value)
+
+
+@pytest.mark.parametrize("in_time", [0, 1, 7, 12])
+def test_the_first_reads_end_when_time_is_over(
+    connection: Connection, prefix: str, monkeypatch: pytest.MonkeyPatch, in_time: int
+) -> None:
+    keys = [f"{prefix}:{n}" for n in range(4)]
+    connection.pipeline([("SET", key, 0) for key in keys])
+    passed = iter(range(1_000))
+    monkeypatch.setattr(steps, "monotonic_s", lambda: next(passed))
+    found = run_together(connection, [growing(key, 3) for key in keys], until_s=in_time)
+    assert found == [3] * len(found)
+    # The first read ends in any case; each of the others takes a look at the clock per step.
+    assert len(found) == max(1, min(4, 1 + in_time // 3))
 
 
 def test_no_read_goes_on_without_redis(prefix: str) -> None:

@@ -357,7 +357,7 @@ def test_a_queue_is_deleted_when_its_name_is_repeated(web: Web, queue: BullQueue
     for query, code in (("", 400), ("?confirm=male", 400), ("?confirm=mail", 409), ("?confirm=mail&force=true", 204)):
         web.ask("DELETE", f"/queues/mail{query}", code=code, headers=WRITING)
     web.get("/queues/mail", code=404)
-    assert web.get("/queues") == {"queues": []}
+    assert web.get("/queues") == {"queues": [], "next": None, "partial": False}
 
 
 @not_bull_1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 
 from spark_bull.queue.activity import activity
 from spark_bull.queue.find import describing
@@ -12,6 +12,7 @@ from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.read import counting
 from spark_bull.queue.stats import computing
 from spark_bull.store.steps import Steps, run
+from spark_bull.web.cursors import Position, cursor_of, position_of
 from spark_bull.web.documents import (
     CleanDocument,
     DoneDocument,
@@ -21,21 +22,47 @@ from spark_bull.web.documents import (
     QueueDetails,
     QueueList,
     StatsList,
+    StatsPage,
 )
 from spark_bull.web.json_output import Json, document
 from spark_bull.web.problems import Problem, documented
-from spark_bull.web.queue_access import AllQueues, ExistingQueue
+from spark_bull.web.queue_access import AllQueues, ExistingQueue, QueuePart
 
 router = APIRouter(tags=["queues"])
 
 Window = Annotated[int, Query(ge=1_000, le=30 * 86_400_000, description="period of rates and ended jobs, ms")]
 Sample = Annotated[int, Query(ge=1, le=10_000, description="maximum number of jobs read of each state")]
+Limit = Annotated[int, Query(ge=1, le=1_000, description="maximum number of queues")]
+Cursor = Annotated[
+    str | None, Query(max_length=2_000, description="`next` of the page before, with the same parameters")
+]
 
 
-@router.get("/queues", response_model=QueueList, responses=documented(401, 421, 503))
-def list_queues(queues: AllQueues) -> Json:
-    """Lists the queues with their numbers of jobs. A new queue appears after 15 s, or longer."""
-    return Json({"queues": [*queues.read_all(_summary).values()]})
+def _first(request: Request, cursor: str | None) -> str:
+    """The queue with which a page begins. Raises Problem 400."""
+    return position_of(cursor, _query(request)).queue if cursor else ""
+
+
+def _page(request: Request, part: QueuePart[Any]) -> dict[str, Any]:
+    """What a page of queues says of itself."""
+    following = None if part.next is None else cursor_of(Position(part.next), _query(request))
+    return {"next": following, "partial": part.is_partial}
+
+
+def _query(request: Request) -> dict[str, str]:
+    """The parameters that a cursor is valid for."""
+    others = {name: value for name, value in request.query_params.items() if name not in ("limit", "cursor")}
+    return {"path": request.url.path, **others}
+
+
+@router.get("/queues", response_model=QueueList, responses=documented(400, 401, 421, 503))
+def list_queues(request: Request, queues: AllQueues, limit: Limit = 100, cursor: Cursor = None) -> Json:
+    """Lists queues with their numbers of jobs. A new queue appears after 15 s, or longer.
+
+    A page ends after about 2 s, also with fewer queues than asked for: go on until `next` is null.
+    """
+    part = queues.read_some(_summary, _first(request, cursor), limit)
+    return Json({"queues": part.found, **_page(request, part)})
 
 
 @router.get("/queues/{queue}", response_model=QueueDetails, responses=documented(400, 401, 404, 409, 421, 503))
@@ -56,11 +83,21 @@ def read_queue(queue: ExistingQueue) -> Json:
     return Json({**summary, "features": features, "limits": limits, **busy})
 
 
-@router.get("/stats", response_model=StatsList, responses=documented(400, 401, 421, 503))
-def read_stats(queues: AllQueues, windowMs: Window = 3_600_000, sample: Sample = 1_000) -> Json:
-    """Computes the statistics of all queues, without those by name."""
-    found = queues.read_all(lambda handle: computing(handle, windowMs, sample))
-    return Json({"stats": document([of_queue for of_queue, *_ in found.values()])})
+@router.get("/stats", response_model=StatsPage, responses=documented(400, 401, 421, 503))
+def read_stats(
+    request: Request,
+    queues: AllQueues,
+    windowMs: Window = 3_600_000,
+    sample: Sample = 1_000,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> Json:
+    """Computes the statistics of queues, without those by name.
+
+    A page ends after about 2 s, also with fewer queues than asked for: go on until `next` is null.
+    """
+    part = queues.read_some(lambda handle: computing(handle, windowMs, sample), _first(request, cursor), limit)
+    return Json({"stats": document([of_queue for of_queue, *_ in part.found]), **_page(request, part)})
 
 
 @router.get("/queues/{queue}/stats", response_model=StatsList, responses=documented(400, 401, 404, 409, 421, 503))
