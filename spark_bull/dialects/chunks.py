@@ -26,6 +26,7 @@ class EncodedJobs:
 
     data: payloads, JSON text. opts: options, JSON text. marked: whether some options have marks; see `base.MARKS`.
     delay: ms; run_at, timestamp: ms since 1970. deduplication: rules of deduplication ids, JSON text, unless simple.
+    own_id: whether only an earlier attempt of the same task can have given the id, see `own_ids`.
     parent_queue, parent_id: the parents; on_failure: flags for the failure of a child, see `parents.FAILURE_FLAGS`.
     waits_for_children: whether the job has children, for which it waits. parent_optional: whether jobs are added
     without their parents if these are gone. sequence: keys of jobs that run one after the other; sequence_failure: the
@@ -39,6 +40,7 @@ class EncodedJobs:
     opts: Column[str] = None
     marked: bool = False
     job_id: Column[str] = None
+    own_id: Column[bool] = None
     delay: Column[int] = None
     run_at: Column[int] = None
     timestamp: Column[int] = None

@@ -15,6 +15,7 @@ from spark_bull.dialects.base import Dialect
 from spark_bull.dialects.chunks import EncodedJobs, collapsed, picked, sliced
 from spark_bull.dialects.codec import encode
 from spark_bull.dialects.deduplication import NAME as DEDUPLICATION
+from spark_bull.dialects.own_ids import as_uuid, digest, row_values
 from spark_bull.dialects.parents import NAME as PARENT
 from spark_bull.errors import OptionError
 
@@ -23,8 +24,6 @@ MAX_JOBS: Final = 1_000
 MAX_FLOW_SIZE: Final = 2 << 20
 #: Stands for the parent of a job, which is set after the job was encoded.
 _SOME: Final = {"queue": "-", "id": "-"}
-#: The bits of a UUID that are fixed, by the digit that they replace.
-_VARIANTS: Final = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 
 
 @dataclass(frozen=True)
@@ -85,9 +84,16 @@ class Flows:
     """The flows whose jobs `levels` have, encoded. Raises OptionError or DialectError."""
 
     def __init__(
-        self, dialect: Dialect, levels: Sequence[Level], defaults: Mapping[str, Any], numbers: Sequence[int]
+        self,
+        dialect: Dialect,
+        levels: Sequence[Level],
+        defaults: Mapping[str, Any],
+        numbers: Sequence[int],
+        source: str | None = None,
     ) -> None:
-        """numbers: those of the flows, for errors."""
+        """numbers: those of the flows. source: names the task whose rows they are, which gives the jobs their ids again
+        when it is repeated; None: ids are random.
+        """
         dialect.check_flows()
         self._dialect = dialect
         self._levels = levels
@@ -102,6 +108,8 @@ class Flows:
         for number, level in enumerate(levels):
             above: Sequence[int] = self._flows[-1] if number else range(len(level))
             self._flows.append([above[parent] for parent in level.parents] if number else above)
+        self._digests = None if source is None else self._contents(source)
+        for number, level in enumerate(levels):
             self.ids.append([""] * len(level))
             self.groups += self._encoded(number)
         self._check_sizes()
@@ -161,18 +169,34 @@ class Flows:
             flows = [self._flows[number][i] for i in positions]
             if number:
                 jobs = self._with_parents(number, jobs, positions, labels)
-            ids = new_ids(len(positions))
+            ids = new_ids(len(positions)) if self._digests is None else self._own_ids(number, positions)
+            own = None if self._digests is None else collapsed([job_id is None for job_id in given])
             if jobs.job_id is not None:
                 self._check_ids(queue, given, flows, labels)
                 ids = [new if job_id is None else job_id for job_id, new in zip(given, ids, strict=True)]
             for position, job_id in zip(positions, ids, strict=True):
                 self.ids[number][position] = job_id
             waits = collapsed([i in has_children for i in positions]) if has_children else None
-            jobs = replace(jobs, job_id=[*ids], waits_for_children=waits)
+            jobs = replace(jobs, job_id=[*ids], own_id=own, waits_for_children=waits)
             _check_deduplication(jobs, labels)
             outer = listed(None if number else jobs.parent_id, jobs.n)
             checked = [a is not None or b is not None for a, b in zip(given, outer, strict=True)]
             yield Group(queue, number == 0, jobs, flows, [order + i for i in positions], checked)
+
+    def _contents(self, source: str) -> list[str]:
+        """Digests of the source, and of the number and all jobs of each flow."""
+        found = [digest(source, number) for number in self._numbers]
+        for level, flows in zip(self._levels, self._flows, strict=True):
+            values = row_values(level.rows, len(level))
+            for position, flow in enumerate(flows):
+                found[flow] = digest(found[flow], level.queues[position], values[position])
+        return found
+
+    def _own_ids(self, number: int, positions: Sequence[int]) -> list[str]:
+        """The ids of jobs of a level, by their places in their flows."""
+        flows, digests = self._flows[number], self._digests or []
+        places = [(flows[position], position - bisect_left(flows, flows[position])) for position in positions]
+        return [as_uuid(digest(digests[flow], number, place)) for flow, place in places]
 
     def _rows(self, number: int) -> Mapping[str, Sequence[Any]]:
         """The properties of a level, with those that refer to parents in the level above."""
@@ -245,8 +269,7 @@ class Flows:
 def new_ids(count: int) -> list[str]:
     """Random UUIDs, of version 4."""
     texts = urandom(16 * count).hex()
-    hexes = (texts[start : start + 32] for start in range(0, 32 * count, 32))
-    return [f"{h[:8]}-{h[8:12]}-4{h[13:16]}-{_VARIANTS[h[16]]}{h[17:20]}-{h[20:]}" for h in hexes]
+    return [as_uuid(texts[start : start + 32]) for start in range(0, 32 * count, 32)]
 
 
 def _second_parent(label: str) -> OptionError:

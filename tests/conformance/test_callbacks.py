@@ -227,7 +227,7 @@ def test_a_write_that_is_repeated_has_one_callback(
         sink = Sink(repeated, ROWS)
         sink.task(rows(0, 1))
     sink.commit()
-    assert complete_all(bench) == (2 if delivery == "exactly-once" else 4)
+    assert complete_all(bench) == 2
     assert callback(report).state == "prioritized"
     sink = Sink(repeated, ROWS)
     sink.task(rows(0, 1))

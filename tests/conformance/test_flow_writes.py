@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -218,6 +219,95 @@ def test_a_flow_whose_child_has_another_parent_by_the_time_of_the_commit_is_not_
     (record,) = queues["books"].writes()
     assert (record.jobs, record.added, record.rejected, record.done) == (6, 2, 4, 6)
     assert counts(queues) == {"books": {"waiting-children": 1}, "pages": {"wait": 2}, "words": {"wait": 1}}
+
+
+def without_ids(*books: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{**one, "jobId": None} for one in books]
+
+
+def test_a_repeated_task_adds_each_flow_and_each_of_its_jobs_once(options: Any, queues: dict[str, BullQueue]) -> None:
+    sink = Sink(options(delivery="at-least-once", chunkSize="2"), BOOKS)
+    same = book(1, page(1, word("a"), word("a")), page(1, word("a")))
+    rows = [*without_ids(same, same, book(2)), book(3, page(3), page(3))]
+    sink.attempt(rows[:2])
+    sink.attempt(rows)
+    sink.task(rows)
+    sink.task(without_ids(same))
+    sink.commit()
+    assert counts(queues) == {
+        "books": {"waiting-children": 4, "wait": 1},
+        "pages": {"waiting-children": 6, "wait": 2},
+        "words": {"wait": 9},
+    }
+    (record,) = queues["books"].writes()
+    assert (record.jobs, record.added, record.duplicates) == (22, 6, 16)
+    found = [job for queue in queues.values() for state in ("waiting-children", "wait") for job in queue.page(state)]
+    assert [job.id for job in found if not re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", job.id)] == ["b3"]
+
+
+def test_rows_that_come_in_another_order_when_a_task_is_repeated_are_all_added(
+    options: Any, queues: dict[str, BullQueue]
+) -> None:
+    sink = Sink(options(delivery="at-least-once"), BOOKS)
+    rows = without_ids(*(book(n, page(n)) for n in range(5)))
+    sink.attempt(rows[:3])
+    sink.task(rows[::-1])
+    assert {job.data["book"] for job in queues["books"].page("waiting-children")} == set(range(5))
+
+
+def test_a_repeated_task_leaves_flows_alone_that_workers_have_begun(
+    options: Any, queues: dict[str, BullQueue], client: Redis, prefix: str
+) -> None:
+    sink = Sink(options(delivery="at-least-once"), BOOKS)
+    rows = without_ids(book(1, page(1, onFailure="ignore"), page(2)), book(2, page(3)), book(3, page(4)))
+    sink.attempt(rows)
+    books, pages = queues["books"], queues["pages"]
+    one, two, three, four = sorted(pages.page("wait"), key=lambda job: str(job.data))
+    pages.fail(one.id, "torn")
+    pages.complete(three.id)
+    pages.complete(four.id)
+    (last,) = (job for job in books.page("wait") if job.data == {"book": 3})
+    books.remove(last.id, with_children=False)
+    begun = [public_jobs(client, prefix, queue) for queue in QUEUES]
+    sink.task(rows)
+    assert [public_jobs(client, prefix, queue) for queue in QUEUES] == begun
+    pages.complete(two.id)
+    assert counts(queues) == {"books": {"wait": 2}, "pages": {"completed": 3, "failed": 1}}
+
+
+def public_jobs(client: Redis, prefix: str, queue: str) -> dict[str, Any]:
+    """The public keys of a queue, without the counter, which chunks raise."""
+    found = dump(client, prefix, queue)
+    return {key: value for key, value in found.items() if not key.startswith(PRIVATE) and key != "id"}
+
+
+def test_a_repeated_task_adds_the_children_of_a_parent_and_of_a_callback_once(
+    options: Any, queues: dict[str, BullQueue]
+) -> None:
+    parent = queues["books"].add({}, job_id="b1")
+    given = options(delivery="at-least-once", queue="pages", chunkSize="2")
+    rows = [{"jobId": None, "data": "{}", "parent": {"queue": "books", "id": "b1"}} for _ in range(3)]
+    children = StructType(
+        [
+            *CHILDREN.fields[:2],
+            StructField("parent", StructType().add("queue", StringType()).add("id", StringType())),
+        ]
+    )
+    for options_of_write, schema in (
+        (given, children),
+        (given | {"onFinish": json.dumps({"queue": "words"})}, StructType(CHILDREN.fields[:2])),
+    ):
+        sink = Sink(options_of_write, schema)
+        written = [{name: row[name] for name in schema.names} for row in rows]
+        sink.attempt(written[:2])
+        first = queues["pages"].page("wait")[0]
+        queues["pages"].complete(first.id)
+        sink.task(written)
+        sink.commit()
+        assert queues["pages"].counts()["wait"] == 2
+        queues["pages"].drain()
+        queues["pages"].clean()
+    assert queues["books"].get_job(parent) is not None
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, ClassVar, Generic, TypeVar
 from unittest.mock import patch
 
@@ -58,6 +59,7 @@ class Sink:
     identity: Identity | None = None
     plan: WritePlan = field(init=False)
     messages: list[Written] = field(default_factory=list)
+    attempts: Iterator[int] = field(default_factory=count)
 
     def __post_init__(self) -> None:
         self.plan = plan_write(self.options, self.schema)
@@ -65,9 +67,13 @@ class Sink:
 
     def task(self, rows: Sequence[dict[str, Any]]) -> None:
         """Runs the next task of the write."""
+        self.messages.append(self.attempt(rows))
+
+    def attempt(self, rows: Sequence[dict[str, Any]]) -> Written:
+        """Runs an attempt of the next task; Spark does not get its message."""
         batch = pa.RecordBatch.from_pylist(list(rows), schema=to_arrow_schema(self.schema, timezone="UTC"))
-        with patch.object(attempt, "TaskContext", _Task(len(self.messages))):
-            self.messages.append(write_task(self.plan, iter([batch]), self.identity))
+        with patch.object(attempt, "TaskContext", _Task(len(self.messages), next(self.attempts))):
+            return write_task(self.plan, iter([batch]), self.identity)
 
     def commit(self) -> None:
         commit_write(self.plan, list(self.messages), self.identity)

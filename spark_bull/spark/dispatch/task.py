@@ -10,6 +10,7 @@ from spark_bull.dialects.base import Dialect
 from spark_bull.dialects.chunks import ChunkBuilder
 from spark_bull.dialects.codec import defaults_of, encode
 from spark_bull.dialects.flows import Flows
+from spark_bull.dialects.own_ids import with_own_ids
 from spark_bull.dialects.priorities import NAME as PRIORITY
 from spark_bull.dialects.terms import SPREAD_SEED
 from spark_bull.errors import SparkBullError, restated
@@ -90,6 +91,10 @@ class _Task:
         self.limit = length_limit_of(self.plan.options)
         self.callback: Callback | None = None
         self.opened = False
+        #: Names the rows of this task, if they are added again when it is repeated.
+        self.source: str | None = None
+        if not self.plan.exactly_once:
+            self.source = f"{self.identity or self.plan.write_id}:{self.attempt.partition}"
         on_finish = self.plan.on_finish
         if on_finish is not None:
             self.callback = on_finish.callback(self.plan.write_id, self.identity)
@@ -134,6 +139,8 @@ class _Task:
             columns = replace(columns, parent_optional=True)
         elif columns.parent_id is not None and not _was_committed(self.plan, writer.handle, self.identity):
             check_parents(writer.handle, columns, numbers)
+        if columns.parent_id is not None and self.source is not None:
+            columns = with_own_ids(columns, rows, queue, numbers, self.source)
         if sequences is not None:
             columns = in_sequences(columns, sequences, self.plan.options["onFailure"], numbers)
         for count, packed in writer.builder.add(columns):
@@ -144,7 +151,7 @@ class _Task:
         if writer.was_committed or plan.children is None:
             return
         levels = levels_of(plan.children, rows, queue, children, numbers)
-        flows = Flows(writer.handle.dialect, levels, self.defaults, numbers)
+        flows = Flows(writer.handle.dialect, levels, self.defaults, numbers, self.source)
         if plan.on_finish is not None and self.callback is not None:
             plan.on_finish.check_children(flows.groups[0].jobs, self.callback, numbers)
             flows.make_parents_optional()

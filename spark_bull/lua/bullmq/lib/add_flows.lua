@@ -41,10 +41,25 @@ local function parents_by_child(places)
   return parents
 end
 
+-- The flows that an earlier attempt of the same task has added: a job exists that has an id of its own.
+local function flows_added_before(places)
+  local added = {}
+  for _, place in ipairs(places) do
+    local jobs = place.group.jobs
+    local own, ids = listed(jobs, 'own_id'), listed(jobs, 'job_id')
+    for row, flow in ipairs(place.group.flow) do
+      if own[row] and not added[flow] and redis.call('EXISTS', place.args.base .. ids[row]) == 1 then
+        added[flow] = true
+      end
+    end
+  end
+  return added
+end
+
 -- Finds flows that can't be added whole: a parent outside the flow is missing, a job exists and can't become a child, or
 -- two flows have a job of the same id. Only jobs whose ids were chosen by the user, and roots with parents, are checked.
--- Returns {flow -> {reason, order of the job}} and whether there is any.
-local function refused_flows(places)
+-- Those that were `added_before` are left out. Returns {flow -> {reason, order of the job}} and whether there is any.
+local function refused_flows(places, added_before)
   local refused, is_any, takers, new_parents = {}, false, {}, nil
 
   local function refuse(flow, reason, order)
@@ -74,7 +89,9 @@ local function refused_flows(places)
 
   for _, place in ipairs(places) do
     for _, row in ipairs(place.group.checked) do
-      check(place, row)
+      if not added_before[place.group.flow[row]] then
+        check(place, row)
+      end
     end
   end
   return refused, is_any
@@ -107,14 +124,18 @@ end
 -- rejected = {order, reason} of jobs that were not added}.
 local function add_flows(key, arg, flows, _, now)
   local places = places_of(key, arg, flows)
-  local refused, is_any = refused_flows(places)
+  local added_before = flows_added_before(places)
+  local refused, is_any = refused_flows(places, added_before)
+  local left_out = 0
   local total = {next = flows.n + 1, added = 0, duplicates = 0, deduplicated = 0, ids = {}, rejected = {}}
   for _, place in ipairs(places) do
     local group, chunk, rows = place.group, place.group.jobs, nil
-    if is_any then
+    if is_any or next(added_before) then
       rows = {}
       for row, flow in ipairs(group.flow) do
-        if refused[flow] then
+        if added_before[flow] then
+          left_out = left_out + 1
+        elseif refused[flow] then
           total.rejected[#total.rejected + 1] = {refused[flow][2], refused[flow][1]}
         else
           rows[#rows + 1] = row
@@ -140,5 +161,6 @@ local function add_flows(key, arg, flows, _, now)
   if total.duplicates > 0 then
     release_parents(key, arg, places, now)
   end
+  total.duplicates = total.duplicates + left_out
   return total
 end

@@ -24,6 +24,7 @@ local function add_jobs(key, arg, chunk, from, now)
   local target, paused_or_full = waiting_list(key, arg.bullmq_version)
   local max_events = event_limit(key)
   local names, datas, all_opts = listed(chunk, 'name'), chunk.data, listed(chunk, 'opts')
+  local own_ids = listed(chunk, 'own_id')
   local custom_ids, priorities = listed(chunk, 'job_id'), listed(chunk, 'priority')
   local lifos, times_of, marked = listed(chunk, 'lifo'), clock_of(chunk, now), chunk.marked
   local deduplication_of = deduplications_of(chunk)
@@ -52,9 +53,9 @@ local function add_jobs(key, arg, chunk, from, now)
     return kept, deduplication_id
   end
 
-  -- A job that exists already joins its parent.
+  -- A job that exists already joins its parent, unless an earlier attempt of the same task has added it as a child.
   local function count_duplicate(i, job_id, parent)
-    local refused = parent and join_existing(parent, job_id, times_of(i))
+    local refused = parent and not own_ids[i] and join_existing(parent, job_id, times_of(i))
     if refused then
       rejected[#rejected + 1] = {i, refused}
       return ''
