@@ -69,7 +69,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         (
             *("work", "work_and_add", "progress", "promote_due", "rescue", "age", "empty", "advance"),
             *("commit", "commit_managed"),
-            *("job/claimed", "job/extend", "job/relock", "job/log", "job/update_data"),
+            *("job/claimed", "job/start", "job/extend", "job/relock", "job/log", "job/update_data"),
             *("job/free_deduplication", "open_callback", "close_callback"),
         ),
     ),

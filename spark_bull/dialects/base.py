@@ -45,7 +45,7 @@ _NAMES_OF_NODE: Final = {"wait": "waiting"}
 
 #: Verbs that are the same in all dialects; their scripts are in lua/job.
 SHARED_VERBS: Final = frozenset(
-    {"claimed", "extend", "relock", "log", "update_data", "cancel", "free_deduplication", "remove_orphans"}
+    {"claimed", "start", "extend", "relock", "log", "update_data", "cancel", "free_deduplication", "remove_orphans"}
 )
 
 Kind = Literal["list", "zset", "set"]

@@ -6,7 +6,7 @@ that can't be parsed counts as not given.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from spark_bull.columns import converted, listed
@@ -30,6 +30,15 @@ class ClaimedChunk(NamedTuple):
         """Which of the jobs exist: what is left of a removed one has neither timestamp nor data."""
         pairs = zip(self._listed("timestamp"), self._listed("data"), strict=True)
         return [timestamp is not False or data is not False for timestamp, data in pairs]
+
+    def without(self, job_ids: Collection[str]) -> ClaimedChunk:
+        """The jobs without these."""
+        kept = [place for place, job_id in enumerate(self.ids) if job_id not in job_ids]
+        columns = {
+            name: [column[place] for place in kept] if isinstance(column, list) else column
+            for name, column in self.columns.items()
+        }
+        return ClaimedChunk([self.ids[place] for place in kept], columns)
 
     def values(self, dialect: Dialect) -> dict[str, Any]:
         """Columns by attribute of ClaimedJob; each is a list, or one value for all jobs. Numbers are int.

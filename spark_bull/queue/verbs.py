@@ -455,6 +455,12 @@ def extend(handle: QueueHandle, token: str, job_ids: Sequence[str], lock_ms: int
     return [job_id.decode() for job_id in lost]
 
 
+def start(handle: QueueHandle, token: str, job_ids: Sequence[str]) -> list[str]:
+    """Starts claimed jobs that can expire; returns the ids of those that have expired, or are locked by others."""
+    kept: list[bytes] = handle.run("start", {"lock_token": token, "ids": job_ids})
+    return [job_id.decode() for job_id in kept]
+
+
 def relock(handle: QueueHandle, token: str, job_ids: Sequence[str], lock_ms: int) -> int:
     """Locks those jobs that are active without a lock; returns their number."""
     return int(handle.run("relock", {"lock_token": token, "lock_ms": lock_ms, "ids": job_ids}))

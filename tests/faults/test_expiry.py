@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 from redis import Redis
 
-from spark_bull import BullQueue, NewJob
+from spark_bull import BullQueue, NewJob, Worker
 from spark_bull.model import RawJson
+from spark_bull.spark.process.claim_stream import ClaimReader, claim_reader
 from spark_bull.spark.process.udf_runner import UdfRunner
 from spark_bull.worker.running_job import RunningJob
+from tests.spark.conftest import Bull
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 
@@ -58,7 +63,7 @@ def check_as_if_never_claimed(client: Redis, queue: BullQueue, ids: list[str]) -
     """Compares jobs with one that has expired before a worker saw it."""
     (never_claimed,) = queue.add_many([NewJob({"n": 0}, expire_at=1)]).ids
     with OurWorker(queue.handle, lambda job: job.id):
-        wait_until(lambda: queue.counts()["wait"] + queue.counts()["active"] == 0, "the job to expire")
+        wait_until(lambda: queue.counts()["failed"] == len(ids) + 1, "the jobs to fail")
     expected = fields(client, queue, never_claimed)
     assert expected[b"failedReason"] == b"expired"
     assert [fields(client, queue, job_id) for job_id in ids] == [expected] * len(ids)
@@ -151,3 +156,72 @@ def test_a_job_that_has_started_runs_again_after_its_time(queue: BullQueue, clie
     with OurWorker(queue.handle, processor):
         wait_until(ended(queue, 0, 1), "the job to complete")
     assert attempts == [0, 1]
+
+
+def read_all(reader: ClaimReader, start: dict[str, Any], end: dict[str, Any]) -> list[str]:
+    parts = reader.partitions(start, end)
+    # Spark may run a task again.
+    first, again = ([row for part in parts for batch in reader.read(part) for row in batch.to_pylist()] for _ in (1, 2))
+    assert again == first
+    return [row["id"] for row in first]
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_jobs_that_expire_before_their_micro_batch_starts_are_not_in_it(
+    queue: BullQueue, client: Redis, redis_url: str, prefix: str, is_restarted: bool
+) -> None:
+    options = {"url": redis_url, "prefix": prefix, "queue": "q", "protocol": queue.protocol, "readerId": "reader"}
+    reader = claim_reader(options)
+    plain, gone, kept = add(queue, 1), add(queue, MANY, expire_after=BRIEF_MS), add(queue, 1, expire_after=HOUR_MS)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    until_expired(client, queue, gone)
+    if is_restarted:
+        reader = claim_reader(options)
+    assert read_all(reader, start, end) == plain + kept
+    check_as_if_never_claimed(client, queue, gone)
+
+
+def test_jobs_of_a_micro_batch_that_have_started_do_not_expire(
+    queue: BullQueue, client: Redis, redis_url: str, prefix: str
+) -> None:
+    reader = claim_reader({"url": redis_url, "prefix": prefix, "queue": "q", "protocol": queue.protocol})
+    ids = add(queue, 3, expire_after=HOUR_MS)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    (part,) = reader.partitions(start, end)
+    assert [batch["id"].to_pylist() for batch in reader.read(part)] == [ids]
+    # Their time is over now.
+    assert not any(client.hexists(queue.handle.keys.job(job_id), "expireAt") for job_id in ids)
+    # Another worker has got one of them.
+    client.set(queue.handle.keys.lock(ids[1]), "another")
+    assert [batch["id"].to_pylist() for batch in reader.read(part)] == [[ids[0], ids[2]]]
+
+
+def test_the_engine_stream_does_not_start_a_job_that_expires_after_it_was_claimed_ahead(
+    queue: BullQueue, client: Redis, redis_url: str, prefix: str, bull: Bull, tmp_path: Path
+) -> None:
+    may_end = tmp_path / "may-end"
+
+    @f.udf("long")
+    def look(n: int) -> int:
+        (tmp_path / str(n)).touch()
+        if n == 0:
+            wait_until(may_end.exists, "the next job to be claimed, and to expire")
+        return n
+
+    def transform(jobs: DataFrame) -> DataFrame:
+        return jobs.select("id", "token", look("data.n").alias("returnvalue"))
+
+    long_job, gone, kept = add(queue, 3, expire_after=HOUR_MS)
+    options = {"url": redis_url, "prefix": prefix, "protocol": queue.protocol, "progress": False}
+    settings = {"payload_schema": "n LONG", "lock_ms": HOUR_MS, "max_jobs_per_trigger": 1}
+    with Worker(bull.spark, "q", transform, engine="stream", **settings, **options):
+        wait_until((tmp_path / "0").exists, "the first job to start")
+        wait_until(lambda: gone in [job.id for job in queue.page("active")], "the next job to be claimed")
+        client.hset(queue.handle.keys.job(gone), "expireAt", "1")
+        may_end.touch()
+        wait_until(ended(queue, 1, 2), "all jobs to end")
+    assert [(tmp_path / str(n)).exists() for n in range(3)] == [True, False, True]
+    assert {job.id: job.failed_reason for job in queue.page("failed")} == {gone: "expired"}
+    assert {job.id for job in queue.page("completed")} == {long_job, kept}

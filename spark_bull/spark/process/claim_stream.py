@@ -27,9 +27,11 @@ from spark_bull.options import Options, parse_options
 from spark_bull.queue.claim import limited_groups_ms, read_chunk, unpack_claimed
 from spark_bull.queue.claim_ledger import ClaimLedger, Portion
 from spark_bull.queue.claim_settings import ClaimSettings, default_worker
+from spark_bull.queue.claimed_fields import ClaimedChunk
 from spark_bull.queue.find import describe
 from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle, open_handle
 from spark_bull.queue.read import counts
+from spark_bull.queue.start_chunk import start_chunk
 from spark_bull.spark.process.claim_batch import claim_batch
 from spark_bull.spark.python_worker import freeze_loaded_objects
 from spark_bull.store.settings import resolved
@@ -228,13 +230,17 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert isinstance(partition, Claims)
         freeze_loaded_objects()
         for portion in partition.portions:
-            yield claim_batch(self._handle, portion.token, unpack_claimed(portion.packed))
+            yield self._started(portion.token, unpack_claimed(portion.packed))
         if not partition.portions:
             ledger = ClaimLedger(self._handle, partition.reader)
             for token, ids in self._ask(lambda: ledger.claims(partition.start, partition.stop)):
                 for start in range(0, len(ids), CHUNK_SIZE):
                     chunk = self._ask(partial(read_chunk, self._handle, ids[start : start + CHUNK_SIZE]))
-                    yield claim_batch(self._handle, token, chunk)
+                    yield self._started(token, chunk)
+
+    def _started(self, token: str, chunk: ClaimedChunk) -> pa.RecordBatch:
+        """The jobs of a claim that have not expired since."""
+        return claim_batch(self._handle, token, self._ask(lambda: start_chunk(self._handle, token, chunk)))
 
     def _ask(self, ask: Callable[[], T]) -> T:
         """The result of a call to Redis, retried until it succeeds: an error would end the query."""
