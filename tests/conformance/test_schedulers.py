@@ -156,6 +156,75 @@ def test_a_change_has_the_effect_of_nodes(rounds: StartRounds, peer: Peer, name:
         one.assert_alike()
 
 
+def schedule(rhythm: str) -> Schedule:
+    return Schedule({"pattern": NOON} if rhythm == NOON else {"every": int(rhythm)}, {"$behaviour": "hang"})
+
+
+@contextmanager
+def with_an_active_job(one: Rounds, first: Schedule) -> Iterator[None]:
+    """A schedule in both queues, whose promoted job is active, and whose next one is delayed."""
+    one.make_one_each(first)
+    one.promote()
+    for queue in one.queues.values():
+        one.pair.node.call("process", queue=queue.name, concurrency=1)
+    for queue in one.queues.values():
+        wait_until(lambda queue=queue: queue.counts()["active"] and queue.counts()["delayed"], "the job to be active")
+    yield
+    for queue in one.queues.values():
+        one.pair.node.call("stop", queue=queue.name, force=True)
+
+
+@pytest.mark.parametrize(
+    ("first", "changed"),
+    [(NOON, f"{HOUR}"), (NOON, f"{DAY}"), (f"{HOUR}", NOON), (f"{HOUR}", f"{HOUR}"), (f"{HOUR}", f"{DAY}")],
+)
+@each_bullmq
+def test_a_change_while_the_promoted_job_is_active_has_the_effect_of_nodes(
+    rounds: StartRounds, peer: Peer, first: str, changed: str
+) -> None:
+    one = rounds(schedule(first))
+    with with_an_active_job(one, one.schedule):
+        one.make_one_each(schedule(changed))
+        one.assert_alike()
+
+
+@each_bullmq
+def test_a_pattern_whose_promoted_job_is_active_is_not_changed(rounds: StartRounds, peer: Peer) -> None:
+    """An intended difference: Node overwrites the active job, and adds it a second time."""
+    one = rounds(schedule(NOON))
+    with with_an_active_job(one, one.schedule):
+        ours = one.queues["right"]
+        before = (ours.page("active"), ours.page("delayed"), ours.schedulers())
+        with pytest.raises(WrongState, match="which would be the next one of schedule report, but it exists"):
+            one.make_one_each(schedule(NOON))
+        assert (ours.page("active"), ours.page("delayed"), ours.schedulers()) == before
+        node_ids = [[job.id for job in one.queues["left"].page(state)] for state in ("active", "delayed")]
+        assert node_ids[0] == node_ids[1]
+
+
+@pytest.mark.parametrize("changed", [NOON, f"{HOUR}", f"{DAY}"])
+@pytest.mark.parametrize("first", [NOON, f"{HOUR}"])
+@each_bullmq
+def test_a_change_of_a_paused_queue_replaces_the_job_that_waits(
+    rounds: StartRounds, peer: Peer, first: str, changed: str
+) -> None:
+    """An intended difference to BullMQ 6, which looks for the job where BullMQ 5 had it: it keeps it, or refuses."""
+    one = rounds(schedule(first))
+    one.make_one_each()
+    for queue in one.queues.values():
+        queue.pause()
+    one.promote()
+    ours = one.queues["right"]
+    if peer.alias.startswith("bullmq-5"):
+        one.make_one_each(schedule(changed))
+        one.assert_alike()
+    else:
+        ours.upsert_scheduler("report", name="task", data={"n": 2}, **schedule(changed).repeat)
+    (scheduler,) = ours.schedulers()
+    jobs = [job.id for state in ("wait", "paused", "delayed") for job in ours.page(state)]
+    assert jobs == [f"repeat:report:{scheduler.next}"]
+
+
 @pytest.mark.parametrize("name", ["every hour", "a pattern", "an end"])
 @pytest.mark.parametrize("peer", [peer for peer in SCHEDULING if peer.dialect == "bull"], ids=str)
 def test_a_removal_has_the_effect_of_that_of_bull(rounds: StartRounds, peer: Peer, name: str) -> None:
