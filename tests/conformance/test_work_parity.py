@@ -5,6 +5,7 @@ Every key of both queues is compared, without times and ids. tests/support/pair.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ from tests.support.jobs import HOUR
 from tests.support.node_peer import NodePeer
 from tests.support.pair import Pair, job, settled
 from tests.support.peers import PEERS, Peer
+from tests.support.pubsub import published
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 
@@ -93,6 +95,40 @@ def test_a_queue_is_drained_when_it_is_with_a_node_worker(pair: Pair, peer: Peer
                 pair.node.call("add", queue=f"{side}-{pair.prefix}", jobs=[one])
                 wait_until(lambda number=number, side=side: _has_ended(pair, side, number), "the job to end")
     assert _heard(pair, "left") == _heard(pair, "right")
+
+
+#: Jobs with the number of their attempts: Bull 1 publishes the end of each.
+ATTEMPTS = [
+    *[(job(f"return:{value}"), 1) for value in ("1", "0", "null", '""', "false", '"x"', "[]", '{"a":[1,"é/b"]}')],
+    *[(job("fail"), 1), (job("fail:2", attempts=3), 3), (job("fail:1", attempts=2, backoff=30), 2)],
+]
+
+
+@pytest.mark.parametrize("peer", [p for p in PEERS if p.alias == "bull-1.1.3"], ids=str)
+def test_the_ends_of_attempts_are_published_as_by_bull_1(pair: Pair, peer: Peer) -> None:
+    said = {}
+    for side in ("left", "right"):
+        name, attempts = f"{side}-{pair.prefix}", 0
+        pair.node.call("listen", queue=name, events=["completed", "failed"])
+        with published(pair.client, pair.prefix, name) as heard, pair.working(side):
+            for one, more in ATTEMPTS:
+                attempts += more
+                pair.node.call("add", queue=name, jobs=[one])
+                wait_until(
+                    lambda name=name, attempts=attempts: len(pair.node.events(source="queue", queue=name)) == attempts,
+                    "the end of the last attempt to be published",
+                )
+        said[side] = [_end_of(channel, message) for channel, message in heard if channel.startswith(("comp", "fail"))]
+    assert said["left"] == said["right"]
+
+
+def _end_of(channel: str, message: str) -> tuple[str, dict[str, Any], Any]:
+    """A message of Bull 1 about the end of an attempt, without what differs on purpose (docs/concepts/dialects.md)."""
+    _, described, *result = json.loads(message)
+    described["stacktrace"] = len(described["stacktrace"])
+    del described["timestamp"]
+    event = channel.partition("@")[0]
+    return event, described, result[0] or None if event == "completed" else None
 
 
 def _heard(pair: Pair, side: str) -> list[str]:

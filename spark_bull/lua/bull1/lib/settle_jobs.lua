@@ -34,6 +34,11 @@ local function complete_jobs(key, arg, jobs, mine, lost)
   end
 end
 
+-- Bull 1 publishes each attempt that has failed, also one that is followed by another.
+local function announce_failed(arg, job)
+  announce(arg, 'failed', job.id, '{"message":' .. json_text(job.reason) .. '}')
+end
+
 -- Jobs that are given back become the next ones, in their old order.
 local function return_jobs(target, returned, mine)
   for i = #returned, 1, -1 do
@@ -53,7 +58,7 @@ local function settle_jobs(key, arg, outcomes, now)
   for _, job in ipairs(outcomes.failed or {}) do
     if mine[job.id] and settle_alone(key, base, job.id, lost, save_attempt, base .. job.id, job) then
       call('SADD', key.failed, job.id)
-      announce(arg, 'failed', job.id, '{"message":' .. json_text(job.reason) .. '}')
+      announce_failed(arg, job)
     end
   end
   for _, job in ipairs(outcomes.retried or {}) do
@@ -65,6 +70,7 @@ local function settle_jobs(key, arg, outcomes, now)
       else
         call(job.lifo and 'RPUSH' or 'LPUSH', target, job.id)
       end
+      announce_failed(arg, job)
     end
   end
   delay_jobs(key, outcomes.delayed or {}, mine, now)
