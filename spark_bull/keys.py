@@ -194,6 +194,10 @@ class QueueKeys:
         """HASH slot -> its counters, as JSON."""
         return f"{self.base}spark:slots:{worker}"
 
+    def counters(self, worker: str) -> str:
+        """HASH: numbers of jobs that the slots of a worker have claimed, completed, …"""
+        return f"{self.base}spark:counters:{worker}"
+
     def claims(self, reader: str) -> str:
         """ZSET of the claims of a claiming query, packed as (token of the locks, ids of the jobs), without those of
         committed batches. Scores: number of jobs claimed up to then.

@@ -14,9 +14,9 @@ class ClaimSettings:
 
     lock_ms: lifetime of locks without `extend`. worker: name that BullMQ shows as processedBy, or empty. limiter: at
     most `max` jobs of the queue start per `duration` ms, unless the queue's meta has other values. max_metrics: minutes
-    of metrics to keep, 0: none are written. control: key that says "stop" or "pause". at_once: how many
-    claimed jobs start at once; while the queue or its groups have a limit, no more are claimed. None: all. group: the
-    limits of each group of jobs.
+    of metrics to keep, 0: none are written. control: key that says "stop" or "pause". counters: key of
+    the numbers of jobs of the worker. at_once: how many claimed jobs start at once; while the queue or its groups have
+    a limit, no more are claimed. None: all. group: the limits of each group of jobs.
     """
 
     sender: str
@@ -25,6 +25,7 @@ class ClaimSettings:
     limiter: Limiter | None = None
     max_metrics: int = 0
     control: str = ""
+    counters: str = ""
     at_once: int | None = None
     group: GroupLimits | None = None
 

@@ -416,6 +416,7 @@ def work(
         args,
         receipt=handle.keys.receipt(settings.sender),
         control=settings.control or None,
+        counters=settings.counters or None,
         ledger=handle.keys.claims(reader) if reader else None,
         ledger_end=handle.keys.claims_end(reader) if reader else None,
         touched=_other_keys(handle, settled.get("follow_ups", ())),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -568,6 +569,39 @@ def test_nothing_is_claimed_ahead_while_the_queue_limits_active_jobs(bench: Work
     assert claimer.claim(1) == 1
     claimer.claim_ahead(2)
     assert claimer.end() == 1
+
+
+def test_the_numbers_of_a_worker_are_counted_in_the_call_that_changes_its_jobs(bench: WorkBench) -> None:
+    key = bench.handle.keys.counters("w")
+    settings = replace(CLAIM_SETTINGS, counters=key)
+
+    def numbers() -> dict[str, int]:
+        return {name.decode(): int(number) for name, number in bench.client.hgetall(key).items()}
+
+    bench.work(None, 10, settings)
+    assert not bench.client.exists(key)
+    bench.add(10)
+    claim = bench.work(None, 10, settings)
+    assert numbers() == {"claimed": 10}
+    assert bench.client.pttl(key) > 0
+    ids = [job.id for job in claim.jobs]
+    bench.client.delete(bench.handle.keys.lock(ids[9]))
+    outcomes = Outcomes(
+        claim.token,
+        failed=[Failed(ids[2], "no", "[]", None, 1)],
+        retried=[Retried(ids[3], "no", "[]", HOUR_MS, lifo=False)],
+        delayed=[Delayed(ids[4], claim.now + HOUR_MS)],
+        returned=[ids[5]],
+        unstarted=[ids[6]],
+        waiting_for_children=[ids[7]] if bench.bullmq else [],
+    )
+    for job_id in (ids[0], ids[1], ids[9]):
+        outcomes.complete(job_id, "1")
+    bench.work(outcomes, 0, settings)
+    returned = 4 if bench.bullmq else 3
+    assert numbers() == {"claimed": 10, "completed": 2, "failed": 1, "retried": 1, "returned": returned, "lost": 1}
+    bench.work(None, 1)
+    assert numbers()["claimed"] == 10
 
 
 # while a job runs

@@ -1,5 +1,6 @@
 -- @include lib/claim_rows
 -- @include lib/collapsed
+-- @include lib/count_work
 -- @include lib/time_ms
 
 -- Settles and claims, unless this call was answered before, and returns the reply. The receipt holds what was done,
@@ -12,13 +13,17 @@ local function work_once(key, arg, settle_jobs, claim, fields)
   local last = call('GET', key.receipt)
   local done, rows = last and cmsgpack.unpack(last), nil
   if not done or done.call ~= arg.call then
-    local settled = {lost = false, may_drain = false}
+    local settled, outcomes = {lost = false, may_drain = false}, {}
     if arg.outcomes ~= '' then
-      settled = settle_jobs(key, arg, cmsgpack.unpack(arg.outcomes), now)
+      outcomes = cmsgpack.unpack(arg.outcomes)
+      settled = settle_jobs(key, arg, outcomes, now)
     end
     local control = key.control and call('GET', key.control)
     done, rows = claim(key, arg, now, control and 0 or tonumber(arg.limit), settled.may_drain)
     done.call, done.lost, done.stop, done.paused = arg.call, settled.lost, control == 'stop', control == 'pause'
+    if key.counters then
+      count_work(key.counters, #done.ids, outcomes, settled.lost or {})
+    end
     if key.ledger and #done.ids > 0 then
       local claimed = call('INCRBY', key.ledger_end, #done.ids)
       call('ZADD', key.ledger, claimed, cmsgpack.pack({arg.lock_token, done.ids}))

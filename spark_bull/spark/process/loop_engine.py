@@ -15,7 +15,7 @@ from spark_bull.errors import OptionError, SparkBullError
 from spark_bull.spark.process.cores import is_remote, remote_parallelism, tasks_at_once
 from spark_bull.spark.process.slot_group import SlotGroup
 from spark_bull.worker.slot_plan import QueuePlan, SlotPlan
-from spark_bull.worker.status import latest, slots_of, totals
+from spark_bull.worker.status import counters_of, latest, slots_of
 
 log = logging.getLogger("spark_bull")
 
@@ -82,7 +82,10 @@ class LoopEngine:
         groups = [group for group in self._groups if group.running]
         working = [one for one in latest(reports) if any(group.runs(one) for group in groups)]
         waits = bool(groups) and not self._stopping.is_set()
-        return totals(reports, working) | {
+        counters = counters_of([queue.handle for queue in self._plan.queues], self._plan.worker)
+        return counters | {
+            "slots": len(working),
+            "busy": sum(one["state"] == "busy" for one in working),
             "waiting_slots": max(0, self._slots - len(working)) if waits else 0,
             "tasks": self._tasks,
             "restarts": sum(group.restarts for group in self._groups),

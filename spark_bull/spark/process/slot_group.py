@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from threading import Event, Lock, Thread
 from typing import Final
@@ -21,7 +21,6 @@ from spark_bull.worker.slot import run_slot
 from spark_bull.worker.slot_control import SlotControl
 from spark_bull.worker.slot_plan import SlotPlan
 from spark_bull.worker.slot_state import SetupFailed
-from spark_bull.worker.slot_stats import SlotStats
 from spark_bull.worker.status import Slot, slots_of
 
 log = logging.getLogger("spark_bull")
@@ -31,10 +30,7 @@ log = logging.getLogger("spark_bull")
 MAX_FAILED_STARTS: Final = 3
 MIN_PAUSE_S: Final = 1.0
 MAX_PAUSE_S: Final = 30.0
-_SCHEMA: Final = (
-    "slot INT, claimed LONG, completed LONG, failed LONG, retried LONG, returned LONG, lost LONG, error STRING"
-)
-_ARROW: Final = {"slot": pa.int32(), "error": pa.string()}
+_SCHEMA: Final = "slot INT, error STRING"
 #: What Spark says about the task that has failed a Spark job.
 _TASK: Final = re.compile(r"Task (?P<number>\d+) in stage \S+ failed \d+ times")
 _LOCAL: Final = re.compile(r"local(\[[^,\]]*(,\s*(?P<tries>\d+))?\])?")
@@ -50,15 +46,14 @@ def run_slots(plan: SlotPlan, task_tries: int, batches: Iterator[pa.RecordBatch]
         for slot in batch.column(0).to_pylist():
             error = None
             try:
-                stats = run_slot(plan, slot)
+                run_slot(plan, slot)
             except SetupFailed as failed:
                 if _tries() < task_tries or not SlotControl(plan).request_stop():
                     raise
                 SlotControl(plan).unblock()
-                stats, error = SlotStats(), f"{failed}\n{trace_of(failed)}"
-            row = {"slot": slot, **asdict(stats), "error": error}
-            arrays = {name: pa.array([value], _ARROW.get(name, pa.int64())) for name, value in row.items()}
-            yield pa.RecordBatch.from_pydict(arrays)
+                error = f"{failed}\n{trace_of(failed)}"
+            row = [pa.array([slot], pa.int32()), pa.array([error], pa.string())]
+            yield pa.RecordBatch.from_arrays(row, ["slot", "error"])
 
 
 def _tries() -> int:

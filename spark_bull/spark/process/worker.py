@@ -276,7 +276,11 @@ class Worker:
                 tuple(
                     QueuePlan(
                         handle,
-                        replace(claim_settings, control=handle.keys.control(self.id)),
+                        replace(
+                            claim_settings,
+                            control=handle.keys.control(self.id),
+                            counters=handle.keys.counters(self.id),
+                        ),
                         one.weight,
                         start_limit(handle, options["max_started"]),
                     )

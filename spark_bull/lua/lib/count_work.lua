@@ -1,0 +1,39 @@
+-- How long the numbers of a worker stay after its last call, ms.
+local COUNTERS_TTL_MS = 2592000000
+
+-- Adds the number of claimed jobs, and those of the outcomes of others, to the HASH of a worker. `lost`: {id, reason}
+-- of outcomes that were rejected; jobs that their children keep from ending get another outcome later.
+local function count_work(counters, claimed, outcomes, lost)
+  local call, is_counted, numbers = redis.call, {}, {claimed = claimed, lost = 0}
+  for _, one in ipairs(lost) do
+    is_counted[one[1]] = true
+    if one[2] ~= 'children' and one[2] ~= 'failed_children' then
+      numbers.lost = numbers.lost + 1
+    end
+  end
+  local function count(name, jobs)
+    for _, job in ipairs(jobs or {}) do
+      local id = type(job) == 'table' and job.id or job
+      if not is_counted[id] then
+        is_counted[id] = true
+        numbers[name] = (numbers[name] or 0) + 1
+      end
+    end
+  end
+  count('completed', outcomes.ids)
+  count('failed', outcomes.failed)
+  count('retried', outcomes.retried)
+  for _, kind in ipairs({'delayed', 'returned', 'unstarted', 'waiting_for_children'}) do
+    count('returned', outcomes[kind])
+  end
+  local changed = false
+  for name, number in pairs(numbers) do
+    if number > 0 then
+      call('HINCRBY', counters, name, number)
+      changed = true
+    end
+  end
+  if changed then
+    call('PEXPIRE', counters, COUNTERS_TTL_MS)
+  end
+end
