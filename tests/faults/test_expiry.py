@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pyarrow as pa
@@ -13,13 +16,18 @@ from pyspark.sql import functions as f
 from redis import Redis
 
 from spark_bull import BullQueue, NewJob, Worker
+from spark_bull.clock import epoch_ms, monotonic_s
+from spark_bull.local import EmbeddedRedis
 from spark_bull.model import RawJson
 from spark_bull.spark.process.claim_stream import ClaimReader, claim_reader
 from spark_bull.spark.process.udf_runner import UdfRunner
+from spark_bull.worker.chunk_loop import SETTLE_S
 from spark_bull.worker.running_job import RunningJob
 from tests.spark.conftest import Bull
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
+
+OwnRedis = Callable[..., EmbeddedRedis]
 
 #: How long jobs may wait that expire while another job runs.
 BRIEF_MS = 500
@@ -42,11 +50,22 @@ def redis_ms(client: Redis) -> int:
     return int(seconds) * 1000 + int(micros) // 1000
 
 
+def last_expiry(client: Redis, queue: BullQueue, ids: list[str]) -> int:
+    """When the last one of these jobs expires, ms since 1970."""
+    times = [client.hget(queue.handle.keys.job(job_id), "expireAt") for job_id in ids]
+    return max((int(time) for time in times if time), default=0)
+
+
 def until_expired(client: Redis, queue: BullQueue, ids: list[str]) -> None:
     """Waits until the time of these jobs has come."""
-    times = [client.hget(queue.handle.keys.job(job_id), "expireAt") for job_id in ids]
-    last = max(int(time) for time in times if time)
+    last = last_expiry(client, queue, ids)
     wait_until(lambda: redis_ms(client) > last, "the jobs to expire")
+
+
+def let_expire(client: Redis, queue: BullQueue, ids: list[str]) -> None:
+    """Lets the time of these jobs come at once."""
+    for job_id in ids:
+        client.hset(queue.handle.keys.job(job_id), "expireAt", "1")
 
 
 def ended(queue: BullQueue, failed: int, completed: int) -> Callable[[], bool]:
@@ -88,6 +107,32 @@ def test_jobs_that_expire_behind_a_long_job_of_their_chunk_do_not_start(queue: B
         wait_until(ended(queue, MANY, 3), "all jobs to end")
     assert started == [long_job, *kept]
     check_as_if_never_claimed(client, queue, gone)
+
+
+@pytest.mark.parametrize("protocol", ["bull-1", "bull", "bullmq"])
+def test_jobs_that_expire_while_redis_is_away_do_not_start(own_redis: OwnRedis, protocol: str) -> None:
+    """A slot waits for Redis when it settles a part of its chunk."""
+    server = own_redis()
+    with BullQueue("q", url=server.url, protocol=protocol) as queue, Redis.from_url(server.url) as client:
+        (first,), gone, kept = add(queue, 1), add(queue, MANY, expire_after=2 * BRIEF_MS), add(queue, 1)
+        last = last_expiry(client, queue, gone)
+        started: list[str] = []
+
+        def come_back() -> None:
+            wait_until(lambda: epoch_ms() > last, "the jobs to expire")
+            os.kill(server.pid, signal.SIGCONT)
+
+        def processor(job: RunningJob) -> None:
+            started.append(job.id)
+            if job.id == first:
+                os.kill(server.pid, signal.SIGSTOP)
+                begun = monotonic_s()
+                Thread(target=come_back).start()
+                wait_until(lambda: monotonic_s() > begun + SETTLE_S, "the slot to settle this job at once")
+
+        with OurWorker(queue.handle, processor, chunk_size=100, lock_ms=HOUR_MS):
+            wait_until(ended(queue, MANY, 2), "all jobs to end")
+        assert started == [first, *kept]
 
 
 def test_jobs_that_expire_while_a_chunk_is_gathered_are_not_in_the_call_of_a_udf(
@@ -143,13 +188,13 @@ def test_coroutines_do_not_start_after_their_jobs_have_expired(queue: BullQueue,
 
 
 def test_a_job_that_has_started_runs_again_after_its_time(queue: BullQueue, client: Redis) -> None:
-    (job_id,) = add(queue, 1, expire_after=BRIEF_MS, attempts=2)
+    (job_id,) = add(queue, 1, expire_after=HOUR_MS, attempts=2)
     attempts: list[int] = []
 
     def processor(job: RunningJob) -> RawJson:
         attempts.append(job.attempts_made)
         if job.attempts_made == 0:
-            until_expired(client, queue, [job_id])
+            let_expire(client, queue, [job_id])
             raise RuntimeError("the first attempt fails")
         return RawJson("1")
 
@@ -172,10 +217,10 @@ def test_jobs_that_expire_before_their_micro_batch_starts_are_not_in_it(
 ) -> None:
     options = {"url": redis_url, "prefix": prefix, "queue": "q", "protocol": queue.protocol, "readerId": "reader"}
     reader = claim_reader(options)
-    plain, gone, kept = add(queue, 1), add(queue, MANY, expire_after=BRIEF_MS), add(queue, 1, expire_after=HOUR_MS)
+    plain, gone, kept = add(queue, 1), add(queue, MANY, expire_after=HOUR_MS), add(queue, 1, expire_after=HOUR_MS)
     start = reader.initialOffset()
     end = reader.latestOffset(start, reader.getDefaultReadLimit())
-    until_expired(client, queue, gone)
+    let_expire(client, queue, gone)
     if is_restarted:
         reader = claim_reader(options)
     assert read_all(reader, start, end) == plain + kept
@@ -219,7 +264,7 @@ def test_the_engine_stream_does_not_start_a_job_that_expires_after_it_was_claime
     with Worker(bull.spark, "q", transform, engine="stream", **settings, **options):
         wait_until((tmp_path / "0").exists, "the first job to start")
         wait_until(lambda: gone in [job.id for job in queue.page("active")], "the next job to be claimed")
-        client.hset(queue.handle.keys.job(gone), "expireAt", "1")
+        let_expire(client, queue, [gone])
         may_end.touch()
         wait_until(ended(queue, 1, 2), "all jobs to end")
     assert [(tmp_path / str(n)).exists() for n in range(3)] == [True, False, True]
