@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import quantiles
 from typing import Final, NamedTuple
 
 from spark_bull.dialects.fields import FIELDS, value_of
@@ -147,12 +146,17 @@ def computing(handle: QueueHandle, window_ms: int = WINDOW_MS, sample: int = SAM
 
 
 def percentiles(durations: Sequence[int]) -> Percentiles | None:
-    """The percentiles of some durations, or None if there are none."""
+    """The percentiles of some durations, interpolated as by `quantile` of pandas; None if there are none."""
     if not durations:
         return None
-    # Before Python 3.13, one value is too few.
-    cuts = quantiles(durations if len(durations) > 1 else [*durations, *durations], n=100, method="inclusive")
-    return Percentiles(cuts[49], cuts[94], cuts[98])
+    ordered = sorted(durations)
+
+    def at(percent: int) -> float:
+        place, part = divmod((len(ordered) - 1) * percent, 100)
+        following = ordered[min(place + 1, len(ordered) - 1)]
+        return (ordered[place] * (100 - part) + following * part) / 100
+
+    return Percentiles(at(50), at(95), at(99))
 
 
 def _jobs(columns: Columns, among: int, sample: int) -> Iterator[_Sampled]:
