@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar
 from spark_bull.clock import monotonic_s
 from spark_bull.errors import ConnectionLost, PermissionDenied, SparkBullError
 from spark_bull.store.connection import Command, Connection
+from spark_bull.store.errors import code_of
 
 T = TypeVar("T")
 #: A read that returns a T.
@@ -139,11 +140,16 @@ def _is_lost(connection: Connection, error: SparkBullError) -> bool:
     with closing(_impatient(connection)) as again:
         try:
             again.call("PING")
+            return _is_cluster_error(error) and b"cluster_state:fail" in again.call("CLUSTER", "INFO")
         except PermissionDenied:
             return False
         except ConnectionLost:
             return True
-    return False
+
+
+def _is_cluster_error(error: ConnectionLost) -> bool:
+    """Whether a cluster refused a command because it is down, or has no node for a slot."""
+    return error.__cause__ is not None and code_of(error.__cause__) == "CLUSTERDOWN"
 
 
 def _impatient(connection: Connection) -> Connection:

@@ -233,6 +233,21 @@ def test_queues_on_other_nodes_of_a_cluster_and_in_slots_without_a_node_do_not_h
             assert_readable(collect(Export(options, queues, sample, 60_000, 5)), {"{a}"}, {*queues} - {"{a}"})
 
 
+def test_a_cluster_that_is_down_is_not_asked_for_each_queue(
+    own_redis: Callable[..., EmbeddedRedis], round_trips: Callable[[Callable[[], object]], int]
+) -> None:
+    options = parse_options({"url": own_redis({"cluster-enabled": "yes"}).url, "retryMs": "0", "queue": "*"}, READ)
+
+    def trips(count: int) -> int:
+        def refused() -> None:
+            with pytest.raises(ConnectionLost, match="does not serve the slot"):
+                collect(Export(options, tuple(f"{{q{n}}}" for n in range(count)), 10, 60_000, 5))
+
+        return round_trips(refused)
+
+    assert trips(2 * TOGETHER) == trips(2)
+
+
 def refusal(client: Redis, key: str) -> str:
     try:
         client.get(key)
