@@ -603,6 +603,32 @@ def test_the_status_counts_slots_that_wait_for_a_core_and_says_why(
     assert (worker.status().slots, worker.status().waiting_slots) == (0, 0)
 
 
+def test_slots_that_start_later_pause_process_and_stop_with_the_others(
+    queue: BullQueue, start: Start, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both, cores = f"{prefix}:both", [2]
+    # As if further executors started.
+    monkeypatch.setattr("spark_bull.spark.process.loop_engine.tasks_at_once", lambda _: cores[0])
+
+    def processor(job: Any) -> None:
+        with Redis.from_url(redis_url) as redis:
+            redis.sadd(both, os.getpid())
+            wait_until(lambda: redis.scard(both) == 2, "both slots to process a job")
+
+    worker = start(processor, slots=None, chunk_size=1)
+    wait_until(lambda: worker.status().slots == 1, "the first slot to run")
+    worker.pause()
+    queue.add_many(NewJob({}) for _ in range(20))
+    cores[0] = 3
+    wait_until(lambda: worker.status().slots == 2, "the second slot to run")
+    assert worker.status().claimed == 0
+    worker.resume()
+    assert work_off(queue) == {"completed": 20}
+    assert worker.stop(PATIENCE_S)
+    status = worker.status()
+    assert (status.state, status.slots, status.waiting_slots, status.completed) == ("stopped", 0, 0, 20)
+
+
 def test_a_worker_that_leaves_a_core_to_other_queries_logs_no_warning(
     queue: BullQueue, start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
