@@ -291,6 +291,7 @@ def test_a_temporary_view_accepts_inserts_and_a_catalog_table_is_an_error_with_a
 
 RETRIED = """
 import os, sys
+import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 import spark_bull
@@ -310,6 +311,24 @@ for delivery in ("exactly-once", "at-least-once"):
     numbers = spark.range(0, 6000, 1, 2).mapInArrow(fail_late, "id LONG")
     (numbers.selectExpr("named_struct('n', id) AS data").write.format("bull")
      .options(url=url, prefix=prefix, queue=delivery, delivery=delivery).mode("append").save())
+
+def wrong_at_the_end(batches):
+    is_first = TaskContext.get().attemptNumber() == 0
+    for batch in batches:
+        numbers = batch.column(0)
+        delays = pa.array([-1 if is_first and n == 999 else 0 for n in numbers.to_pylist()])
+        yield pa.record_batch([numbers, delays], names=["n", "delay"])
+
+def write_twice(frame_of, **given):
+    # The task adds the other jobs before it fails because of the last one.
+    rows = spark.range(0, 1000, 1, 1).mapInArrow(wrong_at_the_end, "n LONG, delay LONG")
+    (frame_of(rows.selectExpr("struct(n) AS data", "delay")).write.format("bull").mode("append")
+     .options(url=url, prefix=prefix, protocol="bullmq", delivery="at-least-once", **given).save())
+
+spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 300)
+child = "array(named_struct('data', data, 'queue', 'pages')) AS children"
+write_twice(lambda rows: rows.selectExpr("*", child), queue="books")
+write_twice(lambda rows: rows, queue="members", onFinish='{"queue": "callback"}')
 """
 
 
@@ -320,6 +339,9 @@ def test_a_task_that_dies_is_retried_without_loss(bull: Bull, queue: Any) -> Non
     assert ran.returncode == 0, ran.stderr[-3000:]
     assert sorted(numbers(queue("exactly-once").page("wait"))) == list(range(6_000))
     assert set(numbers(queue("at-least-once").page("wait"))) == set(range(6_000))
+    # Jobs with parents have ids that a repeated task gives again.
+    for name, state in (("books", "waiting-children"), ("pages", "wait"), ("members", "wait")):
+        assert sorted(numbers(queue(name).page(state))) == list(range(1_000))
 
 
 # streams

@@ -4,6 +4,7 @@
 -- @keys receipt state wait paused active prioritized waiting_children repeats pc meta events marker
 -- @args base queue bullmq_version call ttl_ms kind finished position size limit before removed
 -- @returns {next position, '' at the end, ids of the removed jobs}
+-- @include bullmq/lib/cut_sequence
 -- @include bullmq/lib/is_scheduled_job
 -- @include bullmq/lib/remove_jobs
 -- @include lib/last_seen
@@ -11,6 +12,7 @@
 -- @include lib/sweep
 
 local call = redis.call
+local has_parents = call('EXISTS', key.waiting_children) == 1
 local before, finished = tonumber(arg.before), arg.finished == '1'
 -- The age of a prioritized job counts from when it was added, even if it has started since.
 local seen = key.state == key.prioritized and added_at or last_seen
@@ -24,7 +26,10 @@ return once(key.receipt, arg.call, arg.ttl_ms, function()
     if call('EXISTS', arg.base .. job_id .. ':lock') == 1 or is_scheduled_job(key, arg, job_id) then
       return false
     end
-    return (seen(arg.base .. job_id) or 0) <= before
+    if (seen(arg.base .. job_id) or 0) > before then
+      return false
+    end
+    return has_parents and cut_sequence(key, arg, job_id) and 'again' or true
   end)
   remove_jobs(key, arg, ids)
   if position == '' then

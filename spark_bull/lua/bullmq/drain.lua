@@ -2,12 +2,17 @@
 -- @keys receipt state wait paused active prioritized waiting_children repeats pc meta events marker
 -- @args base queue bullmq_version call ttl_ms kind position size limit
 -- @returns {next position, '' at the end, number of removed jobs}
+-- @include bullmq/lib/cut_sequence
 -- @include bullmq/lib/is_scheduled_job
 -- @include bullmq/lib/remove_jobs
 -- @include lib/drain_once
 
 local has_schedulers = redis.call('EXISTS', key.repeats) == 1
+local has_parents = redis.call('EXISTS', key.waiting_children) == 1
 
 return drain_once(key, arg, remove_jobs, function(job_id)
-  return not (has_schedulers and is_scheduled_job(key, arg, job_id))
+  if has_schedulers and is_scheduled_job(key, arg, job_id) then
+    return false
+  end
+  return has_parents and cut_sequence(key, arg, job_id) and 'again' or true
 end)

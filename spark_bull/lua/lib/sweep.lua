@@ -62,15 +62,19 @@ local leave_state = {
 }
 
 -- Removes those of a state's next `arg.size` jobs from it for which `matches(job_id, score)` is true, at most
--- `arg.limit`. Nil means that neither this job nor a later one matches.
+-- `arg.limit`. Nil means that neither this job nor a later one matches, 'again' that the next call goes on with this job.
 -- Returns the next position, or '' at the end, and the ids.
 local function sweep(key, arg, matches)
   local size, limit = tonumber(arg.size), tonumber(arg.limit)
   local position = arg.kind == 'set' and arg.position or tonumber(arg.position)
   local ids, scores, cursor = slice_of_state[arg.kind](key.state, position, size)
-  local places, over = {}, cursor == '0' or (not cursor and #ids < size)
+  local places, seen, over = {}, #ids, cursor == '0' or (not cursor and #ids < size)
   for place, job_id in ipairs(ids) do
     local is_match = matches(job_id, scores[place])
+    if is_match == 'again' then
+      seen, over = place - 1, false
+      break
+    end
     if is_match then
       places[#places + 1] = place
     end
@@ -83,5 +87,5 @@ local function sweep(key, arg, matches)
   if #places > 0 then
     gone = leave_state[arg.kind](key.state, position, ids, places)
   end
-  return over and '' or cursor or position + #ids - #gone, gone
+  return over and '' or cursor or position + seen - #gone, gone
 end
