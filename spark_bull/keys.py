@@ -183,7 +183,7 @@ class QueueKeys:
         return f"{self.base}spark:pending:{job_id}"
 
     def control(self, worker: str) -> str:
-        """STRING that tells the slots of a worker to stop or to pause."""
+        """STRING that tells the slots of a worker to stop, to return their jobs or to pause."""
         return f"{self.base}spark:control:{worker}"
 
     def idle(self, worker: str) -> str:

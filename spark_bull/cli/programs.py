@@ -173,9 +173,8 @@ def _add_work_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--grace",
         type=seconds,
-        default=30,
         metavar="TIME",
-        help="maximum time for jobs to finish after a stop: 5m (default: 30s)",
+        help="maximum time for jobs to finish after a stop: 5m (default: 30s; after Ctrl-C 5s)",
     )
     parser.add_argument("--until-idle", type=seconds, metavar="TIME", help="exit after this time without jobs")
     parser.add_argument(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 import msgpack
@@ -87,8 +87,26 @@ class ClaimLedger:
         for packed, score in chain(*self.handle.connection.pipeline([within, last])):
             token, ids = msgpack.unpackb(packed, raw=False, unicode_errors="replace")
             first = int(score) - len(ids)
-            claims.append(LedgerClaim(token, ids[max(0, start - first) : max(0, stop - first)]))
+            within_range = ids[max(0, start - first) : max(0, stop - first)]
+            claims.append(LedgerClaim(token, [job_id for job_id in within_range if job_id]))
         return [claim for claim in claims if claim.ids]
+
+    def forget(self, returned: Mapping[str, Collection[str]]) -> None:
+        """Leaves jobs that have returned to the queue out of the batches that are repeated.
+
+        returned: ids of jobs, by the token of their claim.
+        """
+        ledger, _ = self._keys()
+        (claims,) = self.handle.connection.pipeline([("ZRANGEBYSCORE", ledger, "-inf", "+inf", "WITHSCORES")])
+        changes: list[tuple[Any, ...]] = []
+        for packed, score in claims:
+            token, ids = msgpack.unpackb(packed, raw=False, unicode_errors="replace")
+            if gone := returned.get(token):
+                # The others keep their positions.
+                left = msgpack.packb([token, ["" if job_id in gone else job_id for job_id in ids]], use_bin_type=False)
+                changes += [("ZADD", ledger, int(score), left), ("ZREM", ledger, packed)]
+        if changes:
+            self.handle.connection.pipeline(changes)
 
     def claim(self, seat: ClaimSettings, most: int, chunk_size: int = CHUNK_SIZE) -> Iterator[Taken]:
         """Claims up to `most` jobs, `chunk_size` per call; yields what each call has claimed, while there are more.

@@ -14,7 +14,7 @@ class ClaimSettings:
 
     lock_ms: lifetime of locks without `extend`. worker: name that BullMQ shows as processedBy, or empty. limiter: at
     most `max` jobs of the queue start per `duration` ms, unless the queue's meta has other values. max_metrics: minutes
-    of metrics to keep, 0: none are written. control: key that says "stop" or "pause". counters: key of
+    of metrics to keep, 0: none are written. control: key that says "stop", "end" or "pause". counters: key of
     the numbers of jobs of the worker. at_once: how many claimed jobs start at once; while the queue or its groups have
     a limit, no more are claimed. None: all. group: the limits of each group of jobs.
     """

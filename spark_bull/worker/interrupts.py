@@ -6,6 +6,7 @@ The former ends the slot; the latter fails one job, as any other exception does.
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -62,3 +63,54 @@ def exiting_on_sigterm() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+class Terminated(KeyboardInterrupt):
+    """The process got SIGTERM, which ends a command as Ctrl-C does."""
+
+
+class Interrupted(SystemExit, KeyboardInterrupt):
+    """A wait was interrupted by Ctrl-C. `except KeyboardInterrupt` catches it.
+
+    Otherwise it ends the program with status 130, as after SIGINT in shells, and without a trace.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(128 + signal.SIGINT)
+
+
+@contextmanager
+def interrupted_once() -> Iterator[None]:
+    """Makes Ctrl-C raise Interrupted in this block, and in an interactive Python, which goes on, KeyboardInterrupt.
+
+    The handler of PySpark would cancel all jobs of Spark first, and so kill the slots of a worker. Handlers of the
+    program's own stay.
+    """
+    previous = signal.getsignal(signal.SIGINT)
+    is_main = threading.current_thread() is threading.main_thread()
+    is_pyspark = str(getattr(previous, "__module__", "")).startswith("pyspark.")
+    if is_main and is_pyspark:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        if hasattr(sys, "ps1") or isinstance(error, Terminated):
+            raise
+        raise Interrupted from None
+    finally:
+        if is_main and is_pyspark:
+            signal.signal(signal.SIGINT, previous)
+
+
+@contextmanager
+def killed_by_interrupts() -> Iterator[None]:
+    """Lets Ctrl-C end the process at once in this block. Has no effect outside the main thread."""
+    previous = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or previous is None:
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)

@@ -48,6 +48,15 @@ class SlotControl:
             return False
         return True
 
+    def request_end(self) -> bool:
+        """Lets the slots return the jobs that they hold, and stop. Returns whether Redis could be reached."""
+        try:
+            self._write("end", STOP_TTL_MS)
+        except SparkBullError as error:
+            log.warning("worker %s: its slots could not return their jobs: %s", self._plan.worker, error)
+            return False
+        return True
+
     def unblock(self) -> None:
         """Ends the waits of the slots. Without permission for CLIENT UNBLOCK their blocking commands end later."""
         connection = self._plan.handle.connection
@@ -58,6 +67,6 @@ class SlotControl:
         except SparkBullError as error:
             log.warning("worker %s: could not unblock its slots: %s", self._plan.worker, error)
 
-    def _write(self, request: Literal["stop", "pause"], ttl_ms: int, *condition: str) -> None:
+    def _write(self, request: Literal["stop", "pause", "end"], ttl_ms: int, *condition: str) -> None:
         for queue in self._plan.queues:
             queue.handle.connection.call("SET", queue.claim_settings.control, request, "PX", ttl_ms, *condition)

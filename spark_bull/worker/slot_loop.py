@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from spark_bull.worker.alarm import handling_alarms
 from spark_bull.worker.cancel_reader import Cancelled, CancelReader
+from spark_bull.worker.end_reader import EndReader
 from spark_bull.worker.interrupts import recording_interrupts
 from spark_bull.worker.job_runner import Result
 from spark_bull.worker.job_tasks import JobTasks
@@ -58,6 +59,7 @@ class SlotLoop(ABC):
             stack.enter_context(handling_alarms())
             stack.enter_context(returning_jobs(self.queues, self._close_early))
             stack.enter_context(CancelReader(self.queues, self._cancel))
+            stack.enter_context(EndReader(self.queues, lambda: self._report.publish("stopped", self.clients)))
             state = stack.enter_context(self._state())
             for queue in self.queues:
                 queue.state = state

@@ -43,6 +43,8 @@ _CALL_S: Final = 5.0
 _PARK_S: Final = 1.0
 #: Why a job fails whose process ends, and that must not run again.
 ENDED: Final = "the process of the worker was ended while the job ran, and the job may run at most once"
+#: What the control key says when slots are to return the jobs that they hold.
+END: Final = b"end"
 #: Why running jobs are returned.
 STALLED: Final = "the process of the worker is to end: they have stalled"
 
@@ -201,6 +203,11 @@ class SlotQueue:
         outcomes = Outcomes(token)
         self._recorded.append(outcomes)
         return outcomes
+
+    def is_to_end(self) -> bool:
+        """Whether the worker no longer waits for the jobs that the slot holds. Raises ConnectionLost."""
+        control = self._claim_settings.control
+        return bool(control and self.handle.connection.call("GET", control) == END)
 
     def end(self) -> None:
         """Claims and waits for no further job; may be called in any thread."""

@@ -63,19 +63,24 @@ def returning_jobs(queues: Sequence[SlotQueue], end: Callable[[], None]) -> Iter
         os.close(sent)
 
 
+def return_jobs(queues: Sequence[SlotQueue]) -> None:
+    """Returns the jobs that a slot holds to their queues; it claims no further one. May be called in any thread."""
+    for queue in queues:
+        queue.end()
+    for queue in queues:
+        try:
+            queue.return_held()
+        except SparkBullError as error:
+            log.warning(
+                "queue %s: could not return jobs, they are rescued when their locks expire: %s",
+                queue.handle.keys.queue,
+                error,
+            )
+
+
 def _end(queues: Sequence[SlotQueue], end: Callable[[], None], number: int) -> None:
     try:
-        for queue in queues:
-            queue.end()
-        for queue in queues:
-            try:
-                queue.return_held()
-            except SparkBullError as error:
-                log.warning(
-                    "queue %s: could not return jobs, they are rescued when their locks expire: %s",
-                    queue.handle.keys.queue,
-                    error,
-                )
+        return_jobs(queues)
         ending = Thread(target=end, name="spark-bull-end", daemon=True)
         ending.start()
         ending.join(END_S)

@@ -9,11 +9,14 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event, Semaphore
 
 import pytest
 from redis import Redis
 
 from spark_bull import BullQueue, Job, NewJob
+from spark_bull.worker.running_job import RunningJob
+from spark_bull.worker.status import latest, slots_of
 from tests.support import terminated_slot
 from tests.support.forked_process import ForkedProcess
 from tests.support.wait import PATIENCE_S, wait_until
@@ -126,6 +129,34 @@ def test_a_job_whose_process_always_gets_sigterm_fails_and_all_others_complete(
         # Jobs of the same claim that had not started were given back unharmed, and started once.
         assert sum(map(int, started)) <= before + behind + 2 + concurrency
         assert sum(job.stalled_counter for job in queue.page("completed")) < concurrency
+
+
+@pytest.mark.parametrize("concurrency", [1, JOBS])
+def test_a_slot_returns_its_jobs_when_its_worker_no_longer_waits_for_them(queue: BullQueue, concurrency: int) -> None:
+    begun, released = Semaphore(0), Event()
+
+    def blocking(job: RunningJob) -> None:
+        begun.release()
+        assert released.wait(PATIENCE_S)
+
+    ids = queue.add_many(NewJob({"n": n}) for n in range(JOBS)).ids
+    with OurWorker(queue.handle, blocking, chunk_size=JOBS, concurrency=concurrency) as worker:
+        for _ in range(concurrency):
+            assert begun.acquire(timeout=PATIENCE_S)
+        wait_until(lambda: queue.counts()["active"] == JOBS, "the slot to claim all jobs")
+        assert worker.control.request_end()
+
+        def has_stopped() -> bool:
+            return {slot["state"] for slot in latest(slots_of(queue.handle, worker.id))} == {"stopped"}
+
+        wait_until(has_stopped, "the slot to return its jobs, while some run")
+        assert (queue.counts()["wait"], queue.counts()["active"]) == (JOBS, 0)
+        waiting = queue.page("wait")
+        assert [job.id for job in waiting] == ids
+        assert [job.stalled_counter for job in waiting] == [1] * concurrency + [0] * (JOBS - concurrency)
+        released.set()
+    # What they return is too late.
+    assert (queue.counts()["wait"], queue.counts()["completed"]) == (JOBS, 0)
 
 
 def test_slots_that_end_one_after_the_other_count_one_stall(

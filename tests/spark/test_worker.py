@@ -831,6 +831,48 @@ def test_a_restarted_worker_continues_from_its_checkpoint(queue: BullQueue, star
         worker.stop(PATIENCE_S)
 
 
+def test_a_worker_that_is_stopped_in_a_batch_returns_its_jobs_although_it_has_a_checkpoint(
+    queue: BullQueue,
+    start: Start,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("spark_bull.spark.process.stream_engine.STOP_TIMEOUT_S", 0.5)
+    begun, released = threading.Event(), threading.Event()
+
+    def blocking(jobs: DataFrame) -> DataFrame:
+        begun.set()
+        released.wait(PATIENCE_S)
+        raise RuntimeError("too late")
+
+    def transform(jobs: DataFrame) -> DataFrame:
+        return jobs.select("id", "token", f.col("data.n").alias("returnvalue"))
+
+    options: dict[str, Any] = {
+        "engine": "stream",
+        "payload_schema": "n INT",
+        "checkpoint": str(tmp_path / "checkpoint"),
+        "max_jobs_per_trigger": 3,
+    }
+    queue.add_many(NewJob({"n": n}) for n in range(6))
+    first = start(blocking, **options)
+    assert begun.wait(PATIENCE_S)
+    wait_until(lambda: queue.counts()["active"] == 6, "the next jobs to be claimed ahead")
+    first.stop(0.1)
+    assert (queue.counts()["wait"], queue.counts()["active"]) == (6, 0)
+    assert [job.data["n"] for job in queue.page("wait")] == list(range(6))
+    assert {job.stalled_counter for job in queue.page("wait")} == {0}
+    released.set()
+    wait_until(lambda: not first._engine.running, "the query to end")
+    # A worker that continues from the checkpoint leaves them out of the repeated batch, and claims them again.
+    second = start(transform, **options)
+    assert work_off(queue) == {"completed": 6}
+    wait_until(lambda: second.status().completed == 6, "its totals")
+    assert second.status().lost == 0
+    assert "was rejected" not in caplog.text
+
+
 def test_any_exception_of_a_udf_in_the_stream_engine_fails_its_own_row(queue: BullQueue, start: Start) -> None:
     @f.udf("string")
     def misbehaving(n: int) -> str:

@@ -20,7 +20,8 @@ local function work_once(key, arg, settle_jobs, claim, fields)
     end
     local control = key.control and call('GET', key.control)
     done, rows = claim(key, arg, now, control and 0 or tonumber(arg.limit), settled.may_drain)
-    done.call, done.lost, done.stop, done.paused = arg.call, settled.lost, control == 'stop', control == 'pause'
+    done.call, done.lost, done.paused = arg.call, settled.lost, control == 'pause'
+    done.stop = control == 'stop' or control == 'end'
     if key.counters then
       count_work(key.counters, #done.ids, outcomes, settled.lost or {})
     end

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from threading import Event, Lock, Thread
 from typing import Final
@@ -15,12 +16,15 @@ from spark_bull.errors import OptionError, SparkBullError
 from spark_bull.spark.process.cores import is_remote, remote_parallelism, tasks_at_once
 from spark_bull.spark.process.slot_group import SlotGroup
 from spark_bull.worker.slot_plan import QueuePlan, SlotPlan
-from spark_bull.worker.status import counters_of, latest, slots_of
+from spark_bull.worker.status import Slot, counters_of, latest, slots_of
 
 log = logging.getLogger("spark_bull")
 
 #: Interval at which stop() unblocks idle slots.
 UNBLOCK_INTERVAL_S: Final = 0.25
+#: Maximum time for the slots to return their jobs after that, and minimum time for their Spark job to end, s.
+RETURN_S: Final = 10.0
+MIN_WAIT_S: Final = 5.0
 #: Interval at which the engine looks how many tasks Spark runs at the same time.
 LOOK_S: Final = 2.0
 
@@ -78,9 +82,8 @@ class LoopEngine:
 
     def totals(self) -> dict[str, int]:
         """Returns the summed counters of the slots, and how many run and wait. Raises ConnectionLost."""
-        reports = slots_of(self._plan.handle, self._plan.worker)
         groups = [group for group in self._groups if group.running]
-        working = [one for one in latest(reports) if any(group.runs(one) for group in groups)]
+        working = self._working(groups)
         waits = bool(groups) and not self._stopping.is_set()
         counters = counters_of([queue.handle for queue in self._plan.queues], self._plan.worker)
         return counters | {
@@ -90,6 +93,11 @@ class LoopEngine:
             "tasks": self._tasks,
             "restarts": sum(group.restarts for group in self._groups),
         }
+
+    def _working(self, groups: Sequence[SlotGroup]) -> list[Slot]:
+        """The reports of the slots of these groups that run. Raises ConnectionLost."""
+        reports = latest(slots_of(self._plan.handle, self._plan.worker))
+        return [one for one in reports if any(group.runs(one) for group in groups)]
 
     def stop(self, grace_s: float) -> bool:
         """Waits up to `grace_s` for the slots to finish, then interrupts them. Returns whether all finished."""
@@ -102,11 +110,24 @@ class LoopEngine:
         finished = not self.running
         if not finished:
             log.warning(
-                "worker %s: slots did not finish within %g s; interrupting their Spark job", self._plan.worker, grace_s
+                "worker %s: slots did not finish within %g s; returning their jobs, and interrupting their Spark job",
+                self._plan.worker,
+                grace_s,
             )
+            self._return_jobs()
             self._spark.interruptTag(self._tag)
-            self.wait(grace_s)
+            self.wait(max(grace_s, MIN_WAIT_S))
         return finished
+
+    def _return_jobs(self) -> None:
+        """Lets the slots return the jobs that they hold, as Spark kills their processes."""
+        deadline, groups = monotonic_s() + RETURN_S, [group for group in self._groups if group.running]
+        try:
+            if all(group.request_end() for group in groups):
+                while self.running and self._working(groups) and monotonic_s() < deadline:
+                    self.wait(UNBLOCK_INTERVAL_S)
+        except SparkBullError as error:
+            log.warning("worker %s: its slots may not have returned their jobs: %s", self._plan.worker, error)
 
     def pause(self) -> None:
         """Lets the slots claim no further jobs. Raises ConnectionLost, and SparkBullError if they are to stop."""

@@ -104,6 +104,10 @@ class SlotGroup:
         self._control.request_stop()
         self._control.unblock()
 
+    def request_end(self) -> bool:
+        """Lets the slots return the jobs that they hold. Returns whether Redis could be reached."""
+        return self._control.request_end()
+
     def pause(self) -> None:
         """Lets the slots claim no further jobs. Raises ConnectionLost."""
         with self._pausing:

@@ -47,6 +47,8 @@ Transformation = Callable[[DataFrame], DataFrame] | UdfTransformation
 _POLL_S: Final = 0.2
 #: Maximum time to wait for StreamingQuery.stop(); a transformation may block the driver.
 STOP_TIMEOUT_S: Final = 30.0
+#: The same if jobs get less time to finish.
+MIN_STOP_S: Final = 5.0
 _PARSED: Final = "__payload"
 _CORRUPT: Final = "__corrupt"
 
@@ -56,7 +58,7 @@ class StreamPlan:
     """The configuration of a query. claim, settle: options of the read and the write, including the connection.
 
     lock_ms: duration of the jobs' locks. strategy: computes backoff of types that are not built in. checkpoint: the
-    user's checkpoint folder; None: a temporary one, and unsettled jobs return to the queue.
+    user's checkpoint folder; None: a temporary one.
     """
 
     handle: QueueHandle
@@ -88,6 +90,7 @@ class StreamEngine:
         self._folder: TemporaryDirectory[str] | None = None
         self._ledger = ClaimLedger(plan.handle, plan.reader)
         self._stopping = Event()
+        self._ended = Event()
         self.error: BaseException | None = None
 
     def start(self) -> None:
@@ -100,7 +103,15 @@ class StreamEngine:
         writer = jobs.writeStream.foreachBatch(self._process).option("checkpointLocation", checkpoint)
         if self._plan.available_now:
             writer = writer.trigger(availableNow=True)
-        self._query = start_query(writer.queryName(f"spark_bull-{self._plan.reader}").start)
+        writer = writer.queryName(f"spark_bull-{self._plan.reader}")
+
+        def start() -> StreamingQuery:
+            # For stop(), if a signal interrupts the wait for its sources.
+            self._query = writer.start()
+            return self._query
+
+        self._query = start_query(start)
+        Thread(target=self._watch, args=[self._query], name="spark-bull-query", daemon=True).start()
 
     @property
     def running(self) -> bool:
@@ -108,19 +119,19 @@ class StreamEngine:
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Waits until the query ends, at most `timeout_s`; returns whether it has."""
-        if self._query is None:
-            return True
+        return self._query is None or self._ended.wait(timeout_s)
+
+    def _watch(self, query: StreamingQuery) -> None:
+        """Waits for the end of the query, in a thread: a signal in a call to the JVM breaks its connection."""
         try:
-            ended = self._query.awaitTermination(None if timeout_s is None else timeout_s)  # type: ignore[arg-type]
+            query.awaitTermination()
         except Exception as error:
-            if self._stopping.is_set():
-                return True
-            self.error = WorkerFailed(
-                f"the streaming query of worker {self._plan.reader} failed: {str(error).splitlines()[0]}"
-            )
-            self.error.__cause__ = error
-            return True
-        return ended is None or bool(ended)
+            if not self._stopping.is_set():
+                self.error = WorkerFailed(
+                    f"the streaming query of worker {self._plan.reader} failed: {str(error).splitlines()[0]}"
+                )
+                self.error.__cause__ = error
+        self._ended.set()
 
     def stop(self, grace_s: float) -> bool:
         """Waits up to `grace_s` for the current batch, then stops the query. Returns whether the batch finished."""
@@ -130,20 +141,18 @@ class StreamEngine:
         self._stopping.set()
         stopping = Thread(target=self._stop_query, name=f"spark-bull-{self._plan.reader}", daemon=True)
         stopping.start()
-        stopping.join(STOP_TIMEOUT_S)
+        timeout_s = min(STOP_TIMEOUT_S, max(grace_s, MIN_STOP_S))
+        stopping.join(timeout_s)
         if stopping.is_alive():
+            log.warning("worker %s: its query did not stop within %g s and keeps running", self._plan.reader, timeout_s)
+        try:
+            self._return_unsettled()
+        except (Abandoned, ConnectionLost) as error:
             log.warning(
-                "worker %s: its query did not stop within %g s and keeps running", self._plan.reader, STOP_TIMEOUT_S
+                "worker %s: could not return its unsettled jobs, they are rescued after their locks expire: %s",
+                self._plan.reader,
+                error,
             )
-        if self._plan.checkpoint is None:
-            try:
-                self._return_unsettled()
-            except (Abandoned, ConnectionLost) as error:
-                log.warning(
-                    "worker %s: could not return its unsettled jobs, they are rescued after their locks expire: %s",
-                    self._plan.reader,
-                    error,
-                )
         return finished
 
     def _stop_query(self) -> None:
@@ -156,15 +165,21 @@ class StreamEngine:
     def _return_unsettled(self) -> None:
         """Returns claimed jobs without an outcome to the queue: those of the interrupted batch and those claimed ahead.
 
-        Jobs claimed ahead have not started an attempt. With a checkpoint of the user's, the next query processes all.
+        Jobs claimed ahead have not started an attempt. A query that continues from the checkpoint leaves all of them
+        out: they are claimed again.
         """
         begun, end = self._ledger.begun(), self._ledger.end()
-        for token, ids in reversed(self._ledger.claims(begun, end)):
-            for part in parts_to_return(self._locked(token, ids), CHUNK_SIZE):
-                self._settle_directly(Outcomes(token, unstarted=[*part]))
-        for token, ids in reversed(self._ledger.claims(0, begun)):
-            for part in parts_to_return(self._locked(token, ids), CHUNK_SIZE):
-                self._settle_directly(Outcomes(token, returned=[*part]))
+        returned: dict[str, set[str]] = {}
+        for start, stop, has_begun in ((begun, end, False), (0, begun, True)):
+            for token, ids in reversed(self._ledger.claims(start, stop)):
+                locked = self._locked(token, ids)
+                returned.setdefault(token, set()).update(locked)
+                for part in parts_to_return(locked, CHUNK_SIZE):
+                    outcomes = Outcomes(token)
+                    (outcomes.returned if has_begun else outcomes.unstarted).extend(part)
+                    self._settle_directly(outcomes)
+        if self._plan.checkpoint is not None:
+            self._ledger.forget(returned)
 
     def _settle_directly(self, outcomes: Outcomes) -> None:
         work(self._plan.handle, ClaimSettings(f"stop:{self._plan.reader}"), outcomes, 0)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from types import TracebackType
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 from uuid import uuid4
 
 from pyspark.sql import SparkSession
@@ -40,7 +41,7 @@ from spark_bull.spark.process.worker_progress import WorkerProgress
 from spark_bull.spark.process.worker_queues import worked_queues
 from spark_bull.spark.python_check import check_python
 from spark_bull.tracer import TracerSource
-from spark_bull.worker.interrupts import exiting_on_sigterm
+from spark_bull.worker.interrupts import exiting_on_sigterm, interrupted_once, killed_by_interrupts
 from spark_bull.worker.job_options import keep_rule
 from spark_bull.worker.job_runner import FunctionRunner, Runner
 from spark_bull.worker.outcome_policy import BackoffStrategy, OutcomePolicy
@@ -48,6 +49,10 @@ from spark_bull.worker.slot_plan import QueuePlan, SlotPlan
 from spark_bull.worker.slot_state import Setup
 from spark_bull.worker.start_limit import start_limit
 from spark_bull.worker.status import WorkerStatus, lag_of
+
+#: Maximum time for jobs to finish by default, and after Ctrl-C, s.
+GRACE_S: Final = 30.0
+INTERRUPT_GRACE_S: Final = 5.0
 
 
 class Worker:
@@ -336,7 +341,13 @@ class Worker:
         self.handle.connection.check(
             self.handle.keys.prefix, [handle.keys.queue for handle in self.handles], write=True
         )
-        self._engine.start()
+        try:
+            with interrupted_once():
+                self._engine.start()
+        except KeyboardInterrupt:
+            if self._engine.running:
+                self._stop_on_interrupt()
+            raise
         self._state, self._sample = "running", (monotonic_s(), 0)
         if self._promoter is not None:
             self._promoter.start()
@@ -344,11 +355,12 @@ class Worker:
             self._progress.start(force=self._forced_progress)
         return self
 
-    def stop(self, grace_s: float = 30.0) -> bool:
+    def stop(self, grace_s: float = GRACE_S) -> bool:
         """Stops claiming and waits until the slots have finished their claimed jobs. Calling it again has no effect.
 
         Parameters:
-          grace_s: maximum time to wait, s. Jobs that are interrupted then are rescued after their lock expires.
+          grace_s: maximum time to wait, s. Jobs that still run then return to the queue; in the engine loop, they have
+            stalled. Those that have not started return as they were.
 
         Returns:
           Whether all slots have finished.
@@ -407,7 +419,10 @@ class Worker:
         request_cancel(handles[0], job_id, reason)
 
     def await_termination(self, timeout_s: float | None = None) -> bool:
-        """Waits until the worker is stopped or fails. SIGTERM raises SystemExit: a `with` block then stops the worker.
+        """Waits until the worker is stopped or fails, or the program is to end: a `with` block then stops the worker.
+
+        SIGTERM raises SystemExit. Ctrl-C raises an exception that is a KeyboardInterrupt, and a SystemExit with the
+        status 130 unless Python is interactive: a program that does not catch it ends without a trace.
 
         Parameters:
           timeout_s: maximum time to wait, s; None: unlimited.
@@ -418,7 +433,7 @@ class Worker:
         Raises:
           WorkerFailed: if the slots could not be started, or the streaming query failed.
         """
-        with exiting_on_sigterm():
+        with exiting_on_sigterm(), interrupted_once():
             ended = self._engine.wait(timeout_s)
         if ended:
             self._stop_services()
@@ -450,7 +465,24 @@ class Worker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.stop()
+        if kind is None or not issubclass(kind, KeyboardInterrupt):
+            self.stop()
+            return
+        self._stop_on_interrupt()
+
+    def _stop_on_interrupt(self) -> None:
+        """Stops the worker, and prints in one line what it has done. Ctrl-C again ends the process at once."""
+        with killed_by_interrupts():
+            if self._state == "new":
+                # Its engine has started, but not all of it.
+                self._state = "running"
+            self.stop(INTERRUPT_GRACE_S)
+            queues = ", ".join(handle.keys.queue for handle in self.handles)
+            try:
+                done = str(self.status())
+            except SparkBullError as error:
+                done = str(error)
+            print(f"Ctrl-C: worker of {queues}: {done}", file=sys.stderr)
 
     def _loop_engine(self, method: str) -> LoopEngine:
         """Returns the engine, if it can pause."""

@@ -16,9 +16,10 @@ from spark_bull.errors import OptionError
 from spark_bull.option_table import WORK
 from spark_bull.options import REDIS_PREFIX, parse_arguments
 from spark_bull.queue.handle import open_handle
-from spark_bull.spark.process.worker import Worker
+from spark_bull.spark.process.worker import GRACE_S, INTERRUPT_GRACE_S, Worker
 from spark_bull.spark.process.worker_options import check_combinations, checked_env
 from spark_bull.spark.process.worker_queues import worked_queues
+from spark_bull.worker.interrupts import Terminated, interrupted_once
 from spark_bull.worker.status import WorkerStatus
 
 
@@ -62,27 +63,31 @@ def work(
     *,
     weights: Mapping[str, int],
     env: Mapping[str, str],
-    grace_s: float,
+    grace_s: float | None = None,
     until_idle_s: float | None = None,
 ) -> WorkerStatus:
     """Runs a worker until the program is stopped, or idle for `until_idle_s`; returns its status.
 
-    Call `check` first.
+    grace_s: maximum time for jobs to finish then, s; None: GRACE_S, after Ctrl-C INTERRUPT_GRACE_S. Call `check` first.
     """
     # Imported after the session is created, which @udf and @pandas_udf may need, and which adds files of --py-files.
     processor = _imported("--processor", functions.processor)
     setup = None if functions.setup is None else _imported("--setup", functions.setup)
     arguments = _arguments(options) | ({"env": env} if env else {})
     worker = Worker(spark, None, processor, queues=queues, weights=weights, setup=setup, **arguments)
+    default_s = GRACE_S
     try:
-        worker.start()
-        _wait(worker, until_idle_s)
-    except KeyboardInterrupt:
-        # The regular way to stop it.
+        with interrupted_once():
+            worker.start()
+            _wait(worker, until_idle_s)
+    except Terminated:
+        # This and Ctrl-C are the regular ways to stop it.
         pass
+    except KeyboardInterrupt:
+        default_s = INTERRUPT_GRACE_S
     finally:
         status = worker.status()
-        worker.stop(grace_s)
+        worker.stop(default_s if grace_s is None else grace_s)
     return worker.status() if status.slots else status
 
 

@@ -1,0 +1,111 @@
+"""Ctrl-C ends a program with a worker although its jobs would run on: it returns them, and prints one line."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from spark_bull import BullQueue, NewJob
+from tests.support.wait import PATIENCE_S, wait_until
+
+ROOT = Path(__file__).parents[2]
+JOBS = 5
+
+#: As in README.md. The first job never ends.
+PROGRAM = """
+    import sys
+    import time
+    from pathlib import Path
+    from pyspark.sql import SparkSession
+    from pyspark.sql import functions as f
+    from spark_bull import Worker
+
+    url, prefix, engine, checkpoint, started = sys.argv[1:]
+    spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+
+
+    def first_never_ends(job):
+        job.update_progress(1)
+        while job.data["n"] == 0:
+            time.sleep(0.1)
+        return job.data["n"]
+
+
+    @f.udf("int")
+    def of_row(n):
+        while n == 0:
+            time.sleep(0.1)
+        return n
+
+
+    def of_batch(jobs):
+        return jobs.select("id", "token", of_row("data.n").alias("returnvalue"))
+
+
+    options = {"slots": 1, "url": url, "prefix": prefix, "protocol": "bullmq", "lock_ms": 3_600_000}
+    processor = first_never_ends
+    if engine == "stream":
+        processor = of_batch
+        options |= {"engine": engine, "payload_schema": "n INT", "checkpoint": checkpoint}
+    with Worker(spark, "q", processor, **options) as worker:
+        Path(started).touch()
+        worker.await_termination()
+"""
+
+
+@contextmanager
+def program(*arguments: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
+    file = folder / "program.py"
+    file.write_text(textwrap.dedent(PROGRAM))
+    command = [sys.executable, str(file), *arguments]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def ended_by_ctrl_c(process: subprocess.Popen[str]) -> list[str]:
+    """Sends SIGINT, checks the exit status, and returns what the program has printed about it."""
+    process.send_signal(signal.SIGINT)
+    _, printed = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 128 + signal.SIGINT, printed
+    assert "Traceback" not in printed
+    assert "KeyboardInterrupt" not in printed
+    return [line for line in printed.splitlines() if "Ctrl-C" in line]
+
+
+@pytest.mark.usefixtures("forked_python")
+@pytest.mark.parametrize("engine", ["loop", "stream"])
+def test_ctrl_c_ends_a_program_whose_jobs_run_on_and_returns_them(
+    redis_url: str, prefix: str, tmp_path: Path, engine: str
+) -> None:
+    arguments = [redis_url, prefix, engine, str(tmp_path / "checkpoint"), str(tmp_path / "started")]
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+        queue.add_many(NewJob({"n": n}) for n in range(JOBS))
+
+        def is_held() -> bool:
+            jobs = queue.page("active")
+            has_begun = engine == "stream" or any(job.progress for job in jobs)
+            return len(jobs) == JOBS and has_begun and (tmp_path / "started").exists()
+
+        with program(*arguments, folder=tmp_path) as process:
+            wait_until(is_held, "the worker to hold all jobs")
+            (line,) = ended_by_ctrl_c(process)
+        assert "0 completed" in line
+        counts = queue.counts()
+        assert (counts["wait"], counts["active"]) == (JOBS, 0)
+        assert [job.data["n"] for job in queue.page("wait")] == list(range(JOBS))
+        # A job that was running has stalled; a micro-batch is repeated.
+        stalled = [job.stalled_counter for job in queue.page("wait")]
+        assert stalled == [int(engine == "loop")] + [0] * (JOBS - 1)
