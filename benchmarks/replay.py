@@ -17,7 +17,8 @@ from spark_bull.dialects.registry import DIALECTS
 from spark_bull.option_table import WRITE
 from spark_bull.options import Options, parse_options
 from spark_bull.queue.handle import QueueHandle, open_handle
-from spark_bull.queue.writes import QueuePlan, StagedPart, register, roll_forward, stage_chunk
+from spark_bull.queue.registration import register
+from spark_bull.queue.writes import QueuePlan, StagedPart, roll_forward, stage_chunk
 from spark_bull.spark.dispatch.rows import plan_rows
 
 WRITE_ID = "replay"

@@ -19,7 +19,7 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypedDict
+from typing import Final
 
 import msgpack
 
@@ -32,7 +32,7 @@ from spark_bull.queue.callbacks import Callback, callback_of, close_callback, op
 from spark_bull.queue.changes import touched_by_moves
 from spark_bull.queue.flows import touched_keys
 from spark_bull.queue.handle import QueueHandle
-from spark_bull.queue.room import LengthLimit, RoomWait, intake_closed, queue_full
+from spark_bull.queue.room import LengthLimit, RoomWait
 from spark_bull.store.connection import Connection
 
 log = logging.getLogger("spark_bull")
@@ -40,8 +40,10 @@ log = logging.getLogger("spark_bull")
 #: TTL of the watermark of a query or application after its last write.
 WATERMARK_TTL_MS: Final = 400 * 86_400_000
 
-#: The states that count for the length of a queue.
-_WAITING: Final = frozenset({"wait", "paused", "prioritized", "delayed", "waiting-children"})
+#: Maximum number of keys that one script registers, prepares, opens or discards.
+KEYS_PER_CALL: Final = 500
+#: Maximum number of queues that one script opens.
+_QUEUES_PER_CALL: Final = 100
 #: Calls of a write whose outcomes are read at once.
 _OUTCOMES_PER_CALL: Final = 20
 
@@ -86,124 +88,25 @@ def stage_chunk(handle: QueueHandle, stage: str, number: int, packed: bytes, ttl
 
 def discard(connection: Connection, keys: QueueKeys, write_id: str, stages: Sequence[str]) -> int:
     """Deletes what a write has staged for a queue, unless it is registered; returns the number of stage keys."""
-    return int(connection.script("write/discard", {"write": keys.write(write_id), "stages": list(stages)}))
+    write = keys.write(write_id)
+    leader = connection.call("HGET", write, "leader")
+    names: dict[str, str | list[str]] = {
+        "write": write,
+        "manifest": keys.manifest(write_id),
+        "open": keys["open_writes"],
+        "leader": leader.decode() if leader else write,
+    }
+    portions = [stages[start : start + KEYS_PER_CALL] for start in range(0, len(stages), KEYS_PER_CALL)]
+    return sum(
+        int(connection.script("write/discard", names | {"stages": [*portion]}, {"write_id": write_id}))
+        for portion in portions or [[]]
+    )
 
 
 def is_written(handle: QueueHandle, identity: Identity) -> bool:
     """Whether a write of this identity, or of a later version, is registered."""
     watermark = handle.connection.call("GET", handle.keys.watermark(identity.app_id))
     return watermark is not None and int(watermark) >= identity.version
-
-
-def register(write_id: str, plans: Sequence[QueuePlan], identity: Identity | None) -> bool:
-    """Registers a write for all of its queues or none; False when it was written before.
-
-    Raises StagedDataLost when staged chunks are gone, IntakeClosed for a queue that accepts no jobs, and QueueFull if
-    `whenFull` is fail; then nothing is visible.
-    """
-    if not plans:
-        return True
-    entries = [_entry(write_id, plan, identity) for plan in plans]
-    touched = [key for entry in entries for key in (entry["write"], entry["manifest"], entry["intake_closed"]) if key]
-    touched += [key for entry in entries if entry["limit"] for key in entry["limit"]["lists"] + entry["limit"]["zsets"]]
-    touched += [part.stage for plan in plans for part in plan.parts]
-    answer = plans[0].handle.connection.script(
-        "write/register",
-        {"touched": touched},
-        {
-            "plan": msgpack.packb(entries, use_bin_type=False),
-            "version": identity.version if identity else 0,
-            "watermark_ttl_ms": WATERMARK_TTL_MS,
-        },
-    )
-    if answer[0] == b"lost":
-        raise StagedDataLost(
-            f"expected the staged chunks of write {write_id} in Redis, but {answer[1].decode()} "
-            "expired, was evicted or flushed: nothing was written. Raise `stageTtlMs` above the "
-            "duration of the job, set maxmemory-policy noeviction, and run again"
-        )
-    if answer[0] == b"closed":
-        raise intake_closed(plans[answer[1] - 1].handle.keys.queue)
-    if answer[0] == b"full":
-        plan = plans[answer[1] - 1]
-        max_length, jobs = int(plan.fields["maxLength"]), sum(part.rows for part in plan.parts)
-        raise queue_full(plan.handle.keys.queue, answer[2], max_length, jobs, "nothing of this write was added")
-    return bool(answer[0] == b"registered")
-
-
-class _Stage(TypedDict):
-    """A stage key, and the number of its chunks."""
-
-    key: str
-    chunks: int
-
-
-class _Limit(TypedDict):
-    """The maximum length of a queue for a write of `jobs`, and the keys that its length is read from."""
-
-    max_length: int
-    jobs: int
-    replaces: bool
-    lists: list[str]
-    zsets: list[str]
-    writes: str
-
-
-class _Entry(TypedDict):
-    """One queue of a write, as the script `register` expects it. `fields`: names and values of the write's hash.
-    `limit`: None if the queue has no maximum length, or is filled step by step.
-    """
-
-    id: str
-    write: str
-    manifest: str
-    open: str
-    watermark: str
-    stages: list[_Stage]
-    fields: list[str | int]
-    intake_closed: str
-    limit: _Limit | None
-
-
-def _limit(plan: QueuePlan, jobs: int) -> _Limit | None:
-    """The maximum length for a write that is registered only if all of its jobs fit."""
-    if plan.fields.get("whenFull") != "fail":
-        return None
-    keys, states = plan.handle.keys, plan.handle.dialect.states
-    waiting = [state for name, state in states.items() if name in _WAITING]
-    return {
-        "max_length": int(plan.fields["maxLength"]),
-        "jobs": jobs,
-        "replaces": bool(plan.fields.get("replace")),
-        "lists": [keys[state.key] for state in waiting if state.kind == "list"],
-        "zsets": [keys[state.key] for state in waiting if state.kind == "zset"],
-        "writes": keys.writes,
-    }
-
-
-def _entry(write_id: str, plan: QueuePlan, identity: Identity | None) -> _Entry:
-    keys = plan.handle.keys
-    fields: dict[str, str | int] = {
-        "delivery": "exactly-once",
-        "dialect": plan.handle.dialect.name,
-        "jobs": sum(part.rows for part in plan.parts),
-        **plan.fields,
-    }
-    if identity:
-        fields |= {"appId": identity.app_id, "version": identity.version}
-    adds = fields.get("mode") != "manage"
-    return {
-        "id": write_id,
-        "write": keys.write(write_id),
-        "manifest": keys.manifest(write_id),
-        "open": keys["open_writes"],
-        "watermark": keys.watermark(identity.app_id) if identity else "",
-        "stages": [{"key": part.stage, "chunks": part.chunks} for part in plan.parts],
-        "fields": [item for field in fields.items() for item in field],
-        # The jobs of other writes are in the queue already, and changes add none.
-        "intake_closed": keys["intake_closed"] if fields["delivery"] == "exactly-once" and adds else "",
-        "limit": _limit(plan, int(fields["jobs"])),
-    }
 
 
 def roll_forward(
@@ -216,8 +119,11 @@ def roll_forward(
     Redis.
     """
     position = 0
-    names = ("jobs", "dialect", "flows", "mode", "moves", "maxLength")
-    jobs, dialect, flows, mode, moves, max_length = handle.connection.call("HMGET", handle.keys.write(write_id), *names)
+    names = ("jobs", "dialect", "flows", "mode", "moves", "maxLength", "unkept")
+    values = handle.connection.call("HMGET", handle.keys.write(write_id), *names)
+    jobs, dialect, flows, mode, moves, max_length, unkept = values
+    if unkept is not None:
+        open_prepared([handle], write_id)
     verb, touched = _committing(handle, flows, mode, moves)
     total = int(jobs or 0)
     wait = RoomWait(handle.keys.queue, LengthLimit(int(max_length or 0), "wait"))
@@ -306,6 +212,27 @@ def _finish_first(handle: QueueHandle, write_id: str, *, waits: bool) -> bool:
         return True
 
 
+def open_prepared(handles: Sequence[QueueHandle], write_id: str) -> None:
+    """Opens queues of a prepared write if the write is registered, and keeps their staged chunks from expiring; removes
+    a write that was given up.
+    """
+    left = handles
+    while left:
+        portion, connection = left[:_QUEUES_PER_CALL], left[0].connection
+        writes = [handle.keys.write(write_id) for handle in portion]
+        fields = connection.pipeline([("HMGET", write, "leader", "appId") for write in writes])
+        queues = [
+            [write, handle.keys.manifest(write_id), handle.keys["open_writes"]]
+            + ([handle.keys.watermark(app_id.decode())] if app_id else [])
+            for write, handle, (_, app_id) in zip(writes, portion, fields, strict=True)
+        ]
+        leader = next((leader.decode() for leader, _ in fields if leader), writes[0])
+        args = {"write_id": write_id, "watermark_ttl_ms": WATERMARK_TTL_MS, "most": KEYS_PER_CALL}
+        args |= {"queues": msgpack.packb(queues, use_bin_type=False)}
+        touched = [key for queue in queues for key in queue]
+        left = left[connection.script("write/open", {"leader": leader, "touched": touched}, args) :]
+
+
 def recover(handle: QueueHandle) -> list[WriteRecord]:
     """Rolls all registered, unfinished writes of a queue forward, in the order of registration.
 
@@ -316,12 +243,15 @@ def recover(handle: QueueHandle) -> list[WriteRecord]:
 
 def advance_all(handle: QueueHandle) -> list[WriteRecord]:
     """As `recover`, but returns also the records of those that have to wait for room; their state is `open`."""
+    prepared = handle.connection.call("ZRANGEBYSCORE", handle.keys["open_writes"], "-inf", "(0")
+    for write_id in prepared:
+        open_prepared([handle], write_id.decode())
     return [roll_forward(handle, write_id, waits=False) for write_id in open_writes(handle)]
 
 
 def open_writes(handle: QueueHandle) -> list[str]:
     """Ids of registered, unfinished writes, oldest first."""
-    ids = handle.connection.call("ZRANGE", handle.keys["open_writes"], 0, -1)
+    ids = handle.connection.call("ZRANGEBYSCORE", handle.keys["open_writes"], 0, "+inf")
     return [write_id.decode() for write_id in ids]
 
 

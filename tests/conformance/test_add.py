@@ -25,6 +25,7 @@ from spark_bull.model import NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.claim import work
 from spark_bull.queue.claim_settings import ClaimSettings
+from spark_bull.queue.registration import register
 from spark_bull.queue.verbs import RECORD_TTL_MS
 from spark_bull.queue.writes import (
     WATERMARK_TTL_MS,
@@ -33,7 +34,6 @@ from spark_bull.queue.writes import (
     is_written,
     open_writes,
     recover,
-    register,
     roll_forward,
     stage_chunk,
 )

@@ -8,7 +8,8 @@ from spark_bull.dialects.chunks import ChunkBuilder
 from spark_bull.dialects.codec import encode, rows_of
 from spark_bull.model import NewJob
 from spark_bull.queue.handle import QueueHandle
-from spark_bull.queue.writes import Identity, QueuePlan, StagedPart, register, stage_chunk
+from spark_bull.queue.registration import register
+from spark_bull.queue.writes import Identity, QueuePlan, StagedPart, stage_chunk
 
 DAY_MS = 86_400_000
 

@@ -11,9 +11,9 @@ from spark_bull.model import WriteRecord
 from spark_bull.queue.callbacks import drop_callback
 from spark_bull.queue.replication import record_replicas, replica_terms_of, wait_for_replicas
 from spark_bull.queue.room import length_limit_of
-from spark_bull.queue.writes import Identity, QueuePlan, StagedPart, open_writes, read_record, recover, roll_forward
+from spark_bull.queue.writes import Identity, QueuePlan, StagedPart, open_writes, read_record, roll_forward
 from spark_bull.spark.dispatch.write_plan import WritePlan
-from spark_bull.spark.staging.commit import discard_stages, finish_write, register_write
+from spark_bull.spark.staging.commit import discard_stages, finish_write, recover_queues, register_write
 from spark_bull.spark.staging.messages import TaskPart, Written
 
 log = logging.getLogger("spark_bull")
@@ -28,8 +28,7 @@ def commit_write(plan: WritePlan, written: list[Written], identity: Identity | N
     write_id = written[0].write_id if written else plan.write_id
     plans = _with_callback(plan, _queue_plans(plan, written), write_id, identity)
     if plan.handle is None:
-        for queue_plan in plans:
-            recover(queue_plan.handle)
+        recover_queues(plans)
     registered = register_write(write_id, plans, identity, exactly_once=plan.exactly_once)
     if registered:
         finish_write(write_id, plans, _report)

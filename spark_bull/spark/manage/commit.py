@@ -16,11 +16,10 @@ from spark_bull.queue.writes import (
     StagedPart,
     is_written,
     read_outcomes,
-    recover,
 )
 from spark_bull.spark.manage.plan import ManagePlan
 from spark_bull.spark.manage.result_file import write_outcomes
-from spark_bull.spark.staging.commit import finish_write, register_write
+from spark_bull.spark.staging.commit import finish_write, recover_queues, register_write
 from spark_bull.spark.staging.messages import TaskPart, Written
 
 log = logging.getLogger("spark_bull")
@@ -34,8 +33,7 @@ def commit_changes(plan: ManagePlan, written: Sequence[Written], identity: Ident
     write_id = written[0].write_id if written else plan.write_id
     plans = _queue_plans(plan, written)
     if plan.handle is None:
-        for queue_plan in plans:
-            recover(queue_plan.handle)
+        recover_queues(plans)
     fails = plan.options["onMismatch"] == "fail"
     if fails:
         _check(plans, identity)

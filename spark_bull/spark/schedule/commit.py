@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 from spark_bull.model import WriteRecord
 from spark_bull.queue.schedulers import warn_of_frequent
-from spark_bull.queue.writes import Identity, QueuePlan, StagedPart, recover
+from spark_bull.queue.writes import Identity, QueuePlan, StagedPart
 from spark_bull.spark.schedule.plan import SchedulePlan, WrittenSchedules
 from spark_bull.spark.schedule.task import twice
-from spark_bull.spark.staging.commit import finish_write, register_write
+from spark_bull.spark.staging.commit import finish_write, recover_queues, register_write
 
 log = logging.getLogger("spark_bull")
 
@@ -25,8 +25,7 @@ def commit_schedules(plan: SchedulePlan, written: Sequence[WrittenSchedules], id
     _check_ids(written)
     plans = _queue_plans(plan, written)
     if plan.handle is None:
-        for queue_plan in plans:
-            recover(queue_plan.handle)
+        recover_queues(plans)
     if not register_write(write_id, plans, identity):
         log.info("write %s: nothing changed, because it was committed before (%s)", write_id, identity)
         return

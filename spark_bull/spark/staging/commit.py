@@ -11,10 +11,12 @@ from spark_bull.errors import ConnectionLost, SparkBullError, StagedDataLost, re
 from spark_bull.keys import QueueKeys
 from spark_bull.model import WriteRecord
 from spark_bull.options import Options
-from spark_bull.queue.writes import Identity, QueuePlan, discard, register, roll_forward
+from spark_bull.queue.registration import leader_of, register
+from spark_bull.queue.writes import Identity, QueuePlan, discard, recover, roll_forward
 from spark_bull.spark.staging.messages import Written
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import settings_of
+from spark_bull.store.together import all_together, batches_together
 
 log = logging.getLogger("spark_bull")
 
@@ -32,33 +34,44 @@ def register_write(
         if not exactly_once:
             raise
         raise ConnectionLost(
-            f"it is not known whether this write is registered: if `spark-bull writes {plans[0].handle.keys.queue}` "
-            f"lists {write_id}, don't run it again, because the next write, or `spark-bull recover` for each queue, "
-            f"finishes it; otherwise nothing was written. Cause: {error}"
+            f"it is not known whether this write is registered: if `spark-bull writes "
+            f"{leader_of(plans).handle.keys.queue}` lists {write_id}, don't run it again, because the next write, or "
+            f"`spark-bull recover` for each queue, finishes it; otherwise nothing was written. Cause: {error}"
         ) from error
 
 
+def recover_queues(plans: Sequence[QueuePlan]) -> None:
+    """Recovers interrupted writes of the queues of a write."""
+    all_together(plans, lambda plan: recover(plan.handle))
+
+
 def finish_write(write_id: str, plans: Sequence[QueuePlan], report: Callable[[WriteRecord], None]) -> None:
-    """Rolls a registered write forward in all of its queues; calls report(record) for each.
+    """Rolls a registered write forward in all of its queues, many at a time; calls report(record) for each.
 
     Raises StagedDataLost if staged chunks are missing, after finishing all other queues.
     """
     lost: list[StagedDataLost] = []
-    for number, queue_plan in enumerate(plans):
-        try:
-            record = roll_forward(queue_plan.handle, write_id, _log_progress)
-        except StagedDataLost as error:
-            # The other queues can still be completed.
-            lost.append(error)
-            continue
-        except SparkBullError as error:
-            unfinished = _names([left.handle.keys.queue for left in plans[number:]])
+    started = 0
+    for batch in batches_together(plans, lambda plan: roll_forward(plan.handle, write_id, _log_progress)):
+        started += len(batch)
+        unfinished: list[QueuePlan] = []
+        cause: SparkBullError | None = None
+        for plan, result in batch:
+            if isinstance(result, StagedDataLost):
+                # The other queues can still be completed.
+                lost.append(result)
+            elif isinstance(result, SparkBullError):
+                unfinished.append(plan)
+                cause = cause or result
+            else:
+                report(result)
+        if cause is not None:
+            names = _names([left.handle.keys.queue for left in (*unfinished, *plans[started:])])
             raise restated(
-                error,
+                cause,
                 f"don't run this write again: it is registered as {write_id}, and the next write to queue "
-                f"{unfinished}, or `spark-bull recover` for each, finishes it. Cause: {error}",
-            ) from error
-        report(record)
+                f"{names}, or `spark-bull recover` for each, finishes it. Cause: {cause}",
+            ) from cause
     if lost:
         others = (
             f"; the rows of the other {len(plans) - len(lost)} queues were committed" if len(plans) > len(lost) else ""

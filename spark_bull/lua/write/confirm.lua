@@ -1,0 +1,29 @@
+-- Registers a prepared write, by its queue that leads: this is the commit point for all of its queues. The others, and
+-- the staged chunks, are left to `open`, which any process can run.
+-- @keys write manifest open watermark?
+-- @args write_id version watermark_ttl_ms
+-- @returns {'registered'}, {'replayed'} (this version has been written before) or {'lost', key} (it was prepared too long ago, or discarded)
+-- @include lib/list_open_write
+-- @include lib/time_ms
+
+local call = redis.call
+
+local write = call('HMGET', key.write, 'state', 'deadline')
+if write[1] and write[1] ~= 'prepared' then
+  return {'registered'}
+end
+if not write[1] or time_ms() > tonumber(write[2]) then
+  return {'lost', key.write}
+end
+local done = key.watermark and call('GET', key.watermark)
+if done and tonumber(done) >= tonumber(arg.version) then
+  return {'replayed'}
+end
+call('HSET', key.write, 'state', 'open', 'unkept', 0)
+call('PERSIST', key.write)
+call('PERSIST', key.manifest)
+list_open_write(key.open, arg.write_id)
+if key.watermark then
+  call('SET', key.watermark, arg.version, 'PX', arg.watermark_ttl_ms)
+end
+return {'registered'}
