@@ -37,6 +37,8 @@ ARGUMENTS: Final = frozenset(
         "WRONGTYPE",
     )
 ) | {"WITHSCORES", "WITHVALUES"}
+#: The scripts of all writes.
+WRITING: Final = tuple(f"write/{name}" for name in ("stage", "register", "prepare", "confirm", "open", "discard"))
 #: Verb -> the modules that send its commands, and its scripts.
 VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "all": (("store/connection", "dialects/registry", "queue/find"), ("read/queues",)),
@@ -44,7 +46,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         ("queue/add", "queue/intake", "queue/parents", "queue/replication", "queue/writes"),
         (
             *("add", "add_flows", "commit", "commit_flows", "commit_managed", "empty", "advance"),
-            *("write/stage", "write/register", "write/discard"),
+            *WRITING,
             *("open_callback", "close_callback", "drop_callback"),
         ),
     ),
@@ -68,7 +70,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         ),
         (
             *("work", "work_and_add", "progress", "promote_due", "rescue", "age", "empty", "advance"),
-            *("commit", "commit_managed"),
+            *("commit", "commit_managed", "write/open"),
             *("job/claimed", "job/start", "job/extend", "job/relock", "job/log", "job/update_data"),
             *("job/free_deduplication", "open_callback", "close_callback"),
         ),
@@ -93,7 +95,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     ),
     "schedule": (
         ("queue/schedulers", "queue/schedules", "queue/writes"),
-        ("schedule", "unschedule", "commit_schedules", "write/stage", "write/register", "write/discard"),
+        ("schedule", "unschedule", "commit_schedules", *WRITING),
     ),
     "manage": (
         (
@@ -102,7 +104,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
             "spark/manage/commit",
         ),
         (
-            *("manage", "check_managed", "commit_managed", "write/stage", "write/register", "write/discard"),
+            *("manage", "check_managed", "commit_managed", *WRITING),
             "set_limits",
             "pause",
             "resume",

@@ -19,7 +19,7 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgpack
 
@@ -33,7 +33,7 @@ from spark_bull.queue.changes import touched_by_moves
 from spark_bull.queue.flows import touched_keys
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.room import LengthLimit, RoomWait
-from spark_bull.store.connection import Connection
+from spark_bull.store.connection import Connection, script_command
 
 log = logging.getLogger("spark_bull")
 
@@ -42,6 +42,9 @@ WATERMARK_TTL_MS: Final = 400 * 86_400_000
 
 #: Maximum number of keys that one script registers, prepares, opens or discards.
 KEYS_PER_CALL: Final = 500
+#: Chunks, and their bytes, that are staged in one round trip.
+_CHUNKS_PER_TRIP: Final = 100
+_BYTES_PER_TRIP: Final = 1 << 20
 #: Maximum number of queues that one script opens.
 _QUEUES_PER_CALL: Final = 100
 #: Calls of a write whose outcomes are read at once.
@@ -76,10 +79,48 @@ class Identity:
     version: int
 
 
+class StagedChunk(NamedTuple):
+    """A packed chunk, its stage key, and its number in it."""
+
+    stage: str
+    number: int
+    packed: bytes
+
+
 def stage_chunk(handle: QueueHandle, stage: str, number: int, packed: bytes, ttl_ms: int) -> None:
     """Stages a chunk. Raises SparkBullError when the write of the stage key is registered."""
     args = {"number": number, "chunk": packed, "ttl_ms": ttl_ms}
-    if not handle.connection.script("write/stage", {"stage": stage}, args):
+    _check_staged(stage, handle.connection.script("write/stage", {"stage": stage}, args))
+
+
+def stage_chunks(connection: Connection, chunks: Sequence[StagedChunk], ttl_ms: int) -> None:
+    """Stages one chunk for each of many queues in shared round trips; see `stage_chunk`."""
+    for together in _in_trips(chunks):
+        commands = [
+            script_command(
+                "write/stage", {"stage": one.stage}, {"number": one.number, "chunk": one.packed, "ttl_ms": ttl_ms}
+            )
+            for one in together
+        ]
+        for one, is_staged in zip(together, connection.pipeline(commands), strict=True):
+            _check_staged(one.stage, is_staged)
+
+
+def _in_trips(chunks: Sequence[StagedChunk]) -> Iterator[Sequence[StagedChunk]]:
+    """Cuts chunks into those that share a round trip: by their number, and by their bytes if there are several."""
+    trip: list[StagedChunk] = []
+    size = 0
+    for chunk in chunks:
+        if trip and (len(trip) == _CHUNKS_PER_TRIP or size + len(chunk.packed) > _BYTES_PER_TRIP):
+            yield trip
+            trip, size = [], 0
+        trip.append(chunk)
+        size += len(chunk.packed)
+    yield trip
+
+
+def _check_staged(stage: str, is_staged: int) -> None:
+    if not is_staged:
         raise SparkBullError(
             f"expected the write of the stage key {stage} not to be registered yet, but it is: "
             "this attempt of the task is too late, and its chunks are not needed"
@@ -243,16 +284,21 @@ def recover(handle: QueueHandle) -> list[WriteRecord]:
 
 def advance_all(handle: QueueHandle) -> list[WriteRecord]:
     """As `recover`, but returns also the records of those that have to wait for room; their state is `open`."""
-    prepared = handle.connection.call("ZRANGEBYSCORE", handle.keys["open_writes"], "-inf", "(0")
-    for write_id in prepared:
-        open_prepared([handle], write_id.decode())
+    for write_id, score in _listed(handle):
+        if score < 0:
+            open_prepared([handle], write_id)
     return [roll_forward(handle, write_id, waits=False) for write_id in open_writes(handle)]
 
 
 def open_writes(handle: QueueHandle) -> list[str]:
     """Ids of registered, unfinished writes, oldest first."""
-    ids = handle.connection.call("ZRANGEBYSCORE", handle.keys["open_writes"], 0, "+inf")
-    return [write_id.decode() for write_id in ids]
+    return [write_id for write_id, score in _listed(handle) if score >= 0]
+
+
+def _listed(handle: QueueHandle) -> list[tuple[str, float]]:
+    """Ids of unfinished writes, with scores: those of writes that are only prepared are negative."""
+    listed = handle.connection.call("ZRANGE", handle.keys["open_writes"], 0, -1, "WITHSCORES")
+    return [(write_id.decode(), float(score)) for write_id, score in listed]
 
 
 def records(handle: QueueHandle) -> list[WriteRecord]:

@@ -7,6 +7,11 @@ local function close_write(key, arg, state, now)
   redis.call('HSET', key.write, 'state', state, 'finishedOn', now)
   redis.call('PEXPIRE', key.write, arg.record_ttl_ms)
   redis.call('ZREM', key.open_writes, arg.write_id)
+  -- Those that are only prepared may have been given up.
+  local last = redis.call('ZRANGE', key.open_writes, -1, -1, 'WITHSCORES')[2]
+  if last and tonumber(last) < 0 then
+    redis.call('PEXPIRE', key.open_writes, arg.record_ttl_ms)
+  end
   redis.call('ZREMRANGEBYSCORE', key.finished_writes, '-inf', now - arg.record_ttl_ms)
   redis.call('ZADD', key.finished_writes, now, arg.write_id)
   redis.call('PEXPIRE', key.finished_writes, arg.record_ttl_ms)

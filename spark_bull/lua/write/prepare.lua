@@ -34,7 +34,7 @@ for _, entry in ipairs(plan) do
       'added', 0, 'duplicates', 0, 'startedOn', now, unpack(entry.fields))
     call('PEXPIRE', entry.write, arg.ttl_ms)
     call('ZADD', entry.open, -deadline, entry.id)
-    if call('ZCOUNT', entry.open, 0, '+inf') == 0 then
+    if tonumber(call('ZRANGE', entry.open, -1, -1, 'WITHSCORES')[2]) < 0 then
       call('PEXPIRE', entry.open, arg.ttl_ms)
     end
   end

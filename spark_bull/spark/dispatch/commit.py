@@ -9,6 +9,7 @@ from dataclasses import replace
 from spark_bull.errors import SparkBullError
 from spark_bull.model import WriteRecord
 from spark_bull.queue.callbacks import drop_callback
+from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.replication import record_replicas, replica_terms_of, wait_for_replicas
 from spark_bull.queue.room import length_limit_of
 from spark_bull.queue.writes import Identity, QueuePlan, StagedPart, open_writes, read_record, roll_forward
@@ -44,7 +45,7 @@ def commit_empty(plan: WritePlan, identity: Identity | None) -> None:
     In the latter case, the terms of the write hold, too: it waits for room, and for replicas.
     """
     if plan.handle is not None:
-        plans = [_queue_plan(plan, plan.handle.keys.queue, [], plan.started_on)]
+        plans = [_queue_plan(plan, plan.handle, [], plan.started_on)]
         _finish_earlier(plan, plans, identity)
         _confirm(plan, plan.write_id, plans, is_new=False)
 
@@ -99,7 +100,7 @@ def _report(record: WriteRecord) -> None:
 
 def _queue_plans(plan: WritePlan, written: list[Written]) -> list[QueuePlan]:
     started_on = plan.begun_on(written)
-    return [_queue_plan(plan, queue, parts, started_on) for queue, parts in plan.parts_by_queue(written).items()]
+    return [_queue_plan(plan, handle, parts, started_on) for handle, parts in plan.handles_and_parts(written)]
 
 
 def _with_callback(
@@ -109,14 +110,13 @@ def _with_callback(
     on_finish = plan.on_finish
     if on_finish is None:
         return plans
-    plans = plans or [_queue_plan(plan, on_finish.job.queue, [], plan.started_on)]
+    plans = plans or [_queue_plan(plan, plan.handle_of(on_finish.job.queue), [], plan.started_on)]
     queues = [queue_plan.handle.keys.queue for queue_plan in plans] if plan.exactly_once else None
     callback = on_finish.callback(write_id, identity, queues).text
     return [replace(one, fields={**one.fields, "callback": callback}) for one in plans]
 
 
-def _queue_plan(plan: WritePlan, queue: str, parts: list[TaskPart], started_on: int) -> QueuePlan:
-    handle = plan.handle_of(queue, parts[0].dialect if parts else None)
+def _queue_plan(plan: WritePlan, handle: QueueHandle, parts: list[TaskPart], started_on: int) -> QueuePlan:
     staged = [StagedPart(part.stage, part.chunks, part.rows) for part in parts if part.stage]
     fields: dict[str, str | int] = {
         "delivery": "exactly-once" if plan.exactly_once else "at-least-once",

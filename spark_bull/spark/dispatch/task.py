@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from spark_bull.dialects.base import Dialect
 from spark_bull.dialects.chunks import ChunkBuilder
 from spark_bull.dialects.codec import defaults_of, encode
 from spark_bull.dialects.flows import Flows
@@ -22,7 +21,7 @@ from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.parents import check_parents
 from spark_bull.queue.room import length_limit_of
 from spark_bull.queue.verbs import FlowsReply
-from spark_bull.queue.writes import Identity, is_written, stage_chunk
+from spark_bull.queue.writes import Identity, StagedChunk, is_written, stage_chunk, stage_chunks
 from spark_bull.spark.dispatch.children_column import levels_of
 from spark_bull.spark.dispatch.priority_queues import are_named, by_priority
 from spark_bull.spark.dispatch.rows import CHILDREN, SEQUENCE
@@ -84,7 +83,7 @@ class _Task:
     identity: Identity | None
     seen: int = 0
     writers: dict[str, _QueueWriter] = field(default_factory=dict)
-    dialects: dict[str, Dialect] = field(default_factory=dict)
+    handles: dict[str, QueueHandle] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.defaults = defaults_of(self.plan.options) | {SPREAD_SEED: self.attempt.partition}
@@ -104,6 +103,7 @@ class _Task:
         for part in self.plan.rows.slices(batch):
             numbers = range(self.seen, self.seen + part.num_rows)
             rows = self.plan.rows.rows(part, numbers)
+            self._open(rows.get(QUEUE, ()))
             for queue, queue_rows, own in self._placed(by_queue(rows, self.plan.options[QUEUE], numbers)):
                 if self.plan.children is None:
                     self._take(queue, queue_rows, own)
@@ -118,15 +118,20 @@ class _Task:
     def _placed(self, parts: Iterator[QueueRows]) -> Iterator[QueueRows]:
         """Splits rows with priorities by name, if their dialect has a queue for each."""
         for queue, rows, numbers in parts:
-            if are_named(rows, self.defaults) and self._dialect(queue).has_priority_queues:
+            if are_named(rows, self.defaults) and self._handle(queue).dialect.has_priority_queues:
                 yield from by_priority(queue, rows, self.defaults.get(PRIORITY), numbers)
             else:
                 yield queue, rows, numbers
 
-    def _dialect(self, queue: str) -> Dialect:
-        if queue not in self.dialects:
-            self.dialects[queue] = self.plan.handle_of(queue).dialect
-        return self.dialects[queue]
+    def _open(self, queues: Iterable[str]) -> None:
+        """Opens the queues that are new, in shared round trips."""
+        new = [queue for queue in dict.fromkeys(queues) if queue and queue not in self.handles]
+        if new:
+            self.handles |= self.plan.handles_of(new)
+
+    def _handle(self, queue: str) -> QueueHandle:
+        self._open([queue])
+        return self.handles[queue]
 
     def _take(self, queue: str, rows: dict[str, list[Any]], numbers: Sequence[int]) -> None:
         writer = self._writer(queue)
@@ -163,7 +168,7 @@ class _Task:
 
     def _writer(self, queue: str) -> _QueueWriter:
         if queue not in self.writers:
-            handle = self.plan.handle_of(queue)
+            handle = self._handle(queue)
             options = self.plan.options
             if self.plan.rows.sequence_by:
                 check_sequence_queue(handle.dialect)
@@ -202,9 +207,16 @@ class _Task:
         part.rows += rows
 
     def _flush(self) -> None:
-        for writer in self.writers.values():
-            for count, packed in writer.builder.flush():
-                self._send(writer, count, packed)
+        left = [(writer, *chunk) for writer in self.writers.values() for chunk in writer.builder.flush()]
+        if len(left) < 2 or not self.plan.exactly_once:
+            for one in left:
+                self._send(*one)
+            return
+        chunks = [StagedChunk(writer.part.stage, writer.part.chunks, packed) for writer, _, packed in left]
+        stage_chunks(left[0][0].handle.connection, chunks, self.plan.options["stageTtlMs"])
+        for writer, rows, _ in left:
+            writer.part.chunks += 1
+            writer.part.rows += rows
 
     def finish(self) -> tuple[TaskPart, ...]:
         self._flush()

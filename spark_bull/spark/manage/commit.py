@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from spark_bull.errors import SparkBullError, restated
 from spark_bull.model import Changed, WriteRecord
 from spark_bull.queue.changes import error_of
+from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.verbs import check_managed
 from spark_bull.queue.writes import (
     Identity,
@@ -55,16 +56,16 @@ def commit_changes(plan: ManagePlan, written: Sequence[Written], identity: Ident
 
 def _queue_plans(plan: ManagePlan, written: Sequence[Written]) -> list[QueuePlan]:
     started_on = plan.begun_on(written)
-    return [_queue_plan(plan, queue, parts, started_on) for queue, parts in plan.parts_by_queue(written).items()]
+    return [_queue_plan(plan, handle, parts, started_on) for handle, parts in plan.handles_and_parts(written)]
 
 
-def _queue_plan(plan: ManagePlan, queue: str, parts: Sequence[TaskPart], started_on: int) -> QueuePlan:
+def _queue_plan(plan: ManagePlan, handle: QueueHandle, parts: Sequence[TaskPart], started_on: int) -> QueuePlan:
     moved_to = sorted({queue for part in parts for queue in part.flow_queues})
     fields: dict[str, str | int] = {"startedOn": started_on, "mode": "manage", "moves": json.dumps(moved_to)}
     if plan.options["resultPath"] is not None:
         fields["outcomes"] = 1
     staged = [StagedPart(part.stage, part.chunks, part.rows) for part in parts]
-    return QueuePlan(plan.handle_of(queue, parts[0].dialect if parts else None), staged, fields)
+    return QueuePlan(handle, staged, fields)
 
 
 def _check(plans: Sequence[QueuePlan], identity: Identity | None) -> None:

@@ -45,12 +45,8 @@ def _check_ids(written: Sequence[WrittenSchedules]) -> None:
 def _queue_plans(plan: SchedulePlan, written: Sequence[WrittenSchedules]) -> list[QueuePlan]:
     fields: dict[str, str | int] = {"mode": "schedule", "startedOn": plan.begun_on(written)}
     return [
-        QueuePlan(
-            plan.handle_of(queue, parts[0].dialect if parts else None),
-            [StagedPart(part.stage, part.chunks, part.rows) for part in parts],
-            fields,
-        )
-        for queue, parts in plan.parts_by_queue(written).items()
+        QueuePlan(handle, [StagedPart(part.stage, part.chunks, part.rows) for part in parts], fields)
+        for handle, parts in plan.handles_and_parts(written)
     ]
 
 

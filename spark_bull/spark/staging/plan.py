@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from spark_bull.errors import DialectError
 from spark_bull.options import Options
-from spark_bull.queue.handle import QueueHandle, open_handle
+from spark_bull.queue.handle import QueueHandle, opening
 from spark_bull.queue.writes import Identity, is_written
 from spark_bull.spark.staging.messages import TaskPart, Written
+from spark_bull.store.connection import Connection
+from spark_bull.store.settings import settings_of
+from spark_bull.store.steps import run_all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,17 +30,16 @@ class StagedPlan:
     handle: QueueHandle | None = None
     replayed: bool = False
 
-    def handle_of(self, queue: str, dialect: str | None = None) -> QueueHandle:
-        """Opens a queue that a row or a message names. Raises DialectError if its dialect is not `dialect`."""
-        if self.handle is not None and self.handle.keys.queue == queue:
-            return self.handle
-        handle = open_handle(self.options, queue)
-        if dialect is not None and handle.dialect.name != dialect:
-            raise DialectError(
-                f"expected queue {queue} to have dialect {dialect}, as when its rows were written, got "
-                f"{handle.dialect.name}: set the option `protocol`"
-            )
-        return handle
+    def handle_of(self, queue: str) -> QueueHandle:
+        """Opens a queue that a row or a message names."""
+        return self.handles_of([queue])[queue]
+
+    def handles_of(self, queues: Iterable[str]) -> dict[str, QueueHandle]:
+        """Opens many queues in shared round trips."""
+        own = self.handle
+        others = [queue for queue in queues if own is None or queue != own.keys.queue]
+        opened = run_all(Connection(settings_of(self.options)), [opening(self.options, queue) for queue in others])
+        return dict(zip(others, opened, strict=True)) | ({own.keys.queue: own} if own is not None else {})
 
     def was_committed(self, identity: Identity | None) -> bool:
         """Whether a task has nothing to stage: the write, or an earlier one with its identity, was committed."""
@@ -54,6 +56,19 @@ class StagedPlan:
             for part in message.parts:
                 by_queue[part.queue].append(part)
         return by_queue
+
+    def handles_and_parts(self, written: Sequence[Written]) -> list[tuple[QueueHandle, list[TaskPart]]]:
+        """As `parts_by_queue`, with opened queues. Raises DialectError if one has another dialect than its rows."""
+        by_queue = self.parts_by_queue(written)
+        handles = self.handles_of(by_queue)
+        for queue, parts in by_queue.items():
+            dialect = handles[queue].dialect.name
+            if parts and dialect != parts[0].dialect:
+                raise DialectError(
+                    f"expected queue {queue} to have dialect {parts[0].dialect}, as when its rows were written, got "
+                    f"{dialect}: set the option `protocol`"
+                )
+        return [(handles[queue], parts) for queue, parts in by_queue.items()]
 
     def begun_on(self, written: Sequence[Written]) -> int:
         """When the write began, ms since 1970.

@@ -1,0 +1,244 @@
+"""Crashes while a large write is registered in portions: all of its jobs are added, each once, or none is visible."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+import pytest
+from pyspark.sql.types import IntegerType, StringType, StructType
+from redis import Redis
+
+from spark_bull.errors import QueueFull, StagedDataLost
+from spark_bull.keys import QueueKeys
+from spark_bull.model import NewJob
+from spark_bull.queue import registration, writes
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.registration import register
+from spark_bull.queue.writes import Identity, QueuePlan, StagedChunk, StagedPart, discard, stage_chunks
+from spark_bull.store.connection import Connection
+from tests.support.script_work import script_work
+from tests.support.sink import Sink
+from tests.support.wait import wait_until
+from tests.support.writes import DAY_MS, stage_all
+
+ROWS = StructType().add("n", IntegerType()).add("queue", StringType())
+TASKS, KEYS = 12, 10
+SETTING_UP = ("write/prepare", "write/confirm", "write/open")
+
+
+class Died(BaseException):
+    """The process has died."""
+
+
+@pytest.fixture
+def small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Portions of few keys: the stage keys of one queue need several."""
+    for module in (registration, writes):
+        monkeypatch.setattr(module, "KEYS_PER_CALL", KEYS)
+    monkeypatch.setattr(writes, "_QUEUES_PER_CALL", 2)
+
+
+@contextmanager
+def dying_at(number: int, when: str) -> Iterator[None]:
+    """Lets every script fail from the one of the registration with this number on, before or after Redis runs it."""
+    script, calls, reached = Connection.script, count(1), [0]
+
+    def dying(self: Connection, *call: Any) -> Any:
+        if call[0] in SETTING_UP:
+            reached[0] = next(calls)
+        elif reached[0] < number:
+            return script(self, *call)
+        this = reached[0]
+        if this > number or (this == number and (when == "before" or call[0] not in SETTING_UP)):
+            raise Died
+        reply = script(self, *call)
+        if this == number:
+            raise Died
+        return reply
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Connection, "script", dying)
+        yield
+
+
+@contextmanager
+def calls_of_scripts(act: Callable[[str, Callable[[], Any]], Any]) -> Iterator[None]:
+    """`act(name, call)` decides what becomes of the call of a script."""
+    script = Connection.script
+
+    def acting(self: Connection, name: str, *rest: Any) -> Any:
+        return act(name, lambda: script(self, name, *rest))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Connection, "script", acting)
+        yield
+
+
+def write(options: dict[str, str], queues: tuple[str, ...], version: int = 1) -> None:
+    """Each task writes one row to each queue."""
+    sink = Sink(options | {"txnAppId": "app", "txnVersion": str(version)}, ROWS)
+    for n in range(TASKS):
+        sink.task([{"n": n, "queue": queue} for queue in queues])
+    sink.commit()
+
+
+def numbers_in(queue: BullQueue) -> list[int]:
+    return sorted(job.data["n"] for job in queue.page("wait", stop=1_000))
+
+
+def lasting(client: Redis, prefix: str) -> list[bytes]:
+    """The private keys that do not expire."""
+    return [key for key in client.scan_iter(f"{prefix}:*:spark:*") if client.ttl(key) == -1]
+
+
+@pytest.mark.usefixtures("small_portions")
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("queues", [("a",), ("a", "b")], ids=len)
+def test_a_write_whose_driver_dies_at_any_portion_is_whole_or_not_visible(
+    client: Redis, redis_url: str, prefix: str, queues: tuple[str, ...], when: str
+) -> None:
+    died = []
+    for number in count(1):
+        own = f"{prefix}-{number}"
+        options = {"url": redis_url, "prefix": own, "protocol": "bullmq", "jobColumns": "queue"}
+        with dying_at(number, when):
+            try:
+                write(options, queues)
+            except Died:
+                died.append(number)
+        opened = [BullQueue(name, url=redis_url, prefix=own, protocol="bullmq") for name in queues]
+        if not any(queue.writes() for queue in opened):
+            assert lasting(client, own) == []
+        for queue in opened:
+            queue.recover()
+        found = [numbers_in(queue) for queue in opened]
+        assert found in ([[]] * len(queues), [[*range(TASKS)]] * len(queues)), number
+        write(options, queues)
+        assert [numbers_in(queue) for queue in opened] == [[*range(TASKS)]] * len(queues), number
+        assert lasting(client, own) == [], number
+        if died[-1:] != [number]:
+            break
+    assert len(died) > len(queues) * TASKS / KEYS
+
+
+@pytest.mark.usefixtures("small_portions")
+def test_portions_that_are_sent_twice_change_nothing(redis_url: str, prefix: str) -> None:
+    names = []
+
+    def twice(name: str, call: Callable[[], Any]) -> Any:
+        names.append(name)
+        first = call()
+        if name in SETTING_UP:
+            again = call()
+            assert again == first or name == "write/open"
+        return first
+
+    options = {"url": redis_url, "prefix": prefix, "protocol": "bullmq", "jobColumns": "queue"}
+    with calls_of_scripts(twice):
+        write(options, ("a", "b"))
+    assert {*SETTING_UP} < {*names}
+    for name in "ab":
+        with BullQueue(name, url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+            assert numbers_in(queue) == [*range(TASKS)]
+            assert [record.state for record in queue.writes()] == ["finished"]
+
+
+@pytest.mark.usefixtures("small_portions")
+@pytest.mark.parametrize("others", [("a", "b"), ("b", "c")], ids=["same queues", "other queues"])
+@pytest.mark.parametrize("at", SETTING_UP)
+def test_of_two_writes_of_one_version_one_is_added_to_each_queue(
+    redis_url: str, prefix: str, at: str, others: tuple[str, ...]
+) -> None:
+    """The second one runs as a whole before a step of the first one."""
+    options = {"url": redis_url, "prefix": prefix, "protocol": "bullmq", "jobColumns": "queue"}
+    begun = []
+
+    def overtaken(name: str, call: Callable[[], Any]) -> Any:
+        if name == at and not begun:
+            begun.append(name)
+            write(options, others)
+        return call()
+
+    with calls_of_scripts(overtaken):
+        write(options, ("a", "b"))
+    for name in {"a", "b", *others}:
+        with BullQueue(name, url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+            queue.recover()
+            assert numbers_in(queue) in ([*range(TASKS)], [])
+            assert (name == "b") <= (numbers_in(queue) != [])
+
+
+@pytest.mark.usefixtures("small_portions")
+def test_a_write_that_was_given_up_is_removed(
+    client: Redis, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registration, "VALID_MS", 1)
+    options = {"url": redis_url, "prefix": prefix, "protocol": "bullmq", "jobColumns": "queue"}
+    with dying_at(2, "after"), pytest.raises(Died):
+        write(options, ("a",))
+    assert client.keys(f"{prefix}:a:spark:write:*")
+
+    with BullQueue("a", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+
+        def is_removed() -> bool:
+            assert queue.recover() == []
+            return not client.keys(f"{prefix}:a:spark:write*") + client.keys(f"{prefix}:a:spark:manifest*")
+
+        wait_until(is_removed, "the write to be removed")
+        assert len(client.keys(f"{prefix}:a:spark:stage:*")) < TASKS
+
+
+@pytest.mark.usefixtures("small_portions")
+def test_a_write_that_was_discarded_can_not_be_registered(client: Redis, redis_url: str, prefix: str) -> None:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+        plan = stage_all(queue.handle, "w", [[NewJob({"n": n})] for n in range(TASKS)])
+
+        def discarded(name: str, call: Callable[[], Any]) -> Any:
+            if name == "write/confirm":
+                discard(queue.handle.connection, queue.handle.keys, "w", [part.stage for part in plan.parts])
+            return call()
+
+        with calls_of_scripts(discarded), pytest.raises(StagedDataLost, match="nothing was written"):
+            register("w", [plan], None)
+        assert client.keys(f"{prefix}:*:spark:*") == []
+
+
+def test_a_large_write_that_is_too_large_for_one_queue_adds_nothing_and_frees_the_room(
+    client: Redis, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (registration, writes):
+        monkeypatch.setattr(module, "KEYS_PER_CALL", 20)
+    options = {"url": redis_url, "prefix": prefix, "protocol": "bullmq", "jobColumns": "queue"}
+    options |= {"maxLength": str(TASKS), "whenFull": "fail"}
+    with BullQueue("b", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+        queue.add({"n": 0})
+        with pytest.raises(QueueFull, match=rf"room for {TASKS} jobs in queue b, which has 1 of"):
+            write(options, ("a", "b"))
+        assert client.keys(f"{prefix}:*:spark:write*") + client.keys(f"{prefix}:*:spark:manifest*") == []
+        queue.drain()
+    write(options, ("a", "b"))
+    with pytest.raises(QueueFull, match=rf"queue a, which has {TASKS} of"):
+        write(options, ("a", "b"), version=2)
+
+
+def test_no_script_of_a_large_registration_handles_more_than_a_portion(
+    client: Redis, redis_url: str, prefix: str
+) -> None:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+        handle = queue.handle
+        wide = [StagedPart(handle.keys.stage(f"wide.{n}.0"), 1, 1) for n in range(3_000)]
+        many = [replace(handle, keys=QueueKeys(f"q{n:03}", prefix)) for n in range(300)]
+        plans = [QueuePlan(one, [StagedPart(one.keys.stage("many.0.0"), 1, 1)], {}) for one in many]
+        parts = [*wide, *(part for plan in plans for part in plan.parts)]
+        stage_chunks(handle.connection, [StagedChunk(part.stage, 0, b"-") for part in parts], DAY_MS)
+        for write_id, write_plans in (("wide", [QueuePlan(handle, wide, {})]), ("many", plans)):
+            with script_work(client, prefix=prefix) as scripts:
+                assert register(write_id, write_plans, Identity(write_id, 1))
+            assert 3 < len(scripts) < 20
+            assert max(script.commands for script in scripts) < 4 * writes.KEYS_PER_CALL
+        assert lasting(client, f"{prefix}:q:spark:stage") == []
+        assert all(client.ttl(part.stage) == -1 for part in parts)
