@@ -7,10 +7,12 @@ import signal
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from threading import Event
 from typing import Any
 
 import pytest
+from pyspark.sql.types import IntegerType, StringType, StructType
 
 from spark_bull.cli.main import main
 from spark_bull.model import NewJob
@@ -21,10 +23,12 @@ from spark_bull.services.promoter import Promoter
 from tests.support import dying_write
 from tests.support.forked_process import ForkedProcess
 from tests.support.room_writer import write_jobs
+from tests.support.sink import Sink
 from tests.support.wait import wait_until
 from tests.support.writes import register_all
 
 JOBS, MAX_LENGTH, CHUNK = 20, 12, 4
+ROWS_BY_QUEUE = StructType().add("n", IntegerType()).add("queue", StringType())
 #: Calls of scripts at which a write is killed: at its registration, and while it adds jobs.
 POINTS = ((7, "after"), (8, "before"), (10, "after"))
 
@@ -135,6 +139,27 @@ def test_the_command_shows_a_write_that_still_waits_for_room(
         shown.append((write["state"], write["done"]))
         queue.drain()
     assert shown == [("open", MAX_LENGTH), ("finished", JOBS)]
+
+
+def test_a_full_queue_does_not_hold_up_the_other_queues_of_a_write(redis_url: str, prefix: str) -> None:
+    """Each task stages its rows for all queues in a shared round trip; the full one is the first."""
+    options = {"url": redis_url, "prefix": prefix, "protocol": "bullmq", "jobColumns": "queue"}
+    sink = Sink(options | {"maxLength": "1", "whenFull": "wait"}, ROWS_BY_QUEUE)
+    sink.task([{"n": n, "queue": queue} for n, queue in enumerate("abc")])
+    with ExitStack() as stack:
+        full, *others = (
+            stack.enter_context(BullQueue(name, url=redis_url, prefix=prefix, protocol="bullmq")) for name in "abc"
+        )
+        pool = stack.enter_context(ThreadPoolExecutor(1))
+        full.add({"n": -1})
+        writer = pool.submit(sink.commit)
+        try:
+            wait_until(lambda: all(queue.counts()["wait"] for queue in others), "the other queues to have their jobs")
+            assert [job.data["n"] for job in full.page("wait")] == [-1]
+        finally:
+            full.drain()
+        writer.result()
+        assert [job.data["n"] for job in full.page("wait")] == [0]
 
 
 def _all_finished(queue: BullQueue) -> bool:
