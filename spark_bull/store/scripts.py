@@ -3,31 +3,37 @@
 A script starts with its contract, in comment lines:
 
     -- What the script does, in one sentence.
-    -- @keys wait active? stages...     names of KEYS; `name?` is optional; a last `name...` takes all remaining keys
-    -- @args now chunk                  names of ARGV, likewise
+    -- @args now chunk ids...           names of ARGV; a last `name...` takes all remaining ones
+    -- @keys ledger? stages...          names of KEYS that the code does not show, see below
     -- @returns the reply
     -- @include bullmq/lib/add_jobs    a file in lua/, loaded once, before the body
 
-The loader binds the names: the body reads `key.wait` and `arg.now`, never KEYS[1]. Files are read with
-importlib.resources, which also works in a zip file passed to --py-files.
+The loader binds the names: the body reads `key.wait` and `arg.now`, never KEYS[1]. It finds the keys in the code of the
+script and its includes (`key.wait`, or `keys.wait` where they are those of another queue). `@keys` names the others:
+optional ones (`name?`), a last one that takes all remaining keys (`name...`), and those looked up by a variable.
+
+An include defines one name for the files that include it: that of its file, as a function or a table (`push.lua`:
+`local function push` or `local push = {…}`), or in capitals as a constant. All its other names are its own. Without
+these scopes, a script with many includes would exceed Lua's limit of 200 local variables.
+
+A script that differs between dialects only in its includes is one file in `verbs/`, where `{dialect}/lib/add_jobs` is
+the include of the dialect whose script is loaded: `bullmq/add` is `verbs/add.lua` unless there is a `bullmq/add.lua`.
+
+Files are read with importlib.resources, which also works in a zip file passed to --py-files.
 """
 
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import resources
 
 from spark_bull.errors import ScriptError
+from spark_bull.store.lua_files import Include, LuaFile, Read, include, lua_file
 
-Read = Callable[[str], str]
 Value = str | bytes | int | float
-
-_TAG = re.compile(r"^-- @(keys|args|returns|include)\b[ \t]*(.*)$", re.MULTILINE)
-
 
 _OPTIONAL, _REST = "?", "..."
 
@@ -97,7 +103,7 @@ class Script:
 
 @cache
 def load(name: str) -> Script:
-    """Loads the script `lua/<name>.lua`, such as `load("bullmq/add")`.
+    """Loads a script by its name, such as `load("bullmq/add")`.
 
     Raises ScriptError if a file is missing, a contract is incomplete, or includes are circular.
     """
@@ -113,35 +119,60 @@ def _read_packaged(path: str) -> str:
 
 def assemble(name: str, read: Read) -> Script:
     """Builds a script from the files that `read(path)` returns; see `load`."""
-    body = read(f"{name}.lua")
-    tags = _TAG.findall(body)
-    contract = {tag: value for tag, value in tags if tag != "include"}
-    missing = {"keys", "args", "returns"} - contract.keys()
+    folder, _, verb = name.partition("/")
+    script = _script_file(name, verb, read)
+    missing = {"args", "returns"} - script.contract.keys()
     if missing:
         raise ScriptError(f"script `{name}` has an incomplete contract, missing: {', '.join(sorted(missing))}")
-    keys, args = tuple(contract["keys"].split()), tuple(contract["args"].split())
-    included: dict[str, str] = {}
-    for include in _includes(body):
-        _resolve(include, read, included, path=(name,))
-    source = "\n".join([_binding("key", "KEYS", keys), _binding("arg", "ARGV", args), *included.values(), body])
+    included: dict[str, Include] = {}
+    for file in script.includes:
+        _resolve(file.format(dialect=folder), read, included, path=(name,))
+    _check_names(name, included)
+    used = script.keys.union(*(found.file.keys for found in included.values()))
+    keys, args = _keys_of(used, script.contract.get("keys", "").split()), tuple(script.contract["args"].split())
+    scopes = [found.scope for found in included.values()]
+    source = "\n".join([_binding("key", "KEYS", keys), _binding("arg", "ARGV", args), *scopes, script.text])
     sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
-    return Script(name, keys, args, contract["returns"], source, sha)
+    return Script(name, keys, args, script.contract["returns"], source, sha)
 
 
-def _includes(text: str) -> list[str]:
-    return [value.strip() for tag, value in _TAG.findall(text) if tag == "include"]
+def _script_file(name: str, verb: str, read: Read) -> LuaFile:
+    """The dialect's own file, else that of all dialects."""
+    try:
+        return lua_file(read(f"{name}.lua"))
+    except ScriptError as missing:
+        try:
+            return lua_file(read(f"verbs/{verb}.lua"))
+        except ScriptError:
+            raise missing from None
 
 
-def _resolve(name: str, read: Read, done: dict[str, str], path: tuple[str, ...]) -> None:
+def _keys_of(used: frozenset[str], declared: list[str]) -> tuple[str, ...]:
+    """The names of KEYS: those declared and those in the code. Optional ones come later, `name...` last."""
+    names = {*declared, *used.difference(map(_without_suffix, declared))}
+    return tuple(sorted(names, key=lambda name: (name.endswith(_REST), name.endswith(_OPTIONAL), name)))
+
+
+def _check_names(script: str, included: Mapping[str, Include]) -> None:
+    """Raises ScriptError if two includes of a script define the same name."""
+    files: dict[str, str] = {}
+    for file, found in included.items():
+        other = files.setdefault(found.defines, file)
+        if other != file:
+            both = f"{other}.lua, {file}.lua"
+            raise ScriptError(f"expected one include of `{script}` to define `{found.defines}`, got: {both}")
+
+
+def _resolve(name: str, read: Read, done: dict[str, Include], path: tuple[str, ...]) -> None:
     """Adds `name` to `done`, after all files that it includes."""
     if name in path:
         raise ScriptError("expected includes without a cycle, got: " + " -> ".join((*path, name)))
     if name in done:
         return
-    text = read(f"{name}.lua")
-    for include in _includes(text):
-        _resolve(include, read, done, (*path, name))
-    done[name] = text
+    found = include(name, read)
+    for file in found.file.includes:
+        _resolve(file, read, done, (*path, name))
+    done[name] = found
 
 
 def _binding(table: str, source: str, names: tuple[str, ...]) -> str:

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-import spark_bull
 from spark_bull.errors import ScriptError
 from spark_bull.store.scripts import assemble, load
+from tests.support.lua_scripts import FILES, INCLUDES, SCRIPT_FILES, SCRIPTS, includes_of, text_of
 
-LUA = Path(spark_bull.__file__).parent / "lua"
-INCLUDES = sorted(str(path.relative_to(LUA).with_suffix("")) for path in LUA.rglob("lib/*.lua"))
-SCRIPTS = sorted(str(path.relative_to(LUA).with_suffix("")) for path in LUA.rglob("*.lua") if path.parent.name != "lib")
-CONTRACT = "-- Says what it does.\n-- @keys {keys}\n-- @args {args}\n-- @returns nothing\n"
+CONTRACT = "-- Says what it does.\n-- @args {args}\n-- @keys {keys}\n-- @returns nothing\n"
 
 
 def reader(files: dict[str, str]) -> Callable[[str], str]:
@@ -47,7 +43,16 @@ def test_a_contract_may_name_no_keys_and_no_args() -> None:
     assert (made.keys, made.args) == ((), ())
 
 
-@pytest.mark.parametrize("tag", ["keys", "args", "returns"])
+def test_keys_are_those_of_the_code_and_of_its_includes() -> None:
+    files = {
+        "a.lua": "-- @args\n-- @keys touched... ledger?\n-- @returns nothing\n-- @include b\n"
+        "-- key.commented\nreturn b(key.wait, key.ledger, key.touched)",
+        "b.lua": "local function b()\n  return keys.active, monkey.wrench, key.wait\nend",
+    }
+    assert assemble("a", reader(files)).keys == ("active", "wait", "ledger?", "touched...")
+
+
+@pytest.mark.parametrize("tag", ["args", "returns"])
 def test_a_contract_that_lacks_a_line_is_refused(tag: str) -> None:
     text = "".join(line for line in script().splitlines(keepends=True) if f"@{tag}" not in line)
     with pytest.raises(ScriptError, match=f"script `a` has an incomplete contract, missing: {tag}"):
@@ -62,12 +67,13 @@ def test_a_script_that_is_missing_is_an_error() -> None:
 def test_includes_are_inserted_once_before_their_users() -> None:
     files = {
         "a.lua": script("-- @include b\n-- @include c\nbody()"),
-        "b.lua": "-- @include d\nb()",
-        "c.lua": "-- @include d\n-- @include b\nc()",
-        "d.lua": "d()",
+        "b.lua": "-- @include d\nlocal function b() end",
+        "c.lua": "-- @include d\n-- @include b\nlocal c = {}",
+        "d.lua": "local D = 1",
     }
     source = assemble("a", reader(files)).source
-    assert re.findall(r"^(\w+)\(\)$", source, re.MULTILINE) == ["d", "b", "c", "body"]
+    assert re.findall(r"^local (\w+)$", source, re.MULTILINE) == ["D", "b", "c"]
+    assert source.endswith("body()")
 
 
 def test_an_include_that_is_missing_is_an_error() -> None:
@@ -78,10 +84,27 @@ def test_an_include_that_is_missing_is_an_error() -> None:
 def test_an_include_cycle_is_an_error_that_shows_it() -> None:
     files = {
         "a.lua": script("-- @include b"),
-        "b.lua": "-- @include c",
-        "c.lua": "-- @include b",
+        "b.lua": "-- @include c\nlocal b = 1",
+        "c.lua": "-- @include b\nlocal c = 1",
     }
     with pytest.raises(ScriptError, match="without a cycle, got: a -> b -> c -> b"):
+        assemble("a", reader(files))
+
+
+@pytest.mark.parametrize("code", ["local function shared()\nend", "local other = 1", "function b()\nend", ""])
+def test_an_include_that_does_not_define_its_name_is_an_error(code: str) -> None:
+    with pytest.raises(ScriptError, match=r"expected `lib/b.lua` to define `b`"):
+        assemble("a", reader({"a.lua": script("-- @include lib/b"), "lib/b.lua": code}))
+
+
+def test_two_includes_of_one_name_are_an_error_that_names_both() -> None:
+    files = {
+        "a.lua": script("-- @include x/lib/b\n-- @include lib/c"),
+        "x/lib/b.lua": "local function b() end",
+        "lib/c.lua": "-- @include lib/b\nlocal function c() end",
+        "lib/b.lua": "local b = {}",
+    }
+    with pytest.raises(ScriptError, match=r"one include of `a` to define `b`, got: x/lib/b.lua, lib/b.lua"):
         assemble("a", reader(files))
 
 
@@ -144,8 +167,8 @@ def test_every_script_can_be_loaded() -> None:
 
 
 def test_every_script_starts_with_a_sentence() -> None:
-    for name in SCRIPTS:
-        head = (LUA / f"{name}.lua").read_text().partition("-- @")[0]
+    for name in SCRIPT_FILES:
+        head = text_of(name).partition("-- @")[0]
         assert re.match(r"-- [A-Z].*?[.:]\s", head, re.DOTALL), f"{name}: {head}"
         assert all(line.startswith("--") for line in head.splitlines()), f"{name}: {head}"
 
@@ -165,7 +188,7 @@ def used_and_declared_keys(name: str) -> tuple[set[str], set[str]]:
     return used, declared
 
 
-def test_every_script_declares_the_keys_that_it_uses() -> None:
+def test_no_script_declares_a_key_that_it_does_not_use() -> None:
     for name in SCRIPTS:
         used, declared = used_and_declared_keys(name)
         assert used == declared, f"{name}: used only: {used - declared}; declared only: {declared - used}"
@@ -182,23 +205,15 @@ def test_every_script_declares_the_arguments_that_it_uses() -> None:
 
 
 def test_no_file_uses_keys_or_argv_by_position() -> None:
-    texts = {file: code_of((LUA / f"{file}.lua").read_text()) for file in (*SCRIPTS, *INCLUDES)}
+    texts = {file: code_of(text_of(file)) for file in FILES}
     using = [file for file, code in texts.items() if re.search(r"\b(KEYS|ARGV)\b", code)]
     assert not using, "read `key.name` and `arg.name`"
 
 
 def test_every_include_is_included_somewhere() -> None:
-    text = "\n".join(path.read_text() for path in LUA.rglob("*.lua"))
-    assert set(INCLUDES) <= set(re.findall(r"^-- @include (\S+)$", text, re.MULTILINE))
-
-
-def test_every_file_uses_everything_that_it_includes() -> None:
-    for file in (*SCRIPTS, *INCLUDES):
-        text = (LUA / f"{file}.lua").read_text()
-        used = set(re.findall(r"\w+", code_of(text)))
-        for include in re.findall(r"^-- @include (\S+)$", text, re.MULTILINE):
-            defined = re.findall(r"^local (?:function )?(\w+)", (LUA / f"{include}.lua").read_text(), re.MULTILINE)
-            assert used & set(defined), f"{include} is not used in {file}"
+    folders = {include.partition("/")[0] for include in INCLUDES}
+    included = {include.format(dialect=folder) for file in FILES for include in includes_of(file) for folder in folders}
+    assert set(INCLUDES) <= included
 
 
 #: Equal lines in a row that are a repetition.
@@ -207,13 +222,13 @@ RUN = 6
 
 def lines_of(file: str) -> list[str]:
     """The lines of a file that do something: no comments, and none that only close a block."""
-    lines = (line.strip() for line in code_of((LUA / f"{file}.lua").read_text()).splitlines())
+    lines = (line.strip() for line in code_of(text_of(file)).splitlines())
     return [line for line in lines if line and not re.fullmatch(r"else|(?:end|[)}\]])+[;,]?", line)]
 
 
 def test_no_run_of_lines_stands_in_two_files() -> None:
     places: dict[tuple[str, ...], list[str]] = {}
-    for file in (*SCRIPTS, *INCLUDES):
+    for file in FILES:
         lines = lines_of(file)
         for start in range(len(lines) - RUN + 1):
             places.setdefault(tuple(lines[start : start + RUN]), []).append(file)

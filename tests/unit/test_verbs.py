@@ -9,6 +9,7 @@ from pathlib import Path
 from spark_bull.dialects.base import SHARED_VERBS
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.queue import verbs
+from tests.support.lua_scripts import SCRIPTS
 
 PACKAGE = Path(verbs.__file__).parents[1]
 #: Functions of the module, besides those that run a script.
@@ -26,7 +27,7 @@ def functions() -> dict[str, object]:
 
 
 def scripts_of(folder: str) -> set[str]:
-    return {path.stem for path in (PACKAGE / "lua" / folder).glob("*.lua")}
+    return {name.partition("/")[2] for name in SCRIPTS if name.startswith(f"{folder}/")}
 
 
 def test_each_script_of_each_dialect_has_a_function_of_its_name() -> None:

@@ -1,6 +1,5 @@
 -- Adds the next job of the schedule of each packed job, unless the schedule was removed. `again`: jobs that were
 -- claimed before count only if their schedule has not advanced since; Bull itself does not check that.
--- @keys receipt repeats id meta_paused expiry wait paused delayed priority
 -- @args base token call ttl_ms again jobs
 -- @returns for each job 'next', 'duplicated' (it exists), 'past' (the schedule has advanced) or 'none' (no schedule)
 -- @include bull/lib/add_jobs

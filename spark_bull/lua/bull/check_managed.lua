@@ -1,7 +1,6 @@
 -- Finds the first job of a staged chunk that can't be changed. Changes nothing.
--- @keys stage id delayed priority completed failed
 -- @args base queue token number
--- @returns {id, action, reason}, or {} for none; see manage_jobs
+-- @returns {id, action, reason}, or {} for none; see managed_jobs.manage
 -- @include bull/lib/is_in_sorted
 -- @include bull/lib/mismatch_of
 -- @include lib/check_managed

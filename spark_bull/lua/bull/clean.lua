@@ -1,5 +1,4 @@
 -- Removes those of a state's next jobs that have no lock and that ended, started or were added by `before`.
--- @keys receipt state priority limiter_index
 -- @args base call ttl_ms kind finished position size limit before
 -- @returns {next position, '' at the end, ids of the removed jobs}
 -- @include bull/lib/remove_jobs

@@ -1,8 +1,8 @@
--- Changes the next jobs of a registered write; see manage_jobs.
--- @keys write manifest open_writes finished_writes kept_ids outcomes damaged id wait paused active delayed priority stalled completed failed meta_paused limiter_index rate_limited group_active group_delayed group_promoted group_started group_windows group_settings metrics_completed metrics_completed_data metrics_failed metrics_failed_data expiry touched...
+-- Changes the next jobs of a registered write; see managed_jobs.manage.
+-- @keys touched...
 -- @args base queue token write_id position record_ttl_ms group max_metrics
 -- @returns {state of the write, rows processed, id of a write that comes first}; see commit_once
--- @include bull/lib/manage_jobs
+-- @include bull/lib/managing
 -- @include bull/lib/own_verbs
 -- @include lib/commit_managed
 

@@ -1,12 +1,11 @@
 -- Moves delayed jobs that are due to the waiting ones, in the order in which they are due, and fails jobs that have
 -- expired.
--- @keys receipt expiry expired delayed wait paused meta_paused priority failed limiter_index
 -- @args base token call ttl_ms limit
 -- @returns {number of promoted jobs, when the next one is due or expires, ms, or '', now in ms, number of expired jobs}
 -- @include bull/lib/expire_jobs
--- @include bull/lib/fail_unrun
 -- @include bull/lib/leave_limiter
 -- @include bull/lib/promote_due_jobs
+-- @include bull/lib/unrun_failures
 -- @include lib/promote_due_once
 
 return promote_due_once(key, arg, function(now)

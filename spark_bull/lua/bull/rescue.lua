@@ -1,9 +1,8 @@
 -- Moves stalled jobs back to the waiting ones, a slice per call; see rescue_slices. A job that stalled more than
 -- `max_stalled` times fails.
--- @keys receipt stalled stalled_check active wait paused meta_paused failed group_active group_delayed group_promoted
 -- @args base call ttl_ms position limit max_stalled check_ms
 -- @returns {next position or '', ids of jobs that wait again, ids of jobs that failed}
--- @include bull/lib/requeue_stalled
+-- @include bull/lib/stalled_requeuer
 -- @include lib/group_places
 -- @include lib/leave_groups
 -- @include lib/rescue_slices
@@ -22,6 +21,6 @@ return rescue_slices(key, arg, string.format('%.0f', now), function(ids)
       list[#list + 1] = id
     end
   end
-  keep_places(key, left, back)
+  group_places.keep(key, left, back)
   return back, failed
 end)

@@ -1,5 +1,4 @@
 -- Moves all waiting jobs into one list, then resumes the queue, once per call of a sender.
--- @keys receipt wait paused meta_paused meta resumed
 -- @args call ttl_ms limit
 -- @returns number of jobs still to be moved: call again until 0
 -- @include lib/join_lists

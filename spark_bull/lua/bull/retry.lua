@@ -1,5 +1,4 @@
 -- Moves a failed job back to the waiting ones. It loses its priority, as in Bull.
--- @keys receipt failed wait paused meta_paused
 -- @args base token call ttl_ms job_id resets
 -- @returns {'done'}, {'missing'}, {'locked'} or {'wrong_state'} (not failed)
 -- @include bull/lib/retried

@@ -1,8 +1,7 @@
 -- Returns running jobs to the queue when their process ends: they have stalled, as if the stalled check had found them.
--- @keys active interrupted stalled wait paused meta_paused failed group_active group_delayed group_promoted
 -- @args base lock_token max_stalled since ids...
 -- @returns {ids of jobs that wait again, ids of jobs that failed}
--- @include bull/lib/requeue_stalled
+-- @include bull/lib/stalled_requeuer
 -- @include lib/stall_owned
 -- @include lib/time_ms
 

@@ -1,6 +1,5 @@
 -- Removes schedules, and their next jobs if these are delayed. `members`: of the ZSET of schedules, and the start of
 -- the ids of their jobs, in turn.
--- @keys receipt repeats delayed
 -- @args base call ttl_ms members...
 -- @returns how many schedules were removed
 -- @include lib/unschedule_once

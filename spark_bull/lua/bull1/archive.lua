@@ -1,6 +1,6 @@
 -- Deletes the jobs of up to `limit` entries before a position of a ledger of results, unless they were retried since,
 -- and removes the entries.
--- @keys completed failed ledger track seen_completed seen_failed
+-- @keys completed failed
 -- @args base position limit
 -- @returns position of the first entry left, or false without a ledger
 -- @include bull1/lib/remove_jobs

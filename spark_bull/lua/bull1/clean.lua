@@ -1,9 +1,8 @@
 -- Removes those of a state's next jobs that have no lock and that were added by `before`.
--- @keys receipt state
 -- @args base queue token call ttl_ms state kind position size limit before
 -- @returns {next position, '' at the end, ids of the removed jobs}
 -- @include bull1/lib/remove_jobs
--- @include lib/last_seen
+-- @include lib/added_at
 -- @include lib/once
 -- @include lib/sweep
 

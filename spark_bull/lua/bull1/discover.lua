@@ -1,12 +1,13 @@
 -- Finds finished jobs and appends them to the ledger of a reader. SETs have no times: each is compared with the SET of
 -- the jobs seen before, in both directions, whenever the queue has changed. A call examines about `most` jobs.
--- @keys id wait active delayed paused completed failed ledger track seen_completed seen_failed slices_completed slices_failed
--- @args base owner accept_recreated lookback_ms slice_ms most ttl_ms until_completed until_failed states...
+-- @keys slices_completed slices_failed
+-- @args base owner accept_recreated most ttl_ms states...
 -- @returns {'ok', position after the last entry, 1 if the scan is incomplete}, {'lost'} without a ledger, {'taken',
 -- owner} by another query, or {'recreated', old id counter, new one} unless `accept_recreated`
 -- @include bull1/lib/follow_set
+-- @include bull1/lib/sign_of
 -- @include lib/check_owner
--- @include lib/results_clock
+-- @include lib/found_results
 
 local refused = check_owner(key, arg, function()
   -- Ids start again at 1.

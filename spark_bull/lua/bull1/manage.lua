@@ -1,8 +1,8 @@
--- Changes jobs of a chunk, once per call of a sender; see manage_jobs.
--- @keys receipt damaged id wait paused active delayed stalled completed failed meta_paused jobs rate_limited group_active group_delayed group_promoted group_started group_windows group_settings expiry touched...
+-- Changes jobs of a chunk, once per call of a sender; see managed_jobs.manage.
+-- @keys touched...
 -- @args base queue token number from chunk ttl_ms group
 -- @returns {first row not processed, outcomes of the others}
--- @include bull/lib/manage_jobs
+-- @include bull/lib/managing
 -- @include bull1/lib/own_verbs
 -- @include lib/manage_once
 

@@ -1,5 +1,4 @@
 -- Stores a job's progress and publishes it.
--- @keys job lock
 -- @args base queue token job_id progress lock_token of_checkpoint
 -- @returns 0; -1 when the job does not exist; -2 when it has a checkpoint, or `of_checkpoint` is 1, and the lock does not
 --   hold `lock_token`

@@ -1,6 +1,5 @@
 -- Moves delayed jobs that are due to the waiting ones, in the order in which they are due, and fails jobs that have
 -- expired.
--- @keys receipt expiry expired delayed wait paused meta_paused priority jobs failed
 -- @args base queue token call ttl_ms limit
 -- @returns {number of promoted jobs, when the next one is due or expires, ms, or '', now in ms, number of expired jobs}
 -- @include bull/lib/expire_jobs

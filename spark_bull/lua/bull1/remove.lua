@@ -1,5 +1,4 @@
 -- Removes one job and its keys.
--- @keys receipt wait paused active delayed completed failed
 -- @args base call ttl_ms job_id
 -- @returns {'done'} (also when only the id existed), {'missing'} or {'locked'}
 -- @include bull/lib/remove_job

@@ -1,6 +1,5 @@
 -- Moves active jobs without a lock back to the waiting ones, a slice per call; see requeue_stalled. Bull 1 does not
 -- record checks; here too, `check_ms` pass between two of them.
--- @keys receipt active rescue_check wait paused meta_paused failed group_active group_delayed group_promoted
 -- @args base queue token call ttl_ms position limit max_stalled check_ms
 -- @returns {next position or '', ids of jobs that wait again, ids of jobs that failed}
 -- @include bull1/lib/requeue_stalled
@@ -23,7 +22,7 @@ return once(key.receipt, arg.call, arg.ttl_ms, function()
       local list = requeue_stalled(key, arg, id, true) and back or failed
       list[#list + 1] = id
       if list == back then
-        keep_places(key, left, {id})
+        group_places.keep(key, left, {id})
       end
     end
   end

@@ -1,5 +1,4 @@
 -- Moves a failed job back to the waiting ones; its fields stay, as in Bull 1.
--- @keys receipt failed wait paused meta_paused jobs
 -- @args base token call ttl_ms job_id resets
 -- @returns {'done'}, {'missing'}, {'locked'} or {'wrong_state'} (not failed)
 -- @include bull/lib/retry_job

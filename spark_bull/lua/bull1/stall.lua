@@ -1,5 +1,4 @@
 -- Returns running jobs to the queue when their process ends: they have stalled, as if the stalled check had found them.
--- @keys active interrupted stalled wait paused meta_paused failed group_active group_delayed group_promoted
 -- @args base queue token lock_token max_stalled since ids...
 -- @returns {ids of jobs that wait again, ids of jobs that failed}
 -- @include bull1/lib/requeue_stalled

@@ -1,5 +1,5 @@
 -- Settles a chunk of claimed jobs and claims the next one, once per call of a sender.
--- @keys receipt control? counters? ledger? ledger_end? damaged expiry expired wait paused active delayed stalled completed failed meta_paused jobs limiter rate_limited group_active group_delayed group_promoted group_started group_windows group_settings
+-- @keys control? counters? ledger? ledger_end?
 -- @args base queue token call ttl_ms lock_token lock_ms limit most_bytes held limiter_max limiter_ms at_once group want_jobs outcomes
 -- @returns msgpack of {ids, columns, damaged, lost, limited_ms, next_due, more, stop, paused, now}
 -- @include bull/lib/claim_fields

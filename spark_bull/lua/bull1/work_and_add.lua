@@ -1,12 +1,12 @@
 -- Settles a chunk of claimed jobs, adds their follow-ups and claims the next chunk, once per call of a sender.
--- @keys receipt control? counters? ledger? ledger_end? damaged id expiry expired wait paused active delayed stalled completed failed meta_paused jobs limiter rate_limited group_active group_delayed group_promoted group_started group_windows group_settings touched...
+-- @keys control? counters? ledger? ledger_end? touched...
 -- @args base queue token call ttl_ms lock_token lock_ms limit most_bytes held limiter_max limiter_ms at_once group want_jobs outcomes
 -- @returns msgpack of {ids, columns, damaged, lost, limited_ms, next_due, more, stop, paused, now}
 -- @include bull/lib/claim_fields
 -- @include bull1/lib/add_jobs
 -- @include bull1/lib/claim_next
 -- @include bull1/lib/settle_jobs
--- @include lib/add_follow_ups
+-- @include lib/settling_and_adding
 -- @include lib/work_once
 
 return work_once(key, arg, settling_and_adding(settle_jobs, add_jobs), claim_next, CLAIM_FIELDS)

@@ -1,5 +1,5 @@
 -- Adds flows, each of them whole or not at all, once per call of a sender.
--- @keys receipt intake_closed? open_writes id meta expiry wait paused active delayed prioritized pc waiting_children completed events marker sequence_tails touched...
+-- @keys intake_closed? touched...
 -- @args base queue token bullmq_version number from chunk want_ids ttl_ms max_length when_full writes
 -- @returns {first job not processed, added, duplicates, deduplicated, {order, id} of jobs kept, {order, reason} of rejected jobs}, or a refusal; see add_once
 -- @include bullmq/lib/add_flows

@@ -1,6 +1,5 @@
 -- Adds the next job of each job scheduler whose current job is packed. A second call for the same job changes nothing,
 -- as the scheduler has advanced.
--- @keys receipt repeats id meta expiry wait paused active delayed prioritized pc waiting_children completed events marker sequence_tails
 -- @args base queue bullmq_version call ttl_ms jobs
 -- @returns for each job 'next', 'duplicated' (it exists), 'past' (not the current job), 'none' (no scheduler), 'legacy'
 -- (repeated without a scheduler), 'unknown' (no time given) or 'damaged'

@@ -1,6 +1,6 @@
 -- Deletes the jobs of up to `limit` entries before a position of a ledger of results, unless they were retried since,
 -- and removes the entries.
--- @keys wait paused active prioritized waiting_children pc meta events marker completed failed ledger track
+-- @keys completed failed
 -- @args base queue bullmq_version position limit
 -- @returns position of the first entry left, or false without a ledger
 -- @include bullmq/lib/remove_jobs

@@ -1,7 +1,6 @@
 -- Finds the first job of a staged chunk that can't be changed. Changes nothing.
--- @keys stage delayed completed failed waiting_children id repeats
 -- @args base queue token bullmq_version number
--- @returns {id, action, reason}, or {} for none; see manage_jobs
+-- @returns {id, action, reason}, or {} for none; see managed_jobs.manage
 -- @include bullmq/lib/mismatch_of
 -- @include lib/check_managed
 

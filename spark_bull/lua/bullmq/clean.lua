@@ -1,12 +1,12 @@
 -- Removes those of a state's next jobs that have no lock, are not the next job of a scheduler, and ended, started or
 -- were added by `before`. The last call writes the event with the total; `removed`: number of jobs that earlier calls
 -- have removed.
--- @keys receipt state wait paused active prioritized waiting_children repeats pc meta events marker
 -- @args base queue bullmq_version call ttl_ms kind finished position size limit before removed
 -- @returns {next position, '' at the end, ids of the removed jobs}
 -- @include bullmq/lib/cut_sequence
 -- @include bullmq/lib/is_scheduled_job
 -- @include bullmq/lib/remove_jobs
+-- @include lib/added_at
 -- @include lib/last_seen
 -- @include lib/once
 -- @include lib/sweep

@@ -1,6 +1,5 @@
 -- Removes a member of `pending` from the children of a write's callback, as the jobs of a queue are added. With the
 -- last member, and when all jobs have ended, the callback starts.
--- @keys write job children waiting_children meta wait paused active delayed prioritized pc events marker
 -- @args base queue bullmq_version job_id pending
 -- @returns nothing
 -- @include bullmq/lib/release_parent

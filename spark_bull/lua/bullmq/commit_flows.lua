@@ -1,5 +1,5 @@
 -- Adds the next staged flows of a registered write.
--- @keys write manifest open_writes finished_writes kept_ids id meta expiry wait paused active delayed prioritized pc waiting_children completed events marker sequence_tails touched...
+-- @keys touched...
 -- @args base queue token bullmq_version write_id position record_ttl_ms
 -- @returns {state of the write, jobs processed, id of a write that comes first}; see commit_once
 -- @include bullmq/lib/add_flows

@@ -4,16 +4,19 @@
 -- ZSET has no unread event. Where the stream has further events than those up to `until_event` (of the time
 -- `until_at`), jobs of the ZSETs that may have finished later go into `delivered_early`, for the time when their events
 -- are read. A call examines about `most` events and jobs. With `events_only` the ZSETs are left to a later call.
--- @keys id wait paused active delayed prioritized waiting_children completed failed meta events ledger track seen_completed seen_failed delivered_early slices_completed slices_failed
+-- @keys active completed delayed failed paused prioritized seen_completed seen_failed slices_completed slices_failed wait waiting_children
 -- @args base owner accept_recreated strict events_only lookback_ms slice_ms most ttl_ms until_completed until_failed until_event until_at until_ended states...
 -- @returns {'ok', position after the last entry, 0 if the scan is complete, 1 if jobs are left, 2 if events are left,
 -- id of the last event read, number of ended jobs that are unaccounted for because events were trimmed unread (-1:
 -- unknown; with `strict` it is reported until a call without it)}, {'lost'} without a ledger, {'taken', owner} by
 -- another query, or {'recreated', old id counter, new one} unless `accept_recreated`
 -- @include bullmq/lib/follow_events
--- @include bullmq/lib/unaccounted_jobs
+-- @include bullmq/lib/is_behind
+-- @include bullmq/lib/results_balance
 -- @include lib/check_owner
 -- @include lib/follow_sorted
+-- @include lib/found_results
+-- @include lib/last_event
 -- @include lib/results_clock
 
 local refused = check_owner(key, arg, function() end)
@@ -29,7 +32,7 @@ if more_events then
   return found_results(key, arg, 2, cursor, 0)
 end
 if arg.events_only == '1' then
-  save_event_balance(key, arg)
+  results_balance.save_after_events(key, arg)
   return found_results(key, arg, 0, cursor, 0)
 end
 if not clock.delivered_early then
@@ -39,4 +42,4 @@ local more = false
 for _, state in ipairs(arg.states) do
   more = follow_sorted(key, arg, state, clock, most) or more
 end
-return found_results(key, arg, more and 1 or 0, cursor, more and 0 or unaccounted_jobs(key, arg))
+return found_results(key, arg, more and 1 or 0, cursor, more and 0 or results_balance.unaccounted(key, arg))

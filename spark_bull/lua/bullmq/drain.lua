@@ -1,5 +1,4 @@
 -- Removes the next jobs of a state that wait for a worker or are delayed, except the next jobs of job schedulers.
--- @keys receipt state wait paused active prioritized waiting_children repeats pc meta events marker
 -- @args base queue bullmq_version call ttl_ms kind position size limit
 -- @returns {next position, '' at the end, number of removed jobs}
 -- @include bullmq/lib/cut_sequence

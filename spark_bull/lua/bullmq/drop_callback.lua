@@ -1,5 +1,4 @@
 -- Removes the callback of a write that failed, unless it has children: then it stays, and never starts.
--- @keys callback job children children_values children_failures waiting_children meta events
 -- @args job_id pending...
 -- @returns 1 if there is no callback, 0 if it stays
 -- @include bullmq/lib/event_limit

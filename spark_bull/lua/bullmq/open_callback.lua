@@ -1,10 +1,10 @@
 -- Adds the callback of a write, unless it was added before: a parent that waits for its children. The `pending` members
 -- of its children are no jobs: it can't start before they are removed.
--- @keys callback write? job children expiry id meta waiting_children events
+-- @keys write?
 -- @args job_id chunk ttl_ms pending...
 -- @returns 1 if the callback was added, 0 if it had been added before
 -- @include bullmq/lib/event_limit
--- @include lib/columns
+-- @include lib/clock_of
 -- @include lib/fill_opts
 -- @include lib/job_terms
 -- @include lib/number_texts

@@ -1,5 +1,4 @@
 -- Pauses the queue, once per call of a sender. In a paused queue, moves the jobs that are still in the wrong list.
--- @keys receipt wait paused active meta events marker
 -- @args bullmq_version call ttl_ms limit first
 -- @returns number of jobs still to be moved: call again until 0
 -- @include bullmq/lib/pause_queue

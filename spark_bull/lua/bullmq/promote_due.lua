@@ -1,6 +1,5 @@
 -- Moves delayed jobs that are due to the waiting ones, in the order in which they are due, and marks jobs that have
 -- expired: they fail instead of being run.
--- @keys receipt expiry delayed wait paused active prioritized pc meta events marker
 -- @args base bullmq_version call ttl_ms limit
 -- @returns {number of promoted jobs, when the next one is due or expires, ms, or '', now in ms, number of expired jobs}
 -- @include bullmq/lib/expire_jobs

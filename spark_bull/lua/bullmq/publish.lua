@@ -1,6 +1,5 @@
 -- Adds an event of a program to the stream of events, which is trimmed to about `max_events`, by default the queue's own
 -- limit.
--- @keys receipt events meta
 -- @args call ttl_ms max_events fields...
 -- @returns id of the entry
 -- @include bullmq/lib/event_limit

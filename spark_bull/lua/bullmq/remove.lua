@@ -1,6 +1,6 @@
 -- Removes a job and, if `with_children`, its descendants, children before parents. A tree of more than `limit` jobs (or
 -- in lists too long for one script to search) takes several calls.
--- @keys receipt wait paused active delayed prioritized waiting_children completed failed repeats pc meta events marker
+-- @keys completed delayed failed
 -- @args base queue bullmq_version call ttl_ms job_id with_children limit
 -- @returns {'done'} (also when only the id existed), {'open'} (call again), {'missing'}, {'scheduled'},
 -- {'wrong_state'} (the tree has too many levels), or {'locked', key of the locked job}

@@ -1,5 +1,4 @@
 -- Removes a job from the children of its parent, which starts if it waited for this job alone.
--- @keys receipt job wait paused active prioritized waiting_children pc meta events marker
 -- @args base queue bullmq_version call ttl_ms
 -- @returns {'done'}, {'none'} (it is no unfinished child), {'missing'}, or {'orphan', key of the parent that is missing}
 -- @include bullmq/lib/leave_parent

@@ -1,6 +1,6 @@
 -- Removes those descendants of a job that have not ended and that no worker has locked, children before parents: at most
 -- `limit` jobs per call, of those children that one SSCAN from `position` returns. In a cycle, the job is removed, too.
--- @keys receipt job wait paused active delayed prioritized waiting_children completed failed pc meta events marker
+-- @keys completed delayed
 -- @args base queue bullmq_version call ttl_ms position limit
 -- @returns {next position or '', number of removed jobs}, or {'missing'}
 -- @include bullmq/lib/remove_unfinished

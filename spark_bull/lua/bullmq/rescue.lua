@@ -1,5 +1,4 @@
 -- Moves stalled jobs back to the waiting ones, a slice per call; see rescue_slices and requeue_stalled.
--- @keys receipt stalled stalled_check active wait paused prioritized pc meta events marker repeats group_active group_delayed group_promoted
 -- @args base bullmq_version call ttl_ms position limit max_stalled check_ms
 -- @returns {next position or '', ids of jobs that wait again, {}}
 -- @include bullmq/lib/event_limit
@@ -23,6 +22,6 @@ return rescue_slices(key, arg, string.format('%.0f', time_ms()), function(ids)
       back[#back + 1] = id
     end
   end
-  keep_places(key, left, back)
+  group_places.keep(key, left, back)
   return back, {}
 end)

@@ -1,6 +1,5 @@
 -- Moves all waiting jobs into one list, then resumes the queue and sets the marker that workers block on, once per call
 -- of a sender.
--- @keys receipt wait paused prioritized delayed meta events marker
 -- @args call ttl_ms limit
 -- @returns number of jobs still to be moved: call again until 0
 -- @include lib/join_lists

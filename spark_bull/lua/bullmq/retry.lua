@@ -1,5 +1,4 @@
 -- Moves a failed or completed job back to the waiting ones, and back into the dependencies of its parent.
--- @keys receipt completed failed wait paused active prioritized pc meta events marker
 -- @args base bullmq_version call ttl_ms job_id from resets
 -- @returns {'done'}, {'missing'} or {'wrong_state'} (not in the state `from`)
 -- @include bullmq/lib/retry_job

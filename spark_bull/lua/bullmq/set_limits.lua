@@ -1,6 +1,5 @@
 -- Sets limits of the queue, which are fields of `meta`, or removes them. If jobs may start now, it sets the marker, so
 -- that idle workers need not wait until they look again.
--- @keys meta wait paused active prioritized marker
 -- @args bullmq_version set removed
 -- @returns 1
 -- @include bullmq/lib/waiting_list

@@ -1,5 +1,4 @@
 -- Returns running jobs to the queue when their process ends: they have stalled, as if the stalled check had found them.
--- @keys active interrupted stalled wait paused prioritized pc meta events marker repeats group_active group_delayed group_promoted
 -- @args base bullmq_version lock_token max_stalled since ids...
 -- @returns {ids of jobs that wait again, {}}
 -- @include bullmq/lib/event_limit

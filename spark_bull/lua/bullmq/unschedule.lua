@@ -1,6 +1,5 @@
 -- Removes job schedulers, and their next jobs if these are delayed. `members`: of the ZSET of schedulers, and the start
 -- of the ids of their jobs, in turn.
--- @keys receipt repeats delayed meta events
 -- @args base call ttl_ms members...
 -- @returns how many schedulers were removed
 -- @include bullmq/lib/event_limit

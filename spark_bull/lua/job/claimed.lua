@@ -1,5 +1,4 @@
 -- Reads claimed jobs again, by their packed ids.
--- @keys
 -- @args base ids fields...
 -- @returns msgpack: a column of values for each field, by name; see lib/collapsed. A removed job has no timestamp
 -- @include lib/claim_rows

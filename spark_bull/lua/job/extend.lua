@@ -1,5 +1,4 @@
 -- Extends the locks that hold `lock_token`, and unmarks these jobs as possibly stalled.
--- @keys stalled
 -- @args base lock_token lock_ms ids...
 -- @returns ids of the jobs whose lock no longer holds the token
 

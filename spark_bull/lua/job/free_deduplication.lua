@@ -1,5 +1,4 @@
 -- Frees a deduplication id, if it belongs to the job, or without `job_id` to any.
--- @keys receipt holder
 -- @args call ttl_ms job_id
 -- @returns 1 if it was freed, else 0
 -- @include lib/once

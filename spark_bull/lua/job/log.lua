@@ -1,5 +1,4 @@
 -- Adds a row to a job's log, once for each call, and keeps the last `keep` rows (0: all).
--- @keys receipt job logs
 -- @args call ttl_ms keep row
 -- @returns number of rows, or -1 when the job does not exist
 -- @include lib/once

@@ -1,5 +1,4 @@
 -- Locks those jobs for `lock_token` that are active and have no lock.
--- @keys active
 -- @args base lock_token lock_ms ids...
 -- @returns number of jobs locked
 

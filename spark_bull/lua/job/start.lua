@@ -1,6 +1,5 @@
 -- Starts claimed jobs that can expire: from now on they can't. A job stays as it is if it has expired, or if its lock does
 -- not hold `lock_token`.
--- @keys
 -- @args base lock_token ids...
 -- @returns ids of the jobs that stay as they are
 -- @include lib/job_row

@@ -1,5 +1,4 @@
 -- Replaces a job's payload.
--- @keys job
 -- @args data
 -- @returns 0, or -1 when the job does not exist
 

@@ -21,13 +21,13 @@ local function add_once(key, arg, add_jobs)
       return {'closed'}, true
     end
     local limit = arg.max_length ~= '' and {max_length = tonumber(arg.max_length), when_full = arg.when_full}
-    local length = limit and own_length(key, arg.writes)
-    if limit and has_no_room(limit, length) then
+    local length = limit and length_limit.own_length(key, arg.writes)
+    if limit and length_limit.has_no_room(limit, length) then
       return {'full', length}, true
     end
     local chunk, from = cmsgpack.unpack(arg.chunk), tonumber(arg.from)
     if limit then
-      local verdict, last = rows_that_fit(arg.base, limit, length, chunk, from)
+      local verdict, last = length_limit.rows_that_fit(arg.base, limit, length, chunk, from)
       if verdict == 'full' then
         return {'full', length}, true
       elseif verdict == 'drop' then

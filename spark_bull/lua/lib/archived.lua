@@ -1,4 +1,4 @@
--- @include lib/result_entry
+-- @include lib/result_entries
 
 -- Removes up to `limit` entries before a position from a ledger of results. `unchanged(state, ids, times)` returns for
 -- each job whether it has been in that state since that time. Returns {completed = ids, failed = ids} of those, and the
@@ -13,7 +13,7 @@ local function archived(key, arg, unchanged)
   local ids, times = {completed = {}, failed = {}}, {completed = {}, failed = {}}
   local entries = call('LRANGE', key.ledger, 0, count - 1)
   for _, entry in ipairs(entries) do
-    local state, job_id, time = parsed_entry(entry)
+    local state, job_id, time = result_entries.parse(entry)
     local list = ids[state]
     list[#list + 1], times[state][#list + 1] = job_id, time
   end

@@ -85,8 +85,8 @@ local function commit_once(key, arg, add_jobs)
     local number, from = write[3], tonumber(write[4])
     -- A write that fails when the queue is full was admitted as a whole when it was registered.
     local limit = write[6] and write[7] ~= 'fail' and {max_length = tonumber(write[6]), when_full = write[7]}
-    local length = limit and own_length(key, base_of_writes(key, arg.write_id))
-    if limit and has_no_room(limit, length) then
+    local length = limit and length_limit.own_length(key, base_of_writes(key, arg.write_id))
+    if limit and length_limit.has_no_room(limit, length) then
       return {'full', position, length .. ''}
     end
     local packed = call('HGET', stage, number)
@@ -98,7 +98,7 @@ local function commit_once(key, arg, add_jobs)
     local rows = chunk.n
     local verdict, last = 'add', rows
     if limit then
-      verdict, last = rows_that_fit(arg.base, limit, length, chunk, from)
+      verdict, last = length_limit.rows_that_fit(arg.base, limit, length, chunk, from)
     end
     if verdict == 'full' then
       return {'full', position, length .. ''}

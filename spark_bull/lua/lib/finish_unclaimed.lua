@@ -1,4 +1,4 @@
--- @include lib/keep_of
+-- @include lib/options_of
 
 -- Completes or fails a job that no worker has claimed, and that has left its state: for the moment of the script it is
 -- active and locked, so that it ends as a claimed job does. `change`: {id, key, action, reason or value};

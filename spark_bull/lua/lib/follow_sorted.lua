@@ -1,4 +1,4 @@
--- @include lib/result_entry
+-- @include lib/result_entries
 
 -- Members of a ZSET that one step examines.
 local STEP = 500
@@ -102,7 +102,7 @@ local function save_delivered_early(key, scan, ids, times)
   local count, since = 0, scan.clock.early_since
   for i, job_id in ipairs(ids) do
     if tonumber(times[i]) >= since then
-      redis.call('HSET', scan.clock.delivered_early, early_field(scan.state, job_id), times[i])
+      redis.call('HSET', scan.clock.delivered_early, result_entries.early_field(scan.state, job_id), times[i])
       count = count + 1
     end
   end
@@ -227,7 +227,7 @@ local function follow_sorted(key, arg, state, clock, most)
       local ids, times, at, ended, examined = step(scan)
       if #ids > 0 then
         if not scan.quiet then
-          redis.call('RPUSH', key.ledger, unpack(found_entries(arg.base, scan.state, ids, times)))
+          redis.call('RPUSH', key.ledger, unpack(result_entries.found(arg.base, scan.state, ids, times)))
         end
         remember(key, scan, ids, times, at)
       end

@@ -1,10 +1,9 @@
 -- @include lib/group_of
+-- @include lib/group_queue
 -- @include lib/group_room
 
 -- Jobs that one call moves to `delayed` at most, and that it reads at a time.
 local MAX_HELD = 150
-local GROUP_PASS = 100
-local MAX_PASSES = 20
 -- Groups whose jobs are promoted by one call, as their windows have ended.
 local MAX_ENDED = 100
 
@@ -66,7 +65,7 @@ local function group_limits(key, arg, allowed, now, waits, delay, promote)
   local has_delayed, has_promoted = call('EXISTS', key.group_delayed) == 1, false
 
   local function room(group)
-    rooms[group] = rooms[group] or room_of(key, arg.base, settings, group, now, waits)
+    rooms[group] = rooms[group] or group_room.room_of(key, arg.base, settings, group, now, waits)
     return rooms[group]
   end
 
@@ -95,7 +94,7 @@ local function group_limits(key, arg, allowed, now, waits, delay, promote)
 
   -- Whether a job is the next one of its group. A place is reserved for a promoted one.
   local function is_next(known, group, place, is_promoted)
-    local free = free_in(settings, known)
+    local free = group_room.free_in(settings, known)
     if free <= 0 then
       return false
     end
@@ -108,7 +107,7 @@ local function group_limits(key, arg, allowed, now, waits, delay, promote)
     if not has_delayed then
       return free > known.promoted
     end
-    local earlier, _, by_others = first_delayed(key, group, 1, waits, place)
+    local earlier, _, by_others = group_queue.first_delayed(key, group, 1, waits, place)
     known.promoted, has_promoted = known.promoted + by_others, has_promoted or by_others > 0
     return free > known.promoted and #earlier == 0
   end
@@ -118,7 +117,7 @@ local function group_limits(key, arg, allowed, now, waits, delay, promote)
     if not group then
       return may_start and 'started' or 'ready'
     end
-    local known, place = room(group), place_of(group, rank, timestamp, id)
+    local known, place = room(group), group_queue.place_of(group, rank, timestamp, id)
     local is_promoted = has_promoted and call('ZSCORE', key.group_promoted, id)
     local may = is_next(known, group, place, is_promoted)
     if may and not may_start then
@@ -142,7 +141,7 @@ local function group_limits(key, arg, allowed, now, waits, delay, promote)
   function limits.refill()
     local groups = refillable
     refillable = {}
-    return promote_of_groups(key, settings, groups, promote, waits)
+    return group_room.promote(key, settings, groups, promote, waits)
   end
 
   function limits.may_hold()
@@ -166,17 +165,4 @@ local function group_limits(key, arg, allowed, now, waits, delay, promote)
   end
   has_promoted = call('EXISTS', key.group_promoted) == 1
   return limits
-end
-
--- Claims up to `count` of the waiting jobs: `take(count)` processes the next ones while `goes_on()`, and returns
--- whether it has read the last one. Only limits of groups, which hold jobs back, need several passes. Returns the same.
-local function take_passes(groups, count, take, goes_on)
-  if not groups then
-    return take(count)
-  end
-  local passes, is_over = 0, false
-  while not is_over and passes < MAX_PASSES and goes_on() do
-    is_over, passes = take(math.max(count, GROUP_PASS)), passes + 1
-  end
-  return is_over
 end

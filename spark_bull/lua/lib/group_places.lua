@@ -22,3 +22,5 @@ local function keep_places(key, left, ids)
     end
   end
 end
+
+local group_places = {note_promoted = note_promoted, comes_near = comes_near, keep = keep_places}

@@ -44,7 +44,7 @@ local function remove_outdated(key, group, outdated, looked_up, waits)
       waiting[#waiting + 1] = id
     end
   end
-  note_promoted(key, group, waiting)
+  group_places.note_promoted(key, group, waiting)
   return #waiting
 end
 
@@ -78,3 +78,10 @@ local function first_delayed(key, group, count, waits, before)
   end
   return ids, members, promoted
 end
+
+local group_queue = {
+  LAST_RANK = LAST_RANK,
+  place_of = place_of,
+  promoted_of = promoted_of,
+  first_delayed = first_delayed,
+}

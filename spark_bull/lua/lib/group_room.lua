@@ -1,3 +1,4 @@
+-- @include lib/group_places
 -- @include lib/group_queue
 
 -- Jobs that one call promotes, over all groups, but one of each group at least.
@@ -48,7 +49,7 @@ local function room_of(key, base, settings, group, now, waits)
   end
   local free = free_in(settings, room)
   if free > 0 then
-    room.promoted = promoted_of(key, group, free, waits)
+    room.promoted = group_queue.promoted_of(key, group, free, waits)
   end
   return room
 end
@@ -65,7 +66,7 @@ local function promote_of_groups(key, settings, rooms, promote, waits)
   for group, room in pairs(rooms) do
     local places = math.min(free_in(settings, room) - room.promoted, share)
     if places > 0 then
-      local ids, members, by_others = first_delayed(key, group, places, waits)
+      local ids, members, by_others = group_queue.first_delayed(key, group, places, waits)
       local ready, taken = {}, {}
       for i = 1, math.min(#ids, places - by_others) do
         ready[i], taken[i] = ids[i], members[i]
@@ -73,7 +74,7 @@ local function promote_of_groups(key, settings, rooms, promote, waits)
       end
       if #ready > 0 then
         redis.call('ZREM', key.group_delayed, unpack(taken))
-        note_promoted(key, group, ready)
+        group_places.note_promoted(key, group, ready)
       end
       room.promoted = room.promoted + by_others + #ready
     end
@@ -83,3 +84,5 @@ local function promote_of_groups(key, settings, rooms, promote, waits)
   end
   return #promoted > 0
 end
+
+local group_room = {free_in = free_in, room_of = room_of, promote = promote_of_groups}

@@ -1,4 +1,4 @@
--- @include lib/columns
+-- @include lib/listed
 -- @include lib/number_texts
 
 -- Stores what only few jobs have: when they expire, and the number of stalls with which they begin.

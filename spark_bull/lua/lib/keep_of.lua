@@ -1,9 +1,3 @@
--- The options of a job, {} for a text that is no JSON object.
-local function options_of(text)
-  local is_json, parsed = pcall(cjson.decode, text or '')
-  return is_json and type(parsed) == 'table' and parsed or {}
-end
-
 -- The rule in a job's options how many finished jobs to keep: {count, age, limit}; nil: all. `name`: removeOnComplete or
 -- removeOnFail.
 local function keep_of(opts, name)

@@ -1,11 +1,5 @@
 -- @include lib/job_row
 
--- When a job was added, ms, or nil.
-local function added_at(job_key)
-  local row = job_row(job_key, 'timestamp')
-  return row and tonumber(row[1])
-end
-
 -- When a job ended, else when it started, else when it was added, ms, or nil.
 local function last_seen(job_key)
   local times = job_row(job_key, 'finishedOn', 'processedOn', 'timestamp')

@@ -1,4 +1,4 @@
--- @include lib/columns
+-- @include lib/listed
 -- @include lib/queue_length
 
 -- The length of the queue of a script. `writes`: the beginning of the keys of writes.
@@ -45,3 +45,5 @@ local function rows_that_fit(base, limit, length, chunk, from)
   end
   return 'drop', last
 end
+
+local length_limit = {own_length = own_length, has_no_room = has_no_room, rows_that_fit = rows_that_fit}

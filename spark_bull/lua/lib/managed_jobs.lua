@@ -1,5 +1,5 @@
--- @include lib/columns
 -- @include lib/job_row
+-- @include lib/listed
 -- @include lib/walk_steps
 
 -- What a job costs of the steps of one script, by its action.
@@ -64,3 +64,5 @@ local function manage_jobs(arg, chunk, from, mismatch, actions)
   end
   return {next = i, outcomes = outcomes}
 end
+
+local managed_jobs = {changes_of = changes_of, is_job = is_job, takes_steps = takes_steps, manage = manage_jobs}

@@ -1,11 +1,11 @@
+-- @include lib/exists_there
 -- @include lib/managed_jobs
--- @include lib/move_job
 
--- Returns a function of a change that says why the job can't be changed; see manage_jobs. `refusal(change)` returns
--- 'locked', 'scheduled' or nil, `is_in_wrong_state(change)` whether the state of the job excludes the action.
+-- Returns a function of a change that says why the job can't be changed; see managed_jobs.manage. `refusal(change)`
+-- returns 'locked', 'scheduled' or nil, `is_in_wrong_state(change)` whether the state of the job excludes the action.
 local function mismatch_by(refusal, is_in_wrong_state)
   return function(change)
-    if not is_job(change.key) then
+    if not managed_jobs.is_job(change.key) then
       -- An id without a job can be removed.
       return (change.action ~= 'remove' or redis.call('EXISTS', change.key) == 1) and 'missing' or nil
     end

@@ -1,16 +1,7 @@
 -- @include lib/args_at
--- @include lib/keep_of
+-- @include lib/id_there
 -- @include lib/keys_at
-
--- The id that a job keeps in another queue: numbers belong to its queue.
-local function id_there(change)
-  return not string.match(change.id, '^%d+$') and change.id or nil
-end
-
-local function exists_there(change)
-  local id = id_there(change)
-  return id and redis.call('EXISTS', change.to_base .. id) == 1
-end
+-- @include lib/options_of
 
 -- Adds the job of a change to the queue `change.to` as a new one with the same name, payload, options and terms; its own
 -- keys stay. A job that has expired may start there. `add_jobs`: adds a chunk.

@@ -19,3 +19,5 @@ local function flush_pushes(pushes, list)
     pushes.next = {}
   end
 end
+
+local push = {new = new_pushes, gather = gather_push, flush = flush_pushes}

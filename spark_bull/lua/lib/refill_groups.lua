@@ -1,3 +1,4 @@
+-- @include lib/group_places
 -- @include lib/group_room
 
 -- Promotes delayed jobs of the groups whose running jobs have ended, {job id -> group}, where there are places, by
@@ -8,12 +9,12 @@ local function refill_groups(key, arg, now, left, waiting, waits, promote)
     return
   end
   local packed = arg.group ~= '' and arg.group or redis.call('GET', key.group_settings)
-  keep_places(key, left, waiting)
+  group_places.keep(key, left, waiting)
   if packed then
     local settings, rooms = cmsgpack.unpack(packed), {}
     for _, group in pairs(left) do
-      rooms[group] = rooms[group] or room_of(key, arg.base, settings, group, now, waits)
+      rooms[group] = rooms[group] or group_room.room_of(key, arg.base, settings, group, now, waits)
     end
-    promote_of_groups(key, settings, rooms, promote, waits)
+    group_room.promote(key, settings, rooms, promote, waits)
   end
 end

@@ -1,9 +1,4 @@
--- @include lib/set_aside
-
-local function lose_damaged(key, job_id, kind, lost)
-  set_aside(key, job_id, kind)
-  lost[#lost + 1] = {job_id, 'damaged'}
-end
+-- @include lib/lose_damaged
 
 -- Runs step(...), which settles one job and writes to its hash first. Returns whether it succeeded: a job whose key is
 -- no longer a hash is set aside instead, and added to `lost`.

@@ -19,6 +19,6 @@ local function stall_owned(key, arg, requeue)
       list[#list + 1] = id
     end
   end
-  keep_places(key, left, back)
+  group_places.keep(key, left, back)
   return {back, failed}
 end

@@ -2,7 +2,6 @@
 -- up to the start: more than so many must not have been removed (Redis 7). Without it, the oldest event must not come
 -- after the next one: `expected` if it is known, else the successor of `after`. A stream that did not exist ('0-0') has
 -- lost nothing, and one that was deleted and begins again neither.
--- @keys events
 -- @args after stop limit taken expected
 -- @returns {1 if events after `after` were removed, 2 if they may have been, else 0; entries}
 -- @include lib/stream_info

@@ -1,5 +1,4 @@
 -- The extent of a stream of events.
--- @keys events
 -- @args
 -- @returns {the greatest id before the oldest entry, the last id, number of entries, how many were ever added, or -1 if
 --   Redis does not count them}; '0-0' without a stream

@@ -1,5 +1,4 @@
 -- Counts events in a range of ids, up to a limit.
--- @keys events
 -- @args after stop limit
 -- @returns {number of events, id of the last one or ''}
 

@@ -1,5 +1,5 @@
 -- The horizon of a query: bounds up to which `discover` finds all jobs that have finished by now.
--- @keys id wait paused active delayed prioritized waiting_children completed failed events
+-- @keys active delayed paused prioritized wait waiting_children
 -- @args states...
 -- @returns {highest score of completed, of failed, last event id, now in ms, number of ended jobs}; 0 and 0-0 for a key
 -- that is missing, and for a SET

@@ -1,7 +1,6 @@
 -- Acquires a ledger of results for a query if it is free or held by `previous_owner`, or creates it (`create`: '1' if
 -- there is none, 'recreate' in any case). `starting`: 'earliest', 'latest', or a time (ms) since which jobs have
 -- finished.
--- @keys id events ledger track delivered_early seen_completed seen_failed slices_completed slices_failed
 -- @args owner previous_owner protocol create first starting lookback_ms slice_ms ttl_ms states...
 -- @returns {'ok', position of the first entry, position after the last one}, {'lost'} when there is none and `create`
 -- is '0', or {'taken', owner}

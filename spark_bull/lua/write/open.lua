@@ -1,7 +1,7 @@
 -- Opens queues of a prepared write once the write is registered, and keeps their staged chunks from expiring: the field
 -- `unkept` is the number of the first stage key of a queue that still expires. Removes a write that was given up in the
 -- same way. `queues`: {write, manifest, open, watermark or nothing} of each. Handles about `most` keys.
--- @keys leader touched...
+-- @keys touched...
 -- @args write_id queues watermark_ttl_ms most
 -- @returns number of the queues, from the first, that need no further call
 -- @include lib/list_open_write

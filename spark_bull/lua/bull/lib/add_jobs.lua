@@ -1,11 +1,12 @@
 -- @include bull/lib/debounce
 -- @include bull/lib/free_id
--- @include bull/lib/insert_many_by_priority
+-- @include bull/lib/priority_inserts
 -- @include bull/lib/waiting_list
--- @include lib/columns
--- @include lib/deduplications
+-- @include lib/clock_of
+-- @include lib/deduplications_of
 -- @include lib/fill_opts
 -- @include lib/job_terms
+-- @include lib/listed
 -- @include lib/number_texts
 -- @include lib/push
 -- @include lib/walk_steps
@@ -30,7 +31,7 @@ local function add_jobs(key, arg, chunk, from, now)
   local store_terms, first_expiry = job_terms(key, chunk, 'stalledCounter')
   local ids, duplicates, deduplicated = {}, 0, 0
   local waiting = base .. 'waiting@' .. arg.token
-  local pushes, prioritized, text = new_pushes(), {}, number_texts()
+  local pushes, prioritized, text = push.new(), {}, number_texts()
 
   for i = from, last do
     local custom_id = custom_ids[i]
@@ -69,15 +70,15 @@ local function add_jobs(key, arg, chunk, from, now)
           -- Jobs with a priority are inserted before the next ones with `lifo`, and after the last ones.
           if priority > 0 then
             if #pushes.next > 0 then
-              flush_pushes(pushes, target)
+              push.flush(pushes, target)
             end
             prioritized[#prioritized + 1] = {id = job_id, priority = priority}
           else
             if lifos[i] and #prioritized > 0 then
-              insert_many_by_priority(key, target, prioritized)
+              priority_inserts.many(key, target, prioritized)
               prioritized = {}
             end
-            gather_push(pushes, job_id, lifos[i])
+            push.gather(pushes, job_id, lifos[i])
           end
           call('PUBLISH', waiting, job_id)
         end
@@ -85,8 +86,8 @@ local function add_jobs(key, arg, chunk, from, now)
     end
     ids[#ids + 1] = kept or job_id
   end
-  flush_pushes(pushes, target)
-  insert_many_by_priority(key, target, prioritized)
+  push.flush(pushes, target)
+  priority_inserts.many(key, target, prioritized)
   if store_terms and first_expiry() then
     -- Who promotes delayed jobs looks at the queue again then.
     call('PUBLISH', key.delayed, text[first_expiry()])

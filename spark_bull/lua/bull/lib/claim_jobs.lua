@@ -1,14 +1,17 @@
 -- @include bull/lib/claim_fields
 -- @include bull/lib/delay_job
+-- @include bull/lib/fields_of_all
 -- @include bull/lib/waiting_list
--- @include lib/claim_quota
 -- @include lib/group_limits
+-- @include lib/group_queue
 -- @include lib/has_expired
 -- @include lib/job_row
 -- @include lib/lock_durations
 -- @include lib/next_due_of
 -- @include lib/positions_of
 -- @include lib/set_aside
+-- @include lib/start_limit
+-- @include lib/take_passes
 -- @include lib/waits
 -- @include lib/walk_waiting
 
@@ -22,7 +25,7 @@
 -- groups, whose delayed jobs are to be promoted once all of these ids have left the waiting ones.
 local function claim_jobs(key, arg, now, limit, limits, start, promote, started, expire)
   local call, base, held = redis.call, arg.base, arg.held
-  local allowed, limited_ms = claim_quota(key, arg, limits, limit)
+  local allowed, limited_ms = start_limit.quota(key, arg, limits, limit)
   local ids, rows, dropped, damaged, bytes, most_bytes = {}, {}, {}, {}, 0, tonumber(arg.most_bytes)
   local at = positions_of(CLAIM_FIELDS)
   local lock_ms_of = lock_durations(arg.lock_ms)
@@ -55,7 +58,7 @@ local function claim_jobs(key, arg, now, limit, limits, start, promote, started,
     bytes = bytes + #(row[at.data] or '')
     if groups then
       local rank = tonumber(row[at.priority]) or 0
-      rank = rank > 0 and math.min(rank, LAST_RANK - 1) or LAST_RANK
+      rank = rank > 0 and math.min(rank, group_queue.LAST_RANK - 1) or group_queue.LAST_RANK
       local answer = groups.admit(#ids < allowed, id, rank, row[at.timestamp], row[at.opts], row[at.data])
       if answer == 'ready' then
         return false
@@ -91,7 +94,7 @@ local function claim_jobs(key, arg, now, limit, limits, start, promote, started,
       call('SET', base .. ids[i] .. ':lock', arg.lock_token, 'PX', lock_ms_of(rows[i][at.opts]))
     end
     call('LPUSH', key.active, unpack(ids))
-    count_started(key, arg, limits, #ids)
+    start_limit.count(key, arg, limits, #ids)
   end
   return {
     ids = ids,

@@ -1,8 +1,8 @@
 -- @include bull/lib/claim_jobs
--- @include bull/lib/fail_unrun
 -- @include bull/lib/leave_limiter
 -- @include bull/lib/limit_group
 -- @include bull/lib/promote_group
+-- @include bull/lib/unrun_failures
 
 -- Deletes what Bull stores about waiting jobs outside of their list.
 local function leave_wait(key, ids)

@@ -1,17 +1,7 @@
--- @include lib/keep_rule
-
--- A finished job releases its debounce id, unless that has a TTL.
-local function free_debounce(base, job_id)
-  local call = redis.call
-  local debounced = call('HGET', base .. job_id, 'deid')
-  local ttl = debounced and call('PTTL', base .. 'de:' .. debounced)
-  if ttl == 0 or ttl == -1 then
-    call('DEL', base .. 'de:' .. debounced)
-  end
-end
+-- @include lib/finished_set
 
 local function finished_of(base, state, now)
-  return finished_jobs(state, now, function(job_id)
+  return finished_set.new(state, now, function(job_id)
     redis.call('UNLINK', base .. job_id, base .. job_id .. ':logs')
   end)
 end

@@ -1,4 +1,4 @@
--- @include lib/claim_quota
+-- @include lib/start_limit
 
 -- Applies a limiter with `groupKey` to a job that is to start, as a worker of Bull 3 and 4 with the same counters does:
 -- counts it, or delays it if its group has used up its period, or has delayed jobs. The group is the part of the id
@@ -21,7 +21,7 @@ local function limit_group(key, arg, id, now)
       delay = before * duration * 1.1 / most + call('PTTL', counter)
     end
   end
-  local started = started_jobs(counter)
+  local started = start_limit.started(counter)
   if delay == 0 and started >= most then
     delay = call('PTTL', counter) + (started - most) * duration / most
   end

@@ -1,4 +1,4 @@
--- @include lib/free_of_job
+-- @include lib/holds_deduplication
 -- @include lib/mismatch_by
 
 -- Actions that no job with a lock allows.
@@ -22,7 +22,7 @@ local function refusal_by_lock(change)
   return NEEDS_UNLOCKED[change.action] and redis.call('EXISTS', change.key .. ':lock') == 1 and 'locked' or nil
 end
 
--- Why a job can't be changed, or nil; see manage_jobs. `is_in`: see is_in_wrong_state.
+-- Why a job can't be changed, or nil; see managed_jobs.manage. `is_in`: see is_in_wrong_state.
 local function mismatch_of(key, is_in)
   return mismatch_by(refusal_by_lock, function(change)
     return is_in_wrong_state(key, is_in, change)

@@ -1,8 +1,8 @@
 -- @include bull/lib/add_jobs
 -- @include bull/lib/enqueue_promoted
--- @include bull/lib/insert_many_by_priority
 -- @include bull/lib/is_in_sorted
 -- @include bull/lib/leave_limiter
+-- @include bull/lib/priority_inserts
 -- @include bull/lib/remove_jobs
 -- @include bull/lib/retried
 -- @include bull/lib/settle_jobs
@@ -35,9 +35,9 @@ function own_verbs.prioritize(key, change, may_wait)
     if priority == 0 then
       call(change.lifo and 'RPUSH' or 'LPUSH', target, change.id)
     elseif change.lifo then
-      insert_near_by_priority(key, target, {job}, 0)
+      priority_inserts.near(key, target, {job}, 0)
     else
-      insert_many_by_priority(key, target, {job})
+      priority_inserts.many(key, target, {job})
     end
   end
   call('HSET', change.key, 'priority', priority)

@@ -1,6 +1,6 @@
--- @include bull/lib/insert_many_by_priority
+-- @include bull/lib/priority_inserts
 -- @include bull/lib/waiting_list
--- @include lib/insert_near
+-- @include lib/jobs_before
 -- @include lib/priority_of
 
 -- Makes delayed jobs of groups wait behind the next ones of their priority, in this order, and publishes them.
@@ -12,7 +12,7 @@ local function promote_group(key, arg, ids)
     redis.pcall('HSET', arg.base .. id, 'delay', '0')
   end
   redis.call('ZREM', key.delayed, unpack(ids))
-  insert_near_by_priority(key, waiting_list(key), jobs, JOBS_BEFORE)
+  priority_inserts.near(key, waiting_list(key), jobs, JOBS_BEFORE)
   for _, id in ipairs(ids) do
     redis.call('PUBLISH', arg.base .. 'waiting@' .. arg.token, id)
   end

@@ -1,16 +1,19 @@
 -- @include bull/lib/delay_job
 -- @include bull/lib/delay_jobs
 -- @include bull/lib/finished_of
--- @include bull/lib/insert_many_by_priority
+-- @include bull/lib/free_debounce
 -- @include bull/lib/json_text
+-- @include bull/lib/priority_inserts
 -- @include bull/lib/promote_group
 -- @include bull/lib/save_attempt
 -- @include bull/lib/undo_starts
 -- @include bull/lib/waiting_list
+-- @include lib/count_finished
 -- @include lib/drop_missing
--- @include lib/insert_near
+-- @include lib/finished_set
+-- @include lib/group_places
+-- @include lib/jobs_before
 -- @include lib/limited_by
--- @include lib/metrics
 -- @include lib/outcome_columns
 -- @include lib/priority_of
 -- @include lib/refill_groups
@@ -19,7 +22,7 @@
 -- @include lib/waiting_again
 -- @include lib/waits
 
--- Moves a job to its finished state by its keep rule, and publishes it. `finished`: see finished_by_rule; `field`:
+-- Moves a job to its finished state by its keep rule, and publishes it. `finished`: see finished_set.by_rule; `field`:
 -- returnvalue or failedReason; `text`: its value.
 local function finish_bull(base, finished, job_id, field, text, keep)
   local call, job_key = redis.call, base .. job_id
@@ -39,7 +42,7 @@ local function retry_jobs(key, base, retried, mine, lost, left, now)
       local priority = priority_of(base .. job.id)
       if job.delay > 0 then
         delay_job(key, job.id, now + job.delay)
-      elseif comes_near(key, left, job.id) and not job.lifo then
+      elseif group_places.comes_near(key, left, job.id) and not job.lifo then
         near[#near + 1] = {id = job.id, priority = priority > 0 and priority or math.huge}
       elseif priority > 0 then
         prioritized[#prioritized + 1] = {id = job.id, priority = priority}
@@ -48,8 +51,8 @@ local function retry_jobs(key, base, retried, mine, lost, left, now)
       end
     end
   end
-  insert_many_by_priority(key, target, prioritized)
-  insert_near_by_priority(key, target, near, JOBS_BEFORE)
+  priority_inserts.many(key, target, prioritized)
+  priority_inserts.near(key, target, near, JOBS_BEFORE)
 end
 
 -- Jobs that are given back become the next ones of their priority, in their old order.
@@ -61,7 +64,7 @@ local function return_jobs(key, base, returned, mine)
       jobs[#jobs + 1] = {id = id, priority = priority > 0 and priority or math.huge}
     end
   end
-  insert_near_by_priority(key, waiting_list(key), jobs, 0)
+  priority_inserts.near(key, waiting_list(key), jobs, 0)
 end
 
 -- Jobs that were claimed but not started become what they were before.
@@ -77,8 +80,8 @@ local function settle_jobs(key, arg, outcomes, now)
   local mine, lost, left = release_owned(key, base, outcomes, jobs.all, {})
   drop_missing(base, jobs.all, mine, lost)
   local completed, failed = 0, 0
-  local all_completed = finished_by_rule(finished_of(base, key.completed, now))
-  local all_failed = finished_by_rule(finished_of(base, key.failed, now))
+  local all_completed = finished_set.by_rule(finished_of(base, key.completed, now))
+  local all_failed = finished_set.by_rule(finished_of(base, key.failed, now))
   local function complete(i)
     local id = jobs.ids[i]
     free_debounce(base, id)

@@ -1,9 +1,10 @@
 -- @include bull/lib/free_id
 -- @include bull/lib/waiting_list
 -- @include bull1/lib/opts_with_id
--- @include lib/columns
+-- @include lib/clock_of
 -- @include lib/fill_opts
 -- @include lib/job_terms
+-- @include lib/listed
 -- @include lib/number_texts
 -- @include lib/push
 
@@ -28,7 +29,7 @@ local function add_jobs(key, arg, chunk, from, now)
   local times_of = clock_of(chunk, now)
   local store_terms, first_expiry = job_terms(key, chunk, 'stalledCounter')
   local ids, duplicates = {}, 0
-  local pushes, text = new_pushes(), number_texts()
+  local pushes, text = push.new(), number_texts()
   for i = from, n do
     local custom_id = custom_ids[i]
     local job_id = custom_id or free_id(key, base, counter + i)
@@ -60,13 +61,13 @@ local function add_jobs(key, arg, chunk, from, now)
         call('ZADD', key.delayed, score, job_id)
         call('PUBLISH', key.delayed, score / 4096)
       else
-        gather_push(pushes, job_id, lifos[i])
+        push.gather(pushes, job_id, lifos[i])
         call('PUBLISH', key.jobs, job_id)
       end
     end
     announce_added(arg, fields, (custom_id or not delayed) and cjson.encode(job_id) or job_id)
   end
-  flush_pushes(pushes, target)
+  push.flush(pushes, target)
   if store_terms and first_expiry() then
     -- Who promotes delayed jobs looks at the queue again then.
     call('PUBLISH', key.delayed, text[first_expiry()])

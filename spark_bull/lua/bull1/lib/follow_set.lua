@@ -1,18 +1,7 @@
--- @include lib/result_entry
+-- @include lib/result_entries
 
 -- Members of a SET that one step examines.
 local STEP = 1000
-
--- A text that changes whenever a job has finished, as the job was active, and mostly waiting, before.
-local function sign_of(key)
-  local call = redis.call
-  return table.concat({
-    tostring(call('GET', key.id)), call('SCARD', key.completed), call('SCARD', key.failed), call('ZCARD', key.delayed),
-    call('LLEN', key.paused), call('LLEN', key.wait), tostring(call('LINDEX', key.wait, 0)),
-    tostring(call('LINDEX', key.wait, -1)), call('LLEN', key.active), tostring(call('LINDEX', key.active, 0)),
-    tostring(call('LINDEX', key.active, -1)),
-  }, ' ')
-end
 
 -- Returns those members of the next step of a scan that are not in another SET, the next cursor, and the number
 -- examined.
@@ -48,7 +37,7 @@ local function follow_set(key, arg, state, sign, most)
       unmatched, cursor, examined = not_in(seen, set, cursor)
       if #unmatched > 0 then
         if not quiet then
-          redis.call('RPUSH', key.ledger, unpack(found_entries(arg.base, state, unmatched)))
+          redis.call('RPUSH', key.ledger, unpack(result_entries.found(arg.base, state, unmatched)))
         end
         call('SADD', seen, unpack(unmatched))
       end

@@ -1,4 +1,5 @@
 -- @include bull/lib/waiting_list
+-- @include bull1/lib/announce
 -- @include bull1/lib/fail_unrun
 -- @include lib/count_up
 

@@ -7,6 +7,7 @@
 -- @include bull1/lib/announce
 -- @include bull1/lib/promote_group
 -- @include lib/drop_missing
+-- @include lib/group_places
 -- @include lib/insert_near
 -- @include lib/limited_by
 -- @include lib/outcome_columns
@@ -65,7 +66,7 @@ local function settle_jobs(key, arg, outcomes, now)
     if mine[job.id] and settle_alone(key, base, job.id, lost, save_attempt, base .. job.id, job) then
       if job.delay > 0 then
         delay_job(key, job.id, now + job.delay)
-      elseif comes_near(key, left, job.id) and not job.lifo then
+      elseif group_places.comes_near(key, left, job.id) and not job.lifo then
         insert_near(target, {job.id})
       else
         call(job.lifo and 'RPUSH' or 'LPUSH', target, job.id)

@@ -1,7 +1,10 @@
 -- @include bullmq/lib/add_jobs
+-- @include bullmq/lib/chunk_parents
+-- @include bullmq/lib/parent_of
 -- @include bullmq/lib/release_parent
 -- @include lib/args_at
 -- @include lib/keys_at
+-- @include lib/listed
 -- @include lib/only_rows
 
 -- The groups of flows with what the functions below need.

@@ -1,15 +1,16 @@
 -- @include bullmq/lib/chunk_parents
--- @include bullmq/lib/deduplicate
+-- @include bullmq/lib/deduplicator
 -- @include bullmq/lib/delay_job
 -- @include bullmq/lib/delayed_score
 -- @include bullmq/lib/event_limit
 -- @include bullmq/lib/priority_score
--- @include bullmq/lib/sequences
+-- @include bullmq/lib/sequencer
 -- @include bullmq/lib/waiting_list
--- @include lib/columns
--- @include lib/deduplications
+-- @include lib/clock_of
+-- @include lib/deduplications_of
 -- @include lib/fill_opts
 -- @include lib/job_terms
+-- @include lib/listed
 -- @include lib/number_texts
 -- @include lib/push
 
@@ -35,7 +36,7 @@ local function add_jobs(key, arg, chunk, from, now)
   local store_terms = job_terms(key, chunk, 'stc')
   local events, text = key.events, number_texts()
   local ids, rejected, missing, duplicates, deduplicated = {}, {}, 0, 0, 0
-  local pushes, delayed, prioritized, highest = new_pushes(), {}, {}, {}
+  local pushes, delayed, prioritized, highest = push.new(), {}, {}, {}
 
   -- Returns the id of the job that has the deduplication id of a row and is kept, if any, and the deduplication id.
   local function deduplicate(i, job_id, timestamp, delay)
@@ -120,7 +121,7 @@ local function add_jobs(key, arg, chunk, from, now)
           if priority > 0 then
             prioritized[#prioritized + 1] = {job_id, priority}
           else
-            gather_push(pushes, job_id, lifos[i])
+            push.gather(pushes, job_id, lifos[i])
           end
           call('XADD', events, '*', 'event', 'waiting', 'jobId', job_id)
         end
@@ -137,7 +138,7 @@ local function add_jobs(key, arg, chunk, from, now)
     flush_children()
   end
   local ready = #pushes.newest + #pushes.next + #prioritized > 0
-  flush_pushes(pushes, target)
+  push.flush(pushes, target)
   if #prioritized > 0 then
     local order = call('INCRBY', key.pc, #prioritized) - #prioritized
     local scored = {}

@@ -1,6 +1,7 @@
 -- @include bullmq/lib/major_version
+-- @include bullmq/lib/parent_of
 -- @include bullmq/lib/release_parent
--- @include lib/columns
+-- @include lib/listed
 
 -- Maximum number of ancestors in which a cycle is looked for.
 local MOST_ANCESTORS = 100

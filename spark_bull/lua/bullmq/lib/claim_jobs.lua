@@ -1,16 +1,19 @@
+-- @include bullmq/lib/claim_fields
 -- @include bullmq/lib/claim_row
 -- @include bullmq/lib/hold_job
 -- @include bullmq/lib/major_version
+-- @include bullmq/lib/mark_held
 -- @include bullmq/lib/promote_due_jobs
 -- @include bullmq/lib/promote_group
 -- @include bullmq/lib/waits_or_prioritized
--- @include lib/claim_quota
 -- @include lib/group_limits
 -- @include lib/lock_durations
 -- @include lib/next_due_of
 -- @include lib/number_texts
 -- @include lib/positions_of
 -- @include lib/set_aside
+-- @include lib/start_limit
+-- @include lib/take_passes
 -- @include lib/walk_waiting
 -- @include lib/whole_number
 
@@ -48,7 +51,7 @@ local function claim_jobs(key, arg, now, limit)
     duration = tonumber(meta[4]),
   }
   local paused_or_full = limits.paused or (limits.concurrency and call('LLEN', key.active) >= limits.concurrency)
-  local allowed, limited_ms = claim_quota(key, arg, limits, limit)
+  local allowed, limited_ms = start_limit.quota(key, arg, limits, limit)
   local ids, keys, rows, damaged, taken, bytes, deferred = {}, {}, {}, {}, 0, 0, 0
   local most_bytes = tonumber(arg.most_bytes)
   local at, highest, parents = positions_of(CLAIM_FIELDS), {}, {}
@@ -128,7 +131,7 @@ local function claim_jobs(key, arg, now, limit)
     call('LPUSH', key.active, unpack(ids))
     -- BullMQ 6 does not count jobs that fail without being run.
     local is_5 = deferred > 0 and major_version(call('HGET', key.meta, 'version') or '', arg.bullmq_version) <= 5
-    count_started(key, arg, limits, is_5 and #ids or #ids - deferred)
+    start_limit.count(key, arg, limits, is_5 and #ids or #ids - deferred)
   end
   if groups then
     if next(highest) then

@@ -1,5 +1,7 @@
 -- @include bullmq/lib/allow_wrongtype
--- @include bullmq/lib/leave_parent
+-- @include bullmq/lib/free_deduplication
+-- @include bullmq/lib/split_job_key
+-- @include bullmq/lib/unlink_job
 
 -- How many ancestors a script may still delete.
 local ancestors_left = 100

@@ -1,6 +1,7 @@
 -- @include bullmq/lib/priority_score
 -- @include bullmq/lib/waiting_list
 -- @include lib/insert_near
+-- @include lib/jobs_before
 -- @include lib/priority_of
 
 -- The score of a prioritized job behind the next ones of its priority.

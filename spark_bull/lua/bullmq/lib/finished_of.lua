@@ -1,9 +1,10 @@
 -- @include bullmq/lib/allow_wrongtype
 -- @include bullmq/lib/leave_parent
--- @include lib/keep_rule
+-- @include bullmq/lib/unlink_job
+-- @include lib/finished_set
 
 local function finished_of(key, arg, state, now)
-  return finished_jobs(state, now, function(job_id)
+  return finished_set.new(state, now, function(job_id)
     local job_key = arg.base .. job_id
     local parent_key = redis.pcall('HGET', job_key, 'parentKey')
     if type(parent_key) == 'string' then

@@ -1,17 +1,8 @@
--- @include bullmq/lib/unaccounted_jobs
+-- @include bullmq/lib/event_parts
+-- @include bullmq/lib/is_behind
+-- @include bullmq/lib/results_balance
 -- @include lib/last_event
--- @include lib/result_entry
-
-local function parts(event_id)
-  local ms, number = string.match(event_id, '^(%d+)-(%d+)$')
-  return tonumber(ms), tonumber(number)
-end
-
-local function is_behind(event_id, other_id)
-  local ms, number = parts(event_id)
-  local other_ms, other_number = parts(other_id)
-  return ms > other_ms or (ms == other_ms and number > other_number)
-end
+-- @include lib/result_entries
 
 -- Returns whether events after `cursor` were trimmed, and the new cursor. For a new reader, events before its start are
 -- not missing. A reader at '0-0', which has read no event, misses some if the stream has reached its maximum length.
@@ -38,7 +29,7 @@ end
 
 -- Whether a walk through the ZSETs found this finish before its event was read.
 local function was_delivered_early(key, finish)
-  local field = early_field(finish.state, finish.id)
+  local field = result_entries.early_field(finish.state, finish.id)
   local time = redis.call('HGET', key.delivered_early, field)
   -- A job that has left the state has no time: then the first event of that state counts.
   return time and (not finish.time or time == finish.time) and redis.call('HDEL', key.delivered_early, field) == 1
@@ -56,7 +47,7 @@ local function finish_of(event, wanted)
     by_name[fields[i]] = fields[i + 1]
   end
   local value = by_name.returnvalue or by_name.failedReason
-  return by_name.jobId and {state = state, id = by_name.jobId, value = value, ms = parts(event[1])}
+  return by_name.jobId and {state = state, id = by_name.jobId, value = value, ms = event_parts(event[1])}
 end
 
 -- Sets `time` of the last finish of each job to its score in the ZSETs; a job without a score is gone, or has left the
@@ -95,10 +86,10 @@ local function write_finishes(key, since, finishes)
     local is_known = any_early and was_delivered_early(key, finish)
     if not is_known and not (time and since and tonumber(time) < since) then
       local value = finish.value
-      if time and value and #value > MAX_VALUE then
+      if time and value and #value > result_entries.MAX_VALUE then
         value = false
       end
-      entries[#entries + 1] = result_entry(finish.state, finish.id, time or finish.ms .. '', value, not time)
+      entries[#entries + 1] = result_entries.pack(finish.state, finish.id, time or finish.ms .. '', value, not time)
     end
   end
   for state, list in pairs(seen) do
@@ -115,7 +106,7 @@ end
 -- `gap` of `track` when events were trimmed before they were read.
 local function follow_events(key, arg, most)
   local call = redis.call
-  local is_new = save_first_balance(key, arg)
+  local is_new = results_balance.save_first(key, arg)
   local track = call('HMGET', key.track, 'event', 'since')
   local since = tonumber(track[2] or '')
   local last = arg.until_event == '' and '+' or arg.until_event

@@ -1,5 +1,6 @@
 -- @include bullmq/lib/delay_job
 -- @include bullmq/lib/enqueue_job
+-- @include bullmq/lib/event_limit
 -- @include bullmq/lib/json_object
 -- @include lib/whole_number
 

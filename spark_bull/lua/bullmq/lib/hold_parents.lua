@@ -1,5 +1,6 @@
 -- @include bullmq/lib/allow_wrongtype
 -- @include bullmq/lib/chunk_parents
+-- @include bullmq/lib/parent_of
 -- @include bullmq/lib/release_parent
 -- @include lib/args_at
 -- @include lib/keys_at

@@ -1,5 +1,5 @@
 -- @include bullmq/lib/is_scheduled_job
--- @include lib/free_of_job
+-- @include lib/holds_deduplication
 -- @include lib/mismatch_by
 
 -- Actions that no job with a lock, or made by a job scheduler, allows.
@@ -36,7 +36,7 @@ local function is_in_wrong_state(key, change)
   end
 end
 
--- Why a job can't be changed, or nil; see manage_jobs.
+-- Why a job can't be changed, or nil; see managed_jobs.manage.
 local function mismatch_of(key, arg)
   local function refusal(change)
     if is_scheduler(key, change.id) then

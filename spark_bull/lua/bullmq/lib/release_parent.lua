@@ -1,7 +1,5 @@
 -- @include bullmq/lib/delay_job
 -- @include bullmq/lib/enqueue_job
--- @include bullmq/lib/leave_parent
--- @include lib/keys_at
 -- @include lib/whole_number
 
 -- Moves a parent from `state` to the waiting or, if it has a delay, the delayed jobs. Returns whether it was in
@@ -20,10 +18,4 @@ local function release_parent(keys, arg, parent_key, parent_id, state, now)
     call('XADD', keys.events, '*', 'event', 'waiting', 'jobId', parent_id, 'prev', 'waiting-children')
   end
   return true
-end
-
--- Returns the keys of the parent's queue, and its id.
-local function parent_of(key, arg, parent_key)
-  local base, parent_id = split_job_key(arg, parent_key)
-  return keys_at(key, arg, base), parent_id
 end

@@ -1,6 +1,7 @@
 -- @include bullmq/lib/event_limit
+-- @include bullmq/lib/free_deduplication
 -- @include bullmq/lib/leave_any_state
--- @include bullmq/lib/leave_parent
+-- @include bullmq/lib/sorted_state
 -- @include bullmq/lib/unlink_job
 
 -- Removes a job {key, id, base, keys, state} from its state, frees its deduplication id, and publishes that it was

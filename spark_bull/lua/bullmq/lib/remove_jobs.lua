@@ -1,5 +1,7 @@
 -- @include bullmq/lib/allow_wrongtype
+-- @include bullmq/lib/free_deduplication
 -- @include bullmq/lib/leave_parent
+-- @include bullmq/lib/unlink_job
 -- @include lib/job_row
 
 -- Deletes the keys of jobs that have left their state.

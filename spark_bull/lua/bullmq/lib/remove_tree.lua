@@ -4,6 +4,8 @@
 -- @include bullmq/lib/leave_parent
 -- @include bullmq/lib/max_depth
 -- @include bullmq/lib/remove_from_state
+-- @include bullmq/lib/sorted_state
+-- @include bullmq/lib/split_job_key
 -- @include lib/job_row
 -- @include lib/keys_at
 -- @include lib/search_steps

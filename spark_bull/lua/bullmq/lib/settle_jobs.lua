@@ -3,21 +3,25 @@
 -- @include bullmq/lib/enqueue_job
 -- @include bullmq/lib/enqueue_near
 -- @include bullmq/lib/event_limit
+-- @include bullmq/lib/family
 -- @include bullmq/lib/finished_of
 -- @include bullmq/lib/free_and_requeue
 -- @include bullmq/lib/json_object
--- @include bullmq/lib/parents
+-- @include bullmq/lib/leave_parent
 -- @include bullmq/lib/priority_score
 -- @include bullmq/lib/promote_due_jobs
 -- @include bullmq/lib/promote_group
 -- @include bullmq/lib/put_first
 -- @include bullmq/lib/rows_to_settle
+-- @include bullmq/lib/unlink_job
 -- @include bullmq/lib/wait_for_children
 -- @include bullmq/lib/waits_or_prioritized
+-- @include lib/count_finished
 -- @include lib/count_up
 -- @include lib/drop_missing
+-- @include lib/finished_set
+-- @include lib/group_places
 -- @include lib/limited_by
--- @include lib/metrics
 -- @include lib/number_texts
 -- @include lib/outcome_columns
 -- @include lib/priority_of
@@ -76,7 +80,7 @@ end
 local function complete_jobs(key, arg, jobs, rows, first, last, now)
   local call, text, count = redis.call, number_texts(), 0
   local ids, values, keeps, events = jobs.ids, jobs.values, jobs.keeps, key.events
-  local finished = finished_by_rule(finished_of(key, arg, key.completed, now))
+  local finished = finished_set.by_rule(finished_of(key, arg, key.completed, now))
   local finished_on = finished.finished_on
   for i = first, last do
     local row = rows[i]
@@ -87,7 +91,7 @@ local function complete_jobs(key, arg, jobs, rows, first, last, now)
         allow_wrongtype(free_and_requeue, key, arg, id, deduplication_id, now)
       end
       if parent_key then
-        allow_wrongtype(child_completed, key, arg, job_key, parent_key, value, now)
+        allow_wrongtype(family.child_completed, key, arg, job_key, parent_key, value, now)
       end
       if keep and keep.count == 0 then
         remove_finished(key, arg, job_key, parent_key)
@@ -123,7 +127,7 @@ local function fail_jobs(key, arg, failed, mine, lost, first, last, now)
         allow_wrongtype(free_and_requeue, key, arg, job.id, fields[3], now)
       end
       if fields[1] then
-        allow_wrongtype(child_failed, key, arg, job_key, fields[1], json_object(fields[2]), job.reason, now)
+        allow_wrongtype(family.child_failed, key, arg, job_key, fields[1], json_object(fields[2]), job.reason, now)
       end
       local made = count_up(job_key, 'atm')
       if job.keep and job.keep.count == 0 then
@@ -131,7 +135,7 @@ local function fail_jobs(key, arg, failed, mine, lost, first, last, now)
       else
         call('HSET', job_key, 'finishedOn', finished_on)
         call('HDEL', job_key, 'defa')
-        add_finished(finished, {job.id}, job.keep or NO_RULE)
+        finished_set.add(finished, {job.id}, job.keep or finished_set.NO_RULE)
       end
       count = count + 1
       call('XADD', key.events, '*', 'event', 'failed', 'jobId', job.id, 'failedReason', job.reason, 'prev', 'active')
@@ -160,7 +164,7 @@ local function merge(into, others)
 end
 
 -- Completes and fails jobs. What ended before a parent is settled before it, as it may complete then. `parents`: see
--- parents_in; `mine`, `lost` and `left`, those of the other jobs, get these. Returns how many have completed, and failed.
+-- parents_in; `mine`, `lost` and `left`, those of the other jobs, get these. Returns how many completed, and failed.
 local function finish_jobs(key, arg, outcomes, jobs, parents, rows, mine, lost, left, now)
   local failed, after = outcomes.failed or {}, outcomes.failed_after or {}
   local next_completed, next_failed, completed, failures = 1, 1, 0, 0
@@ -206,7 +210,7 @@ local function retry_jobs(key, arg, retried, mine, lost, left, now)
           promote_due_jobs(key, arg, now, 1000)
           is_promoted = true
         end
-        if not job.lifo and comes_near(key, left, job.id) then
+        if not job.lifo and group_places.comes_near(key, left, job.id) then
           enqueue_near(key, arg, {job.id})
         else
           local priority = priority_of(job_key)

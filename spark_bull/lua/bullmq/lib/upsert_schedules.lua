@@ -1,6 +1,6 @@
 -- @include bullmq/lib/add_jobs
 -- @include bullmq/lib/first_of_every
--- @include bullmq/lib/leave_parent
+-- @include bullmq/lib/free_deduplication
 -- @include bullmq/lib/next_of_every
 -- @include bullmq/lib/unlink_job
 -- @include bullmq/lib/waiting_list

@@ -1,0 +1,37 @@
+-- @include bull/lib/finished_of
+-- @include bull/lib/free_debounce
+-- @include lib/finished_set
+
+-- The rule for failed jobs in the job's own options: {count, age}, and whether it removes the job.
+local function rule_of(opts)
+  local is_json, parsed = pcall(cjson.decode, opts or '')
+  local rule = is_json and type(parsed) == 'table' and parsed.removeOnFail
+  if type(rule) == 'number' then
+    return {count = rule}
+  end
+  if type(rule) ~= 'table' then
+    return {}, rule == true
+  end
+  return {count = tonumber(rule.count), age = tonumber(rule.age)}, false
+end
+
+-- Returns a function of the id and the reason that fails a job without a worker, which has left its state; `published`
+-- is the reason in its message, which is `reason` by default.
+local function unrun_failures(key, arg, now)
+  local call, finished = redis.call, finished_of(arg.base, key.failed, now)
+  return function(id, reason, published)
+    local job_key = arg.base .. id
+    local keep, removed = rule_of(call('HGET', job_key, 'opts'))
+    free_debounce(arg.base, id)
+    call('ZADD', key.failed, string.format('%.0f', now), id)
+    call('HSET', job_key, 'failedReason', reason, 'finishedOn', string.format('%.0f', now))
+    call('HDEL', job_key, 'expireAt')
+    call('PUBLISH', key.failed, '{"jobId":"' .. id .. '", "val": "' .. (published or reason) .. '"}')
+    if removed then
+      call('UNLINK', job_key, job_key .. ':logs')
+      call('ZREM', key.failed, id)
+    else
+      finished_set.apply_rule(finished, keep)
+    end
+  end
+end

@@ -1,8 +1,0 @@
--- Adds jobs of one chunk to the queue, once per call of a sender.
--- @keys receipt intake_closed? open_writes id meta expiry wait paused active delayed prioritized pc waiting_children completed events marker sequence_tails
--- @args base queue token bullmq_version number from chunk want_ids ttl_ms max_length when_full writes
--- @returns {first row not processed, added, duplicates, deduplicated, ids if wanted, {row, reason} of rejected jobs, dropped (nil: 0)}, or a refusal; see add_once
--- @include bullmq/lib/add_jobs
--- @include lib/add_once
-
-return add_once(key, arg, add_jobs)

@@ -1,0 +1,133 @@
+-- Maximum number of jobs that one script removes because of a keep rule.
+local MAX_REMOVED = 1000
+
+-- The changes of one script to `state`, a ZSET of finished jobs. `remove(id)` deletes the keys of a job. All jobs that
+-- a script adds have the same score, and Redis sorts those by the text of their ids: `fresh` keeps them in the order in
+-- which they ended. Few rules need that: `added` are the arguments of ZADD that are not in `fresh` yet.
+local function finished_jobs(state, now, remove)
+  return {
+    state = state,
+    now = now,
+    remove = remove,
+    added = {},
+    fresh = {},
+    first = 1,
+    is_fresh = {},
+    may_go = MAX_REMOVED,
+  }
+end
+
+local function note_fresh(finished)
+  for _, scored in ipairs(finished.added) do
+    for i = 2, #scored, 2 do
+      finished.fresh[#finished.fresh + 1], finished.is_fresh[scored[i]] = scored[i], true
+    end
+  end
+  finished.added = {}
+end
+
+-- Replaces the fresh jobs among `ids`, which will be removed, by those fresh ones that ended first.
+local function oldest_first(finished, ids)
+  note_fresh(finished)
+  local fresh, is_fresh = finished.fresh, finished.is_fresh
+  for i, id in ipairs(ids) do
+    if is_fresh[id] then
+      while not is_fresh[fresh[finished.first]] do
+        finished.first = finished.first + 1
+      end
+      ids[i] = fresh[finished.first]
+      finished.first = finished.first + 1
+    end
+  end
+end
+
+local function drop_finished(finished, ids)
+  if #ids == 0 then
+    return
+  end
+  note_fresh(finished)
+  for _, id in ipairs(ids) do
+    finished.remove(id)
+    finished.is_fresh[id] = nil
+  end
+  redis.call('ZREM', finished.state, unpack(ids))
+  finished.may_go = finished.may_go - #ids
+end
+
+-- Removes the oldest jobs until `coming` others can be added.
+local function make_room(finished, keep, coming)
+  local call, state = redis.call, finished.state
+  local over = keep.count and keep.count > 0 and call('ZCARD', state) + coming - keep.count or 0
+  over = math.min(over, finished.may_go)
+  if over > 0 then
+    local ids = call('ZRANGE', state, 0, over - 1)
+    oldest_first(finished, ids)
+    drop_finished(finished, ids)
+  end
+end
+
+-- Removes jobs that are older than `keep.age`.
+local function drop_old(finished, keep)
+  if keep.age then
+    local most = math.min(keep.limit or MAX_REMOVED, finished.may_go)
+    drop_finished(finished,
+      redis.call('ZREVRANGEBYSCORE', finished.state, finished.now - keep.age * 1000, '-inf', 'LIMIT', 0, most))
+  end
+end
+
+-- Removes the jobs that `keep` does not allow, the oldest first: {count, age (s), limit}.
+local function keep_rule(finished, keep)
+  drop_old(finished, keep)
+  make_room(finished, keep, 0)
+end
+
+-- Adds jobs of one rule in the order in which they ended, with the effect of adding them one by one, and removes the
+-- jobs that `keep` (see keep_rule) does not allow.
+local function add_finished(finished, ids, keep)
+  local surplus = keep.count and keep.count > 0 and math.max(0, #ids - keep.count) or 0
+  for i = 1, surplus do
+    finished.remove(ids[i])
+  end
+  make_room(finished, keep, #ids - surplus)
+  local scored, finished_on = {}, string.format('%.0f', finished.now)
+  for i = 1, #ids - surplus do
+    scored[2 * i - 1], scored[2 * i] = finished_on, ids[surplus + i]
+  end
+  redis.call('ZADD', finished.state, unpack(scored))
+  finished.added[#finished.added + 1] = scored
+  drop_old(finished, keep)
+end
+
+local NO_RULE = {}
+
+-- Adds jobs as add_finished does, those of one rule that follow each other together: {add(id, keep), flush(), state,
+-- finished_on = the time as a text}.
+local function finished_by_rule(finished)
+  local ids, rule, groups = {}, NO_RULE, {state = finished.state, finished_on = string.format('%.0f', finished.now)}
+
+  function groups.flush()
+    if #ids > 0 then
+      add_finished(finished, ids, rule)
+      ids = {}
+    end
+  end
+
+  function groups.add(id, keep)
+    keep = keep and next(keep) and keep or NO_RULE
+    if keep ~= rule then
+      groups.flush()
+      rule = keep
+    end
+    ids[#ids + 1] = id
+  end
+
+  return groups
+end
+
+local finished_set = {
+  new = finished_jobs,
+  apply_rule = keep_rule,
+  add = add_finished,
+  NO_RULE = NO_RULE,
+  by_rule = finished_by_rule,
+}

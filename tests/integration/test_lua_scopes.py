@@ -1,0 +1,66 @@
+"""Names in the Lua scripts, as Redis' compiler sees them: limits of its functions, and what each file includes."""
+
+from __future__ import annotations
+
+import pytest
+from redis import Redis
+
+from spark_bull.store.scripts import assemble, load
+from tests.support.lua_bytecode import compiled
+from tests.support.lua_scripts import FILES, SCRIPT_FILES, SCRIPTS, includes_of, text_of
+
+#: Lua allows 200 local variables and 60 upvalues per function.
+MOST_LOCALS = 150
+MOST_UPVALUES = 50
+#: What Redis' Lua has.
+LIBRARY = {
+    *("redis", "cjson", "cmsgpack", "bit", "string", "table", "math", "KEYS", "ARGV"),
+    *("assert", "error", "ipairs", "next", "pairs", "pcall", "select", "setmetatable", "tonumber", "tostring", "type"),
+    "unpack",
+}
+#: The tables of a contract, which the loader binds in scripts. Includes get them as parameters.
+CONTRACT = {"key", "arg"}
+
+
+def test_no_function_of_a_script_comes_near_to_the_limits_of_lua(client: Redis) -> None:
+    for name in SCRIPTS:
+        for function in compiled(client, load(name).source).all():
+            assert function.locals <= MOST_LOCALS, f"{name}, function at line {function.line}"
+            assert function.upvalues <= MOST_UPVALUES, f"{name}, function at line {function.line}"
+
+
+def test_no_script_uses_an_undefined_name(client: Redis) -> None:
+    for name in SCRIPTS:
+        assert compiled(client, load(name).source).all_globals() <= LIBRARY, name
+
+
+def test_each_file_uses_what_it_includes_and_nothing_else(client: Redis) -> None:
+    for file in FILES:
+        used = compiled(client, text_of(file)).all_globals() - LIBRARY - (CONTRACT if file in SCRIPT_FILES else set())
+        assert {name.lower() for name in used} == {include.rpartition("/")[2] for include in includes_of(file)}, file
+
+
+def test_includes_see_neither_helpers_nor_constants_of_each_other(client: Redis) -> None:
+    files = {
+        "a.lua": "-- @keys\n-- @args\n-- @returns names\n-- @include b\n-- @include c\n"
+        "return {b(), c.get(), tostring(helper), tostring(LIMIT)}",
+        "b.lua": "local LIMIT = 1\nlocal function helper()\n  return LIMIT\nend\nlocal b = helper",
+        "c.lua": "local LIMIT = 2\nlocal function helper()\n  return LIMIT\nend\nlocal c = {get = helper}",
+    }
+    source = assemble("a", files.__getitem__).source
+    # Redis forbids undefined globals.
+    assert client.eval("local helper, LIMIT\n" + source, 0) == [1, 2, b"nil", b"nil"]
+
+
+@pytest.mark.parametrize(
+    ("source", "most", "upvalues", "names"),
+    [
+        ("local a, b = 1, 2 do local c = 3 end do local d = f() end", 3, 0, {"f"}),
+        ("local a = 1 local function g() return a + h() end x = g", 2, 1, {"h", "x"}),
+    ],
+)
+def test_the_reader_of_bytecode_counts_names(
+    client: Redis, source: str, most: int, upvalues: int, names: set[str]
+) -> None:
+    main = compiled(client, source)
+    assert (main.locals, max(f.upvalues for f in main.all()), main.all_globals()) == (most, upvalues, names)
