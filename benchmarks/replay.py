@@ -11,8 +11,8 @@ from redis import Redis
 from benchmarks.sides import QUEUE, timed
 from benchmarks.trials import cpu_seconds
 from spark_bull import EmbeddedRedis
-from spark_bull.dialects.chunks import ChunkBuilder, PackedChunk
-from spark_bull.dialects.codec import defaults_of, encode
+from spark_bull.dialects.encode.chunks import ChunkBuilder, PackedChunk
+from spark_bull.dialects.encode.codec import defaults_of, encode
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.option_table import WRITE
 from spark_bull.options import Options, parse_options

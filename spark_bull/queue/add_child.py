@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from uuid import uuid4
 
-from spark_bull.dialects.chunks import pack
-from spark_bull.dialects.codec import carrying, encode, rows_of
+from spark_bull.dialects.encode.chunks import pack
+from spark_bull.dialects.encode.codec import carrying, encode, rows_of
 from spark_bull.errors import OptionError, expected
 from spark_bull.model import NewJob
 from spark_bull.queue.add import add_chunk

@@ -10,9 +10,9 @@ from typing import Any, NoReturn
 from uuid import uuid4
 
 from spark_bull.dialects.base import DEFAULT_NAME, json_text
-from spark_bull.dialects.chunks import ChunkBuilder
-from spark_bull.dialects.codec import carrying, check_defaults, data_text, defaults_of, encode, rows_of
-from spark_bull.dialects.flows import Flows
+from spark_bull.dialects.encode.chunks import ChunkBuilder
+from spark_bull.dialects.encode.codec import carrying, check_defaults, data_text, defaults_of, encode, rows_of
+from spark_bull.dialects.encode.flows import Flows
 from spark_bull.dialects.terms import SPREAD_SEED
 from spark_bull.errors import OptionError, did_you_mean
 from spark_bull.model import (

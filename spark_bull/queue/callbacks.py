@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 
-from spark_bull.dialects.chunks import pack
-from spark_bull.dialects.codec import encode
+from spark_bull.dialects.encode.chunks import pack
+from spark_bull.dialects.encode.codec import encode
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.keys import QueueKeys
 from spark_bull.queue import verbs

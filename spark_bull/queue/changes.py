@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from spark_bull.dialects.base import json_text
 from spark_bull.dialects.changes import ACTIONS, COLUMNS, encode_changes
-from spark_bull.dialects.chunks import packed_map
+from spark_bull.dialects.encode.chunks import packed_map
 from spark_bull.errors import JobError, OptionError, WrongState
 from spark_bull.keys import SEGMENTS, QueueKeys
 from spark_bull.model import Change, Changed

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from spark_bull.dialects.chunks import columns_of, packed_map
-from spark_bull.dialects.codec import rows_of
-from spark_bull.dialects.flows import Flows, Group, Level
+from spark_bull.dialects.encode.chunks import columns_of, packed_map
+from spark_bull.dialects.encode.codec import rows_of
+from spark_bull.dialects.encode.flows import Flows, Group, Level
 from spark_bull.errors import OptionError, encodable, expected
 from spark_bull.keys import QueueKeys
 from spark_bull.model import AddedFlow, FlowJob

@@ -8,8 +8,8 @@ from dataclasses import fields, replace
 from typing import Any, Final, get_args
 
 from spark_bull.columns import listed
-from spark_bull.dialects.chunks import EncodedJobs, pack, picked
-from spark_bull.dialects.codec import carrying, encode
+from spark_bull.dialects.encode.chunks import EncodedJobs, pack, picked
+from spark_bull.dialects.encode.codec import carrying, encode
 from spark_bull.errors import OptionError, expected
 from spark_bull.keys import QueueKeys
 from spark_bull.outcomes import MAX_FOLLOW_UPS, FollowUp, On

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any, Final
 
 from spark_bull.dialects.base import Repeated
-from spark_bull.dialects.chunks import packed_map
+from spark_bull.dialects.encode.chunks import packed_map
 from spark_bull.dialects.repeating import next_of_pattern
 from spark_bull.dialects.schedule_checks import checked_schedule
 from spark_bull.dialects.schedules import SHORTEST_MS, Schedule

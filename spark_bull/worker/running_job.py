@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from spark_bull.clock import monotonic_s
 from spark_bull.dialects.base import json_text
-from spark_bull.dialects.codec import rows_of
+from spark_bull.dialects.encode.codec import rows_of
 from spark_bull.errors import JobCancelled, expected
 from spark_bull.job_json import opts_of, payload_of
 from spark_bull.model import NewJob

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from spark_bull.dialects import flows as flows_module
+from spark_bull.dialects.encode import flows as flows_module
 from spark_bull.errors import DialectError, OptionError, ParentError
 from spark_bull.model import AddedFlow, FlowJob
 from spark_bull.queue.bull_queue import BullQueue

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from spark_bull.dialects.chunks import ChunkBuilder
-from spark_bull.dialects.codec import encode, rows_of
+from spark_bull.dialects.encode.chunks import ChunkBuilder
+from spark_bull.dialects.encode.codec import encode, rows_of
 from spark_bull.errors import DialectError, JobLocked, JobMissing, OptionError, QueueBusy, WrongState
 from spark_bull.model import NewJob, QueueLimits
 from spark_bull.queue import manage, verbs

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spark_bull.dialects.chunks import ChunkBuilder
-from spark_bull.dialects.codec import encode, rows_of
+from spark_bull.dialects.encode.chunks import ChunkBuilder
+from spark_bull.dialects.encode.codec import encode, rows_of
 from spark_bull.model import NewJob
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.registration import register

@@ -56,8 +56,8 @@ from benchmarks.wait import measure as measure_waits
 from benchmarks.wait import verdicts as wait_verdicts
 from benchmarks.workers import QUEUE, Working, peers
 from spark_bull import BullQueue, EmbeddedRedis, NewJob
-from spark_bull.dialects.chunks import ChunkBuilder
-from spark_bull.dialects.codec import encode
+from spark_bull.dialects.encode.chunks import ChunkBuilder
+from spark_bull.dialects.encode.codec import encode
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.group_limits import GroupLimits
 from tests.support.wait import PATIENCE_S, wait_until

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from spark_bull.clock import LAST_ETA_MS, epoch_ms
 from spark_bull.columns import listed
 from spark_bull.dialects.base import MARKS, UNSUPPORTED_OPTIONS, Dialect, json_text
-from spark_bull.dialects.chunks import ChunkBuilder, EncodedJobs, joined, pack, sliced
-from spark_bull.dialects.codec import encode, rows_of
 from spark_bull.dialects.deduplication import ID_MARK
+from spark_bull.dialects.encode.chunks import ChunkBuilder, EncodedJobs, joined, pack, sliced
+from spark_bull.dialects.encode.codec import encode, rows_of
 from spark_bull.dialects.fields import STALLED_PRESET
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.errors import DialectError, OptionError, SparkBullError

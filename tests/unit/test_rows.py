@@ -32,7 +32,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from spark_bull.dialects.codec import NAMES
+from spark_bull.dialects.encode.codec import NAMES
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.errors import DialectError, OptionError
 from spark_bull.option_table import WRITE

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from spark_bull.columns import listed
 from spark_bull.dialects.base import Dialect, json_text
-from spark_bull.dialects.chunks import EncodedJobs
 from spark_bull.dialects.deduplication import NAME as DEDUPLICATION
+from spark_bull.dialects.encode.chunks import EncodedJobs
 from spark_bull.dialects.parents import NAME as PARENT
 from spark_bull.errors import DialectError, OptionError, did_you_mean, expected
 from spark_bull.keys import QueueKeys, hash_tag

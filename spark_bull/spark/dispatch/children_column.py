@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
-from spark_bull.dialects.flows import Labels, Level
+from spark_bull.dialects.encode.flows import Labels, Level
 from spark_bull.errors import OptionError
 from spark_bull.spark.dispatch.rows import CHILDREN, RowPlan, plan_fields
 from spark_bull.spark.lazy_arrow import pa, pc

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from pyspark.sql.types import StructType
 
-from spark_bull.dialects.codec import check_defaults, defaults_of
+from spark_bull.dialects.encode.codec import check_defaults, defaults_of
 from spark_bull.dialects.priorities import NAME as PRIORITY
 from spark_bull.dialects.priorities import QueuePriority
 from spark_bull.dialects.registry import DIALECTS

@@ -23,9 +23,9 @@ from pyspark.sql.types import (
 )
 
 from spark_bull.dialects.base import Dialect
-from spark_bull.dialects.codec import NAMES
 from spark_bull.dialects.deduplication import MEMBERS
 from spark_bull.dialects.deduplication import NAME as DEDUPLICATION
+from spark_bull.dialects.encode.codec import NAMES
 from spark_bull.dialects.parents import MEMBERS as PARENT_MEMBERS
 from spark_bull.dialects.parents import NAME as PARENT
 from spark_bull.dialects.terms import AT_LEAST_ONCE, AT_MOST_ONCE, DELIVERY, EXPIRE_AFTER, EXPIRE_AT, LOCK_MS, SPREAD_MS

@@ -11,8 +11,8 @@ from typing import Final
 
 from spark_bull.columns import listed
 from spark_bull.dialects.base import Dialect
-from spark_bull.dialects.chunks import EncodedJobs, collapsed
 from spark_bull.dialects.deduplication import NAME as DEDUPLICATION
+from spark_bull.dialects.encode.chunks import EncodedJobs, collapsed
 from spark_bull.dialects.parents import FAILURE_FLAGS, ON_FAILURE
 from spark_bull.dialects.parents import NAME as PARENT
 from spark_bull.errors import DialectError, OptionError

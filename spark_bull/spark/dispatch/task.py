@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from spark_bull.dialects.chunks import ChunkBuilder
-from spark_bull.dialects.codec import defaults_of, encode
-from spark_bull.dialects.flows import Flows
-from spark_bull.dialects.own_ids import with_own_ids
+from spark_bull.dialects.encode.chunks import ChunkBuilder
+from spark_bull.dialects.encode.codec import defaults_of, encode
+from spark_bull.dialects.encode.flows import Flows
+from spark_bull.dialects.encode.own_ids import with_own_ids
 from spark_bull.dialects.priorities import NAME as PRIORITY
 from spark_bull.dialects.terms import SPREAD_SEED
 from spark_bull.errors import SparkBullError, restated

@@ -13,7 +13,7 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from spark_bull.columns import listed
-from spark_bull.dialects.chunks import EncodedJobs, collapsed
+from spark_bull.dialects.encode.chunks import EncodedJobs, collapsed
 
 #: The bits of a UUID that are fixed, by the digit that they replace.
 _VARIANTS: Final = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}

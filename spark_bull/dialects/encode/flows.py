@@ -12,10 +12,10 @@ from typing import Any, Final, NamedTuple, overload
 
 from spark_bull.columns import listed
 from spark_bull.dialects.base import Dialect
-from spark_bull.dialects.chunks import EncodedJobs, collapsed, picked, sliced
-from spark_bull.dialects.codec import encode
 from spark_bull.dialects.deduplication import NAME as DEDUPLICATION
-from spark_bull.dialects.own_ids import as_uuid, digest, row_values
+from spark_bull.dialects.encode.chunks import EncodedJobs, collapsed, picked, sliced
+from spark_bull.dialects.encode.codec import encode
+from spark_bull.dialects.encode.own_ids import as_uuid, digest, row_values
 from spark_bull.dialects.parents import NAME as PARENT
 from spark_bull.errors import OptionError
 

@@ -11,13 +11,13 @@ from typing import Any, Final, TypeVar
 
 from spark_bull.columns import converted, listed
 from spark_bull.dialects.base import DEFAULT_NAME, MARKS, Dialect, Prepared, check_eta, json_text
-from spark_bull.dialects.chunks import Column, EncodedJobs, collapsed
 from spark_bull.dialects.deduplication import ID_MARK, Deduplications, with_ttl
 from spark_bull.dialects.deduplication import NAME as DEDUPLICATION
+from spark_bull.dialects.encode.chunks import Column, EncodedJobs, collapsed
+from spark_bull.dialects.encode.shapes import OWN, Shapes, shapes_of
 from spark_bull.dialects.fields import STALLED_PRESET
 from spark_bull.dialects.parents import NAME as PARENT
 from spark_bull.dialects.parents import PARENT_MARK, Parent, take_parent
-from spark_bull.dialects.shapes import OWN, Shapes, shapes_of
 from spark_bull.dialects.terms import (
     AT_MOST_ONCE,
     DELIVERY,

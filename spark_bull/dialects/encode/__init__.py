@@ -1,0 +1,1 @@
+"""Jobs as the scripts take them: chunks, fields and flows."""
