@@ -17,7 +17,7 @@ from spark_bull.dialects.fields import BULLMQ_FIELDS, CLAIMED_FIELDS
 from spark_bull.dialects.parents import NAME as PARENT
 from spark_bull.dialects.parents import PARENT_MARK, failure_flag
 from spark_bull.dialects.priorities import QueuePriority, number_of
-from spark_bull.dialects.schedules import Schedule
+from spark_bull.dialects.schedule.schedules import Schedule
 from spark_bull.dialects.terms import check_integer, prepare_terms
 from spark_bull.errors import DialectError, OptionError, check_encodable, encodable, expected, is_encodable
 from spark_bull.keys import SEGMENTS, QueueKeys

@@ -18,7 +18,7 @@ from spark_bull.dialects.base import (
     without_nulls,
 )
 from spark_bull.dialects.events import EventChannels, bull_channels, bull_event
-from spark_bull.dialects.repeating import (
+from spark_bull.dialects.schedule.repeating import (
     is_over,
     iteration_of,
     next_of_pattern,
@@ -27,7 +27,7 @@ from spark_bull.dialects.repeating import (
     repeatable,
     time_of,
 )
-from spark_bull.dialects.schedules import Schedule, next_or_error
+from spark_bull.dialects.schedule.schedules import Schedule, next_or_error
 from spark_bull.errors import DialectError, OptionError, PatternError
 from spark_bull.keys import SCHEDULED, QueueKeys, scheduled_id
 from spark_bull.model import QueueEvent, Scheduler

@@ -22,7 +22,7 @@ from spark_bull.dialects.base import (
 from spark_bull.dialects.deduplication import MEMBERS
 from spark_bull.dialects.fields import CLAIMED_FIELDS
 from spark_bull.dialects.parents import FAILURE_FLAGS
-from spark_bull.dialects.repeating import (
+from spark_bull.dialects.schedule.repeating import (
     is_over,
     iteration_of,
     next_of_pattern,
@@ -31,7 +31,7 @@ from spark_bull.dialects.repeating import (
     repeatable,
     time_of,
 )
-from spark_bull.dialects.schedules import Schedule, next_or_error
+from spark_bull.dialects.schedule.schedules import Schedule, next_or_error
 from spark_bull.errors import OptionError, PatternError
 from spark_bull.keys import SCHEDULED, QueueKeys, scheduler_of
 from spark_bull.model import Scheduler

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from spark_bull.dialects.base import Repeated
 from spark_bull.dialects.encode.chunks import packed_map
-from spark_bull.dialects.repeating import next_of_pattern
-from spark_bull.dialects.schedule_checks import checked_schedule
-from spark_bull.dialects.schedules import SHORTEST_MS, Schedule
+from spark_bull.dialects.schedule.checks import checked_schedule
+from spark_bull.dialects.schedule.repeating import next_of_pattern
+from spark_bull.dialects.schedule.schedules import SHORTEST_MS, Schedule
 from spark_bull.errors import PatternError, WrongState, encodable
 from spark_bull.keys import QueueKeys, literal_glob
 from spark_bull.model import Scheduler

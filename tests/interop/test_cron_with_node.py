@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from spark_bull.dialects.cron import next_time
+from spark_bull.dialects.schedule.cron import next_time
 from spark_bull.errors import PatternError
 from tests.conftest import need
 from tests.support.next_times import Question, around_changes, next_times, random_pattern

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from spark_bull.dialects import cron
-from spark_bull.dialects.cron import next_time
-from spark_bull.dialects.repeating import is_over, next_of_pattern, opts_of, time_of
+from spark_bull.dialects.schedule import cron
+from spark_bull.dialects.schedule.cron import next_time
+from spark_bull.dialects.schedule.repeating import is_over, next_of_pattern, opts_of, time_of
 from spark_bull.errors import PatternError
 
 NOON = int(datetime(2026, 5, 1, 12, tzinfo=timezone.utc).timestamp() * 1000)

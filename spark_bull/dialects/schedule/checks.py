@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from spark_bull.clock import LAST_ETA_MS
 from spark_bull.dialects.base import Dialect
-from spark_bull.dialects.cron import check_zone
-from spark_bull.dialects.schedules import Schedule
+from spark_bull.dialects.schedule.cron import check_zone
+from spark_bull.dialects.schedule.schedules import Schedule
 from spark_bull.dialects.terms import DELIVERY, EXPIRE_AFTER, EXPIRE_AT, SPREAD_MS
 from spark_bull.errors import OptionError, PatternError, encodable, expected
 

@@ -9,7 +9,7 @@ from math import isfinite
 from types import NoneType
 from typing import Any, Final
 
-from spark_bull.dialects.cron import next_time
+from spark_bull.dialects.schedule.cron import next_time
 from spark_bull.errors import PatternError
 from spark_bull.model import Scheduler
 

@@ -1,0 +1,1 @@
+"""The times of schedules: cron patterns and intervals."""
