@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from spark_bull.version import VERSION as __version__
 
 if TYPE_CHECKING:
+    from spark_bull.embedded.redis import EmbeddedRedis
     from spark_bull.errors import (
         ConnectionLost,
         DelayedError,
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
         WorkerFailed,
         WrongState,
     )
-    from spark_bull.local import EmbeddedRedis
     from spark_bull.model import (
         Added,
         AddedFlow,
@@ -93,7 +93,7 @@ _LAZY_EXPORTS = {
     "DelayedError": "spark_bull.errors",
     "Dependency": "spark_bull.model",
     "DialectError": "spark_bull.errors",
-    "EmbeddedRedis": "spark_bull.local",
+    "EmbeddedRedis": "spark_bull.embedded.redis",
     "FlowJob": "spark_bull.model",
     "IntakeClosed": "spark_bull.errors",
     "Job": "spark_bull.model",

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from redis import Redis
 
-from spark_bull.local import EmbeddedRedis
+from spark_bull.embedded.redis import EmbeddedRedis
 from tests.support.access import PASSWORD, RESTRICTED, USER
 from tests.support.bare_python import bare_python
 from tests.support.dealing import deal

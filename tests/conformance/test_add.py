@@ -19,8 +19,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
+from spark_bull.embedded.redis import EmbeddedRedis
 from spark_bull.errors import DialectError, OptionError, ParentError, SparkBullError, StagedDataLost
-from spark_bull.local import EmbeddedRedis
 from spark_bull.model import NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.claim import work

@@ -18,7 +18,7 @@ from hypothesis import Phase, given, seed, settings
 from hypothesis.strategies import SearchStrategy
 from redis import Redis
 
-from spark_bull.local import EmbeddedRedis
+from spark_bull.embedded.redis import EmbeddedRedis
 from tests.support.jobs import HOUR, Job
 from tests.support.life_steps import deduplicated_lives_of, lives_of
 from tests.support.lives import PREFIXES, LifeDiffers, Lives, Step, step

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 from redis import Redis
 
-from spark_bull.local import EmbeddedRedis
+from spark_bull.embedded.redis import EmbeddedRedis
 from spark_bull.model import NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.handle import CHUNK_SIZE

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import pytest
 from redis import Redis
 
+from spark_bull.embedded.redis import EmbeddedRedis
 from spark_bull.errors import DialectError, OptionError
-from spark_bull.local import EmbeddedRedis
 from spark_bull.model import JobStats, NewJob, Percentiles, QueueMetrics
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.read import MAX_IDS

@@ -23,8 +23,8 @@ from pyspark.sql.types import IntegerType, StringType, StructType
 from redis import Redis
 
 from spark_bull.cli import main
+from spark_bull.embedded.redis import EmbeddedRedis
 from spark_bull.errors import ConnectionLost, StagedDataLost
-from spark_bull.local import EmbeddedRedis
 from spark_bull.model import NewJob, WriteRecord
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.handle import QueueHandle

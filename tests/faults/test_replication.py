@@ -14,8 +14,8 @@ import pytest
 from pyspark.sql.types import IntegerType, StructType
 from redis import Redis
 
+from spark_bull.embedded.redis import EmbeddedRedis
 from spark_bull.errors import NotReplicated
-from spark_bull.local import EmbeddedRedis
 from spark_bull.model import NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.writes import Identity

@@ -13,7 +13,7 @@ import pytest
 
 from spark_bull.cli import main
 from spark_bull.cli.commands import all_commands
-from spark_bull.local import EmbeddedRedis
+from spark_bull.embedded.redis import EmbeddedRedis
 from spark_bull.queue.bull_queue import BullQueue
 
 ROOT = Path(__file__).parents[2]

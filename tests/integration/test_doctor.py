@@ -20,8 +20,8 @@ from spark_bull.cli.doctor.leftovers import leftovers
 from spark_bull.cli.doctor.rights import VERBS, rights
 from spark_bull.cli.doctor.server import Server
 from spark_bull.clock import epoch_ms
+from spark_bull.embedded.redis import EmbeddedRedis
 from spark_bull.keys import QueueKeys
-from spark_bull.local import EmbeddedRedis
 from spark_bull.model import NewJob
 from spark_bull.option_table import COLLECT
 from spark_bull.options import parse_options

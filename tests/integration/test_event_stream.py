@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from redis import Redis
 
+from spark_bull.embedded.redis import EmbeddedRedis
 from spark_bull.errors import DialectError, OptionError, ResultsLost
-from spark_bull.local import EmbeddedRedis
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.spark.collect.events import EventStreamReader, event_reader
 from spark_bull.spark.schemas import SCHEMAS, schema_of

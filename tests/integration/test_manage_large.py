@@ -12,8 +12,8 @@ from uuid import uuid4
 import pytest
 from redis import Redis
 
+from spark_bull.embedded.redis import EmbeddedRedis
 from spark_bull.errors import WrongState
-from spark_bull.local import EmbeddedRedis
 from spark_bull.model import Change, NewJob
 from spark_bull.queue import verbs
 from spark_bull.queue.bull_queue import BullQueue

@@ -12,8 +12,8 @@ from redis.exceptions import MovedError, ResponseError
 
 from spark_bull.cli import show
 from spark_bull.cli.main import main
+from spark_bull.embedded.redis import EmbeddedRedis
 from spark_bull.errors import ConnectionLost, DialectError
-from spark_bull.local import EmbeddedRedis
 from spark_bull.model import JobStats, NewJob
 from spark_bull.option_table import QUEUE, READ
 from spark_bull.options import Options, parse_options

@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql.types import IntegerType, StructType
 from redis import Redis
 
+from spark_bull.embedded.redis import EmbeddedRedis
 from spark_bull.errors import NotReplicated, OptionError
-from spark_bull.local import EmbeddedRedis
 from spark_bull.model import FlowJob, NewJob
 from spark_bull.queue import verbs
 from spark_bull.queue.bull_queue import BullQueue

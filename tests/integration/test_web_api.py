@@ -12,8 +12,8 @@ import msgpack
 import pytest
 from redis import Redis
 
+from spark_bull.embedded.redis import EmbeddedRedis
 from spark_bull.errors import ConnectionLost
-from spark_bull.local import EmbeddedRedis
 from spark_bull.model import FlowJob, NewJob
 from spark_bull.option_table import READ
 from spark_bull.options import parse_options

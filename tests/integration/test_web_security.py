@@ -15,8 +15,8 @@ import httpx
 import pytest
 from fastapi.routing import APIRoute
 
+from spark_bull.embedded.redis import EmbeddedRedis
 from spark_bull.errors import OptionError
-from spark_bull.local import EmbeddedRedis
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.web.access import COOKIE, CSRF_HEADER, Access, Role
 from spark_bull.web.api.description import described

@@ -18,7 +18,7 @@ import pytest
 from redis import Redis
 
 from spark_bull.cli.main import parser
-from spark_bull.local import EmbeddedRedis
+from spark_bull.embedded.redis import EmbeddedRedis
 from spark_bull.option_table import COLLECT, READ, WORK, WRITE
 from spark_bull.options import parse_options
 from spark_bull.web.settings import READ_TOKEN_VARIABLE, WRITE_TOKEN_VARIABLE

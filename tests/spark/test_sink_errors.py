@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from redis import Redis
 
-from spark_bull.local import EmbeddedRedis
+from spark_bull.embedded.redis import EmbeddedRedis
 from spark_bull.queue.bull_queue import BullQueue
 from tests.spark.conftest import Bull
 from tests.support.wait import wait_until

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from redis import Redis
 
-from spark_bull.local import EmbeddedRedis
+from spark_bull.embedded.redis import EmbeddedRedis
 from spark_bull.model import FlowJob, NewJob, RawJson
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.walk import Slice

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import httpx
 import pytest
 
-from spark_bull.local import EmbeddedRedis
+from spark_bull.embedded.redis import EmbeddedRedis
 from spark_bull.model import FlowJob, NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from tests.support.wait import wait_until

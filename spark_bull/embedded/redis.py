@@ -19,8 +19,8 @@ from pathlib import Path
 from types import TracebackType
 from urllib.parse import quote
 
+from spark_bull.embedded.guard import Guard
 from spark_bull.errors import SparkBullError
-from spark_bull.guard import Guard
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 5.0

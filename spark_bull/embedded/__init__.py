@@ -1,0 +1,1 @@
+"""A throw-away Redis for demos, notebooks and tests."""
