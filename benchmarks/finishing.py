@@ -12,7 +12,7 @@ import time
 
 from benchmarks.filling import plain, queue_at
 from spark_bull import BullQueue
-from spark_bull.outcomes import Claim, Outcomes
+from spark_bull.model.outcomes import Claim, Outcomes
 from spark_bull.queue.claim import work
 from spark_bull.queue.claim_settings import ClaimSettings
 

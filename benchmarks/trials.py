@@ -19,7 +19,7 @@ from benchmarks.report import percentile
 from benchmarks.sides import timed
 from benchmarks.workers import PEERS, QUEUE, Working, peer_process
 from spark_bull import BullQueue, EmbeddedRedis, Promoter
-from spark_bull.outcomes import Outcomes
+from spark_bull.model.outcomes import Outcomes
 from spark_bull.queue.claim import work
 from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.queue.handle import QueueHandle

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from spark_bull.group_limits import group_limits
 from spark_bull.keys import DEFAULT_PREFIX
-from spark_bull.limiter import parse_limiter
+from spark_bull.model.group_limits import group_limits
+from spark_bull.model.limiter import parse_limiter
 from spark_bull.option_values import (
     KEEP_RULE,
     Parser,

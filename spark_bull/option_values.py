@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from typing import Any, Final
 
 from spark_bull.errors import OptionError, did_you_mean, encodable, expected
-from spark_bull.model import STATES
+from spark_bull.model.jobs import STATES
 
 #: parser(name, text) -> value; raises OptionError.
 Parser = Callable[[str, str], Any]

@@ -12,7 +12,7 @@ from spark_bull.cli.confirm import add_yes_argument, confirm
 from spark_bull.cli.show import records_of
 from spark_bull.cli.times import milliseconds
 from spark_bull.errors import JobError, SparkBullError
-from spark_bull.model import STATES
+from spark_bull.model.jobs import STATES
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.writes import advance_all
 

@@ -10,7 +10,7 @@ from spark_bull.cli.add import json_argument
 from spark_bull.cli.command import Command, Output, existing_queue, open_queue
 from spark_bull.cli.times import milliseconds
 from spark_bull.errors import SparkBullError
-from spark_bull.job_json import json_or_text
+from spark_bull.model.job_json import json_or_text
 from spark_bull.option_values import instant, json_object
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from spark_bull.dialects.fields import FIELDS, value_of
 from spark_bull.errors import OptionError
-from spark_bull.model import STATES
+from spark_bull.model.jobs import STATES
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.read import Chunk, read_jobs
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from spark_bull.cli.command import Command, Output, existing_queue, queues_of
 from spark_bull.cli.interrupt import sigterm_as_sigint
 from spark_bull.cli.tables import printable
-from spark_bull.model import QueueEvent
+from spark_bull.model.jobs import QueueEvent
 from spark_bull.queue.events import QueueEvents
 from spark_bull.time_text import duration, utc
 

@@ -30,8 +30,8 @@ from spark_bull.dialects.schedule.repeating import (
 from spark_bull.dialects.schedule.schedules import Schedule, next_or_error
 from spark_bull.errors import DialectError, OptionError, PatternError
 from spark_bull.keys import SCHEDULED, QueueKeys, scheduled_id
-from spark_bull.model import QueueEvent, Scheduler
-from spark_bull.outcomes import ClaimedJob
+from spark_bull.model.jobs import QueueEvent, Scheduler
+from spark_bull.model.outcomes import ClaimedJob
 from spark_bull.store.connection import Command
 
 FALSE_IN_JAVASCRIPT = frozenset({"null", "false", "0", '""', "-0", "0.0"})

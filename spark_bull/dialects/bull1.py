@@ -10,7 +10,7 @@ from spark_bull.dialects.events import EventChannels, bull1_channels, bull1_even
 from spark_bull.dialects.priorities import QueuePriority
 from spark_bull.errors import DialectError
 from spark_bull.keys import QueueKeys
-from spark_bull.model import QueueEvent
+from spark_bull.model.jobs import QueueEvent
 
 
 class Bull1(Dialect):

@@ -34,8 +34,8 @@ from spark_bull.dialects.schedule.repeating import (
 from spark_bull.dialects.schedule.schedules import Schedule, next_or_error
 from spark_bull.errors import OptionError, PatternError
 from spark_bull.keys import SCHEDULED, QueueKeys, scheduler_of
-from spark_bull.model import Scheduler
-from spark_bull.outcomes import ClaimedJob
+from spark_bull.model.jobs import Scheduler
+from spark_bull.model.outcomes import ClaimedJob
 from spark_bull.store.connection import Command
 
 #: Option names that BullMQ stores under a short one.

@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple
 
 from spark_bull.clock import epoch_ms
 from spark_bull.dialects.fields import integer_of
-from spark_bull.job_json import json_or_text
 from spark_bull.keys import QueueKeys, literal_glob
-from spark_bull.model import QueueEvent
+from spark_bull.model.job_json import json_or_text
+from spark_bull.model.jobs import QueueEvent
 
 #: Events of Bull 3 and 4 on one channel, and on one for each queue object (`<event>@<token>`).
 _BULL_EVENTS: Final = ("completed", "failed", "progress", "paused", "resumed", "drained")

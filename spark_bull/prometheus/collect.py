@@ -10,7 +10,7 @@ from typing import Final
 
 from spark_bull.clock import monotonic_s
 from spark_bull.errors import SparkBullError
-from spark_bull.model import JobStats
+from spark_bull.model.jobs import JobStats
 from spark_bull.options import Options
 from spark_bull.prometheus import families
 from spark_bull.prometheus.families import Family, Sample

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from spark_bull.model import Added
+from spark_bull.model.jobs import Added
 from spark_bull.queue import verbs
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.room import LengthLimit, RoomWait, intake_closed, queue_full

@@ -8,7 +8,7 @@ from uuid import uuid4
 from spark_bull.dialects.encode.chunks import pack
 from spark_bull.dialects.encode.codec import carrying, encode, rows_of
 from spark_bull.errors import OptionError, expected
-from spark_bull.model import NewJob
+from spark_bull.model.jobs import NewJob
 from spark_bull.queue.add import add_chunk
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.other_queue import keys_of

@@ -15,7 +15,7 @@ from spark_bull.dialects.encode.codec import carrying, check_defaults, data_text
 from spark_bull.dialects.encode.flows import Flows
 from spark_bull.dialects.terms import SPREAD_SEED
 from spark_bull.errors import OptionError, did_you_mean
-from spark_bull.model import (
+from spark_bull.model.jobs import (
     Added,
     AddedFlow,
     Backoff,

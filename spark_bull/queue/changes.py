@@ -12,7 +12,7 @@ from spark_bull.dialects.changes import ACTIONS, COLUMNS, encode_changes
 from spark_bull.dialects.encode.chunks import packed_map
 from spark_bull.errors import JobError, OptionError, WrongState
 from spark_bull.keys import SEGMENTS, QueueKeys
-from spark_bull.model import Change, Changed
+from spark_bull.model.jobs import Change, Changed
 from spark_bull.queue import verbs
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.manage import job_error

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from spark_bull.errors import OptionError
-from spark_bull.job_json import json_or_text
+from spark_bull.model.job_json import json_or_text
 from spark_bull.queue.handle import QueueHandle
 
 #: Default of the maximum number of children whose results are read.

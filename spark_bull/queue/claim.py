@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 from uuid import uuid4
 
-from spark_bull.outcomes import Claim, ClaimedJob, Lost, Outcomes
+from spark_bull.model.outcomes import Claim, ClaimedJob, Lost, Outcomes
 from spark_bull.queue import verbs
 from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.queue.claimed_fields import ClaimedChunk

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spark_bull.group_limits import GroupLimits
-from spark_bull.limiter import Limiter
+from spark_bull.model.group_limits import GroupLimits
+from spark_bull.model.limiter import Limiter
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from spark_bull.columns import converted, listed
 from spark_bull.dialects.base import Dialect
 from spark_bull.dialects.fields import CLAIMED_FIELDS, stalls_of
-from spark_bull.job_json import damaged_field, parsed_opts
-from spark_bull.outcomes import ClaimedJob
+from spark_bull.model.columns import converted, listed
+from spark_bull.model.job_json import damaged_field, parsed_opts
+from spark_bull.model.outcomes import ClaimedJob
 
 #: The largest number of each kind. Counts are INT columns of DataFrames; neither Spark nor Python prints a time after
 #: the year 9999.

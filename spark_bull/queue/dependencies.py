@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from spark_bull.errors import OptionError
 from spark_bull.keys import QueueKeys
-from spark_bull.model import Dependency
+from spark_bull.model.jobs import Dependency
 from spark_bull.queue.children import MAX_CHILDREN, SCAN_SIZE
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.store.connection import Command

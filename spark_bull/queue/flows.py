@@ -11,7 +11,7 @@ from spark_bull.dialects.encode.codec import rows_of
 from spark_bull.dialects.encode.flows import Flows, Group, Level
 from spark_bull.errors import OptionError, encodable, expected
 from spark_bull.keys import QueueKeys
-from spark_bull.model import AddedFlow, FlowJob
+from spark_bull.model.jobs import AddedFlow, FlowJob
 from spark_bull.queue import verbs
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.other_queue import keys_of

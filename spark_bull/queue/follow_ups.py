@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, Final, get_args
 
-from spark_bull.columns import listed
 from spark_bull.dialects.encode.chunks import EncodedJobs, pack, picked
 from spark_bull.dialects.encode.codec import carrying, encode
 from spark_bull.errors import OptionError, expected
 from spark_bull.keys import QueueKeys
-from spark_bull.outcomes import MAX_FOLLOW_UPS, FollowUp, On
+from spark_bull.model.columns import listed
+from spark_bull.model.outcomes import MAX_FOLLOW_UPS, FollowUp, On
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.other_queue import keys_of
 from spark_bull.queue.parents import check_parents, parents_of, refused

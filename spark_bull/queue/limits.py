@@ -7,7 +7,7 @@ from typing import Final
 from spark_bull.clock import LAST_ETA_MS
 from spark_bull.dialects.fields import integer_of
 from spark_bull.errors import OptionError, expected
-from spark_bull.model import QueueLimits
+from spark_bull.model.jobs import QueueLimits
 from spark_bull.queue import verbs
 from spark_bull.queue.handle import QueueHandle
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from spark_bull.columns import listed
 from spark_bull.dialects.encode.chunks import EncodedJobs
 from spark_bull.errors import OptionError, ParentError
+from spark_bull.model.columns import listed
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.other_queue import keys_of
 

@@ -17,7 +17,7 @@ import msgpack
 
 from spark_bull.clock import DELAYED_SCALE
 from spark_bull.dialects.fields import FIELDS
-from spark_bull.model import Job
+from spark_bull.model.jobs import Job
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.job_fields import MAX_BYTES
 from spark_bull.queue.read import (

@@ -18,7 +18,7 @@ from spark_bull.clock import DELAYED_SCALE
 from spark_bull.dialects.base import StateKey
 from spark_bull.dialects.fields import ALWAYS_THERE, FIELDS, Raw, value_of
 from spark_bull.errors import encodable
-from spark_bull.model import Job
+from spark_bull.model.jobs import Job
 from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.queue.job_fields import MAX_BYTES, Columns, JobFields, raw_column
 from spark_bull.queue.walk import MAX_IDS, START, WHOLE, Position, Slice, Walked, ids_from, jobs_of

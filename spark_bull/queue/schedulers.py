@@ -16,7 +16,7 @@ from spark_bull.dialects.schedule.repeating import next_of_pattern
 from spark_bull.dialects.schedule.schedules import SHORTEST_MS, Schedule
 from spark_bull.errors import PatternError, WrongState, encodable
 from spark_bull.keys import QueueKeys, literal_glob
-from spark_bull.model import Scheduler
+from spark_bull.model.jobs import Scheduler
 from spark_bull.queue import verbs
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.read import read_ids

@@ -14,7 +14,7 @@ from typing import Final
 from spark_bull.dialects.base import NextJob
 from spark_bull.errors import PatternError
 from spark_bull.keys import SCHEDULED
-from spark_bull.outcomes import ClaimedJob
+from spark_bull.model.outcomes import ClaimedJob
 from spark_bull.queue import verbs
 from spark_bull.queue.handle import QueueHandle
 

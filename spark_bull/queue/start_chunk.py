@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from uuid import uuid4
 
-from spark_bull.columns import listed
-from spark_bull.outcomes import Outcomes
+from spark_bull.model.columns import listed
+from spark_bull.model.outcomes import Outcomes
 from spark_bull.queue import verbs
 from spark_bull.queue.claim import work
 from spark_bull.queue.claim_settings import ClaimSettings

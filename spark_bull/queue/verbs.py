@@ -14,9 +14,9 @@ from typing import Any, Final, Literal, NamedTuple, TypedDict
 import msgpack
 
 from spark_bull.dialects.base import NextJob, StateKey
-from spark_bull.group_limits import GroupLimits
 from spark_bull.keys import SEGMENTS, QueueKeys
-from spark_bull.outcomes import Outcomes
+from spark_bull.model.group_limits import GroupLimits
+from spark_bull.model.outcomes import Outcomes
 from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.queue.discovery import DiscoverResult, DiscoverSettings, Horizon, Remaining
 from spark_bull.queue.handle import CHUNK_SIZE, MOVE_SIZE, RECEIPT_TTL_MS, QueueHandle

@@ -19,8 +19,8 @@ from spark_bull.clock import monotonic_s
 from spark_bull.dialects.events import ENDS, entry_event
 from spark_bull.dialects.fields import ALWAYS_THERE, NO_VALUE, Raw, text_of
 from spark_bull.errors import JobFailed, JobMissing, SparkBullError, WaitTimeout, expected, restated
-from spark_bull.job_json import json_or_text
-from spark_bull.model import QueueEvent
+from spark_bull.model.job_json import json_or_text
+from spark_bull.model.jobs import QueueEvent
 from spark_bull.queue.event_log import BEGIN, Position
 from spark_bull.queue.events import QueueEvents
 from spark_bull.queue.handle import QueueHandle

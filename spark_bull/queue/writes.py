@@ -26,7 +26,7 @@ import msgpack
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.errors import SparkBullError, StagedDataLost
 from spark_bull.keys import QueueKeys
-from spark_bull.model import Changed, WriteRecord
+from spark_bull.model.jobs import Changed, WriteRecord
 from spark_bull.queue import verbs
 from spark_bull.queue.callbacks import Callback, callback_of, close_callback, open_callback
 from spark_bull.queue.changes import touched_by_moves

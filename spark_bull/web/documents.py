@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from spark_bull.model import NewJob
+from spark_bull.model.jobs import NewJob
 
 State = Literal["wait", "active", "delayed", "prioritized", "paused", "waiting-children", "completed", "failed"]
 #: Largest number of a request: the largest integer that JavaScript has.

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from fastapi.responses import JSONResponse
 
-from spark_bull.job_json import json_or_text
+from spark_bull.model.job_json import json_or_text
 
 #: A text with more brackets may be nested too deeply to be written again.
 _MANY_BRACKETS: Final = 200

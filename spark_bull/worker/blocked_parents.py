@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spark_bull.errors import UnrecoverableError
-from spark_bull.outcomes import Lost, Outcomes
+from spark_bull.model.outcomes import Lost, Outcomes
 from spark_bull.queue.claim import read_claimed
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.worker.job_runner import Result

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from spark_bull.dialects.base import json_text
-from spark_bull.job_json import json_or_text
+from spark_bull.model.job_json import json_or_text
 
 _PROGRESS: Final = "progress"
 _CHECKPOINT: Final = "checkpoint"

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 from spark_bull.errors import UnrecoverableError
-from spark_bull.outcomes import Claim, Outcomes
+from spark_bull.model.outcomes import Claim, Outcomes
 from spark_bull.worker.cancel_reader import Cancelled
 from spark_bull.worker.job_runner import FunctionRunner, Result
 from spark_bull.worker.job_tasks import JobTasks, is_coroutine_function

@@ -9,8 +9,8 @@ from typing import Any, Final, TypeGuard
 
 from spark_bull.dialects.base import Dialect
 from spark_bull.dialects.terms import AT_MOST_ONCE, DELIVERY, LOCK_MS
-from spark_bull.job_json import parsed_opts
-from spark_bull.outcomes import ClaimedJob, Keep
+from spark_bull.model.job_json import parsed_opts
+from spark_bull.model.outcomes import ClaimedJob, Keep
 
 #: Larger numbers in a job's options are ignored.
 _MAX_OPTION: Final = 2**53

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Final
 
 from spark_bull.errors import SparkBullError
-from spark_bull.outcomes import Outcomes
+from spark_bull.model.outcomes import Outcomes
 from spark_bull.queue.claim import extend
 from spark_bull.queue.handle import QueueHandle
 

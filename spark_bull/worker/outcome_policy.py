@@ -18,8 +18,8 @@ from spark_bull.errors import (
     UnrecoverableError,
     WaitingForChildren,
 )
-from spark_bull.model import RawJson
-from spark_bull.outcomes import Delayed, Keep, Outcomes
+from spark_bull.model.jobs import RawJson
+from spark_bull.model.outcomes import Delayed, Keep, Outcomes
 from spark_bull.worker.failure import Strategy, failure
 from spark_bull.worker.interrupts import raise_if_interrupted
 from spark_bull.worker.job_options import keep_of

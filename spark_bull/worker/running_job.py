@@ -10,9 +10,9 @@ from spark_bull.clock import monotonic_s
 from spark_bull.dialects.base import json_text
 from spark_bull.dialects.encode.codec import rows_of
 from spark_bull.errors import JobCancelled, expected
-from spark_bull.job_json import opts_of, payload_of
-from spark_bull.model import NewJob
-from spark_bull.outcomes import ClaimedJob, FollowUp, On
+from spark_bull.model.job_json import opts_of, payload_of
+from spark_bull.model.jobs import NewJob
+from spark_bull.model.outcomes import ClaimedJob, FollowUp, On
 from spark_bull.queue.add_child import add_child
 from spark_bull.queue.child_removal import remove_unprocessed_children
 from spark_bull.queue.children import MAX_CHILDREN, failures_of, values_of

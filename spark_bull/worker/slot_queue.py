@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from spark_bull.clock import monotonic_s
 from spark_bull.errors import ConnectionLost, SparkBullError, UnrecoverableError
-from spark_bull.outcomes import LOST, Claim, ClaimedJob, Outcomes
+from spark_bull.model.outcomes import LOST, Claim, ClaimedJob, Outcomes
 from spark_bull.queue.claim import parts_to_return, work
 from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.queue.handle import QueueHandle

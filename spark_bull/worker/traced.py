@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from spark_bull.errors import POSTPONING
-from spark_bull.job_json import parsed_opts
+from spark_bull.model.job_json import parsed_opts
 from spark_bull.worker.job_runner import FunctionRunner, JobFunction
 from spark_bull.worker.job_tasks import is_coroutine_function
 from spark_bull.worker.running_job import RunningJob

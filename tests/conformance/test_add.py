@@ -21,7 +21,7 @@ from redis import Redis
 
 from spark_bull.embedded.redis import EmbeddedRedis
 from spark_bull.errors import DialectError, OptionError, ParentError, SparkBullError, StagedDataLost
-from spark_bull.model import NewJob
+from spark_bull.model.jobs import NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.claim import work
 from spark_bull.queue.claim_settings import ClaimSettings

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql.types import IntegerType, StringType, StructType
 
 from spark_bull.errors import ConnectionLost, DialectError, OptionError
-from spark_bull.model import Job
+from spark_bull.model.jobs import Job
 from spark_bull.queue import verbs
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.writes import Identity

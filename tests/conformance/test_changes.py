@@ -12,7 +12,7 @@ import pytest
 from redis import Redis
 
 from spark_bull.errors import DialectError, JobLocked, JobMissing, OptionError, WrongState
-from spark_bull.model import Change, Changed, FlowJob, NewJob
+from spark_bull.model.jobs import Change, Changed, FlowJob, NewJob
 from spark_bull.queue import verbs
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.changes import change_chunks

@@ -13,7 +13,7 @@ import pytest
 from redis import Redis
 
 from spark_bull import BullQueue, NewJob
-from spark_bull.outcomes import Claim, Outcomes
+from spark_bull.model.outcomes import Claim, Outcomes
 from spark_bull.spark.process.udf_runner import UdfRunner
 from spark_bull.worker.chunk_loop import ChunkLoop
 from spark_bull.worker.slot_queue import SCRIPT_JOBS, SlotQueue

@@ -14,7 +14,7 @@ from redis import Redis
 
 from spark_bull import BullQueue, NewJob
 from spark_bull.errors import DelayedError, RateLimitError, UnrecoverableError
-from spark_bull.outcomes import Outcomes
+from spark_bull.model.outcomes import Outcomes
 from spark_bull.queue.claim import rescue, work
 from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.worker.job_runner import JobFunction

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 from redis import Redis
 
-from spark_bull.model import NewJob
-from spark_bull.outcomes import Outcomes
+from spark_bull.model.jobs import NewJob
+from spark_bull.model.outcomes import Outcomes
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.claim import read_claimed, rescue, unpack_claimed, work
 from spark_bull.queue.claim_ledger import ClaimLedger

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from spark_bull.errors import DelayedError, UnrecoverableError
-from spark_bull.outcomes import Outcomes
+from spark_bull.model.outcomes import Outcomes
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.claim import work
 from spark_bull.queue.claim_settings import ClaimSettings

@@ -8,7 +8,7 @@ import pytest
 from redis import Redis
 
 from spark_bull.errors import OptionError
-from spark_bull.model import QueueEvent
+from spark_bull.model.jobs import QueueEvent
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.events import QueueEvents
 from tests.conftest import need

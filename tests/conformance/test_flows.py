@@ -12,7 +12,7 @@ from redis import Redis
 
 from spark_bull.dialects.encode import flows as flows_module
 from spark_bull.errors import DialectError, OptionError, ParentError
-from spark_bull.model import AddedFlow, FlowJob
+from spark_bull.model.jobs import AddedFlow, FlowJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.store.connection import Connection
 from tests.support.dump import PRIVATE, dump

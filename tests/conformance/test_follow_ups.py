@@ -18,8 +18,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, BooleanType, DataType, IntegerType, StringType, StructField, StructType
 
 from spark_bull.errors import DelayedError, DialectError, JobLockLost, OptionError, UnrecoverableError
-from spark_bull.model import FlowJob, NewJob
-from spark_bull.outcomes import MAX_FOLLOW_UPS, Claim, Outcomes
+from spark_bull.model.jobs import FlowJob, NewJob
+from spark_bull.model.outcomes import MAX_FOLLOW_UPS, Claim, Outcomes
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.spark.process.settle import plan_settle, settle_task

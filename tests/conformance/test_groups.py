@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from spark_bull.errors import OptionError
-from spark_bull.group_limits import GroupLimits
-from spark_bull.model import NewJob
+from spark_bull.model.group_limits import GroupLimits
+from spark_bull.model.jobs import NewJob
+from spark_bull.model.outcomes import Claim, Delayed, Failed, Outcomes, Retried
 from spark_bull.option_table import WORK
 from spark_bull.options import parse_arguments
-from spark_bull.outcomes import Claim, Delayed, Failed, Outcomes, Retried
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.claim import rescue
 from spark_bull.queue.claim_ledger import ClaimLedger

@@ -18,7 +18,7 @@ from redis import Redis
 from spark_bull.dialects.encode.chunks import ChunkBuilder
 from spark_bull.dialects.encode.codec import encode, rows_of
 from spark_bull.errors import DialectError, JobLocked, JobMissing, OptionError, QueueBusy, WrongState
-from spark_bull.model import NewJob, QueueLimits
+from spark_bull.model.jobs import NewJob, QueueLimits
 from spark_bull.queue import manage, verbs
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.claim import work

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
-from spark_bull.model import NewJob
+from spark_bull.model.jobs import NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.writes import roll_forward
 from tests.support.dump import PRIVATE, Dump, Window, difference, dump, normalise, normalise_messages

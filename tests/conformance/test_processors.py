@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from spark_bull.errors import DelayedError, RateLimitError, ReturnedError
-from spark_bull.model import NewJob
+from spark_bull.model.jobs import NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.spark.process.udf_runner import UdfRunner

@@ -12,7 +12,7 @@ import pytest
 from redis import Redis
 
 from spark_bull.errors import DialectError, JobDamaged, OptionError
-from spark_bull.model import Job, NewJob
+from spark_bull.model.jobs import Job, NewJob
 from spark_bull.queue import read
 from spark_bull.queue.activity import activity
 from spark_bull.queue.bull_queue import BullQueue

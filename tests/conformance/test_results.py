@@ -10,7 +10,7 @@ import pytest
 from redis import Redis
 
 from spark_bull.embedded.redis import EmbeddedRedis
-from spark_bull.model import NewJob
+from spark_bull.model.jobs import NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.handle import CHUNK_SIZE
 from spark_bull.queue.job_fields import FIRST, MAX_BYTES

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
-from spark_bull.outcomes import Keep
+from spark_bull.model.outcomes import Keep
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.discovery import EVERYTHING, Horizon
 from spark_bull.queue.result_ledger import STATES, ResultLedger

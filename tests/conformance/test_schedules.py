@@ -17,7 +17,7 @@ import pytest
 from redis import Redis
 
 from spark_bull import NewJob
-from spark_bull.outcomes import Claim
+from spark_bull.model.outcomes import Claim
 from spark_bull.queue import claim as claims
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.claim_ledger import ClaimLedger

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql.types import ArrayType, IntegerType, StringType, StructType
 
 from spark_bull.errors import DialectError, OptionError
-from spark_bull.outcomes import Failed, Outcomes, Retried
+from spark_bull.model.outcomes import Failed, Outcomes, Retried
 from spark_bull.queue.bull_queue import BullQueue
 from tests.support.script_work import script_work
 from tests.support.sink import Sink

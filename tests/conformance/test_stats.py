@@ -10,7 +10,7 @@ from redis import Redis
 
 from spark_bull.embedded.redis import EmbeddedRedis
 from spark_bull.errors import DialectError, OptionError
-from spark_bull.model import JobStats, NewJob, Percentiles, QueueMetrics
+from spark_bull.model.jobs import JobStats, NewJob, Percentiles, QueueMetrics
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.read import MAX_IDS
 from spark_bull.queue.recent_events import recent_events

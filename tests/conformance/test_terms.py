@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from spark_bull.model import Change, NewJob
-from spark_bull.outcomes import Outcomes
+from spark_bull.model.jobs import Change, NewJob
+from spark_bull.model.outcomes import Outcomes
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.claim import rescue
 from spark_bull.queue.verbs import Promoted, promote_due

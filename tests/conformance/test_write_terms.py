@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from spark_bull.errors import IntakeClosed, OptionError, QueueFull, WaitingForChildren
-from spark_bull.model import FlowJob, NewJob
+from spark_bull.model.jobs import FlowJob, NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.claim import work
 from spark_bull.queue.claim_settings import ClaimSettings

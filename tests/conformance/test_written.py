@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from spark_bull.errors import OptionError, WaitTimeout
-from spark_bull.model import NewJob
+from spark_bull.model.jobs import NewJob
 from spark_bull.queue.registration import register
 from spark_bull.queue.walk import Slice
 from spark_bull.queue.writes import roll_forward

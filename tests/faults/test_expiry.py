@@ -18,7 +18,7 @@ from redis import Redis
 from spark_bull import BullQueue, NewJob, Worker
 from spark_bull.clock import epoch_ms, monotonic_s
 from spark_bull.embedded.redis import EmbeddedRedis
-from spark_bull.model import RawJson
+from spark_bull.model.jobs import RawJson
 from spark_bull.spark.process.claim_stream import ClaimReader, claim_reader
 from spark_bull.spark.process.udf_runner import UdfRunner
 from spark_bull.worker.chunk_loop import SETTLE_S

@@ -25,7 +25,7 @@ from redis import Redis
 from spark_bull.cli import main
 from spark_bull.embedded.redis import EmbeddedRedis
 from spark_bull.errors import ConnectionLost, StagedDataLost
-from spark_bull.model import NewJob, WriteRecord
+from spark_bull.model.jobs import NewJob, WriteRecord
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.registration import register

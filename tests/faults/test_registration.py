@@ -14,7 +14,7 @@ from redis import Redis
 
 from spark_bull.errors import QueueFull, StagedDataLost
 from spark_bull.keys import QueueKeys
-from spark_bull.model import NewJob
+from spark_bull.model.jobs import NewJob
 from spark_bull.queue import registration, writes
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.registration import register

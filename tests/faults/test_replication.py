@@ -16,7 +16,7 @@ from redis import Redis
 
 from spark_bull.embedded.redis import EmbeddedRedis
 from spark_bull.errors import NotReplicated
-from spark_bull.model import NewJob
+from spark_bull.model.jobs import NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.writes import Identity
 from spark_bull.spark.dispatch import commit

@@ -20,7 +20,7 @@ from pyspark.sql import functions as f
 from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis, NewJob, Promoter, Worker
-from spark_bull.group_limits import GroupLimits
+from spark_bull.model.group_limits import GroupLimits
 from spark_bull.queue.claim import work
 from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.worker.running_job import RunningJob

@@ -23,7 +23,7 @@ from spark_bull.cli.main import parser
 from spark_bull.cli.tables import as_table
 from spark_bull.cli.times import milliseconds, seconds
 from spark_bull.embedded.redis import EmbeddedRedis
-from spark_bull.model import NewJob
+from spark_bull.model.jobs import NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.time_text import duration, relative, utc
 from spark_bull.worker.running_job import RunningJob

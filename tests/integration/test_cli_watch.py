@@ -11,7 +11,7 @@ from redis import Redis
 
 from spark_bull.cli import main
 from spark_bull.embedded.redis import EmbeddedRedis
-from spark_bull.model import NewJob
+from spark_bull.model.jobs import NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.flow import Look, flow_of, look_at
 from tests.support.running_command import RunningCommand, running_command

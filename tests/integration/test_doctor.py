@@ -22,7 +22,7 @@ from spark_bull.cli.doctor.server import Server
 from spark_bull.clock import epoch_ms
 from spark_bull.embedded.redis import EmbeddedRedis
 from spark_bull.keys import QueueKeys
-from spark_bull.model import NewJob
+from spark_bull.model.jobs import NewJob
 from spark_bull.option_table import COLLECT
 from spark_bull.options import parse_options
 from spark_bull.queue import orphans

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from spark_bull import BullQueue, NewJob
-from spark_bull.outcomes import Claim
+from spark_bull.model.outcomes import Claim
 from spark_bull.queue.claim import extend, work
 from spark_bull.queue.claim_ledger import ClaimLedger
 from spark_bull.queue.claim_settings import ClaimSettings

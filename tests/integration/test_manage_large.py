@@ -14,7 +14,7 @@ from redis import Redis
 
 from spark_bull.embedded.redis import EmbeddedRedis
 from spark_bull.errors import WrongState
-from spark_bull.model import Change, NewJob
+from spark_bull.model.jobs import Change, NewJob
 from spark_bull.queue import verbs
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.changes import change_chunks, touched_by_moves

@@ -14,7 +14,7 @@ from spark_bull.cli import show
 from spark_bull.cli.main import main
 from spark_bull.embedded.redis import EmbeddedRedis
 from spark_bull.errors import ConnectionLost, DialectError
-from spark_bull.model import JobStats, NewJob
+from spark_bull.model.jobs import JobStats, NewJob
 from spark_bull.option_table import QUEUE, READ
 from spark_bull.options import Options, parse_options
 from spark_bull.prometheus.collect import Export, collect

@@ -18,7 +18,7 @@ from redis import Redis
 from spark_bull.cli import main
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.embedded.redis import EmbeddedRedis
-from spark_bull.model import NewJob
+from spark_bull.model.jobs import NewJob
 from spark_bull.prometheus.families import FAMILIES
 from spark_bull.queue.bull_queue import BullQueue
 from tests.support.jobs import HOUR

@@ -11,7 +11,7 @@ import pytest
 from redis import Redis
 
 from spark_bull.embedded.redis import EmbeddedRedis
-from spark_bull.model import NewJob
+from spark_bull.model.jobs import NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.portions import MAX_EXAMINED, MAX_SCRIPTS, JobFilter, Place, read_portion
 from spark_bull.queue.read import MAX_IDS

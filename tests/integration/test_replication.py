@@ -12,7 +12,7 @@ from redis import Redis
 
 from spark_bull.embedded.redis import EmbeddedRedis
 from spark_bull.errors import NotReplicated, OptionError
-from spark_bull.model import FlowJob, NewJob
+from spark_bull.model.jobs import FlowJob, NewJob
 from spark_bull.queue import verbs
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.replication import ReplicaTerms, check_replicas, wait_for_replicas

@@ -13,7 +13,7 @@ from redis import Redis
 
 from spark_bull.cli import main
 from spark_bull.errors import ENCODABLE, DialectError, OptionError, SparkBullError
-from spark_bull.model import Change, FlowJob, NewJob, RawJson
+from spark_bull.model.jobs import Change, FlowJob, NewJob, RawJson
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.services.promoter import Promoter
 from spark_bull.web.settings import WebSettings

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from spark_bull.errors import JobFailed
-from spark_bull.model import QueueEvent
+from spark_bull.model.jobs import QueueEvent
 from spark_bull.queue import waiting
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.events import QueueEvents

@@ -11,7 +11,7 @@ import pytest
 from redis import Redis
 
 from spark_bull.errors import ParentError
-from spark_bull.model import FlowJob, NewJob
+from spark_bull.model.jobs import FlowJob, NewJob
 from tests.support.flow_pair import QUEUES, FlowPair, on_side, shown
 from tests.support.jobs import HOUR
 from tests.support.node_peer import NodeError, NodePeer

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from spark_bull.model import Change, Changed
+from spark_bull.model.jobs import Change, Changed
 from spark_bull.queue.bull_queue import BullQueue
 from tests.support.dump import Dump, Key, Window, difference, dump, normalise, normalise_messages
 from tests.support.jobs import HOUR

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from spark_bull.model import QueueMetrics
+from spark_bull.model.jobs import QueueMetrics
 from spark_bull.option_table import READ
 from spark_bull.options import parse_options
 from spark_bull.prometheus.collect import Export, collect

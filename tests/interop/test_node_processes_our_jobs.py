@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from spark_bull.outcomes import Outcomes, Retried
+from spark_bull.model.outcomes import Outcomes, Retried
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.claim import work
 from spark_bull.queue.claim_settings import ClaimSettings

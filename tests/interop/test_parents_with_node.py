@@ -11,7 +11,7 @@ import pytest
 from redis import Redis
 
 from spark_bull.errors import WaitingForChildren
-from spark_bull.model import NewJob
+from spark_bull.model.jobs import NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.claim import work
 from spark_bull.queue.claim_settings import ClaimSettings

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from spark_bull.model import Job
+from spark_bull.model.jobs import Job
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.find import describe, find_queues, workers
 from spark_bull.queue.read import read_jobs

@@ -13,9 +13,9 @@ import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 from redis import Redis
 
-from spark_bull.limiter import Limiter
-from spark_bull.model import NewJob
-from spark_bull.outcomes import Failed, Outcomes, Retried
+from spark_bull.model.jobs import NewJob
+from spark_bull.model.limiter import Limiter
+from spark_bull.model.outcomes import Failed, Outcomes, Retried
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.claim import unpack_claimed, work
 from spark_bull.queue.claim_ledger import ClaimLedger

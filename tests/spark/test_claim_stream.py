@@ -15,7 +15,7 @@ from pyspark.sql import functions as f
 from redis import Redis
 
 from spark_bull import BullQueue, NewJob
-from spark_bull.outcomes import Claim, Outcomes
+from spark_bull.model.outcomes import Claim, Outcomes
 from spark_bull.queue.claim import work
 from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.spark.process import claim_stream

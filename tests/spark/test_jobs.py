@@ -21,7 +21,7 @@ from redis import Redis
 
 from spark_bull.cli import main
 from spark_bull.errors import OptionError
-from spark_bull.model import NewJob
+from spark_bull.model.jobs import NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.spark.programs.work import Functions, work
 from tests.support.jvm import CONF_ARGUMENTS

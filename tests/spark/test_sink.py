@@ -20,7 +20,7 @@ from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.types import StructType
 from redis import Redis
 
-from spark_bull.model import Job
+from spark_bull.model.jobs import Job
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.spark.dispatch.sink import stream_writer
 from tests.spark.conftest import Bull

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 from redis import Redis
 
-from spark_bull.model import NewJob, RawJson
+from spark_bull.model.jobs import NewJob, RawJson
 from spark_bull.queue.bull_queue import BullQueue
 from tests.spark.conftest import Bull
 from tests.support.dump import PRIVATE, Window, difference, dump, normalise

@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from redis import Redis
 
 from spark_bull.embedded.redis import EmbeddedRedis
-from spark_bull.model import FlowJob, NewJob, RawJson
+from spark_bull.model.jobs import FlowJob, NewJob, RawJson
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.walk import Slice
 from spark_bull.spark.inspect.source import OpenSlice, batch_reader, slices_of

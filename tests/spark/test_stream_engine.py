@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from spark_bull import BullQueue, NewJob
-from spark_bull.outcomes import Outcomes, Retried
+from spark_bull.model.outcomes import Outcomes, Retried
 from spark_bull.queue.claim import unpack_claimed, work
 from spark_bull.queue.claim_ledger import ClaimLedger
 from spark_bull.queue.claim_settings import ClaimSettings

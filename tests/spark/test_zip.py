@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from redis import Redis
 
-from spark_bull.model import NewJob
+from spark_bull.model.jobs import NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from tests.support.bare_python import bare_environment
 from tests.support.finisher import Finisher

@@ -10,7 +10,7 @@ import signal
 import sys
 from random import Random
 
-from spark_bull.model import NewJob
+from spark_bull.model.jobs import NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.registration import register
 from spark_bull.queue.writes import roll_forward

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from redis import Redis
 
-from spark_bull.model import Job
+from spark_bull.model.jobs import Job
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.read import read_jobs
 from spark_bull.queue.walk import Slice

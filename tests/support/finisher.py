@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spark_bull.outcomes import Claim, Failed, Keep, Outcomes
+from spark_bull.model.outcomes import Claim, Failed, Keep, Outcomes
 from spark_bull.queue.discovery import EVERYTHING, DiscoverResult, Horizon
 from spark_bull.queue.handle import CHUNK_SIZE
 from spark_bull.queue.result_ledger import LOOKED_AT, ResultLedger

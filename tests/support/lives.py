@@ -28,8 +28,8 @@ from spark_bull.errors import (
     UnrecoverableError,
     WaitingForChildren,
 )
-from spark_bull.model import NewJob
-from spark_bull.outcomes import ClaimedJob, Outcomes
+from spark_bull.model.jobs import NewJob
+from spark_bull.model.outcomes import ClaimedJob, Outcomes
 from spark_bull.queue import claim as claims
 from spark_bull.queue import verbs
 from spark_bull.queue.bull_queue import BullQueue

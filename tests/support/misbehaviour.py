@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from spark_bull.errors import DelayedError, RateLimitError
-from spark_bull.model import RawJson
+from spark_bull.model.jobs import RawJson
 
 
 class MessageRaises(Exception):

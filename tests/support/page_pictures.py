@@ -11,7 +11,7 @@ from pathlib import Path
 from redis import Redis
 
 from spark_bull.embedded.redis import EmbeddedRedis
-from spark_bull.model import MINUTE_MS, NewJob
+from spark_bull.model.jobs import MINUTE_MS, NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from tests.support.browser import DESKTOP, PHONE, Browser, chromium
 from tests.support.web import WRITE_TOKEN, serving

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from spark_bull.model import NewJob
+from spark_bull.model.jobs import NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from tests.support.finisher import Finisher
 from tests.support.snippets import Block, blocks

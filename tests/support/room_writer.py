@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from spark_bull.errors import QueueFull
-from spark_bull.model import NewJob
+from spark_bull.model.jobs import NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.registration import register
 from spark_bull.queue.room import LengthLimit

@@ -13,7 +13,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_bull.dialects.base import json_text
 from spark_bull.errors import UnrecoverableError
-from spark_bull.outcomes import ClaimedJob
+from spark_bull.model.outcomes import ClaimedJob
 from spark_bull.queue.claim import unpack_claimed
 from spark_bull.queue.claim_ledger import ClaimLedger
 from spark_bull.queue.claim_settings import ClaimSettings

@@ -9,8 +9,8 @@ from uuid import uuid4
 import pytest
 from redis import Redis
 
-from spark_bull.model import NewJob
-from spark_bull.outcomes import Claim, Failed, Outcomes
+from spark_bull.model.jobs import NewJob
+from spark_bull.model.outcomes import Claim, Failed, Outcomes
 from spark_bull.queue import claim as claims
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.claim_settings import ClaimSettings

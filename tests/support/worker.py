@@ -10,7 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 from spark_bull.errors import UnrecoverableError, WaitingForChildren
-from spark_bull.model import NewJob
+from spark_bull.model.jobs import NewJob
 from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.tracer import TracerSource, spans_of

@@ -59,7 +59,7 @@ from spark_bull import BullQueue, EmbeddedRedis, NewJob
 from spark_bull.dialects.encode.chunks import ChunkBuilder
 from spark_bull.dialects.encode.codec import encode
 from spark_bull.dialects.registry import DIALECTS
-from spark_bull.group_limits import GroupLimits
+from spark_bull.model.group_limits import GroupLimits
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
 

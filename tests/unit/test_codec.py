@@ -17,7 +17,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_bull.clock import LAST_ETA_MS, epoch_ms
-from spark_bull.columns import listed
 from spark_bull.dialects.base import MARKS, UNSUPPORTED_OPTIONS, Dialect, json_text
 from spark_bull.dialects.deduplication import ID_MARK
 from spark_bull.dialects.encode.chunks import ChunkBuilder, EncodedJobs, joined, pack, sliced
@@ -25,7 +24,8 @@ from spark_bull.dialects.encode.codec import encode, rows_of
 from spark_bull.dialects.fields import STALLED_PRESET
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.errors import DialectError, OptionError, SparkBullError
-from spark_bull.model import NewJob, RawJson
+from spark_bull.model.columns import listed
+from spark_bull.model.jobs import NewJob, RawJson
 
 TIMESTAMP_MARK, DELAY_MARK, JOB_ID_MARK = MARKS["timestamp"], MARKS["delay"], MARKS["jobId"]
 BULL1, BULL, BULLMQ = DIALECTS["bull-1"], DIALECTS["bull"], DIALECTS["bullmq"]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_bull.errors import JobDamaged
-from spark_bull.job_json import json_or_text, payload_of
+from spark_bull.model.job_json import json_or_text, payload_of
 
 
 @pytest.mark.parametrize("text", ["", "plain", "{", "NaN", "-Infinity", "1e999", '{"n": -1e999}', "[" * 100_000])

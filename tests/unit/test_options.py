@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.errors import DialectError, OptionError
-from spark_bull.limiter import Limiter
-from spark_bull.model import STATES
+from spark_bull.model.jobs import STATES
+from spark_bull.model.limiter import Limiter
 from spark_bull.option_table import CLAIM, MANAGE, PYTHON_SCOPES, QUEUE, READ, SCHEDULE, TABLE, WORK, WRITE
 from spark_bull.options import (
     SPARK_OPTIONS,

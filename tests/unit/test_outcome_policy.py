@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from spark_bull.dialects.backoff import bull_exponential_ms, bullmq_exponential_ms, fixed_ms
 from spark_bull.dialects.base import Dialect
 from spark_bull.dialects.registry import DIALECTS
-from spark_bull.model import RawJson
-from spark_bull.outcomes import ClaimedJob, Failed, Outcomes, Retried
+from spark_bull.model.jobs import RawJson
+from spark_bull.model.outcomes import ClaimedJob, Failed, Outcomes, Retried
 from spark_bull.worker.batch_size import LEAST, MOST, BatchSize
 from spark_bull.worker.chunk_size import ChunkSize
 from spark_bull.worker.failure import failure

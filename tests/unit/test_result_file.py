@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_bull.errors import OptionError
-from spark_bull.model import Changed
+from spark_bull.model.jobs import Changed
 from spark_bull.option_table import MANAGE
 from spark_bull.options import parse_options
 from spark_bull.spark.manage.result_file import check_path, write_outcomes

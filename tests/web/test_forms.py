@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from spark_bull.embedded.redis import EmbeddedRedis
-from spark_bull.model import FlowJob, NewJob
+from spark_bull.model.jobs import FlowJob, NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from tests.support.wait import wait_until
 from tests.support.web import READ_TOKEN, WRITE_TOKEN, serving

@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple, Optional, TypeVar, Union
 
 import msgpack
 
-from spark_bull.columns import listed
 from spark_bull.errors import check_encodable
+from spark_bull.model.columns import listed
 
 T = TypeVar("T")
 #: The values of a property: one for all jobs, a list with one for each, or None if no job has the property.

@@ -9,7 +9,6 @@ from decimal import Decimal
 from functools import cached_property
 from typing import Any, Final, TypeVar
 
-from spark_bull.columns import converted, listed
 from spark_bull.dialects.base import DEFAULT_NAME, MARKS, Dialect, Prepared, check_eta, json_text
 from spark_bull.dialects.deduplication import ID_MARK, Deduplications, with_ttl
 from spark_bull.dialects.deduplication import NAME as DEDUPLICATION
@@ -34,7 +33,8 @@ from spark_bull.dialects.terms import (
     take_spread,
 )
 from spark_bull.errors import OptionError, SparkBullError, encodable, expected
-from spark_bull.model import NewJob
+from spark_bull.model.columns import converted, listed
+from spark_bull.model.jobs import NewJob
 from spark_bull.options import Options
 
 T = TypeVar("T")

@@ -10,7 +10,6 @@ from functools import cached_property
 from os import urandom
 from typing import Any, Final, NamedTuple, overload
 
-from spark_bull.columns import listed
 from spark_bull.dialects.base import Dialect
 from spark_bull.dialects.deduplication import NAME as DEDUPLICATION
 from spark_bull.dialects.encode.chunks import EncodedJobs, collapsed, picked, sliced
@@ -18,6 +17,7 @@ from spark_bull.dialects.encode.codec import encode
 from spark_bull.dialects.encode.own_ids import as_uuid, digest, row_values
 from spark_bull.dialects.parents import NAME as PARENT
 from spark_bull.errors import OptionError
+from spark_bull.model.columns import listed
 
 #: Maximum number of jobs, and of characters of payload, of one flow, as one script adds it.
 MAX_JOBS: Final = 1_000

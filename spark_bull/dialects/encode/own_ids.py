@@ -12,8 +12,8 @@ from dataclasses import replace
 from hashlib import blake2b
 from typing import Any, Final
 
-from spark_bull.columns import listed
 from spark_bull.dialects.encode.chunks import EncodedJobs, collapsed
+from spark_bull.model.columns import listed
 
 #: The bits of a UUID that are fixed, by the digit that they replace.
 _VARIANTS: Final = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from spark_bull.dialects.schedule.cron import next_time
 from spark_bull.errors import PatternError
-from spark_bull.model import Scheduler
+from spark_bull.model.jobs import Scheduler
 
 Repeat = Mapping[str, Any]
 

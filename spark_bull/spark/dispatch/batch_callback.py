@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass
 from typing import Any, Final
 
-from spark_bull.columns import listed
 from spark_bull.dialects.base import Dialect, json_text
 from spark_bull.dialects.deduplication import NAME as DEDUPLICATION
 from spark_bull.dialects.encode.chunks import EncodedJobs
 from spark_bull.dialects.parents import NAME as PARENT
 from spark_bull.errors import DialectError, OptionError, did_you_mean, expected
 from spark_bull.keys import QueueKeys, hash_tag
+from spark_bull.model.columns import listed
 from spark_bull.options import Options
 from spark_bull.queue.callbacks import Callback, CallbackJob, callback_id
 from spark_bull.queue.handle import QueueHandle, open_handle

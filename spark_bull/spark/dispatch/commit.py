@@ -7,7 +7,7 @@ import logging
 from dataclasses import replace
 
 from spark_bull.errors import SparkBullError
-from spark_bull.model import WriteRecord
+from spark_bull.model.jobs import WriteRecord
 from spark_bull.queue.callbacks import drop_callback
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.queue.replication import record_replicas, replica_terms_of, wait_for_replicas

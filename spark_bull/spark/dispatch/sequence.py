@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from spark_bull.columns import listed
 from spark_bull.dialects.base import Dialect
 from spark_bull.dialects.deduplication import NAME as DEDUPLICATION
 from spark_bull.dialects.encode.chunks import EncodedJobs, collapsed
 from spark_bull.dialects.parents import FAILURE_FLAGS, ON_FAILURE
 from spark_bull.dialects.parents import NAME as PARENT
 from spark_bull.errors import DialectError, OptionError
+from spark_bull.model.columns import listed
 from spark_bull.options import Options
 from spark_bull.spark.dispatch.rows import CHILDREN, RowPlan
 

@@ -13,7 +13,7 @@ from spark_bull.dialects.encode.own_ids import with_own_ids
 from spark_bull.dialects.priorities import NAME as PRIORITY
 from spark_bull.dialects.terms import SPREAD_SEED
 from spark_bull.errors import SparkBullError, restated
-from spark_bull.model import Added
+from spark_bull.model.jobs import Added
 from spark_bull.queue.add import add_chunk
 from spark_bull.queue.callbacks import Callback, open_callback
 from spark_bull.queue.flows import FlowChunk, add_flow_chunk, check_flows, flow_chunks

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from spark_bull.model import Percentiles
+from spark_bull.model.jobs import Percentiles
 from spark_bull.options import Options
 from spark_bull.queue.activity import activity
 from spark_bull.queue.counts_by import counts_by

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from spark_bull.errors import OptionError, SparkBullError
-from spark_bull.model import Changed
+from spark_bull.model.jobs import Changed
 from spark_bull.urls import masked
 
 _SCHEMA: Final = pa.schema([(name, pa.string()) for name in ("queue", "id", "action", "outcome")])

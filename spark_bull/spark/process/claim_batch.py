@@ -8,8 +8,8 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from spark_bull.columns import converted, listed
 from spark_bull.dialects.fields import CLAIMED_FIELDS
+from spark_bull.model.columns import converted, listed
 from spark_bull.queue.claimed_fields import ClaimedChunk
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.spark.process.settle_tokens import SettleTokens

@@ -20,8 +20,8 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 
 from spark_bull.clock import monotonic_s
 from spark_bull.errors import ConnectionLost, OptionError
-from spark_bull.group_limits import GroupLimits
-from spark_bull.limiter import Limiter
+from spark_bull.model.group_limits import GroupLimits
+from spark_bull.model.limiter import Limiter
 from spark_bull.option_table import CLAIM
 from spark_bull.options import Options, parse_options
 from spark_bull.queue.claim import limited_groups_ms, read_chunk, unpack_claimed

@@ -19,7 +19,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_bull.error_text import trace_of
 from spark_bull.errors import ConnectionLost, SparkBullError, WorkerFailed, control_error
-from spark_bull.outcomes import Outcomes
+from spark_bull.model.outcomes import Outcomes
 from spark_bull.queue.claim import extend, parts_to_return, work
 from spark_bull.queue.claim_ledger import ClaimLedger
 from spark_bull.queue.claim_settings import ClaimSettings

@@ -15,7 +15,7 @@ from pyspark.sql.types import DataType, Row
 from pyspark.util import PythonEvalType
 
 from spark_bull.errors import JobDamaged, OptionError
-from spark_bull.model import RawJson
+from spark_bull.model.jobs import RawJson
 from spark_bull.spark.json_text import is_encodable, to_json
 from spark_bull.spark.payload import payload_array
 from spark_bull.spark.process.udf_iterator import UdfIterator

@@ -6,7 +6,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Sequence
 
-from spark_bull.model import WriteRecord
+from spark_bull.model.jobs import WriteRecord
 from spark_bull.queue.schedulers import warn_of_frequent
 from spark_bull.queue.writes import Identity, QueuePlan, StagedPart
 from spark_bull.spark.schedule.plan import SchedulePlan, WrittenSchedules

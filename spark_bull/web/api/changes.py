@@ -9,7 +9,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from spark_bull.model import Change, RawJson
+from spark_bull.model.jobs import Change, RawJson
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.changes import change_job
 from spark_bull.queue.read import read_jobs

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from fastapi import Depends, Header, Path
 
-from spark_bull.model import Job
+from spark_bull.model.jobs import Job
 from spark_bull.web.guard import unescaped
 from spark_bull.web.problems import Problem
 from spark_bull.web.queue_access import ExistingQueue

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from pydantic import Discriminator, Field, Tag
 
 from spark_bull.keys import QueueKeys
-from spark_bull.model import Job
+from spark_bull.model.jobs import Job
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.dependencies import dependencies_of, named
 from spark_bull.queue.portions import JobFilter, Portion, read_portion

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from spark_bull.clock import epoch_ms
-from spark_bull.model import MINUTE_MS, STATES, QueueMetrics
+from spark_bull.model.jobs import MINUTE_MS, STATES, QueueMetrics
 from spark_bull.web.page.history import Sample
 
 Chart = dict[str, Any]

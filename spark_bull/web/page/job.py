@@ -12,8 +12,8 @@ from fastapi.responses import PlainTextResponse, Response
 
 from spark_bull.clock import epoch_ms
 from spark_bull.errors import JobMissing
-from spark_bull.job_json import parsed_opts
-from spark_bull.model import Dependency, Job
+from spark_bull.model.job_json import parsed_opts
+from spark_bull.model.jobs import Dependency, Job
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.dependencies import dependencies_of, named
 from spark_bull.time_text import duration

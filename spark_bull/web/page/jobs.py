@@ -9,7 +9,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from spark_bull.model import Job
+from spark_bull.model.jobs import Job
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.portions import JobFilter, read_portion, time_of
 from spark_bull.web.access import Authorized

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_bull.model import QueueMetrics
+from spark_bull.model.jobs import QueueMetrics
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.metrics import COUNTED_STATES
 

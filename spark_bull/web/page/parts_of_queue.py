@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from spark_bull.errors import DialectError
-from spark_bull.model import Scheduler
+from spark_bull.model.jobs import Scheduler
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.find import workers
 from spark_bull.web.access import Authorized

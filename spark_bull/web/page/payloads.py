@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from spark_bull.job_json import json_or_text
+from spark_bull.model.job_json import json_or_text
 
 #: Maximum characters of a text on the page of a job, and in a list of jobs.
 SHOWN: Final = 4_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from spark_bull.model import Job
+from spark_bull.model.jobs import Job
 from spark_bull.time_text import duration
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from spark_bull.job_json import json_or_text, opts_of, payload_of
+from spark_bull.model.job_json import json_or_text, opts_of, payload_of
 
 STATES = (
     "wait",
@@ -169,7 +169,7 @@ class Job:
     Parameters:
       queue: name of the queue.
       id: id of the job.
-      state: one of spark_bull.model.STATES; None for a job that is in no state's list.
+      state: one of spark_bull.model.jobs.STATES; None for a job that is in no state's list.
       name: name of the job.
       data_text: the payload, JSON text as stored in Redis.
       opts_text: the options, JSON text.

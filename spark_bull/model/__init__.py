@@ -1,0 +1,1 @@
+"""Jobs, outcomes and limits as plain Python values."""
