@@ -1,4 +1,4 @@
-"""Writes the generated tables of docs/reference: options, from the table in spark_bull/option_table.py, and commands.
+"""Writes the generated tables of docs/reference: options, from the table in spark_bull/options/table.py, and commands.
 
 python tools/reference_pages.py
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from spark_bull.cli.commands import all_commands
-from spark_bull.option_table import CLAIM, COLLECT, EVENTS, MANAGE, READ, SCHEDULE, SETTLE, TABLE, WORK, WRITE, Option
+from spark_bull.options.table import CLAIM, COLLECT, EVENTS, MANAGE, READ, SCHEDULE, SETTLE, TABLE, WORK, WRITE, Option
 
 PAGES: Final = Path(__file__).parent.parent / "docs" / "reference"
 VERBS: Final = frozenset({WRITE, READ, CLAIM, SETTLE, SCHEDULE, MANAGE, COLLECT, EVENTS})

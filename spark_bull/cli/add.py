@@ -13,7 +13,7 @@ from spark_bull.cli.times import milliseconds
 from spark_bull.dialects.terms import AT_LEAST_ONCE, AT_MOST_ONCE
 from spark_bull.errors import OptionError
 from spark_bull.model.jobs import Added, NewJob, RawJson
-from spark_bull.option_values import deduplication, json_object, priority
+from spark_bull.options.values import deduplication, json_object, priority
 
 
 def _add(args: Namespace) -> Output:

@@ -14,7 +14,7 @@ from spark_bull.cli.times import milliseconds
 from spark_bull.dialects.changes import ACTIONS
 from spark_bull.errors import SparkBullError
 from spark_bull.model.jobs import STATES, Change
-from spark_bull.option_values import priority
+from spark_bull.options.values import priority
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.changes import error_of
 

@@ -14,7 +14,7 @@ from spark_bull.cli.command import Command, Ended, Output
 from spark_bull.cli.commands import all_commands, commands_like
 from spark_bull.cli.tables import as_json, as_text
 from spark_bull.errors import SparkBullError
-from spark_bull.option_table import PROTOCOLS
+from spark_bull.options.table import PROTOCOLS
 from spark_bull.version import VERSION
 
 #: Exit codes as in shells: after SIGINT, and after a broken pipe.

@@ -12,8 +12,8 @@ from spark_bull.cli.interrupt import sigterm_as_sigint
 from spark_bull.cli.serve import address
 from spark_bull.cli.times import milliseconds
 from spark_bull.errors import OptionError
-from spark_bull.option_table import READ
-from spark_bull.options import Options, as_texts, parse_options
+from spark_bull.options.parse import Options, as_texts, parse_options
+from spark_bull.options.table import READ
 from spark_bull.prometheus.collect import Export, collect
 from spark_bull.prometheus.server import MetricsServer
 from spark_bull.prometheus.text import as_text

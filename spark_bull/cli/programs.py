@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from spark_bull.cli.command import Command, Output
 from spark_bull.cli.interrupt import sigterm_as_sigint
 from spark_bull.cli.times import milliseconds, seconds
-from spark_bull.option_table import WRITE
-from spark_bull.options import parse_options
+from spark_bull.options.parse import parse_options
+from spark_bull.options.table import WRITE
 from spark_bull.queue.handle import open_handle
 
 if TYPE_CHECKING:

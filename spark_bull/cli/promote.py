@@ -10,7 +10,7 @@ from typing import Final
 from spark_bull.cli.command import Command, Output, existing_queue
 from spark_bull.cli.interrupt import sigterm_as_sigint
 from spark_bull.cli.times import milliseconds
-from spark_bull.option_values import priority
+from spark_bull.options.values import priority
 from spark_bull.services.promoter import Promoter, PromoterStats
 
 #: Interval at which changed counters are printed.

@@ -11,7 +11,7 @@ from spark_bull.cli.command import Command, Output, existing_queue, open_queue
 from spark_bull.cli.times import milliseconds
 from spark_bull.errors import SparkBullError
 from spark_bull.model.job_json import json_or_text
-from spark_bull.option_values import instant, json_object
+from spark_bull.options.values import instant, json_object
 
 
 def _schedules(args: Namespace) -> Output:

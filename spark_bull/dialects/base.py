@@ -24,8 +24,8 @@ from spark_bull.keys import SEGMENTS, QueueKeys
 from spark_bull.model.jobs import QueueEvent, RawJson, Scheduler
 from spark_bull.model.limiter import Limiter
 from spark_bull.model.outcomes import ClaimedJob
-from spark_bull.option_values import check_keep
-from spark_bull.options import Options
+from spark_bull.options.parse import Options
+from spark_bull.options.values import check_keep
 from spark_bull.store.connection import Command
 
 #: Marks in a job's options text that a script replaces; JSON text can't contain control characters.

@@ -11,7 +11,7 @@ from typing import Final
 from spark_bull.clock import monotonic_s
 from spark_bull.errors import SparkBullError
 from spark_bull.model.jobs import JobStats
-from spark_bull.options import Options
+from spark_bull.options.parse import Options
 from spark_bull.prometheus import families
 from spark_bull.prometheus.families import Family, Sample
 from spark_bull.queue.activity import observing

@@ -36,8 +36,8 @@ from spark_bull.model.jobs import (
     Scheduler,
     WriteRecord,
 )
-from spark_bull.option_table import QUEUE
-from spark_bull.options import parse_arguments
+from spark_bull.options.parse import parse_arguments
+from spark_bull.options.table import QUEUE
 from spark_bull.queue import limits, manage, report, schedulers
 from spark_bull.queue.add import add_chunk, sum_of
 from spark_bull.queue.cancel import request_cancel

@@ -13,7 +13,7 @@ from uuid import uuid4
 from spark_bull.dialects.base import Dialect
 from spark_bull.dialects.registry import dialect_of
 from spark_bull.keys import SEGMENTS, QueueKeys
-from spark_bull.options import Options
+from spark_bull.options.parse import Options
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import settings_of
 from spark_bull.store.steps import Steps, run

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from spark_bull.errors import NotReplicated, OptionError, SparkBullError
 from spark_bull.keys import QueueKeys
-from spark_bull.options import Options
+from spark_bull.options.parse import Options
 from spark_bull.store.connection import Connection
 
 _MARK_TTL_MS: Final = 60_000

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from spark_bull.clock import monotonic_s
 from spark_bull.errors import IntakeClosed, QueueFull
-from spark_bull.options import Options
+from spark_bull.options.parse import Options
 
 log = logging.getLogger("spark_bull")
 

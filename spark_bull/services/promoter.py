@@ -10,8 +10,8 @@ from typing import Any, Final, NoReturn
 
 from spark_bull.clock import monotonic_s
 from spark_bull.errors import SparkBullError
-from spark_bull.option_table import SERVICE
-from spark_bull.options import parse_arguments
+from spark_bull.options.parse import parse_arguments
+from spark_bull.options.table import SERVICE
 from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.queue.verbs import promote_due
 from spark_bull.services.ageing import age_jobs, ageing_of

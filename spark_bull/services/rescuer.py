@@ -6,8 +6,8 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import NoReturn
 
-from spark_bull.option_table import SERVICE
-from spark_bull.options import parse_arguments
+from spark_bull.options.parse import parse_arguments
+from spark_bull.options.table import SERVICE
 from spark_bull.queue.claim import Rescued, rescue
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.services.queue_set import QueueSet

@@ -19,7 +19,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from spark_bull.errors import OptionError
-from spark_bull.options import Options
+from spark_bull.options.parse import Options
 from spark_bull.spark.schemas import CLAIM_SCHEMA, mode_of, schema_of, shows_events
 from spark_bull.spark.sent_along import sent_along
 

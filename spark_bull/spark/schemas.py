@@ -25,9 +25,9 @@ from pyspark.sql.types import (
 
 from spark_bull.dialects.fields import CLAIMED_FIELDS, FIELDS, Kind
 from spark_bull.errors import OptionError, did_you_mean
-from spark_bull.option_table import COLLECT, EVENTS, READ
-from spark_bull.option_values import choose_mode
-from spark_bull.options import REDIS_PREFIX, Options, is_spark_option, parse_options, scopes_of, unknown_option
+from spark_bull.options.parse import REDIS_PREFIX, Options, is_spark_option, parse_options, scopes_of, unknown_option
+from spark_bull.options.table import COLLECT, EVENTS, READ
+from spark_bull.options.values import choose_mode
 from spark_bull.spark.json_schema import TYPED_COLUMNS, ddl_of, is_inferred
 
 QUEUE_REQUIRED: Final = (

@@ -8,8 +8,8 @@ from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
 from spark_bull.errors import ENCODABLE, OptionError
-from spark_bull.options import Options
-from spark_bull.urls import check_url
+from spark_bull.options.parse import Options
+from spark_bull.options.urls import check_url
 
 URL_VARIABLE: Final = "SPARK_BULL_URL"
 PASSWORD_VARIABLE: Final = "SPARK_BULL_PASSWORD"

@@ -7,8 +7,8 @@ from ipaddress import ip_address
 from typing import Final
 
 from spark_bull.errors import OptionError, check_encodable
-from spark_bull.option_table import QUEUE
-from spark_bull.options import Options, as_texts, parse_options
+from spark_bull.options.parse import Options, as_texts, parse_options
+from spark_bull.options.table import QUEUE
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import settings_of
 

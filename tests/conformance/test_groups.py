@@ -19,8 +19,8 @@ from spark_bull.errors import OptionError
 from spark_bull.model.group_limits import GroupLimits
 from spark_bull.model.jobs import NewJob
 from spark_bull.model.outcomes import Claim, Delayed, Failed, Outcomes, Retried
-from spark_bull.option_table import WORK
-from spark_bull.options import parse_arguments
+from spark_bull.options.parse import parse_arguments
+from spark_bull.options.table import WORK
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.claim import rescue
 from spark_bull.queue.claim_ledger import ClaimLedger

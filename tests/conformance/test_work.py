@@ -18,8 +18,8 @@ from spark_bull.errors import JobMissing
 from spark_bull.model.jobs import NewJob
 from spark_bull.model.limiter import Limiter
 from spark_bull.model.outcomes import Claim, Delayed, Failed, Lost, Outcomes, Retried
-from spark_bull.option_table import SETTLE
-from spark_bull.options import parse_options
+from spark_bull.options.parse import parse_options
+from spark_bull.options.table import SETTLE
 from spark_bull.queue import claim as claims
 from spark_bull.queue import verbs
 from spark_bull.queue.claim import extend, read_claimed, relock, rescue, unpack_claimed

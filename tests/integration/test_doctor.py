@@ -23,8 +23,8 @@ from spark_bull.clock import epoch_ms
 from spark_bull.embedded.redis import EmbeddedRedis
 from spark_bull.keys import QueueKeys
 from spark_bull.model.jobs import NewJob
-from spark_bull.option_table import COLLECT
-from spark_bull.options import parse_options
+from spark_bull.options.parse import parse_options
+from spark_bull.options.table import COLLECT
 from spark_bull.queue import orphans
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.claim_ledger import ClaimLedger

@@ -15,8 +15,8 @@ from spark_bull.cli.main import main
 from spark_bull.embedded.redis import EmbeddedRedis
 from spark_bull.errors import ConnectionLost, DialectError
 from spark_bull.model.jobs import JobStats, NewJob
-from spark_bull.option_table import QUEUE, READ
-from spark_bull.options import Options, parse_options
+from spark_bull.options.parse import Options, parse_options
+from spark_bull.options.table import QUEUE, READ
 from spark_bull.prometheus.collect import Export, collect
 from spark_bull.prometheus.families import ADDED_RATE, READABLE, Sample
 from spark_bull.queue.bull_queue import BullQueue

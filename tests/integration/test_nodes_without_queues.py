@@ -12,8 +12,8 @@ from redis import Redis
 from spark_bull.cli import main
 from spark_bull.embedded.redis import EmbeddedRedis, redis_server
 from spark_bull.errors import ConnectionLost, OptionError
-from spark_bull.option_table import READ
-from spark_bull.options import parse_options
+from spark_bull.options.parse import parse_options
+from spark_bull.options.table import READ
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.find import find_queues, select_queues
 from spark_bull.services.promoter import Promoter

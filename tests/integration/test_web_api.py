@@ -15,8 +15,8 @@ from redis import Redis
 from spark_bull.embedded.redis import EmbeddedRedis
 from spark_bull.errors import ConnectionLost
 from spark_bull.model.jobs import FlowJob, NewJob
-from spark_bull.option_table import READ
-from spark_bull.options import parse_options
+from spark_bull.options.parse import parse_options
+from spark_bull.options.table import READ
 from spark_bull.prometheus.collect import Export, collect
 from spark_bull.prometheus.families import READABLE
 from spark_bull.queue.bull_queue import BullQueue

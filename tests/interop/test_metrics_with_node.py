@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from spark_bull.model.jobs import QueueMetrics
-from spark_bull.option_table import READ
-from spark_bull.options import parse_options
+from spark_bull.options.parse import parse_options
+from spark_bull.options.table import READ
 from spark_bull.prometheus.collect import Export, collect
 from spark_bull.prometheus.text import as_text
 from spark_bull.queue.bull_queue import BullQueue

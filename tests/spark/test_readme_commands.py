@@ -19,8 +19,8 @@ from redis import Redis
 
 from spark_bull.cli.main import parser
 from spark_bull.embedded.redis import EmbeddedRedis
-from spark_bull.option_table import COLLECT, READ, WORK, WRITE
-from spark_bull.options import parse_options
+from spark_bull.options.parse import parse_options
+from spark_bull.options.table import COLLECT, READ, WORK, WRITE
 from spark_bull.web.settings import READ_TOKEN_VARIABLE, WRITE_TOKEN_VARIABLE
 from tests.support.access import rules
 from tests.support.jvm import JVM_OPTIONS, LOG_OPTION

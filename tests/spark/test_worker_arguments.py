@@ -22,7 +22,7 @@ from redis import Redis
 from spark_bull import BullQueue, NewJob, Worker
 from spark_bull.errors import OptionError
 from spark_bull.model.jobs import Job
-from spark_bull.option_table import EVERYWHERE, TABLE, WORK
+from spark_bull.options.table import EVERYWHERE, TABLE, WORK
 from tests.support.wait import wait_until
 from tests.support.work_bench import WorkBench
 

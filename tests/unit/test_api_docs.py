@@ -14,8 +14,8 @@ import pytest
 
 import spark_bull
 from spark_bull import errors
-from spark_bull.option_table import QUEUE, SERVICE, TABLE, WORK
-from spark_bull.options import spelled
+from spark_bull.options.parse import spelled
+from spark_bull.options.table import QUEUE, SERVICE, TABLE, WORK
 
 PUBLIC = {name: getattr(spark_bull, name) for name in spark_bull.__all__ if name != "__version__"}
 

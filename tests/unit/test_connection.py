@@ -16,8 +16,8 @@ from redis.connection import Connection as RedisConnection
 from spark_bull.cli import main
 from spark_bull.embedded.redis import EmbeddedRedis
 from spark_bull.errors import ConnectionLost, OptionError
-from spark_bull.option_table import WRITE
-from spark_bull.options import parse_options
+from spark_bull.options.parse import parse_options
+from spark_bull.options.table import WRITE
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import RedisSettings, resolved, settings_of

@@ -18,7 +18,7 @@ import spark_bull
 from spark_bull import BullQueue, Worker
 from spark_bull.cli.main import parser
 from spark_bull.model.jobs import STATES
-from spark_bull.options import scopes_of
+from spark_bull.options.parse import scopes_of
 from spark_bull.queue.events import QueueEvents
 from spark_bull.worker.running_job import RunningJob
 from tests.support.readme import BLOCKS, CASES, NOT_RUN, PAGES, ROOT, reason_not_to_run

@@ -11,8 +11,8 @@ from spark_bull.errors import DialectError, OptionError, SparkBullError
 from spark_bull.keys import QueueKeys
 from spark_bull.model.jobs import NewJob, RawJson
 from spark_bull.model.outcomes import MAX_FOLLOW_UPS, ClaimedJob, Failed, Outcomes, Retried
-from spark_bull.option_table import QUEUE
-from spark_bull.options import parse_arguments
+from spark_bull.options.parse import parse_arguments
+from spark_bull.options.table import QUEUE
 from spark_bull.queue.follow_ups import MAX_SIZE
 from spark_bull.queue.handle import QueueHandle
 from spark_bull.store.connection import Connection

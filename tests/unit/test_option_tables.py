@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from spark_bull.cli.commands import all_commands
-from spark_bull.option_table import CLAIM, COLLECT, EVENTS, READ, SCHEDULE, SETTLE, TABLE, WORK, WRITE
+from spark_bull.options.table import CLAIM, COLLECT, EVENTS, READ, SCHEDULE, SETTLE, TABLE, WORK, WRITE
 from tools.reference_pages import PAGES, of, shared, with_tables
 
 

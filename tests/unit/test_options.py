@@ -14,8 +14,7 @@ from spark_bull.dialects.registry import DIALECTS
 from spark_bull.errors import DialectError, OptionError
 from spark_bull.model.jobs import STATES
 from spark_bull.model.limiter import Limiter
-from spark_bull.option_table import CLAIM, MANAGE, PYTHON_SCOPES, QUEUE, READ, SCHEDULE, TABLE, WORK, WRITE
-from spark_bull.options import (
+from spark_bull.options.parse import (
     SPARK_OPTIONS,
     as_options,
     as_texts,
@@ -24,6 +23,7 @@ from spark_bull.options import (
     redis_options,
     spelled,
 )
+from spark_bull.options.table import CLAIM, MANAGE, PYTHON_SCOPES, QUEUE, READ, SCHEDULE, TABLE, WORK, WRITE
 
 SECRET = "hunter2"
 

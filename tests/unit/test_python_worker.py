@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from spark_bull.option_table import SETTLE
-from spark_bull.options import parse_options
+from spark_bull.options.parse import parse_options
+from spark_bull.options.table import SETTLE
 from spark_bull.queue.walk import Slice
 from spark_bull.spark import python_worker
 from spark_bull.spark.collect.stream import ResultReader, Results

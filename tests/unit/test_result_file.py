@@ -9,8 +9,8 @@ import pytest
 
 from spark_bull.errors import OptionError
 from spark_bull.model.jobs import Changed
-from spark_bull.option_table import MANAGE
-from spark_bull.options import parse_options
+from spark_bull.options.parse import parse_options
+from spark_bull.options.table import MANAGE
 from spark_bull.spark.manage.result_file import check_path, write_outcomes
 
 

@@ -35,8 +35,8 @@ from pyspark.sql.types import (
 from spark_bull.dialects.encode.codec import NAMES
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.errors import DialectError, OptionError
-from spark_bull.option_table import WRITE
-from spark_bull.options import parse_options
+from spark_bull.options.parse import parse_options
+from spark_bull.options.table import WRITE
 from spark_bull.spark.dispatch import rows as rows_module
 from spark_bull.spark.dispatch.rows import RowPlan, plan_rows
 

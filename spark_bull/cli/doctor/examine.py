@@ -13,7 +13,7 @@ from spark_bull.cli.doctor.leftovers import leftovers
 from spark_bull.cli.doctor.rights import rights
 from spark_bull.cli.doctor.server import Server
 from spark_bull.errors import ConnectionLost, OptionError, PermissionDenied, SparkBullError
-from spark_bull.options import Options
+from spark_bull.options.parse import Options
 from spark_bull.queue.find import exists, select_queues
 from spark_bull.queue.handle import QueueHandle, open_handle
 from spark_bull.store.connection import Connection

@@ -35,7 +35,7 @@ from spark_bull.dialects.terms import (
 from spark_bull.errors import OptionError, SparkBullError, encodable, expected
 from spark_bull.model.columns import converted, listed
 from spark_bull.model.jobs import NewJob
-from spark_bull.options import Options
+from spark_bull.options.parse import Options
 
 T = TypeVar("T")
 

@@ -13,8 +13,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from spark_bull.errors import ConnectionLost, OptionError
-from spark_bull.option_table import EVENTS
-from spark_bull.options import Options, parse_options
+from spark_bull.options.parse import Options, parse_options
+from spark_bull.options.table import EVENTS
 from spark_bull.queue.event_log import BEGIN, Position, span_of, steps
 from spark_bull.queue.find import is_glob
 from spark_bull.queue.handle import QueueHandle, open_handle

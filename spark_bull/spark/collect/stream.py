@@ -19,8 +19,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from spark_bull.errors import ConnectionLost, OptionError, ResultsLost
-from spark_bull.option_table import COLLECT
-from spark_bull.options import Options, parse_options
+from spark_bull.options.parse import Options, parse_options
+from spark_bull.options.table import COLLECT
 from spark_bull.queue.discovery import Horizon
 from spark_bull.queue.find import is_glob
 from spark_bull.queue.handle import open_handle

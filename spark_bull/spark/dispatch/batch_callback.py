@@ -13,7 +13,7 @@ from spark_bull.dialects.parents import NAME as PARENT
 from spark_bull.errors import DialectError, OptionError, did_you_mean, expected
 from spark_bull.keys import QueueKeys, hash_tag
 from spark_bull.model.columns import listed
-from spark_bull.options import Options
+from spark_bull.options.parse import Options
 from spark_bull.queue.callbacks import Callback, CallbackJob, callback_id
 from spark_bull.queue.handle import QueueHandle, open_handle
 from spark_bull.queue.writes import Identity

@@ -14,8 +14,8 @@ from spark_bull.dialects.priorities import QueuePriority
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.dialects.terms import AT_LEAST_ONCE, DELIVERY
 from spark_bull.errors import OptionError
-from spark_bull.option_table import WRITE
-from spark_bull.options import Options, parse_options
+from spark_bull.options.parse import Options, parse_options
+from spark_bull.options.table import WRITE
 from spark_bull.queue.handle import open_handle
 from spark_bull.queue.intake import check_intake
 from spark_bull.queue.replication import check_replicas, replica_terms_of

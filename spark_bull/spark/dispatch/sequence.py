@@ -16,7 +16,7 @@ from spark_bull.dialects.parents import FAILURE_FLAGS, ON_FAILURE
 from spark_bull.dialects.parents import NAME as PARENT
 from spark_bull.errors import DialectError, OptionError
 from spark_bull.model.columns import listed
-from spark_bull.options import Options
+from spark_bull.options.parse import Options
 from spark_bull.spark.dispatch.rows import CHILDREN, RowPlan
 
 #: What the members of a sequence can't have, and why.

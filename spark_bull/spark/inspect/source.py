@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 
 from spark_bull.dialects.fields import FIELDS
 from spark_bull.errors import OptionError
-from spark_bull.options import Options
+from spark_bull.options.parse import Options
 from spark_bull.queue.event_log import span_of
 from spark_bull.queue.find import find_queues, is_glob
 from spark_bull.queue.handle import QueueHandle, open_handle, opening

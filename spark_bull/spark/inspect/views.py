@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from spark_bull.model.jobs import Percentiles
-from spark_bull.options import Options
+from spark_bull.options.parse import Options
 from spark_bull.queue.activity import activity
 from spark_bull.queue.counts_by import counts_by
 from spark_bull.queue.dependencies import dependencies_of

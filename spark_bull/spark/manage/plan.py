@@ -9,8 +9,8 @@ from uuid import uuid4
 from pyspark.sql.types import StructType
 
 from spark_bull.dialects.changes import action_of
-from spark_bull.option_table import MANAGE
-from spark_bull.options import parse_options
+from spark_bull.options.parse import parse_options
+from spark_bull.options.table import MANAGE
 from spark_bull.queue.handle import open_handle
 from spark_bull.queue.writes import is_written, recover
 from spark_bull.spark.manage.result_file import check_path

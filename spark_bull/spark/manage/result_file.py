@@ -13,7 +13,7 @@ from pyarrow import fs
 
 from spark_bull.errors import OptionError, SparkBullError
 from spark_bull.model.jobs import Changed
-from spark_bull.urls import masked
+from spark_bull.options.urls import masked
 
 _SCHEMA: Final = pa.schema([(name, pa.string()) for name in ("queue", "id", "action", "outcome")])
 _ROWS: Final = 50_000

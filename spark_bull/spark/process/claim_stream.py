@@ -22,8 +22,8 @@ from spark_bull.clock import monotonic_s
 from spark_bull.errors import ConnectionLost, OptionError
 from spark_bull.model.group_limits import GroupLimits
 from spark_bull.model.limiter import Limiter
-from spark_bull.option_table import CLAIM
-from spark_bull.options import Options, parse_options
+from spark_bull.options.parse import Options, parse_options
+from spark_bull.options.table import CLAIM
 from spark_bull.queue.claim import limited_groups_ms, read_chunk, unpack_claimed
 from spark_bull.queue.claim_ledger import ClaimLedger, Portion
 from spark_bull.queue.claim_settings import ClaimSettings, default_worker

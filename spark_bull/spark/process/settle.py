@@ -27,8 +27,8 @@ from pyspark.sql.types import ArrayType, BooleanType, DataType, IntegralType, St
 from spark_bull.clock import LAST_ETA_MS
 from spark_bull.errors import DialectError, OptionError, did_you_mean
 from spark_bull.model.outcomes import LOST, Claim, ClaimedJob, Delayed, Failed, FollowUp, Keep, Outcomes
-from spark_bull.option_table import SETTLE
-from spark_bull.options import Options, parse_options
+from spark_bull.options.parse import Options, parse_options
+from spark_bull.options.table import SETTLE
 from spark_bull.queue.claim import CLAIM_BYTES, read_claimed, work
 from spark_bull.queue.claim_settings import ClaimSettings
 from spark_bull.queue.handle import RECEIPT_TTL_MS, QueueHandle, open_handle

@@ -16,8 +16,8 @@ from pyspark.sql.types import DataType, StructType
 from spark_bull.clock import monotonic_s
 from spark_bull.errors import OptionError, SparkBullError, expected
 from spark_bull.model.jobs import KeepRule
-from spark_bull.option_table import WORK
-from spark_bull.options import Options, as_options, redis_options
+from spark_bull.options.parse import Options, as_options, redis_options
+from spark_bull.options.table import WORK
 from spark_bull.queue.cancel import request_cancel
 from spark_bull.queue.claim_settings import ClaimSettings, default_worker
 from spark_bull.queue.handle import QueueHandle, open_handle

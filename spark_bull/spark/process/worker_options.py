@@ -10,8 +10,8 @@ from typing import Any, Final
 from pyspark.sql import DataFrame
 
 from spark_bull.errors import OptionError, expected
-from spark_bull.option_table import WORK
-from spark_bull.options import Options, as_texts, parse_arguments
+from spark_bull.options.parse import Options, as_texts, parse_arguments
+from spark_bull.options.table import WORK
 from spark_bull.spark.process.udf_runner import is_udf
 from spark_bull.store.settings import resolved
 from spark_bull.tracer import TracerSource, check_sendable

@@ -13,8 +13,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from spark_bull.errors import OptionError
-from spark_bull.option_table import WORK
-from spark_bull.options import REDIS_PREFIX, parse_arguments
+from spark_bull.options.parse import REDIS_PREFIX, parse_arguments
+from spark_bull.options.table import WORK
 from spark_bull.queue.handle import open_handle
 from spark_bull.spark.process.worker import GRACE_S, INTERRUPT_GRACE_S, Worker
 from spark_bull.spark.process.worker_options import check_combinations, checked_env

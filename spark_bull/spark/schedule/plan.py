@@ -10,8 +10,8 @@ from uuid import uuid4
 from pyspark.sql.types import StructType
 
 from spark_bull.dialects.registry import DIALECTS
-from spark_bull.option_table import SCHEDULE
-from spark_bull.options import parse_options
+from spark_bull.options.parse import parse_options
+from spark_bull.options.table import SCHEDULE
 from spark_bull.queue.handle import open_handle
 from spark_bull.queue.intake import check_intake
 from spark_bull.queue.writes import is_written, recover

@@ -10,7 +10,7 @@ from typing import Final
 from spark_bull.errors import ConnectionLost, SparkBullError, StagedDataLost, restated
 from spark_bull.keys import QueueKeys
 from spark_bull.model.jobs import WriteRecord
-from spark_bull.options import Options
+from spark_bull.options.parse import Options
 from spark_bull.queue.registration import leader_of, register
 from spark_bull.queue.writes import Identity, QueuePlan, discard, recover, roll_forward
 from spark_bull.spark.staging.messages import Written

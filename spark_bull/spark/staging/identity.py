@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark import TaskContext
 
 from spark_bull.errors import OptionError
-from spark_bull.options import Options
+from spark_bull.options.parse import Options
 from spark_bull.queue.writes import Identity
 
 

@@ -13,8 +13,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from spark_bull.errors import OptionError, did_you_mean
-from spark_bull.option_table import PYTHON_SCOPES, SCOPE_TITLES, TABLE
-from spark_bull.urls import check_url
+from spark_bull.options.table import PYTHON_SCOPES, SCOPE_TITLES, TABLE
+from spark_bull.options.urls import check_url
 
 #: Keys that Spark adds to the options of a source.
 SPARK_OPTIONS: Final = frozenset({"path", "checkpointlocation", "queryname", "owner", "provider"})

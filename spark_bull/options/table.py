@@ -12,7 +12,7 @@ from typing import Any, Final
 from spark_bull.keys import DEFAULT_PREFIX
 from spark_bull.model.group_limits import group_limits
 from spark_bull.model.limiter import parse_limiter
-from spark_bull.option_values import (
+from spark_bull.options.values import (
     KEEP_RULE,
     Parser,
     backoff,

@@ -1,0 +1,1 @@
+"""The table of options, parsers of their values, and parsed options."""
