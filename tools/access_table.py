@@ -76,7 +76,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         ),
     ),
     "collect": (
-        ("queue/job_fields", "queue/result_ledger", "services/queue_collector", "store/streams"),
+        ("queue/job_fields", "queue/collect/result_ledger", "services/queue_collector", "store/streams"),
         ("discover", "archive", "results/open", "results/horizon", "results/cut"),
     ),
     "events": (

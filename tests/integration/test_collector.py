@@ -14,7 +14,7 @@ from spark_bull import BullQueue, EmbeddedRedis
 from spark_bull.errors import DialectError, ResultsLost
 from spark_bull.options.parse import parse_options
 from spark_bull.options.table import COLLECT
-from spark_bull.queue.result_ledger import LOOKED_AT
+from spark_bull.queue.collect.result_ledger import LOOKED_AT
 from spark_bull.services.collector import Collector, shares
 from spark_bull.services.event_reader import EventReader
 from spark_bull.spark.collect.stream import ResultReader

@@ -15,7 +15,7 @@ from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis
 from spark_bull.errors import ConnectionLost
-from spark_bull.queue.result_ledger import ResultLedger
+from spark_bull.queue.collect.result_ledger import ResultLedger
 from spark_bull.spark.collect.stream import result_reader
 from spark_bull.spark.query_start import start_query
 from spark_bull.spark.schemas import SCHEMAS

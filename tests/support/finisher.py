@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from spark_bull.model.outcomes import Claim, Failed, Keep, Outcomes
+from spark_bull.queue.collect.result_ledger import LOOKED_AT, ResultLedger
+from spark_bull.queue.collect.result_rows import ResultChunk
 from spark_bull.queue.discovery import EVERYTHING, DiscoverResult, Horizon
 from spark_bull.queue.handle import CHUNK_SIZE
-from spark_bull.queue.result_ledger import LOOKED_AT, ResultLedger
-from spark_bull.queue.result_rows import ResultChunk
 from tests.support.work_bench import WorkBench, completed
 
 #: Job id and state.
