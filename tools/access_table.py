@@ -43,7 +43,7 @@ WRITING: Final = tuple(f"write/{name}" for name in ("stage", "register", "prepar
 VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "all": (("store/connection", "dialects/registry", "queue/find"), ("read/queues",)),
     "dispatch": (
-        ("queue/add", "queue/intake", "queue/parents", "queue/replication", "queue/writes"),
+        ("queue/add", "queue/core/intake", "queue/parents", "queue/core/replication", "queue/writes"),
         (
             *("add", "add_flows", "commit", "commit_flows", "commit_managed", "empty", "advance"),
             *WRITING,
@@ -76,7 +76,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         ),
     ),
     "collect": (
-        ("queue/job_fields", "queue/collect/result_ledger", "services/queue_collector", "store/streams"),
+        ("queue/core/job_fields", "queue/collect/result_ledger", "services/queue_collector", "store/streams"),
         ("discover", "archive", "results/open", "results/horizon", "results/cut"),
     ),
     "events": (

@@ -16,7 +16,7 @@ from spark_bull.cli.interrupt import sigterm_as_sigint
 from spark_bull.cli.times import milliseconds, seconds
 from spark_bull.options.parse import parse_options
 from spark_bull.options.table import WRITE
-from spark_bull.queue.handle import open_handle
+from spark_bull.queue.core.handle import open_handle
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

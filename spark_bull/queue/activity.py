@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from spark_bull.clock import DELAYED_SCALE
 from spark_bull.dialects.fields import integer_of
 from spark_bull.model.jobs import MINUTE_MS
-from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.recent_events import recent_events
 from spark_bull.store.connection import Command, ms_of
 from spark_bull.store.steps import Steps, run

@@ -10,8 +10,8 @@ from spark_bull.dialects.encode.codec import carrying, encode, rows_of
 from spark_bull.errors import OptionError, expected
 from spark_bull.model.jobs import NewJob
 from spark_bull.queue.add import add_chunk
-from spark_bull.queue.handle import QueueHandle
-from spark_bull.queue.other_queue import keys_of
+from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.core.other_queue import keys_of
 from spark_bull.queue.parents import rejection
 
 

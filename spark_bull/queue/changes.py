@@ -13,11 +13,11 @@ from spark_bull.dialects.encode.chunks import packed_map
 from spark_bull.errors import JobError, OptionError, WrongState
 from spark_bull.keys import SEGMENTS, QueueKeys
 from spark_bull.model.jobs import Change, Changed
-from spark_bull.queue import verbs
-from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.core import verbs
+from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.core.other_queue import keys_of
+from spark_bull.queue.core.verbs import JobReply
 from spark_bull.queue.manage import job_error
-from spark_bull.queue.other_queue import keys_of
-from spark_bull.queue.verbs import JobReply
 
 _BATCH: Final = 10_000
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from spark_bull.errors import OptionError
 from spark_bull.model.job_json import json_or_text
-from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.core.handle import QueueHandle
 
 #: Default of the maximum number of children whose results are read.
 MAX_CHILDREN: Final = 100_000

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from spark_bull.dialects.fields import FIELDS, value_of
 from spark_bull.errors import expected
-from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.read import counts, read_jobs
 
 #: The fields that jobs can be counted by.

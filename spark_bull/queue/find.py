@@ -11,8 +11,8 @@ import msgpack
 
 from spark_bull.dialects.fields import integer_of, text_of
 from spark_bull.keys import QUEUE_SIGNS, QueueKeys, pattern_of, queue_of
-from spark_bull.queue.handle import QueueHandle
-from spark_bull.queue.intake import intake_check
+from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.core.intake import intake_check
 from spark_bull.store.connection import Connection
 from spark_bull.store.steps import Steps, run
 

@@ -12,11 +12,11 @@ from spark_bull.dialects.encode.flows import Flows, Group, Level
 from spark_bull.errors import OptionError, encodable, expected
 from spark_bull.keys import QueueKeys
 from spark_bull.model.jobs import AddedFlow, FlowJob
-from spark_bull.queue import verbs
-from spark_bull.queue.handle import QueueHandle
-from spark_bull.queue.other_queue import keys_of
+from spark_bull.queue.core import verbs
+from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.core.other_queue import keys_of
+from spark_bull.queue.core.room import intake_closed
 from spark_bull.queue.parents import check_other_parents, check_parents, rejection
-from spark_bull.queue.room import intake_closed
 
 #: The keys of each queue of a flow that the scripts touch, beside those of jobs.
 _TOUCHED: Final = (

@@ -12,10 +12,10 @@ from spark_bull.dialects.base import may_be_other_key
 from spark_bull.dialects.changes import REMOVABLE
 from spark_bull.dialects.fields import ALWAYS_THERE
 from spark_bull.errors import DialectError, JobError, JobLocked, JobMissing, QueueBusy, WrongState, expected
-from spark_bull.queue import verbs
-from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle
+from spark_bull.queue.core import verbs
+from spark_bull.queue.core.handle import CHUNK_SIZE, QueueHandle
+from spark_bull.queue.core.verbs import JobKeys, JobReply, Sweep
 from spark_bull.queue.read import get_job
-from spark_bull.queue.verbs import JobKeys, JobReply, Sweep
 
 _FINISHED: Final = ("completed", "failed")
 _WAITING: Final = ("wait", "paused", "prioritized")

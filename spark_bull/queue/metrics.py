@@ -7,7 +7,7 @@ from typing import Final
 from spark_bull.dialects.fields import integer_of
 from spark_bull.errors import expected
 from spark_bull.model.jobs import QueueMetrics
-from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.store.connection import script_command
 from spark_bull.store.steps import LargeStep, Steps, run
 

@@ -12,9 +12,9 @@ from itertools import islice
 from typing import Final
 
 from spark_bull.keys import SCHEDULED, SEGMENTS
-from spark_bull.queue import verbs
-from spark_bull.queue.handle import QueueHandle
-from spark_bull.queue.walk import MAX_IDS
+from spark_bull.queue.core import verbs
+from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.core.walk import MAX_IDS
 
 #: Keys of the states of all dialects.
 _STATES: Final = ("wait", "active", "paused", "delayed", "prioritized", "waiting_children", "completed", "failed")

@@ -8,8 +8,8 @@ from typing import Final
 from spark_bull.dialects.encode.chunks import EncodedJobs
 from spark_bull.errors import OptionError, ParentError
 from spark_bull.model.columns import listed
-from spark_bull.queue.handle import QueueHandle
-from spark_bull.queue.other_queue import keys_of
+from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.core.other_queue import keys_of
 
 #: Why a script has rejected a child -> the message.
 REASONS: Final[Mapping[str, str]] = {

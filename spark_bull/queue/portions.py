@@ -18,8 +18,9 @@ import msgpack
 from spark_bull.clock import DELAYED_SCALE
 from spark_bull.dialects.fields import FIELDS
 from spark_bull.model.jobs import Job
-from spark_bull.queue.handle import QueueHandle
-from spark_bull.queue.job_fields import MAX_BYTES
+from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.core.job_fields import MAX_BYTES
+from spark_bull.queue.core.walk import MAX_IDS
 from spark_bull.queue.read import (
     STATE_ORDER,
     Chunk,
@@ -29,7 +30,6 @@ from spark_bull.queue.read import (
     run_at_of,
     unpacked,
 )
-from spark_bull.queue.walk import MAX_IDS
 
 #: Scripts that read jobs, and jobs examined, per portion.
 MAX_SCRIPTS: Final = 8

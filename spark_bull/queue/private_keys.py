@@ -8,7 +8,7 @@ from typing import Final
 
 from spark_bull.dialects.fields import text_of
 from spark_bull.keys import literal_glob
-from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.core.handle import QueueHandle
 
 #: Keys of the database that one call examines.
 _SCANNED: Final = 1_000

@@ -8,8 +8,8 @@ from typing import Any, Final
 from spark_bull.dialects.base import json_text
 from spark_bull.dialects.events import OWN_EVENTS
 from spark_bull.errors import OptionError, encodable, expected
-from spark_bull.queue import verbs
-from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.core import verbs
+from spark_bull.queue.core.handle import QueueHandle
 
 #: Maximum number of fields of an event.
 MAX_FIELDS: Final = 1_000

@@ -19,9 +19,9 @@ from spark_bull.dialects.base import StateKey
 from spark_bull.dialects.fields import ALWAYS_THERE, FIELDS, Raw, value_of
 from spark_bull.errors import encodable
 from spark_bull.model.jobs import Job
-from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle
-from spark_bull.queue.job_fields import MAX_BYTES, Columns, JobFields, raw_column
-from spark_bull.queue.walk import MAX_IDS, START, WHOLE, Position, Slice, Walked, ids_from, jobs_of
+from spark_bull.queue.core.handle import CHUNK_SIZE, QueueHandle
+from spark_bull.queue.core.job_fields import MAX_BYTES, Columns, JobFields, raw_column
+from spark_bull.queue.core.walk import MAX_IDS, START, WHOLE, Position, Slice, Walked, ids_from, jobs_of
 from spark_bull.store.steps import Steps, run
 
 #: Chunks whose ids one command reads, unless they are more than MAX_IDS.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from spark_bull.dialects.fields import integer_of, text_of
-from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.store.steps import LargeStep, Steps
 
 #: Events that each call reads: the first one is sufficient for most queues, and shares its round trip.

@@ -17,10 +17,10 @@ from spark_bull.dialects.schedule.schedules import SHORTEST_MS, Schedule
 from spark_bull.errors import PatternError, WrongState, encodable
 from spark_bull.keys import QueueKeys, literal_glob
 from spark_bull.model.jobs import Scheduler
-from spark_bull.queue import verbs
-from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.core import verbs
+from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.core.room import intake_closed
 from spark_bull.queue.read import read_ids
-from spark_bull.queue.room import intake_closed
 from spark_bull.queue.schedules import version_of
 
 log = logging.getLogger("spark_bull")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from spark_bull.queue.handle import QueueHandle
-from spark_bull.queue.walk import MAX_IDS
+from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.core.walk import MAX_IDS
 
 #: Bull moves a job to `active` and locks it in two steps.
 _BETWEEN_STEPS_S: Final = 0.5

@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 from spark_bull.dialects.fields import FIELDS, value_of
 from spark_bull.errors import expected
 from spark_bull.model.jobs import MINUTE_MS, JobStats, Percentiles
-from spark_bull.queue.handle import QueueHandle
-from spark_bull.queue.job_fields import Columns, raw_column
+from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.core.job_fields import Columns, raw_column
 from spark_bull.queue.metrics import COUNTED_STATES, reading_metrics
 from spark_bull.queue.read import counting
 from spark_bull.queue.recent_events import recent_events

@@ -21,9 +21,9 @@ from spark_bull.dialects.fields import ALWAYS_THERE, NO_VALUE, Raw, text_of
 from spark_bull.errors import JobFailed, JobMissing, SparkBullError, WaitTimeout, expected, restated
 from spark_bull.model.job_json import json_or_text
 from spark_bull.model.jobs import QueueEvent
+from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.event_log import BEGIN, Position
 from spark_bull.queue.events import QueueEvents
-from spark_bull.queue.handle import QueueHandle
 
 #: Interval at which a call looks at its job although no event has come, as Bull does: it may have been lost, and some
 #: ways of removing a job cause none.

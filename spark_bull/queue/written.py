@@ -12,10 +12,10 @@ import msgpack
 from spark_bull.clock import monotonic_s
 from spark_bull.dialects.fields import ALWAYS_THERE
 from spark_bull.errors import JobFailed, JobMissing, OptionError, WaitTimeout
-from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle
+from spark_bull.queue.core.handle import CHUNK_SIZE, QueueHandle
+from spark_bull.queue.core.walk import WHOLE, Slice
 from spark_bull.queue.read import Chunk, hash_fields, read_ids
 from spark_bull.queue.waiting import wait_for_job
-from spark_bull.queue.walk import WHOLE, Slice
 from spark_bull.queue.writes import read_record
 
 #: Chunks of ids that one call reads.

@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 
 from spark_bull.dialects.priorities import number_of
 from spark_bull.errors import OptionError
-from spark_bull.queue import verbs
-from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.core import verbs
+from spark_bull.queue.core.handle import QueueHandle
 
 log = logging.getLogger("spark_bull")
 

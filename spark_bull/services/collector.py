@@ -17,9 +17,9 @@ from spark_bull.errors import DialectError
 from spark_bull.keys import QueueKeys
 from spark_bull.options.parse import Options
 from spark_bull.queue.collect.result_ledger import ResultLedger
-from spark_bull.queue.discovery import EVERYTHING, Horizon
+from spark_bull.queue.core.discovery import EVERYTHING, Horizon
+from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.find import select_queues
-from spark_bull.queue.handle import QueueHandle
 from spark_bull.services.event_reader import EventReader
 from spark_bull.services.queue_collector import QueueCollector
 from spark_bull.store.connection import Connection

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from threading import Event
 from typing import Final
 
-from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.services.service import Service
 from spark_bull.services.stream_signal import StreamSignal
 from spark_bull.store.connection import BlockingConnection, Subscription

@@ -12,8 +12,8 @@ from spark_bull.clock import monotonic_s
 from spark_bull.errors import SparkBullError
 from spark_bull.options.parse import parse_arguments
 from spark_bull.options.table import SERVICE
-from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle
-from spark_bull.queue.verbs import promote_due
+from spark_bull.queue.core.handle import CHUNK_SIZE, QueueHandle
+from spark_bull.queue.core.verbs import promote_due
 from spark_bull.services.ageing import age_jobs, ageing_of
 from spark_bull.services.delayed_signal import watches
 from spark_bull.services.queue_set import MISSING_S, QueueSet

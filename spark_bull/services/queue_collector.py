@@ -12,7 +12,7 @@ from spark_bull.clock import monotonic_s
 from spark_bull.dialects.registry import detect
 from spark_bull.errors import ConnectionLost, DialectError, OptionError, ReaderInUse, ResultsLost
 from spark_bull.queue.collect.result_ledger import LedgerLease, ResultLedger
-from spark_bull.queue.discovery import EVERYTHING, DiscoverResult, Horizon, Remaining
+from spark_bull.queue.core.discovery import EVERYTHING, DiscoverResult, Horizon, Remaining
 
 log = logging.getLogger("spark_bull")
 

@@ -8,8 +8,8 @@ from typing import Final
 
 from spark_bull.clock import monotonic_s
 from spark_bull.model.jobs import WriteRecord
-from spark_bull.queue.handle import QueueHandle
-from spark_bull.queue.room import RoomPauses
+from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.core.room import RoomPauses
 from spark_bull.queue.writes import advance_all
 
 #: Interval of the check for interrupted writes, s.

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from spark_bull.errors import SparkBullError
 from spark_bull.queue.claim import extend
-from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.core.handle import QueueHandle
 
 log = logging.getLogger("spark_bull")
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from spark_bull.errors import ConnectionLost, SparkBullError
-from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.store.connection import BlockingConnection
 
 T = TypeVar("T")

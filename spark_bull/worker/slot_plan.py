@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from spark_bull.queue.claim_settings import ClaimSettings
-from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.core.claim_settings import ClaimSettings
+from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.tracer import TracerSource
 from spark_bull.worker.job_runner import Runner
 from spark_bull.worker.outcome_policy import OutcomePolicy

@@ -16,9 +16,9 @@ from spark_bull.clock import monotonic_s
 from spark_bull.errors import ConnectionLost, SparkBullError, UnrecoverableError
 from spark_bull.model.outcomes import LOST, Claim, ClaimedJob, Outcomes
 from spark_bull.queue.claim import parts_to_return, work
-from spark_bull.queue.claim_settings import ClaimSettings
-from spark_bull.queue.handle import QueueHandle
-from spark_bull.queue.verbs import stall
+from spark_bull.queue.core.claim_settings import ClaimSettings
+from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.core.verbs import stall
 from spark_bull.worker.blocked_parents import fail_blocked
 from spark_bull.worker.job_options import own_locks, runs_at_most_once
 from spark_bull.worker.job_runner import Result

@@ -11,7 +11,7 @@ from typing import Final
 from spark_bull.clock import epoch_ms, monotonic_s
 from spark_bull.errors import SparkBullError
 from spark_bull.model.outcomes import Lost, Outcomes
-from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.core.handle import QueueHandle
 
 log = logging.getLogger("spark_bull")
 

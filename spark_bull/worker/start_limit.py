@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spark_bull.model.outcomes import ClaimedJob
-from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.schedules import version_of
 
 

@@ -12,8 +12,8 @@ from pyspark.sql.types import ArrayType, IntegerType, LongType, StringType, Stru
 from redis import Redis
 
 from spark_bull.errors import DialectError, OptionError, SparkBullError
-from spark_bull.queue import verbs
 from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.core import verbs
 from spark_bull.queue.flows import touched_keys
 from spark_bull.queue.registration import register
 from spark_bull.queue.writes import Identity, open_writes, recover

@@ -16,7 +16,7 @@ import pytest
 from spark_bull.errors import DelayedError, RateLimitError, ReturnedError
 from spark_bull.model.jobs import NewJob
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.claim_settings import ClaimSettings
+from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.spark.process.udf_runner import UdfRunner
 from spark_bull.worker import chunk_loop as loop
 from spark_bull.worker.job_runner import FunctionRunner

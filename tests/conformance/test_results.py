@@ -14,9 +14,9 @@ from spark_bull.model.jobs import NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.collect.result_ledger import ResultLedger
 from spark_bull.queue.collect.result_rows import ResultChunk
-from spark_bull.queue.handle import CHUNK_SIZE
-from spark_bull.queue.job_fields import FIRST, MAX_BYTES
-from spark_bull.queue.report import add_log
+from spark_bull.queue.core.handle import CHUNK_SIZE
+from spark_bull.queue.core.job_fields import FIRST, MAX_BYTES
+from spark_bull.queue.core.report import add_log
 from tests.support.dump import dump
 from tests.support.finisher import AT_ONCE, Finisher, column, discover_all, entries, of
 from tests.support.script_work import script_work

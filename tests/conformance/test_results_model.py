@@ -17,7 +17,7 @@ from redis import Redis
 from spark_bull.model.outcomes import Keep
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.collect.result_ledger import STATES, ResultLedger
-from spark_bull.queue.discovery import EVERYTHING, Horizon
+from spark_bull.queue.core.discovery import EVERYTHING, Horizon
 from tests.support.finisher import AT_ONCE, Entry, Finisher, discover_all, entries
 from tests.support.wait import wait_until
 

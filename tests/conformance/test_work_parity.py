@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.services.promoter import Promoter
 from tests.support.jobs import HOUR
 from tests.support.node_peer import NodePeer

@@ -8,8 +8,8 @@ import pytest
 
 from spark_bull.errors import OptionError, WaitTimeout
 from spark_bull.model.jobs import NewJob
+from spark_bull.queue.core.walk import Slice
 from spark_bull.queue.registration import register
-from spark_bull.queue.walk import Slice
 from spark_bull.queue.writes import roll_forward
 from spark_bull.queue.written import check_kept, read_written, wait_for_written, written_ids
 from tests.support.wait import PATIENCE_S

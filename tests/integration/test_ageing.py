@@ -11,7 +11,7 @@ from redis import Redis
 
 from spark_bull import BullQueue, NewJob, OptionError, Promoter
 from spark_bull.clock import epoch_ms
-from spark_bull.queue import verbs
+from spark_bull.queue.core import verbs
 from tests.support.wait import wait_until
 
 HOUR = 3_600_000

@@ -9,7 +9,7 @@ from redis import Redis
 
 from spark_bull.errors import SparkBullError
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.job_fields import MOST_PICKED, JobFields
+from spark_bull.queue.core.job_fields import MOST_PICKED, JobFields
 from spark_bull.store.client import client_of
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import RedisSettings

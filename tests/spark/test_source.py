@@ -16,7 +16,7 @@ from redis import Redis
 from spark_bull.embedded.redis import EmbeddedRedis
 from spark_bull.model.jobs import FlowJob, NewJob, RawJson
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.walk import Slice
+from spark_bull.queue.core.walk import Slice
 from spark_bull.spark.inspect.source import OpenSlice, batch_reader, slices_of
 from spark_bull.spark.schemas import SCHEMAS
 from tests.spark.conftest import Bull

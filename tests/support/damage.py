@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.core.handle import QueueHandle
 
 ALL = ("bull-1", "bull", "bullmq")
 

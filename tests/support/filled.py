@@ -9,8 +9,8 @@ from redis import Redis
 
 from spark_bull.model.jobs import Job
 from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.core.walk import Slice
 from spark_bull.queue.read import read_jobs
-from spark_bull.queue.walk import Slice
 
 NOW = 1_700_000_000_000
 

@@ -9,8 +9,8 @@ from typing import Any
 from spark_bull.model.outcomes import Claim, Failed, Keep, Outcomes
 from spark_bull.queue.collect.result_ledger import LOOKED_AT, ResultLedger
 from spark_bull.queue.collect.result_rows import ResultChunk
-from spark_bull.queue.discovery import EVERYTHING, DiscoverResult, Horizon
-from spark_bull.queue.handle import CHUNK_SIZE
+from spark_bull.queue.core.discovery import EVERYTHING, DiscoverResult, Horizon
+from spark_bull.queue.core.handle import CHUNK_SIZE
 from tests.support.work_bench import WorkBench, completed
 
 #: Job id and state.

@@ -16,8 +16,8 @@ from spark_bull.errors import UnrecoverableError
 from spark_bull.model.outcomes import ClaimedJob
 from spark_bull.queue.claim import unpack_claimed
 from spark_bull.queue.claim_ledger import ClaimLedger
-from spark_bull.queue.claim_settings import ClaimSettings
-from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.core.claim_settings import ClaimSettings
+from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.spark.process.claim_batch import claim_batch
 from spark_bull.spark.process.error_columns import ERROR_SCHEMA, error_columns
 from spark_bull.spark.process.settle import plan_settle, settle_task

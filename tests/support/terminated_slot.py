@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager
 from redis import Redis
 
 from spark_bull import BullQueue
-from spark_bull.queue.claim_settings import ClaimSettings
+from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.worker.job_runner import FunctionRunner, JobFunction, Result, Runner
 from spark_bull.worker.running_job import RunningJob
 from spark_bull.worker.slot import loop_of

@@ -13,8 +13,8 @@ from spark_bull.model.jobs import NewJob
 from spark_bull.model.outcomes import Claim, Failed, Outcomes
 from spark_bull.queue import claim as claims
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.claim_settings import ClaimSettings
-from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.core.claim_settings import ClaimSettings
+from spark_bull.queue.core.handle import QueueHandle
 
 DIALECTS = ("bull-1", "bull", "bullmq")
 CLAIM_SETTINGS = ClaimSettings("slot", lock_ms=3_600_000)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from spark_bull.dialects.encode.chunks import ChunkBuilder
 from spark_bull.dialects.encode.codec import encode, rows_of
 from spark_bull.model.jobs import NewJob
-from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.registration import register
 from spark_bull.queue.writes import Identity, QueuePlan, StagedPart, stage_chunk
 

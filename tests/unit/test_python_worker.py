@@ -10,7 +10,7 @@ import pytest
 
 from spark_bull.options.parse import parse_options
 from spark_bull.options.table import SETTLE
-from spark_bull.queue.walk import Slice
+from spark_bull.queue.core.walk import Slice
 from spark_bull.spark import python_worker
 from spark_bull.spark.collect.stream import ResultReader, Results
 from spark_bull.spark.dispatch.task import write_task

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from spark_bull.dialects.base import SHARED_VERBS
 from spark_bull.dialects.registry import DIALECTS
-from spark_bull.queue import verbs
+from spark_bull.queue.core import verbs
 from tests.support.lua_scripts import SCRIPTS
 
 PACKAGE = Path(verbs.__file__).parents[1]
@@ -48,4 +48,4 @@ def test_no_other_module_runs_a_script_of_a_dialect() -> None:
         for path in PACKAGE.rglob("*.py")
         if re.search(r"handle\.run(_once)?\(", path.read_text(encoding="utf-8"))
     }
-    assert callers == {"queue/verbs.py"}
+    assert callers == {"queue/core/verbs.py"}

@@ -12,8 +12,8 @@ from spark_bull.dialects.fields import integer_of
 from spark_bull.dialects.registry import conflicts
 from spark_bull.errors import StagedDataLost
 from spark_bull.queue.claim import rescue
-from spark_bull.queue.handle import QueueHandle
-from spark_bull.queue.intake import is_intake_open
+from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.core.intake import is_intake_open
 from spark_bull.queue.manage import is_paused
 from spark_bull.queue.read import counts
 from spark_bull.queue.schedulers import without_next_job

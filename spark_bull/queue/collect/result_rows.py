@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 import msgpack
 
 from spark_bull.dialects.fields import ALWAYS_THERE, Raw
-from spark_bull.queue.handle import QueueHandle
-from spark_bull.queue.job_fields import Columns, JobFields
+from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.core.job_fields import Columns, JobFields
 
 _STATES: Final = {b"c": b"completed", b"f": b"failed"}
 #: The field of a job's value, by its state.

@@ -23,9 +23,9 @@ from spark_bull.options.parse import Options, parse_options
 from spark_bull.options.table import COLLECT
 from spark_bull.queue.collect.result_ledger import STATES, ResultLedger
 from spark_bull.queue.collect.result_rows import ResultChunk
-from spark_bull.queue.discovery import Horizon
+from spark_bull.queue.core.discovery import Horizon
+from spark_bull.queue.core.handle import open_handle
 from spark_bull.queue.find import is_glob
-from spark_bull.queue.handle import open_handle
 from spark_bull.services.collector import Collector
 from spark_bull.spark.json_schema import INFER, TYPED_COLUMNS, is_inferred
 from spark_bull.spark.python_worker import freeze_loaded_objects

@@ -15,7 +15,7 @@ from spark_bull.keys import QueueKeys, hash_tag
 from spark_bull.model.columns import listed
 from spark_bull.options.parse import Options
 from spark_bull.queue.callbacks import Callback, CallbackJob, callback_id
-from spark_bull.queue.handle import QueueHandle, open_handle
+from spark_bull.queue.core.handle import QueueHandle, open_handle
 from spark_bull.queue.writes import Identity
 from spark_bull.spark.dispatch.rows import RowPlan
 

@@ -16,9 +16,9 @@ from spark_bull.dialects.terms import AT_LEAST_ONCE, DELIVERY
 from spark_bull.errors import OptionError
 from spark_bull.options.parse import Options, parse_options
 from spark_bull.options.table import WRITE
-from spark_bull.queue.handle import open_handle
-from spark_bull.queue.intake import check_intake
-from spark_bull.queue.replication import check_replicas, replica_terms_of
+from spark_bull.queue.core.handle import open_handle
+from spark_bull.queue.core.intake import check_intake
+from spark_bull.queue.core.replication import check_replicas, replica_terms_of
 from spark_bull.queue.writes import is_written, recover
 from spark_bull.spark.dispatch.batch_callback import on_finish_of
 from spark_bull.spark.dispatch.children_column import plan_children

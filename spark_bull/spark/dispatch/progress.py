@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from spark_bull.clock import monotonic_s
 from spark_bull.errors import SparkBullError
-from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.writes import open_writes, read_record
 
 _WIDTH: Final = 30

@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 from spark_bull.dialects.priorities import NAME as PRIORITY
 from spark_bull.errors import OptionError
 from spark_bull.keys import priority_queue
-from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.manage import check_obliterate, obliterate
 from spark_bull.spark.dispatch.plan import plan_write
 from spark_bull.spark.dispatch.write_plan import WritePlan

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from spark_bull.errors import SparkBullError, restated
 from spark_bull.model.jobs import Changed, WriteRecord
 from spark_bull.queue.changes import error_of
-from spark_bull.queue.handle import QueueHandle
-from spark_bull.queue.verbs import check_managed
+from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.core.verbs import check_managed
 from spark_bull.queue.writes import (
     Identity,
     QueuePlan,

@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 from spark_bull.dialects.changes import action_of
 from spark_bull.options.parse import parse_options
 from spark_bull.options.table import MANAGE
-from spark_bull.queue.handle import open_handle
+from spark_bull.queue.core.handle import open_handle
 from spark_bull.queue.writes import is_written, recover
 from spark_bull.spark.manage.result_file import check_path
 from spark_bull.spark.manage.rows import ChangeRows, plan_rows

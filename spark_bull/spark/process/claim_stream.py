@@ -26,10 +26,10 @@ from spark_bull.options.parse import Options, parse_options
 from spark_bull.options.table import CLAIM
 from spark_bull.queue.claim import limited_groups_ms, read_chunk, unpack_claimed
 from spark_bull.queue.claim_ledger import ClaimLedger, Portion
-from spark_bull.queue.claim_settings import ClaimSettings, default_worker
 from spark_bull.queue.claimed_fields import ClaimedChunk
+from spark_bull.queue.core.claim_settings import ClaimSettings, default_worker
+from spark_bull.queue.core.handle import CHUNK_SIZE, QueueHandle, open_handle
 from spark_bull.queue.find import describe
-from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle, open_handle
 from spark_bull.queue.read import counts
 from spark_bull.queue.start_chunk import start_chunk
 from spark_bull.spark.process.claim_batch import claim_batch

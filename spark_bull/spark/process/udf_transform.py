@@ -11,7 +11,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_bull.model.outcomes import ClaimedJob
-from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.spark.process.error_columns import ERROR_SCHEMA, error_columns
 from spark_bull.spark.process.udf_runner import UdfRunner
 from spark_bull.worker.interrupts import recording_interrupts

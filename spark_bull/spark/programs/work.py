@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from spark_bull.errors import OptionError
 from spark_bull.options.parse import REDIS_PREFIX, parse_arguments
 from spark_bull.options.table import WORK
-from spark_bull.queue.handle import open_handle
+from spark_bull.queue.core.handle import open_handle
 from spark_bull.spark.process.worker import GRACE_S, INTERRUPT_GRACE_S, Worker
 from spark_bull.spark.process.worker_options import check_combinations, checked_env
 from spark_bull.spark.process.worker_queues import worked_queues

@@ -17,10 +17,10 @@ from spark_bull.dialects.base import NextJob, StateKey
 from spark_bull.keys import SEGMENTS, QueueKeys
 from spark_bull.model.group_limits import GroupLimits
 from spark_bull.model.outcomes import Outcomes
-from spark_bull.queue.claim_settings import ClaimSettings
-from spark_bull.queue.discovery import DiscoverResult, DiscoverSettings, Horizon, Remaining
-from spark_bull.queue.handle import CHUNK_SIZE, MOVE_SIZE, RECEIPT_TTL_MS, QueueHandle
-from spark_bull.queue.room import LengthLimit
+from spark_bull.queue.core.claim_settings import ClaimSettings
+from spark_bull.queue.core.discovery import DiscoverResult, DiscoverSettings, Horizon, Remaining
+from spark_bull.queue.core.handle import CHUNK_SIZE, MOVE_SIZE, RECEIPT_TTL_MS, QueueHandle
+from spark_bull.queue.core.room import LengthLimit
 
 #: TTL of the record of a finished write.
 RECORD_TTL_MS: Final = 30 * 86_400_000

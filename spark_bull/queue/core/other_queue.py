@@ -7,7 +7,7 @@ from functools import lru_cache
 from spark_bull.dialects.registry import checked_dialect
 from spark_bull.errors import OptionError
 from spark_bull.keys import QueueKeys, hash_tag
-from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.core.handle import QueueHandle
 
 
 def keys_of(handle: QueueHandle, queue: str, of: str, prefix: str | None = None) -> QueueKeys:

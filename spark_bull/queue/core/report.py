@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from spark_bull.errors import JobLockLost, JobMissing, WrongState
-from spark_bull.queue import verbs
-from spark_bull.queue.handle import QueueHandle
+from spark_bull.queue.core import verbs
+from spark_bull.queue.core.handle import QueueHandle
 
 
 def update_progress(

@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 from spark_bull.dialects.base import StateKey
-from spark_bull.queue.handle import QueueHandle
-from spark_bull.queue.job_fields import Columns, JobFields
+from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.core.job_fields import Columns, JobFields
 from spark_bull.store.connection import Command
 
 #: Maximum number of ids that one command reads, for those of a slice or of a list.

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from spark_bull.dialects.fields import ALWAYS_THERE, FIELDS, Raw
-from spark_bull.queue.handle import CHUNK_SIZE, QueueHandle
+from spark_bull.queue.core.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.store.connection import Command
 
 #: Approximate maximum size of the jobs that one round trip reads.

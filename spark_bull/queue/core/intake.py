@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from spark_bull.keys import QueueKeys
-from spark_bull.queue.handle import QueueHandle
-from spark_bull.queue.room import intake_closed
+from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.core.room import intake_closed
 from spark_bull.store.connection import Command
 
 
