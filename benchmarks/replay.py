@@ -17,8 +17,8 @@ from spark_bull.dialects.registry import DIALECTS
 from spark_bull.options.parse import Options, parse_options
 from spark_bull.options.table import WRITE
 from spark_bull.queue.core.handle import QueueHandle, open_handle
-from spark_bull.queue.registration import register
-from spark_bull.queue.writes import QueuePlan, StagedPart, roll_forward, stage_chunk
+from spark_bull.queue.dispatch.registration import register
+from spark_bull.queue.dispatch.writes import QueuePlan, StagedPart, roll_forward, stage_chunk
 from spark_bull.spark.dispatch.rows import plan_rows
 
 WRITE_ID = "replay"

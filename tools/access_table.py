@@ -43,7 +43,13 @@ WRITING: Final = tuple(f"write/{name}" for name in ("stage", "register", "prepar
 VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "all": (("store/connection", "dialects/registry", "queue/find"), ("read/queues",)),
     "dispatch": (
-        ("queue/add", "queue/core/intake", "queue/parents", "queue/core/replication", "queue/writes"),
+        (
+            "queue/dispatch/add",
+            "queue/core/intake",
+            "queue/dispatch/parents",
+            "queue/core/replication",
+            "queue/dispatch/writes",
+        ),
         (
             *("add", "add_flows", "commit", "commit_flows", "commit_managed", "empty", "advance"),
             *WRITING,
@@ -94,7 +100,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         ("read/after", "read/find", "read/jobs", "read/metrics"),
     ),
     "schedule": (
-        ("queue/schedulers", "queue/schedules", "queue/writes"),
+        ("queue/schedulers", "queue/schedules", "queue/dispatch/writes"),
         ("schedule", "unschedule", "commit_schedules", *WRITING),
     ),
     "manage": (

@@ -14,7 +14,7 @@ from spark_bull.cli.times import milliseconds
 from spark_bull.errors import JobError, SparkBullError
 from spark_bull.model.jobs import STATES
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.writes import advance_all
+from spark_bull.queue.dispatch.writes import advance_all
 
 
 def _run(action: Callable[[BullQueue], None]) -> Callable[[Namespace], Output]:

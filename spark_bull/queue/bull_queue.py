@@ -39,7 +39,6 @@ from spark_bull.model.jobs import (
 from spark_bull.options.parse import parse_arguments
 from spark_bull.options.table import QUEUE
 from spark_bull.queue import limits, manage, schedulers
-from spark_bull.queue.add import add_chunk, sum_of
 from spark_bull.queue.cancel import request_cancel
 from spark_bull.queue.changes import change_job, change_jobs
 from spark_bull.queue.child_removal import remove_child_dependency, remove_unprocessed_children
@@ -52,15 +51,16 @@ from spark_bull.queue.core.room import length_limit_of
 from spark_bull.queue.counts_by import counts_by
 from spark_bull.queue.deduplication import free, holder_of
 from spark_bull.queue.dependencies import dependency_counts, read_dependencies
+from spark_bull.queue.dispatch.add import add_chunk, sum_of
+from spark_bull.queue.dispatch.flows import add_flow_chunk, added_flows, check_reply, flow_chunks, levels_of
+from spark_bull.queue.dispatch.parents import check_queues, rejection
+from spark_bull.queue.dispatch.writes import read_outcomes, records, recover
 from spark_bull.queue.events import QueueEvents
-from spark_bull.queue.flows import add_flow_chunk, added_flows, check_reply, flow_chunks, levels_of
 from spark_bull.queue.metrics import read_metrics
-from spark_bull.queue.parents import check_queues, rejection
 from spark_bull.queue.publish import publish
 from spark_bull.queue.read import counts, get_job, logs, page
 from spark_bull.queue.stats import SAMPLE, WINDOW_MS, stats
 from spark_bull.queue.waiting import wait_for_job
-from spark_bull.queue.writes import read_outcomes, records, recover
 from spark_bull.tracer import TracerSource, spans_of
 
 

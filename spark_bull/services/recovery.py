@@ -10,7 +10,7 @@ from spark_bull.clock import monotonic_s
 from spark_bull.model.jobs import WriteRecord
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.room import RoomPauses
-from spark_bull.queue.writes import advance_all
+from spark_bull.queue.dispatch.writes import advance_all
 
 #: Interval of the check for interrupted writes, s.
 RECOVER_S: Final = 30.0

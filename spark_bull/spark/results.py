@@ -12,7 +12,7 @@ from spark_bull.errors import OptionError
 from spark_bull.options.parse import as_texts, parse_options
 from spark_bull.options.table import READ
 from spark_bull.queue.core.handle import open_handle
-from spark_bull.queue.written import check_kept, wait_for_written
+from spark_bull.queue.dispatch.written import check_kept, wait_for_written
 
 _COLUMNS: Final = ("queue", "id", "state", "returnvalue", "failedReason", "attemptsMade", "processedOn", "finishedOn")
 

@@ -26,8 +26,8 @@ from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.claim import work
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.verbs import RECORD_TTL_MS
-from spark_bull.queue.registration import register
-from spark_bull.queue.writes import (
+from spark_bull.queue.dispatch.registration import register
+from spark_bull.queue.dispatch.writes import (
     WATERMARK_TTL_MS,
     Identity,
     discard,

@@ -14,9 +14,9 @@ from redis import Redis
 from spark_bull.errors import DialectError, OptionError, SparkBullError
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core import verbs
-from spark_bull.queue.flows import touched_keys
-from spark_bull.queue.registration import register
-from spark_bull.queue.writes import Identity, open_writes, recover
+from spark_bull.queue.dispatch.flows import touched_keys
+from spark_bull.queue.dispatch.registration import register
+from spark_bull.queue.dispatch.writes import Identity, open_writes, recover
 from spark_bull.spark.dispatch import commit
 from tests.support.dump import PRIVATE, dump
 from tests.support.sink import Sink

@@ -25,8 +25,8 @@ from spark_bull.queue.claim import work
 from spark_bull.queue.core import verbs
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.handle import RECEIPT_TTL_MS, QueueHandle
-from spark_bull.queue.registration import register
-from spark_bull.queue.writes import QueuePlan, StagedPart, recover, stage_chunk
+from spark_bull.queue.dispatch.registration import register
+from spark_bull.queue.dispatch.writes import QueuePlan, StagedPart, recover, stage_chunk
 from tests.support.dump import PRIVATE, dump
 from tests.support.jobs import HOUR
 from tests.support.pubsub import published

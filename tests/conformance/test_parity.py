@@ -21,7 +21,7 @@ from redis import Redis
 
 from spark_bull.model.jobs import NewJob
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.writes import roll_forward
+from spark_bull.queue.dispatch.writes import roll_forward
 from tests.support.dump import PRIVATE, Dump, Window, difference, dump, normalise, normalise_messages
 from tests.support.jobs import HOUR, Job, job_lists, new_job_arguments, random_jobs
 from tests.support.node_peer import NodePeer

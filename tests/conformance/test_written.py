@@ -9,9 +9,9 @@ import pytest
 from spark_bull.errors import OptionError, WaitTimeout
 from spark_bull.model.jobs import NewJob
 from spark_bull.queue.core.walk import Slice
-from spark_bull.queue.registration import register
-from spark_bull.queue.writes import roll_forward
-from spark_bull.queue.written import check_kept, read_written, wait_for_written, written_ids
+from spark_bull.queue.dispatch.registration import register
+from spark_bull.queue.dispatch.writes import roll_forward
+from spark_bull.queue.dispatch.written import check_kept, read_written, wait_for_written, written_ids
 from tests.support.wait import PATIENCE_S
 from tests.support.work_bench import WorkBench, completed
 from tests.support.writes import register_all, stage_all

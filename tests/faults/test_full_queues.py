@@ -17,7 +17,7 @@ from pyspark.sql.types import IntegerType, StringType, StructType
 from spark_bull.cli.main import main
 from spark_bull.model.jobs import NewJob
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.writes import recover
+from spark_bull.queue.dispatch.writes import recover
 from spark_bull.services import recovery
 from spark_bull.services.promoter import Promoter
 from tests.support import dying_write

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spark_bull import BullQueue, NewJob, SparkBullError
-from spark_bull.queue.writes import recover
+from spark_bull.queue.dispatch.writes import recover
 from tests.support import dying_write
 from tests.support.sink import ManageSink
 

@@ -28,8 +28,8 @@ from spark_bull.errors import ConnectionLost, StagedDataLost
 from spark_bull.model.jobs import NewJob, WriteRecord
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.registration import register
-from spark_bull.queue.writes import Identity, open_writes, roll_forward
+from spark_bull.queue.dispatch.registration import register
+from spark_bull.queue.dispatch.writes import Identity, open_writes, roll_forward
 from spark_bull.spark.dispatch.commit import commit_write
 from spark_bull.spark.dispatch.plan import plan_write
 from spark_bull.spark.dispatch.sink import batch_writer

@@ -15,10 +15,10 @@ from redis import Redis
 from spark_bull.errors import QueueFull, StagedDataLost
 from spark_bull.keys import QueueKeys
 from spark_bull.model.jobs import NewJob
-from spark_bull.queue import registration, writes
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.registration import register
-from spark_bull.queue.writes import Identity, QueuePlan, StagedChunk, StagedPart, discard, stage_chunks
+from spark_bull.queue.dispatch import registration, writes
+from spark_bull.queue.dispatch.registration import register
+from spark_bull.queue.dispatch.writes import Identity, QueuePlan, StagedChunk, StagedPart, discard, stage_chunks
 from spark_bull.store.connection import Connection
 from tests.support.script_work import script_work
 from tests.support.sink import Sink

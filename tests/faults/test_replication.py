@@ -18,7 +18,7 @@ from spark_bull.embedded.redis import EmbeddedRedis
 from spark_bull.errors import NotReplicated
 from spark_bull.model.jobs import NewJob
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.writes import Identity
+from spark_bull.queue.dispatch.writes import Identity
 from spark_bull.spark.dispatch import commit
 from tests.support.sink import Sink
 from tests.support.wait import wait_until

@@ -16,7 +16,7 @@ from spark_bull.model.jobs import FlowJob, NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core import verbs
 from spark_bull.queue.core.replication import ReplicaTerms, check_replicas, wait_for_replicas
-from spark_bull.queue.writes import Identity
+from spark_bull.queue.dispatch.writes import Identity
 from spark_bull.spark.dispatch.writers import StreamWriter
 from tests.support.sink import Sink
 from tests.support.wait import wait_until

@@ -11,7 +11,7 @@ from redis import Redis
 
 from spark_bull import BullQueue, ConnectionLost, IntakeClosed, OptionError
 from spark_bull.queue.core import verbs
-from spark_bull.queue.writes import Identity
+from spark_bull.queue.dispatch.writes import Identity
 from tests.support.dump import Dump, difference, dump
 from tests.support.sink import ScheduleSink
 

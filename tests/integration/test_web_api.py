@@ -22,7 +22,7 @@ from spark_bull.prometheus.families import READABLE
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.collect.result_ledger import ResultLedger
 from spark_bull.queue.core.report import add_log
-from spark_bull.queue.writes import roll_forward
+from spark_bull.queue.dispatch.writes import roll_forward
 from spark_bull.web import queue_access
 from spark_bull.web.event_streams import MAX_STREAMS
 from spark_bull.worker.slot_stats import SlotReport, SlotStats

@@ -12,8 +12,8 @@ from random import Random
 
 from spark_bull.model.jobs import NewJob
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.registration import register
-from spark_bull.queue.writes import roll_forward
+from spark_bull.queue.dispatch.registration import register
+from spark_bull.queue.dispatch.writes import roll_forward
 from tests.support.forked_process import exit_code
 from tests.support.jobs import new_job_arguments, random_jobs
 from tests.support.writes import stage_all

@@ -8,8 +8,8 @@ from spark_bull.dialects.encode.chunks import ChunkBuilder
 from spark_bull.dialects.encode.codec import encode, rows_of
 from spark_bull.model.jobs import NewJob
 from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.registration import register
-from spark_bull.queue.writes import Identity, QueuePlan, StagedPart, stage_chunk
+from spark_bull.queue.dispatch.registration import register
+from spark_bull.queue.dispatch.writes import Identity, QueuePlan, StagedPart, stage_chunk
 
 DAY_MS = 86_400_000
 

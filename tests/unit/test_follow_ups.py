@@ -14,7 +14,7 @@ from spark_bull.model.outcomes import MAX_FOLLOW_UPS, ClaimedJob, Failed, Outcom
 from spark_bull.options.parse import parse_arguments
 from spark_bull.options.table import QUEUE
 from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.follow_ups import MAX_SIZE
+from spark_bull.queue.dispatch.follow_ups import MAX_SIZE
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import settings_of
 from spark_bull.worker.running_job import RunningJob

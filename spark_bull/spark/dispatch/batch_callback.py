@@ -14,9 +14,9 @@ from spark_bull.errors import DialectError, OptionError, did_you_mean, expected
 from spark_bull.keys import QueueKeys, hash_tag
 from spark_bull.model.columns import listed
 from spark_bull.options.parse import Options
-from spark_bull.queue.callbacks import Callback, CallbackJob, callback_id
 from spark_bull.queue.core.handle import QueueHandle, open_handle
-from spark_bull.queue.writes import Identity
+from spark_bull.queue.dispatch.callbacks import Callback, CallbackJob, callback_id
+from spark_bull.queue.dispatch.writes import Identity
 from spark_bull.spark.dispatch.rows import RowPlan
 
 _MEMBERS: Final = ("queue", "name", "data", "opts")

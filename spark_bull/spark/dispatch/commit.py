@@ -8,11 +8,11 @@ from dataclasses import replace
 
 from spark_bull.errors import SparkBullError
 from spark_bull.model.jobs import WriteRecord
-from spark_bull.queue.callbacks import drop_callback
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.replication import record_replicas, replica_terms_of, wait_for_replicas
 from spark_bull.queue.core.room import length_limit_of
-from spark_bull.queue.writes import Identity, QueuePlan, StagedPart, open_writes, read_record, roll_forward
+from spark_bull.queue.dispatch.callbacks import drop_callback
+from spark_bull.queue.dispatch.writes import Identity, QueuePlan, StagedPart, open_writes, read_record, roll_forward
 from spark_bull.spark.dispatch.write_plan import WritePlan
 from spark_bull.spark.staging.commit import discard_stages, finish_write, recover_queues, register_write
 from spark_bull.spark.staging.messages import TaskPart, Written

@@ -19,7 +19,7 @@ from spark_bull.options.table import WRITE
 from spark_bull.queue.core.handle import open_handle
 from spark_bull.queue.core.intake import check_intake
 from spark_bull.queue.core.replication import check_replicas, replica_terms_of
-from spark_bull.queue.writes import is_written, recover
+from spark_bull.queue.dispatch.writes import is_written, recover
 from spark_bull.spark.dispatch.batch_callback import on_finish_of
 from spark_bull.spark.dispatch.children_column import plan_children
 from spark_bull.spark.dispatch.priority_queues import are_named

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from spark_bull.clock import monotonic_s
 from spark_bull.errors import SparkBullError
 from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.writes import open_writes, read_record
+from spark_bull.queue.dispatch.writes import open_writes, read_record
 
 _WIDTH: Final = 30
 #: Update interval on a terminal, and interval of the lines elsewhere, s.

@@ -14,14 +14,14 @@ from spark_bull.dialects.priorities import NAME as PRIORITY
 from spark_bull.dialects.terms import SPREAD_SEED
 from spark_bull.errors import SparkBullError, restated
 from spark_bull.model.jobs import Added
-from spark_bull.queue.add import add_chunk
-from spark_bull.queue.callbacks import Callback, open_callback
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.room import length_limit_of
 from spark_bull.queue.core.verbs import FlowsReply
-from spark_bull.queue.flows import FlowChunk, add_flow_chunk, check_flows, flow_chunks
-from spark_bull.queue.parents import check_parents
-from spark_bull.queue.writes import Identity, StagedChunk, is_written, stage_chunk, stage_chunks
+from spark_bull.queue.dispatch.add import add_chunk
+from spark_bull.queue.dispatch.callbacks import Callback, open_callback
+from spark_bull.queue.dispatch.flows import FlowChunk, add_flow_chunk, check_flows, flow_chunks
+from spark_bull.queue.dispatch.parents import check_parents
+from spark_bull.queue.dispatch.writes import Identity, StagedChunk, is_written, stage_chunk, stage_chunks
 from spark_bull.spark.dispatch.children_column import levels_of
 from spark_bull.spark.dispatch.priority_queues import are_named, by_priority
 from spark_bull.spark.dispatch.rows import CHILDREN, SEQUENCE

@@ -11,7 +11,7 @@ from spark_bull.model.jobs import Changed, WriteRecord
 from spark_bull.queue.changes import error_of
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.verbs import check_managed
-from spark_bull.queue.writes import (
+from spark_bull.queue.dispatch.writes import (
     Identity,
     QueuePlan,
     StagedPart,

@@ -12,7 +12,7 @@ from spark_bull.dialects.changes import action_of
 from spark_bull.options.parse import parse_options
 from spark_bull.options.table import MANAGE
 from spark_bull.queue.core.handle import open_handle
-from spark_bull.queue.writes import is_written, recover
+from spark_bull.queue.dispatch.writes import is_written, recover
 from spark_bull.spark.manage.result_file import check_path
 from spark_bull.spark.manage.rows import ChangeRows, plan_rows
 from spark_bull.spark.staging.identity import identity_of

@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.writes import records
+from spark_bull.queue.dispatch.writes import records
 from spark_bull.spark.dispatch.progress import WriteProgress
 
 

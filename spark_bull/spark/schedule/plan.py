@@ -14,7 +14,7 @@ from spark_bull.options.parse import parse_options
 from spark_bull.options.table import SCHEDULE
 from spark_bull.queue.core.handle import open_handle
 from spark_bull.queue.core.intake import check_intake
-from spark_bull.queue.writes import is_written, recover
+from spark_bull.queue.dispatch.writes import is_written, recover
 from spark_bull.spark.schedule.rows import ScheduleRows, plan_rows
 from spark_bull.spark.staging.identity import identity_of
 from spark_bull.spark.staging.messages import Written

@@ -11,8 +11,8 @@ from spark_bull.errors import ConnectionLost, SparkBullError, StagedDataLost, re
 from spark_bull.keys import QueueKeys
 from spark_bull.model.jobs import WriteRecord
 from spark_bull.options.parse import Options
-from spark_bull.queue.registration import leader_of, register
-from spark_bull.queue.writes import Identity, QueuePlan, discard, recover, roll_forward
+from spark_bull.queue.dispatch.registration import leader_of, register
+from spark_bull.queue.dispatch.writes import Identity, QueuePlan, discard, recover, roll_forward
 from spark_bull.spark.staging.messages import Written
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import settings_of

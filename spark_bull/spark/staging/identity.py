@@ -6,7 +6,7 @@ from pyspark import TaskContext
 
 from spark_bull.errors import OptionError
 from spark_bull.options.parse import Options
-from spark_bull.queue.writes import Identity
+from spark_bull.queue.dispatch.writes import Identity
 
 
 def identity_of(options: Options) -> Identity | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from spark_bull.queue.writes import Identity
+from spark_bull.queue.dispatch.writes import Identity
 
 
 @dataclass

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from spark_bull.errors import DialectError
 from spark_bull.options.parse import Options
 from spark_bull.queue.core.handle import QueueHandle, opening
-from spark_bull.queue.writes import Identity, is_written
+from spark_bull.queue.dispatch.writes import Identity, is_written
 from spark_bull.spark.staging.messages import TaskPart, Written
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import settings_of

@@ -16,7 +16,7 @@ from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.other_queue import keys_of
 from spark_bull.queue.core.room import intake_closed
-from spark_bull.queue.parents import check_other_parents, check_parents, rejection
+from spark_bull.queue.dispatch.parents import check_other_parents, check_parents, rejection
 
 #: The keys of each queue of a flow that the scripts touch, beside those of jobs.
 _TOUCHED: Final = (

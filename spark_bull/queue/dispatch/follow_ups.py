@@ -15,7 +15,7 @@ from spark_bull.model.columns import listed
 from spark_bull.model.outcomes import MAX_FOLLOW_UPS, FollowUp, On
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.other_queue import keys_of
-from spark_bull.queue.parents import check_parents, parents_of, refused
+from spark_bull.queue.dispatch.parents import check_parents, parents_of, refused
 
 #: Maximum size of the follow-ups of one job, characters.
 MAX_SIZE: Final = 4 << 20

@@ -9,10 +9,10 @@ from spark_bull.dialects.encode.chunks import pack
 from spark_bull.dialects.encode.codec import carrying, encode, rows_of
 from spark_bull.errors import OptionError, expected
 from spark_bull.model.jobs import NewJob
-from spark_bull.queue.add import add_chunk
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.other_queue import keys_of
-from spark_bull.queue.parents import rejection
+from spark_bull.queue.dispatch.add import add_chunk
+from spark_bull.queue.dispatch.parents import rejection
 
 
 def add_child(

@@ -15,7 +15,7 @@ import msgpack
 from spark_bull.errors import StagedDataLost
 from spark_bull.queue.core.room import intake_closed, queue_full
 from spark_bull.queue.core.verbs import RECORD_TTL_MS
-from spark_bull.queue.writes import (
+from spark_bull.queue.dispatch.writes import (
     KEYS_PER_CALL,
     WATERMARK_TTL_MS,
     Identity,

@@ -1,0 +1,1 @@
+"""Adds jobs and flows, and registers and rolls forward writes."""
