@@ -72,7 +72,7 @@ if TYPE_CHECKING:
         WriteRecord,
     )
     from spark_bull.queue.bull_queue import BullQueue
-    from spark_bull.queue.events import QueueEvents
+    from spark_bull.queue.events.events import QueueEvents
     from spark_bull.services.promoter import Promoter, PromoterStats
     from spark_bull.services.rescuer import Rescuer
     from spark_bull.spark.process.worker import Worker
@@ -118,7 +118,7 @@ _LAZY_EXPORTS = {
     "PromoterStats": "spark_bull.services.promoter",
     "QueueBusy": "spark_bull.errors",
     "QueueEvent": "spark_bull.model.jobs",
-    "QueueEvents": "spark_bull.queue.events",
+    "QueueEvents": "spark_bull.queue.events.events",
     "QueueFull": "spark_bull.errors",
     "QueueLimits": "spark_bull.model.jobs",
     "QueueMetrics": "spark_bull.model.jobs",

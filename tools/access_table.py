@@ -86,7 +86,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         ("discover", "archive", "results/open", "results/horizon", "results/cut"),
     ),
     "events": (
-        ("queue/events", "queue/waiting", "store/streams"),
+        ("queue/events/events", "queue/events/waiting", "store/streams"),
         ("publish", "read/event_span", "read/event_page", "read/event_step"),
     ),
     # To read; writing also needs the rights of other verbs.

@@ -12,7 +12,7 @@ from spark_bull.cli.command import Command, Output, existing_queue, queues_of
 from spark_bull.cli.interrupt import sigterm_as_sigint
 from spark_bull.cli.tables import printable
 from spark_bull.model.jobs import QueueEvent
-from spark_bull.queue.events import QueueEvents
+from spark_bull.queue.events.events import QueueEvents
 from spark_bull.time_text import duration, utc
 
 #: Characters of a value in a line.

@@ -8,7 +8,7 @@ from spark_bull.clock import DELAYED_SCALE
 from spark_bull.dialects.fields import integer_of
 from spark_bull.model.jobs import MINUTE_MS
 from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.recent_events import recent_events
+from spark_bull.queue.events.recent_events import recent_events
 from spark_bull.store.connection import Command, ms_of
 from spark_bull.store.steps import Steps, run
 

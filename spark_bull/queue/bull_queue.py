@@ -55,12 +55,12 @@ from spark_bull.queue.dispatch.add import add_chunk, sum_of
 from spark_bull.queue.dispatch.flows import add_flow_chunk, added_flows, check_reply, flow_chunks, levels_of
 from spark_bull.queue.dispatch.parents import check_queues, rejection
 from spark_bull.queue.dispatch.writes import read_outcomes, records, recover
-from spark_bull.queue.events import QueueEvents
+from spark_bull.queue.events.events import QueueEvents
+from spark_bull.queue.events.publish import publish
+from spark_bull.queue.events.waiting import wait_for_job
 from spark_bull.queue.metrics import read_metrics
-from spark_bull.queue.publish import publish
 from spark_bull.queue.read import counts, get_job, logs, page
 from spark_bull.queue.stats import SAMPLE, WINDOW_MS, stats
-from spark_bull.queue.waiting import wait_for_job
 from spark_bull.tracer import TracerSource, spans_of
 
 

@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 from spark_bull.clock import monotonic_s
 from spark_bull.errors import ConnectionLost
 from spark_bull.model.jobs import QueueEvent
-from spark_bull.queue.events import QueueEvents
+from spark_bull.queue.events.events import QueueEvents
 from spark_bull.web.json_output import document
 from spark_bull.web.problems import RETRY_AFTER_S, Problem
 

@@ -9,9 +9,9 @@ import pytest
 
 from spark_bull.errors import JobFailed
 from spark_bull.model.jobs import QueueEvent
-from spark_bull.queue import waiting
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.events import QueueEvents
+from spark_bull.queue.events import waiting
+from spark_bull.queue.events.events import QueueEvents
 from tests.support.node_peer import Event, NodePeer
 from tests.support.peers import PEERS, Peer
 from tests.support.wait import PATIENCE_S, wait_until

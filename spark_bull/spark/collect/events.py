@@ -16,7 +16,7 @@ from spark_bull.errors import ConnectionLost, OptionError
 from spark_bull.options.parse import Options, parse_options
 from spark_bull.options.table import EVENTS
 from spark_bull.queue.core.handle import QueueHandle, open_handle
-from spark_bull.queue.event_log import BEGIN, Position, span_of, steps
+from spark_bull.queue.events.event_log import BEGIN, Position, span_of, steps
 from spark_bull.queue.find import is_glob
 from spark_bull.services.queue_set import QueueSet
 from spark_bull.spark.inspect.events import event_batches

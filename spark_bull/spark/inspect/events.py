@@ -11,7 +11,7 @@ import pyarrow as pa
 from spark_bull.dialects.fields import NO_VALUE, integer_of, text_of
 from spark_bull.errors import ResultsLost
 from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.event_log import Entry, Position, read_page
+from spark_bull.queue.events.event_log import Entry, Position, read_page
 from spark_bull.spark.job_columns import texts
 
 log = logging.getLogger("spark_bull")

@@ -21,7 +21,7 @@ from spark_bull.options.parse import Options
 from spark_bull.queue.core.handle import QueueHandle, open_handle, opening
 from spark_bull.queue.core.walk import Slice
 from spark_bull.queue.dispatch.written import check_kept, read_written, written_ids
-from spark_bull.queue.event_log import span_of
+from spark_bull.queue.events.event_log import span_of
 from spark_bull.queue.find import find_queues, is_glob
 from spark_bull.queue.read import Chunk, counting, read_ids, read_jobs
 from spark_bull.spark.inspect.events import event_batches

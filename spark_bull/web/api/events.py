@@ -9,7 +9,7 @@ import anyio
 from fastapi import APIRouter, Header, Query, Request
 
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.events import QueueEvents
+from spark_bull.queue.events.events import QueueEvents
 from spark_bull.web.event_streams import EventStream, StreamSlots
 from spark_bull.web.problems import Problem, documented
 from spark_bull.web.queue_access import AllQueues, ExistingQueue

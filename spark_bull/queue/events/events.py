@@ -15,7 +15,7 @@ from spark_bull.dialects.events import entry_event
 from spark_bull.errors import ConnectionLost, OptionError, RedisUnavailable, expected
 from spark_bull.model.jobs import QueueEvent
 from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.event_log import Position, span_of
+from spark_bull.queue.events.event_log import Position, span_of
 from spark_bull.store.connection import BlockingConnection, Subscription
 from spark_bull.store.streams import StreamReader
 

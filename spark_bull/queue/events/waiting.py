@@ -22,8 +22,8 @@ from spark_bull.errors import JobFailed, JobMissing, SparkBullError, WaitTimeout
 from spark_bull.model.job_json import json_or_text
 from spark_bull.model.jobs import QueueEvent
 from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.event_log import BEGIN, Position
-from spark_bull.queue.events import QueueEvents
+from spark_bull.queue.events.event_log import BEGIN, Position
+from spark_bull.queue.events.events import QueueEvents
 
 #: Interval at which a call looks at its job although no event has come, as Bull does: it may have been lost, and some
 #: ways of removing a job cause none.

@@ -1,0 +1,1 @@
+"""Reads, waits for and publishes the events of a queue."""
