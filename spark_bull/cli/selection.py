@@ -12,7 +12,7 @@ from spark_bull.dialects.fields import FIELDS, value_of
 from spark_bull.errors import OptionError
 from spark_bull.model.jobs import STATES
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.read import Chunk, read_jobs
+from spark_bull.queue.jobs.read import Chunk, read_jobs
 
 #: Columns of the condition: those of jobs as DataFrames.
 _COLUMNS: Final = ("id", "state", *FIELDS)

@@ -17,8 +17,8 @@ from spark_bull.prometheus.families import Family, Sample
 from spark_bull.queue.activity import observing
 from spark_bull.queue.core.handle import QueueHandle, opening
 from spark_bull.queue.find import QueueSummary, describing, select_queues, workers_among
+from spark_bull.queue.jobs.read import counting
 from spark_bull.queue.metrics import COUNTED_STATES, reading_metrics
-from spark_bull.queue.read import counting
 from spark_bull.queue.stats import computing
 from spark_bull.store.connection import Connection, ms_of
 from spark_bull.store.settings import settings_of

@@ -8,7 +8,7 @@ from typing import Final
 
 from spark_bull.dialects.fields import integer_of
 from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.read import count_commands
+from spark_bull.queue.jobs.read import count_commands
 
 _ENDED: Final = frozenset({"completed", "failed"})
 

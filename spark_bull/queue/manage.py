@@ -15,7 +15,7 @@ from spark_bull.errors import DialectError, JobError, JobLocked, JobMissing, Que
 from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.queue.core.verbs import JobKeys, JobReply, Sweep
-from spark_bull.queue.read import get_job
+from spark_bull.queue.jobs.read import get_job
 
 _FINISHED: Final = ("completed", "failed")
 _WAITING: Final = ("wait", "paused", "prioritized")

@@ -9,7 +9,7 @@ from spark_bull.dialects.fields import Raw
 from spark_bull.errors import DialectError
 from spark_bull.queue.core.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.queue.core.job_fields import Columns
-from spark_bull.queue.read import hash_fields
+from spark_bull.queue.jobs.read import hash_fields
 from spark_bull.store.connection import Command
 from spark_bull.store.steps import LargeStep, Steps
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgpack
 
 from spark_bull.model.jobs import STATES
-from spark_bull.queue.portions import Place
+from spark_bull.queue.jobs.portions import Place
 from spark_bull.web.problems import Problem
 
 _LARGEST: Final = 2**53

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.read import counts
+from spark_bull.queue.jobs.read import counts
 
 Slot = dict[str, Any]
 _COUNTED: Final = ("claimed", "completed", "failed", "retried", "returned", "lost")

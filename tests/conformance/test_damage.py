@@ -22,7 +22,7 @@ from spark_bull.queue.claim_ledger import ClaimLedger
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.verbs import promote_due
 from spark_bull.queue.core.walk import Slice
-from spark_bull.queue.read import read_ids, read_jobs
+from spark_bull.queue.jobs.read import read_ids, read_jobs
 from spark_bull.spark.inspect.source import OpenSlice, batch_reader
 from spark_bull.spark.process.claim_batch import claim_batch
 from spark_bull.spark.schemas import SCHEMAS

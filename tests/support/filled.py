@@ -10,7 +10,7 @@ from redis import Redis
 from spark_bull.model.jobs import Job
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core.walk import Slice
-from spark_bull.queue.read import read_jobs
+from spark_bull.queue.jobs.read import read_jobs
 
 NOW = 1_700_000_000_000
 

@@ -16,7 +16,7 @@ from spark_bull.queue.core.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.queue.core.walk import WHOLE, Slice
 from spark_bull.queue.dispatch.writes import read_record
 from spark_bull.queue.events.waiting import wait_for_job
-from spark_bull.queue.read import Chunk, hash_fields, read_ids
+from spark_bull.queue.jobs.read import Chunk, hash_fields, read_ids
 
 #: Chunks of ids that one call reads.
 _CHUNKS: Final = 20

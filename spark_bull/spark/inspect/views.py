@@ -11,12 +11,12 @@ from spark_bull.options.parse import Options
 from spark_bull.queue.activity import activity
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.walk import Slice
-from spark_bull.queue.counts_by import counts_by
-from spark_bull.queue.dependencies import dependencies_of
 from spark_bull.queue.dispatch.writes import records
 from spark_bull.queue.find import describe, workers
+from spark_bull.queue.jobs.counts_by import counts_by
+from spark_bull.queue.jobs.dependencies import dependencies_of
+from spark_bull.queue.jobs.read import counts, read_ids, read_jobs
 from spark_bull.queue.metrics import COUNTED_STATES, read_metrics
-from spark_bull.queue.read import counts, read_ids, read_jobs
 from spark_bull.queue.schedulers import schedulers
 from spark_bull.queue.stats import stats
 

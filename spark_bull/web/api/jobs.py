@@ -12,8 +12,8 @@ from pydantic import Discriminator, Field, Tag
 from spark_bull.keys import QueueKeys
 from spark_bull.model.jobs import Job
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.dependencies import dependencies_of, named
-from spark_bull.queue.portions import JobFilter, Portion, read_portion
+from spark_bull.queue.jobs.dependencies import dependencies_of, named
+from spark_bull.queue.jobs.portions import JobFilter, Portion, read_portion
 from spark_bull.web.api.job_path import ExistingJob, etag_of
 from spark_bull.web.cursors import Position, cursor_of, position_of
 from spark_bull.web.documents import (

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request
 from spark_bull.queue.activity import activity
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.find import describing
-from spark_bull.queue.read import counting
+from spark_bull.queue.jobs.read import counting
 from spark_bull.queue.stats import computing
 from spark_bull.store.steps import Steps, run
 from spark_bull.web.cursors import Position, cursor_of, position_of

@@ -11,7 +11,7 @@ from fastapi.responses import Response
 
 from spark_bull.model.jobs import Job
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.portions import JobFilter, read_portion, time_of
+from spark_bull.queue.jobs.portions import JobFilter, read_portion, time_of
 from spark_bull.web.access import Authorized
 from spark_bull.web.cursors import Position, cursor_of, position_of
 from spark_bull.web.page import links

@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from fastapi.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 
-from spark_bull.queue.read import counting
+from spark_bull.queue.jobs.read import counting
 from spark_bull.web.page import actions, api_reference, job, jobs, login, overview, parts_of_queue, questions
 from spark_bull.web.page.history import SAMPLED_QUEUES, History
 

@@ -21,7 +21,7 @@ from spark_bull.model.jobs import Job
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.job_fields import MAX_BYTES
 from spark_bull.queue.core.walk import MAX_IDS
-from spark_bull.queue.read import (
+from spark_bull.queue.jobs.read import (
     STATE_ORDER,
     Chunk,
     by_field,

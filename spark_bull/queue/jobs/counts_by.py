@@ -9,7 +9,7 @@ from typing import Any, Final
 from spark_bull.dialects.fields import FIELDS, value_of
 from spark_bull.errors import expected
 from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.read import counts, read_jobs
+from spark_bull.queue.jobs.read import counts, read_jobs
 
 #: The fields that jobs can be counted by.
 BY: Final = ("priority", "name")

@@ -8,8 +8,8 @@ from typing import Any, Final
 from spark_bull.errors import OptionError
 from spark_bull.keys import QueueKeys
 from spark_bull.model.jobs import Dependency
-from spark_bull.queue.children import MAX_CHILDREN, SCAN_SIZE
 from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.jobs.children import MAX_CHILDREN, SCAN_SIZE
 from spark_bull.store.connection import Command
 
 #: State of children, in BullMQ's words -> how many there are, how they are read, and their key.

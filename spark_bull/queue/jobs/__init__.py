@@ -1,0 +1,1 @@
+"""Reads and counts jobs, their children and dependencies."""
