@@ -16,7 +16,7 @@ from spark_bull.errors import SparkBullError
 from spark_bull.model.jobs import STATES, Change
 from spark_bull.options.values import priority
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.changes import error_of
+from spark_bull.queue.manage.changes import error_of
 
 #: Maximum number of jobs in an error.
 _SHOWN: Final = 10

@@ -38,16 +38,12 @@ from spark_bull.model.jobs import (
 )
 from spark_bull.options.parse import parse_arguments
 from spark_bull.options.table import QUEUE
-from spark_bull.queue import limits, manage, schedulers
-from spark_bull.queue.cancel import request_cancel
-from spark_bull.queue.changes import change_job, change_jobs
-from spark_bull.queue.child_removal import remove_child_dependency, remove_unprocessed_children
+from spark_bull.queue import schedulers
 from spark_bull.queue.core import report
 from spark_bull.queue.core.handle import QueueHandle, open_handle
 from spark_bull.queue.core.intake import close_intake, is_intake_open, open_intake
 from spark_bull.queue.core.replication import check_replicas, replica_terms_of, wait_for_replicas
 from spark_bull.queue.core.room import length_limit_of
-from spark_bull.queue.deduplication import free, holder_of
 from spark_bull.queue.dispatch.add import add_chunk, sum_of
 from spark_bull.queue.dispatch.flows import add_flow_chunk, added_flows, check_reply, flow_chunks, levels_of
 from spark_bull.queue.dispatch.parents import check_queues, rejection
@@ -59,6 +55,11 @@ from spark_bull.queue.jobs.children import MAX_CHILDREN, failures_of, values_of
 from spark_bull.queue.jobs.counts_by import counts_by
 from spark_bull.queue.jobs.dependencies import dependency_counts, read_dependencies
 from spark_bull.queue.jobs.read import counts, get_job, logs, page
+from spark_bull.queue.manage import limits, manage
+from spark_bull.queue.manage.cancel import request_cancel
+from spark_bull.queue.manage.changes import change_job, change_jobs
+from spark_bull.queue.manage.child_removal import remove_child_dependency, remove_unprocessed_children
+from spark_bull.queue.manage.deduplication import free, holder_of
 from spark_bull.queue.metrics import read_metrics
 from spark_bull.queue.stats import SAMPLE, WINDOW_MS, stats
 from spark_bull.tracer import TracerSource, spans_of

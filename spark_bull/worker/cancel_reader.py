@@ -8,7 +8,7 @@ from threading import Event, Thread
 from typing import Final, NamedTuple
 
 from spark_bull.errors import JobCancelled, SparkBullError
-from spark_bull.queue.cancel import CancelRequest, cancel_requests, forget_request
+from spark_bull.queue.manage.cancel import CancelRequest, cancel_requests, forget_request
 from spark_bull.worker.lock_keeper import Hold
 from spark_bull.worker.slot_queue import SlotQueue
 

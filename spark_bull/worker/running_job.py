@@ -13,13 +13,13 @@ from spark_bull.errors import JobCancelled, expected
 from spark_bull.model.job_json import opts_of, payload_of
 from spark_bull.model.jobs import NewJob
 from spark_bull.model.outcomes import ClaimedJob, FollowUp, On
-from spark_bull.queue.child_removal import remove_unprocessed_children
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.report import add_log, lock_lost, update_data, update_progress
-from spark_bull.queue.deduplication import free
 from spark_bull.queue.dispatch.add_child import add_child
 from spark_bull.queue.dispatch.follow_ups import check_bounds, encode_follow_ups
 from spark_bull.queue.jobs.children import MAX_CHILDREN, failures_of, values_of
+from spark_bull.queue.manage.child_removal import remove_unprocessed_children
+from spark_bull.queue.manage.deduplication import free
 from spark_bull.worker.checkpoint import Reported
 from spark_bull.worker.job_options import job_options
 

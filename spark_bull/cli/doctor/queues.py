@@ -16,7 +16,7 @@ from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.intake import is_intake_open
 from spark_bull.queue.dispatch.writes import open_writes, read_record, roll_forward
 from spark_bull.queue.jobs.read import counts
-from spark_bull.queue.manage import is_paused
+from spark_bull.queue.manage.manage import is_paused
 from spark_bull.queue.schedulers import without_next_job
 from spark_bull.queue.stalled import unlocked
 from spark_bull.time_text import duration

@@ -27,12 +27,12 @@ from spark_bull.dialects.registry import DIALECTS
 from spark_bull.errors import SparkBullError, StagedDataLost
 from spark_bull.keys import QueueKeys
 from spark_bull.model.jobs import Changed, WriteRecord
-from spark_bull.queue.changes import touched_by_moves
 from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.room import LengthLimit, RoomWait
 from spark_bull.queue.dispatch.callbacks import Callback, callback_of, close_callback, open_callback
 from spark_bull.queue.dispatch.flows import touched_keys
+from spark_bull.queue.manage.changes import touched_by_moves
 from spark_bull.store.connection import Connection, script_command
 
 log = logging.getLogger("spark_bull")

@@ -11,7 +11,7 @@ from spark_bull.dialects.priorities import NAME as PRIORITY
 from spark_bull.errors import OptionError
 from spark_bull.keys import priority_queue
 from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.manage import check_obliterate, obliterate
+from spark_bull.queue.manage.manage import check_obliterate, obliterate
 from spark_bull.spark.dispatch.plan import plan_write
 from spark_bull.spark.dispatch.write_plan import WritePlan
 from spark_bull.spark.dispatch.writers import BatchWriter, StreamWriter

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 
 from spark_bull.errors import SparkBullError, restated
 from spark_bull.model.jobs import Changed, WriteRecord
-from spark_bull.queue.changes import error_of
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.verbs import check_managed
 from spark_bull.queue.dispatch.writes import (
@@ -18,6 +17,7 @@ from spark_bull.queue.dispatch.writes import (
     is_written,
     read_outcomes,
 )
+from spark_bull.queue.manage.changes import error_of
 from spark_bull.spark.manage.plan import ManagePlan
 from spark_bull.spark.manage.result_file import write_outcomes
 from spark_bull.spark.staging.commit import finish_write, recover_queues, register_write

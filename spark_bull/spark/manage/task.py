@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from spark_bull.errors import SparkBullError, restated
-from spark_bull.queue.changes import change_chunks
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.dispatch.writes import Identity, stage_chunk
+from spark_bull.queue.manage.changes import change_chunks
 from spark_bull.spark.lazy_arrow import pa
 from spark_bull.spark.manage.plan import ManagePlan
 from spark_bull.spark.staging.attempt import this_attempt

@@ -18,9 +18,9 @@ from spark_bull.errors import OptionError, SparkBullError, expected
 from spark_bull.model.jobs import KeepRule
 from spark_bull.options.parse import Options, as_options, redis_options
 from spark_bull.options.table import WORK
-from spark_bull.queue.cancel import request_cancel
 from spark_bull.queue.core.claim_settings import ClaimSettings, default_worker
 from spark_bull.queue.core.handle import QueueHandle, open_handle
+from spark_bull.queue.manage.cancel import request_cancel
 from spark_bull.services.promoter import Promoter
 from spark_bull.spark.process.cores import is_remote
 from spark_bull.spark.process.loop_engine import LoopEngine

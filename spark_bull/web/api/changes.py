@@ -11,8 +11,8 @@ from fastapi import APIRouter, Query
 
 from spark_bull.model.jobs import Change, RawJson
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.changes import change_job
 from spark_bull.queue.jobs.read import read_jobs
+from spark_bull.queue.manage.changes import change_job
 from spark_bull.web.api.job_path import ExpectedJob
 from spark_bull.web.documents import (
     DoneDocument,

@@ -12,7 +12,7 @@ from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.verbs import JobReply
 from spark_bull.queue.jobs.read import get_job
-from spark_bull.queue.manage import job_error, job_keys
+from spark_bull.queue.manage.manage import job_error, job_keys
 
 #: Requests that no slot has read expire after this time.
 REQUEST_TTL_MS: Final = 3_600_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from spark_bull.errors import JobMissing
 from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import CHUNK_SIZE, QueueHandle
-from spark_bull.queue.manage import job_keys
+from spark_bull.queue.manage.manage import job_keys
 
 
 def remove_child_dependency(handle: QueueHandle, job_id: str) -> bool:

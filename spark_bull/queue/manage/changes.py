@@ -17,7 +17,7 @@ from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.other_queue import keys_of
 from spark_bull.queue.core.verbs import JobReply
-from spark_bull.queue.manage import job_error
+from spark_bull.queue.manage.manage import job_error
 
 _BATCH: Final = 10_000
 

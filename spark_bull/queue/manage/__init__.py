@@ -1,0 +1,1 @@
+"""Changes, cancels and removes jobs, and sets the limits of a queue."""
