@@ -41,7 +41,7 @@ ARGUMENTS: Final = frozenset(
 WRITING: Final = tuple(f"write/{name}" for name in ("stage", "register", "prepare", "confirm", "open", "discard"))
 #: Verb -> the modules that send its commands, and its scripts.
 VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
-    "all": (("store/connection", "dialects/registry", "queue/find"), ("read/queues",)),
+    "all": (("store/connection", "dialects/registry", "queue/monitor/find"), ("read/queues",)),
     "dispatch": (
         (
             "queue/dispatch/add",

@@ -11,7 +11,7 @@ from spark_bull.errors import SparkBullError
 from spark_bull.options.parse import Options, as_texts, parse_options
 from spark_bull.options.table import READ
 from spark_bull.queue.core.handle import QueueHandle, open_handle
-from spark_bull.queue.find import exists, is_glob, matches, select_queues
+from spark_bull.queue.monitor.find import exists, is_glob, matches, select_queues
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import settings_of
 

@@ -9,7 +9,7 @@ from typing import Final
 from spark_bull.cli.command import Command, Output, options_of
 from spark_bull.clock import monotonic_s
 from spark_bull.errors import ConnectionLost
-from spark_bull.queue.find import scan_queues
+from spark_bull.queue.monitor.find import scan_queues
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import settings_of
 

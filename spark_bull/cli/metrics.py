@@ -18,7 +18,7 @@ from spark_bull.prometheus.collect import Export, collect
 from spark_bull.prometheus.server import MetricsServer
 from spark_bull.prometheus.text import as_text
 from spark_bull.queue.core.handle import open_handle
-from spark_bull.queue.find import is_glob
+from spark_bull.queue.monitor.find import is_glob
 
 #: Names that samples have themselves.
 _OWN_LABELS: Final = frozenset({"queue", "state", "name", "percentile"})

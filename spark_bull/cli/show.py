@@ -22,9 +22,9 @@ from spark_bull.model.job_json import json_or_text
 from spark_bull.model.jobs import STATES, Job, WriteRecord
 from spark_bull.options.parse import Options
 from spark_bull.queue.core.handle import opening
-from spark_bull.queue.find import describing, find_queues, is_glob, workers
 from spark_bull.queue.jobs.counts_by import BY
 from spark_bull.queue.jobs.read import counting, counts
+from spark_bull.queue.monitor.find import describing, find_queues, is_glob, workers
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import settings_of
 from spark_bull.store.steps import Steps, run_all

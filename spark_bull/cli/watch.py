@@ -20,7 +20,7 @@ from spark_bull.cli.interrupt import sigterm_as_sigint
 from spark_bull.clock import epoch_ms
 from spark_bull.errors import RedisUnavailable
 from spark_bull.model.jobs import STATES
-from spark_bull.queue.flow import Flow, Look, flow_of, look_at
+from spark_bull.queue.monitor.flow import Flow, Look, flow_of, look_at
 from spark_bull.services.queue_set import QueueSet
 from spark_bull.time_text import utc
 

@@ -14,12 +14,12 @@ from spark_bull.model.jobs import JobStats
 from spark_bull.options.parse import Options
 from spark_bull.prometheus import families
 from spark_bull.prometheus.families import Family, Sample
-from spark_bull.queue.activity import observing
 from spark_bull.queue.core.handle import QueueHandle, opening
-from spark_bull.queue.find import QueueSummary, describing, select_queues, workers_among
 from spark_bull.queue.jobs.read import counting
-from spark_bull.queue.metrics import COUNTED_STATES, reading_metrics
-from spark_bull.queue.stats import computing
+from spark_bull.queue.monitor.activity import observing
+from spark_bull.queue.monitor.find import QueueSummary, describing, select_queues, workers_among
+from spark_bull.queue.monitor.metrics import COUNTED_STATES, reading_metrics
+from spark_bull.queue.monitor.stats import computing
 from spark_bull.store.connection import Connection, ms_of
 from spark_bull.store.settings import settings_of
 from spark_bull.store.steps import Steps, run_together

@@ -60,8 +60,8 @@ from spark_bull.queue.manage.cancel import request_cancel
 from spark_bull.queue.manage.changes import change_job, change_jobs
 from spark_bull.queue.manage.child_removal import remove_child_dependency, remove_unprocessed_children
 from spark_bull.queue.manage.deduplication import free, holder_of
-from spark_bull.queue.metrics import read_metrics
-from spark_bull.queue.stats import SAMPLE, WINDOW_MS, stats
+from spark_bull.queue.monitor.metrics import read_metrics
+from spark_bull.queue.monitor.stats import SAMPLE, WINDOW_MS, stats
 from spark_bull.tracer import TracerSource, spans_of
 
 

@@ -19,7 +19,7 @@ from spark_bull.options.parse import Options
 from spark_bull.queue.collect.result_ledger import ResultLedger
 from spark_bull.queue.core.discovery import EVERYTHING, Horizon
 from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.find import select_queues
+from spark_bull.queue.monitor.find import select_queues
 from spark_bull.services.event_reader import EventReader
 from spark_bull.services.queue_collector import QueueCollector
 from spark_bull.store.connection import Connection

@@ -12,7 +12,7 @@ from spark_bull.errors import DialectError, check_encodable
 from spark_bull.keys import QueueKeys
 from spark_bull.options.parse import Options
 from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.find import select_queues
+from spark_bull.queue.monitor.find import select_queues
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import settings_of
 

@@ -12,8 +12,8 @@ from fastapi import Depends, Path, Request
 from spark_bull.clock import monotonic_s
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core.handle import QueueHandle, opening
-from spark_bull.queue.find import exists, find_queues, is_glob
 from spark_bull.queue.jobs.read import counting
+from spark_bull.queue.monitor.find import exists, find_queues, is_glob
 from spark_bull.store.steps import TOGETHER, Steps, run_all, run_together
 from spark_bull.web.guard import unescaped
 from spark_bull.web.problems import Problem

@@ -10,7 +10,7 @@ from fastapi import Depends, Request
 
 from spark_bull.clock import monotonic_s
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.private_keys import Ledger, ledgers, workers_of_spark
+from spark_bull.queue.monitor.private_keys import Ledger, ledgers, workers_of_spark
 from spark_bull.web.scans import kept_s
 
 #: Of how many queues they are kept.

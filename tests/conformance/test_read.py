@@ -13,14 +13,14 @@ from redis import Redis
 
 from spark_bull.errors import DialectError, JobDamaged, OptionError
 from spark_bull.model.jobs import Job, NewJob
-from spark_bull.queue.activity import activity
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.job_fields import MAX_BYTES, JobFields
 from spark_bull.queue.core.walk import MAX_IDS, NEAR, SHIFT, Slice
-from spark_bull.queue.find import describe, find_queues, select_queues
 from spark_bull.queue.jobs import read
 from spark_bull.queue.jobs.read import CHUNKS_PER_CALL, read_ids, read_jobs
+from spark_bull.queue.monitor.activity import activity
+from spark_bull.queue.monitor.find import describe, find_queues, select_queues
 from tests.support.filled import NOW, Filled
 from tests.support.jobs import HOUR
 from tests.support.script_work import script_work

@@ -14,7 +14,7 @@ from spark_bull.model.jobs import JobStats, NewJob, Percentiles, QueueMetrics
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.events.recent_events import recent_events
 from spark_bull.queue.jobs.read import MAX_IDS
-from spark_bull.queue.stats import computing
+from spark_bull.queue.monitor.stats import computing
 from spark_bull.store.connection import ms_of
 from spark_bull.store.steps import Steps, run
 from tests.support.filled import NOW, Filled

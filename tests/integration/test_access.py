@@ -16,7 +16,7 @@ from spark_bull.errors import ConnectionLost, JobMissing
 from spark_bull.options.parse import parse_options
 from spark_bull.options.table import COLLECT
 from spark_bull.queue.dispatch.writes import roll_forward
-from spark_bull.queue.find import describe, find_queues
+from spark_bull.queue.monitor.find import describe, find_queues
 from spark_bull.services.collector import Collector
 from tests.support.access import PASSWORD, USER, rules
 from tests.support.wait import wait_until

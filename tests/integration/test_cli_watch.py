@@ -13,7 +13,7 @@ from spark_bull.cli import main
 from spark_bull.embedded.redis import EmbeddedRedis
 from spark_bull.model.jobs import NewJob
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.flow import Look, flow_of, look_at
+from spark_bull.queue.monitor.flow import Look, flow_of, look_at
 from tests.support.running_command import RunningCommand, running_command
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker

@@ -21,7 +21,7 @@ from spark_bull.prometheus.collect import Export, collect
 from spark_bull.prometheus.families import ADDED_RATE, READABLE, Sample
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core.handle import opening
-from spark_bull.queue.stats import computing
+from spark_bull.queue.monitor.stats import computing
 from spark_bull.spark.inspect.source import batch_reader
 from spark_bull.spark.schemas import SCHEMAS
 from spark_bull.store import steps

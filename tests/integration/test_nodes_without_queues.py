@@ -15,7 +15,7 @@ from spark_bull.errors import ConnectionLost, OptionError
 from spark_bull.options.parse import parse_options
 from spark_bull.options.table import READ
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.find import find_queues, select_queues
+from spark_bull.queue.monitor.find import find_queues, select_queues
 from spark_bull.services.promoter import Promoter
 from spark_bull.spark.inspect.source import matching
 from spark_bull.store.connection import Connection

@@ -9,8 +9,8 @@ import pytest
 
 from spark_bull.model.jobs import Job
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.find import describe, find_queues, workers
 from spark_bull.queue.jobs.read import read_jobs
+from spark_bull.queue.monitor.find import describe, find_queues, workers
 from tests.support.node_peer import NodePeer
 from tests.support.peers import PEERS, Peer
 

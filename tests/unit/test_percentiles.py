@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_bull.queue.stats import percentiles
+from spark_bull.queue.monitor.stats import percentiles
 
 
 @given(st.lists(st.integers(0, 10**10), min_size=1, max_size=400))

@@ -15,7 +15,7 @@ from spark_bull.cli.doctor.server import Server
 from spark_bull.errors import ConnectionLost, OptionError, PermissionDenied, SparkBullError
 from spark_bull.options.parse import Options
 from spark_bull.queue.core.handle import QueueHandle, open_handle
-from spark_bull.queue.find import exists, select_queues
+from spark_bull.queue.monitor.find import exists, select_queues
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import settings_of
 

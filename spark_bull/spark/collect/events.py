@@ -17,7 +17,7 @@ from spark_bull.options.parse import Options, parse_options
 from spark_bull.options.table import EVENTS
 from spark_bull.queue.core.handle import QueueHandle, open_handle
 from spark_bull.queue.events.event_log import BEGIN, Position, span_of, steps
-from spark_bull.queue.find import is_glob
+from spark_bull.queue.monitor.find import is_glob
 from spark_bull.services.queue_set import QueueSet
 from spark_bull.spark.inspect.events import event_batches
 from spark_bull.spark.schemas import QUEUE_REQUIRED, columns_of

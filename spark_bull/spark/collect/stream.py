@@ -25,7 +25,7 @@ from spark_bull.queue.collect.result_ledger import STATES, ResultLedger
 from spark_bull.queue.collect.result_rows import ResultChunk
 from spark_bull.queue.core.discovery import Horizon
 from spark_bull.queue.core.handle import open_handle
-from spark_bull.queue.find import is_glob
+from spark_bull.queue.monitor.find import is_glob
 from spark_bull.services.collector import Collector
 from spark_bull.spark.json_schema import INFER, TYPED_COLUMNS, is_inferred
 from spark_bull.spark.python_worker import freeze_loaded_objects

@@ -22,8 +22,8 @@ from spark_bull.queue.core.handle import QueueHandle, open_handle, opening
 from spark_bull.queue.core.walk import Slice
 from spark_bull.queue.dispatch.written import check_kept, read_written, written_ids
 from spark_bull.queue.events.event_log import span_of
-from spark_bull.queue.find import find_queues, is_glob
 from spark_bull.queue.jobs.read import Chunk, counting, read_ids, read_jobs
+from spark_bull.queue.monitor.find import find_queues, is_glob
 from spark_bull.spark.inspect.events import event_batches
 from spark_bull.spark.inspect.views import ROWS, QueueSlice, Row
 from spark_bull.spark.job_columns import batches_of, raw_batch

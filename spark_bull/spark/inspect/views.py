@@ -8,17 +8,17 @@ from typing import Any, Final
 
 from spark_bull.model.jobs import Percentiles
 from spark_bull.options.parse import Options
-from spark_bull.queue.activity import activity
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.walk import Slice
 from spark_bull.queue.dispatch.writes import records
-from spark_bull.queue.find import describe, workers
 from spark_bull.queue.jobs.counts_by import counts_by
 from spark_bull.queue.jobs.dependencies import dependencies_of
 from spark_bull.queue.jobs.read import counts, read_ids, read_jobs
-from spark_bull.queue.metrics import COUNTED_STATES, read_metrics
+from spark_bull.queue.monitor.activity import activity
+from spark_bull.queue.monitor.find import describe, workers
+from spark_bull.queue.monitor.metrics import COUNTED_STATES, read_metrics
+from spark_bull.queue.monitor.stats import stats
 from spark_bull.queue.schedulers import schedulers
-from spark_bull.queue.stats import stats
 
 Row = Mapping[str, Any]
 

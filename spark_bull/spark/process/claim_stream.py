@@ -29,8 +29,8 @@ from spark_bull.queue.claim_ledger import ClaimLedger, Portion
 from spark_bull.queue.claimed_fields import ClaimedChunk
 from spark_bull.queue.core.claim_settings import ClaimSettings, default_worker
 from spark_bull.queue.core.handle import CHUNK_SIZE, QueueHandle, open_handle
-from spark_bull.queue.find import describe
 from spark_bull.queue.jobs.read import counts
+from spark_bull.queue.monitor.find import describe
 from spark_bull.queue.start_chunk import start_chunk
 from spark_bull.spark.process.claim_batch import claim_batch
 from spark_bull.spark.python_worker import freeze_loaded_objects

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Path
 
-from spark_bull.queue.find import workers
+from spark_bull.queue.monitor.find import workers
 from spark_bull.web.documents import LedgerList, NextDocument, SchedulePut, SchedulerList, WorkerList, WriteList
 from spark_bull.web.guard import unescaped
 from spark_bull.web.json_output import Json, document

@@ -6,11 +6,11 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
 
-from spark_bull.queue.activity import activity
 from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.find import describing
 from spark_bull.queue.jobs.read import counting
-from spark_bull.queue.stats import computing
+from spark_bull.queue.monitor.activity import activity
+from spark_bull.queue.monitor.find import describing
+from spark_bull.queue.monitor.stats import computing
 from spark_bull.store.steps import Steps, run
 from spark_bull.web.cursors import Position, cursor_of, position_of
 from spark_bull.web.documents import (

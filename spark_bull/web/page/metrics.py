@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spark_bull.model.jobs import QueueMetrics
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.metrics import COUNTED_STATES
+from spark_bull.queue.monitor.metrics import COUNTED_STATES
 
 
 def metrics_of(queue: BullQueue) -> list[QueueMetrics]:

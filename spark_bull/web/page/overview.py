@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from spark_bull.model.jobs import STATES
-from spark_bull.queue.find import is_glob
+from spark_bull.queue.monitor.find import is_glob
 from spark_bull.web.access import Authorized
 from spark_bull.web.api.events import MAX_QUEUES
 from spark_bull.web.page import links

@@ -10,7 +10,7 @@ from fastapi.responses import Response
 from spark_bull.errors import DialectError
 from spark_bull.model.jobs import Scheduler
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.find import workers
+from spark_bull.queue.monitor.find import workers
 from spark_bull.web.access import Authorized
 from spark_bull.web.page import links
 from spark_bull.web.page.queues import TABS, head_of

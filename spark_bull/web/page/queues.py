@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from spark_bull.queue.activity import waiting_since
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.find import describe
+from spark_bull.queue.monitor.activity import waiting_since
+from spark_bull.queue.monitor.find import describe
 
 TABS: Final = (
     ("jobs", "Jobs"),

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Container, Iterator, Mapping
 
 from spark_bull.keys import pattern_of
-from spark_bull.queue.find import SCANNED_KEYS
+from spark_bull.queue.monitor.find import SCANNED_KEYS
 from spark_bull.store.connection import Connection
 
 

@@ -18,8 +18,8 @@ from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.job_fields import Columns, raw_column
 from spark_bull.queue.events.recent_events import recent_events
 from spark_bull.queue.jobs.read import counting
-from spark_bull.queue.metrics import COUNTED_STATES, reading_metrics
-from spark_bull.queue.samples import Part, sampling
+from spark_bull.queue.monitor.metrics import COUNTED_STATES, reading_metrics
+from spark_bull.queue.monitor.samples import Part, sampling
 from spark_bull.store.connection import ms_of
 from spark_bull.store.steps import Steps, run
 

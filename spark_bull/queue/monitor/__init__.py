@@ -1,0 +1,1 @@
+"""Finds queues, and measures what they do."""
