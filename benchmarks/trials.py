@@ -20,9 +20,9 @@ from benchmarks.sides import timed
 from benchmarks.workers import PEERS, QUEUE, Working, peer_process
 from spark_bull import BullQueue, EmbeddedRedis, Promoter
 from spark_bull.model.outcomes import Outcomes
-from spark_bull.queue.claim import work
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.process.claim import work
 from spark_bull.worker.cancel_reader import READ_S
 
 BASE = f"bull:{QUEUE}:"

@@ -8,8 +8,8 @@ from typing import NoReturn
 
 from spark_bull.options.parse import parse_arguments
 from spark_bull.options.table import SERVICE
-from spark_bull.queue.claim import Rescued, rescue
 from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.process.claim import Rescued, rescue
 from spark_bull.services.queue_set import QueueSet
 from spark_bull.services.service import Service
 

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from spark_bull.clock import monotonic_s
 from spark_bull.errors import UnrecoverableError
 from spark_bull.model.outcomes import Claim, ClaimedJob, Outcomes
-from spark_bull.queue.claim import parts_to_return
+from spark_bull.queue.process.claim import parts_to_return
 from spark_bull.worker.alarm import interrupt
 from spark_bull.worker.cancel_reader import Cancelled
 from spark_bull.worker.chunk_size import ChunkSize

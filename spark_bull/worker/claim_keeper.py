@@ -9,8 +9,8 @@ from threading import Event, Lock, Thread
 from typing import NamedTuple
 
 from spark_bull.errors import SparkBullError
-from spark_bull.queue.claim import extend
 from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.process.claim import extend
 
 log = logging.getLogger("spark_bull")
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Final
 
 from spark_bull.dialects.terms import LOCK_MS
-from spark_bull.queue.claim import take_up, unpack_claimed
-from spark_bull.queue.claim_ledger import ClaimLedger, Portion
 from spark_bull.queue.core.claim_settings import ClaimSettings
+from spark_bull.queue.process.claim import take_up, unpack_claimed
+from spark_bull.queue.process.claim_ledger import ClaimLedger, Portion
 from spark_bull.worker.claim_keeper import ClaimKeeper
 from spark_bull.worker.job_options import own_locks
 

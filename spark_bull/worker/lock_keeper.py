@@ -12,8 +12,8 @@ from typing import Final
 
 from spark_bull.errors import SparkBullError
 from spark_bull.model.outcomes import Outcomes
-from spark_bull.queue.claim import extend
 from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.process.claim import extend
 
 log = logging.getLogger("spark_bull")
 

@@ -15,10 +15,10 @@ from uuid import uuid4
 from spark_bull.clock import monotonic_s
 from spark_bull.errors import ConnectionLost, SparkBullError, UnrecoverableError
 from spark_bull.model.outcomes import LOST, Claim, ClaimedJob, Outcomes
-from spark_bull.queue.claim import parts_to_return, work
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.verbs import stall
+from spark_bull.queue.process.claim import parts_to_return, work
 from spark_bull.worker.blocked_parents import fail_blocked
 from spark_bull.worker.job_options import own_locks, runs_at_most_once
 from spark_bull.worker.job_runner import Result
@@ -160,7 +160,7 @@ class SlotQueue:
     def work(self, outcomes: Outcomes | None, limit: int, token: str = "", claimed_bytes: int = 0) -> Claim:
         """Settles and claims. A retry after a lost connection sends the same call id and so has no second effect.
 
-        token: see `spark_bull.queue.claim.work`. claimed_bytes: size of the payloads that the chunk has already.
+        token: see `spark_bull.queue.process.claim.work`. claimed_bytes: size of the payloads that the chunk has already.
         """
         call, active_id = uuid4().hex, self._active_id
         self._active_id, self.has_woken = "", False

@@ -23,7 +23,6 @@ from spark_bull.embedded.redis import EmbeddedRedis
 from spark_bull.errors import DialectError, OptionError, ParentError, SparkBullError, StagedDataLost
 from spark_bull.model.jobs import NewJob
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.claim import work
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.verbs import RECORD_TTL_MS
 from spark_bull.queue.dispatch.registration import register
@@ -37,6 +36,7 @@ from spark_bull.queue.dispatch.writes import (
     roll_forward,
     stage_chunk,
 )
+from spark_bull.queue.process.claim import work
 from spark_bull.store.connection import Connection
 from tests.support.dump import PRIVATE, dump
 from tests.support.jobs import HOUR

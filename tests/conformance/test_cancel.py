@@ -16,10 +16,10 @@ from redis import Redis
 
 from spark_bull import BullQueue, JobCancelled, NewJob
 from spark_bull.errors import DelayedError, JobMissing, OptionError, WrongState
-from spark_bull.queue.claim import rescue, work
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.manage.cancel import CancelRequest, cancel_requests
+from spark_bull.queue.process.claim import rescue, work
 from spark_bull.spark.process.udf_runner import UdfRunner
 from spark_bull.worker import cancel_reader, chunk_loop
 from spark_bull.worker.job_runner import FunctionRunner

@@ -15,8 +15,8 @@ from redis import Redis
 from spark_bull import BullQueue, NewJob
 from spark_bull.errors import DelayedError, RateLimitError, UnrecoverableError
 from spark_bull.model.outcomes import Outcomes
-from spark_bull.queue.claim import rescue, work
 from spark_bull.queue.core.claim_settings import ClaimSettings
+from spark_bull.queue.process.claim import rescue, work
 from spark_bull.worker.job_runner import JobFunction
 from spark_bull.worker.running_job import RunningJob
 from tests.support.script_work import script_work

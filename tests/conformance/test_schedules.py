@@ -18,11 +18,11 @@ from redis import Redis
 
 from spark_bull import NewJob
 from spark_bull.model.outcomes import Claim
-from spark_bull.queue import claim as claims
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.claim_ledger import ClaimLedger
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.process import claim as claims
+from spark_bull.queue.process.claim_ledger import ClaimLedger
 from spark_bull.queue.schedules import ADVANCE_SIZE
 from spark_bull.worker.claimer import Claimer
 from tests.support.dump import Dump, difference, dump

@@ -15,11 +15,11 @@ import pytest
 from spark_bull.errors import IntakeClosed, OptionError, QueueFull, WaitingForChildren
 from spark_bull.model.jobs import FlowJob, NewJob
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.claim import work
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.room import LengthLimit
 from spark_bull.queue.dispatch.registration import register
 from spark_bull.queue.dispatch.writes import Identity, open_writes, read_record, recover, roll_forward
+from spark_bull.queue.process.claim import work
 from spark_bull.worker.running_job import RunningJob
 from tests.support.jobs import HOUR
 from tests.support.room_writer import processes, write_jobs

@@ -21,8 +21,8 @@ from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis, NewJob, Promoter, Worker
 from spark_bull.model.group_limits import GroupLimits
-from spark_bull.queue.claim import work
 from spark_bull.queue.core.claim_settings import ClaimSettings
+from spark_bull.queue.process.claim import work
 from spark_bull.worker.running_job import RunningJob
 from tests.spark.conftest import Bull
 from tests.support.following_driver import FollowingDriver
@@ -387,7 +387,7 @@ def test_killed_drivers_of_a_stream_lose_no_follow_ups_and_repeat_none(
 HANGING_WORKER = """
 import sys, threading
 from spark_bull import BullQueue
-from spark_bull.queue import claim as claims
+from spark_bull.queue.process import claim as claims
 from tests.support.worker import OurWorker
 
 forever = threading.Event()

@@ -26,10 +26,10 @@ from spark_bull.model.jobs import NewJob
 from spark_bull.options.parse import parse_options
 from spark_bull.options.table import COLLECT
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.claim_ledger import ClaimLedger
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.manage import orphans
+from spark_bull.queue.process.claim_ledger import ClaimLedger
 from spark_bull.services.collector import Collector
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import RedisSettings

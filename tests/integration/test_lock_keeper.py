@@ -11,10 +11,10 @@ import pytest
 
 from spark_bull import BullQueue, NewJob
 from spark_bull.model.outcomes import Claim
-from spark_bull.queue.claim import extend, work
-from spark_bull.queue.claim_ledger import ClaimLedger
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.process.claim import extend, work
+from spark_bull.queue.process.claim_ledger import ClaimLedger
 from spark_bull.worker import claim_keeper, claimer, lock_keeper, slot_queue
 from spark_bull.worker.claimer import Claimer
 from spark_bull.worker.running_job import RunningJob

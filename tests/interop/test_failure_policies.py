@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from spark_bull.queue import claim as claims
 from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.process import claim as claims
 from tests.support.dump import Dump, Window, difference, dump, normalise
 from tests.support.jobs import HOUR
 from tests.support.node_peer import NodePeer

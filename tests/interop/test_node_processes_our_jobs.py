@@ -10,8 +10,8 @@ from redis import Redis
 
 from spark_bull.model.outcomes import Outcomes, Retried
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.claim import work
 from spark_bull.queue.core.claim_settings import ClaimSettings
+from spark_bull.queue.process.claim import work
 from tests.spark.conftest import Bull
 from tests.support.node_peer import NodePeer
 from tests.support.peers import PEERS, Peer

@@ -17,9 +17,9 @@ from spark_bull.model.jobs import NewJob
 from spark_bull.model.limiter import Limiter
 from spark_bull.model.outcomes import Failed, Outcomes, Retried
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.claim import unpack_claimed, work
-from spark_bull.queue.claim_ledger import ClaimLedger
 from spark_bull.queue.core.claim_settings import ClaimSettings
+from spark_bull.queue.process.claim import unpack_claimed, work
+from spark_bull.queue.process.claim_ledger import ClaimLedger
 from spark_bull.services.promoter import Promoter
 from spark_bull.services.rescuer import Rescuer
 from spark_bull.spark.process.claim_batch import claim_batch

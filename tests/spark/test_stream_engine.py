@@ -11,10 +11,10 @@ from pyspark.sql import functions as f
 
 from spark_bull import BullQueue, NewJob
 from spark_bull.model.outcomes import Outcomes, Retried
-from spark_bull.queue.claim import unpack_claimed, work
-from spark_bull.queue.claim_ledger import ClaimLedger
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.handle import CHUNK_SIZE
+from spark_bull.queue.process.claim import unpack_claimed, work
+from spark_bull.queue.process.claim_ledger import ClaimLedger
 from spark_bull.spark.process.claim_batch import claim_batch
 from spark_bull.spark.process.stream_engine import StreamEngine, StreamPlan
 

@@ -30,11 +30,11 @@ from spark_bull.errors import (
 )
 from spark_bull.model.jobs import NewJob
 from spark_bull.model.outcomes import ClaimedJob, Outcomes
-from spark_bull.queue import claim as claims
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core import verbs
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.report import add_log, update_data, update_progress
+from spark_bull.queue.process import claim as claims
 from spark_bull.worker.blocked_parents import fail_blocked
 from spark_bull.worker.job_options import job_options
 from spark_bull.worker.job_runner import Result

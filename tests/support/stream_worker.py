@@ -14,10 +14,10 @@ from pyspark.sql.types import StringType, StructField, StructType
 from spark_bull.dialects.base import json_text
 from spark_bull.errors import UnrecoverableError
 from spark_bull.model.outcomes import ClaimedJob
-from spark_bull.queue.claim import unpack_claimed
-from spark_bull.queue.claim_ledger import ClaimLedger
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.process.claim import unpack_claimed
+from spark_bull.queue.process.claim_ledger import ClaimLedger
 from spark_bull.spark.process.claim_batch import claim_batch
 from spark_bull.spark.process.error_columns import ERROR_SCHEMA, error_columns
 from spark_bull.spark.process.settle import plan_settle, settle_task

@@ -11,10 +11,10 @@ from redis import Redis
 
 from spark_bull.model.jobs import NewJob
 from spark_bull.model.outcomes import Claim, Failed, Outcomes
-from spark_bull.queue import claim as claims
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.process import claim as claims
 
 DIALECTS = ("bull-1", "bull", "bullmq")
 CLAIM_SETTINGS = ClaimSettings("slot", lock_ms=3_600_000)

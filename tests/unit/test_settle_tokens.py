@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_bull.queue.claim_ledger import new_lock_token
+from spark_bull.queue.process.claim_ledger import new_lock_token
 from spark_bull.spark.process.settle_tokens import SettleToken, SettleTokens, read_settle_token
 
 

@@ -11,14 +11,14 @@ from spark_bull.clock import DELAYED_SCALE
 from spark_bull.dialects.fields import integer_of
 from spark_bull.dialects.registry import conflicts
 from spark_bull.errors import StagedDataLost
-from spark_bull.queue.claim import rescue
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.intake import is_intake_open
 from spark_bull.queue.dispatch.writes import open_writes, read_record, roll_forward
 from spark_bull.queue.jobs.read import counts
 from spark_bull.queue.manage.manage import is_paused
+from spark_bull.queue.process.claim import rescue
+from spark_bull.queue.process.stalled import unlocked
 from spark_bull.queue.schedulers import without_next_job
-from spark_bull.queue.stalled import unlocked
 from spark_bull.time_text import duration
 
 #: Age of an unfinished write from which on its program counts as dead, ms.

@@ -24,14 +24,14 @@ from spark_bull.model.group_limits import GroupLimits
 from spark_bull.model.limiter import Limiter
 from spark_bull.options.parse import Options, parse_options
 from spark_bull.options.table import CLAIM
-from spark_bull.queue.claim import limited_groups_ms, read_chunk, unpack_claimed
-from spark_bull.queue.claim_ledger import ClaimLedger, Portion
-from spark_bull.queue.claimed_fields import ClaimedChunk
 from spark_bull.queue.core.claim_settings import ClaimSettings, default_worker
 from spark_bull.queue.core.handle import CHUNK_SIZE, QueueHandle, open_handle
 from spark_bull.queue.jobs.read import counts
 from spark_bull.queue.monitor.find import describe
-from spark_bull.queue.start_chunk import start_chunk
+from spark_bull.queue.process.claim import limited_groups_ms, read_chunk, unpack_claimed
+from spark_bull.queue.process.claim_ledger import ClaimLedger, Portion
+from spark_bull.queue.process.claimed_fields import ClaimedChunk
+from spark_bull.queue.process.start_chunk import start_chunk
 from spark_bull.spark.process.claim_batch import claim_batch
 from spark_bull.spark.python_worker import freeze_loaded_objects
 from spark_bull.store.settings import resolved

@@ -29,9 +29,9 @@ from spark_bull.errors import DialectError, OptionError, did_you_mean
 from spark_bull.model.outcomes import LOST, Claim, ClaimedJob, Delayed, Failed, FollowUp, Keep, Outcomes
 from spark_bull.options.parse import Options, parse_options
 from spark_bull.options.table import SETTLE
-from spark_bull.queue.claim import CLAIM_BYTES, read_claimed, work
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.handle import RECEIPT_TTL_MS, QueueHandle, open_handle
+from spark_bull.queue.process.claim import CLAIM_BYTES, read_claimed, work
 from spark_bull.spark.json_text import is_encodable, is_json, to_json
 from spark_bull.spark.process.follow_up_column import THEN, FollowUpPlan, plan_follow_ups
 from spark_bull.spark.process.settle_tokens import read_settle_token

@@ -13,11 +13,11 @@ from typing import Final, NamedTuple
 from uuid import uuid4
 
 from spark_bull.model.outcomes import Claim, ClaimedJob, Lost, Outcomes
-from spark_bull.queue.claimed_fields import ClaimedChunk
 from spark_bull.queue.core import verbs
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.queue.core.verbs import WorkReply, unpack_work
+from spark_bull.queue.process.claimed_fields import ClaimedChunk
 from spark_bull.queue.schedules import advance, may_be_scheduled
 
 log = logging.getLogger("spark_bull")

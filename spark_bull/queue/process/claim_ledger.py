@@ -11,9 +11,9 @@ from uuid import uuid4
 
 import msgpack
 
-from spark_bull.queue.claim import claim_packed
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.handle import CHUNK_SIZE, QueueHandle
+from spark_bull.queue.process.claim import claim_packed
 
 #: TTL of the ledger after the last batch of its query.
 TTL_MS: Final = 7 * 86_400_000

@@ -6,11 +6,11 @@ from uuid import uuid4
 
 from spark_bull.model.columns import listed
 from spark_bull.model.outcomes import Outcomes
-from spark_bull.queue.claim import work
-from spark_bull.queue.claimed_fields import ClaimedChunk
 from spark_bull.queue.core import verbs
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.process.claim import work
+from spark_bull.queue.process.claimed_fields import ClaimedChunk
 
 
 def start_chunk(handle: QueueHandle, token: str, chunk: ClaimedChunk) -> ClaimedChunk:

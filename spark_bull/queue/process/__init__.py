@@ -1,0 +1,1 @@
+"""Claims and settles jobs, and finds stalled ones."""
