@@ -100,7 +100,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         ("read/after", "read/find", "read/jobs", "read/metrics"),
     ),
     "schedule": (
-        ("queue/schedulers", "queue/schedules", "queue/dispatch/writes"),
+        ("queue/schedule/schedulers", "queue/schedule/schedules", "queue/dispatch/writes"),
         ("schedule", "unschedule", "commit_schedules", *WRITING),
     ),
     "manage": (

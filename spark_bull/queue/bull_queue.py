@@ -38,7 +38,6 @@ from spark_bull.model.jobs import (
 )
 from spark_bull.options.parse import parse_arguments
 from spark_bull.options.table import QUEUE
-from spark_bull.queue import schedulers
 from spark_bull.queue.core import report
 from spark_bull.queue.core.handle import QueueHandle, open_handle
 from spark_bull.queue.core.intake import close_intake, is_intake_open, open_intake
@@ -62,6 +61,7 @@ from spark_bull.queue.manage.child_removal import remove_child_dependency, remov
 from spark_bull.queue.manage.deduplication import free, holder_of
 from spark_bull.queue.monitor.metrics import read_metrics
 from spark_bull.queue.monitor.stats import SAMPLE, WINDOW_MS, stats
+from spark_bull.queue.schedule import schedulers
 from spark_bull.tracer import TracerSource, spans_of
 
 

@@ -18,7 +18,7 @@ from spark_bull.queue.jobs.read import counts
 from spark_bull.queue.manage.manage import is_paused
 from spark_bull.queue.process.claim import rescue
 from spark_bull.queue.process.stalled import unlocked
-from spark_bull.queue.schedulers import without_next_job
+from spark_bull.queue.schedule.schedulers import without_next_job
 from spark_bull.time_text import duration
 
 #: Age of an unfinished write from which on its program counts as dead, ms.

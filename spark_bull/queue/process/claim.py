@@ -18,7 +18,7 @@ from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.queue.core.verbs import WorkReply, unpack_work
 from spark_bull.queue.process.claimed_fields import ClaimedChunk
-from spark_bull.queue.schedules import advance, may_be_scheduled
+from spark_bull.queue.schedule.schedules import advance, may_be_scheduled
 
 log = logging.getLogger("spark_bull")
 

@@ -18,7 +18,7 @@ from spark_bull.queue.monitor.activity import activity
 from spark_bull.queue.monitor.find import describe, workers
 from spark_bull.queue.monitor.metrics import COUNTED_STATES, read_metrics
 from spark_bull.queue.monitor.stats import stats
-from spark_bull.queue.schedulers import schedulers
+from spark_bull.queue.schedule.schedulers import schedulers
 
 Row = Mapping[str, Any]
 

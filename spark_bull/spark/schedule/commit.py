@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from spark_bull.model.jobs import WriteRecord
 from spark_bull.queue.dispatch.writes import Identity, QueuePlan, StagedPart
-from spark_bull.queue.schedulers import warn_of_frequent
+from spark_bull.queue.schedule.schedulers import warn_of_frequent
 from spark_bull.spark.schedule.plan import SchedulePlan, WrittenSchedules
 from spark_bull.spark.schedule.task import twice
 from spark_bull.spark.staging.commit import finish_write, recover_queues, register_write

@@ -9,7 +9,7 @@ from typing import Final
 from spark_bull.dialects.base import Repeated
 from spark_bull.errors import OptionError, SparkBullError, restated
 from spark_bull.queue.dispatch.writes import Identity, is_written, stage_chunk
-from spark_bull.queue.schedulers import SCHEDULE_SIZE, ScheduleEncoder, encoder_of, packed_schedules
+from spark_bull.queue.schedule.schedulers import SCHEDULE_SIZE, ScheduleEncoder, encoder_of, packed_schedules
 from spark_bull.spark.lazy_arrow import pa
 from spark_bull.spark.schedule.plan import SchedulePlan, WrittenSchedules
 from spark_bull.spark.staging.attempt import this_attempt

@@ -21,7 +21,7 @@ from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.room import intake_closed
 from spark_bull.queue.jobs.read import read_ids
-from spark_bull.queue.schedules import version_of
+from spark_bull.queue.schedule.schedules import version_of
 
 log = logging.getLogger("spark_bull")
 

@@ -1,0 +1,1 @@
+"""Schedules: single ones, and those of a write."""
