@@ -28,7 +28,7 @@ from spark_bull.errors import OptionError, did_you_mean
 from spark_bull.options.parse import REDIS_PREFIX, Options, is_spark_option, parse_options, scopes_of, unknown_option
 from spark_bull.options.table import COLLECT, EVENTS, READ
 from spark_bull.options.values import choose_mode
-from spark_bull.spark.json_schema import TYPED_COLUMNS, ddl_of, is_inferred
+from spark_bull.spark.json.json_schema import TYPED_COLUMNS, ddl_of, is_inferred
 
 QUEUE_REQUIRED: Final = (
     "expected the option `queue` (names, comma separated, or globs), got none. If this is a table of the catalog: "

@@ -15,7 +15,7 @@ from spark_bull.dialects.fields import CLAIMED_FIELDS, FIELDS, value_of
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.model.jobs import Job
 from spark_bull.model.outcomes import ClaimedJob
-from spark_bull.spark.job_columns import column_of
+from spark_bull.spark.json.job_columns import column_of
 from spark_bull.spark.schemas import CLAIM_SCHEMA, SCHEMAS
 
 LUA = Path(spark_bull.__file__).parent / "lua"

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from spark_bull.spark.json_schema import ddl_of, inferred
-from spark_bull.spark.json_values import values_of
+from spark_bull.spark.json.json_schema import ddl_of, inferred
+from spark_bull.spark.json.json_values import values_of
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType, VariantType, VariantVal
 
 from spark_bull.errors import OptionError
-from spark_bull.spark.json_text import MAX_SHOWN, check_json, is_encodable, to_json
+from spark_bull.spark.json.json_text import MAX_SHOWN, check_json, is_encodable, to_json
 
 VARIANT = to_arrow_schema(StructType([StructField("v", VariantType())]), timezone="UTC").field("v")
 

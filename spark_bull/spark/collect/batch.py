@@ -13,7 +13,7 @@ from spark_bull.dialects.fields import FIELDS
 from spark_bull.errors import ResultsLost
 from spark_bull.queue.collect.result_rows import ResultChunk
 from spark_bull.queue.core.job_fields import raw_column
-from spark_bull.spark.job_columns import batches_of, raw_batch
+from spark_bull.spark.json.job_columns import batches_of, raw_batch
 
 log = logging.getLogger("spark_bull")
 

@@ -12,7 +12,7 @@ from spark_bull.dialects.fields import NO_VALUE, integer_of, text_of
 from spark_bull.errors import ResultsLost
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.events.event_log import Entry, Position, read_page
-from spark_bull.spark.job_columns import texts
+from spark_bull.spark.json.job_columns import texts
 
 log = logging.getLogger("spark_bull")
 

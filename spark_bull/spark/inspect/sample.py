@@ -11,7 +11,7 @@ from spark_bull.options.parse import Options
 from spark_bull.queue.core.handle import open_handle
 from spark_bull.queue.jobs.read import read_jobs
 from spark_bull.spark.inspect.source import matching, names_and_globs
-from spark_bull.spark.json_schema import TYPED_COLUMNS, inferred
+from spark_bull.spark.json.json_schema import TYPED_COLUMNS, inferred
 from spark_bull.store.settings import resolved
 
 #: Number of jobs in a sample, from each queue.

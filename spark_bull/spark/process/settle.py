@@ -32,7 +32,7 @@ from spark_bull.options.table import SETTLE
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.handle import RECEIPT_TTL_MS, QueueHandle, open_handle
 from spark_bull.queue.process.claim import CLAIM_BYTES, read_claimed, work
-from spark_bull.spark.json_text import is_encodable, is_json, to_json
+from spark_bull.spark.json.json_text import is_encodable, is_json, to_json
 from spark_bull.spark.process.follow_up_column import THEN, FollowUpPlan, plan_follow_ups
 from spark_bull.spark.process.settle_tokens import read_settle_token
 from spark_bull.spark.python_worker import freeze_loaded_objects

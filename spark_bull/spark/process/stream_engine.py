@@ -24,7 +24,7 @@ from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.queue.process.claim import extend, parts_to_return, work
 from spark_bull.queue.process.claim_ledger import ClaimLedger
-from spark_bull.spark.json_text import MAX_SHOWN
+from spark_bull.spark.json.json_text import MAX_SHOWN
 from spark_bull.spark.process.error_columns import ERROR_SCHEMA, error_columns
 from spark_bull.spark.process.settle import COUNTS, OUTCOMES, SETTLED_COLUMNS, Settling, plan_settle
 from spark_bull.spark.process.settle_tokens import read_settle_token

@@ -16,8 +16,8 @@ from pyspark.util import PythonEvalType
 
 from spark_bull.errors import JobDamaged, OptionError
 from spark_bull.model.jobs import RawJson
-from spark_bull.spark.json_text import is_encodable, to_json
-from spark_bull.spark.payload import payload_array
+from spark_bull.spark.json.json_text import is_encodable, to_json
+from spark_bull.spark.json.payload import payload_array
 from spark_bull.spark.process.udf_iterator import UdfIterator
 from spark_bull.worker.alarm import interruptible
 from spark_bull.worker.bisection import run_bisected

@@ -9,7 +9,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType, VariantType
 
 from spark_bull.errors import OptionError, did_you_mean
-from spark_bull.spark.json_text import is_encodable
+from spark_bull.spark.json.json_text import is_encodable
 
 
 class Column(NamedTuple):

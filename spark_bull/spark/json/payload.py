@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from spark_bull.errors import SparkBullError
-from spark_bull.spark.json_text import MAX_SHOWN
+from spark_bull.spark.json.json_text import MAX_SHOWN
 
 Convert = Callable[[Any], Any]
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from spark_bull.dialects.fields import Raw
-from spark_bull.spark.payload import converter
+from spark_bull.spark.json.payload import converter
 
 Read: TypeAlias = Callable[[Any], Any]
 

@@ -1,0 +1,1 @@
+"""Payloads and columns of jobs as JSON texts and typed values."""
