@@ -20,8 +20,8 @@ from pyspark.sql.types import StructType
 
 from spark_bull.errors import OptionError
 from spark_bull.options.parse import Options
+from spark_bull.spark.platform.sent_along import sent_along
 from spark_bull.spark.schemas import CLAIM_SCHEMA, mode_of, schema_of, shows_events
-from spark_bull.spark.sent_along import sent_along
 
 
 class BullDataSource(DataSource):
@@ -127,9 +127,9 @@ def register(spark: SparkSession) -> None:
     Parameters:
       spark: the session.
     """
-    from spark_bull.spark.active_session import activate
-    from spark_bull.spark.python_check import check_python
-    from spark_bull.spark.spark_log import errors_only
+    from spark_bull.spark.platform.active_session import activate
+    from spark_bull.spark.platform.python_check import check_python
+    from spark_bull.spark.platform.spark_log import errors_only
 
     # Spark warns that it replaces the data source that it has found by itself.
     with errors_only(spark, "org.apache.spark.sql.execution.datasources.DataSourceManager"):

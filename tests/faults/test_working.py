@@ -245,7 +245,7 @@ CLAIMING_DRIVER = """
 import sys
 from pyspark.sql import SparkSession, functions as f
 import spark_bull
-from spark_bull.spark.query_start import start_query
+from spark_bull.spark.platform.query_start import start_query
 
 url, prefix, checkpoint = sys.argv[1:]
 spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 import spark_bull
 from spark_bull import BullQueue
-from spark_bull.spark.query_start import start_query
+from spark_bull.spark.platform.query_start import start_query
 from spark_bull.spark.schemas import SCHEMAS
 from tests.spark.conftest import Bull
 from tests.support.wait import PATIENCE_S

@@ -15,7 +15,7 @@ PROGRAM = """
 import sys
 from pyspark.sql import SparkSession
 import spark_bull
-from spark_bull.spark.query_start import start_query
+from spark_bull.spark.platform.query_start import start_query
 
 url, prefix, folder = sys.argv[1:]
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()

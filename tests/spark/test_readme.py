@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 import spark_bull
 from spark_bull import Worker
 from spark_bull.embedded.redis import EmbeddedRedis
-from spark_bull.spark.query_start import MAX_ATTEMPTS, is_late, start_query
+from spark_bull.spark.platform.query_start import MAX_ATTEMPTS, is_late, start_query
 from tests.support.readme import SHOWN_FOLDER, SHOWN_URL, case_of, is_done, missing_in, of, prepare
 from tests.support.snippets import Block
 from tests.support.wait import wait_until

@@ -17,7 +17,7 @@ from spark_bull import BullQueue, EmbeddedRedis
 from spark_bull.errors import ConnectionLost
 from spark_bull.queue.collect.result_ledger import ResultLedger
 from spark_bull.spark.collect.stream import result_reader
-from spark_bull.spark.query_start import start_query
+from spark_bull.spark.platform.query_start import start_query
 from spark_bull.spark.schemas import SCHEMAS
 from tests.support.passing_state import STATES, error_replies
 from tests.support.wait import PATIENCE_S, wait_until

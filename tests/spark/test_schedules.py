@@ -14,7 +14,7 @@ from pyspark.sql import functions as f
 from redis import Redis
 
 from spark_bull import BullQueue, Worker
-from spark_bull.spark.query_start import start_query
+from spark_bull.spark.platform.query_start import start_query
 from tests.support.node_peer import NodePeer
 from tests.support.pair import Pair
 from tests.support.peers import PEERS

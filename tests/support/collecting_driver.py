@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import spark_bull
-from spark_bull.spark.query_start import is_late, start_query
+from spark_bull.spark.platform.query_start import is_late, start_query
 from tests.support.driver_process import DriverProcess
 
 LOOK_S = 0.2

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spark_bull.errors import SparkBullError
-from spark_bull.spark.pyspark_version import MIN_PYSPARK, check_pyspark
+from spark_bull.spark.platform.pyspark_version import MIN_PYSPARK, check_pyspark
 
 ROOT = Path(__file__).parents[2]
 OLD = "import pyspark; pyspark.__version__ = '4.1.2'; "

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from pyspark import SparkContext
 
-from spark_bull.spark import python_check
-from spark_bull.spark.python_check import check_python
-from spark_bull.spark.query_start import LATE, start_query
+from spark_bull.spark.platform import python_check
+from spark_bull.spark.platform.python_check import check_python
+from spark_bull.spark.platform.query_start import LATE, start_query
 from tests.unit.test_query_start import Query
 
 

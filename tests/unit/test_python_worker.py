@@ -11,14 +11,14 @@ import pytest
 from spark_bull.options.parse import parse_options
 from spark_bull.options.table import SETTLE
 from spark_bull.queue.core.walk import Slice
-from spark_bull.spark import python_worker
 from spark_bull.spark.collect.stream import ResultReader, Results
 from spark_bull.spark.dispatch.task import write_task
 from spark_bull.spark.dispatch.write_plan import WritePlan
 from spark_bull.spark.inspect.source import BatchReader, OpenSlice
+from spark_bull.spark.platform import python_worker
+from spark_bull.spark.platform.python_worker import freeze_loaded_objects
 from spark_bull.spark.process.claim_stream import ClaimReader, Claims
 from spark_bull.spark.process.settle import SettlePlan, settle_task
-from spark_bull.spark.python_worker import freeze_loaded_objects
 
 
 class Frozen(Exception):

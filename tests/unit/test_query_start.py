@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from spark_bull.spark.query_start import LATE, MAX_ATTEMPTS, UNANSWERED, start_query
+from spark_bull.spark.platform.query_start import LATE, MAX_ATTEMPTS, UNANSWERED, start_query
 
 INITIALIZING = {"message": "Initializing sources"}
 #: A query shows this for a moment before it counts as ended.

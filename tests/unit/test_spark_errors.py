@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_bull.spark.spark_errors import first_line
+from spark_bull.spark.platform.spark_errors import first_line
 
 TRACE = """[STREAM_FAILED] Query [id = 1] terminated with exception: Traceback (most recent call last):
   File "python_streaming_source_runner.py", line 262, in main

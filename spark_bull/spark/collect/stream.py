@@ -28,7 +28,7 @@ from spark_bull.queue.core.handle import open_handle
 from spark_bull.queue.monitor.find import is_glob
 from spark_bull.services.collector import Collector
 from spark_bull.spark.json.json_schema import INFER, TYPED_COLUMNS, is_inferred
-from spark_bull.spark.python_worker import freeze_loaded_objects
+from spark_bull.spark.platform.python_worker import freeze_loaded_objects
 from spark_bull.spark.schemas import QUEUE_REQUIRED, columns_of
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import resolved, settings_of

@@ -15,7 +15,7 @@ from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 from spark_bull.dialects.encode.flows import Labels, Level
 from spark_bull.errors import OptionError
 from spark_bull.spark.dispatch.rows import CHILDREN, RowPlan, plan_fields
-from spark_bull.spark.lazy_arrow import pa, pc
+from spark_bull.spark.platform.lazy_arrow import pa, pc
 from spark_bull.spark.staging.queue_rows import QUEUE
 
 _ON_FAILURE: Final = "onFailure"

@@ -32,7 +32,7 @@ from spark_bull.dialects.terms import AT_LEAST_ONCE, AT_MOST_ONCE, DELIVERY, EXP
 from spark_bull.errors import DialectError, OptionError, did_you_mean
 from spark_bull.options.parse import Options
 from spark_bull.spark.json.json_text import check_json, is_encodable, to_json, to_json_arrays
-from spark_bull.spark.lazy_arrow import pa, pc
+from spark_bull.spark.platform.lazy_arrow import pa, pc
 from spark_bull.spark.staging.queue_rows import QUEUE
 
 log = logging.getLogger("spark_bull")

@@ -27,8 +27,8 @@ from spark_bull.spark.dispatch.priority_queues import are_named, by_priority
 from spark_bull.spark.dispatch.rows import CHILDREN, SEQUENCE
 from spark_bull.spark.dispatch.sequence import check_sequence_queue, in_sequences
 from spark_bull.spark.dispatch.write_plan import WritePlan
-from spark_bull.spark.lazy_arrow import pa
-from spark_bull.spark.python_worker import freeze_loaded_objects
+from spark_bull.spark.platform.lazy_arrow import pa
+from spark_bull.spark.platform.python_worker import freeze_loaded_objects
 from spark_bull.spark.staging.attempt import Attempt, this_attempt
 from spark_bull.spark.staging.messages import TaskPart, Written
 from spark_bull.spark.staging.queue_rows import QUEUE, QueueRows, by_queue

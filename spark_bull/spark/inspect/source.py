@@ -27,7 +27,7 @@ from spark_bull.queue.monitor.find import find_queues, is_glob
 from spark_bull.spark.inspect.events import event_batches
 from spark_bull.spark.inspect.views import ROWS, QueueSlice, Row
 from spark_bull.spark.json.job_columns import batches_of, raw_batch
-from spark_bull.spark.python_worker import freeze_loaded_objects
+from spark_bull.spark.platform.python_worker import freeze_loaded_objects
 from spark_bull.spark.schemas import columns_of, read_options, table_of
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import resolved, settings_of

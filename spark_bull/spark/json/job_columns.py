@@ -14,7 +14,7 @@ import pyarrow as pa
 from spark_bull.dialects.fields import FIELDS, NO_VALUE, NUMBERS, STALLED_PRESET, integer_of, text_of, traces_of
 from spark_bull.spark.json.json_schema import TYPED_COLUMNS
 from spark_bull.spark.json.json_values import values_of
-from spark_bull.spark.lazy_arrow import pc
+from spark_bull.spark.platform.lazy_arrow import pc
 
 #: The last ms of the year 9999, the maximum of Spark's and Python's timestamps.
 LAST_MS: Final = 253_402_300_799_999

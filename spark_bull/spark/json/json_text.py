@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn
 from pyspark.sql.types import VariantVal
 
 from spark_bull.errors import OptionError
-from spark_bull.spark.lazy_arrow import pa, pc, pj
+from spark_bull.spark.platform.lazy_arrow import pa, pc, pj
 
 #: Maximum characters of invalid text in an error.
 MAX_SHOWN: Final = 200

@@ -17,7 +17,7 @@ from spark_bull.dialects.changes import ACTIONS
 from spark_bull.errors import OptionError
 from spark_bull.options.parse import Options
 from spark_bull.spark.json.json_text import check_json, to_json
-from spark_bull.spark.lazy_arrow import pa
+from spark_bull.spark.platform.lazy_arrow import pa
 from spark_bull.spark.schemas import SCHEMAS
 from spark_bull.spark.staging.columns import JSON, TEXT, Column, check_json_columns, column_indexes
 from spark_bull.spark.staging.queue_rows import QUEUE

@@ -9,8 +9,8 @@ from spark_bull.errors import SparkBullError, restated
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.dispatch.writes import Identity, stage_chunk
 from spark_bull.queue.manage.changes import change_chunks
-from spark_bull.spark.lazy_arrow import pa
 from spark_bull.spark.manage.plan import ManagePlan
+from spark_bull.spark.platform.lazy_arrow import pa
 from spark_bull.spark.staging.attempt import this_attempt
 from spark_bull.spark.staging.messages import TaskPart, Written
 from spark_bull.spark.staging.queue_rows import QUEUE, by_queue

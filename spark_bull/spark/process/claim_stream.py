@@ -32,8 +32,8 @@ from spark_bull.queue.process.claim import limited_groups_ms, read_chunk, unpack
 from spark_bull.queue.process.claim_ledger import ClaimLedger, Portion
 from spark_bull.queue.process.claimed_fields import ClaimedChunk
 from spark_bull.queue.process.start_chunk import start_chunk
+from spark_bull.spark.platform.python_worker import freeze_loaded_objects
 from spark_bull.spark.process.claim_batch import claim_batch
-from spark_bull.spark.python_worker import freeze_loaded_objects
 from spark_bull.store.settings import resolved
 from spark_bull.worker.batch_size import BatchSize
 from spark_bull.worker.claimer import Claimer

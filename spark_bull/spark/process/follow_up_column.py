@@ -18,7 +18,7 @@ from spark_bull.model.outcomes import FollowUp
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.dispatch.follow_ups import check_bounds, encode_follow_ups
 from spark_bull.spark.dispatch.rows import RowPlan, plan_fields
-from spark_bull.spark.lazy_arrow import pa, pc
+from spark_bull.spark.platform.lazy_arrow import pa, pc
 from spark_bull.spark.staging.queue_rows import QUEUE
 
 THEN: Final = "then"

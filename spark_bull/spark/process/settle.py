@@ -33,9 +33,9 @@ from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.handle import RECEIPT_TTL_MS, QueueHandle, open_handle
 from spark_bull.queue.process.claim import CLAIM_BYTES, read_claimed, work
 from spark_bull.spark.json.json_text import is_encodable, is_json, to_json
+from spark_bull.spark.platform.python_worker import freeze_loaded_objects
 from spark_bull.spark.process.follow_up_column import THEN, FollowUpPlan, plan_follow_ups
 from spark_bull.spark.process.settle_tokens import read_settle_token
-from spark_bull.spark.python_worker import freeze_loaded_objects
 from spark_bull.spark.schemas import CLAIM_SCHEMA
 from spark_bull.store.settings import resolved
 from spark_bull.worker.blocked_parents import fail_blocked

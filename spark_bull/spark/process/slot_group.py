@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from spark_bull.error_text import trace_of
 from spark_bull.errors import SparkBullError, WorkerFailed
-from spark_bull.spark.spark_errors import first_line
+from spark_bull.spark.platform.spark_errors import first_line
 from spark_bull.worker.slot import run_slot
 from spark_bull.worker.slot_control import SlotControl
 from spark_bull.worker.slot_plan import SlotPlan

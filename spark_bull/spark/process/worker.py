@@ -22,6 +22,7 @@ from spark_bull.queue.core.claim_settings import ClaimSettings, default_worker
 from spark_bull.queue.core.handle import QueueHandle, open_handle
 from spark_bull.queue.manage.cancel import request_cancel
 from spark_bull.services.promoter import Promoter
+from spark_bull.spark.platform.python_check import check_python
 from spark_bull.spark.process.cores import is_remote
 from spark_bull.spark.process.loop_engine import LoopEngine
 from spark_bull.spark.process.stream_engine import StreamEngine, StreamPlan, Transformation
@@ -39,7 +40,6 @@ from spark_bull.spark.process.worker_options import (
 )
 from spark_bull.spark.process.worker_progress import WorkerProgress
 from spark_bull.spark.process.worker_queues import worked_queues
-from spark_bull.spark.python_check import check_python
 from spark_bull.tracer import TracerSource
 from spark_bull.worker.interrupts import exiting_on_sigterm, interrupted_once, killed_by_interrupts
 from spark_bull.worker.job_options import keep_rule

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_bull.spark.query_start import start_query
+from spark_bull.spark.platform.query_start import start_query
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import SparkSession
 
 from spark_bull.errors import SparkBullError
+from spark_bull.spark.platform.spark_errors import first_line
 from spark_bull.spark.provider import register
-from spark_bull.spark.spark_errors import first_line
 
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 

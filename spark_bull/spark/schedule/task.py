@@ -10,7 +10,7 @@ from spark_bull.dialects.base import Repeated
 from spark_bull.errors import OptionError, SparkBullError, restated
 from spark_bull.queue.dispatch.writes import Identity, is_written, stage_chunk
 from spark_bull.queue.schedule.schedulers import SCHEDULE_SIZE, ScheduleEncoder, encoder_of, packed_schedules
-from spark_bull.spark.lazy_arrow import pa
+from spark_bull.spark.platform.lazy_arrow import pa
 from spark_bull.spark.schedule.plan import SchedulePlan, WrittenSchedules
 from spark_bull.spark.staging.attempt import this_attempt
 from spark_bull.spark.staging.messages import TaskPart

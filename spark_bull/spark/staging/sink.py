@@ -9,7 +9,7 @@ from typing import Generic, TypeAlias, TypeVar, cast
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from spark_bull.queue.dispatch.writes import Identity
-from spark_bull.spark.lazy_arrow import pa
+from spark_bull.spark.platform.lazy_arrow import pa
 from spark_bull.spark.staging.commit import discard_stages
 from spark_bull.spark.staging.identity import identity_of, identity_of_batch
 from spark_bull.spark.staging.messages import Written, written_of

@@ -9,7 +9,7 @@ from typing import Final
 
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_bull.spark.python_check import check_python
+from spark_bull.spark.platform.python_check import check_python
 
 log = logging.getLogger("spark_bull")
 

@@ -1,0 +1,1 @@
+"""All that depends on the version of Spark, Python or Arrow."""
