@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from spark_bull.spark.process.worker import Worker
     from spark_bull.spark.provider import BullDataSource, register
     from spark_bull.spark.results import results
-    from spark_bull.tracer import current_trace
+    from spark_bull.tracing.tracer import current_trace
     from spark_bull.worker.running_job import RunningJob
     from spark_bull.worker.status import WorkerStatus
 
@@ -142,7 +142,7 @@ _LAZY_EXPORTS = {
     "WorkerStatus": "spark_bull.worker.status",
     "WriteRecord": "spark_bull.model.jobs",
     "WrongState": "spark_bull.errors",
-    "current_trace": "spark_bull.tracer",
+    "current_trace": "spark_bull.tracing.tracer",
     "register": "spark_bull.spark.provider",
     "results": "spark_bull.spark.results",
 }

@@ -62,7 +62,7 @@ from spark_bull.queue.manage.deduplication import free, holder_of
 from spark_bull.queue.monitor.metrics import read_metrics
 from spark_bull.queue.monitor.stats import SAMPLE, WINDOW_MS, stats
 from spark_bull.queue.schedule import schedulers
-from spark_bull.tracer import TracerSource, spans_of
+from spark_bull.tracing.tracer import TracerSource, spans_of
 
 
 class BullQueue:

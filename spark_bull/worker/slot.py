@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from spark_bull.tracer import spans_of
+from spark_bull.tracing.tracer import spans_of
 from spark_bull.worker.chunk_loop import ChunkLoop
 from spark_bull.worker.concurrent_loop import ConcurrentLoop
 from spark_bull.worker.environment import environment
@@ -17,7 +17,7 @@ from spark_bull.worker.slot_stats import SlotStats
 from spark_bull.worker.traced import traced
 
 if TYPE_CHECKING:
-    from spark_bull.otel import Spans
+    from spark_bull.tracing.otel import Spans
 
 
 def run_slot(plan: SlotPlan, slot: int) -> SlotStats:

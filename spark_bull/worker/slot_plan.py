@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.tracer import TracerSource
+from spark_bull.tracing.tracer import TracerSource
 from spark_bull.worker.job_runner import Runner
 from spark_bull.worker.outcome_policy import OutcomePolicy
 from spark_bull.worker.slot_state import Setup
@@ -43,7 +43,7 @@ class SlotPlan:
       chunk_bytes: maximum size of their payloads.
       min_chunk: number of jobs for which a UDF waits, `chunk_wait_ms` at most.
       chunk_wait_ms: see `min_chunk`; ms.
-      tracer: the tracer of the slots: see `spark_bull.tracer.spans_of`.
+      tracer: the tracer of the slots: see `spark_bull.tracing.tracer.spans_of`.
       setup: makes the state of a slot: see `spark_bull.worker.slot_state`.
       env: environment variables of the slots' processes.
       run: number of the start of the slots; each starts all slots of the worker.

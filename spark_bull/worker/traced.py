@@ -15,7 +15,7 @@ from spark_bull.worker.job_tasks import is_coroutine_function
 from spark_bull.worker.running_job import RunningJob
 
 if TYPE_CHECKING:
-    from spark_bull.otel import Spans
+    from spark_bull.tracing.otel import Spans
 
 
 def traced(runner: FunctionRunner, spans: Spans, worker: Mapping[str, str]) -> FunctionRunner:

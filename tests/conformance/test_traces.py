@@ -27,8 +27,8 @@ from spark_bull.errors import (
     UnrecoverableError,
     WaitingForChildren,
 )
-from spark_bull.otel import JobSpan
-from spark_bull.tracer import check_sendable, spans_of
+from spark_bull.tracing.otel import JobSpan
+from spark_bull.tracing.tracer import check_sendable, spans_of
 from spark_bull.worker.job_runner import JobFunction
 from spark_bull.worker.running_job import RunningJob
 from spark_bull.worker.slot import run_slot
@@ -363,7 +363,7 @@ def broken(step: str, recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> Tr
     if step == "force_flush":
         monkeypatch.setattr(recorder.tracer.span_processor, step, raises)  # type: ignore[attr-defined]
     elif step in ("inject", "extract"):
-        monkeypatch.setattr(f"spark_bull.otel.{step}", raises)
+        monkeypatch.setattr(f"spark_bull.tracing.otel.{step}", raises)
     else:
         monkeypatch.setattr(recorder.tracer, "start_span", raises if step == "start_span" else start)
     return recorder.tracer
@@ -450,7 +450,7 @@ def test_a_worker_takes_a_function_instead_of_a_tracer(recorder: Recorder) -> No
 
 
 def test_without_opentelemetry_a_tracer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "spark_bull.otel", raising=False)
+    monkeypatch.delitem(sys.modules, "spark_bull.tracing.otel", raising=False)
     monkeypatch.delattr(spark_bull, "otel", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     for name in [name for name in sys.modules if name.startswith("opentelemetry.")]:

@@ -38,7 +38,7 @@ LATE = (
     "spark_bull.cli.programs",
     "spark_bull.cli.serve",
     "spark_bull.cli.show",
-    "spark_bull.tracer",
+    "spark_bull.tracing.tracer",
 )
 MAY_IMPORT = {
     "redis": ("store",),

@@ -40,7 +40,7 @@ from spark_bull.spark.process.worker_options import (
 )
 from spark_bull.spark.process.worker_progress import WorkerProgress
 from spark_bull.spark.process.worker_queues import worked_queues
-from spark_bull.tracer import TracerSource
+from spark_bull.tracing.tracer import TracerSource
 from spark_bull.worker.interrupts import exiting_on_sigterm, interrupted_once, killed_by_interrupts
 from spark_bull.worker.job_options import keep_rule
 from spark_bull.worker.job_runner import FunctionRunner, Runner

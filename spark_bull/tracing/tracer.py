@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from spark_bull.errors import OptionError, expected
 
 if TYPE_CHECKING:
-    from spark_bull.otel import Spans, Tracer
+    from spark_bull.tracing.otel import Spans, Tracer
 
 #: True: the global tracer of the process; or a function that returns a tracer; or (not for a Worker) a tracer.
 TracerSource = Any
@@ -62,7 +62,7 @@ def current_trace() -> str:
 def _otel() -> Any:
     try:
         # Imported late: it is optional, and importing it takes time.
-        from spark_bull import otel
+        from spark_bull.tracing import otel
     except ModuleNotFoundError as error:
         raise OptionError(
             f"expected the package opentelemetry-api for traces, found none ({error.name}): "

@@ -1,0 +1,1 @@
+"""Spans of dispatched and processed jobs."""
