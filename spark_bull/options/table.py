@@ -98,7 +98,7 @@ class Option:
         return self.scope_defaults.get(scope, self.default)
 
 
-#: See worker/batch_size.py.
+#: See worker/claims/batch_size.py.
 BATCH_SIZE: Final = "10,000; with a backlog up to 100,000, while batches take less than 5 s"
 ALL: Final = (WRITE, READ, CLAIM, SETTLE, SCHEDULE, MANAGE, COLLECT, EVENTS)
 #: Scopes of the options that locate a queue and connect to Redis.

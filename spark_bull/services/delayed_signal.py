@@ -14,7 +14,7 @@ from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.services.service import Service
 from spark_bull.services.stream_signal import StreamSignal
 from spark_bull.store.connection import BlockingConnection, Subscription
-from spark_bull.worker.job_signal import IDLE_S
+from spark_bull.worker.claims.job_signal import IDLE_S
 
 #: Minimum interval between two notifications of a busy queue.
 PAUSE_S: Final = 0.01

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from spark_bull.errors import ConnectionLost
-from spark_bull.worker.job_signal import RECONNECT_PAUSE_S
+from spark_bull.worker.claims.job_signal import RECONNECT_PAUSE_S
 
 log = logging.getLogger("spark_bull")
 

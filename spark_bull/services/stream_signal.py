@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from spark_bull.store.settings import RedisSettings
 from spark_bull.store.streams import StreamReader
-from spark_bull.worker.job_signal import IDLE_S
+from spark_bull.worker.claims.job_signal import IDLE_S
 
 
 class StreamSignal:

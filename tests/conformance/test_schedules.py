@@ -24,7 +24,7 @@ from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.process import claim as claims
 from spark_bull.queue.process.claim_ledger import ClaimLedger
 from spark_bull.queue.schedule.schedules import ADVANCE_SIZE
-from spark_bull.worker.claimer import Claimer
+from spark_bull.worker.claims.claimer import Claimer
 from tests.support.dump import Dump, difference, dump
 from tests.support.node_peer import NodePeer
 from tests.support.pair import Pair

@@ -29,7 +29,7 @@ from spark_bull.queue.process.claim import extend, read_claimed, relock, rescue,
 from spark_bull.queue.process.claim_ledger import ClaimLedger, Taken, new_lock_token
 from spark_bull.spark.process.settle import SettlePlan, settle_task
 from spark_bull.spark.process.settle_tokens import SettleTokens
-from spark_bull.worker.claimer import Claimer
+from spark_bull.worker.claims.claimer import Claimer
 from spark_bull.worker.failure import failure
 from spark_bull.worker.job_options import keep_rule
 from tests.support.wait import wait_until

@@ -21,7 +21,7 @@ from spark_bull.queue.process.claim import work
 from spark_bull.spark.platform.query_start import start_query
 from spark_bull.spark.process import claim_stream
 from spark_bull.spark.process.claim_stream import claim_reader
-from spark_bull.worker import batch_size
+from spark_bull.worker.claims import batch_size
 from tests.support.claiming_query import ClaimingQuery
 from tests.support.wait import PATIENCE_S, wait_until
 

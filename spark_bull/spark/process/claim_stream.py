@@ -35,9 +35,9 @@ from spark_bull.queue.process.start_chunk import start_chunk
 from spark_bull.spark.platform.python_worker import freeze_loaded_objects
 from spark_bull.spark.process.claim_batch import claim_batch
 from spark_bull.store.settings import resolved
-from spark_bull.worker.batch_size import BatchSize
-from spark_bull.worker.claimer import Claimer
-from spark_bull.worker.job_signal import IDLE_S, retry_until_connected
+from spark_bull.worker.claims.batch_size import BatchSize
+from spark_bull.worker.claims.claimer import Claimer
+from spark_bull.worker.claims.job_signal import IDLE_S, retry_until_connected
 from spark_bull.worker.status import lag_of
 
 log = logging.getLogger("spark_bull")

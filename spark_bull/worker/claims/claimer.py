@@ -11,7 +11,7 @@ from spark_bull.dialects.terms import LOCK_MS
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.process.claim import take_up, unpack_claimed
 from spark_bull.queue.process.claim_ledger import ClaimLedger, Portion
-from spark_bull.worker.claim_keeper import ClaimKeeper
+from spark_bull.worker.claims.claim_keeper import ClaimKeeper
 from spark_bull.worker.job_options import own_locks
 
 #: Size of the packed jobs at which a batch ends, as they are kept in memory.

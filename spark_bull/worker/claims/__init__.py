@@ -1,0 +1,1 @@
+"""Claims of a slot: how many jobs, their locks and signals."""
