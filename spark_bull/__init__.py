@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     from spark_bull.spark.provider import BullDataSource, register
     from spark_bull.spark.results import results
     from spark_bull.tracing.tracer import current_trace
-    from spark_bull.worker.running_job import RunningJob
+    from spark_bull.worker.job.running_job import RunningJob
     from spark_bull.worker.status import WorkerStatus
 
 _LAZY_EXPORTS = {
@@ -129,7 +129,7 @@ _LAZY_EXPORTS = {
     "RedisUnavailable": "spark_bull.errors",
     "Rescuer": "spark_bull.services.rescuer",
     "ResultsLost": "spark_bull.errors",
-    "RunningJob": "spark_bull.worker.running_job",
+    "RunningJob": "spark_bull.worker.job.running_job",
     "Scheduler": "spark_bull.model.jobs",
     "ScriptError": "spark_bull.errors",
     "SparkBullError": "spark_bull.errors",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from types import FrameType
 
-from spark_bull.worker.interrupts import Terminated
+from spark_bull.worker.job.interrupts import Terminated
 
 
 def sigterm_as_sigint() -> None:

@@ -8,9 +8,9 @@ from spark_bull.errors import UnrecoverableError
 from spark_bull.model.outcomes import Lost, Outcomes
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.process.claim import read_claimed
-from spark_bull.worker.job_runner import Result
-from spark_bull.worker.outcome_policy import OutcomePolicy
-from spark_bull.worker.running_job import RunningJob
+from spark_bull.worker.job.job_runner import Result
+from spark_bull.worker.job.outcome_policy import OutcomePolicy
+from spark_bull.worker.job.running_job import RunningJob
 
 
 def fail_blocked(

@@ -10,13 +10,13 @@ from spark_bull.clock import monotonic_s
 from spark_bull.errors import UnrecoverableError
 from spark_bull.model.outcomes import Claim, ClaimedJob, Outcomes
 from spark_bull.queue.process.claim import parts_to_return
-from spark_bull.worker.alarm import interrupt
 from spark_bull.worker.cancel_reader import Cancelled
 from spark_bull.worker.chunk_size import ChunkSize
-from spark_bull.worker.job_options import own_locks
-from spark_bull.worker.job_runner import Result
+from spark_bull.worker.job.alarm import interrupt
+from spark_bull.worker.job.job_options import own_locks
+from spark_bull.worker.job.job_runner import Result
+from spark_bull.worker.job.running_job import RunningJob
 from spark_bull.worker.queue_order import in_order
-from spark_bull.worker.running_job import RunningJob
 from spark_bull.worker.slot_loop import SlotLoop
 from spark_bull.worker.slot_plan import SlotPlan
 from spark_bull.worker.slot_queue import SCRIPT_JOBS, SlotQueue

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.tracing.tracer import TracerSource
-from spark_bull.worker.job_runner import Runner
-from spark_bull.worker.outcome_policy import OutcomePolicy
+from spark_bull.worker.job.job_runner import Runner
+from spark_bull.worker.job.outcome_policy import OutcomePolicy
 from spark_bull.worker.slot_state import Setup
 from spark_bull.worker.start_limit import StartLimit
 

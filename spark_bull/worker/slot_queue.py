@@ -22,9 +22,9 @@ from spark_bull.queue.process.claim import parts_to_return, work
 from spark_bull.worker.blocked_parents import fail_blocked
 from spark_bull.worker.claims.job_signal import JobSignal, retry_until_connected
 from spark_bull.worker.claims.lock_keeper import LockKeeper
-from spark_bull.worker.job_options import own_locks, runs_at_most_once
-from spark_bull.worker.job_runner import Result
-from spark_bull.worker.running_job import RunningJob
+from spark_bull.worker.job.job_options import own_locks, runs_at_most_once
+from spark_bull.worker.job.job_runner import Result
+from spark_bull.worker.job.running_job import RunningJob
 from spark_bull.worker.slot_plan import QueuePlan, SlotPlan
 from spark_bull.worker.slot_stats import SlotStats
 

@@ -20,8 +20,8 @@ from typing import Any, Final, Protocol
 
 from spark_bull.error_text import described
 from spark_bull.errors import WorkerFailed
-from spark_bull.worker.interrupts import raise_if_interrupted
-from spark_bull.worker.job_tasks import JobTasks
+from spark_bull.worker.job.interrupts import raise_if_interrupted
+from spark_bull.worker.job.job_tasks import JobTasks
 
 log = logging.getLogger("spark_bull")
 

@@ -17,8 +17,8 @@ from spark_bull.errors import DelayedError, RateLimitError, UnrecoverableError
 from spark_bull.model.outcomes import Outcomes
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.process.claim import rescue, work
-from spark_bull.worker.job_runner import JobFunction
-from spark_bull.worker.running_job import RunningJob
+from spark_bull.worker.job.job_runner import JobFunction
+from spark_bull.worker.job.running_job import RunningJob
 from tests.support.script_work import script_work
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker

@@ -26,8 +26,8 @@ from spark_bull.queue.process.claim_ledger import ClaimLedger
 from spark_bull.spark.inspect.source import OpenSlice, batch_reader
 from spark_bull.spark.process.claim_batch import claim_batch
 from spark_bull.spark.schemas import SCHEMAS
-from spark_bull.worker.failure import failure
-from spark_bull.worker.running_job import RunningJob
+from spark_bull.worker.job.failure import failure
+from spark_bull.worker.job.running_job import RunningJob
 from tests.support.damage import ALL, DAMAGES, Damage, damage_job
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker

@@ -13,9 +13,9 @@ from spark_bull.model.outcomes import Outcomes
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.process.claim import work
-from spark_bull.worker.job_runner import Result
-from spark_bull.worker.outcome_policy import OutcomePolicy
-from spark_bull.worker.running_job import RunningJob
+from spark_bull.worker.job.job_runner import Result
+from spark_bull.worker.job.outcome_policy import OutcomePolicy
+from spark_bull.worker.job.running_job import RunningJob
 from tests.support.jobs import HOUR
 from tests.support.wait import wait_until
 

@@ -24,9 +24,9 @@ from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.spark.process.settle import plan_settle, settle_task
 from spark_bull.store.connection import Connection
-from spark_bull.worker.job_runner import JobFunction, Result
-from spark_bull.worker.outcome_policy import OutcomePolicy
-from spark_bull.worker.running_job import RunningJob
+from spark_bull.worker.job.job_runner import JobFunction, Result
+from spark_bull.worker.job.outcome_policy import OutcomePolicy
+from spark_bull.worker.job.running_job import RunningJob
 from tests.support.dump import difference, dump, normalise, normalise_messages, window
 from tests.support.pubsub import published
 from tests.support.wait import wait_until

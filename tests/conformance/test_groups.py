@@ -27,7 +27,7 @@ from spark_bull.queue.core.verbs import promote_due
 from spark_bull.queue.process.claim import rescue
 from spark_bull.queue.process.claim_ledger import ClaimLedger
 from spark_bull.services.promoter import Promoter
-from spark_bull.worker.running_job import RunningJob
+from spark_bull.worker.job.running_job import RunningJob
 from tests.support.node_peer import NodePeer
 from tests.support.peers import PEERS, Peer
 from tests.support.wait import wait_until

@@ -14,8 +14,8 @@ from redis import Redis
 from spark_bull import BullQueue
 from spark_bull.errors import JobLockLost, JobMissing, OptionError
 from spark_bull.model.outcomes import ClaimedJob
-from spark_bull.worker.job_runner import JobFunction
-from spark_bull.worker.running_job import RunningJob
+from spark_bull.worker.job.job_runner import JobFunction
+from spark_bull.worker.job.running_job import RunningJob
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
 

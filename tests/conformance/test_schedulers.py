@@ -16,7 +16,7 @@ from redis import Redis
 
 from spark_bull import BullQueue, DialectError, NewJob, OptionError, Scheduler, WrongState
 from spark_bull.model.jobs import RawJson
-from spark_bull.worker.running_job import RunningJob
+from spark_bull.worker.job.running_job import RunningJob
 from tests.support.dump import difference, dump
 from tests.support.node_peer import NodePeer
 from tests.support.pair import Pair

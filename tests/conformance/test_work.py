@@ -30,8 +30,8 @@ from spark_bull.queue.process.claim_ledger import ClaimLedger, Taken, new_lock_t
 from spark_bull.spark.process.settle import SettlePlan, settle_task
 from spark_bull.spark.process.settle_tokens import SettleTokens
 from spark_bull.worker.claims.claimer import Claimer
-from spark_bull.worker.failure import failure
-from spark_bull.worker.job_options import keep_rule
+from spark_bull.worker.job.failure import failure
+from spark_bull.worker.job.job_options import keep_rule
 from tests.support.wait import wait_until
 from tests.support.work_bench import CLAIM_SETTINGS, WorkBench, completed, failed_for, not_bull_1, only_bullmq
 

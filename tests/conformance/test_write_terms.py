@@ -20,7 +20,7 @@ from spark_bull.queue.core.room import LengthLimit
 from spark_bull.queue.dispatch.registration import register
 from spark_bull.queue.dispatch.writes import Identity, open_writes, read_record, recover, roll_forward
 from spark_bull.queue.process.claim import work
-from spark_bull.worker.running_job import RunningJob
+from spark_bull.worker.job.running_job import RunningJob
 from tests.support.jobs import HOUR
 from tests.support.room_writer import processes, write_jobs
 from tests.support.wait import PATIENCE_S, wait_until

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.worker.running_job import RunningJob
+from spark_bull.worker.job.running_job import RunningJob
 from tests.support import dying_write
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker

@@ -15,7 +15,7 @@ import pytest
 from redis import Redis
 
 from spark_bull import BullQueue, Job, NewJob
-from spark_bull.worker.running_job import RunningJob
+from spark_bull.worker.job.running_job import RunningJob
 from spark_bull.worker.status import latest, slots_of
 from tests.support import terminated_slot
 from tests.support.forked_process import ForkedProcess

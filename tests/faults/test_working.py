@@ -23,7 +23,7 @@ from spark_bull import BullQueue, EmbeddedRedis, NewJob, Promoter, Worker
 from spark_bull.model.group_limits import GroupLimits
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.process.claim import work
-from spark_bull.worker.running_job import RunningJob
+from spark_bull.worker.job.running_job import RunningJob
 from tests.spark.conftest import Bull
 from tests.support.following_driver import FollowingDriver
 from tests.support.forked_process import ForkedProcess

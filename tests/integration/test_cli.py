@@ -26,7 +26,7 @@ from spark_bull.embedded.redis import EmbeddedRedis
 from spark_bull.model.jobs import NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.time_text import duration, relative, utc
-from spark_bull.worker.running_job import RunningJob
+from spark_bull.worker.job.running_job import RunningJob
 from tests.support.finisher import Finisher
 from tests.support.terminal import Shown, in_terminal
 from tests.support.wait import PATIENCE_S, wait_until

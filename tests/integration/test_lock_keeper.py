@@ -18,7 +18,7 @@ from spark_bull.queue.process.claim_ledger import ClaimLedger
 from spark_bull.worker import slot_queue
 from spark_bull.worker.claims import claim_keeper, claimer, lock_keeper
 from spark_bull.worker.claims.claimer import Claimer
-from spark_bull.worker.running_job import RunningJob
+from spark_bull.worker.job.running_job import RunningJob
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
 

@@ -13,7 +13,7 @@ from redis import Redis
 
 from spark_bull.dialects.parents import ON_FAILURE
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.worker.running_job import RunningJob
+from spark_bull.worker.job.running_job import RunningJob
 from tests.support.flow_pair import FlowPair, shown
 from tests.support.node_peer import NodePeer
 from tests.support.peers import PEERS, Peer

@@ -15,8 +15,8 @@ from spark_bull.model.jobs import NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.process.claim import work
-from spark_bull.worker.job_runner import JobFunction
-from spark_bull.worker.running_job import RunningJob
+from spark_bull.worker.job.job_runner import JobFunction
+from spark_bull.worker.job.running_job import RunningJob
 from tests.support.node_peer import NodePeer
 from tests.support.peers import PEERS, Peer
 from tests.support.wait import wait_until

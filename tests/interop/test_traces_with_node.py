@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from spark_bull import BullQueue, NewJob
-from spark_bull.worker.running_job import RunningJob
+from spark_bull.worker.job.running_job import RunningJob
 from tests.support.node_peer import NodePeer
 from tests.support.node_process import Event
 from tests.support.peers import PEERS, Peer

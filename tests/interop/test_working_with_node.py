@@ -24,7 +24,7 @@ from spark_bull.services.promoter import Promoter
 from spark_bull.services.rescuer import Rescuer
 from spark_bull.spark.process.claim_batch import claim_batch
 from spark_bull.spark.process.settle import plan_settle, settle_task
-from spark_bull.worker.running_job import RunningJob
+from spark_bull.worker.job.running_job import RunningJob
 from tests.support.node_peer import NodePeer
 from tests.support.peers import PEERS, Peer
 from tests.support.wait import PATIENCE_S, wait_until

@@ -11,7 +11,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.worker.running_job import RunningJob
+from spark_bull.worker.job.running_job import RunningJob
 from tests.spark.conftest import Bull
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker

@@ -16,7 +16,7 @@ from redis import Redis
 
 from spark_bull import BullQueue, NewJob, SparkBullError, Worker
 from spark_bull.errors import OptionError, WrongState
-from spark_bull.worker.running_job import RunningJob
+from spark_bull.worker.job.running_job import RunningJob
 from tests.support.wait import wait_until
 
 Open = Callable[[str], BullQueue]

@@ -7,7 +7,7 @@ import time
 
 from spark_bull import BullQueue, NewJob
 from spark_bull.model.group_limits import GroupLimits
-from spark_bull.worker.running_job import RunningJob
+from spark_bull.worker.job.running_job import RunningJob
 from tests.support.worker import OurWorker
 
 

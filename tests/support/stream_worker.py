@@ -21,8 +21,8 @@ from spark_bull.queue.process.claim_ledger import ClaimLedger
 from spark_bull.spark.process.claim_batch import claim_batch
 from spark_bull.spark.process.error_columns import ERROR_SCHEMA, error_columns
 from spark_bull.spark.process.settle import plan_settle, settle_task
-from spark_bull.worker.job_runner import JobFunction
-from spark_bull.worker.running_job import RunningJob
+from spark_bull.worker.job.job_runner import JobFunction
+from spark_bull.worker.job.running_job import RunningJob
 from tests.support.wait import PATIENCE_S
 from tests.support.worker import behave
 

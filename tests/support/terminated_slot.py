@@ -18,8 +18,8 @@ from redis import Redis
 
 from spark_bull import BullQueue
 from spark_bull.queue.core.claim_settings import ClaimSettings
-from spark_bull.worker.job_runner import FunctionRunner, JobFunction, Result, Runner
-from spark_bull.worker.running_job import RunningJob
+from spark_bull.worker.job.job_runner import FunctionRunner, JobFunction, Result, Runner
+from spark_bull.worker.job.running_job import RunningJob
 from spark_bull.worker.slot import loop_of
 from spark_bull.worker.slot_plan import QueuePlan, SlotPlan
 from spark_bull.worker.slot_state import Setup

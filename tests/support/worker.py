@@ -14,9 +14,9 @@ from spark_bull.model.jobs import NewJob
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.tracing.tracer import TracerSource, spans_of
-from spark_bull.worker.job_runner import FunctionRunner, JobFunction, Runner
-from spark_bull.worker.outcome_policy import OutcomePolicy
-from spark_bull.worker.running_job import RunningJob
+from spark_bull.worker.job.job_runner import FunctionRunner, JobFunction, Runner
+from spark_bull.worker.job.outcome_policy import OutcomePolicy
+from spark_bull.worker.job.running_job import RunningJob
 from spark_bull.worker.slot import loop_of
 from spark_bull.worker.slot_control import SlotControl
 from spark_bull.worker.slot_plan import QueuePlan, SlotPlan

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_bull.worker.bisection import run_bisected
+from spark_bull.worker.job.bisection import run_bisected
 
 
 @given(st.integers(0, 300), st.sets(st.integers(0, 299), max_size=6))

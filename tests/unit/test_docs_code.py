@@ -20,7 +20,7 @@ from spark_bull.cli.main import parser
 from spark_bull.model.jobs import STATES
 from spark_bull.options.parse import scopes_of
 from spark_bull.queue.events.events import QueueEvents
-from spark_bull.worker.running_job import RunningJob
+from spark_bull.worker.job.running_job import RunningJob
 from tests.support.readme import BLOCKS, CASES, NOT_RUN, PAGES, ROOT, reason_not_to_run
 from tests.support.snippets import calls, loose_code
 

@@ -17,7 +17,7 @@ from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.dispatch.follow_ups import MAX_SIZE
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import settings_of
-from spark_bull.worker.running_job import RunningJob
+from spark_bull.worker.job.running_job import RunningJob
 
 
 def running(protocol: str = "bullmq", queue: str = "q", prefix: str = "bull") -> RunningJob:

@@ -16,9 +16,9 @@ from spark_bull.model.jobs import RawJson
 from spark_bull.model.outcomes import ClaimedJob, Failed, Outcomes, Retried
 from spark_bull.worker.chunk_size import ChunkSize
 from spark_bull.worker.claims.batch_size import LEAST, MOST, BatchSize
-from spark_bull.worker.failure import failure
-from spark_bull.worker.job_options import keep_of, keep_rule
-from spark_bull.worker.outcome_policy import NoReturnValue, returnvalue_text
+from spark_bull.worker.job.failure import failure
+from spark_bull.worker.job.job_options import keep_of, keep_rule
+from spark_bull.worker.job.outcome_policy import NoReturnValue, returnvalue_text
 
 BULLMQ, BULL, BULL_1 = DIALECTS["bullmq"], DIALECTS["bull"], DIALECTS["bull-1"]
 

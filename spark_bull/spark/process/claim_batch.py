@@ -14,7 +14,7 @@ from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.process.claimed_fields import ClaimedChunk
 from spark_bull.spark.process.settle_tokens import SettleTokens
 from spark_bull.spark.schemas import CLAIM_FIELDS, CLAIM_SCHEMA
-from spark_bull.worker.job_options import runs_at_most_once
+from spark_bull.worker.job.job_options import runs_at_most_once
 
 #: Why a micro-batch refuses a job.
 NOT_ONCE: Final = (

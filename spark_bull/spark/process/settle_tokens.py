@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from spark_bull.queue.process.claim_ledger import reader_of
-from spark_bull.worker.job_options import job_options
+from spark_bull.worker.job.job_options import job_options
 
 _PLAIN: Final = "#plain"
 

@@ -33,9 +33,9 @@ from spark_bull.spark.process.settle_tokens import read_settle_token
 from spark_bull.spark.process.udf_errors import sendable_errors
 from spark_bull.spark.process.udf_transform import INPUT, OUTPUT, UdfTransformation
 from spark_bull.spark.provider import register
-from spark_bull.worker.bisection import Abandoned, run_bisected
 from spark_bull.worker.claims.job_signal import retry_until_connected
-from spark_bull.worker.outcome_policy import BackoffStrategy
+from spark_bull.worker.job.bisection import Abandoned, run_bisected
+from spark_bull.worker.job.outcome_policy import BackoffStrategy
 
 log = logging.getLogger("spark_bull")
 

@@ -19,11 +19,11 @@ from spark_bull.model.jobs import RawJson
 from spark_bull.spark.json.json_text import is_encodable, to_json
 from spark_bull.spark.json.payload import payload_array
 from spark_bull.spark.process.udf_iterator import UdfIterator
-from spark_bull.worker.alarm import interruptible
-from spark_bull.worker.bisection import run_bisected
-from spark_bull.worker.job_options import runs_at_most_once
-from spark_bull.worker.job_runner import JobExpired, Result
-from spark_bull.worker.running_job import RunningJob
+from spark_bull.worker.job.alarm import interruptible
+from spark_bull.worker.job.bisection import run_bisected
+from spark_bull.worker.job.job_options import runs_at_most_once
+from spark_bull.worker.job.job_runner import JobExpired, Result
+from spark_bull.worker.job.running_job import RunningJob
 
 #: What the function of a UDF takes and returns, by the UDF's evalType.
 _KINDS: Final = {

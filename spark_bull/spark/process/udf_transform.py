@@ -14,10 +14,10 @@ from spark_bull.model.outcomes import ClaimedJob
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.spark.process.error_columns import ERROR_SCHEMA, error_columns
 from spark_bull.spark.process.udf_runner import UdfRunner
-from spark_bull.worker.interrupts import recording_interrupts
-from spark_bull.worker.job_runner import Result
-from spark_bull.worker.outcome_policy import NoReturnValue, returnvalue_text
-from spark_bull.worker.running_job import RunningJob
+from spark_bull.worker.job.interrupts import recording_interrupts
+from spark_bull.worker.job.job_runner import Result
+from spark_bull.worker.job.outcome_policy import NoReturnValue, returnvalue_text
+from spark_bull.worker.job.running_job import RunningJob
 
 #: Columns of claimed jobs that it reads.
 INPUT: Final = ("queue", "id", "token", "data")

@@ -41,10 +41,10 @@ from spark_bull.spark.process.worker_options import (
 from spark_bull.spark.process.worker_progress import WorkerProgress
 from spark_bull.spark.process.worker_queues import worked_queues
 from spark_bull.tracing.tracer import TracerSource
-from spark_bull.worker.interrupts import exiting_on_sigterm, interrupted_once, killed_by_interrupts
-from spark_bull.worker.job_options import keep_rule
-from spark_bull.worker.job_runner import FunctionRunner, Runner
-from spark_bull.worker.outcome_policy import BackoffStrategy, OutcomePolicy
+from spark_bull.worker.job.interrupts import exiting_on_sigterm, interrupted_once, killed_by_interrupts
+from spark_bull.worker.job.job_options import keep_rule
+from spark_bull.worker.job.job_runner import FunctionRunner, Runner
+from spark_bull.worker.job.outcome_policy import BackoffStrategy, OutcomePolicy
 from spark_bull.worker.slot_plan import QueuePlan, SlotPlan
 from spark_bull.worker.slot_state import Setup
 from spark_bull.worker.start_limit import start_limit

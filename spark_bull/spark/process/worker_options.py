@@ -16,7 +16,7 @@ from spark_bull.spark.process.udf_runner import is_udf
 from spark_bull.store.settings import resolved
 from spark_bull.tracing.tracer import TracerSource, check_sendable
 from spark_bull.worker.claims.batch_size import LEAST
-from spark_bull.worker.job_tasks import is_coroutine_function
+from spark_bull.worker.job.job_tasks import is_coroutine_function
 from spark_bull.worker.slot_queue import SCRIPT_JOBS
 from spark_bull.worker.slot_state import Setup
 

@@ -19,7 +19,7 @@ from spark_bull.queue.core.handle import open_handle
 from spark_bull.spark.process.worker import GRACE_S, INTERRUPT_GRACE_S, Worker
 from spark_bull.spark.process.worker_options import check_combinations, checked_env
 from spark_bull.spark.process.worker_queues import worked_queues
-from spark_bull.worker.interrupts import Terminated, interrupted_once
+from spark_bull.worker.job.interrupts import Terminated, interrupted_once
 from spark_bull.worker.status import WorkerStatus
 
 

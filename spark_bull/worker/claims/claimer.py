@@ -12,7 +12,7 @@ from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.process.claim import take_up, unpack_claimed
 from spark_bull.queue.process.claim_ledger import ClaimLedger, Portion
 from spark_bull.worker.claims.claim_keeper import ClaimKeeper
-from spark_bull.worker.job_options import own_locks
+from spark_bull.worker.job.job_options import own_locks
 
 #: Size of the packed jobs at which a batch ends, as they are kept in memory.
 MAX_PACKED_BYTES: Final = 64 << 20

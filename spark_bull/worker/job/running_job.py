@@ -20,8 +20,8 @@ from spark_bull.queue.dispatch.follow_ups import check_bounds, encode_follow_ups
 from spark_bull.queue.jobs.children import MAX_CHILDREN, failures_of, values_of
 from spark_bull.queue.manage.child_removal import remove_unprocessed_children
 from spark_bull.queue.manage.deduplication import free
-from spark_bull.worker.checkpoint import Reported
-from spark_bull.worker.job_options import job_options
+from spark_bull.worker.job.checkpoint import Reported
+from spark_bull.worker.job.job_options import job_options
 
 _UNSET: Any = object()
 #: Held to create the lock of a job.

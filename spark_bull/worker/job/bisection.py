@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from spark_bull.worker.interrupts import raise_if_interrupted
+from spark_bull.worker.job.interrupts import raise_if_interrupted
 
 
 class Abandoned(Exception):

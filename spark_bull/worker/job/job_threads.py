@@ -10,9 +10,9 @@ from queue import SimpleQueue
 from threading import Condition, Lock, Thread, get_ident
 
 from spark_bull.clock import monotonic_s
-from spark_bull.worker.alarm import RAISE_AGAIN_S, timeout_error
-from spark_bull.worker.job_runner import JobExpired, JobFunction, Result
-from spark_bull.worker.running_job import RunningJob
+from spark_bull.worker.job.alarm import RAISE_AGAIN_S, timeout_error
+from spark_bull.worker.job.job_runner import JobExpired, JobFunction, Result
+from spark_bull.worker.job.running_job import RunningJob
 
 
 @dataclass(eq=False)

@@ -20,11 +20,11 @@ from spark_bull.errors import (
 )
 from spark_bull.model.jobs import RawJson
 from spark_bull.model.outcomes import Delayed, Keep, Outcomes
-from spark_bull.worker.failure import Strategy, failure
-from spark_bull.worker.interrupts import raise_if_interrupted
-from spark_bull.worker.job_options import keep_of
-from spark_bull.worker.job_runner import JobExpired, Result
-from spark_bull.worker.running_job import RunningJob
+from spark_bull.worker.job.failure import Strategy, failure
+from spark_bull.worker.job.interrupts import raise_if_interrupted
+from spark_bull.worker.job.job_options import keep_of
+from spark_bull.worker.job.job_runner import JobExpired, Result
+from spark_bull.worker.job.running_job import RunningJob
 
 #: strategy(attempts made, backoff type, error, job) -> ms; -1: no further attempt. As in the Node libraries.
 BackoffStrategy = Callable[[int, str, BaseException, RunningJob], Any]

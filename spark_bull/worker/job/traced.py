@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from spark_bull.errors import POSTPONING
 from spark_bull.model.job_json import parsed_opts
-from spark_bull.worker.job_runner import FunctionRunner, JobFunction
-from spark_bull.worker.job_tasks import is_coroutine_function
-from spark_bull.worker.running_job import RunningJob
+from spark_bull.worker.job.job_runner import FunctionRunner, JobFunction
+from spark_bull.worker.job.job_tasks import is_coroutine_function
+from spark_bull.worker.job.running_job import RunningJob
 
 if TYPE_CHECKING:
     from spark_bull.tracing.otel import Spans

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from spark_bull.clock import monotonic_s
 from spark_bull.errors import JobTimeout
-from spark_bull.worker.running_job import RunningJob
+from spark_bull.worker.job.running_job import RunningJob
 
 #: Interval at which an error is raised again, in case the processor swallowed it.
 RAISE_AGAIN_S: Final = 1.0

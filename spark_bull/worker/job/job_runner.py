@@ -10,9 +10,9 @@ from typing import Any, Final, NamedTuple, Protocol
 from spark_bull.errors import (
     ProcessorMissing,
 )
-from spark_bull.worker.alarm import interruptible
-from spark_bull.worker.interrupts import raise_if_interrupted
-from spark_bull.worker.running_job import RunningJob
+from spark_bull.worker.job.alarm import interruptible
+from spark_bull.worker.job.interrupts import raise_if_interrupted
+from spark_bull.worker.job.running_job import RunningJob
 
 
 class Result(NamedTuple):

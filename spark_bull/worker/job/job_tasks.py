@@ -11,9 +11,9 @@ from functools import partial
 from threading import Thread
 from typing import Any, TypeVar
 
-from spark_bull.worker.alarm import RAISE_AGAIN_S, timeout_error
-from spark_bull.worker.job_runner import JobExpired, Result
-from spark_bull.worker.running_job import RunningJob
+from spark_bull.worker.job.alarm import RAISE_AGAIN_S, timeout_error
+from spark_bull.worker.job.job_runner import JobExpired, Result
+from spark_bull.worker.job.running_job import RunningJob
 
 T = TypeVar("T")
 CoroutineFunction = Callable[[RunningJob], Awaitable[Any]]

@@ -11,8 +11,8 @@ from spark_bull.dialects.backoff import fixed_ms
 from spark_bull.dialects.base import Dialect, json_text
 from spark_bull.error_text import reason_of, sendable
 from spark_bull.model.outcomes import ClaimedJob, Failed, Keep, Retried
-from spark_bull.worker.interrupts import raise_if_interrupted
-from spark_bull.worker.job_options import is_number, job_options, keep_of
+from spark_bull.worker.job.interrupts import raise_if_interrupted
+from spark_bull.worker.job.job_options import is_number, job_options, keep_of
 
 #: strategy(attempts made, backoff type, error) -> ms; -1: no further attempt.
 Strategy = Callable[[int, str, BaseException], Any]

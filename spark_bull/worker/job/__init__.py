@@ -1,0 +1,1 @@
+"""One job: its run, its time limit and its outcome."""
