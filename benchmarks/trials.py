@@ -23,7 +23,7 @@ from spark_bull.model.outcomes import Outcomes
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.process.claim import work
-from spark_bull.worker.cancel_reader import READ_S
+from spark_bull.worker.slot.cancel_reader import READ_S
 
 BASE = f"bull:{QUEUE}:"
 #: Records the scripts of chunks, and few other commands (µs).

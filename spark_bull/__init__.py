@@ -80,7 +80,7 @@ if TYPE_CHECKING:
     from spark_bull.spark.results import results
     from spark_bull.tracing.tracer import current_trace
     from spark_bull.worker.job.running_job import RunningJob
-    from spark_bull.worker.status import WorkerStatus
+    from spark_bull.worker.slot.status import WorkerStatus
 
 _LAZY_EXPORTS = {
     "Added": "spark_bull.model.jobs",
@@ -139,7 +139,7 @@ _LAZY_EXPORTS = {
     "WaitingForChildren": "spark_bull.errors",
     "Worker": "spark_bull.spark.process.worker",
     "WorkerFailed": "spark_bull.errors",
-    "WorkerStatus": "spark_bull.worker.status",
+    "WorkerStatus": "spark_bull.worker.slot.status",
     "WriteRecord": "spark_bull.model.jobs",
     "WrongState": "spark_bull.errors",
     "current_trace": "spark_bull.tracing.tracer",

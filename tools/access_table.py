@@ -95,7 +95,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
             *(f"queue/{name}" for name in ("activity", "children", "dependencies", "events", "intake", "limits")),
             *(f"queue/{name}" for name in ("job_fields", "metrics", "portions", "private_keys", "read")),
             *(f"queue/{name}" for name in ("recent_events", "schedulers", "stats", "walk", "writes")),
-            *("store/streams", "worker/status"),
+            *("store/streams", "worker/slot/status"),
         ),
         ("read/after", "read/find", "read/jobs", "read/metrics"),
     ),

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from threading import Event, Thread
 
 from spark_bull.errors import SparkBullError
-from spark_bull.worker.cancel_reader import READ_S
-from spark_bull.worker.slot_queue import SlotQueue
-from spark_bull.worker.termination import return_jobs
+from spark_bull.worker.slot.cancel_reader import READ_S
+from spark_bull.worker.slot.slot_queue import SlotQueue
+from spark_bull.worker.slot.termination import return_jobs
 
 log = logging.getLogger("spark_bull")
 

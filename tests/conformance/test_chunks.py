@@ -15,9 +15,9 @@ from redis import Redis
 from spark_bull import BullQueue, NewJob
 from spark_bull.model.outcomes import Claim, Outcomes
 from spark_bull.spark.process.udf_runner import UdfRunner
-from spark_bull.worker.chunk_loop import ChunkLoop
-from spark_bull.worker.slot_queue import SCRIPT_JOBS, SlotQueue
-from spark_bull.worker.slot_stats import SlotStats
+from spark_bull.worker.slot.chunk_loop import ChunkLoop
+from spark_bull.worker.slot.slot_queue import SCRIPT_JOBS, SlotQueue
+from spark_bull.worker.slot.slot_stats import SlotStats
 from tests.support.script_work import script_work
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker

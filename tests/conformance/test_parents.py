@@ -24,10 +24,10 @@ from spark_bull.model.outcomes import Claim, Failed, Outcomes
 from spark_bull.queue.manage.child_removal import remove_unprocessed_children
 from spark_bull.spark.process.settle import plan_settle, settle_task
 from spark_bull.spark.process.udf_runner import UdfRunner
-from spark_bull.worker.blocked_parents import fail_blocked
 from spark_bull.worker.job.job_runner import Result
 from spark_bull.worker.job.outcome_policy import OutcomePolicy
 from spark_bull.worker.job.running_job import RunningJob
+from spark_bull.worker.slot.blocked_parents import fail_blocked
 from tests.support.jobs import HOUR
 from tests.support.wait import wait_until
 from tests.support.work_bench import DIALECTS, WorkBench, only_bullmq

@@ -18,12 +18,12 @@ from spark_bull.model.jobs import NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.spark.process.udf_runner import UdfRunner
-from spark_bull.worker import chunk_loop as loop
 from spark_bull.worker.job.job_runner import FunctionRunner
 from spark_bull.worker.job.outcome_policy import OutcomePolicy
 from spark_bull.worker.job.running_job import RunningJob
-from spark_bull.worker.slot import loop_of
-from spark_bull.worker.slot_plan import QueuePlan, SlotPlan
+from spark_bull.worker.slot import chunk_loop as loop
+from spark_bull.worker.slot.slot import loop_of
+from spark_bull.worker.slot.slot_plan import QueuePlan, SlotPlan
 from tests.support.misbehaviour import MISBEHAVIOURS
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker

@@ -31,7 +31,7 @@ from spark_bull.tracing.otel import JobSpan
 from spark_bull.tracing.tracer import check_sendable, spans_of
 from spark_bull.worker.job.job_runner import JobFunction
 from spark_bull.worker.job.running_job import RunningJob
-from spark_bull.worker.slot import run_slot
+from spark_bull.worker.slot.slot import run_slot
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 

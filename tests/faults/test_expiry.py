@@ -21,8 +21,8 @@ from spark_bull.embedded.redis import EmbeddedRedis
 from spark_bull.model.jobs import RawJson
 from spark_bull.spark.process.claim_stream import ClaimReader, claim_reader
 from spark_bull.spark.process.udf_runner import UdfRunner
-from spark_bull.worker.chunk_loop import SETTLE_S
 from spark_bull.worker.job.running_job import RunningJob
+from spark_bull.worker.slot.chunk_loop import SETTLE_S
 from tests.spark.conftest import Bull
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker

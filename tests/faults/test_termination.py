@@ -16,7 +16,7 @@ from redis import Redis
 
 from spark_bull import BullQueue, Job, NewJob
 from spark_bull.worker.job.running_job import RunningJob
-from spark_bull.worker.status import latest, slots_of
+from spark_bull.worker.slot.status import latest, slots_of
 from tests.support import terminated_slot
 from tests.support.forked_process import ForkedProcess
 from tests.support.wait import PATIENCE_S, wait_until

@@ -25,7 +25,7 @@ from spark_bull.queue.core.report import add_log
 from spark_bull.queue.dispatch.writes import roll_forward
 from spark_bull.web import queue_access
 from spark_bull.web.event_streams import MAX_STREAMS
-from spark_bull.worker.slot_stats import SlotReport, SlotStats
+from spark_bull.worker.slot.slot_stats import SlotReport, SlotStats
 from tests.support.wait import wait_until
 from tests.support.web import READING, WRITING, Web, serving
 from tests.support.work_bench import DIALECTS, WorkBench, failed_for

@@ -31,7 +31,7 @@ from spark_bull import (
     Worker,
 )
 from spark_bull.errors import ConnectionLost, OptionError, SparkBullError, WorkerFailed
-from spark_bull.worker.slot_queue import IDLE_S
+from spark_bull.worker.slot.slot_queue import IDLE_S
 from tests.support.wait import PATIENCE_S, wait_until
 
 Start = Callable[..., Worker]

@@ -35,11 +35,11 @@ from spark_bull.queue.core import verbs
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.report import add_log, update_data, update_progress
 from spark_bull.queue.process import claim as claims
-from spark_bull.worker.blocked_parents import fail_blocked
 from spark_bull.worker.job.job_options import job_options
 from spark_bull.worker.job.job_runner import Result
 from spark_bull.worker.job.outcome_policy import OutcomePolicy
 from spark_bull.worker.job.running_job import RunningJob
+from spark_bull.worker.slot.blocked_parents import fail_blocked
 from tests.support.dump import Dump, Moments, Window, difference, dump, normalise, normalise_messages
 from tests.support.jobs import HOUR, Job, new_job_arguments
 from tests.support.node_peer import NodeError, NodePeer

@@ -20,9 +20,9 @@ from spark_bull import BullQueue
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.worker.job.job_runner import FunctionRunner, JobFunction, Result, Runner
 from spark_bull.worker.job.running_job import RunningJob
-from spark_bull.worker.slot import loop_of
-from spark_bull.worker.slot_plan import QueuePlan, SlotPlan
-from spark_bull.worker.slot_state import Setup
+from spark_bull.worker.slot.slot import loop_of
+from spark_bull.worker.slot.slot_plan import QueuePlan, SlotPlan
+from spark_bull.worker.slot.slot_state import Setup
 from tests.support.forked_process import ForkedProcess
 
 #: The payloads of jobs, with the kinds poison and chunk: the process gets SIGTERM; the job does not end by itself.

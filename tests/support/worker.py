@@ -17,12 +17,12 @@ from spark_bull.tracing.tracer import TracerSource, spans_of
 from spark_bull.worker.job.job_runner import FunctionRunner, JobFunction, Runner
 from spark_bull.worker.job.outcome_policy import OutcomePolicy
 from spark_bull.worker.job.running_job import RunningJob
-from spark_bull.worker.slot import loop_of
-from spark_bull.worker.slot_control import SlotControl
-from spark_bull.worker.slot_plan import QueuePlan, SlotPlan
-from spark_bull.worker.slot_state import Setup
-from spark_bull.worker.slot_stats import SlotStats
-from spark_bull.worker.start_limit import start_limit
+from spark_bull.worker.slot.slot import loop_of
+from spark_bull.worker.slot.slot_control import SlotControl
+from spark_bull.worker.slot.slot_plan import QueuePlan, SlotPlan
+from spark_bull.worker.slot.slot_state import Setup
+from spark_bull.worker.slot.slot_stats import SlotStats
+from spark_bull.worker.slot.start_limit import start_limit
 from tests.support.wait import PATIENCE_S
 
 

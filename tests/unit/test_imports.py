@@ -36,7 +36,7 @@ def test_each_command_is_in_the_list_of_its_module() -> None:
 
 def test_opentelemetry_is_imported_only_for_a_tracer() -> None:
     """redis-py imports it, too, where it is installed."""
-    modules = imported("redis", "spark_bull.queue.bull_queue, spark_bull.worker.slot")
+    modules = imported("redis", "spark_bull.queue.bull_queue, spark_bull.worker.slot.slot")
     assert "spark_bull.tracing.tracer" in modules
     assert "spark_bull.tracing.otel" not in modules
     assert not {name for name in modules if name.split(".")[0] == "opentelemetry"}

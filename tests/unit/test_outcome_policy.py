@@ -14,11 +14,11 @@ from spark_bull.dialects.base import Dialect
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.model.jobs import RawJson
 from spark_bull.model.outcomes import ClaimedJob, Failed, Outcomes, Retried
-from spark_bull.worker.chunk_size import ChunkSize
 from spark_bull.worker.claims.batch_size import LEAST, MOST, BatchSize
 from spark_bull.worker.job.failure import failure
 from spark_bull.worker.job.job_options import keep_of, keep_rule
 from spark_bull.worker.job.outcome_policy import NoReturnValue, returnvalue_text
+from spark_bull.worker.slot.chunk_size import ChunkSize
 
 BULLMQ, BULL, BULL_1 = DIALECTS["bullmq"], DIALECTS["bull"], DIALECTS["bull-1"]
 

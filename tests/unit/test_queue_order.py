@@ -6,7 +6,7 @@ import random
 from collections import Counter
 from typing import NamedTuple
 
-from spark_bull.worker.queue_order import in_order
+from spark_bull.worker.slot.queue_order import in_order
 
 
 class Queue(NamedTuple):

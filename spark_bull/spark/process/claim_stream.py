@@ -38,7 +38,7 @@ from spark_bull.store.settings import resolved
 from spark_bull.worker.claims.batch_size import BatchSize
 from spark_bull.worker.claims.claimer import Claimer
 from spark_bull.worker.claims.job_signal import IDLE_S, retry_until_connected
-from spark_bull.worker.status import lag_of
+from spark_bull.worker.slot.status import lag_of
 
 log = logging.getLogger("spark_bull")
 

@@ -15,8 +15,8 @@ from spark_bull.clock import monotonic_s
 from spark_bull.errors import OptionError, SparkBullError
 from spark_bull.spark.process.cores import is_remote, remote_parallelism, tasks_at_once
 from spark_bull.spark.process.slot_group import SlotGroup
-from spark_bull.worker.slot_plan import QueuePlan, SlotPlan
-from spark_bull.worker.status import Slot, counters_of, latest, slots_of
+from spark_bull.worker.slot.slot_plan import QueuePlan, SlotPlan
+from spark_bull.worker.slot.status import Slot, counters_of, latest, slots_of
 
 log = logging.getLogger("spark_bull")
 

@@ -38,12 +38,12 @@ from spark_bull.spark.process.follow_up_column import THEN, FollowUpPlan, plan_f
 from spark_bull.spark.process.settle_tokens import read_settle_token
 from spark_bull.spark.schemas import CLAIM_SCHEMA
 from spark_bull.store.settings import resolved
-from spark_bull.worker.blocked_parents import fail_blocked
 from spark_bull.worker.claims.job_signal import retry_until_connected
 from spark_bull.worker.job.failure import failure
 from spark_bull.worker.job.job_options import keep_of, keep_rule
 from spark_bull.worker.job.outcome_policy import BackoffStrategy, OutcomePolicy, strategy_for
 from spark_bull.worker.job.running_job import RunningJob
+from spark_bull.worker.slot.blocked_parents import fail_blocked
 
 log = logging.getLogger("spark_bull")
 

@@ -17,11 +17,11 @@ from pyspark.sql import SparkSession
 from spark_bull.error_text import trace_of
 from spark_bull.errors import SparkBullError, WorkerFailed
 from spark_bull.spark.platform.spark_errors import first_line
-from spark_bull.worker.slot import run_slot
-from spark_bull.worker.slot_control import SlotControl
-from spark_bull.worker.slot_plan import SlotPlan
-from spark_bull.worker.slot_state import SetupFailed
-from spark_bull.worker.status import Slot, slots_of
+from spark_bull.worker.slot.slot import run_slot
+from spark_bull.worker.slot.slot_control import SlotControl
+from spark_bull.worker.slot.slot_plan import SlotPlan
+from spark_bull.worker.slot.slot_state import SetupFailed
+from spark_bull.worker.slot.status import Slot, slots_of
 
 log = logging.getLogger("spark_bull")
 

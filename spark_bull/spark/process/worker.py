@@ -45,10 +45,10 @@ from spark_bull.worker.job.interrupts import exiting_on_sigterm, interrupted_onc
 from spark_bull.worker.job.job_options import keep_rule
 from spark_bull.worker.job.job_runner import FunctionRunner, Runner
 from spark_bull.worker.job.outcome_policy import BackoffStrategy, OutcomePolicy
-from spark_bull.worker.slot_plan import QueuePlan, SlotPlan
-from spark_bull.worker.slot_state import Setup
-from spark_bull.worker.start_limit import start_limit
-from spark_bull.worker.status import WorkerStatus, lag_of
+from spark_bull.worker.slot.slot_plan import QueuePlan, SlotPlan
+from spark_bull.worker.slot.slot_state import Setup
+from spark_bull.worker.slot.start_limit import start_limit
+from spark_bull.worker.slot.status import WorkerStatus, lag_of
 
 #: Maximum time for jobs to finish by default, and after Ctrl-C, s.
 GRACE_S: Final = 30.0

@@ -17,8 +17,8 @@ from spark_bull.store.settings import resolved
 from spark_bull.tracing.tracer import TracerSource, check_sendable
 from spark_bull.worker.claims.batch_size import LEAST
 from spark_bull.worker.job.job_tasks import is_coroutine_function
-from spark_bull.worker.slot_queue import SCRIPT_JOBS
-from spark_bull.worker.slot_state import Setup
+from spark_bull.worker.slot.slot_queue import SCRIPT_JOBS
+from spark_bull.worker.slot.slot_state import Setup
 
 Processor = Callable[..., Any]
 

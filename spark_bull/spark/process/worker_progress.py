@@ -7,7 +7,7 @@ from threading import Event, Thread
 from typing import Final, Protocol, TextIO
 
 from spark_bull.errors import SparkBullError
-from spark_bull.worker.status import WorkerStatus
+from spark_bull.worker.slot.status import WorkerStatus
 
 _INTERVAL_S: Final = 1.0
 

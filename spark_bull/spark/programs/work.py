@@ -20,7 +20,7 @@ from spark_bull.spark.process.worker import GRACE_S, INTERRUPT_GRACE_S, Worker
 from spark_bull.spark.process.worker_options import check_combinations, checked_env
 from spark_bull.spark.process.worker_queues import worked_queues
 from spark_bull.worker.job.interrupts import Terminated, interrupted_once
-from spark_bull.worker.status import WorkerStatus
+from spark_bull.worker.slot.status import WorkerStatus
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from spark_bull.web.json_output import Json, document
 from spark_bull.web.problems import Problem, documented
 from spark_bull.web.queue_access import ExistingQueue
 from spark_bull.web.readers import AllReaders
-from spark_bull.worker.status import latest, slots_of
+from spark_bull.worker.slot.status import latest, slots_of
 
 _READING = documented(400, 401, 404, 409, 421, 503)
 router = APIRouter(tags=["activity"], responses=_READING)

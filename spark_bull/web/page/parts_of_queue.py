@@ -18,7 +18,7 @@ from spark_bull.web.page.rendering import render
 from spark_bull.web.page.route import PageRoute
 from spark_bull.web.queue_access import ExistingQueue
 from spark_bull.web.readers import readers_of
-from spark_bull.worker.status import latest, slots_of
+from spark_bull.worker.slot.status import latest, slots_of
 
 router: Final = APIRouter(route_class=PageRoute, include_in_schema=False)
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from spark_bull.errors import JobCancelled, SparkBullError
 from spark_bull.queue.manage.cancel import CancelRequest, cancel_requests, forget_request
 from spark_bull.worker.claims.lock_keeper import Hold
-from spark_bull.worker.slot_queue import SlotQueue
+from spark_bull.worker.slot.slot_queue import SlotQueue
 
 log = logging.getLogger("spark_bull")
 

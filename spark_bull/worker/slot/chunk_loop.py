@@ -10,16 +10,16 @@ from spark_bull.clock import monotonic_s
 from spark_bull.errors import UnrecoverableError
 from spark_bull.model.outcomes import Claim, ClaimedJob, Outcomes
 from spark_bull.queue.process.claim import parts_to_return
-from spark_bull.worker.cancel_reader import Cancelled
-from spark_bull.worker.chunk_size import ChunkSize
 from spark_bull.worker.job.alarm import interrupt
 from spark_bull.worker.job.job_options import own_locks
 from spark_bull.worker.job.job_runner import Result
 from spark_bull.worker.job.running_job import RunningJob
-from spark_bull.worker.queue_order import in_order
-from spark_bull.worker.slot_loop import SlotLoop
-from spark_bull.worker.slot_plan import SlotPlan
-from spark_bull.worker.slot_queue import SCRIPT_JOBS, SlotQueue
+from spark_bull.worker.slot.cancel_reader import Cancelled
+from spark_bull.worker.slot.chunk_size import ChunkSize
+from spark_bull.worker.slot.queue_order import in_order
+from spark_bull.worker.slot.slot_loop import SlotLoop
+from spark_bull.worker.slot.slot_plan import SlotPlan
+from spark_bull.worker.slot.slot_queue import SCRIPT_JOBS, SlotQueue
 
 #: Interval at which a chunk of jobs that run one by one is settled in parts. Any chunk is also settled in parts when
 #: its outcomes exceed `chunk_bytes`.

@@ -6,8 +6,8 @@ import logging
 from typing import Final, Literal
 
 from spark_bull.errors import SparkBullError
-from spark_bull.worker.slot_plan import SlotPlan
-from spark_bull.worker.status import slots_of
+from spark_bull.worker.slot.slot_plan import SlotPlan
+from spark_bull.worker.slot.status import slots_of
 
 log = logging.getLogger("spark_bull")
 

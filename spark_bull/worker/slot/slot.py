@@ -6,15 +6,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from spark_bull.tracing.tracer import spans_of
-from spark_bull.worker.chunk_loop import ChunkLoop
-from spark_bull.worker.concurrent_loop import ConcurrentLoop
-from spark_bull.worker.environment import environment
 from spark_bull.worker.job.job_runner import FunctionRunner
 from spark_bull.worker.job.job_tasks import is_coroutine_function
 from spark_bull.worker.job.traced import traced
-from spark_bull.worker.slot_loop import SlotLoop
-from spark_bull.worker.slot_plan import SlotPlan
-from spark_bull.worker.slot_stats import SlotStats
+from spark_bull.worker.slot.chunk_loop import ChunkLoop
+from spark_bull.worker.slot.concurrent_loop import ConcurrentLoop
+from spark_bull.worker.slot.environment import environment
+from spark_bull.worker.slot.slot_loop import SlotLoop
+from spark_bull.worker.slot.slot_plan import SlotPlan
+from spark_bull.worker.slot.slot_stats import SlotStats
 
 if TYPE_CHECKING:
     from spark_bull.tracing.otel import Spans

@@ -11,15 +11,15 @@ from uuid import uuid4
 
 from spark_bull.errors import UnrecoverableError
 from spark_bull.model.outcomes import Claim, Outcomes
-from spark_bull.worker.cancel_reader import Cancelled
 from spark_bull.worker.job.job_runner import FunctionRunner, Result
 from spark_bull.worker.job.job_tasks import JobTasks, is_coroutine_function
 from spark_bull.worker.job.job_threads import JobThreads
 from spark_bull.worker.job.running_job import RunningJob
-from spark_bull.worker.queue_order import in_order
-from spark_bull.worker.slot_loop import Event, SlotLoop, StateEnded
-from spark_bull.worker.slot_plan import SlotPlan
-from spark_bull.worker.slot_queue import SlotQueue
+from spark_bull.worker.slot.cancel_reader import Cancelled
+from spark_bull.worker.slot.queue_order import in_order
+from spark_bull.worker.slot.slot_loop import Event, SlotLoop, StateEnded
+from spark_bull.worker.slot.slot_plan import SlotPlan
+from spark_bull.worker.slot.slot_queue import SlotQueue
 
 
 class _Place(NamedTuple):

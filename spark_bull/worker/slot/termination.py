@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Final
 
 from spark_bull.errors import SparkBullError
-from spark_bull.worker.slot_queue import SlotQueue
+from spark_bull.worker.slot.slot_queue import SlotQueue
 
 log = logging.getLogger("spark_bull")
 

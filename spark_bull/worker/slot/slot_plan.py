@@ -10,8 +10,8 @@ from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.tracing.tracer import TracerSource
 from spark_bull.worker.job.job_runner import Runner
 from spark_bull.worker.job.outcome_policy import OutcomePolicy
-from spark_bull.worker.slot_state import Setup
-from spark_bull.worker.start_limit import StartLimit
+from spark_bull.worker.slot.slot_state import Setup
+from spark_bull.worker.slot.start_limit import StartLimit
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class SlotPlan:
       min_chunk: number of jobs for which a UDF waits, `chunk_wait_ms` at most.
       chunk_wait_ms: see `min_chunk`; ms.
       tracer: the tracer of the slots: see `spark_bull.tracing.tracer.spans_of`.
-      setup: makes the state of a slot: see `spark_bull.worker.slot_state`.
+      setup: makes the state of a slot: see `spark_bull.worker.slot.slot_state`.
       env: environment variables of the slots' processes.
       run: number of the start of the slots; each starts all slots of the worker.
       max_stalled: how often a job may stall before it fails.

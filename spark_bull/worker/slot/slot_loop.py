@@ -8,17 +8,17 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from queue import Empty, SimpleQueue
 from typing import Any, Final
 
-from spark_bull.worker.cancel_reader import Cancelled, CancelReader
 from spark_bull.worker.end_reader import EndReader
 from spark_bull.worker.job.alarm import handling_alarms
 from spark_bull.worker.job.interrupts import recording_interrupts
 from spark_bull.worker.job.job_runner import Result
 from spark_bull.worker.job.job_tasks import JobTasks
-from spark_bull.worker.slot_plan import SlotPlan
-from spark_bull.worker.slot_queue import Signalled, SlotQueue
-from spark_bull.worker.slot_state import SlotState
-from spark_bull.worker.slot_stats import SlotReport, SlotStats
-from spark_bull.worker.termination import returning_jobs
+from spark_bull.worker.slot.cancel_reader import Cancelled, CancelReader
+from spark_bull.worker.slot.slot_plan import SlotPlan
+from spark_bull.worker.slot.slot_queue import Signalled, SlotQueue
+from spark_bull.worker.slot.slot_state import SlotState
+from spark_bull.worker.slot.slot_stats import SlotReport, SlotStats
+from spark_bull.worker.slot.termination import returning_jobs
 
 
 class StateEnded:

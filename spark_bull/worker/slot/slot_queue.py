@@ -19,14 +19,14 @@ from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.verbs import stall
 from spark_bull.queue.process.claim import parts_to_return, work
-from spark_bull.worker.blocked_parents import fail_blocked
 from spark_bull.worker.claims.job_signal import JobSignal, retry_until_connected
 from spark_bull.worker.claims.lock_keeper import LockKeeper
 from spark_bull.worker.job.job_options import own_locks, runs_at_most_once
 from spark_bull.worker.job.job_runner import Result
 from spark_bull.worker.job.running_job import RunningJob
-from spark_bull.worker.slot_plan import QueuePlan, SlotPlan
-from spark_bull.worker.slot_stats import SlotStats
+from spark_bull.worker.slot.blocked_parents import fail_blocked
+from spark_bull.worker.slot.slot_plan import QueuePlan, SlotPlan
+from spark_bull.worker.slot.slot_stats import SlotStats
 
 log = logging.getLogger("spark_bull")
 

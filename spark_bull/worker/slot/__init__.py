@@ -1,0 +1,1 @@
+"""The loops of a slot, its state, statistics and end."""
