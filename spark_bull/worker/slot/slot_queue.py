@@ -160,7 +160,7 @@ class SlotQueue:
     def work(self, outcomes: Outcomes | None, limit: int, token: str = "", claimed_bytes: int = 0) -> Claim:
         """Settles and claims. A retry after a lost connection sends the same call id and so has no second effect.
 
-        token: see `spark_bull.queue.process.claim.work`. claimed_bytes: size of the payloads that the chunk has already.
+        token: see `spark_bull.queue.process.claim.work`. claimed_bytes: size of the payloads that the chunk has.
         """
         call, active_id = uuid4().hex, self._active_id
         self._active_id, self.has_woken = "", False

@@ -15,7 +15,7 @@ import pytest
 from tests.support.fork_server import VARIABLE
 from tests.support.wait import PATIENCE_S, wait_until
 
-PYTHON = Path(__file__).parents[1] / "support" / "spark_python.sh"
+PYTHON = Path(__file__).parents[2] / "support" / "spark_python.sh"
 PROGRAM = """
 import os, sys
 print(os.getpid(), os.environ["COLOUR"], os.getcwd(), *sys.argv[1:], "pandas" in sys.modules, flush=True)

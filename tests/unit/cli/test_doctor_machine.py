@@ -16,7 +16,7 @@ from spark_bull.cli.doctor.finding import Finding
 from spark_bull.version import VERSION
 from tools.compiled_pyspark import FILE
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def program(path: Path, text: str) -> Path:

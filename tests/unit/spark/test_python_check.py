@@ -17,7 +17,7 @@ from pyspark import SparkContext
 from spark_bull.spark.platform import python_check
 from spark_bull.spark.platform.python_check import check_python
 from spark_bull.spark.platform.query_start import LATE, start_query
-from tests.unit.test_query_start import Query
+from tests.unit.spark.test_query_start import Query
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def test_a_missing_python_is_reported(monkeypatch: pytest.MonkeyPatch, caplog: p
 def test_another_python_with_all_packages_causes_no_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, foreign_python: Path
 ) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
     has_context(monkeypatch, Context(str(foreign_python)))
     assert check_python()
     assert warnings_of(caplog) == []

@@ -12,7 +12,7 @@ from typing import Any
 from spark_bull.prometheus.families import FAMILIES
 
 DASHBOARD: dict[str, Any] = json.loads(
-    (Path(__file__).parents[2] / "conf" / "grafana-dashboard.json").read_text("utf-8")
+    (Path(__file__).parents[3] / "conf" / "grafana-dashboard.json").read_text("utf-8")
 )
 PANELS: list[dict[str, Any]] = DASHBOARD["panels"]
 METRICS = {family.name for family in FAMILIES}

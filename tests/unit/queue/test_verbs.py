@@ -11,7 +11,7 @@ from spark_bull.dialects.registry import DIALECTS
 from spark_bull.queue.core import verbs
 from tests.support.lua_scripts import SCRIPTS
 
-PACKAGE = Path(verbs.__file__).parents[1]
+PACKAGE = Path(verbs.__file__).parents[2]
 #: Functions of the module, besides those that run a script.
 HELPERS = {"unpack_work"}
 #: Scripts that the function of another verb may run instead of that.
