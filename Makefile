@@ -49,6 +49,7 @@ lint: $(PYTHON_STAMP) docs ## Check style, format, types and documentation
 	$(RUN) -m mypy
 
 docs: $(PYTHON_STAMP) ## Build the documentation in site/; dead links are errors
+	@$(RUN) tools/draw_rooms.py
 	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict
 
 format: $(PYTHON_STAMP) ## Sort imports and format the code

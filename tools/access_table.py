@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from textwrap import fill
 from typing import Final
 
+from spark_bull.dialects.registry import DIALECTS
+from spark_bull.errors import ScriptError
 from spark_bull.store.scripts import load
 
 ROOT: Final = Path(__file__).parent.parent
@@ -58,19 +61,47 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     ),
     "inspect": (
         (
-            *(f"queue/{name}" for name in ("activity", "children", "counts_by", "dependencies", "writes")),
-            *(f"queue/{name}" for name in ("job_fields", "metrics", "read", "recent_events", "stats", "walk")),
+            *(
+                f"queue/{name}"
+                for name in (
+                    "monitor/activity",
+                    "jobs/children",
+                    "jobs/counts_by",
+                    "jobs/dependencies",
+                    "dispatch/writes",
+                )
+            ),
+            *(
+                f"queue/{name}"
+                for name in (
+                    "core/job_fields",
+                    "monitor/metrics",
+                    "jobs/read",
+                    "events/recent_events",
+                    "monitor/stats",
+                    "core/walk",
+                )
+            ),
             "spark/inspect/views",
         ),
         ("read/find", "read/jobs", "read/metrics"),
     ),
     "process": (
         (
-            *(f"queue/{name}" for name in ("cancel", "children", "claim", "claim_ledger")),
-            *(f"queue/{name}" for name in ("job_fields", "parents", "read", "report")),
-            *(f"queue/{name}" for name in ("schedules", "walk", "writes")),
+            *(f"queue/{name}" for name in ("manage/cancel", "jobs/children", "process/claim", "process/claim_ledger")),
+            *(f"queue/{name}" for name in ("core/job_fields", "dispatch/parents", "jobs/read", "core/report")),
+            *(f"queue/{name}" for name in ("schedule/schedules", "core/walk", "dispatch/writes")),
             *(f"dialects/{name}" for name in ("base", "bull", "bullmq")),
-            *(f"worker/{name}" for name in ("job_signal", "slot_control", "slot_queue", "slot_stats", "status")),
+            *(
+                f"worker/{name}"
+                for name in (
+                    "claims/job_signal",
+                    "slot/slot_control",
+                    "slot/slot_queue",
+                    "slot/slot_stats",
+                    "slot/status",
+                )
+            ),
             *("services/delayed_signal", "store/streams"),
             *(f"spark/process/{name}" for name in ("loop_engine", "settle", "stream_engine")),
         ),
@@ -92,9 +123,31 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     # To read; writing also needs the rights of other verbs.
     "serve": (
         (
-            *(f"queue/{name}" for name in ("activity", "children", "dependencies", "events", "intake", "limits")),
-            *(f"queue/{name}" for name in ("job_fields", "metrics", "portions", "private_keys", "read")),
-            *(f"queue/{name}" for name in ("recent_events", "schedulers", "stats", "walk", "writes")),
+            *(
+                f"queue/{name}"
+                for name in (
+                    "monitor/activity",
+                    "jobs/children",
+                    "jobs/dependencies",
+                    "events/events",
+                    "core/intake",
+                    "manage/limits",
+                )
+            ),
+            *(
+                f"queue/{name}"
+                for name in ("core/job_fields", "monitor/metrics", "jobs/portions", "monitor/private_keys", "jobs/read")
+            ),
+            *(
+                f"queue/{name}"
+                for name in (
+                    "events/recent_events",
+                    "schedule/schedulers",
+                    "monitor/stats",
+                    "core/walk",
+                    "dispatch/writes",
+                )
+            ),
             *("store/streams", "worker/slot/status"),
         ),
         ("read/after", "read/find", "read/jobs", "read/metrics"),
@@ -105,8 +158,11 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     ),
     "manage": (
         (
-            *(f"queue/{name}" for name in ("changes", "deduplication", "intake", "limits")),
-            *(f"queue/{name}" for name in ("job_fields", "manage", "read", "walk", "writes")),
+            *(f"queue/{name}" for name in ("manage/changes", "manage/deduplication", "core/intake", "manage/limits")),
+            *(
+                f"queue/{name}"
+                for name in ("core/job_fields", "manage/manage", "jobs/read", "core/walk", "dispatch/writes")
+            ),
             "spark/manage/commit",
         ),
         (
@@ -130,7 +186,16 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "doctor": (
         (
             *(f"cli/doctor/{name}" for name in ("leftovers", "queues", "server")),
-            *(f"queue/{name}" for name in ("keyspace", "orphans", "read", "schedulers", "writes")),
+            *(
+                f"queue/{name}"
+                for name in (
+                    "monitor/keyspace",
+                    "manage/orphans",
+                    "jobs/read",
+                    "schedule/schedulers",
+                    "dispatch/writes",
+                )
+            ),
         ),
         ("read/find", "read/jobs", "read/unlocked", "read/unplaced"),
     ),
@@ -173,9 +238,18 @@ def _upper(allowed: Iterable[str]) -> list[str]:
 
 def _sources(name: str) -> list[str]:
     """Returns the source of a script without comments; for a verb of the dialects, of all its scripts."""
-    names = [name] if "/" in name else [f"{dialect}/{name}" for dialect in ("bull1", "bull", "bullmq")]
-    existing = [name for name in names if (PACKAGE / "lua" / f"{name}.lua").exists()]
-    return [re.sub(r"--.*", "", load(name).source) for name in existing]
+    if "/" in name:
+        return [_code_of(name)]
+    sources = []
+    for dialect in DIALECTS.values():
+        with suppress(ScriptError):  # The dialect lacks this verb.
+            sources.append(_code_of(f"{dialect.folder}/{name}"))
+    assert sources, f"expected a script `{name}` of some dialect, found none"
+    return sources
+
+
+def _code_of(name: str) -> str:
+    return re.sub(r"--.*", "", load(name).source)
 
 
 def _in_script(source: str) -> set[str]:

@@ -56,7 +56,7 @@ def test_a_further_dialect_changes_nothing_outside_of_its_own_places(
     registry = package / "dialects/registry.py"
     insert(registry, "from spark_bull.dialects.bullmq import", "from spark_bull.dialects.bull9 import Bull9\n")
     insert(registry, "BullMQ())}", "Bull9(), ")
-    insert(package / "option_table.py", '"bullmq")\n', '"bull-9", ')
+    insert(package / "options/table.py", '"bullmq")\n', '"bull-9", ')
 
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, redis_url, prefix],

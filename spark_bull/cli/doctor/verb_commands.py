@@ -38,8 +38,8 @@ smismember sscan subscribe unsubscribe xlen xrange xread xrevrange zcard zcount 
 """,
     "schedule": """
 decrby del get hdel hgetall hincrby hlen hrandfield hset incr incrby linsert llen lpop lpush lrange lrem ltrim persist
-pexpire pttl publish rpush sadd scard set srem unlink xadd xtrim zadd zcard zcount zrem zremrangebyscore
-zrevrangebyscore zscan zscore
+pexpire pttl publish rpush sadd scard set unlink xadd xtrim zadd zcard zcount zrem zremrangebyscore zrevrangebyscore
+zscan zscore
 """,
     "manage": """
 decrby del get hdel hexists hgetall hincrby hlen hrandfield hset hsetnx incr incrby linsert llen lpop lpos lpush
