@@ -239,3 +239,16 @@ def test_a_program_stops_its_worker_on_sigterm(redis_url: str, prefix: str, tmp_
         queue.add({"n": 2})
         counts = queue.counts()
     assert (counts["completed"], counts["wait"], counts["active"]) == (1, 1, 0)
+
+
+@pytest.mark.parametrize("concurrency", [1, JOBS])
+def test_a_signal_to_a_process_that_a_processor_has_forked_ends_only_that_process(
+    queue: BullQueue, redis_url: str, prefix: str, concurrency: int
+) -> None:
+    queue.add_many(NewJob({"n": n}) for n in range(JOBS))
+    with terminated_slot.start(redis_url, prefix, queue.protocol, concurrency, "forking") as process:
+        wait_until(lambda: not queue.counts()["wait"] + queue.counts()["active"], "the jobs to end, or their slot")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
+    jobs = by_n(queue)
+    assert [(job.parsed("returnvalue"), job.stalled_counter) for job in jobs] == [(-signal.SIGTERM, 0)] * JOBS

@@ -2,17 +2,20 @@
 
 endless: jobs do not end by themselves. brief: they end at once, and count how often they have started. state: as
 endless, with a state that is appended to a list when it is closed. poison: as brief, but for the
-payloads POISON and ENDLESS; chunk: the same with one call for the whole chunk, as of a UDF.
+payloads POISON and ENDLESS; chunk: the same with one call for the whole chunk, as of a UDF. forking: each job forks a
+process, ends it with SIGTERM, and returns its status.
 """
 
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import os
 import signal
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager
+from multiprocessing.synchronize import Event
 
 from redis import Redis
 
@@ -58,6 +61,13 @@ def closed_key(prefix: str) -> str:
     return f"{prefix}:closed"
 
 
+def _outlast_parent(has_begun: Event) -> None:
+    has_begun.set()
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+
+
 def _run(url: str, prefix: str, dialect: str, concurrency: int, kind: str) -> None:
     # Tests that nohup runs ignore SIGHUP, and so would this process.
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -83,6 +93,16 @@ def _run(url: str, prefix: str, dialect: str, concurrency: int, kind: str) -> No
         if job.data in (POISON, ENDLESS):
             endless(job)
 
+    def forking(job: RunningJob) -> int | None:
+        context = multiprocessing.get_context("fork")
+        has_begun = context.Event()
+        child = context.Process(target=_outlast_parent, args=[has_begun])
+        child.start()
+        has_begun.wait()
+        child.terminate()
+        child.join()
+        return child.exitcode
+
     def state() -> Iterator[str]:
         yield "open"
         redis.rpush(closed_key(prefix), "plain")
@@ -97,6 +117,7 @@ def _run(url: str, prefix: str, dialect: str, concurrency: int, kind: str) -> No
         "brief": (brief, None),
         "poison": (poison, None),
         "chunk": (poison, None),
+        "forking": (forking, None),
         "state": (endless, state),
         "state, coroutine": (endless_in_loop, state_in_loop),
     }

@@ -21,6 +21,21 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)
 #: Maximum time to export spans and to close the state of the slot, s.
 END_S: Final = 5.0
 
+#: The signals that return the jobs of the slot of this process.
+_handled: Final[list[int]] = []
+
+
+def _leave_jobs_to_parent() -> None:
+    """Lets signals end only this process, which a processor has forked: the jobs are those of its parent."""
+    for number in _handled:
+        signal.signal(number, signal.SIG_DFL)
+    if _handled:
+        signal.set_wakeup_fd(-1)
+        _handled.clear()
+
+
+os.register_at_fork(after_in_child=_leave_jobs_to_parent)
+
 
 @contextmanager
 def returning_jobs(queues: Sequence[SlotQueue], end: Callable[[], None]) -> Iterator[None]:
@@ -28,20 +43,20 @@ def returning_jobs(queues: Sequence[SlotQueue], end: Callable[[], None]) -> Iter
 
     They run again elsewhere at once; without this, they wait for their locks to expire. No attempt counts, but jobs
     that were running have stalled, as others may end the process because of them. Then `end` is called, which
-    may take END_S. Has no effect outside the main thread.
+    may take END_S. Has no effect outside the main thread, and in processes that a processor forks.
     """
     if current_thread() is not main_thread():
         yield
         return
 
-    handled = [number for number in SIGNALS if signal.getsignal(number) is signal.SIG_DFL]
+    _handled[:] = [number for number in SIGNALS if signal.getsignal(number) is signal.SIG_DFL]
     received, sent = os.pipe()
     os.set_blocking(sent, False)
 
     def wait_for_signal() -> None:
         # In a thread: the main one may hold a lock, or run C code, which delays handlers of Python.
         while number := os.read(received, 1):
-            if number[0] in handled:
+            if number[0] in _handled:
                 _end(queues, end, number[0])
         os.close(received)
 
@@ -52,13 +67,14 @@ def returning_jobs(queues: Sequence[SlotQueue], end: Callable[[], None]) -> Iter
 
     Thread(target=wait_for_signal, name="spark-bull-termination", daemon=True).start()
     previous = signal.set_wakeup_fd(sent, warn_on_full_buffer=False)
-    for number in handled:
+    for number in _handled:
         signal.signal(number, tell)
     try:
         yield
     finally:
-        for number in handled:
+        for number in _handled:
             signal.signal(number, signal.SIG_DFL)
+        _handled.clear()
         signal.set_wakeup_fd(previous)
         os.close(sent)
 
