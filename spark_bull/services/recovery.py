@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -11,6 +12,8 @@ from spark_bull.model.jobs import WriteRecord
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.room import RoomPauses
 from spark_bull.queue.dispatch.writes import advance_all
+
+log = logging.getLogger("spark_bull")
 
 #: Interval of the check for interrupted writes, s.
 RECOVER_S: Final = 30.0
@@ -49,7 +52,8 @@ class Recovery:
             self._all_at = now + RECOVER_S
 
     def _advance(self, handle: QueueHandle) -> list[WriteRecord]:
-        records = advance_all(handle)
+        # A service works for other writes and queues, too.
+        records = advance_all(handle, on_loss=lambda error: log.error("%s", error))
         unfinished = [record.done for record in records if record.state == "open"]
         if not unfinished:
             self._waiting.pop(handle, None)

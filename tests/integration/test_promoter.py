@@ -19,6 +19,7 @@ from spark_bull.queue.core.verbs import promote_due
 from tests.support.passing_state import become_cluster
 from tests.support.script_work import script_work
 from tests.support.wait import PATIENCE_S, wait_until
+from tests.support.writes import register_all
 
 ROOT = Path(__file__).parents[2]
 DIALECTS = ("bull-1", "bull", "bullmq")
@@ -60,6 +61,24 @@ def test_a_sleeping_promoter_wakes_for_a_job_that_expires_earlier(redis_url: str
             for n in range(1, 4):
                 queue.add({"n": n}, expire_after=150)
                 wait_until(lambda n=n: promoter.done.expired == n, "the job to expire")  # type: ignore[misc]
+
+
+@each_dialect
+def test_a_write_whose_chunks_are_gone_ends_no_promoter(
+    redis_url: str, prefix: str, client: Redis, protocol: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with (
+        BullQueue("a", url=redis_url, prefix=prefix, protocol=protocol) as broken,
+        BullQueue("b", url=redis_url, prefix=prefix, protocol=protocol) as whole,
+    ):
+        for queue in (broken, whole):
+            register_all(queue.handle, "w", [[NewJob({"n": n}) for n in range(3)]], 3)
+        client.delete(*client.scan_iter(f"{prefix}:a:spark:stage:*"))
+        register_all(broken.handle, "later", [[NewJob({"n": n}) for n in range(2)]], 2)
+        with Promoter(redis_url, ["a", "b"], prefix=prefix, protocol=protocol, rescue=False) as promoter:
+            wait_until(lambda: (broken.counts()["wait"], whole.counts()["wait"]) == (2, 3), "the other writes")
+            assert promoter.running
+    assert "queue a: chunks were gone from Redis after 0 of 3 rows" in caplog.text
 
 
 @pytest.mark.usefixtures("only_signals")

@@ -282,12 +282,23 @@ def recover(handle: QueueHandle) -> list[WriteRecord]:
     return [record for record in advance_all(handle) if record.state != "open"]
 
 
-def advance_all(handle: QueueHandle) -> list[WriteRecord]:
-    """As `recover`, but returns also the records of those that have to wait for room; their state is `open`."""
+def advance_all(handle: QueueHandle, on_loss: Callable[[StagedDataLost], None] | None = None) -> list[WriteRecord]:
+    """As `recover`, but returns also the records of those that have to wait for room; their state is `open`.
+
+    on_loss: called for a write whose chunks are gone, after which the others go on; None: StagedDataLost is raised.
+    """
     for write_id, score in _listed(handle):
         if score < 0:
             open_prepared([handle], write_id)
-    return [roll_forward(handle, write_id, waits=False) for write_id in open_writes(handle)]
+    records = []
+    for write_id in open_writes(handle):
+        try:
+            records.append(roll_forward(handle, write_id, waits=False))
+        except StagedDataLost as error:
+            if on_loss is None:
+                raise
+            on_loss(error)
+    return records
 
 
 def open_writes(handle: QueueHandle) -> list[str]:
