@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -31,6 +32,7 @@ from spark_bull import (
     Worker,
 )
 from spark_bull.errors import ConnectionLost, OptionError, SparkBullError, WorkerFailed
+from spark_bull.spark.process.slot_group import SlotGroup
 from spark_bull.worker.slot.slot_queue import IDLE_S
 from tests.support.wait import PATIENCE_S, wait_until
 
@@ -246,6 +248,43 @@ def test_a_stopped_worker_finishes_what_it_has_claimed(queue: BullQueue, start: 
     assert counts["wait"] > 0
     assert worker.status().state == "stopped"
     assert worker.status().completed == counts["completed"]
+
+
+def test_a_worker_whose_wait_was_interrupted_still_finishes_what_it_has_claimed(
+    queue: BullQueue, start: Start, tmp_path: Path
+) -> None:
+    """Ctrl-C in `await_termination` does not make it believe that its slots have ended."""
+    go = tmp_path / "go"
+
+    def processor(job: Any) -> Any:
+        job.update_progress(1)
+        while not go.exists():
+            time.sleep(0.02)
+        return "done"
+
+    queue.add({"n": 1})
+    worker = start(processor)
+    wait_until(lambda: any(job.progress for job in queue.page("active")), "the job to run")
+    threading.Thread(target=interrupt_wait, args=[threading.get_ident()], daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        worker.await_termination()
+    assert worker.status().state == "running"
+    go.touch()
+    assert worker.stop(PATIENCE_S) is True
+    assert queue.counts()["completed"] == 1
+
+
+def interrupt_wait(thread: int) -> None:
+    """Sends SIGINT once the main thread waits for the slots."""
+
+    def is_waiting() -> bool:
+        frame = sys._current_frames().get(thread)
+        while frame is not None and frame.f_code is not SlotGroup.wait.__code__:
+            frame = frame.f_back
+        return frame is not None
+
+    wait_until(is_waiting, "the main thread to wait")
+    os.kill(os.getpid(), signal.SIGINT)
 
 
 def test_an_idle_slot_sends_few_commands(own_redis: Callable[..., Any], spark: SparkSession) -> None:

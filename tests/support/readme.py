@@ -101,9 +101,7 @@ CASES = {
     'options(queue="mail", view="metrics")': Case(prints=("|state|sum(jobs)|",)),
     "queue.stats(window_ms=600_000)": Case(finished=2, prints=("alljobs{'wait':0",)),
     "def double(": Case(prints=("numbers|wait|100", '{"doubled":')),
-    "spark-bull counts numbers": Case(
-        jobs={"numbers": [{"n": 1}]}, then={"numbers": {"wait": 1}}, prints=("numbers", "wait")
-    ),
+    "spark-bull counts numbers": Case(then={"numbers": {"wait": 1}}, prints=("numbers", "wait", '{"n":21}')),
     'option("queue", "numbers")': Case(),
     '"uniqueBy", "order,event"': Case(then={"mail": {"wait": 2}}, prints=("|3|2|1|",)),
     "debounce = {": Case(then={"mail": {"wait": 1, "delayed": 1}}, prints=("1\n1\n71\n7\n",)),

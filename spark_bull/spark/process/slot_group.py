@@ -81,7 +81,9 @@ class SlotGroup:
         self._stopping = Event()
         self._is_paused = False
         self._pausing = Lock()
-        self._thread = Thread(target=self._run_until_stopped, name=f"spark-bull-{plan.worker}", daemon=True)
+        self._thread = Thread(target=self._run, name=f"spark-bull-{plan.worker}", daemon=True)
+        # Python before 3.13 takes a thread for ended when Ctrl-C interrupts a join() of it.
+        self._ended = Event()
         self.error: BaseException | None = None
         self.restarts = 0
 
@@ -91,11 +93,11 @@ class SlotGroup:
 
     @property
     def running(self) -> bool:
-        return self._thread.is_alive()
+        return self._thread.ident is not None and not self._ended.is_set()
 
     def wait(self, timeout_s: float | None = None) -> None:
         """Waits until all slots have finished, at most `timeout_s`."""
-        self._thread.join(timeout_s)
+        self._ended.wait(timeout_s)
 
     def request_stop(self) -> None:
         """Lets the slots finish their jobs and stop; to be called again until they have, as Redis may be away."""
@@ -123,6 +125,12 @@ class SlotGroup:
     def runs(self, report: Slot) -> bool:
         """Whether a report is that of a slot of this group that Spark runs now."""
         return report["slot"] in self._numbers and report["run"] == self.restarts and report["state"] != "stopped"
+
+    def _run(self) -> None:
+        try:
+            self._run_until_stopped()
+        finally:
+            self._ended.set()
 
     def _run_until_stopped(self) -> None:
         pause_s, failed_starts = MIN_PAUSE_S, 0
