@@ -96,7 +96,7 @@ CASES = {
         jobs={"mail": [{"to": "ada@example.org"}]}, then={"mail": {"completed": 1}}
     ),
     "archive.trigger": Case(finished=1, files="mail/*.parquet"),
-    "spark-bull add": Case(then={"mail": {"delayed": 1}}, prints=("delayed",)),
+    "spark-bull add mail": Case(then={"mail": {"delayed": 1}}, prints=("delayed",)),
     # docs
     'options(queue="mail", view="metrics")': Case(prints=("|state|sum(jobs)|",)),
     "queue.stats(window_ms=600_000)": Case(finished=2, prints=("alljobs{'wait':0",)),
