@@ -12,7 +12,7 @@ from spark_bull.dialects.fields import CLAIMED_FIELDS
 from spark_bull.model.columns import converted, listed
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.process.claimed_fields import ClaimedChunk
-from spark_bull.spark.process.settle_tokens import SettleTokens
+from spark_bull.spark.process.settle.tokens import SettleTokens
 from spark_bull.spark.schemas import CLAIM_FIELDS, CLAIM_SCHEMA
 from spark_bull.worker.job.job_options import runs_at_most_once
 

@@ -1,12 +1,4 @@
-"""The settling sink: rows are outcomes of claimed jobs.
-
-Columns: `id` and `token` from the claim; `returnvalue` (any type that JSON can hold; a STRING is JSON) of a completed
-job, or `error` (STRING) of a failed attempt, optionally with `stacktrace` (STRING) and `unrecoverable` (BOOLEAN: no
-further attempt), and `then`, jobs to add in the same step (see follow_up_column.py). For a job that has to run again
-without counting the attempt: `delay` (ms), `runAt` (TIMESTAMP), `rateLimit` (ms in which no job of the queue starts),
-or `waitForChildren` (BOOLEAN). The job's lock ensures that an outcome counts once: repeated tasks and batches are
-harmless.
-"""
+"""The settling sink, and how its rows are settled."""
 
 from __future__ import annotations
 
@@ -34,8 +26,8 @@ from spark_bull.queue.core.handle import RECEIPT_TTL_MS, QueueHandle, open_handl
 from spark_bull.queue.process.claim import CLAIM_BYTES, read_claimed, work
 from spark_bull.spark.json.json_text import is_encodable, is_json, to_json
 from spark_bull.spark.platform.python_worker import freeze_loaded_objects
-from spark_bull.spark.process.follow_up_column import THEN, FollowUpPlan, plan_follow_ups
-from spark_bull.spark.process.settle_tokens import read_settle_token
+from spark_bull.spark.process.settle.follow_up_column import THEN, FollowUpPlan, plan_follow_ups
+from spark_bull.spark.process.settle.tokens import read_settle_token
 from spark_bull.spark.schemas import CLAIM_SCHEMA
 from spark_bull.store.settings import resolved
 from spark_bull.worker.claims.job_signal import retry_until_connected
