@@ -103,7 +103,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
                 )
             ),
             *("services/delayed_signal", "store/streams"),
-            *(f"spark/process/{name}" for name in ("loop_engine", "settle/chunk", "stream_engine")),
+            *(f"spark/process/{name}" for name in ("loop_engine", "settle/chunk", "settle/repeats", "stream_engine")),
         ),
         (
             *("work", "work_and_add", "progress", "promote_due", "rescue", "age", "empty", "advance"),

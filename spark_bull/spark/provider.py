@@ -77,7 +77,8 @@ class BullDataSource(DataSource):
 
             return batch_manager(self.options, schema, overwrite)
         if mode_of(self.options) == "settle":
-            from spark_bull.spark.process.settle.chunk import BatchSettler, plan_settle
+            from spark_bull.spark.process.settle.plan import plan_settle
+            from spark_bull.spark.process.settle.sink import BatchSettler
 
             return BatchSettler(plan_settle(self.options, schema))
         if mode_of(self.options) == "schedule":
@@ -95,7 +96,8 @@ class BullDataSource(DataSource):
 
             return stream_manager(self.options, schema, overwrite)
         if mode_of(self.options) == "settle":
-            from spark_bull.spark.process.settle.chunk import StreamSettler, plan_settle
+            from spark_bull.spark.process.settle.plan import plan_settle
+            from spark_bull.spark.process.settle.sink import StreamSettler
 
             return StreamSettler(plan_settle(self.options, schema))
         if mode_of(self.options) == "schedule":

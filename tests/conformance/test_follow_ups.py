@@ -22,7 +22,8 @@ from spark_bull.model.jobs import FlowJob, NewJob
 from spark_bull.model.outcomes import MAX_FOLLOW_UPS, Claim, Outcomes
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.spark.process.settle.chunk import plan_settle, settle_task
+from spark_bull.spark.process.settle.plan import plan_settle
+from spark_bull.spark.process.settle.task import settle_task
 from spark_bull.store.connection import Connection
 from spark_bull.worker.job.job_runner import JobFunction, Result
 from spark_bull.worker.job.outcome_policy import OutcomePolicy

@@ -22,7 +22,8 @@ from spark_bull.errors import (
 from spark_bull.model.jobs import NewJob
 from spark_bull.model.outcomes import Claim, Failed, Outcomes
 from spark_bull.queue.manage.child_removal import remove_unprocessed_children
-from spark_bull.spark.process.settle.chunk import plan_settle, settle_task
+from spark_bull.spark.process.settle.plan import plan_settle
+from spark_bull.spark.process.settle.task import settle_task
 from spark_bull.spark.process.udf_runner import UdfRunner
 from spark_bull.worker.job.job_runner import Result
 from spark_bull.worker.job.outcome_policy import OutcomePolicy

@@ -27,7 +27,8 @@ from spark_bull.queue.core.verbs import promote_due
 from spark_bull.queue.process import claim as claims
 from spark_bull.queue.process.claim import extend, read_claimed, relock, rescue, unpack_claimed
 from spark_bull.queue.process.claim_ledger import ClaimLedger, Taken, new_lock_token
-from spark_bull.spark.process.settle.chunk import SettlePlan, settle_task
+from spark_bull.spark.process.settle.plan import SettlePlan
+from spark_bull.spark.process.settle.task import settle_task
 from spark_bull.spark.process.settle.tokens import SettleTokens
 from spark_bull.worker.claims.claimer import Claimer
 from spark_bull.worker.job.failure import failure

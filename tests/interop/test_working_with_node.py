@@ -23,7 +23,8 @@ from spark_bull.queue.process.claim_ledger import ClaimLedger
 from spark_bull.services.promoter import Promoter
 from spark_bull.services.rescuer import Rescuer
 from spark_bull.spark.process.claim_batch import claim_batch
-from spark_bull.spark.process.settle.chunk import plan_settle, settle_task
+from spark_bull.spark.process.settle.plan import plan_settle
+from spark_bull.spark.process.settle.task import settle_task
 from spark_bull.worker.job.running_job import RunningJob
 from tests.support.node_peer import NodePeer
 from tests.support.peers import PEERS, Peer

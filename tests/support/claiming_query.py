@@ -10,7 +10,8 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.spark.process.claim_stream import claim_reader
-from spark_bull.spark.process.settle.chunk import plan_settle, settle_task
+from spark_bull.spark.process.settle.plan import plan_settle
+from spark_bull.spark.process.settle.task import settle_task
 
 Row = dict[str, Any]
 _COLUMNS = StructType(

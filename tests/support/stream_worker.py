@@ -20,7 +20,8 @@ from spark_bull.queue.process.claim import unpack_claimed
 from spark_bull.queue.process.claim_ledger import ClaimLedger
 from spark_bull.spark.process.claim_batch import claim_batch
 from spark_bull.spark.process.error_columns import ERROR_SCHEMA, error_columns
-from spark_bull.spark.process.settle.chunk import plan_settle, settle_task
+from spark_bull.spark.process.settle.plan import plan_settle
+from spark_bull.spark.process.settle.task import settle_task
 from spark_bull.worker.job.job_runner import JobFunction
 from spark_bull.worker.job.running_job import RunningJob
 from tests.support.wait import PATIENCE_S

@@ -28,7 +28,9 @@ from spark_bull.spark.json.json_text import MAX_SHOWN
 from spark_bull.spark.platform.query_start import start_query
 from spark_bull.spark.platform.spark_errors import first_line, python_trace
 from spark_bull.spark.process.error_columns import ERROR_SCHEMA, error_columns
-from spark_bull.spark.process.settle.chunk import COUNTS, OUTCOMES, SETTLED_COLUMNS, Settling, plan_settle
+from spark_bull.spark.process.settle.columns import OUTCOMES, SETTLED_COLUMNS
+from spark_bull.spark.process.settle.plan import plan_settle
+from spark_bull.spark.process.settle.sink import COUNTS, Settling
 from spark_bull.spark.process.settle.tokens import read_settle_token
 from spark_bull.spark.process.udf_errors import sendable_errors
 from spark_bull.spark.process.udf_transform import INPUT, OUTPUT, UdfTransformation

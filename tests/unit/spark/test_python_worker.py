@@ -18,7 +18,8 @@ from spark_bull.spark.inspect.source import BatchReader, OpenSlice
 from spark_bull.spark.platform import python_worker
 from spark_bull.spark.platform.python_worker import freeze_loaded_objects
 from spark_bull.spark.process.claim_stream import ClaimReader, Claims
-from spark_bull.spark.process.settle.chunk import SettlePlan, settle_task
+from spark_bull.spark.process.settle.plan import SettlePlan
+from spark_bull.spark.process.settle.task import settle_task
 
 
 class Frozen(Exception):

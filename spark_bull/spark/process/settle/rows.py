@@ -1,0 +1,109 @@
+"""Reads the rows of mode=settle: the outcome that each one has for its job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from spark_bull.errors import OptionError
+from spark_bull.spark.json.json_text import is_json, to_json
+from spark_bull.spark.process.settle.columns import POSTPONING
+from spark_bull.spark.process.settle.plan import SettlePlan
+from spark_bull.spark.process.settle.tokens import read_settle_token
+
+
+class Postponed(NamedTuple):
+    """When a job runs again that does not count the attempt."""
+
+    delay: int | None
+    run_at: datetime | None
+    rate_limit: int | None
+    waits_for_children: bool | None
+
+
+class Row(NamedTuple):
+    """The outcome of one job. `position`: its row in the slice. `token`: that of the job's lock. `is_plain`: see
+    SettleToken. `value` is JSON text.
+    """
+
+    position: int
+    id: str
+    token: str
+    is_plain: bool
+    value: str
+    error: str | None
+    stack: str | None
+    unrecoverable: bool
+    postponed: Postponed | None
+
+
+def by_queue_and_reader(plan: SettlePlan, batch: pa.RecordBatch) -> dict[tuple[str, str], list[Row]]:
+    """Reads rows, by the name of their queue and the query that has claimed their jobs. Raises OptionError."""
+    columns = {name: batch.column(index) for index, name in enumerate(plan.names)}
+    count = batch.num_rows
+
+    def column(name: str, default: Any) -> Sequence[Any]:
+        return columns[name].to_pylist() if name in columns else [default] * count
+
+    queues = [plan.options["queue"]] * count if plan.options["queue"] else column("queue", None)
+    ids, settle_tokens = column("id", None), column("token", None)
+    if None in queues or None in ids or None in settle_tokens:
+        raise OptionError("expected `id`, `token` and `queue` of every row with mode=settle, got NULL in one")
+    tokens = {text: read_settle_token(text) for text in set(settle_tokens)}
+    values = _values(plan, batch)
+    errors = {text: _error_of(text) for text in set(values)} if plan.is_text else {}
+    grouped: dict[tuple[str, str], list[Row]] = {}
+    for position, (queue, job_id, settle_token, value, error, stack, unrecoverable, postponed) in enumerate(
+        zip(
+            queues,
+            ids,
+            settle_tokens,
+            values,
+            column("error", None),
+            column("stacktrace", None),
+            column("unrecoverable", None),
+            _postponed(columns, count),
+            strict=True,
+        )
+    ):
+        token, reader, is_plain = tokens[settle_token]
+        why = errors.get(value) if error is None else error
+        row = Row(position, job_id, token, is_plain, value, why, stack, bool(unrecoverable), postponed)
+        grouped.setdefault((queue, reader), []).append(row)
+    return grouped
+
+
+def _values(plan: SettlePlan, batch: pa.RecordBatch) -> list[str]:
+    """The column `returnvalue` as JSON texts."""
+    if "returnvalue" not in plan.names:
+        return ["null"] * batch.num_rows
+    index = plan.names.index("returnvalue")
+    array = batch.column(index)
+    texts = array if plan.is_text else to_json(array, batch.schema.field(index), ignore_nulls=False)
+    return ["null" if text is None else text for text in texts.to_pylist()]
+
+
+def _error_of(value: str) -> str | None:
+    """Why a `returnvalue` fails the attempt; None for JSON."""
+    return None if is_json(value) else f"expected `returnvalue` to hold JSON, got: {value[:200]!r}"
+
+
+def _postponed(columns: Mapping[str, pa.Array], count: int) -> list[Postponed | None]:
+    """When the job of each row runs again; None for jobs whose attempt counts."""
+    given = {name: columns[name] for name in POSTPONING if name in columns and columns[name].null_count < count}
+    if not given:
+        return [None] * count
+    rows = zip(*(given[name].to_pylist() if name in given else [None] * count for name in POSTPONING), strict=True)
+    return [Postponed(*row) if row[3] or any(value is not None for value in row[:3]) else None for row in rows]
+
+
+def without_repeats(rows: Sequence[Row]) -> Iterator[list[Row]]:
+    """Divides rows so that the claims of a job that was claimed several times are apart. One row of a claim counts."""
+    left = list({(row.id, row.token): row for row in rows}.values())
+    while left:
+        first = {row.id: row for row in reversed(left)}
+        yield [row for row in left if first[row.id] is row]
+        left = [row for row in left if first[row.id] is not row]
