@@ -8,7 +8,7 @@ from typing import Any, Final
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType, TimestampType
 
 from spark_bull.error_text import reason_of, trace_of
-from spark_bull.errors import DelayedError, RateLimitError, ReturnedError, UnrecoverableError, WaitingForChildren
+from spark_bull.worker.job.ending import outcome_of
 
 ERROR_SCHEMA: Final = StructType(
     [
@@ -25,21 +25,18 @@ ERROR_SCHEMA: Final = StructType(
 
 def error_columns(error: BaseException, reason: str = "", stack: str = "") -> dict[str, Any]:
     """Returns the columns of ERROR_SCHEMA for an error. reason, stack: texts to store; default: those of the error."""
-    try:
-        if isinstance(error, RateLimitError):
-            return {"rateLimit": error.rest()}
-        if isinstance(error, ReturnedError):
-            return {"rateLimit": 0}
-        if isinstance(error, DelayedError) and error.until is None:
-            return {"delay": error.due(0)}
-        if isinstance(error, DelayedError):
-            return {"runAt": datetime.fromtimestamp(error.due(0) / 1000, timezone.utc)}
-        if isinstance(error, WaitingForChildren):
-            return {"waitForChildren": True}
-    except (AttributeError, TypeError, ValueError) as incomplete:  # A subclass has changed its attributes.
-        error = incomplete
+    ending = outcome_of(error)
+    if ending.kind == "returned":
+        return {"rateLimit": ending.ms}
+    if ending.kind == "delayed by":
+        return {"delay": ending.ms}
+    if ending.kind == "delayed until":
+        return {"runAt": datetime.fromtimestamp(ending.ms / 1000, timezone.utc)}
+    if ending.kind == "waiting for children":
+        return {"waitForChildren": True}
+    error = ending.error or error
     return {
         "error": reason or reason_of(error),
         "stacktrace": stack or trace_of(error),
-        "unrecoverable": isinstance(error, UnrecoverableError),
+        "unrecoverable": ending.kind == "failed for good",
     }

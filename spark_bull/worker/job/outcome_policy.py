@@ -8,22 +8,14 @@ from typing import Any, Final
 
 from spark_bull.dialects.base import Dialect, json_text
 from spark_bull.error_text import reason_of, trace_of
-from spark_bull.errors import (
-    DelayedError,
-    DialectError,
-    JobDamaged,
-    OptionError,
-    RateLimitError,
-    ReturnedError,
-    UnrecoverableError,
-    WaitingForChildren,
-)
+from spark_bull.errors import DialectError, JobDamaged
 from spark_bull.model.jobs import RawJson
-from spark_bull.model.outcomes import Delayed, Keep, Outcomes
+from spark_bull.model.outcomes import Keep, Outcomes
+from spark_bull.worker.job.ending import Ending, outcome_of
 from spark_bull.worker.job.failure import Strategy, failure
 from spark_bull.worker.job.interrupts import raise_if_interrupted
 from spark_bull.worker.job.job_options import keep_of
-from spark_bull.worker.job.job_runner import JobExpired, Result
+from spark_bull.worker.job.job_runner import Result
 from spark_bull.worker.job.running_job import RunningJob
 
 #: strategy(attempts made, backoff type, error, job) -> ms; -1: no further attempt. As in the Node libraries.
@@ -62,37 +54,27 @@ class OutcomePolicy:
                 keep = keep_of(dialect, claimed.opts, "removeOnComplete", self.keep_completed)
                 outcomes.complete(claimed.id, text, keep)
                 return
-        try:
-            if isinstance(error, JobExpired):
-                outcomes.unstarted.append(claimed.id)
-                return
-            if isinstance(error, DelayedError):
-                outcomes.delayed.append(Delayed(claimed.id, error.due(now)))
-                return
-            if isinstance(error, RateLimitError):
-                outcomes.limited_ms = max(outcomes.limited_ms, error.rest())
-                outcomes.returned.append(claimed.id)
-                return
-            if isinstance(error, ReturnedError):
-                outcomes.returned.append(claimed.id)
-                return
-            if isinstance(error, WaitingForChildren):
+        ending = outcome_of(error)
+        if ending.kind == "waiting for children":
+            try:
                 dialect.check_flows()
-                outcomes.waiting_for_children.append(claimed.id)
-                return
-        except DialectError as unknown:
-            error = unknown
-        except (AttributeError, OptionError) as incomplete:  # A subclass, or a processor, has changed its attributes.
-            error = incomplete
-        self._record_failure(outcomes, dialect, result.job, error)
+            except DialectError as unknown:
+                ending = Ending("failed", error=unknown)
+        if ending.error is None:
+            ending.postpone(outcomes, claimed.id, now)
+        else:
+            is_final = ending.kind == "failed for good" or isinstance(ending.error, JobDamaged)
+            self._record_failure(outcomes, dialect, result.job, ending.error, is_final)
 
-    def _record_failure(self, outcomes: Outcomes, dialect: Dialect, job: RunningJob, error: BaseException) -> None:
+    def _record_failure(
+        self, outcomes: Outcomes, dialect: Dialect, job: RunningJob, error: BaseException, is_final: bool
+    ) -> None:
         decided = failure(
             dialect,
             job.claimed,
             error,
             stack=trace_of(error),
-            unrecoverable=job.discarded or isinstance(error, (UnrecoverableError, JobDamaged)),
+            unrecoverable=job.discarded or is_final,
             strategy=strategy_for(self.strategy, job),
             default_keep=self.keep_failed,
         )

@@ -11,16 +11,16 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from spark_bull.clock import LAST_ETA_MS
 from spark_bull.errors import DialectError
-from spark_bull.model.outcomes import LOST, Claim, ClaimedJob, Delayed, Failed, FollowUp, Keep, Outcomes
+from spark_bull.model.outcomes import LOST, Claim, ClaimedJob, Failed, FollowUp, Keep, Outcomes
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.process.claim import CLAIM_BYTES, read_claimed, work
 from spark_bull.spark.process.settle.follow_up_column import FollowUpPlan
 from spark_bull.spark.process.settle.plan import SettlePlan
 from spark_bull.spark.process.settle.repeats import remember_settled, was_settled
-from spark_bull.spark.process.settle.rows import Postponed, Row
+from spark_bull.spark.process.settle.rows import Row
+from spark_bull.worker.job.ending import Ending
 from spark_bull.worker.job.failure import failure
 from spark_bull.worker.job.job_options import keep_of
 from spark_bull.worker.job.outcome_policy import strategy_for
@@ -48,7 +48,7 @@ class Chunk:
 
     def settle(self) -> Counter[Outcome]:
         rows, follow_ups = self.rows, dict[str, list[FollowUp]]()
-        if any(row.postponed and row.postponed.waits_for_children for row in rows):
+        if any(row.waits_for_children for row in rows):
             rows = self._check_flows(rows)
         if self.plan.follow_ups is not None and self.then is not None:
             rows, follow_ups = self._read_follow_ups(self.plan.follow_ups, self.then, rows)
@@ -64,10 +64,7 @@ class Chunk:
             self.handle.dialect.check_flows()
         except DialectError as error:
             why = str(error)
-            return [
-                row._replace(postponed=None, error=why) if row.postponed and row.postponed.waits_for_children else row
-                for row in rows
-            ]
+            return [row._replace(postponed=None, error=why) if row.waits_for_children else row for row in rows]
         return rows
 
     def _read_follow_ups(
@@ -142,18 +139,12 @@ class Chunk:
         kinds: dict[str, Outcome] = {job.id: "failed" for job in blocked.failed}
         return kinds | {job.id: "retried" for job in blocked.retried}
 
-    def _postpone(self, outcomes: Outcomes, jobs: Mapping[str, Postponed]) -> None:
-        """Has the effect of DelayedError, RateLimitError and WaitingForChildren in a processor, by job id."""
-        now = self.plan.ask(self.handle.connection.now_ms) if any(to.delay is not None for to in jobs.values()) else 0
-        for job_id, to in jobs.items():
-            if to.waits_for_children:
-                outcomes.waiting_for_children.append(job_id)
-            elif to.rate_limit is not None:
-                outcomes.returned.append(job_id)
-                outcomes.limited_ms = max(outcomes.limited_ms, to.rate_limit)
-            else:
-                until = now + max(0, to.delay or 0) if to.run_at is None else round(to.run_at.timestamp() * 1000)
-                outcomes.delayed.append(Delayed(job_id, min(until, LAST_ETA_MS)))
+    def _postpone(self, outcomes: Outcomes, endings: Mapping[str, Ending]) -> None:
+        """Adds jobs that run again without counting the attempt, by job id."""
+        is_now_needed = any(ending.kind == "delayed by" for ending in endings.values())
+        now = self.plan.ask(self.handle.connection.now_ms) if is_now_needed else 0
+        for job_id, ending in endings.items():
+            ending.postpone(outcomes, job_id, now)
 
     def _lost(self, row: Row, why: str) -> int:
         """1 for a rejected outcome, 0 when an earlier attempt of this task has settled the job."""

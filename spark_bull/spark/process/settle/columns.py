@@ -35,7 +35,7 @@ _OPTIONAL: Final[Mapping[str, tuple[type[DataType], str]]] = {
     THEN: (ArrayType, "ARRAY<STRUCT<data, …>>"),
 }
 _BY_LOWER: Final = {name.lower(): name for name in ("id", "token", "returnvalue", *_OPTIONAL)}
-#: Columns that say when a job runs again without counting the attempt, in the order of Postponed.
+#: Columns that say when a job runs again without counting the attempt.
 POSTPONING: Final = ("delay", "runAt", "rateLimit", "waitForChildren")
 #: Columns of which at least one is required.
 OUTCOMES: Final = ("returnvalue", "error", *POSTPONING)

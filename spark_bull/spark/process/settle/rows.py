@@ -13,15 +13,7 @@ from spark_bull.spark.json.json_text import is_json, to_json
 from spark_bull.spark.process.settle.columns import POSTPONING
 from spark_bull.spark.process.settle.plan import SettlePlan
 from spark_bull.spark.process.settle.tokens import read_settle_token
-
-
-class Postponed(NamedTuple):
-    """When a job runs again that does not count the attempt."""
-
-    delay: int | None
-    run_at: datetime | None
-    rate_limit: int | None
-    waits_for_children: bool | None
+from spark_bull.worker.job.ending import Ending
 
 
 class Row(NamedTuple):
@@ -37,7 +29,11 @@ class Row(NamedTuple):
     error: str | None
     stack: str | None
     unrecoverable: bool
-    postponed: Postponed | None
+    postponed: Ending | None
+
+    @property
+    def waits_for_children(self) -> bool:
+        return self.postponed is not None and self.postponed.kind == "waiting for children"
 
 
 def by_queue_and_reader(plan: SettlePlan, batch: pa.RecordBatch) -> dict[tuple[str, str], list[Row]]:
@@ -91,13 +87,25 @@ def _error_of(value: str) -> str | None:
     return None if is_json(value) else f"expected `returnvalue` to hold JSON, got: {value[:200]!r}"
 
 
-def _postponed(columns: Mapping[str, pa.Array], count: int) -> list[Postponed | None]:
-    """When the job of each row runs again; None for jobs whose attempt counts."""
+def _postponed(columns: Mapping[str, pa.Array], count: int) -> list[Ending | None]:
+    """What the columns POSTPONING say of each row; None for jobs whose attempt counts."""
     given = {name: columns[name] for name in POSTPONING if name in columns and columns[name].null_count < count}
     if not given:
         return [None] * count
     rows = zip(*(given[name].to_pylist() if name in given else [None] * count for name in POSTPONING), strict=True)
-    return [Postponed(*row) if row[3] or any(value is not None for value in row[:3]) else None for row in rows]
+    return [_ending_of(*row) for row in rows]
+
+
+def _ending_of(
+    delay: int | None, run_at: datetime | None, rate_limit: int | None, waits_for_children: bool | None
+) -> Ending | None:
+    if waits_for_children:
+        return Ending("waiting for children")
+    if rate_limit is not None:
+        return Ending("returned", rate_limit)
+    if run_at is not None:
+        return Ending("delayed until", round(run_at.timestamp() * 1000))
+    return None if delay is None else Ending("delayed by", max(0, delay))
 
 
 def without_repeats(rows: Sequence[Row]) -> Iterator[list[Row]]:

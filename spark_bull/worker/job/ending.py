@@ -1,0 +1,57 @@
+"""Decides what becomes of a job whose processor has raised an exception."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from spark_bull.clock import LAST_ETA_MS
+from spark_bull.errors import DelayedError, RateLimitError, ReturnedError, UnrecoverableError, WaitingForChildren
+from spark_bull.model.outcomes import Delayed, Outcomes
+from spark_bull.worker.job.job_runner import JobExpired
+
+#: `failed`: it may be retried. `unstarted`: it has expired. Only the two failures count the attempt.
+Kind = Literal[
+    "failed", "failed for good", "delayed by", "delayed until", "returned", "waiting for children", "unstarted"
+]
+
+
+class Ending(NamedTuple):
+    """What becomes of a job. ms: the delay, its end (since 1970), or the rate limit of a returned job.
+
+    error: why the attempt failed, else None.
+    """
+
+    kind: Kind
+    ms: int = 0
+    error: BaseException | None = None
+
+    def postpone(self, outcomes: Outcomes, job_id: str, now: int) -> None:
+        """Adds a job that has not failed to the outcomes. now: time of Redis, ms since 1970."""
+        if self.kind == "unstarted":
+            outcomes.unstarted.append(job_id)
+        elif self.kind == "waiting for children":
+            outcomes.waiting_for_children.append(job_id)
+        elif self.kind == "returned":
+            outcomes.returned.append(job_id)
+            outcomes.limited_ms = max(outcomes.limited_ms, self.ms)
+        else:
+            until = self.ms if self.kind == "delayed until" else now + self.ms
+            outcomes.delayed.append(Delayed(job_id, min(until, LAST_ETA_MS)))
+
+
+def outcome_of(error: BaseException) -> Ending:
+    """Decides what becomes of the job of an error. An error whose attributes are invalid fails the attempt."""
+    try:
+        if isinstance(error, JobExpired):
+            return Ending("unstarted")
+        if isinstance(error, DelayedError):
+            return Ending("delayed by" if error.until is None else "delayed until", error.due(0))
+        if isinstance(error, RateLimitError):
+            return Ending("returned", error.rest())
+        if isinstance(error, ReturnedError):
+            return Ending("returned")
+        if isinstance(error, WaitingForChildren):
+            return Ending("waiting for children")
+    except (AttributeError, TypeError, ValueError) as invalid:  # A processor, or a subclass, has changed attributes.
+        return Ending("failed", error=invalid)
+    return Ending("failed for good" if isinstance(error, UnrecoverableError) else "failed", error=error)
