@@ -451,7 +451,7 @@ def test_a_worker_takes_a_function_instead_of_a_tracer(recorder: Recorder) -> No
 
 def test_without_opentelemetry_a_tracer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "spark_bull.tracing.otel", raising=False)
-    monkeypatch.delattr(spark_bull, "otel", raising=False)
+    monkeypatch.delattr(spark_bull.tracing, "otel", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     for name in [name for name in sys.modules if name.startswith("opentelemetry.")]:
         monkeypatch.delitem(sys.modules, name)

@@ -56,30 +56,38 @@ class CancelReader:
     def _read(self) -> None:
         while not self._over.wait(READ_S):
             self._cancelled = [cancelled for cancelled in self._cancelled if cancelled.is_current]
+            new: list[Cancelled] = []
             for queue in self._queues:
                 try:
-                    self._cancelled += self._newly_cancelled(queue)
+                    new += self._newly_cancelled(queue)
                 except SparkBullError as error:
                     log.warning("queue %s: could not read requests to cancel jobs: %s", queue.handle.keys.queue, error)
+            self._cancelled += new
             for cancelled in self._cancelled:
                 self._on_cancel(cancelled)
+            # A request that is gone has had its effect.
+            self._forget(new)
 
     def _newly_cancelled(self, queue: SlotQueue) -> list[Cancelled]:
         """The held jobs that have been cancelled since the last read."""
         held = queue.keeper.held()
         if not held:
             return []
-        found = []
-        for job_id, request in cancel_requests(queue.handle, list(held)).items():
-            if _applies(request, held[job_id]):
-                found.append(Cancelled(queue, job_id, held[job_id], _error_of(request)))
-        try:
-            for cancelled in found:
-                forget_request(queue.handle, cancelled.job_id)
-        except SparkBullError as error:
-            # They expire; for a later claim of the job they do not apply.
-            log.warning("queue %s: could not remove requests to cancel jobs: %s", queue.handle.keys.queue, error)
-        return found
+        return [
+            Cancelled(queue, job_id, held[job_id], _error_of(request))
+            for job_id, request in cancel_requests(queue.handle, list(held)).items()
+            if _applies(request, held[job_id])
+        ]
+
+    def _forget(self, read: Sequence[Cancelled]) -> None:
+        for cancelled in read:
+            handle = cancelled.queue.handle
+            try:
+                forget_request(handle, cancelled.job_id)
+            except SparkBullError as error:
+                # They expire; for a later claim of the job they do not apply.
+                log.warning("queue %s: could not remove requests to cancel jobs: %s", handle.keys.queue, error)
+                return
 
 
 def _applies(request: CancelRequest, hold: Hold) -> bool:
