@@ -1,4 +1,4 @@
-"""Calls for many queues at a time, in threads: what one of them waits for does not hold up the others."""
+"""Calls for many queues, several at a time, in threads."""
 
 from __future__ import annotations
 

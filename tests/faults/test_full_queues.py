@@ -20,6 +20,7 @@ from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.dispatch.writes import recover
 from spark_bull.services import recovery
 from spark_bull.services.promoter import Promoter
+from spark_bull.store.together import TOGETHER
 from tests.support import dying_write
 from tests.support.forked_process import ForkedProcess
 from tests.support.room_writer import write_jobs
@@ -142,13 +143,14 @@ def test_the_command_shows_a_write_that_still_waits_for_room(
 
 
 def test_a_full_queue_does_not_hold_up_the_other_queues_of_a_write(redis_url: str, prefix: str) -> None:
-    """Each task stages its rows for all queues in a shared round trip; the full one is the first."""
+    """Each task stages its rows for all queues in a shared round trip; the full one is the first of two batches."""
+    names = [f"q{n:02}" for n in range(TOGETHER + 2)]
     options = {"url": redis_url, "prefix": prefix, "protocol": "bullmq", "jobColumns": "queue"}
     sink = Sink(options | {"maxLength": "1", "whenFull": "wait"}, ROWS_BY_QUEUE)
-    sink.task([{"n": n, "queue": queue} for n, queue in enumerate("abc")])
+    sink.task([{"n": n, "queue": queue} for n, queue in enumerate(names)])
     with ExitStack() as stack:
         full, *others = (
-            stack.enter_context(BullQueue(name, url=redis_url, prefix=prefix, protocol="bullmq")) for name in "abc"
+            stack.enter_context(BullQueue(name, url=redis_url, prefix=prefix, protocol="bullmq")) for name in names
         )
         pool = stack.enter_context(ThreadPoolExecutor(1))
         full.add({"n": -1})

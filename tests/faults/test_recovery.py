@@ -462,10 +462,10 @@ def test_an_error_names_all_queues_that_it_leaves_unfinished(
 ) -> None:
     writer, messages = several
 
-    def lose(handle: QueueHandle, write_id: str, *rest: Any) -> WriteRecord:
+    def lose(handle: QueueHandle, write_id: str, *rest: Any, **named: Any) -> WriteRecord:
         if handle.keys.queue == "b":
             raise ConnectionLost("the plug is out")
-        return roll_forward(handle, write_id, *rest)
+        return roll_forward(handle, write_id, *rest, **named)
 
     with monkeypatch.context() as patch:
         patch.setattr(commit, "roll_forward", lose)

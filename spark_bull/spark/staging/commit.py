@@ -51,32 +51,52 @@ def finish_write(write_id: str, plans: Sequence[QueuePlan], report: Callable[[Wr
     Raises StagedDataLost if staged chunks are missing, after finishing all other queues.
     """
     lost: list[StagedDataLost] = []
-    started = 0
-    for batch in batches_together(plans, lambda plan: roll_forward(plan.handle, write_id, _log_progress)):
-        started += len(batch)
-        unfinished: list[QueuePlan] = []
-        cause: SparkBullError | None = None
-        for plan, result in batch:
-            if isinstance(result, StagedDataLost):
-                # The other queues can still be completed.
-                lost.append(result)
-            elif isinstance(result, SparkBullError):
-                unfinished.append(plan)
-                cause = cause or result
-            else:
-                report(result)
-        if cause is not None:
-            names = _names([left.handle.keys.queue for left in (*unfinished, *plans[started:])])
-            raise restated(
-                cause,
-                f"don't run this write again: it is registered as {write_id}, and the next write to queue "
-                f"{names}, or `spark-bull recover` for each, finishes it. Cause: {cause}",
-            ) from cause
+    left = plans
+    # Those with room first: a full queue does not hold up the others.
+    for waits in (False, True):
+        left = _roll_all_forward(write_id, left, report, lost, waits=waits)
     if lost:
         others = (
             f"; the rows of the other {len(plans) - len(lost)} queues were committed" if len(plans) > len(lost) else ""
         )
         raise StagedDataLost("; ".join(str(error) for error in lost[:_MAX_SHOWN]) + others) from lost[0]
+
+
+def _roll_all_forward(
+    write_id: str,
+    plans: Sequence[QueuePlan],
+    report: Callable[[WriteRecord], None],
+    lost: list[StagedDataLost],
+    *,
+    waits: bool,
+) -> list[QueuePlan]:
+    """Rolls a write forward in these queues; returns those that have to wait for room, none if `waits`.
+
+    lost: receives the errors of queues whose staged chunks are missing: the others can still be finished.
+    """
+    left: list[QueuePlan] = []
+    started = 0
+    for batch in batches_together(plans, lambda plan: roll_forward(plan.handle, write_id, _log_progress, waits=waits)):
+        started += len(batch)
+        cause: SparkBullError | None = None
+        for plan, result in batch:
+            if isinstance(result, StagedDataLost):
+                lost.append(result)
+            elif isinstance(result, SparkBullError):
+                left.append(plan)
+                cause = cause or result
+            elif result.state == "open":
+                left.append(plan)
+            else:
+                report(result)
+        if cause is not None:
+            names = _names([one.handle.keys.queue for one in (*left, *plans[started:])])
+            raise restated(
+                cause,
+                f"don't run this write again: it is registered as {write_id}, and the next write to queue "
+                f"{names}, or `spark-bull recover` for each, finishes it. Cause: {cause}",
+            ) from cause
+    return left
 
 
 def discard_stages(options: Options, written: list[Written]) -> bool:
