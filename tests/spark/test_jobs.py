@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Thread
 from uuid import uuid4
 
 import pyarrow.parquet as pq
@@ -19,13 +20,15 @@ import pytest
 from pyspark.sql import SparkSession
 from redis import Redis
 
+from spark_bull import EmbeddedRedis, Worker
 from spark_bull.cli import main
 from spark_bull.errors import OptionError
 from spark_bull.model.jobs import NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.spark.programs.work import Functions, work
+from spark_bull.worker.slot.status import WorkerStatus
 from tests.support.jvm import CONF_ARGUMENTS
-from tests.support.wait import PATIENCE_S
+from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.work_bench import WorkBench, completed
 
 ROOT = Path(__file__).parents[2]
@@ -168,6 +171,43 @@ def test_work_runs_any_function_with_options_until_the_queue_is_empty(
         done = queue.page("completed")
         assert {job.parsed("returnvalue") for job in done} == {2 * n for n in range(50)}
         assert {job.processed_by for job in done} == {"sparky"}
+
+
+def test_work_goes_on_after_an_outage_of_redis(
+    spark: SparkSession, my_jobs: MyJobs, own_redis: Callable[..., EmbeddedRedis], tmp_path: Path
+) -> None:
+    """It reads the status of its worker to see whether it is idle."""
+    server, go = own_redis({"appendonly": "yes", "appendfsync": "always"}), tmp_path / "go"
+    hold = "def hold(job):\n    job.update_progress(1)\n    while not path.exists():\n        time.sleep(0.1)\n"
+    module = my_jobs(f"import pathlib, time\npath = pathlib.Path({str(go)!r})\n{hold}")
+    options = {"url": server.url, "retry_ms": 200, "lock_ms": 3_600_000, "slots": 1, "progress": False}
+    done: list[WorkerStatus] = []
+
+    def run_work() -> None:
+        done.append(work(spark, ["q"], Functions(f"{module}:hold"), options, weights={}, env={}, until_idle_s=1))
+
+    program = Thread(target=run_work, daemon=True)
+
+    def reads_status() -> bool:
+        frame = sys._current_frames().get(program.ident or 0)
+        while frame is not None and frame.f_code is not Worker.status.__code__:
+            frame = frame.f_back
+        return frame is not None
+
+    with BullQueue("q", url=server.url, protocol="bullmq") as queue:
+        queue.add({})
+        program.start()
+        wait_until(lambda: any(job.progress for job in queue.page("active")), "the job to run")
+    server.kill()
+    # The second call begins when Redis is away.
+    for _ in range(2):
+        wait_until(lambda: reads_status() or not program.is_alive(), "a call of status()")
+        wait_until(lambda: not reads_status(), "its end")
+    assert program.is_alive()
+    server.restart()
+    go.touch()
+    program.join(PATIENCE_S)
+    assert [status.completed for status in done] == [1]
 
 
 def test_work_processes_several_queues_with_a_state(

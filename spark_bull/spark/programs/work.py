@@ -12,7 +12,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from spark_bull.errors import OptionError
+from spark_bull.errors import ConnectionLost, OptionError
 from spark_bull.options.parse import REDIS_PREFIX, parse_arguments
 from spark_bull.options.table import WORK
 from spark_bull.queue.core.handle import open_handle
@@ -86,9 +86,8 @@ def work(
     except KeyboardInterrupt:
         default_s = INTERRUPT_GRACE_S
     finally:
-        status = worker.status()
         worker.stop(default_s if grace_s is None else grace_s)
-    return worker.status() if status.slots else status
+    return worker.status()
 
 
 def _arguments(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -102,8 +101,15 @@ def _wait(worker: Worker, until_idle_s: float | None) -> None:
     """Waits until the worker ends, or is idle for `until_idle_s`."""
     idle_since, finished = time.monotonic(), 0
     while not worker.await_termination(1.0):
-        status = worker.status()
+        if until_idle_s is None:
+            continue
+        try:
+            status = worker.status()
+        except ConnectionLost:
+            # The slots wait for Redis, too.
+            idle_since = time.monotonic()
+            continue
         if status.finished != finished or status.lag or status.busy or not status.slots:
             idle_since, finished = time.monotonic(), status.finished
-        if until_idle_s is not None and time.monotonic() - idle_since >= until_idle_s:
+        if time.monotonic() - idle_since >= until_idle_s:
             return
