@@ -13,6 +13,7 @@ from spark_bull.dialects.backoff import bull_exponential_ms
 from spark_bull.dialects.deduplication import ID_MARK, Rule
 from spark_bull.dialects.deduplication import NAME as DEDUPLICATION
 from spark_bull.dialects.events import EventChannels
+from spark_bull.dialects.features import FEATURES, Column, Feature, lacks
 from spark_bull.dialects.fields import BULLMQ_FIELDS, CLAIMED_FIELDS
 from spark_bull.dialects.parents import NAME as PARENT
 from spark_bull.dialects.parents import PARENT_MARK, failure_flag
@@ -128,50 +129,35 @@ class Dialect(ABC):
 
     name: ClassVar[str]
     folder: ClassVar[str]
+    #: Its column in the table of features.
+    column: ClassVar[Column]
     states: ClassVar[Mapping[str, StateKey]]
     #: Payloads that the Node library replaces by {}, as they are false in JavaScript.
     replaced_data: ClassVar[frozenset[str]] = frozenset()
-    #: Whether custom ids may be integers.
-    takes_integer_ids: ClassVar[bool] = True
-    #: Whether a limiter may have a `groupKey`.
-    has_limiter_groups: ClassVar[bool] = False
-    #: Options, and arguments of a Worker, that have no effect in this dialect.
-    lacks: ClassVar[frozenset[str]] = frozenset()
     #: Field of a job's hash, by attribute of ClaimedJob: what a claim reads.
     claim_fields: ClassVar[Mapping[str, str]] = {
         field.claimed: field.names[0] for name, field in CLAIMED_FIELDS.items() if name not in BULLMQ_FIELDS
     }
-    #: Whether events of jobs are kept in a Redis stream.
-    has_event_stream: ClassVar[bool] = False
-    #: Whether the event `failed` is published for each failed attempt, also if the job runs again.
-    has_failed_attempt_events: ClassVar[bool] = False
-    #: Whether jobs have a finish time.
-    has_finish_times: ClassVar[bool] = True
-    #: Whether `removeOnComplete` and `removeOnFail` may limit the number and age of jobs.
-    has_keep_rules: ClassVar[bool] = True
     #: Results, as JSON, that are not written to the job's hash.
     unwritten_results: ClassVar[frozenset[str]] = frozenset()
-    #: Whether `backoff` may have a jitter.
-    has_jitter: ClassVar[bool] = False
     #: The Node library's option with the deduplication id of a job, and its members beside `id`; None: it has none.
     deduplication_option: ClassVar[str | None] = None
     deduplication_members: ClassVar[frozenset[str]] = frozenset()
-    #: Whether there are schedules.
-    has_schedules: ClassVar[bool] = False
-    #: Whether a schedule has a hash with its properties; its member in the ZSET is its id then.
-    has_schedule_hashes: ClassVar[bool] = False
-    #: Whether jobs can have a priority.
-    has_priorities: ClassVar[bool] = True
-    #: Whether jobs with priorities by name are in a queue for each of them.
-    has_priority_queues: ClassVar[bool] = False
-    #: Whether jobs can have children.
-    has_flows: ClassVar[bool] = False
-    #: Whether workers count the jobs that end, per minute.
-    has_metrics: ClassVar[bool] = True
-    #: Whether the queue itself can have limits, which are fields of `meta`.
-    has_queue_limits: ClassVar[bool] = False
     #: The states from which a finished job can be retried.
     retryable_states: ClassVar[tuple[str, ...]] = ("failed",)
+
+    def column_of(self, version: str) -> Column:
+        """The column of a version: that of the library in the queue's `meta`, or ''."""
+        return self.column
+
+    def has(self, feature: Feature, version: str = "") -> bool:
+        """Whether this dialect has the feature. version: as in `column_of`; '': the newest one."""
+        return self.column_of(version) in FEATURES[feature].columns
+
+    def require(self, feature: Feature, what: str = "") -> None:
+        """Raises DialectError for a dialect without the feature. what: what the user asked for, if that is optional."""
+        if not self.has(feature):
+            raise lacks(feature, self.name, what)
 
     def script(self, verb: str) -> str:
         """The name of the script of a verb, such as bullmq/add."""
@@ -189,11 +175,6 @@ class Dialect(ABC):
         if not queue:
             raise OptionError("expected `queue` to be the name of a queue, got an empty one")
 
-    def check_flows(self) -> None:
-        """Raises DialectError for a dialect whose jobs have no children."""
-        if not self.has_flows:
-            raise DialectError(f"expected a queue of BullMQ: jobs of {self.name} have no children")
-
     def event_channels(self, keys: QueueKeys) -> EventChannels:
         """The channels of a queue's events, in a dialect that has no stream of events."""
         raise NotImplementedError
@@ -202,46 +183,12 @@ class Dialect(ABC):
         """The event of a message on one of those channels; None for a message that can't be read."""
         raise NotImplementedError
 
-    def check_custom_events(self) -> None:
-        """Raises DialectError for a dialect without a stream of events."""
-        if not self.has_event_stream:
-            raise DialectError(
-                f"expected a queue of BullMQ: {self.name} has no custom events; use PUBLISH of Redis with a channel of "
-                "your own"
-            )
-
-    def check_event_stream(self, what: str) -> None:
-        """Raises DialectError for a dialect that keeps no events. what: what needs them."""
-        if not self.has_event_stream:
-            raise DialectError(
-                f"expected a queue of BullMQ for {what}: {self.name} publishes events on channels, and keeps none; "
-                "read them as they happen with BullQueue.events(), or collect finished jobs with spark.readStream"
-            )
-
-    def check_limits(self) -> None:
-        """Raises DialectError for a dialect whose queues have no limits of their own."""
-        if not self.has_queue_limits:
-            raise DialectError(
-                f"expected a queue of BullMQ: a queue of {self.name} has no limits of its own; use the argument "
-                "`limiter` of the workers"
-            )
-
     def counted_states(self, jobs: Mapping[str, int], version: str | None) -> dict[str, str]:
         """The states that getJobCounts of the Node library returns, by its names, sorted by them.
 
         jobs: numbers of jobs by state; version: that which a Queue object of Node has left.
         """
         return dict(sorted(((state, _NAMES_OF_NODE.get(state, state)) for state in jobs), key=lambda item: item[1]))
-
-    def check_metrics(self) -> None:
-        """Raises DialectError for a dialect whose workers keep no metrics."""
-        if not self.has_metrics:
-            raise DialectError(f"expected a queue of Bull 4 or BullMQ: workers of {self.name} keep no metrics")
-
-    def check_schedules(self) -> None:
-        """Raises DialectError for a dialect without schedules."""
-        if not self.has_schedules:
-            raise DialectError(f"expected a queue of BullMQ or Bull 3 or 4: {self.name} has no schedules")
 
     def repeated(self, schedule: Schedule, now: int, version: str) -> Repeated:
         """The argument of the script `schedule`. now, version: as in `next_job`. Raises OptionError or DialectError."""
@@ -257,14 +204,13 @@ class Dialect(ABC):
 
     def check_options(self, options: Options) -> None:
         """Raises DialectError for an option that has no effect in this dialect."""
-        for name in sorted(self.lacks & options.given):
+        lacking = {name for feature, row in FEATURES.items() if not self.has(feature) for name in row.options}
+        for name in sorted(lacking & options.given):
             if options[name]:
                 raise DialectError(f"expected no `{name}`: it has no effect in {self.name}; leave it out")
         limiter: Limiter | None = options.values.get("limiter")
-        if limiter is not None and limiter.group_key is not None and not self.has_limiter_groups:
-            raise DialectError(
-                f"expected no `groupKey` in `limiter`: {self.name} has no such groups; use the argument `group`"
-            )
+        if limiter is not None and limiter.group_key is not None:
+            self.require("limiter-groups", "`groupKey` in `limiter`")
 
     def check_job_id(self, job_id: str) -> None:
         """Raises OptionError for a custom job id that the Node library refuses, or that is the name of another key."""
@@ -336,15 +282,13 @@ class Dialect(ABC):
             raise OptionError(
                 f"expected one of `{DEDUPLICATION}` and `{PARENT}`, got both: a child can't be deduplicated"
             )
-        if PARENT in given and not self.has_flows:
-            raise DialectError(f"expected no `{PARENT}`: jobs of {self.name} have no parents; leave it out")
+        if PARENT in given:
+            self.require("flows", f"`{PARENT}`")
         for name, remedy in UNSUPPORTED_OPTIONS.items():
             if name in given:
                 raise DialectError(f"expected no `{name}` in `opts`: a plain job can't have it; {remedy}")
-        if "telemetry" in given and "telemetry" in self.lacks:
-            raise DialectError(
-                f"expected no `telemetry` or `tracer`: jobs of {self.name} carry no trace context; leave it out"
-            )
+        if "telemetry" in given:
+            self.require("telemetry", "`telemetry` or `tracer`")
         if "debounce" in given:
             raise DialectError(f"expected no `debounce` in `opts`: {self.name} has none; use `{DEDUPLICATION}`")
         opts = dict(given)

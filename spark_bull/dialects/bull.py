@@ -42,12 +42,10 @@ class Bull(Dialect):
 
     name = "bull"
     folder = "bull"
+    column = "bull"
     replaced_data = FALSE_IN_JAVASCRIPT
-    has_limiter_groups = True
-    has_schedules = True
     deduplication_option = "debounce"
     deduplication_members = frozenset({"ttl"})
-    lacks: ClassVar = frozenset({"name", "telemetry", "workerName", "max_started"})
     states: ClassVar = {
         "wait": StateKey("wait", "list"),
         "active": StateKey("active", "list"),

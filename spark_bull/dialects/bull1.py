@@ -18,14 +18,8 @@ class Bull1(Dialect):
 
     name = "bull-1"
     folder = "bull1"
+    column = "bull-1"
     replaced_data = unwritten_results = FALSE_IN_JAVASCRIPT
-    has_finish_times = False
-    has_failed_attempt_events = True
-    has_keep_rules = False
-    has_priorities = False
-    has_metrics = False
-    has_priority_queues = True
-    lacks: ClassVar = frozenset({"name", "telemetry", "workerName", "metricsMinutes", "metrics_minutes", "max_started"})
     states: ClassVar = {
         "wait": StateKey("wait", "list"),
         "active": StateKey("active", "list"),

@@ -1,4 +1,8 @@
-"""BullMQ 5 and 6."""
+"""BullMQ 5 and 6.
+
+A BullMQ 7 is added in these places: a column in `features.py`, in the row of each feature that it has; `column` (the
+newest version) and `column_of` here; scripts in lua/bullmq that read `meta.version`; tests/node/package.json.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +24,7 @@ from spark_bull.dialects.base import (
     without_nulls,
 )
 from spark_bull.dialects.deduplication import MEMBERS
+from spark_bull.dialects.features import Column
 from spark_bull.dialects.fields import CLAIMED_FIELDS
 from spark_bull.dialects.parents import FAILURE_FLAGS
 from spark_bull.dialects.schedule.repeating import (
@@ -41,8 +46,7 @@ from spark_bull.store.connection import Command
 #: Option names that BullMQ stores under a short one.
 SHORT_NAMES: Final = {"deduplication": "de", "keepLogs": "kl", **FAILURE_FLAGS}
 HIGHEST_PRIORITY: Final = 2**21 - 1
-#: Versions of BullMQ before 6, which read cron patterns with cron-parser before its version 5.
-_CLASSIC: Final = re.compile(r"(bullmq:)?[1-5](\.|$)")
+_MAJOR: Final = re.compile(r"(?:bullmq:)?([0-9]+)")
 _INTEGER: Final = re.compile(r"-?(0|[1-9][0-9]*)")
 
 
@@ -51,12 +55,7 @@ class BullMQ(Dialect):
 
     name = "bullmq"
     folder = "bullmq"
-    takes_integer_ids = False
-    has_event_stream = True
-    has_jitter = True
-    has_flows = True
-    has_queue_limits = True
-    has_schedules = has_schedule_hashes = True
+    column = "bullmq-6"
     deduplication_option = "deduplication"
     deduplication_members = MEMBERS
     retryable_states = ("failed", "completed")
@@ -74,9 +73,13 @@ class BullMQ(Dialect):
         "failed": StateKey("failed", "zset"),
     }
 
+    def column_of(self, version: str) -> Column:
+        major = _MAJOR.match(version)
+        return "bullmq-5" if major is not None and int(major[1]) < 6 else self.column
+
     def counted_states(self, jobs: Mapping[str, int], version: str | None) -> dict[str, str]:
         found = super().counted_states(jobs, version)
-        if not _CLASSIC.match(version or "") and not jobs["paused"]:
+        if not self.has("paused-list", version or "") and not jobs["paused"]:
             # BullMQ 6 has no such list.
             del found["paused"]
         return found
@@ -134,7 +137,7 @@ class BullMQ(Dialect):
         repeat, due = schedule.repeat(), None
         if schedule.pattern is not None:
             try:
-                found = next_of_pattern(repeat, schedule.pattern, now, classic=bool(_CLASSIC.match(version)))
+                found = next_of_pattern(repeat, schedule.pattern, now, classic=self.has("classic-cron", version))
             except PatternError as error:
                 raise OptionError(f"`pattern`: {error}") from None
             due = next_or_error(schedule, found)
@@ -197,7 +200,7 @@ class BullMQ(Dialect):
         every, pattern, due = number_of(repeat, "every"), repeat.get("pattern"), None
         if pattern:
             after = max(now, number_of(opts, "prevMillis") or 0)
-            due = next_of_pattern(repeat, pattern, after, classic=bool(_CLASSIC.match(version)))
+            due = next_of_pattern(repeat, pattern, after, classic=self.has("classic-cron", version))
             if due is None and not every:
                 return None
         made = {

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from spark_bull.dialects.base import Dialect, check_eta
+from spark_bull.dialects.features import Feature
 from spark_bull.error_text import sendable
 from spark_bull.errors import (
-    DialectError,
     OptionError,
     SparkBullError,
     check_encodable,
@@ -24,25 +24,13 @@ from spark_bull.errors import (
 class Action:
     """What can be done to a job. needs, takes: columns that it requires, or uses if they are given.
 
-    wanted: the state that it expects. lacking: why a dialect has no such action, "" if it has.
+    wanted: the state that it expects. feature: what a dialect needs for it.
     """
 
     needs: tuple[str, ...] = ()
     takes: tuple[str, ...] = ()
     wanted: str = ""
-    lacking: Callable[[Dialect], str] = field(default=lambda dialect: "")
-
-
-def _no_priority(dialect: Dialect) -> str:
-    return "" if dialect.has_priorities else "its jobs have no priority"
-
-
-def _no_deduplication(dialect: Dialect) -> str:
-    return "" if dialect.deduplication_option else "its jobs have no deduplication ids"
-
-
-def _no_children(dialect: Dialect) -> str:
-    return "" if dialect.has_flows else "its jobs have no children"
+    feature: Feature | None = None
 
 
 #: The condition for jobs that are removed with their children.
@@ -52,7 +40,7 @@ ACTIONS: Final[Mapping[str, Action]] = {
     "retry": Action(takes=("data", "lifo", "resetAttempts", "state"), wanted="failed"),
     "promote": Action(takes=("data",), wanted="delayed"),
     "delay": Action(needs=("delay",), takes=("data",), wanted="delayed"),
-    "prioritize": Action(needs=("priority",), takes=("data", "lifo"), lacking=_no_priority),
+    "prioritize": Action(needs=("priority",), takes=("data", "lifo"), feature="priorities"),
     "update": Action(needs=("data",)),
     "remove": Action(wanted=REMOVABLE),
     "fail": Action(needs=("failedReason",), wanted="waiting or delayed"),
@@ -60,8 +48,8 @@ ACTIONS: Final[Mapping[str, Action]] = {
     "move": Action(
         needs=("to",), takes=("data",), wanted="in any state but waiting-children, without parent and children"
     ),
-    "free": Action(wanted="the one that has its deduplication id", lacking=_no_deduplication),
-    "discard-children": Action(wanted=REMOVABLE, lacking=_no_children),
+    "free": Action(wanted="the one that has its deduplication id", feature="deduplication"),
+    "discard-children": Action(wanted=REMOVABLE, feature="flows"),
 }
 
 #: Columns of changes, and their names in a chunk.
@@ -133,9 +121,8 @@ def action_of(dialect: Dialect, name: str) -> Action:
         raise OptionError(
             f"expected `action` to be one of {', '.join(ACTIONS)}, got: {name!r}{did_you_mean(name, ACTIONS)}"
         ) from None
-    lacking = action.lacking(dialect)
-    if lacking:
-        raise DialectError(f"expected no action {name} for a queue of {dialect.name}: {lacking}")
+    if action.feature is not None:
+        dialect.require(action.feature, f"action {name} for a queue of {dialect.name}")
     return action
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from spark_bull.dialects.features import lacks
 from spark_bull.errors import DialectError, OptionError, did_you_mean, encodable, expected
 
 NAME: Final = "deduplication"
@@ -114,9 +115,7 @@ class Deduplications:
     def _members(self, given: object) -> dict[str, Any]:
         """The members of a property that are given; the id is checked."""
         if self._option is None:
-            raise DialectError(
-                f"expected no `{NAME}`: {self._dialect} has no deduplication ids; leave it out, or use `jobId`"
-            )
+            raise lacks("deduplication", self._dialect, f"`{NAME}`")
         if not isinstance(given, Mapping):
             return {"id": _checked_id(NAME, _EXPECTED, given)}
         members = {name: value for name, value in given.items() if value is not None}

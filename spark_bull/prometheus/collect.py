@@ -89,7 +89,7 @@ def _of_node(handle: QueueHandle, states: Mapping[str, str], jobs: Mapping[str, 
         Sample(families.JOB_COUNT, {"queue": queue, "state": exported}, jobs[state])
         for state, exported in states.items()
     ]
-    for state in COUNTED_STATES if handle.dialect.has_metrics else ():
+    for state in COUNTED_STATES if handle.dialect.has("metrics") else ():
         found = yield from reading_metrics(handle, state, 0, 0)
         samples.append(Sample(_TOTALS[state], {"queue": queue}, found.count))
     return samples

@@ -72,7 +72,7 @@ class ChannelWatch(Service):
 
 def watches(handles: Sequence[QueueHandle], signal: Event) -> list[Service]:
     """Returns the services, not yet started, that set `signal` for these queues."""
-    streams = [handle for handle in handles if handle.dialect.has_event_stream]
-    channels = [handle for handle in handles if not handle.dialect.has_event_stream]
+    streams = [handle for handle in handles if handle.dialect.has("event-stream")]
+    channels = [handle for handle in handles if not handle.dialect.has("event-stream")]
     services: list[Service] = [StreamWatch(streams, signal)] if streams else []
     return [*services, *([ChannelWatch(channels, signal)] if channels else [])]

@@ -33,7 +33,7 @@ class EventReader(Service):
         queues = {
             collector.ledger.handle.keys["events"]: collector
             for collector in self._queues().values()
-            if collector.ledger.handle.dialect.has_event_stream
+            if collector.ledger.handle.dialect.has("event-stream")
         }
         for stream in queues.keys() - self._cursors.keys():
             self._read(stream, queues[stream])

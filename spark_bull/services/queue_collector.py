@@ -53,7 +53,7 @@ class QueueCollector:
         Raises ReaderInUse, DialectError, ResultsLost or OptionError.
         """
         dialect = self.ledger.handle.dialect
-        if self._starting.isdigit() and not dialect.has_finish_times:
+        if self._starting.isdigit() and not dialect.has("finish-times"):
             raise OptionError(
                 f"expected `startingTimestamp` only for dialects that store finish times, got queue {self._queue} of "
                 f"dialect {dialect.name}: use `startingOffsets`"

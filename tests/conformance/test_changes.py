@@ -117,7 +117,9 @@ def test_a_wrong_change_is_refused_with_its_row_and_job(bench: WorkBench) -> Non
     ):
         list(bench.queue.manage([Change("7", "retry"), Change("8", "retyr")]))
     if bench.queue.protocol == "bull-1":
-        with pytest.raises(DialectError, match="expected no action prioritize for a queue of bull-1: its jobs have no"):
+        with pytest.raises(
+            DialectError, match=r"expected no action prioritize for a queue of bull-1: jobs .* no priority"
+        ):
             bench.queue.change_priority("1", 1)
 
 

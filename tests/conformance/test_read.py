@@ -415,15 +415,15 @@ def test_the_activity_of_a_queue_is_what_its_dialect_keeps(filled: Filled) -> No
     now = queue.handle.connection.now_ms()
     queue.add_many(NewJob({}, timestamp=now - 5_000 + n) for n in range(4))
     for state in ("completed", "failed"):
-        if dialect.has_event_stream:
+        if dialect.has("event-stream"):
             filled.client.xadd(filled.queue.handle.keys["events"], {"event": state, "jobId": "x"})
-        elif dialect.has_finish_times:
+        elif dialect.has("finish-times"):
             filled.client.zadd(filled.key(state), {state: now, "earlier": now - HOUR})
     found = activity(queue.handle)
     assert (found.ids, found.waiting_since) == (4, now - 5_000)
-    assert found.added_per_minute == (4 if dialect.has_event_stream else None)
-    assert found.finished_per_minute == (2 if dialect.has_finish_times else None)
-    if dialect.has_finish_times:
+    assert found.added_per_minute == (4 if dialect.has("event-stream") else None)
+    assert found.finished_per_minute == (2 if dialect.has("finish-times") else None)
+    if dialect.has("finish-times"):
         assert found.last_active_on is not None
         assert found.last_active_on >= now
 

@@ -33,7 +33,7 @@ def now_of(filled: Filled) -> int:
 def finish(filled: Filled, state: str, ids: list[str], finished_on: int, **fields: Any) -> None:
     """Puts finished jobs into a queue, as they are when a worker has ended them."""
     filled.put(state, ids, finishedOn=finished_on, **fields)
-    if filled.queue.handle.dialect.has_finish_times:
+    if filled.queue.handle.dialect.has("finish-times"):
         filled.client.zadd(filled.key(state), dict.fromkeys(ids, finished_on))
 
 
@@ -85,7 +85,7 @@ def test_an_empty_queue_has_statistics_without_values(filled: Filled) -> None:
     assert (found.name, found.is_estimate, found.timed) == (None, False, 0)
     assert (found.oldest_waiting_ms, found.wait, found.run) == (None, None, None)
     assert found.added_per_s == 0
-    assert found.finished_per_s == (0 if filled.queue.handle.dialect.has_finish_times else None)
+    assert found.finished_per_s == (0 if filled.queue.handle.dialect.has("finish-times") else None)
 
 
 def test_jobs_are_counted_by_state_and_name(filled: Filled) -> None:
@@ -121,7 +121,7 @@ def test_times_are_those_of_jobs_that_ended_in_the_window(filled: Filled) -> Non
         filled, "failed", ["late"], now - 2 * HOUR, name="send", timestamp=now - 9 * HOUR, processedOn=now - 3 * HOUR
     )
     found = by_name(filled)
-    if not filled.queue.handle.dialect.has_finish_times:
+    if not filled.queue.handle.dialect.has("finish-times"):
         assert {(one.timed, one.wait, one.run, one.finished_per_s) for one in found.values()} == {(0, None, None, None)}
         return
     assert (found[None].timed, found["send"].timed, found["resize"].timed) == (4, 3, 1)
@@ -138,12 +138,12 @@ def test_rates_are_those_of_kept_jobs_if_nothing_else_is_kept(filled: Filled) ->
     finish(filled, "completed", ["3", "4"], now, name="send", timestamp=now - 5, processedOn=now - 3)
     found, dialect = by_name(filled), filled.queue.handle.dialect
     of_name = found["send"]
-    if dialect.has_event_stream:
+    if dialect.has("event-stream"):
         assert of_name.added_per_s == 0, "there are no events"
     else:
         assert found[None].added_per_s == of_name.added_per_s == pytest.approx(3 / 3_600)
         assert of_name.added_over_ms == HOUR
-    assert of_name.finished_per_s == (pytest.approx(2 / 3_600) if dialect.has_finish_times else None)
+    assert of_name.finished_per_s == (pytest.approx(2 / 3_600) if dialect.has("finish-times") else None)
 
 
 @pytest.mark.parametrize("filled", ["bullmq"], indirect=True)
@@ -219,13 +219,13 @@ def test_rates_are_those_of_the_window_also_if_its_jobs_are_read_later(filled: F
         filled.queue.add({}, name="send")
         filled.put("wait", ["x"], name="send", timestamp=now + 1)
         finish(filled, "completed", ["y"], now + 1, name="send", timestamp=now + 1, processedOn=now + 1)
-        if handle.dialect.has_event_stream:
+        if handle.dialect.has("event-stream"):
             filled.client.xadd(handle.keys["events"], {"event": "completed", "jobId": "y"})
 
     of_queue = run(handle.connection, interrupted(computing(handle), add_and_finish))[0]
     assert (of_queue.jobs["wait"], of_queue.jobs["completed"]) == (2, 1)
     assert of_queue.added_per_s == 0
-    assert of_queue.finished_per_s == (0 if handle.dialect.has_finish_times else None)
+    assert of_queue.finished_per_s == (0 if handle.dialect.has("finish-times") else None)
 
 
 @pytest.mark.parametrize("argument", ["window_ms", "sample"])
@@ -252,7 +252,7 @@ def test_of_many_jobs_a_sample_is_read(filled: Filled) -> None:
         assert sum(estimates) == pytest.approx(4_000, abs=1)
     assert found["send"].jobs["wait"] == pytest.approx(3_000, abs=1_000)
     assert (found[None].oldest_waiting_ms or 0) >= 4 * HOUR, "the jobs that come next are in the sample"
-    if filled.queue.handle.dialect.has_finish_times:
+    if filled.queue.handle.dialect.has("finish-times"):
         assert found[None].timed == pytest.approx(200, abs=2)
         assert found["send"].finished_per_s == pytest.approx(3_000 / 3_600, rel=0.4)
 

@@ -89,7 +89,7 @@ def test_metrics_show_jobs_waiting_times_and_what_is_late(
         queue.close_intake()
         client.zadd(queue.handle.keys["delayed"], {"late": (now - HOUR) * 4096})
         client.zadd(queue.handle.keys["open_writes"], {"w1": 1})
-        if queue.handle.dialect.has_finish_times:
+        if queue.handle.dialect.has("finish-times"):
             fields = {"name": "send", "timestamp": now - 4_000, "processedOn": now - 3_000, "finishedOn": now - 1_000}
             client.hset(queue.handle.keys.job("done"), mapping=fields)
             client.zadd(queue.handle.keys["completed"], {"done": now - 1_000})
@@ -108,8 +108,8 @@ def test_metrics_show_jobs_waiting_times_and_what_is_late(
         assert value(values, "spark_bull_oldest_waiting_seconds", **of_queue) >= 3_600
         assert value(values, "spark_bull_workers", **of_queue) == 0
         has_metrics = ("bullmq_job_completed_total", (("queue", "mail"),)) in values
-        assert has_metrics == queue.handle.dialect.has_metrics
-        if queue.handle.dialect.has_finish_times:
+        assert has_metrics == queue.handle.dialect.has("metrics")
+        if queue.handle.dialect.has("finish-times"):
             of_send = {"queue": "mail", "name": "send", "percentile": "95"}
             assert value(values, "spark_bull_job_wait_seconds", **of_send) == 1
             assert value(values, "spark_bull_job_run_seconds", **of_send) == 2

@@ -374,7 +374,7 @@ def test_what_a_dialect_lacks_is_a_conflict_that_says_so(web: Web, queue: BullQu
     for path in ("/schedulers", "/metrics", "/jobs/1/family", "/events?start=0", "/jobs?state=prioritized"):
         assert "expected" in web.get(f"/queues/mail{path}", code=409)["detail"]
     refused = web.ask("PATCH", "/queues/mail/jobs/1", code=409, json={"priority": 1}, headers=WRITING).json()
-    assert "its jobs have no priority" in refused["detail"]
+    assert "jobs of bull-1 have no priority" in refused["detail"]
     assert "BullQueue.events()" in web.get("/queues/mail/events?start=0", code=409)["detail"]
 
 

@@ -82,7 +82,7 @@ def test_events_of_a_node_worker_and_of_ours_are_the_same(
             assert by_kind["failed"].job_id == job_ids[1]
             assert by_kind["failed"].failed_reason in ("scripted failure 1", None)
             assert peer.dialect == "bull-1" or by_kind["failed"].failed_reason
-            assert (by_kind["completed"].id is not None) == queue.handle.dialect.has_event_stream
+            assert (by_kind["completed"].id is not None) == queue.handle.dialect.has("event-stream")
     assert by_worker["theirs"] == by_worker["ours"]
 
 

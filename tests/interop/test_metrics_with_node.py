@@ -125,7 +125,7 @@ def test_statistics_of_jobs_that_node_ended_are_those_of_the_jobs_it_shows(
         if peer.named_jobs:
             assert sum(by_name["waiting"].jobs.values()) == 3
             assert by_name["task"].jobs == {"completed": 5, "failed": 1}
-        if not queue.handle.dialect.has_finish_times:
+        if not queue.handle.dialect.has("finish-times"):
             assert (of_queue.wait, of_queue.run, of_queue.finished_per_s) == (None, None, None)
             return
     jobs = pd.DataFrame(library.call("getJobs", queue="q", states=["completed", "failed"]))

@@ -150,7 +150,7 @@ def overdue(handle: QueueHandle) -> Iterator[Finding]:
 
 def schedules(handle: QueueHandle) -> Iterator[Finding]:
     """Schedules whose next job does not exist: they never continue."""
-    if not handle.dialect.has_schedules:
+    if not handle.dialect.has("schedules"):
         return
     number = handle.connection.call("ZCARD", handle.keys["repeats"])
     stopped = [scheduler.id for scheduler in without_next_job(handle)]
@@ -159,7 +159,7 @@ def schedules(handle: QueueHandle) -> Iterator[Finding]:
             f"stopped, the next job is missing: {number_of(len(stopped), 'schedule')} of {number:,}, {some(stopped)}"
         )
         advice = f"create them again: spark-bull schedule {handle.keys.queue} {stopped[0]} …"
-        if handle.dialect.has_schedule_hashes:
+        if handle.dialect.has("schedule-hashes"):
             yield problem(found, advice)
         else:
             yield warning(
@@ -171,7 +171,7 @@ def schedules(handle: QueueHandle) -> Iterator[Finding]:
 
 def events(handle: QueueHandle) -> Iterator[Finding]:
     """Whether the stream of events is much longer than its maximum."""
-    if not handle.dialect.has_event_stream:
+    if not handle.dialect.has("event-stream"):
         return
     length, given = handle.connection.pipeline(
         [("XLEN", handle.keys["events"]), ("HGET", handle.keys["meta"], "opts.maxLenEvents")]

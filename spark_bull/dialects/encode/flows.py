@@ -94,7 +94,7 @@ class Flows:
         """numbers: those of the flows. source: names the task whose rows they are, which gives the jobs their ids again
         when it is repeated; None: ids are random.
         """
-        dialect.check_flows()
+        dialect.require("flows")
         self._dialect = dialect
         self._levels = levels
         self._defaults = defaults

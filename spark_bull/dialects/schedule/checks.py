@@ -41,7 +41,7 @@ def checked_schedule(dialect: Dialect, row: Mapping[str, Any], defaults: Mapping
     row: by the names of NAMES, `data` as JSON text; None means not given. defaults: those of the queue's jobs. now:
     time of Redis, ms. Raises OptionError or DialectError.
     """
-    dialect.check_schedules()
+    dialect.require("schedules")
     given = {name: value for name, value in row.items() if value is not None}
     schedule = Schedule(
         id=_id(given),

@@ -23,7 +23,7 @@ def add_child(
     queue: that of the child; None: the same. on_failure: see NewJob. context: trace context for the child to carry.
     A closed intake of the queue does not refuse it. Raises OptionError, DialectError, and ParentError.
     """
-    handle.dialect.check_flows()
+    handle.dialect.require("flows")
     if not isinstance(job, NewJob):
         raise expected("job", 'a NewJob, such as NewJob({"to": "ada"})', job)
     if job.parent is not None:

@@ -166,8 +166,8 @@ class QueueEvents(Iterator[QueueEvent]):
         self._timeout_s, self._stop = timeout_s, stop
         self._closed, self._reading = Event(), Lock()
         self._waiting: deque[QueueEvent] = deque()
-        streams = [handle for handle in handles if handle.dialect.has_event_stream]
-        channels = [handle for handle in handles if not handle.dialect.has_event_stream]
+        streams = [handle for handle in handles if handle.dialect.has("event-stream")]
+        channels = [handle for handle in handles if not handle.dialect.has("event-stream")]
         self._sources: list[_Source] = [_Streams(streams, start or NEWEST, ends_only=ends_only)] if streams else []
         if channels:
             self._sources.append(_Channels(channels, ends_only=ends_only))
@@ -235,7 +235,7 @@ def _check(handles: Sequence[QueueHandle], start: str | None, timeout_s: float |
     if start is None:
         return
     for handle in handles:
-        if not handle.dialect.has_event_stream:
+        if not handle.dialect.has("event-stream"):
             raise OptionError(
                 f"expected no `start`: {handle.dialect.name} keeps no events of {handle.keys.queue}, which can only be "
                 "read from now on; leave it out"

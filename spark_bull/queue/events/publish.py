@@ -17,7 +17,7 @@ MAX_FIELDS: Final = 1_000
 
 def publish(handle: QueueHandle, event: str, fields: Mapping[str, Any], max_events: int | None) -> str:
     """Adds an event to the stream of a queue; returns its id. Raises OptionError or DialectError."""
-    handle.dialect.check_custom_events()
+    handle.dialect.require("custom-events")
     if not isinstance(event, str) or not event:
         raise expected("event", "a name that is not empty", event)
     encodable("event", event)

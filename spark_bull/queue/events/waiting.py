@@ -167,7 +167,7 @@ def _next(call: _Call, wait_s: float) -> _End | None:
         raise event
     if event.id is not None and not call.seen.is_before(Position(event.id, None)):
         return None
-    if event.event == "failed" and (call.handle.dialect.has_failed_attempt_events or event.failed_reason is None):
+    if event.event == "failed" and (call.handle.dialect.has("failed-attempt-events") or event.failed_reason is None):
         return _look(call)
     return _end_by(event)
 
@@ -207,7 +207,7 @@ def _read(call: _Call) -> tuple[bool, bool, list[Raw]]:
     one of them has its fields, or is gone. Sets `seen`."""
     handle, job_id = call.handle, call.job_id
     states = [handle.dialect.states[state] for state in ENDS]
-    events = [("XREVRANGE", handle.keys["events"], "+", "-", "COUNT", 1)] if handle.dialect.has_event_stream else []
+    events = [("XREVRANGE", handle.keys["events"], "+", "-", "COUNT", 1)] if handle.dialect.has("event-stream") else []
     *last, completed, failed, fields = handle.connection.replies(
         [
             *events,
@@ -223,7 +223,7 @@ def _read(call: _Call) -> tuple[bool, bool, list[Raw]]:
 def _end_of_gone(call: _Call) -> _End:
     """How a job has ended that does not exist any more, by its event. Raises JobMissing."""
     handle, job_id = call.handle, call.job_id
-    event = _kept_end(handle, job_id) if handle.dialect.has_event_stream else _received(call.inbox)
+    event = _kept_end(handle, job_id) if handle.dialect.has("event-stream") else _received(call.inbox)
     end = None if event is None else _end_by(event)
     if end is None:
         raise JobMissing(

@@ -20,7 +20,7 @@ def values_of(handle: QueueHandle, job_id: str, limit: int = MAX_CHILDREN) -> di
 
     Raises DialectError, and OptionError if there are more than `limit`.
     """
-    handle.dialect.check_flows()
+    handle.dialect.require("flows")
     fields = _fields(handle, handle.keys.children_values(job_id), f"values of children of job {job_id}", limit)
     return {child: json_or_text(value) for child, value in fields}
 
@@ -30,7 +30,7 @@ def failures_of(handle: QueueHandle, job_id: str, limit: int = MAX_CHILDREN) -> 
 
     Raises DialectError, and OptionError if there are more than `limit`.
     """
-    handle.dialect.check_flows()
+    handle.dialect.require("flows")
     return dict(_fields(handle, handle.keys.children_failures(job_id), f"failures of children of job {job_id}", limit))
 
 

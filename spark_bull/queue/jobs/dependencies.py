@@ -23,7 +23,7 @@ _STATES: Final[dict[str, tuple[str, str, Callable[[QueueKeys, str], str]]]] = {
 
 def dependency_counts(handle: QueueHandle, job_id: str) -> dict[str, int]:
     """The number of children in each state. Raises DialectError."""
-    handle.dialect.check_flows()
+    handle.dialect.require("flows")
     return _counts(handle, [job_id])[0]
 
 
@@ -40,7 +40,7 @@ def dependencies_of(handle: QueueHandle, job_ids: Sequence[str]) -> Iterator[Dep
 
     Raises DialectError.
     """
-    handle.dialect.check_flows()
+    handle.dialect.require("flows")
     for job_id, counts in zip(job_ids, _counts(handle, job_ids), strict=True):
         for state, count in counts.items():
             if count:

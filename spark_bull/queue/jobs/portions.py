@@ -219,7 +219,7 @@ def _scale(handle: QueueHandle, state: str) -> int:
     """The scores of a state are times in ms multiplied by this; 0: they are something else."""
     if state == "delayed":
         return DELAYED_SCALE
-    return 1 if state in ("completed", "failed") and handle.dialect.has_finish_times else 0
+    return 1 if state in ("completed", "failed") and handle.dialect.has("finish-times") else 0
 
 
 def _list_step(handle: QueueHandle, place: Place, most: int, descending: bool) -> _Step:

@@ -13,7 +13,7 @@ def remove_child_dependency(handle: QueueHandle, job_id: str) -> bool:
 
     Raises DialectError, and JobMissing for a job or a parent that does not exist.
     """
-    handle.dialect.check_flows()
+    handle.dialect.require("flows")
     job_keys(handle, job_id)
     result, parent_key = verbs.remove_child_dependency(handle, job_id)
     if result == "missing":
@@ -28,7 +28,7 @@ def remove_unprocessed_children(handle: QueueHandle, job_id: str, *, chunk_size:
 
     Raises DialectError, and JobMissing for a job that does not exist.
     """
-    handle.dialect.check_flows()
+    handle.dialect.require("flows")
     job_keys(handle, job_id)
     position, total = b"0", 0
     while position:

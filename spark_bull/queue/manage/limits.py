@@ -23,7 +23,7 @@ def set_limits(
     duration_ms: int | None = None,
 ) -> None:
     """Sets the limits that are given. Raises OptionError or DialectError."""
-    handle.dialect.check_limits()
+    handle.dialect.require("queue-limits")
     if concurrency is None and max is None and duration_ms is None:
         raise OptionError("expected `concurrency`, or `max` and `duration_ms`, got none")
     if (max is None) != (duration_ms is None):
@@ -38,14 +38,14 @@ def set_limits(
 
 def remove_limits(handle: QueueHandle, *, concurrency: bool = True, rate: bool = True) -> None:
     """Removes the limits. Raises DialectError."""
-    handle.dialect.check_limits()
+    handle.dialect.require("queue-limits")
     names = [*(["concurrency"] if concurrency else []), *(["max", "duration"] if rate else [])]
     verbs.set_limits(handle, {}, names)
 
 
 def limits(handle: QueueHandle) -> QueueLimits:
     """Reads the limits. Raises DialectError."""
-    handle.dialect.check_limits()
+    handle.dialect.require("queue-limits")
     keys = handle.keys
     fields, started, left, left_of_spark = handle.connection.pipeline(
         [
@@ -62,7 +62,7 @@ def limits(handle: QueueHandle) -> QueueLimits:
 
 def rate_limit(handle: QueueHandle, duration_ms: int) -> None:
     """Keeps jobs from starting for a time. Raises OptionError or DialectError."""
-    handle.dialect.check_limits()
+    handle.dialect.require("queue-limits")
     _check_positive("duration_ms", duration_ms)
     keys = handle.keys
     # The first key is for workers with a limiter, also those of Node, the second one for all workers of Spark.
@@ -76,7 +76,7 @@ def rate_limit(handle: QueueHandle, duration_ms: int) -> None:
 
 def remove_rate_limit(handle: QueueHandle) -> None:
     """Ends the current rate limit, and forgets how many jobs have started in its period. Raises DialectError."""
-    handle.dialect.check_limits()
+    handle.dialect.require("queue-limits")
     handle.connection.call("DEL", handle.keys["limiter"], handle.keys["rate_limited"])
 
 

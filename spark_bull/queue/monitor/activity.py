@@ -47,9 +47,9 @@ def observing(handle: QueueHandle) -> Steps[Activity]:
         ("ZRANGE", keys["delayed"], 0, 0, "WITHSCORES"),
     ]
     rates: tuple[int | None, float | None, float | None] = (None, None, None)
-    if handle.dialect.has_event_stream:
+    if handle.dialect.has("event-stream"):
         rates = yield from _of_events(handle, now)
-    elif handle.dialect.has_finish_times:
+    elif handle.dialect.has("finish-times"):
         rates = yield from _of_finish_times(handle, now)
     return Activity(
         integer_of(counter) or 0,

@@ -26,7 +26,7 @@ def reading_metrics(handle: QueueHandle, state: str, start: int = 0, end: int = 
     """The steps of `read_metrics`."""
     if state not in COUNTED_STATES:
         raise expected("state", " or ".join(COUNTED_STATES), state)
-    handle.dialect.check_metrics()
+    handle.dialect.require("metrics")
     keys = {"meta": handle.keys[f"metrics_{state}"], "data": handle.keys[f"metrics_{state}_data"]}
     call = script_command("read/metrics", keys, {"first": start, "last": end})
     ((count, prev_ts, prev_count, data, points),) = yield [call] if 0 <= end - start < _FEW else LargeStep([call])

@@ -93,11 +93,11 @@ def computing(handle: QueueHandle, window_ms: int = WINDOW_MS, sample: int = SAM
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise expected(argument, "a positive integer", value)
     (time,) = yield [("TIME",)]
-    now, has_times = ms_of(time), handle.dialect.has_finish_times
+    now, has_times = ms_of(time), handle.dialect.has("finish-times")
     since = now - window_ms
     # Before jobs of any queue are sampled, which takes time: rates are of the window, which ends now.
     counted = yield from _counted(handle, since, now)
-    events = (yield from recent_events(handle, now, window_ms)) if handle.dialect.has_event_stream else None
+    events = (yield from recent_events(handle, now, window_ms)) if handle.dialect.has("event-stream") else None
     ended = (yield from _ended(handle, since, now)) if has_times else {}
     totals = yield from counting(handle)
     parts = [Part(state, total, sample) for state, total in totals.items()]
@@ -181,7 +181,7 @@ def _parts_of(ended: Mapping[str, int], sample: int) -> list[Part]:
 
 def _counted(handle: QueueHandle, since: int, now: int) -> Steps[_Rate | None]:
     """The rate of ended jobs that the metrics of workers show, or None if there are none."""
-    if not handle.dialect.has_metrics:
+    if not handle.dialect.has("metrics"):
         return None
     minutes = Counter[int]()
     for state in COUNTED_STATES:

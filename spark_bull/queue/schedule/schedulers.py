@@ -60,9 +60,9 @@ class ScheduleEncoder:
 
 def encoder_of(handle: QueueHandle, defaults: Mapping[str, Any]) -> ScheduleEncoder:
     """defaults: those of the queue's jobs. Raises DialectError for a dialect without schedules."""
-    handle.dialect.check_schedules()
+    handle.dialect.require("schedules")
     members: dict[str, list[str]] = defaultdict(list)
-    if not handle.dialect.has_schedule_hashes:
+    if not handle.dialect.has("schedule-hashes"):
         for member, scheduler in _read(handle):
             members[scheduler.id].append(member)
     return ScheduleEncoder(handle, defaults, version_of(handle), dict(members))
@@ -79,8 +79,8 @@ def upsert(handle: QueueHandle, row: Mapping[str, Any], defaults: Mapping[str, A
 
     Raises OptionError, DialectError, IntakeClosed or WrongState; then nothing was changed.
     """
-    handle.dialect.check_schedules()
-    members = {} if handle.dialect.has_schedule_hashes else {row["id"]: _members_of(handle, row["id"])}
+    handle.dialect.require("schedules")
+    members = {} if handle.dialect.has("schedule-hashes") else {row["id"]: _members_of(handle, row["id"])}
     encoder = ScheduleEncoder(handle, defaults, version_of(handle), members)
     schedule, repeated = encoder.encode(row, handle.connection.now_ms())
     if schedule.is_frequent:
@@ -112,7 +112,7 @@ def warn_of_frequent(keys: QueueKeys, ids: Sequence[str]) -> None:
 
 def schedulers(handle: QueueHandle) -> Iterator[Scheduler]:
     """The schedules of a queue, those that are due first at the beginning. Raises DialectError."""
-    handle.dialect.check_schedules()
+    handle.dialect.require("schedules")
     return (scheduler for _, scheduler in _read(handle))
 
 
@@ -122,7 +122,7 @@ def without_next_job(handle: QueueHandle) -> Iterator[Scheduler]:
     One that is changed meanwhile may be among them, and in Bull, which does not keep it, one that has reached its
     limit. Raises DialectError.
     """
-    handle.dialect.check_schedules()
+    handle.dialect.require("schedules")
     now, found = handle.connection.now_ms(), _read(handle)
     while batch := list(islice(found, _PAGE)):
         next_ids = [f"{handle.dialect.job_ids_of(member)}{scheduler.next}" for member, scheduler in batch]
@@ -151,7 +151,7 @@ def _has_ended(scheduler: Scheduler, now: int) -> bool:
 
 def scheduler(handle: QueueHandle, schedule_id: str) -> Scheduler | None:
     """One schedule, or None. Raises DialectError."""
-    handle.dialect.check_schedules()
+    handle.dialect.require("schedules")
     for member in _members_of(handle, schedule_id):
         next_ms = handle.connection.call("ZSCORE", handle.keys["repeats"], member)
         if next_ms is not None:
@@ -161,7 +161,7 @@ def scheduler(handle: QueueHandle, schedule_id: str) -> Scheduler | None:
 
 def remove(handle: QueueHandle, schedule_id: str) -> bool:
     """Removes a schedule and its next job, if that is delayed. Returns whether it existed. Raises DialectError."""
-    handle.dialect.check_schedules()
+    handle.dialect.require("schedules")
     members = _members_of(handle, schedule_id)
     return verbs.unschedule(handle, [(member, handle.dialect.job_ids_of(member)) for member in members]) > 0
 
@@ -170,7 +170,7 @@ def _members_of(handle: QueueHandle, schedule_id: Any) -> Sequence[str]:
     """Members of the ZSET that a schedule with this id may have; in Bull, the id is a part of them, or the member."""
     if isinstance(schedule_id, str):
         encodable("scheduler_id", schedule_id)
-    if handle.dialect.has_schedule_hashes or not isinstance(schedule_id, str):
+    if handle.dialect.has("schedule-hashes") or not isinstance(schedule_id, str):
         return [schedule_id]
     found, cursor = {schedule_id}, 0
     while True:
@@ -199,7 +199,7 @@ def _read(handle: QueueHandle) -> Iterator[tuple[str, Scheduler]]:
 
 def _as_read(handle: QueueHandle, found: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, Scheduler]]:
     hashes: Sequence[Any] = [{}] * len(found)
-    if handle.dialect.has_schedule_hashes and found:
+    if handle.dialect.has("schedule-hashes") and found:
         hashes = handle.connection.pipeline([("HGETALL", handle.keys.scheduler(member)) for member, _ in found])
     for (member, next_ms), fields in zip(found, hashes, strict=True):
         texts = {name.decode(): value.decode("utf-8", "replace") for name, value in fields.items()}

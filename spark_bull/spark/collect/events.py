@@ -50,7 +50,7 @@ def event_reader(raw: Mapping[str, str], schema: StructType) -> EventStreamReade
     named = [name for name in names if not is_glob(name)]
     Connection(settings_of(options)).check(options["prefix"], named, write=False)
     for name in named:
-        open_handle(options, name).dialect.check_event_stream("view=events")
+        open_handle(options, name).dialect.require("event-stream", "view=events")
     return EventStreamReader(options, schema, tuple(columns), names)
 
 
@@ -71,7 +71,7 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _handles(self) -> list[QueueHandle]:
         if self._queues is None:
             self._queues = QueueSet(self._options, self._names)
-        return [handle for handle in self._queues.handles() if handle.dialect.has_event_stream]
+        return [handle for handle in self._queues.handles() if handle.dialect.has("event-stream")]
 
     def initialOffset(self) -> dict[str, Any]:
         began = {handle.keys.queue: self._start_of(handle) for handle in self._handles()}

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass
 from typing import Any, Final
 
-from spark_bull.dialects.base import Dialect, json_text
+from spark_bull.dialects.base import json_text
 from spark_bull.dialects.deduplication import NAME as DEDUPLICATION
 from spark_bull.dialects.encode.chunks import EncodedJobs
 from spark_bull.dialects.parents import NAME as PARENT
-from spark_bull.errors import DialectError, OptionError, did_you_mean, expected
+from spark_bull.errors import OptionError, did_you_mean, expected
 from spark_bull.keys import QueueKeys, hash_tag
 from spark_bull.model.columns import listed
 from spark_bull.options.parse import Options
@@ -61,7 +61,7 @@ class OnFinish:
 
     def check_queue(self, handle: QueueHandle) -> None:
         """Raises DialectError or OptionError for a queue whose jobs can't be children of the callback."""
-        _check_dialect(handle.dialect, "the queue of a write with `onFinish`")
+        handle.dialect.require("flows", f"`onFinish` of a write to queue {handle.keys.queue}")
         keys, own = handle.keys, self.handle.keys
         if hash_tag(keys.prefix, keys.queue) != hash_tag(own.prefix, own.queue):
             raise OptionError(
@@ -101,15 +101,10 @@ def on_finish_of(options: Options) -> OnFinish | None:
         if refused in opts:
             raise OptionError(f"expected `onFinish.opts` without `{refused}`: {reason}")
     handle = open_handle(options, queue)
-    _check_dialect(handle.dialect, "the queue of `onFinish`")
+    handle.dialect.require("flows", f"`onFinish` with queue {queue}")
     job = CallbackJob(queue, handle.dialect.name, name, json_text("onFinish.data", given.get("data", {})), opts)
     try:
         job.packed(handle)
     except OptionError as error:
         raise OptionError(f"option `onFinish`: {error}") from None
     return OnFinish(handle, job, options["onFailure"] or "wait", options["queue"])
-
-
-def _check_dialect(dialect: Dialect, what: str) -> None:
-    if not dialect.has_flows:
-        raise DialectError(f"expected {what} to be of BullMQ, got {dialect.name}, whose jobs have no parents")

@@ -24,7 +24,7 @@ from spark_bull.spark.dispatch.batch_callback import on_finish_of
 from spark_bull.spark.dispatch.children_column import plan_children
 from spark_bull.spark.dispatch.priority_queues import are_named
 from spark_bull.spark.dispatch.rows import CHILDREN, RowPlan, plan_rows
-from spark_bull.spark.dispatch.sequence import check_sequence, check_sequence_queue
+from spark_bull.spark.dispatch.sequence import check_sequence
 from spark_bull.spark.dispatch.write_plan import WritePlan
 from spark_bull.spark.staging.identity import identity_of
 from spark_bull.store.connection import Connection
@@ -68,11 +68,11 @@ def plan_write(raw: Mapping[str, str], schema: StructType) -> WritePlan:
     handle = open_handle(options, queue)
     rows.check_dialect(handle.dialect)
     if rows.sequence_by:
-        check_sequence_queue(handle.dialect)
+        handle.dialect.require("flows", "`sequenceBy`")
     if on_finish is not None:
         on_finish.check_queue(handle)
     defaults = defaults_of(options)
-    if handle.dialect.has_priority_queues and are_named({}, defaults):
+    if handle.dialect.has("priority-queues") and are_named({}, defaults):
         defaults[PRIORITY] = QueuePriority(defaults[PRIORITY])
     check_defaults(handle.dialect, defaults)
     recover(handle)

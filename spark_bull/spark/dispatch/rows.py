@@ -29,7 +29,7 @@ from spark_bull.dialects.encode.codec import NAMES
 from spark_bull.dialects.parents import MEMBERS as PARENT_MEMBERS
 from spark_bull.dialects.parents import NAME as PARENT
 from spark_bull.dialects.terms import AT_LEAST_ONCE, AT_MOST_ONCE, DELIVERY, EXPIRE_AFTER, EXPIRE_AT, LOCK_MS, SPREAD_MS
-from spark_bull.errors import DialectError, OptionError, did_you_mean
+from spark_bull.errors import OptionError, did_you_mean
 from spark_bull.options.parse import Options
 from spark_bull.spark.json.json_text import check_json, is_encodable, to_json, to_json_arrays
 from spark_bull.spark.platform.lazy_arrow import pa, pc
@@ -137,15 +137,12 @@ class RowPlan:
 
     def check_dialect(self, dialect: Dialect) -> None:
         """Raises OptionError for a column type that the dialect does not accept, DialectError for a column."""
-        if (self.unique_by or DEDUPLICATION in self.columns) and dialect.deduplication_option is None:
-            source = "option `uniqueBy`" if self.unique_by else f"column `{DEDUPLICATION}`"
-            raise DialectError(f"expected no {source}: {dialect.name} has no deduplication ids; use `jobId`")
+        if self.unique_by or DEDUPLICATION in self.columns:
+            dialect.require("deduplication", "option `uniqueBy`" if self.unique_by else f"column `{DEDUPLICATION}`")
         for name in (PARENT, CHILDREN):
-            if name in self.columns and not dialect.has_flows:
-                raise DialectError(
-                    f"expected no column `{name}`: jobs of {dialect.name} have no parents and children; drop it"
-                )
-        if self.integer_ids is not None and not dialect.takes_integer_ids:
+            if name in self.columns:
+                dialect.require("flows", f"column `{name}`")
+        if self.integer_ids is not None and not dialect.has("integer-ids"):
             raise OptionError(
                 f"expected column `{self.integer_ids}` to be STRING (a custom id of {dialect.name} may not be an "
                 f"integer), got integers: add a prefix, for example concat('id-', {self.integer_ids})"

@@ -9,12 +9,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from spark_bull.dialects.base import Dialect
 from spark_bull.dialects.deduplication import NAME as DEDUPLICATION
 from spark_bull.dialects.encode.chunks import EncodedJobs, collapsed
 from spark_bull.dialects.parents import FAILURE_FLAGS, ON_FAILURE
 from spark_bull.dialects.parents import NAME as PARENT
-from spark_bull.errors import DialectError, OptionError
+from spark_bull.errors import OptionError
 from spark_bull.model.columns import listed
 from spark_bull.options.parse import Options
 from spark_bull.spark.dispatch.rows import CHILDREN, RowPlan
@@ -41,12 +40,6 @@ def check_sequence(options: Options, rows: RowPlan) -> None:
             raise OptionError(f"expected one of `sequenceBy` and `{name}`, got both: {reason}")
     if rows.unique_by:
         raise OptionError(f"expected one of `sequenceBy` and `uniqueBy`, got both: {_REFUSED[DEDUPLICATION]}")
-
-
-def check_sequence_queue(dialect: Dialect) -> None:
-    """Raises DialectError for a queue whose jobs can't be in sequences."""
-    if not dialect.has_flows:
-        raise DialectError(f"expected no `sequenceBy`: jobs of {dialect.name} can't wait for other jobs")
 
 
 def in_sequences(jobs: EncodedJobs, keys: Sequence[str], on_failure: str | None, numbers: Sequence[int]) -> EncodedJobs:

@@ -39,7 +39,7 @@ def _replaceable_queue(plan: WritePlan) -> QueueHandle:
         )
     if plan.handle is None:
         raise OptionError('mode("overwrite") expects the option `queue`, got a column `queue`')
-    if plan.handle.dialect.has_priority_queues and (
+    if plan.handle.dialect.has("priority-queues") and (
         PRIORITY in plan.rows.columns or plan.options[PRIORITY] is not None
     ):
         raise OptionError(

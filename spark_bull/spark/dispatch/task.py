@@ -25,7 +25,7 @@ from spark_bull.queue.dispatch.writes import Identity, StagedChunk, is_written, 
 from spark_bull.spark.dispatch.children_column import levels_of
 from spark_bull.spark.dispatch.priority_queues import are_named, by_priority
 from spark_bull.spark.dispatch.rows import CHILDREN, SEQUENCE
-from spark_bull.spark.dispatch.sequence import check_sequence_queue, in_sequences
+from spark_bull.spark.dispatch.sequence import in_sequences
 from spark_bull.spark.dispatch.write_plan import WritePlan
 from spark_bull.spark.platform.lazy_arrow import pa
 from spark_bull.spark.platform.python_worker import freeze_loaded_objects
@@ -118,7 +118,7 @@ class _Task:
     def _placed(self, parts: Iterator[QueueRows]) -> Iterator[QueueRows]:
         """Splits rows with priorities by name, if their dialect has a queue for each."""
         for queue, rows, numbers in parts:
-            if are_named(rows, self.defaults) and self._handle(queue).dialect.has_priority_queues:
+            if are_named(rows, self.defaults) and self._handle(queue).dialect.has("priority-queues"):
                 yield from by_priority(queue, rows, self.defaults.get(PRIORITY), numbers)
             else:
                 yield queue, rows, numbers
@@ -171,7 +171,7 @@ class _Task:
             handle = self._handle(queue)
             options = self.plan.options
             if self.plan.rows.sequence_by:
-                check_sequence_queue(handle.dialect)
+                handle.dialect.require("flows", "`sequenceBy`")
             if self.plan.on_finish is not None:
                 self.plan.on_finish.check_queue(handle)
             builder = ChunkBuilder(options["chunkSize"], options["chunkBytes"])

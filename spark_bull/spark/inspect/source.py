@@ -15,6 +15,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from spark_bull.dialects.features import Feature
 from spark_bull.dialects.fields import FIELDS
 from spark_bull.errors import OptionError
 from spark_bull.options.parse import Options
@@ -43,6 +44,13 @@ MAX_PARTITIONS: Final = 4
 MIN_GROUPS: Final = 1_000
 GROUPS_PER_PARTITION: Final = 100
 MAX_IGNORED: Final = 3
+#: What a dialect needs for a view of a named queue.
+_FEATURES: Final[Mapping[str, Feature]] = {
+    "dependencies": "flows",
+    "schedulers": "schedules",
+    "metrics": "metrics",
+    "events": "event-stream",
+}
 #: Rows per Arrow batch, at most in views other than jobs, at least in that of jobs, which begins with smaller ones.
 BATCH_ROWS: Final = 8_000
 
@@ -86,18 +94,10 @@ def plan_read(raw: Mapping[str, str], schema: StructType) -> ReadPlan:
     columns = tuple(columns_of(schema, table_of(options)))
     named, globs = names_and_globs(options)
     Connection(settings_of(options)).check(options["prefix"], named, write=False)
-    if options["view"] == "dependencies":
+    feature = _FEATURES.get(options["view"])
+    if feature is not None:
         for queue in named:
-            open_handle(options, queue).dialect.check_flows()
-    if options["view"] == "schedulers":
-        for queue in named:
-            open_handle(options, queue).dialect.check_schedules()
-    if options["view"] == "metrics":
-        for queue in named:
-            open_handle(options, queue).dialect.check_metrics()
-    if options["view"] == "events":
-        for queue in named:
-            open_handle(options, queue).dialect.check_event_stream("view=events")
+            open_handle(options, queue).dialect.require(feature)
     if options["writeId"] is not None and options["view"] != "jobs":
         raise OptionError(f"expected `writeId` with view=jobs, got: view={options['view']}; leave it out")
     queues = tuple(dict.fromkeys([*named, *matching(options, globs)]))
@@ -150,7 +150,7 @@ class BatchReader(DataSourceReader):
 
 def _events(handle: QueueHandle, plan: ReadPlan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The events that are kept when the read begins. A queue of another dialect was found by a glob."""
-    if handle.dialect.has_event_stream:
+    if handle.dialect.has("event-stream"):
         span = span_of(handle)
         size = plan.options["chunkSize"]
         yield from event_batches(handle, span.before, span.last.id, plan.columns, schema, size=size, strict=False)

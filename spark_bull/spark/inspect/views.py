@@ -104,7 +104,7 @@ def log_rows(queue_slice: QueueSlice) -> Iterator[Row]:
 
 
 def dependency_rows(queue_slice: QueueSlice) -> Iterator[Row]:
-    if not queue_slice.handle.dialect.has_flows:
+    if not queue_slice.handle.dialect.has("flows"):
         # A queue that was found by a glob.
         return
     for ids in _ids(queue_slice):
@@ -146,7 +146,7 @@ def _lines(handle: QueueHandle, ids: list[str]) -> Iterator[Row]:
 
 
 def scheduler_rows(queue_slice: QueueSlice) -> Iterator[Row]:
-    if not queue_slice.handle.dialect.has_schedules:
+    if not queue_slice.handle.dialect.has("schedules"):
         # A queue that was found by a glob.
         return
     for found in schedulers(queue_slice.handle):
@@ -181,7 +181,7 @@ def worker_rows(queue_slice: QueueSlice) -> Iterator[Row]:
 
 def metrics_rows(queue_slice: QueueSlice) -> Iterator[Row]:
     handle, states = queue_slice.handle, queue_slice.options["states"]
-    if not handle.dialect.has_metrics:
+    if not handle.dialect.has("metrics"):
         # A queue that was found by a glob.
         return
     for state in COUNTED_STATES:

@@ -53,10 +53,10 @@ def plan_schedules(raw: Mapping[str, str], schema: StructType) -> SchedulePlan:
     plan = SchedulePlan(options=options, write_id=uuid4().hex, started_on=connection.now_ms(), rows=rows)
     if queue is None:
         if options["protocol"] in DIALECTS:
-            DIALECTS[options["protocol"]].check_schedules()
+            DIALECTS[options["protocol"]].require("schedules")
         return plan
     handle = open_handle(options, queue)
-    handle.dialect.check_schedules()
+    handle.dialect.require("schedules")
     recover(handle)
     identity = identity_of(options)
     replayed = identity is not None and is_written(handle, identity)

@@ -49,7 +49,7 @@ async def stream_queue(
     """
     begin = last_id or start
     if begin is not None:
-        queue.handle.dialect.check_event_stream("`start`")
+        queue.handle.dialect.require("event-stream", "`start`")
     return await _stream(request, [queue], begin)
 
 

@@ -70,14 +70,14 @@ def read_queue(queue: ExistingQueue) -> Json:
     """Reads one queue, with its limits and activity."""
     dialect = queue.handle.dialect
     features = {
-        "events": dialect.has_event_stream,
-        "flows": dialect.has_flows,
-        "priorities": dialect.has_priorities,
-        "limits": dialect.has_queue_limits,
-        "schedulers": dialect.has_schedules,
+        "events": dialect.has("event-stream"),
+        "flows": dialect.has("flows"),
+        "priorities": dialect.has("priorities"),
+        "limits": dialect.has("queue-limits"),
+        "schedulers": dialect.has("schedules"),
         "retryableStates": list(dialect.retryable_states),
     }
-    limits = document(queue.limits()) if dialect.has_queue_limits else None
+    limits = document(queue.limits()) if dialect.has("queue-limits") else None
     busy = document(activity(queue.handle))
     summary = run(queue.handle.connection, _summary(queue.handle))
     return Json({**summary, "features": features, "limits": limits, **busy})

@@ -148,7 +148,7 @@ def _log(queue: BullQueue, job_id: str) -> _Log:
 
 def _family(queue: BullQueue, job: Job) -> _Family | None:
     """The parent and children of a job; None if it has none."""
-    if not queue.handle.dialect.has_flows:
+    if not queue.handle.dialect.has("flows"):
         return None
     counts = queue.get_dependencies_count(job.id)
     children = list(islice(dependencies_of(queue.handle, [job.id]), _CHILDREN)) if any(counts.values()) else []

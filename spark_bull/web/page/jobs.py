@@ -126,7 +126,7 @@ def show_queue(
         next_url=links.queue(queue.name, **query, cursor=following) if following else None,
         state_chart=chart_of_samples(history_of(request).of(queue.name)),
         rate_chart=chart_of_metrics(metrics_of(queue)),
-        no_rates=_NO_RATES if queue.handle.dialect.has_metrics else _NO_COUNTERS,
+        no_rates=_NO_RATES if queue.handle.dialect.has("metrics") else _NO_COUNTERS,
         events_url=links.events(queue.name),
     )
 

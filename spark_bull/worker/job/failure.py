@@ -83,7 +83,7 @@ def _backoff_ms(
     kind, delay, jitter = backoff.get("type"), backoff.get("delay"), backoff.get("jitter")
     if not is_number(delay):
         delay = 0
-    if not dialect.has_jitter or not is_number(jitter):
+    if not dialect.has("jitter") or not is_number(jitter):
         jitter = 0
     if kind == "fixed":
         return fixed_ms(delay, min(jitter, 1))

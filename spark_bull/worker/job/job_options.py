@@ -110,7 +110,7 @@ def keep_of(dialect: Dialect, opts: str, name: str, default: Keep = None) -> Kee
     given: Any = options.keep_completed if name == "removeOnComplete" else options.keep_failed
     if given is ...:
         return default
-    if not dialect.has_keep_rules:
+    if not dialect.has("keep-rules"):
         # The dialect only knows true and false.
         return {"count": 0} if name == "removeOnComplete" and given is not None else None
     rule: Keep = given

@@ -57,7 +57,7 @@ class OutcomePolicy:
         ending = outcome_of(error)
         if ending.kind == "waiting for children":
             try:
-                dialect.check_flows()
+                dialect.require("flows")
             except DialectError as unknown:
                 ending = Ending("failed", error=unknown)
         if ending.error is None:

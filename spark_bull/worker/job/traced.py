@@ -44,7 +44,7 @@ def _attempt(spans: Spans, worker: Mapping[str, str], job: RunningJob) -> Iterat
     carried = (parsed_opts(job.claimed.opts) or {}).get("tm")
     attributes = {**worker, "bullmq.job.id": job.id, "bullmq.job.name": job.name}
     with spans.processing(job.queue, carried, attributes) as span:
-        if "telemetry" not in job.handle.dialect.lacks:
+        if job.handle.dialect.has("telemetry"):
             job.trace(span.carried)
         try:
             yield

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -39,5 +38,4 @@ def start_limit(handle: QueueHandle, most: int) -> StartLimit | None:
     """Returns the limit for jobs of a queue; None if `most` is 0: unlimited. Reads the queue's version of BullMQ."""
     if not most:
         return None
-    major = re.match(r"(?:bullmq:)?(\d+)", version_of(handle))
-    return StartLimit(most, retries_last=major is not None and int(major[1]) < 6)
+    return StartLimit(most, retries_last=handle.dialect.has("retry-at-limit", version_of(handle)))

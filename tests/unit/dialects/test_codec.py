@@ -196,7 +196,7 @@ def test_a_parent_excludes_other_policies_and_deduplication() -> None:
 
 @pytest.mark.parametrize("dialect", [BULL, BULL1], ids=lambda dialect: dialect.name)
 def test_jobs_of_bull_have_no_parents(dialect: Dialect) -> None:
-    with pytest.raises(DialectError, match=f"jobs of {dialect.name} have no parents"):
+    with pytest.raises(DialectError, match=f"`parent`: jobs of {dialect.name} have no children and no parents"):
         encode(dialect, {"data": ["{}"], "parent": [{"queue": "mail", "id": "p"}]}, {}, [0])
 
 

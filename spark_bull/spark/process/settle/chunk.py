@@ -61,7 +61,7 @@ class Chunk:
     def _check_flows(self, rows: list[Row]) -> list[Row]:
         """Fails the attempts that wait for children, in a dialect whose jobs have none."""
         try:
-            self.handle.dialect.check_flows()
+            self.handle.dialect.require("flows")
         except DialectError as error:
             why = str(error)
             return [row._replace(postponed=None, error=why) if row.waits_for_children else row for row in rows]

@@ -28,7 +28,7 @@ def was_settled(handle: QueueHandle, row: Row, why: str) -> bool:
 
 def _has_ended(handle: QueueHandle, job_id: str) -> bool:
     keys = handle.keys
-    if handle.dialect.has_finish_times:
+    if handle.dialect.has("finish-times"):
         return bool(handle.connection.call("HEXISTS", keys.job(job_id), "finishedOn"))
     checks = [("SISMEMBER", keys["completed"], job_id), ("SISMEMBER", keys["failed"], job_id)]
     return any(handle.connection.pipeline(checks))
