@@ -13,7 +13,7 @@ from spark_bull.dialects.backoff import bull_exponential_ms
 from spark_bull.dialects.deduplication import ID_MARK, Rule
 from spark_bull.dialects.deduplication import NAME as DEDUPLICATION
 from spark_bull.dialects.events import EventChannels
-from spark_bull.dialects.features import FEATURES, Column, Feature, lacks
+from spark_bull.dialects.features import FEATURES, HOLDERS, Column, Feature, lacks
 from spark_bull.dialects.fields import BULLMQ_FIELDS, CLAIMED_FIELDS
 from spark_bull.dialects.parents import NAME as PARENT
 from spark_bull.dialects.parents import PARENT_MARK, failure_flag
@@ -152,7 +152,7 @@ class Dialect(ABC):
 
     def has(self, feature: Feature, version: str = "") -> bool:
         """Whether this dialect has the feature. version: as in `column_of`; '': the newest one."""
-        return self.column_of(version) in FEATURES[feature].columns
+        return self.column_of(version) in HOLDERS[FEATURES[feature].where]
 
     def require(self, feature: Feature, what: str = "") -> None:
         """Raises DialectError for a dialect without the feature. what: what the user asked for, if that is optional."""

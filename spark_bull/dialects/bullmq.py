@@ -1,6 +1,6 @@
 """BullMQ 5 and 6.
 
-A BullMQ 7 is added in these places: a column in `features.py`, in the row of each feature that it has; `column` (the
+A BullMQ 7 is added in these places: a column in `features.py`, and in HOLDERS where it has a feature; `column` (the
 newest version) and `column_of` here; scripts in lua/bullmq that read `meta.version`; tests/node/package.json.
 """
 

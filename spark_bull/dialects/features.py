@@ -34,69 +34,63 @@ Feature = Literal[
     "worker-names",
 ]
 
-_BULLMQ: Final[tuple[Column, ...]] = ("bullmq-5", "bullmq-6")
-_BULL_3: Final[tuple[Column, ...]] = ("bull", *_BULLMQ)
+#: What has a feature, in the words of errors, and the columns.
+HOLDERS: Final[Mapping[str, tuple[Column, ...]]] = {
+    "Bull": ("bull-1", "bull"),
+    "Bull 1 or 2": ("bull-1",),
+    "Bull 3 or 4": ("bull",),
+    "Bull 3 or 4 or BullMQ 5": ("bull", "bullmq-5"),
+    "Bull 4 or BullMQ": ("bull", "bullmq-5", "bullmq-6"),  # Keys do not tell Bull 3 from Bull 4.
+    "Bull or BullMQ 5": ("bull-1", "bull", "bullmq-5"),
+    "BullMQ": ("bullmq-5", "bullmq-6"),
+    "BullMQ 5": ("bullmq-5",),
+    "BullMQ or Bull 3 or 4": ("bull", "bullmq-5", "bullmq-6"),
+}
 
 
 class Support(NamedTuple):
-    """A row of the table. columns: what has the feature; where: the same in words. lacking: what the others lack.
+    """A row of the table. where: what has the feature, a name of HOLDERS. lacking: what the others lack.
 
     remedy: what to do there, beside the use of another queue. options: those that have no effect without the feature.
     """
 
-    columns: tuple[Column, ...]
     where: str
     lacking: str
     remedy: str = ""
     options: tuple[str, ...] = ()
 
 
+_COLLECT: Final = "read them as they happen with BullQueue.events(), or collect finished jobs with spark.readStream"
+
 FEATURES: Final[Mapping[Feature, Support]] = {
-    "classic-cron": Support(
-        ("bull", "bullmq-5"), "Bull 3 or 4 or BullMQ 5", "{dialect} does not read patterns as cron-parser 4"
-    ),
+    "classic-cron": Support("Bull 3 or 4 or BullMQ 5", "{dialect} does not read patterns as cron-parser 4"),
     "custom-events": Support(
-        _BULLMQ, "BullMQ", "{dialect} has no custom events", "use PUBLISH of Redis with a channel of your own"
+        "BullMQ", "{dialect} has no custom events", "use PUBLISH of Redis with a channel of your own"
     ),
-    "deduplication": Support(_BULL_3, "BullMQ or Bull 4", "{dialect} has no deduplication ids", "use `jobId`"),
-    "event-stream": Support(
-        _BULLMQ,
-        "BullMQ",
-        "{dialect} publishes events on channels, and keeps none",
-        "read them as they happen with BullQueue.events(), or collect finished jobs with spark.readStream",
-    ),
-    "failed-attempt-events": Support(
-        ("bull-1",), "Bull 1 or 2", "{dialect} publishes `failed` only for attempts without a retry"
-    ),
-    "finish-times": Support(_BULL_3, "BullMQ or Bull 3 or 4", "jobs of {dialect} have no finish time"),
-    "flows": Support(_BULLMQ, "BullMQ", "jobs of {dialect} have no children and no parents"),
-    "integer-ids": Support(("bull-1", "bull"), "Bull", "a custom id of {dialect} may not be an integer"),
-    "jitter": Support(_BULLMQ, "BullMQ", "`backoff` of {dialect} has no jitter"),
-    "keep-rules": Support(_BULL_3, "BullMQ or Bull 3 or 4", "{dialect} keeps all finished jobs, or none"),
-    "limiter-groups": Support(("bull",), "Bull 3 or 4", "{dialect} has no such groups", "use the argument `group`"),
+    "deduplication": Support("Bull 4 or BullMQ", "{dialect} has no deduplication ids", "use `jobId`"),
+    "event-stream": Support("BullMQ", "{dialect} publishes events on channels, and keeps none", _COLLECT),
+    "failed-attempt-events": Support("Bull 1 or 2", "{dialect} publishes `failed` only for the last attempt"),
+    "finish-times": Support("BullMQ or Bull 3 or 4", "jobs of {dialect} have no finish time"),
+    "flows": Support("BullMQ", "jobs of {dialect} have no children and no parents"),
+    "integer-ids": Support("Bull", "a custom id of {dialect} may not be an integer"),
+    "jitter": Support("BullMQ", "`backoff` of {dialect} has no jitter"),
+    "keep-rules": Support("BullMQ or Bull 3 or 4", "{dialect} keeps all finished jobs, or none"),
+    "limiter-groups": Support("Bull 3 or 4", "{dialect} has no such groups", "use the argument `group`"),
     "metrics": Support(
-        _BULL_3,
-        "Bull 4 or BullMQ",
-        "workers of {dialect} keep no metrics",
-        options=("metricsMinutes", "metrics_minutes"),
+        "Bull 4 or BullMQ", "workers of {dialect} keep no metrics", options=("metricsMinutes", "metrics_minutes")
     ),
-    "paused-list": Support(
-        ("bull-1", "bull", "bullmq-5"), "BullMQ 5 or Bull", "{dialect} keeps the jobs of a paused queue in `wait`"
-    ),
-    "priorities": Support(_BULL_3, "BullMQ or Bull 3 or 4", "jobs of {dialect} have no priority"),
-    "priority-queues": Support(("bull-1",), "Bull 1 or 2", "{dialect} has one queue for all priorities"),
+    "paused-list": Support("Bull or BullMQ 5", "{dialect} keeps the jobs of a paused queue in `wait`"),
+    "priorities": Support("BullMQ or Bull 3 or 4", "jobs of {dialect} have no priority"),
+    "priority-queues": Support("Bull 1 or 2", "{dialect} has one queue for all priorities"),
     "queue-limits": Support(
-        _BULLMQ,
-        "BullMQ",
-        "a queue of {dialect} has no limits of its own",
-        "use the argument `limiter` of the workers",
+        "BullMQ", "a queue of {dialect} has no limits of its own", "use the argument `limiter` of the workers"
     ),
-    "retry-at-limit": Support(("bullmq-5",), "BullMQ 5", "a job of {dialect} is not retried after its last start"),
-    "schedule-hashes": Support(_BULLMQ, "BullMQ", "a schedule of {dialect} has no hash"),
-    "schedules": Support(_BULL_3, "BullMQ or Bull 3 or 4", "{dialect} has no schedules"),
-    "start-limits": Support(_BULLMQ, "BullMQ", "{dialect} does not count starts", options=("max_started",)),
-    "telemetry": Support(_BULLMQ, "BullMQ", "jobs of {dialect} carry no trace context", options=("telemetry",)),
-    "worker-names": Support(_BULLMQ, "BullMQ", "workers of {dialect} have no name", options=("name", "workerName")),
+    "retry-at-limit": Support("BullMQ 5", "a job of {dialect} is not retried after its last start"),
+    "schedule-hashes": Support("BullMQ", "a schedule of {dialect} has no hash"),
+    "schedules": Support("BullMQ or Bull 3 or 4", "{dialect} has no schedules"),
+    "start-limits": Support("BullMQ", "{dialect} does not count starts", options=("max_started",)),
+    "telemetry": Support("BullMQ", "jobs of {dialect} carry no trace context", options=("telemetry",)),
+    "worker-names": Support("BullMQ", "workers of {dialect} have no name", options=("name", "workerName")),
 }
 
 

@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from spark_bull.dialects.features import FEATURES, Column, Feature, Support
+from spark_bull.dialects.features import FEATURES, HOLDERS, Column, Feature, Support
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.errors import DialectError
 
@@ -57,6 +57,7 @@ def test_each_dialect_and_version_has_the_features_of_its_column() -> None:
 def test_the_table_has_a_row_for_each_feature_and_a_dialect_for_each_column() -> None:
     assert {*FEATURES} == {*get_args(Feature)}
     assert {*VERSIONS} == {*COLUMNS}
+    assert {*HOLDERS} == {row.where for row in FEATURES.values()}
     assert {dialect.column for dialect in DIALECTS.values()} == {"bull-1", "bull", "bullmq-6"}
 
 
