@@ -135,7 +135,11 @@ class BatchReader(DataSourceReader):
         freeze_loaded_objects()
         plan = self._plan
         schema = to_arrow_schema(plan.schema, timezone="UTC")
-        queue_slices = _queue_slices(plan, partition.part)
+        feature = _FEATURES.get(plan.options["view"])
+        # A queue of a dialect without the feature was found by a glob.
+        queue_slices = (
+            each for each in _queue_slices(plan, partition.part) if feature is None or each.handle.dialect.has(feature)
+        )
         if plan.options["view"] == "events":
             for each in queue_slices:
                 yield from _events(each.handle, plan, schema)
@@ -149,11 +153,10 @@ class BatchReader(DataSourceReader):
 
 
 def _events(handle: QueueHandle, plan: ReadPlan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The events that are kept when the read begins. A queue of another dialect was found by a glob."""
-    if handle.dialect.has("event-stream"):
-        span = span_of(handle)
-        size = plan.options["chunkSize"]
-        yield from event_batches(handle, span.before, span.last.id, plan.columns, schema, size=size, strict=False)
+    """The events that are kept when the read begins."""
+    span = span_of(handle)
+    size = plan.options["chunkSize"]
+    yield from event_batches(handle, span.before, span.last.id, plan.columns, schema, size=size, strict=False)
 
 
 def _slices(plan: ReadPlan) -> list[Slice]:

@@ -104,9 +104,6 @@ def log_rows(queue_slice: QueueSlice) -> Iterator[Row]:
 
 
 def dependency_rows(queue_slice: QueueSlice) -> Iterator[Row]:
-    if not queue_slice.handle.dialect.has("flows"):
-        # A queue that was found by a glob.
-        return
     for ids in _ids(queue_slice):
         for found in dependencies_of(queue_slice.handle, ids):
             yield {
@@ -146,9 +143,6 @@ def _lines(handle: QueueHandle, ids: list[str]) -> Iterator[Row]:
 
 
 def scheduler_rows(queue_slice: QueueSlice) -> Iterator[Row]:
-    if not queue_slice.handle.dialect.has("schedules"):
-        # A queue that was found by a glob.
-        return
     for found in schedulers(queue_slice.handle):
         yield {
             "queue": found.queue,
@@ -181,9 +175,6 @@ def worker_rows(queue_slice: QueueSlice) -> Iterator[Row]:
 
 def metrics_rows(queue_slice: QueueSlice) -> Iterator[Row]:
     handle, states = queue_slice.handle, queue_slice.options["states"]
-    if not handle.dialect.has("metrics"):
-        # A queue that was found by a glob.
-        return
     for state in COUNTED_STATES:
         if not states or state in states:
             found = read_metrics(handle, state)
