@@ -38,16 +38,15 @@ from spark_bull import Worker
 def processor(job):
     # All wait until both executors are at work.
     executor = os.getppid()
-    folder = os.path.join(seen, job.queue)
-    open(os.path.join(folder, str(executor)), "w").close()
-    while len(os.listdir(folder)) < 2:
+    open(os.path.join(seen, str(executor)), "w").close()
+    while len(os.listdir(seen)) < 2:
         time.sleep(0.01)
     time.sleep(0.01)
     return executor
 
 options = {"url": url, "prefix": prefix, "protocol": "bullmq"}
-with Worker(spark, "early", processor, progress=False, **options) as worker:
-    # The executors have not started yet.
+with Worker(spark, "early", lambda job: None, progress=False, **options) as worker:
+    # The executors have not started yet. An executor has two cores, so three slots are on both.
     while worker.status().completed < 20 or worker.status().slots < 3:
         time.sleep(0.2)
     print("early:", worker.status())
@@ -68,8 +67,7 @@ def test_slots_run_on_several_executors_with_the_package_in_py_files(
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     seen = tmp_path / "seen"
-    (seen / "early").mkdir(parents=True)
-    (seen / "q").mkdir()
+    seen.mkdir()
     options = {"url": redis_url, "prefix": prefix, "protocol": "bullmq"}
     with BullQueue("early", **options) as early, BullQueue("q", **options) as queue:
         early.add_many(NewJob({}) for _ in range(20))
@@ -88,7 +86,7 @@ def test_slots_run_on_several_executors_with_the_package_in_py_files(
         )
         try:
             wait_until(lambda: queue.counts()["completed"] > 100 or running.poll() is not None, "jobs to complete")
-            executors = {int(entry.name) for entry in (seen / "q").iterdir()}
+            executors = {int(entry.name) for entry in seen.iterdir()}
             assert len(executors) == 2, "expected Python workers of two executors"
             os.kill(executors.pop(), signal.SIGKILL)
             output, _ = running.communicate(timeout=PATIENCE_S)
