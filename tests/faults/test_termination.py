@@ -37,6 +37,18 @@ def by_n(queue: BullQueue) -> list[Job]:
     return sorted(queue.page("completed"), key=lambda job: int(job.parsed()["n"]))
 
 
+def test_jobs_that_have_ended_are_settled_although_the_slot_has_not_taken_their_results(
+    queue: BullQueue, redis_url: str, prefix: str, client: Redis
+) -> None:
+    queue.add_many(NewJob({"n": n}) for n in range(JOBS))
+    with terminated_slot.start(redis_url, prefix, queue.protocol, JOBS, "unread") as process:
+        wait_until(lambda: client.get(terminated_slot.ended_key(prefix)) == b"3", "all jobs to end")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
+    assert queue.counts()["completed"] == JOBS
+    assert {job.stalled_counter for job in queue.page("completed")} == {0}
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
 @pytest.mark.parametrize("concurrency", [1, JOBS])
 def test_a_slot_returns_its_jobs_when_its_process_is_to_end(

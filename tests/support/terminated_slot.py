@@ -3,7 +3,8 @@
 endless: jobs do not end by themselves. brief: they end at once, and count how often they have started. state: as
 endless, with a state that is appended to a list when it is closed. poison: as brief, but for the
 payloads POISON and ENDLESS; chunk: the same with one call for the whole chunk, as of a UDF. forking: each job forks a
-process, ends it with SIGTERM, and returns its status.
+process, ends it with SIGTERM, and returns its status. unread: as brief, in a slot whose loop is too late to take the
+result of any job.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import asyncio
 import multiprocessing
 import os
 import signal
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager
@@ -23,7 +25,9 @@ from spark_bull import BullQueue
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.worker.job.job_runner import FunctionRunner, JobFunction, Result, Runner
 from spark_bull.worker.job.running_job import RunningJob
+from spark_bull.worker.slot.concurrent_loop import ConcurrentLoop
 from spark_bull.worker.slot.slot import loop_of
+from spark_bull.worker.slot.slot_loop import Event as LoopEvent
 from spark_bull.worker.slot.slot_plan import QueuePlan, SlotPlan
 from spark_bull.worker.slot.slot_state import Setup
 from tests.support.forked_process import ForkedProcess
@@ -61,11 +65,28 @@ def closed_key(prefix: str) -> str:
     return f"{prefix}:closed"
 
 
+def ended_key(prefix: str) -> str:
+    """The key of the number of results that the loop of kind `unread` does not take."""
+    return f"{prefix}:ended"
+
+
 def _outlast_parent(has_begun: Event) -> None:
     has_begun.set()
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
+
+
+def _take_no_results(redis: Redis, key: str) -> None:
+    """Lets the loop of this process stand still at its first event; counts the results that are posted to it."""
+    post = ConcurrentLoop._post
+
+    def counting(loop: ConcurrentLoop, event: LoopEvent) -> None:
+        post(loop, event)
+        redis.incr(key)
+
+    ConcurrentLoop._post = counting  # type: ignore[method-assign]
+    ConcurrentLoop._take = lambda *_: threading.Event().wait()  # type: ignore[method-assign, assignment, return-value]
 
 
 def _run(url: str, prefix: str, dialect: str, concurrency: int, kind: str) -> None:
@@ -74,6 +95,8 @@ def _run(url: str, prefix: str, dialect: str, concurrency: int, kind: str) -> No
     handle = BullQueue("q", url=url, prefix=prefix, protocol=dialect).handle
     settings = ClaimSettings("slot", lock_ms=3_600_000, control=handle.keys.control("slot"))
     redis = Redis.from_url(url)
+    if kind == "unread":
+        _take_no_results(redis, ended_key(prefix))
 
     def endless(job: RunningJob) -> None:
         job.update_progress(1)
@@ -118,6 +141,7 @@ def _run(url: str, prefix: str, dialect: str, concurrency: int, kind: str) -> No
         "poison": (poison, None),
         "chunk": (poison, None),
         "forking": (forking, None),
+        "unread": (brief, None),
         "state": (endless, state),
         "state, coroutine": (endless_in_loop, state_in_loop),
     }

@@ -41,7 +41,7 @@ class ConcurrentLoop(SlotLoop):
         self._isolating = False
         #: What is to be settled, in parts, each by one script.
         self._ended: dict[SlotQueue, list[Outcomes]] = {}
-        self._threads = JobThreads(self._inbox.put)
+        self._threads = JobThreads(self._post)
         self._tasks: JobTasks | None = None
 
     def _loop(self) -> None:
@@ -63,7 +63,7 @@ class ConcurrentLoop(SlotLoop):
     def _state(self) -> Iterator[Any]:
         """As in a slot of functions; with coroutine functions, `setup` runs in their event loop."""
         if any(is_coroutine_function(function) for function in self._runner.functions.values()):
-            self._tasks = JobTasks(self._inbox.put)
+            self._tasks = JobTasks(self._post)
         try:
             with self._setup(self._tasks, partial(self._inbox.put, StateEnded())) as state:
                 yield state
@@ -125,7 +125,7 @@ class ConcurrentLoop(SlotLoop):
         try:
             function = self._runner.function_for(job)
         except BaseException as error:
-            self._inbox.put(Result(job, None, error))
+            self._post(Result(job, None, error))
             return
         limit_ms = self._runner.limit_ms(job)
         job.begin(limit_ms)
@@ -152,11 +152,26 @@ class ConcurrentLoop(SlotLoop):
             queue, job = self._stalled.popleft()
             self._outcomes(queue).unstarted.append(job.id)
 
+    def _post(self, event: Event) -> None:
+        """Hands an event to the loop, in the thread in which it happens: also when the loop will not take it."""
+        if isinstance(event, Result):
+            queue = self._queue_of(event)
+            with queue.recording:
+                queue.ended[event.job.id] = event
+        self._inbox.put(event)
+
+    def _queue_of(self, result: Result) -> SlotQueue:
+        return next(queue for queue in self.queues if queue.handle is result.job.handle)
+
     def _take(self, event: Event) -> None:
         super()._take(event)
         if isinstance(event, Result):
+            queue = self._queue_of(event)
+            with queue.recording:
+                # At the end of the process, another thread has recorded it.
+                if queue.ended.pop(event.job.id, None) is None:
+                    return
             event.job.lose_lock()
-            queue = next(queue for queue in self.queues if queue.handle is event.job.handle)
             place = _Place(queue, event.job.id)
             if self._running.get(place) is event.job:
                 del self._running[place]
@@ -184,13 +199,14 @@ class ConcurrentLoop(SlotLoop):
             self._record(queue, Result(stalled[1], None, error))
 
     def _record(self, queue: SlotQueue, result: Result) -> None:
-        self._plan.policy.record(self._outcomes(queue), queue.handle.dialect, result, queue.now)
+        with queue.recording:
+            self._plan.policy.record(self._outcomes(queue), queue.handle.dialect, result, queue.now)
 
     def _outcomes(self, queue: SlotQueue) -> Outcomes:
         """The part to which an outcome is to be added: no script settles more than a chunk."""
         parts = self._ended.setdefault(queue, [])
         if not parts or len(parts[-1]) >= self._plan.chunk_size or parts[-1].is_large(self._plan.chunk_bytes):
-            parts.append(Outcomes(self._token))
+            parts.append(queue.new_outcomes(self._token))
         return parts[-1]
 
     def _report_state(self) -> None:

@@ -126,6 +126,8 @@ class SlotQueue:
         self._begun: set[str] = set()
         #: Claimed jobs that must never run twice, until they are settled.
         self._only_once: dict[str, RunningJob] = {}
+        #: Results of jobs that have ended, until the loop records their outcomes, with `recording` held; by job id.
+        self.ended: dict[str, Result] = {}
         #: Outcomes that the loop records, with `recording` held, until they are settled.
         self._recorded: list[Outcomes] = []
         self.recording = Lock()
@@ -225,6 +227,7 @@ class SlotQueue:
         """
         # A call that claims jobs may be under way; without Redis, it takes too long.
         with _held_for(self._calling, _CALL_S), _held_for(self.recording, _CALL_S):
+            self._record_ended()
             held, ended = self.keeper.give_up(), set[str]()
             for recorded in filter(len, self._recorded):
                 ended |= recorded.all_ids()
@@ -240,6 +243,17 @@ class SlotQueue:
                     self._settle_at_end(self._unfinished(token, part))
                 for part in parts_to_return([job_id for job_id in ids if job_id in stalled], SCRIPT_JOBS):
                     self._stall(token, part)
+
+    def _record_ended(self) -> None:
+        """Records the outcomes of jobs that have ended, which the loop will not do any more."""
+        held, outcomes = self.keeper.held(), dict[str, Outcomes]()
+        for job_id, result in self.ended.items():
+            if job_id in held and not result.job.lock_lost:
+                token = held[job_id].token
+                if token not in outcomes:
+                    outcomes[token] = self.new_outcomes(token)
+                self._plan.policy.record(outcomes[token], self.handle.dialect, result, self.now)
+        self.ended.clear()
 
     def _settle_at_end(self, outcomes: Outcomes) -> None:
         # The receipt of the slot may belong to a call that another thread makes.
