@@ -12,19 +12,20 @@ from spark_bull.errors import ScriptError
 Read = Callable[[str], str]
 
 _TAG = re.compile(r"^-- @(keys|args|returns|include)\b[ \t]*(.*)$", re.MULTILINE)
-# A comment, or the use of a key.
-_COMMENT_OR_KEY = re.compile(r"--[^\n]*|\bkeys?\.(\w+)")
+# A comment, or the use of a key or an argument.
+_COMMENT_OR_NAME = re.compile(r"--[^\n]*|\b(key|arg)s?\.(\w+)")
 _DEFINITION = re.compile(r"^local (function )?(\w+)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class LuaFile:
-    """One file. contract: the tags `keys`, `args` and `returns` with their texts. keys: the names in `key.name`."""
+    """One file. contract: the tags `keys`, `args` and `returns` with their texts. keys, args: those in the code."""
 
     text: str
     contract: Mapping[str, str]
     includes: tuple[str, ...]
     keys: frozenset[str]
+    args: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -37,10 +38,17 @@ class Include:
 
 
 def lua_file(text: str) -> LuaFile:
-    tags = _TAG.findall(text)
-    includes = tuple(value.strip() for tag, value in tags if tag == "include")
+    tags, names = _TAG.findall(text), _COMMENT_OR_NAME.findall(text)
+    includes = tuple(name for tag, value in tags if tag == "include" for name in _included(value))
     contract = {tag: value for tag, value in tags if tag != "include"}
-    return LuaFile(text, contract, includes, frozenset(filter(None, _COMMENT_OR_KEY.findall(text))))
+    keys, args = (frozenset(name for table, name in names if table == of) for of in ("key", "arg"))
+    return LuaFile(text, contract, includes, keys, args)
+
+
+def _included(value: str) -> list[str]:
+    """The files of a tag, such as `lib: once push`."""
+    folder, _, names = value.rpartition(":")
+    return [f"{folder}/{name}" if folder else name for name in names.split()]
 
 
 @cache

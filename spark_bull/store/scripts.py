@@ -3,21 +3,23 @@
 A script starts with its contract, in comment lines:
 
     -- What the script does, in one sentence.
-    -- @args now chunk ids...           names of ARGV; a last `name...` takes all remaining ones
-    -- @keys ledger? stages...          names of KEYS that the code does not show, see below
+    -- @args ids...                    a name of ARGV that takes all remaining ones
+    -- @keys ledger? stages...         names of KEYS that the code does not show, see below
     -- @returns the reply
-    -- @include bullmq/lib/add_jobs    a file in lua/, loaded once, before the body
+    -- @include bullmq/lib: add_jobs   files of a folder in lua/, loaded once, before the body
 
-The loader binds the names: the body reads `key.wait` and `arg.now`, never KEYS[1]. It finds the keys in the code of the
-script and its includes (`key.wait`, or `keys.wait` where they are those of another queue). `@keys` names the others:
-optional ones (`name?`), a last one that takes all remaining keys (`name...`), and those looked up by a variable.
+The loader binds the names: the body reads `key.wait` and `arg.now`, never KEYS[1]. It finds both in the code of the
+script and its includes (`keys.wait` or `args.base` where they are those of another queue). `@args` and `@keys` name the
+others: optional keys (`name?`), a last one that takes all that remain (`name...`), and keys looked up by a variable.
 
 An include defines one name for the files that include it: that of its file, as a function or a table (`push.lua`:
 `local function push` or `local push = {…}`), or in capitals as a constant. All its other names are its own. Without
 these scopes, a script with many includes would exceed Lua's limit of 200 local variables.
 
-A script that differs between dialects only in its includes is one file in `verbs/`, where `{dialect}/lib/add_jobs` is
-the include of the dialect whose script is loaded: `bullmq/add` is `verbs/add.lua` unless there is a `bullmq/add.lua`.
+The script `bullmq/add` is `verbs/add.lua` unless there is a `bullmq/add.lua`. In an include, `{dialect}` is the folder
+of the dialect whose script is loaded, or the nearest one around it that has the file: `{dialect}/lib/push` is
+`bull/bull1/lib/push.lua`, else `bull/lib/push.lua`, else `lib/push.lua`. So a file that differs between dialects only
+in what it includes serves all of them.
 
 Files are read with importlib.resources, which also works in a zip file passed to --py-files.
 """
@@ -119,17 +121,17 @@ def _read_packaged(path: str) -> str:
 
 def assemble(name: str, read: Read) -> Script:
     """Builds a script from the files that `read(path)` returns; see `load`."""
-    folder, _, verb = name.partition("/")
+    folder, _, verb = name.rpartition("/")
     script = _script_file(name, verb, read)
-    missing = {"args", "returns"} - script.contract.keys()
-    if missing:
-        raise ScriptError(f"script `{name}` has an incomplete contract, missing: {', '.join(sorted(missing))}")
+    if "returns" not in script.contract:
+        raise ScriptError(f"script `{name}` has an incomplete contract, missing: returns")
     included: dict[str, Include] = {}
     for file in script.includes:
-        _resolve(file.format(dialect=folder), read, included, path=(name,))
+        _resolve(file, folder, read, included, path=(name,))
     _check_names(name, included)
-    used = script.keys.union(*(found.file.keys for found in included.values()))
-    keys, args = _keys_of(used, script.contract.get("keys", "").split()), tuple(script.contract["args"].split())
+    files = [script, *(found.file for found in included.values())]
+    keys = _names(script.contract.get("keys", ""), *(file.keys for file in files))
+    args = _names(script.contract.get("args", ""), *(file.args for file in files))
     scopes = [found.scope for found in included.values()]
     source = "\n".join([_binding("key", "KEYS", keys), _binding("arg", "ARGV", args), *scopes, script.text])
     sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
@@ -147,9 +149,10 @@ def _script_file(name: str, verb: str, read: Read) -> LuaFile:
             raise missing from None
 
 
-def _keys_of(used: frozenset[str], declared: list[str]) -> tuple[str, ...]:
-    """The names of KEYS: those declared and those in the code. Optional ones come later, `name...` last."""
-    names = {*declared, *used.difference(map(_without_suffix, declared))}
+def _names(contract: str, *used: frozenset[str]) -> tuple[str, ...]:
+    """The names of KEYS or ARGV: those declared and those in the code. Optional ones come later, `name...` last."""
+    declared = contract.split()
+    names = {*declared, *frozenset().union(*used).difference(map(_without_suffix, declared))}
     return tuple(sorted(names, key=lambda name: (name.endswith(_REST), name.endswith(_OPTIONAL), name)))
 
 
@@ -163,16 +166,36 @@ def _check_names(script: str, included: Mapping[str, Include]) -> None:
             raise ScriptError(f"expected one include of `{script}` to define `{found.defines}`, got: {both}")
 
 
-def _resolve(name: str, read: Read, done: dict[str, Include], path: tuple[str, ...]) -> None:
-    """Adds `name` to `done`, after all files that it includes."""
+def _resolve(file: str, folder: str, read: Read, done: dict[str, Include], path: tuple[str, ...]) -> None:
+    """Adds an include to `done`, after all files that it includes."""
+    name = _nearest(file, folder, read)
     if name in path:
         raise ScriptError("expected includes without a cycle, got: " + " -> ".join((*path, name)))
     if name in done:
         return
-    found = include(name, read)
-    for file in found.file.includes:
-        _resolve(file, read, done, (*path, name))
+    found = _read_include(name, read, by=path[-1])
+    for used in found.file.includes:
+        _resolve(used, folder, read, done, (*path, name))
     done[name] = found
+
+
+def _read_include(name: str, read: Read, by: str) -> Include:
+    try:
+        return include(name, read)
+    except ScriptError as error:
+        raise ScriptError(f"{error}; `{by}` includes it") from None
+
+
+def _nearest(file: str, folder: str, read: Read) -> str:
+    """The name of an include, whose `{dialect}` is this folder or the nearest one around it that has the file."""
+    name = file.format(dialect=folder).removeprefix("/")
+    if not folder or name == file:
+        return name
+    try:
+        read(f"{name}.lua")
+    except ScriptError:
+        return _nearest(file, folder.rpartition("/")[0], read)
+    return name
 
 
 def _binding(table: str, source: str, names: tuple[str, ...]) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import spark_bull
 from spark_bull.dialects.registry import DIALECTS
+from spark_bull.store.lua_files import lua_file
 
 LUA = Path(spark_bull.__file__).parent / "lua"
 #: All files, by their paths without suffix.
@@ -20,20 +20,29 @@ def text_of(file: str) -> str:
 
 
 def includes_of(file: str) -> list[str]:
-    return re.findall(r"^-- @include (\S+)$", text_of(file), re.MULTILINE)
+    return [*lua_file(text_of(file)).includes]
+
+
+def folders_of(dialect: str) -> list[str]:
+    """The folders in which includes of a dialect are looked for, by its own folder."""
+    return [dialect, *folders_of(dialect.rpartition("/")[0])] if dialect else [""]
+
+
+def _has(dialect: str, include: str) -> bool:
+    return any(include.format(dialect=folder).removeprefix("/") in INCLUDES for folder in folders_of(dialect))
 
 
 def _names_of(file: str) -> list[str]:
     """The scripts of a file. One in `verbs/` is a script of each dialect that has its includes but no own file."""
-    folder, _, verb = file.partition("/")
+    folder, _, verb = file.rpartition("/")
     if folder != "verbs":
         return [file]
-    folders = [dialect.folder for dialect in DIALECTS.values()]
-    own = [include for include in includes_of(file) if include.startswith("{dialect}/")]
+    names = {dialect.folder: f"{dialect.folder}/{verb}" for dialect in DIALECTS.values()}
+    includes = includes_of(file)
     return [
-        f"{name}/{verb}"
-        for name in folders
-        if f"{name}/{verb}" not in FILES and all(include.format(dialect=name) in INCLUDES for include in own)
+        name
+        for dialect, name in names.items()
+        if name not in FILES and all(_has(dialect, include) for include in includes)
     ]
 
 

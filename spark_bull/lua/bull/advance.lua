@@ -1,11 +1,8 @@
--- Adds the next job of the schedule of each packed job, unless the schedule was removed. `again`: jobs that were
--- claimed before count only if their schedule has not advanced since; Bull itself does not check that.
--- @args base token call ttl_ms again jobs
--- @returns for each job 'next', 'duplicated' (it exists), 'past' (the schedule has advanced) or 'none' (no schedule)
--- @include bull/lib/add_jobs
--- @include lib/advance_once
--- @include lib/next_job
--- @include lib/time_ms
+-- Adds the next job of the job scheduler of each packed job, unless the scheduler was removed. `again` = 1: the jobs
+-- were claimed before, so a scheduler that has advanced since stays as it is; Bull itself does not check that.
+-- @returns for each job 'next', 'duplicated' (it exists), 'past' (the scheduler has advanced) or 'none' (no scheduler)
+-- @include lib: advance_once next_job time_ms
+-- @include {dialect}/lib: add_jobs
 
 local call, now = redis.call, time_ms()
 

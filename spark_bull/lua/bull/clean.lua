@@ -1,10 +1,7 @@
 -- Removes those of a state's next jobs that have no lock and that ended, started or were added by `before`.
--- @args base call ttl_ms kind finished position size limit before
 -- @returns {next position, '' at the end, ids of the removed jobs}
--- @include bull/lib/remove_jobs
--- @include lib/last_seen
--- @include lib/once
--- @include lib/sweep
+-- @include lib: last_seen once sweep
+-- @include {dialect}/lib: remove_jobs
 
 local before, finished = tonumber(arg.before), arg.finished == '1'
 

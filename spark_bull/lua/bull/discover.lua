@@ -1,13 +1,10 @@
 -- Finds finished jobs and appends them to the ledger of a reader, once for each time that a job finishes. A call
 -- examines about `most` jobs.
 -- @keys completed failed seen_completed seen_failed slices_completed slices_failed
--- @args base owner accept_recreated lookback_ms slice_ms most ttl_ms until_completed until_failed states...
+-- @args states...
 -- @returns {'ok', position after the last entry, 1 if the scan is incomplete}, {'lost'} without a ledger, {'taken',
 -- owner} by another query, or {'recreated', old id counter, new one} unless `accept_recreated`
--- @include lib/check_owner
--- @include lib/follow_sorted
--- @include lib/found_results
--- @include lib/results_clock
+-- @include lib: check_owner follow_sorted found_results results_clock
 
 local refused = check_owner(key, arg, function() end)
 if refused then

@@ -1,12 +1,8 @@
 -- Moves stalled jobs back to the waiting ones, a slice per call; see rescue_slices. A job that stalled more than
 -- `max_stalled` times fails.
--- @args base call ttl_ms position limit max_stalled check_ms
 -- @returns {next position or '', ids of jobs that wait again, ids of jobs that failed}
--- @include bull/lib/stalled_requeuer
--- @include lib/group_places
--- @include lib/leave_groups
--- @include lib/rescue_slices
--- @include lib/time_ms
+-- @include lib: group_places leave_groups rescue_slices time_ms
+-- @include {dialect}/lib: stalled_requeuer
 
 local call, now = redis.call, time_ms()
 

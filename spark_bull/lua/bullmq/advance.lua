@@ -1,15 +1,9 @@
 -- Adds the next job of each job scheduler whose current job is packed. A second call for the same job changes nothing,
 -- as the scheduler has advanced.
--- @args base queue bullmq_version call ttl_ms jobs
 -- @returns for each job 'next', 'duplicated' (it exists), 'past' (not the current job), 'none' (no scheduler), 'legacy'
 -- (repeated without a scheduler), 'unknown' (no time given) or 'damaged'
--- @include bullmq/lib/add_jobs
--- @include bullmq/lib/event_limit
--- @include bullmq/lib/major_version
--- @include bullmq/lib/next_of_every
--- @include lib/advance_once
--- @include lib/next_job
--- @include lib/time_ms
+-- @include bullmq/lib: add_jobs event_limit major_version next_of_every
+-- @include lib: advance_once next_job time_ms
 
 local call, now = redis.call, time_ms()
 local major = major_version(call('HGET', key.meta, 'version'), arg.bullmq_version)

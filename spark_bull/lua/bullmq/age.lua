@@ -1,12 +1,9 @@
 -- Gives prioritized jobs that have waited for `after_ms` the priority `priority`, if theirs is lower. Examines the first
 -- jobs of each priority from `first` on, up to one that has not waited for so long, about `limit` jobs. A repeated call
 -- finds none of the same jobs.
--- @args base priority after_ms first limit
 -- @returns {number of jobs whose priority was changed, first priority of the next call, 0 at the end}
--- @include bullmq/lib/priority_score
--- @include lib/job_row
--- @include lib/options_of
--- @include lib/time_ms
+-- @include bullmq/lib: priority_score
+-- @include lib: job_row options_of time_ms
 
 -- Jobs that one ZRANGEBYSCORE returns.
 local PART = 50

@@ -1,10 +1,9 @@
 -- Deletes the jobs of up to `limit` entries before a position of a ledger of results, unless they were retried since,
 -- and removes the entries.
 -- @keys completed failed
--- @args base queue bullmq_version position limit
 -- @returns position of the first entry left, or false without a ledger
--- @include bullmq/lib/remove_jobs
--- @include lib/archived_sorted
+-- @include bullmq/lib: remove_jobs
+-- @include lib: archived_sorted
 
 local found, base = archived_sorted(key, arg)
 remove_jobs(key, arg, found.completed, true)

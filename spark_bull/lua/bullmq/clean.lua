@@ -1,15 +1,9 @@
 -- Removes those of a state's next jobs that have no lock, are not the next job of a scheduler, and ended, started or
 -- were added by `before`. The last call writes the event with the total; `removed`: number of jobs that earlier calls
 -- have removed.
--- @args base queue bullmq_version call ttl_ms kind finished position size limit before removed
 -- @returns {next position, '' at the end, ids of the removed jobs}
--- @include bullmq/lib/cut_sequence
--- @include bullmq/lib/is_scheduled_job
--- @include bullmq/lib/remove_jobs
--- @include lib/added_at
--- @include lib/last_seen
--- @include lib/once
--- @include lib/sweep
+-- @include bullmq/lib: cut_sequence is_scheduled_job remove_jobs
+-- @include lib: added_at last_seen once sweep
 
 local call = redis.call
 local has_parents = call('EXISTS', key.waiting_children) == 1

@@ -1,8 +1,7 @@
 -- Adds the next staged flows of a registered write.
 -- @keys touched...
--- @args base queue token bullmq_version write_id position record_ttl_ms
 -- @returns {state of the write, jobs processed, id of a write that comes first}; see commit_once
--- @include bullmq/lib/add_flows
--- @include lib/commit_once
+-- @include bullmq/lib: add_flows
+-- @include lib: commit_once
 
 return commit_once(key, arg, add_flows)

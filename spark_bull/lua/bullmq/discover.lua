@@ -5,19 +5,13 @@
 -- `until_at`), jobs of the ZSETs that may have finished later go into `delivered_early`, for the time when their events
 -- are read. A call examines about `most` events and jobs. With `events_only` the ZSETs are left to a later call.
 -- @keys active completed delayed failed paused prioritized seen_completed seen_failed slices_completed slices_failed wait waiting_children
--- @args base owner accept_recreated strict events_only lookback_ms slice_ms most ttl_ms until_completed until_failed until_event until_at until_ended states...
+-- @args states...
 -- @returns {'ok', position after the last entry, 0 if the scan is complete, 1 if jobs are left, 2 if events are left,
 -- id of the last event read, number of ended jobs that are unaccounted for because events were trimmed unread (-1:
 -- unknown; with `strict` it is reported until a call without it)}, {'lost'} without a ledger, {'taken', owner} by
 -- another query, or {'recreated', old id counter, new one} unless `accept_recreated`
--- @include bullmq/lib/follow_events
--- @include bullmq/lib/is_behind
--- @include bullmq/lib/results_balance
--- @include lib/check_owner
--- @include lib/follow_sorted
--- @include lib/found_results
--- @include lib/last_event
--- @include lib/results_clock
+-- @include bullmq/lib: follow_events results_balance
+-- @include lib: check_owner follow_sorted found_results is_behind last_event results_clock
 
 local refused = check_owner(key, arg, function() end)
 if refused then

@@ -1,10 +1,7 @@
 -- Removes the next jobs of a state that wait for a worker or are delayed, except the next jobs of job schedulers.
--- @args base queue bullmq_version call ttl_ms kind position size limit
 -- @returns {next position, '' at the end, number of removed jobs}
--- @include bullmq/lib/cut_sequence
--- @include bullmq/lib/is_scheduled_job
--- @include bullmq/lib/remove_jobs
--- @include lib/drain_once
+-- @include bullmq/lib: cut_sequence is_scheduled_job remove_jobs
+-- @include lib: drain_once
 
 local has_schedulers = redis.call('EXISTS', key.repeats) == 1
 local has_parents = redis.call('EXISTS', key.waiting_children) == 1

@@ -1,14 +1,10 @@
 -- Adds the callback of a write, unless it was added before: a parent that waits for its children. The `pending` members
 -- of its children are no jobs: it can't start before they are removed.
 -- @keys write?
--- @args job_id chunk ttl_ms pending...
+-- @args pending...
 -- @returns 1 if the callback was added, 0 if it had been added before
--- @include bullmq/lib/event_limit
--- @include lib/clock_of
--- @include lib/fill_opts
--- @include lib/job_terms
--- @include lib/number_texts
--- @include lib/time_ms
+-- @include bullmq/lib: event_limit
+-- @include lib: clock_of fill_opts job_terms number_texts time_ms
 
 local call, now, text = redis.call, time_ms(), number_texts()
 

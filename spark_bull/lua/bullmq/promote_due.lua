@@ -1,11 +1,8 @@
 -- Moves delayed jobs that are due to the waiting ones, in the order in which they are due, and marks jobs that have
 -- expired: they fail instead of being run.
--- @args base bullmq_version call ttl_ms limit
 -- @returns {number of promoted jobs, when the next one is due or expires, ms, or '', now in ms, number of expired jobs}
--- @include bullmq/lib/expire_jobs
--- @include bullmq/lib/promote_due_jobs
--- @include bullmq/lib/waiting_list
--- @include lib/promote_due_once
+-- @include bullmq/lib: expire_jobs promote_due_jobs waiting_list
+-- @include lib: promote_due_once
 
 return promote_due_once(key, arg, function(now)
   local _, paused_or_full = waiting_list(key, arg.bullmq_version)

@@ -1,9 +1,9 @@
 -- Adds an event of a program to the stream of events, which is trimmed to about `max_events`, by default the queue's own
 -- limit.
--- @args call ttl_ms max_events fields...
+-- @args fields...
 -- @returns id of the entry
--- @include bullmq/lib/event_limit
--- @include lib/once
+-- @include bullmq/lib: event_limit
+-- @include lib: once
 
 return once(key.receipt, arg.call, arg.ttl_ms, function()
   local max_events = arg.max_events == '' and event_limit(key) or arg.max_events

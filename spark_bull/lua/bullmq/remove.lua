@@ -1,12 +1,10 @@
 -- Removes a job and, if `with_children`, its descendants, children before parents. A tree of more than `limit` jobs (or
 -- in lists too long for one script to search) takes several calls.
 -- @keys completed delayed failed
--- @args base queue bullmq_version call ttl_ms job_id with_children limit
 -- @returns {'done'} (also when only the id existed), {'open'} (call again), {'missing'}, {'scheduled'},
 -- {'wrong_state'} (the tree has too many levels), or {'locked', key of the locked job}
--- @include bullmq/lib/remove_tree
--- @include lib/once
--- @include lib/walk_steps
+-- @include bullmq/lib: remove_tree
+-- @include lib: once walk_steps
 
 return once(key.receipt, arg.call, arg.ttl_ms, function()
   local share = {jobs = tonumber(arg.limit), steps = WALK_STEPS, is_first = true}

@@ -1,8 +1,7 @@
 -- Removes a job from the children of its parent, which starts if it waited for this job alone.
--- @args base queue bullmq_version call ttl_ms
 -- @returns {'done'}, {'none'} (it is no unfinished child), {'missing'}, or {'orphan', key of the parent that is missing}
--- @include bullmq/lib/leave_parent
--- @include lib/once
+-- @include bullmq/lib: leave_parent
+-- @include lib: once
 
 local call = redis.call
 

@@ -1,11 +1,9 @@
 -- Removes those descendants of a job that have not ended and that no worker has locked, children before parents: at most
 -- `limit` jobs per call, of those children that one SSCAN from `position` returns. In a cycle, the job is removed, too.
 -- @keys completed delayed
--- @args base queue bullmq_version call ttl_ms position limit
 -- @returns {next position or '', number of removed jobs}, or {'missing'}
--- @include bullmq/lib/remove_unfinished
--- @include lib/once
--- @include lib/walk_steps
+-- @include bullmq/lib: remove_unfinished
+-- @include lib: once walk_steps
 
 return once(key.receipt, arg.call, arg.ttl_ms, function()
   if redis.call('EXISTS', key.job) == 0 then

@@ -1,12 +1,7 @@
 -- Moves stalled jobs back to the waiting ones, a slice per call; see rescue_slices and requeue_stalled.
--- @args base bullmq_version call ttl_ms position limit max_stalled check_ms
 -- @returns {next position or '', ids of jobs that wait again, {}}
--- @include bullmq/lib/event_limit
--- @include bullmq/lib/requeue_stalled
--- @include lib/group_places
--- @include lib/leave_groups
--- @include lib/rescue_slices
--- @include lib/time_ms
+-- @include bullmq/lib: event_limit requeue_stalled
+-- @include lib: group_places leave_groups rescue_slices time_ms
 
 local call = redis.call
 

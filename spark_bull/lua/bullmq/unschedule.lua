@@ -1,10 +1,9 @@
 -- Removes job schedulers, and their next jobs if these are delayed. `members`: of the ZSET of schedulers, and the start
 -- of the ids of their jobs, in turn.
--- @args base call ttl_ms members...
+-- @args members...
 -- @returns how many schedulers were removed
--- @include bullmq/lib/event_limit
--- @include bullmq/lib/unlink_job
--- @include lib/unschedule_once
+-- @include bullmq/lib: event_limit unlink_job
+-- @include lib: unschedule_once
 
 return unschedule_once(key, arg, function(member, job_id)
   unlink_job(arg.base .. job_id)

@@ -1,8 +1,7 @@
 -- Asks the slot that holds a job to cancel it. The request names the lock's token and the time: it does not apply to a
 -- later attempt.
--- @args job_id reason ttl_ms
 -- @returns {'done'}, {'missing'}, {'unlocked'}, or {'foreign'} when no slot of a Spark worker holds the lock
--- @include lib/time_ms
+-- @include lib: time_ms
 
 local call = redis.call
 

@@ -1,5 +1,5 @@
 -- Extends the locks that hold `lock_token`, and unmarks these jobs as possibly stalled.
--- @args base lock_token lock_ms ids...
+-- @args ids...
 -- @returns ids of the jobs whose lock no longer holds the token
 
 local call, locks, ours, lost = redis.call, {}, {}, {}

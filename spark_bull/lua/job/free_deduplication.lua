@@ -1,7 +1,6 @@
 -- Frees a deduplication id, if it belongs to the job, or without `job_id` to any.
--- @args call ttl_ms job_id
 -- @returns 1 if it was freed, else 0
--- @include lib/once
+-- @include lib: once
 
 return once(key.receipt, arg.call, arg.ttl_ms, function()
   if arg.job_id ~= '' and redis.call('GET', key.holder) ~= arg.job_id then

@@ -1,7 +1,6 @@
 -- Adds a row to a job's log, once for each call, and keeps the last `keep` rows (0: all).
--- @args call ttl_ms keep row
 -- @returns number of rows, or -1 when the job does not exist
--- @include lib/once
+-- @include lib: once
 
 local call = redis.call
 

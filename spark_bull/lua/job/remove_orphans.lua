@@ -1,9 +1,9 @@
 -- Removes those of some jobs that are in no state, with their logs, children's results and deduplication ids. The caller
 -- has not found them in a list; `window` entries at both ends of the lists are searched again, since jobs enter there.
 -- @keys states...
--- @args base window ids...
+-- @args ids...
 -- @returns the number of removed jobs
--- @include lib/unplaced_test
+-- @include lib: unplaced_test
 
 local call = redis.call
 

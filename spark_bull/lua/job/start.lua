@@ -1,9 +1,8 @@
 -- Starts claimed jobs that can expire: from now on they can't. A job stays as it is if it has expired, or if its lock does
 -- not hold `lock_token`.
--- @args base lock_token ids...
+-- @args ids...
 -- @returns ids of the jobs that stay as they are
--- @include lib/job_row
--- @include lib/time_ms
+-- @include lib: job_row time_ms
 
 local call, now, kept = redis.call, time_ms(), {}
 for _, id in ipairs(arg.ids) do

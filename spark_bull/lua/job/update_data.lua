@@ -1,5 +1,4 @@
 -- Replaces a job's payload.
--- @args data
 -- @returns 0, or -1 when the job does not exist
 
 if redis.call('EXISTS', key.job) == 0 then

@@ -1,6 +1,4 @@
--- @include lib/length_limit
--- @include lib/once
--- @include lib/time_ms
+-- @include lib: length_limit once time_ms
 
 -- A reply without added jobs.
 local function dropped_rows(from, last, want_ids)

@@ -1,4 +1,4 @@
--- @include lib/job_row
+-- @include lib: job_row
 
 -- When a job was added, ms, or nil.
 local function added_at(job_key)

@@ -1,4 +1,4 @@
--- @include lib/once
+-- @include lib: once
 
 -- Calls `advance(job)` for each of the packed jobs, unless this call was answered before; returns the results.
 local function advance_once(key, arg, advance)

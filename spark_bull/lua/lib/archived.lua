@@ -1,4 +1,4 @@
--- @include lib/result_entries
+-- @include lib: result_entries
 
 -- Removes up to `limit` entries before a position from a ledger of results. `unchanged(state, ids, times)` returns for
 -- each job whether it has been in that state since that time. Returns {completed = ids, failed = ids} of those, and the

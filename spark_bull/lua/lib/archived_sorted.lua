@@ -1,4 +1,4 @@
--- @include lib/archived
+-- @include lib: archived
 
 -- As `archived`, for states that are ZSETs, from which the jobs are removed.
 local function archived_sorted(key, arg)

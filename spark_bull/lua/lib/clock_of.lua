@@ -1,4 +1,4 @@
--- @include lib/listed
+-- @include lib: listed
 
 -- Returns a function of the row that returns the job's creation time (ms since 1970) and delay (ms).
 local function clock_of(chunk, now)

@@ -1,6 +1,4 @@
--- @include lib/is_replacing
--- @include lib/length_limit
--- @include lib/time_ms
+-- @include lib: is_replacing length_limit time_ms
 
 -- Closes a write: it leaves `open_writes`, and its record expires later.
 local function close_write(key, arg, state, now)

@@ -1,8 +1,8 @@
 -- How long the numbers of a worker stay after its last call, ms.
 local COUNTERS_TTL_MS = 2592000000
 
--- Adds the number of claimed jobs, and those of the outcomes of others, to the HASH of a worker. `lost`: {id, reason}
--- of outcomes that were rejected; jobs that their children keep from ending get another outcome later.
+-- Adds the number of claimed jobs, and those of the outcomes of others, to the HASH of a worker; returns these numbers.
+-- `lost`: {id, reason} of outcomes that were rejected; jobs that their children keep from ending get another one later.
 local function count_work(counters, claimed, outcomes, lost)
   local call, is_counted, numbers = redis.call, {}, {claimed = claimed, lost = 0}
   for _, one in ipairs(lost) do
@@ -36,4 +36,5 @@ local function count_work(counters, claimed, outcomes, lost)
   if changed then
     call('PEXPIRE', counters, COUNTERS_TTL_MS)
   end
+  return numbers
 end

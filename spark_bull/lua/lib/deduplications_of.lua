@@ -1,4 +1,4 @@
--- @include lib/listed
+-- @include lib: listed
 
 -- The rule of a job that has none: its deduplication id is taken until it finishes.
 local SIMPLE = {}

@@ -1,5 +1,4 @@
--- @include lib/once
--- @include lib/sweep
+-- @include lib: once sweep
 
 -- Removes those of a state's next jobs for which `matches(job_id)` is true (see sweep), unless this call was answered
 -- before.

@@ -1,9 +1,10 @@
--- @include lib/options_of
+-- @include lib: options_of
+-- @include {dialect}/lib: keep_rule settle_jobs
 
 -- Completes or fails a job that no worker has claimed, and that has left its state: for the moment of the script it is
--- active and locked, so that it ends as a claimed job does. `change`: {id, key, action, reason or value};
--- `keep_finished(opts, name)`: the rule of an option. Returns 'done' or 'wrong_state'.
-local function finish_unclaimed(key, arg, change, now, settle_jobs, keep_finished)
+-- active and locked, so that it ends as a claimed job does. `change`: {id, key, action, reason or value}.
+-- Returns 'done' or 'wrong_state'.
+local function finish_unclaimed(key, arg, change, now)
   local call, id = redis.call, change.id
   local fields = call('HMGET', change.key, 'opts', 'stacktrace')
   local opts = options_of(fields[1])
@@ -11,13 +12,13 @@ local function finish_unclaimed(key, arg, change, now, settle_jobs, keep_finishe
   call('SET', change.key .. ':lock', arg.token)
   local outcomes = {token = arg.token}
   if change.action == 'complete' then
-    outcomes.ids, outcomes.values, outcomes.keeps = {id}, {change.value or 'null'}, {keep_finished(opts, 'removeOnComplete')}
+    outcomes.ids, outcomes.values, outcomes.keeps = {id}, {change.value or 'null'}, {keep_rule(opts, 'removeOnComplete')}
   else
     outcomes.failed = {{
       id = id,
       reason = change.reason,
       stack = fields[2] or '[]',
-      keep = keep_finished(opts, 'removeOnFail'),
+      keep = keep_rule(opts, 'removeOnFail'),
       attempts = tonumber(opts.attempts) or 1,
     }}
   end

@@ -76,13 +76,13 @@ local function drop_old(finished, keep)
 end
 
 -- Removes the jobs that `keep` does not allow, the oldest first: {count, age (s), limit}.
-local function keep_rule(finished, keep)
+local function apply_rule(finished, keep)
   drop_old(finished, keep)
   make_room(finished, keep, 0)
 end
 
 -- Adds jobs of one rule in the order in which they ended, with the effect of adding them one by one, and removes the
--- jobs that `keep` (see keep_rule) does not allow.
+-- jobs that `keep` (see apply_rule) does not allow.
 local function add_finished(finished, ids, keep)
   local surplus = keep.count and keep.count > 0 and math.max(0, #ids - keep.count) or 0
   for i = 1, surplus do
@@ -100,7 +100,7 @@ end
 
 local NO_RULE = {}
 
--- Adds jobs as add_finished does, those of one rule that follow each other together: {add(id, keep), flush(), state,
+-- Adds jobs as add_finished does, in one call while their rule is the same: {add(id, keep), flush(), state,
 -- finished_on = the time as a text}.
 local function finished_by_rule(finished)
   local ids, rule, groups = {}, NO_RULE, {state = finished.state, finished_on = string.format('%.0f', finished.now)}
@@ -126,7 +126,7 @@ end
 
 local finished_set = {
   new = finished_jobs,
-  apply_rule = keep_rule,
+  apply_rule = apply_rule,
   add = add_finished,
   NO_RULE = NO_RULE,
   by_rule = finished_by_rule,

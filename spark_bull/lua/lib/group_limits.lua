@@ -1,6 +1,4 @@
--- @include lib/group_of
--- @include lib/group_queue
--- @include lib/group_room
+-- @include lib: group_of group_queue group_room
 
 -- Jobs that one call moves to `delayed` at most, and that it reads at a time.
 local MAX_HELD = 150
@@ -17,7 +15,7 @@ local function drop_windows(key, now)
   return over
 end
 
--- When the job with so many delayed jobs of its group before it is due: in the first window with a place for it, if
+-- When a job is due that has `before` delayed jobs of its group before it: in the first window with a place for it, if
 -- there is a rate limit. A running job that ends promotes the next one; jobs that wait for that are due when a job of a
 -- dead worker has lost its lock, as many at a time as a group may run, ten at least.
 local function due_of(settings, room, before, now, lock_ms)
@@ -52,11 +50,10 @@ end
 -- The limits of the groups of jobs, nil without `arg.group`, or if the call is to claim no job. `admit(may_start, id,
 -- rank, timestamp, opts, data)` returns 'started' (the job was counted), 'held' (it was delayed by `delay(id, eta)`,
 -- which returns its score, as it must wait) or, unless `may_start`, 'ready'. `refill()` promotes delayed jobs of groups
--- in which jobs may start, by `promote(ids)`, and returns whether there were any. `may_hold()`: whether the call may
+-- in which jobs may start, and returns whether there were any. `may_hold()`: whether the call may
 -- delay further jobs. `next_due(due)`: the earlier one of `due` and the time at which `refill` can promote jobs again,
--- as a window ends. The first jobs for windows that have ended are promoted at once. `waits(key, id)`: whether a job
--- waits.
-local function group_limits(key, arg, allowed, now, waits, delay, promote)
+-- as a window ends. The first jobs for windows that have ended are promoted at once.
+local function group_limits(key, arg, allowed, now, delay)
   if arg.group == '' or allowed <= 0 then
     return nil
   end
@@ -65,7 +62,7 @@ local function group_limits(key, arg, allowed, now, waits, delay, promote)
   local has_delayed, has_promoted = call('EXISTS', key.group_delayed) == 1, false
 
   local function room(group)
-    rooms[group] = rooms[group] or group_room.room_of(key, arg.base, settings, group, now, waits)
+    rooms[group] = rooms[group] or group_room.room_of(key, arg.base, settings, group, now)
     return rooms[group]
   end
 
@@ -107,7 +104,7 @@ local function group_limits(key, arg, allowed, now, waits, delay, promote)
     if not has_delayed then
       return free > known.promoted
     end
-    local earlier, _, by_others = group_queue.first_delayed(key, group, 1, waits, place)
+    local earlier, _, by_others = group_queue.first_delayed(key, group, 1, place)
     known.promoted, has_promoted = known.promoted + by_others, has_promoted or by_others > 0
     return free > known.promoted and #earlier == 0
   end
@@ -141,7 +138,7 @@ local function group_limits(key, arg, allowed, now, waits, delay, promote)
   function limits.refill()
     local groups = refillable
     refillable = {}
-    return group_room.promote(key, settings, groups, promote, waits)
+    return group_room.promote(key, arg, settings, groups)
   end
 
   function limits.may_hold()

@@ -1,4 +1,5 @@
--- @include lib/group_places
+-- @include lib: group_places
+-- @include {dialect}/lib: waits
 
 -- The jobs that are delayed because of the limits of their group are in the ZSET `group_delayed`, all with one score. A
 -- member is the group, the job's rank, creation time and length of its id (so that members are sorted by all of them),
@@ -17,9 +18,9 @@ local function place_of(group, rank, timestamp, id)
   return string.format('%s%016.0f%015.0f%03.0f', group, order, created, math.min(#id, 999)) .. id .. '\0'
 end
 
--- The number of promoted jobs of a group that have not started. Where they fill all `places`, those for which
--- `waits(key, id)` is false are removed: others have started or deleted them.
-local function promoted_of(key, group, places, waits)
+-- The number of promoted jobs of a group that have not started. Where they fill all `places`, those that do not wait
+-- are removed: others have started or deleted them.
+local function promoted_of(key, group, places)
   local call, number = redis.call, tonumber(group)
   local count = call('ZCOUNT', key.group_promoted, number, number)
   if count > 0 and count >= places then
@@ -35,7 +36,7 @@ end
 
 -- Removes the members of jobs that have left `delayed`, or were delayed for another reason since. Those that were
 -- promoted by others and wait count as promoted; returns how many there are.
-local function remove_outdated(key, group, outdated, looked_up, waits)
+local function remove_outdated(key, group, outdated, looked_up)
   local waiting = {}
   redis.call('ZREM', key.group_delayed, unpack(outdated))
   for i = 1, math.min(#outdated, MAX_LOOKED_UP - looked_up) do
@@ -50,7 +51,7 @@ end
 
 -- Ids and members of the first delayed jobs of a group, `count` at most, before the place `before` if given; and how
 -- many jobs were found that others have promoted.
-local function first_delayed(key, group, count, waits, before)
+local function first_delayed(key, group, count, before)
   local call, ids, members, promoted, looked_up = redis.call, {}, {}, 0, 0
   local examined, batch = 0, math.min(count, MAX_EXAMINED)
   while #ids < count and examined < MAX_EXAMINED do
@@ -71,7 +72,7 @@ local function first_delayed(key, group, count, waits, before)
       end
     end
     if #outdated > 0 then
-      promoted = promoted + remove_outdated(key, group, outdated, looked_up, waits)
+      promoted = promoted + remove_outdated(key, group, outdated, looked_up)
       looked_up = math.min(looked_up + #outdated, MAX_LOOKED_UP)
     end
     examined, batch = examined + #found, 200

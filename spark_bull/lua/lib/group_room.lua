@@ -1,5 +1,5 @@
--- @include lib/group_places
--- @include lib/group_queue
+-- @include lib: group_places group_queue
+-- @include {dialect}/lib: promote_group
 
 -- Jobs that one call promotes, over all groups, but one of each group at least.
 local MAX_PROMOTED = 200
@@ -34,7 +34,7 @@ end
 
 -- What a group may start, as this call knows it: {running, started, window_end, promoted}. `promoted`: jobs that wait
 -- for places that are reserved for them.
-local function room_of(key, base, settings, group, now, waits)
+local function room_of(key, base, settings, group, now)
   local room = {running = 0, started = 0, promoted = 0}
   if settings.concurrency then
     room.running = running_of(key, base, group, settings.concurrency)
@@ -49,14 +49,14 @@ local function room_of(key, base, settings, group, now, waits)
   end
   local free = free_in(settings, room)
   if free > 0 then
-    room.promoted = group_queue.promoted_of(key, group, free, waits)
+    room.promoted = group_queue.promoted_of(key, group, free)
   end
   return room
 end
 
--- Promotes the first delayed jobs of these groups {group -> room} for which there is a place, by `promote(ids)`.
--- Returns whether there were any.
-local function promote_of_groups(key, settings, rooms, promote, waits)
+-- Promotes the first delayed jobs of these groups {group -> room} for which there is a place. Returns whether
+-- there were any.
+local function promote_of_groups(key, arg, settings, rooms)
   local promoted, groups = {}, 0
   for _ in pairs(rooms) do
     groups = groups + 1
@@ -66,7 +66,7 @@ local function promote_of_groups(key, settings, rooms, promote, waits)
   for group, room in pairs(rooms) do
     local places = math.min(free_in(settings, room) - room.promoted, share)
     if places > 0 then
-      local ids, members, by_others = group_queue.first_delayed(key, group, places, waits)
+      local ids, members, by_others = group_queue.first_delayed(key, group, places)
       local ready, taken = {}, {}
       for i = 1, math.min(#ids, places - by_others) do
         ready[i], taken[i] = ids[i], members[i]
@@ -80,7 +80,7 @@ local function promote_of_groups(key, settings, rooms, promote, waits)
     end
   end
   if #promoted > 0 then
-    promote(promoted)
+    promote_group(key, arg, promoted)
   end
   return #promoted > 0
 end

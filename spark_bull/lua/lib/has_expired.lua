@@ -1,10 +1,11 @@
--- @include lib/job_row
+-- @include lib: job_row
+-- @include {dialect}/lib: started_field
 
 -- Whether a job may not start any more: its time has come, and it has not started; and when the time of another job
--- that has not started will come, ms since 1970 as text. `started`: the name of a field that each start sets. A job that
--- has started loses its time.
-local function has_expired(job_key, started, now)
-  local row = job_row(job_key, 'expireAt', started)
+-- that has not started will come, ms since 1970 as text. A job that has started loses its
+-- time.
+local function has_expired(job_key, now)
+  local row = job_row(job_key, 'expireAt', STARTED_FIELD)
   if not (row and row[1]) then
     return false
   end

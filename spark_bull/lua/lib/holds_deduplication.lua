@@ -1,4 +1,4 @@
--- @include lib/holder_of
+-- @include lib: holder_of
 
 local function holds_deduplication(change)
   local holder = holder_of(change)

@@ -1,4 +1,4 @@
--- @include lib/job_row
+-- @include lib: job_row
 
 -- Whether a hash is a job: what is left of a removed one has neither timestamp nor data.
 local function is_job(job_key, timestamp)

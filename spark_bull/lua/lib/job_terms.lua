@@ -1,5 +1,4 @@
--- @include lib/listed
--- @include lib/number_texts
+-- @include lib: listed number_texts
 
 -- Stores what only few jobs have: when they expire, and the number of stalls with which they begin.
 -- Returns nil if no job of a chunk has it; else a function that stores it for the job of a row, and one that returns

@@ -1,4 +1,4 @@
--- @include lib/job_row
+-- @include lib: job_row
 
 -- When a job ended, else when it started, else when it was added, ms, or nil.
 local function last_seen(job_key)

@@ -1,4 +1,4 @@
--- @include lib/set_of
+-- @include lib: set_of
 
 local function all_in(set, ids)
   for _, id in ipairs(ids) do

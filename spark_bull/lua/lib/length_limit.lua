@@ -1,5 +1,4 @@
--- @include lib/listed
--- @include lib/queue_length
+-- @include lib: listed queue_length
 
 -- The length of the queue of a script. `writes`: the beginning of the keys of writes.
 local function own_length(key, writes)

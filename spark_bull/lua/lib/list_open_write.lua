@@ -1,4 +1,4 @@
--- @include lib/time_ms
+-- @include lib: time_ms
 
 -- Adds a registered write to the open writes of its queue. They are committed in the order of their registration, also
 -- when the clock is put back.

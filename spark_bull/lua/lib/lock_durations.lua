@@ -1,3 +1,5 @@
+-- @include lib: options_of
+
 -- Returns a function of the options of a job that returns the duration of its lock, ms: that of its options, else
 -- `default`. Options without one are not parsed, and equal ones, which follow each other, are searched once.
 local function lock_durations(default)
@@ -7,8 +9,7 @@ local function lock_durations(default)
     if not opts or not string.find(opts, '"lockMs":', 1, true) then
       return default
     end
-    local is_json, parsed = pcall(cjson.decode, opts)
-    local given = is_json and type(parsed) == 'table' and parsed.lockMs
+    local given = options_of(opts).lockMs
     return type(given) == 'number' and given >= 1 and string.format('%.0f', given) or default
   end
 

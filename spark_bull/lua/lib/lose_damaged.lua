@@ -1,4 +1,4 @@
--- @include lib/set_aside
+-- @include lib: set_aside
 
 local function lose_damaged(key, job_id, kind, lost)
   set_aside(key, job_id, kind)

@@ -1,7 +1,6 @@
--- @include lib/exists_there
--- @include lib/managed_jobs
+-- @include lib: id_there managed_jobs
 
--- Returns a function of a change that says why the job can't be changed; see managed_jobs.manage. `refusal(change)`
+-- Returns a function of a change that says why the job can't be changed; see manage_jobs. `refusal(change)`
 -- returns 'locked', 'scheduled' or nil, `is_in_wrong_state(change)` whether the state of the job excludes the action.
 local function mismatch_by(refusal, is_in_wrong_state)
   return function(change)
@@ -9,7 +8,8 @@ local function mismatch_by(refusal, is_in_wrong_state)
       -- An id without a job can be removed.
       return (change.action ~= 'remove' or redis.call('EXISTS', change.key) == 1) and 'missing' or nil
     end
-    local is_there = change.action == 'move' and exists_there(change)
+    local id = change.action == 'move' and id_there(change)
+    local is_there = id and redis.call('EXISTS', change.to_base .. id) == 1
     return refusal(change) or is_in_wrong_state(change) and 'wrong_state' or is_there and 'exists' or nil
   end
 end

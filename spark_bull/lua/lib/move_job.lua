@@ -1,11 +1,9 @@
--- @include lib/args_at
--- @include lib/id_there
--- @include lib/keys_at
--- @include lib/options_of
+-- @include lib: args_at id_there keys_at options_of
+-- @include {dialect}/lib: add_jobs
 
 -- Adds the job of a change to the queue `change.to` as a new one with the same name, payload, options and terms; its own
--- keys stay. A job that has expired may start there. `add_jobs`: adds a chunk.
-local function move_job(key, arg, change, now, add_jobs)
+-- keys stay. A job that has expired may start there.
+local function move_job(key, arg, change, now)
   local fields = redis.call('HMGET', change.key, 'name', 'data', 'opts', 'priority', 'attempts', 'expireAt', 'stc',
     'stalledCounter')
   local opts, expires = options_of(fields[3]), tonumber(fields[6])

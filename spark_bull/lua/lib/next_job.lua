@@ -1,4 +1,4 @@
--- The chunk that adds the next job of a schedule. `job`: the argument of `advance`; the others belong to the next job.
+-- The chunk that adds the next job of a job scheduler. `job`: the argument of `advance`; the others: the next job's.
 local function next_job(job, id, ms, name, data)
   return {
     n = 1,

@@ -1,13 +1,16 @@
--- @include lib/free_of_job
--- @include lib/promote_job
+-- @include lib: holder_of promote_job
+-- @include {dialect}/lib: delay_job retry_job
 
--- The actions that are alike in all dialects; see manage_jobs. `delay_job` and `enqueue_promoted`: functions of the
--- dialect.
-local function plain_actions(key, arg, now, delay_job, enqueue_promoted)
+-- The actions that are alike in all dialects; see manage_jobs.
+local function plain_actions(key, arg, now)
   local actions = {}
 
   function actions.promote(change)
-    return promote_job(key, arg, change.id, enqueue_promoted)
+    return promote_job(key, arg, change.id)
+  end
+
+  function actions.retry(change)
+    return retry_job(key, arg, change)
   end
 
   function actions.delay(change)
@@ -22,7 +25,8 @@ local function plain_actions(key, arg, now, delay_job, enqueue_promoted)
   end
 
   function actions.free(change)
-    return free_of_job(change)
+    redis.call('DEL', holder_of(change))
+    return 'done'
   end
 
   return actions

@@ -1,4 +1,4 @@
--- @include lib/whole_number
+-- @include lib: whole_number
 
 -- A job's priority; 0 for none, for a text that is not a number, and for a key that is not a hash.
 local function priority_of(job_key)

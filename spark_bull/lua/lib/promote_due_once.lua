@@ -1,5 +1,4 @@
--- @include lib/once
--- @include lib/time_ms
+-- @include lib: once time_ms
 
 -- Promotes delayed jobs that are due, unless this call was answered before. `promote(now)` returns when the next one is
 -- due, ms, or false, how many it has promoted, when the next job expires, ms, or nil, and how many have expired.

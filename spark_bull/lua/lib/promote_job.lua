@@ -1,6 +1,8 @@
--- Removes a job from `delayed` and calls `enqueue()`, which makes it wait.
+-- @include {dialect}/lib: enqueue_promoted
+
+-- Moves a delayed job to the waiting ones.
 -- Returns 'done', 'missing' (its id has left `delayed`) or 'wrong_state' (not delayed).
-local function promote_job(key, arg, job_id, enqueue)
+local function promote_job(key, arg, job_id)
   local was_delayed = redis.call('ZREM', key.delayed, job_id) == 1
   if redis.call('EXISTS', arg.base .. job_id) == 0 then
     return 'missing'
@@ -8,6 +10,6 @@ local function promote_job(key, arg, job_id, enqueue)
   if not was_delayed then
     return 'wrong_state'
   end
-  enqueue(key, arg, job_id)
+  enqueue_promoted(key, arg, job_id)
   return 'done'
 end

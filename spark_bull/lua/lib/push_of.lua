@@ -1,9 +1,10 @@
+-- @include lib: options_of
+
 -- The command that pushes a job to the end of the waiting list that its options name.
 local function push_of(opts)
   -- Few jobs have this option, and reading JSON takes time.
   if not string.find(opts or '', 'lifo', 1, true) then
     return 'LPUSH'
   end
-  local is_json, parsed = pcall(cjson.decode, opts)
-  return is_json and type(parsed) == 'table' and parsed.lifo == true and 'RPUSH' or 'LPUSH'
+  return options_of(opts).lifo == true and 'RPUSH' or 'LPUSH'
 end

@@ -1,10 +1,9 @@
--- @include lib/group_places
--- @include lib/group_room
+-- @include lib: group_places group_room
 
--- Promotes delayed jobs of the groups whose running jobs have ended, {job id -> group}, where there are places, by
--- `promote(ids)`; `waits(key, id)` tells whether a job waits. Jobs that wait again (the list `waiting`) keep their
--- places. The limits are those of the call, or else those with which jobs were delayed.
-local function refill_groups(key, arg, now, left, waiting, waits, promote)
+-- Promotes delayed jobs of the groups whose running jobs have ended, {job id -> group}, where there are places. Jobs
+-- that wait again (the list `waiting`) keep their places. The limits are those of the call, or else those with which
+-- jobs were delayed.
+local function refill_groups(key, arg, now, left, waiting)
   if not next(left) or redis.call('EXISTS', key.group_delayed) == 0 then
     return
   end
@@ -13,8 +12,8 @@ local function refill_groups(key, arg, now, left, waiting, waits, promote)
   if packed then
     local settings, rooms = cmsgpack.unpack(packed), {}
     for _, group in pairs(left) do
-      rooms[group] = rooms[group] or group_room.room_of(key, arg.base, settings, group, now, waits)
+      rooms[group] = rooms[group] or group_room.room_of(key, arg.base, settings, group, now)
     end
-    group_room.promote(key, settings, rooms, promote, waits)
+    group_room.promote(key, arg, settings, rooms)
   end
 end

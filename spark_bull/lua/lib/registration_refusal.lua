@@ -1,4 +1,4 @@
--- @include lib/queue_length
+-- @include lib: queue_length
 
 -- Why these queues of a write, or parts of them, can't be registered: the reply of the script, or nil. `plan` has an
 -- entry for each: {write, open, watermark or '', stages = {{key, chunks}, …}, intake_closed (key, '': the jobs were added

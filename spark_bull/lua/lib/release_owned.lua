@@ -1,6 +1,4 @@
--- @include lib/leave_active
--- @include lib/leave_groups
--- @include lib/set_of
+-- @include lib: leave_active leave_groups set_of
 
 -- Whether each of these values is the same one.
 local function are_all(values, value)

@@ -1,4 +1,4 @@
--- @include lib/once
+-- @include lib: once
 
 -- The stalled check in slices. A job has stalled if it is active, was active at the previous check, and has no lock.
 -- First the jobs that the previous check marked in `stalled` are examined, slice by slice; then the active jobs are

@@ -1,4 +1,4 @@
--- @include lib/time_ms
+-- @include lib: time_ms
 
 -- The times that `discover` uses: the time of Redis, the look-back window, and the bounds of the scan, '' for none. ms.
 local function results_clock(arg)

@@ -1,4 +1,4 @@
--- @include lib/lose_damaged
+-- @include lib: lose_damaged
 
 -- Runs step(...), which settles one job and writes to its hash first. Returns whether it succeeded: a job whose key is
 -- no longer a hash is set aside instead, and added to `lost`.

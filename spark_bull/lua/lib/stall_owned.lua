@@ -1,8 +1,4 @@
--- @include lib/counts_as_stall
--- @include lib/drop_missing
--- @include lib/group_places
--- @include lib/release_owned
--- @include lib/time_ms
+-- @include lib: counts_as_stall drop_missing group_places release_owned time_ms
 
 -- Returns jobs whose lock holds `lock_token` to the queue, as their process ends while they run; the first one becomes
 -- the next one. `requeue(id, counts)` returns whether the job waits again, or has failed; `counts`: whether it has

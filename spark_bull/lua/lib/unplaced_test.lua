@@ -1,4 +1,4 @@
--- @include lib/job_row
+-- @include lib: job_row
 
 -- The commands that return whether a ZSET or SET has a member.
 local MEMBER_OF = {zset = 'ZSCORE', set = 'SISMEMBER'}

@@ -1,7 +1,7 @@
--- @include lib/once
+-- @include lib: once
 
--- Removes the schedules in `arg.members`, unless this call was answered before. Calls `remove_job(member, job_id)` for
--- the next job of each that was delayed, and `forget(member)`, if given, for each schedule. Returns their number.
+-- Removes the job schedulers in `arg.members`, unless this call was answered before. Calls `remove_job(member, job_id)`
+-- for each next job that was delayed, and `forget(member)`, if given, for each scheduler. Returns the number of these.
 local function unschedule_once(key, arg, remove_job, forget)
   local call = redis.call
   return once(key.receipt, arg.call, arg.ttl_ms, function()

@@ -1,14 +1,12 @@
--- @include lib/claim_rows
--- @include lib/collapsed
--- @include lib/count_work
--- @include lib/time_ms
+-- @include lib: claim_rows collapsed count_work time_ms
+-- @include {dialect}/lib: claim_fields claim_next
 
 -- Settles and claims, unless this call was answered before, and returns the reply. The receipt holds what was done,
 -- without the fields of the claimed jobs: a repeated call reads them again. `settle_jobs(key, arg, outcomes, now)`
 -- returns {mine = set of the settled jobs, lost = {{id, reason}, …} of rejected outcomes, may_drain = whether the queue
--- may have drained by it}. `claim(key, arg, now, limit, may_drain)` returns {ids, damaged, limited_ms, next_due, more},
--- and the values of `fields` of each claimed job.
-local function work_once(key, arg, settle_jobs, claim, fields)
+-- may have drained by it}; `claim_next` returns {ids, damaged, limited_ms, next_due, more}, and the values of CLAIM_FIELDS
+-- of each claimed job.
+local function work_once(key, arg, settle_jobs)
   local call, now = redis.call, time_ms()
   local last = call('GET', key.receipt)
   local done, rows = last and cmsgpack.unpack(last), nil
@@ -19,21 +17,21 @@ local function work_once(key, arg, settle_jobs, claim, fields)
       settled = settle_jobs(key, arg, outcomes, now)
     end
     local control = key.control and call('GET', key.control)
-    done, rows = claim(key, arg, now, control and 0 or tonumber(arg.limit), settled.may_drain)
+    done, rows = claim_next(key, arg, now, control and 0 or tonumber(arg.limit), settled.may_drain)
     done.call, done.lost, done.paused = arg.call, settled.lost, control == 'pause'
     done.stop = control == 'stop' or control == 'end'
-    if key.counters then
-      count_work(key.counters, #done.ids, outcomes, settled.lost or {})
-    end
+    done.counted = key.counters and count_work(key.counters, #done.ids, outcomes, settled.lost or {}) or false
     if key.ledger and #done.ids > 0 then
       local claimed = call('INCRBY', key.ledger_end, #done.ids)
       call('ZADD', key.ledger, claimed, cmsgpack.pack({arg.lock_token, done.ids}))
+      call('PEXPIRE', key.ledger, arg.ledger_ttl_ms)
+      call('PEXPIRE', key.ledger_end, arg.ledger_ttl_ms)
     end
     call('SET', key.receipt, cmsgpack.pack(done), 'PX', arg.ttl_ms)
   end
   done.now, done.columns = now, false
   if arg.want_jobs == '1' and #done.ids > 0 then
-    done.columns = collapsed(rows or claim_rows(arg.base, done.ids, fields), fields)
+    done.columns = collapsed(rows or claim_rows(arg.base, done.ids, CLAIM_FIELDS), CLAIM_FIELDS)
   end
   return cmsgpack.pack(done)
 end

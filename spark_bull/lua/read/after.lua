@@ -3,10 +3,10 @@
 -- in a LIST is the member behind which to read: the first one of `anchors` that is among the `window` ids around position
 -- `first`; without anchors, `first`. Positions count from the end that is read from. A call reads the jobs of at most
 -- `most` ids, or about `most_bytes`.
--- @args base kind entering score member first anchors window most most_bytes fields...
+-- @args fields...
 -- @returns msgpack of {found = whether an anchor was, first = position of members[1], length, members = ids examined,
 -- scores = those of a ZSET, ids = of the jobs among them, values = job after job}
--- @include lib/job_fields
+-- @include lib: job_fields
 
 local call = redis.call
 local entering, window, most = arg.entering == '1', tonumber(arg.window), tonumber(arg.most)

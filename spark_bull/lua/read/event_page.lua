@@ -1,24 +1,12 @@
--- Reads events in a range of ids, and whether events after its start were removed. `taken` is how many events were added
--- up to the start: more than so many must not have been removed (Redis 7). Without it, the oldest event must not come
--- after the next one: `expected` if it is known, else the successor of `after`. A stream that did not exist ('0-0') has
--- lost nothing, and one that was deleted and begins again neither.
--- @args after stop limit taken expected
+-- Reads events in a range of ids, and tells whether events after its start were removed. `taken`: how many events were
+-- added up to the start (Redis 7): if more were removed, some came after it. Without `taken`, some may have been removed
+-- if the oldest event comes after the next one: `expected` if it is known, else the successor of `after`. A stream that
+-- did not exist ('0-0') has lost nothing, nor has one that was deleted and begins again.
 -- @returns {1 if events after `after` were removed, 2 if they may have been, else 0; entries}
--- @include lib/stream_info
-
-local function parts(id)
-  local ms, sequence = id:match('(%d+)-(%d+)')
-  return tonumber(ms), tonumber(sequence)
-end
-
-local function is_greater(id, other)
-  local ms, sequence = parts(id)
-  local other_ms, other_sequence = parts(other)
-  return ms > other_ms or ms == other_ms and sequence > other_sequence
-end
+-- @include lib: event_parts is_behind stream_info
 
 local function successor(id)
-  local ms, sequence = parts(id)
+  local ms, sequence = event_parts(id)
   if id:match('-18446744073709551615$') then
     return string.format('%.0f-0', ms + 1)
   end
@@ -33,6 +21,6 @@ local added, oldest, taken, lost = info['entries-added'], info['first-entry'], t
 if added and taken then
   lost = added >= taken and added - info.length > taken and 1 or 0
 elseif oldest and arg.after ~= '0-0' then
-  lost = is_greater(oldest[1], arg.expected ~= '' and arg.expected or successor(arg.after)) and 2 or 0
+  lost = is_behind(oldest[1], arg.expected ~= '' and arg.expected or successor(arg.after)) and 2 or 0
 end
 return {lost, redis.call('XRANGE', key.events, '(' .. arg.after, arg.stop, 'COUNT', arg.limit)}

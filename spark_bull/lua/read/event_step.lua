@@ -1,5 +1,4 @@
 -- Counts events in a range of ids, up to a limit.
--- @args after stop limit
 -- @returns {number of events, id of the last one or ''}
 
 local entries = redis.call('XRANGE', key.events, '(' .. arg.after, arg.stop, 'COUNT', arg.limit)

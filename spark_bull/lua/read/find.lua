@@ -1,5 +1,4 @@
 -- Finds those of some ids that are in a window of a list. (LPOS would block Redis for a time that grows with the list.)
--- @args ids position window
 -- @returns {number of ids in the window, ids found...}
 
 local wanted = {}

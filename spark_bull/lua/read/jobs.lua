@@ -1,10 +1,10 @@
 -- Reads jobs by their ids, with their states as far as they are ZSETs or SETs: other jobs are in a list, which
 -- `read/find` searches, or in no state. A call reads about `most_bytes` at most.
 -- @keys states...
--- @args base kinds most_bytes ids fields...
+-- @args fields...
 -- @returns msgpack of {processed = number of ids, ids = of the jobs that exist, values = job after job, states = index
 -- in `states` of each (0: none), scores = of each (false: none)}
--- @include lib/job_fields
+-- @include lib: job_fields
 
 local call = redis.call
 local ids, kinds = cmsgpack.unpack(arg.ids), cmsgpack.unpack(arg.kinds)

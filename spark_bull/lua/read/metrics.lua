@@ -1,5 +1,4 @@
 -- Reads how many jobs have ended per minute, as workers count them.
--- @args first last
 -- @returns {total, when the current minute began to count, total before it, minutes from `first` to `last`, number of all}
 
 local meta = redis.call('HMGET', key.meta, 'count', 'prevTS', 'prevCount')

@@ -1,6 +1,5 @@
 -- Scans the next keys of the database for those that show that a queue exists: `signs` maps the last segment of such a
 -- key to its possible types.
--- @args cursor pattern count signs
 -- @returns {next cursor, keys...}
 
 local signs = cmsgpack.unpack(arg.signs)

@@ -1,5 +1,4 @@
 -- Finds the jobs without a lock in a window of the list of active jobs.
--- @args base position window
 -- @returns {number of ids in the window, ids of jobs without a lock...}
 
 local first = tonumber(arg.position)

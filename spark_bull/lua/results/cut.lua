@@ -1,5 +1,4 @@
 -- Removes the entries before a position from a ledger of results.
--- @args position
 -- @returns position of the first entry left, or false without a ledger
 
 local call = redis.call

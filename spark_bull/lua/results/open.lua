@@ -1,11 +1,10 @@
 -- Acquires a ledger of results for a query if it is free or held by `previous_owner`, or creates it (`create`: '1' if
 -- there is none, 'recreate' in any case). `starting`: 'earliest', 'latest', or a time (ms) since which jobs have
 -- finished.
--- @args owner previous_owner protocol create first starting lookback_ms slice_ms ttl_ms states...
+-- @args states...
 -- @returns {'ok', position of the first entry, position after the last one}, {'lost'} when there is none and `create`
 -- is '0', or {'taken', owner}
--- @include lib/last_event
--- @include lib/time_ms
+-- @include lib: last_event time_ms
 
 local call = redis.call
 local EARLIEST = {event = '0-0', floor = '-inf'}

@@ -1,8 +1,7 @@
 -- Adds jobs of one chunk to the queue, once per call of a sender.
 -- @keys intake_closed?
--- @args base queue token bullmq_version number from chunk want_ids ttl_ms max_length when_full writes
 -- @returns {first row not processed, added, duplicates, deduplicated, ids if wanted, {row, reason} of rejected jobs, dropped (nil: 0)}, or a refusal; see add_once
--- @include lib/add_once
--- @include {dialect}/lib/add_jobs
+-- @include lib: add_once
+-- @include {dialect}/lib: add_jobs
 
 return add_once(key, arg, add_jobs)

@@ -1,7 +1,6 @@
--- Creates or changes the next staged schedules of a registered write.
--- @args base queue token bullmq_version write_id position record_ttl_ms
+-- Creates or changes the next staged job schedulers of a registered write.
 -- @returns {state of the write, rows processed, id of a write that comes first}; see commit_once
--- @include lib/commit_once
--- @include {dialect}/lib/upsert_schedules
+-- @include lib: commit_once
+-- @include {dialect}/lib: upsert_schedules
 
 return commit_once(key, arg, upsert_schedules)

@@ -1,7 +1,13 @@
--- Creates or changes the schedules of a packed chunk from row `from` on, and adds their next jobs.
--- @args base queue token bullmq_version call ttl_ms from chunk
--- @returns {first row not processed, when the next job of each is due (ms), {{row, id of the job that prevents it}...}}, or {'closed'}; see schedule_once
--- @include lib/schedule_once
--- @include {dialect}/lib/upsert_schedules
+-- Creates or changes the job schedulers of a packed chunk from row `from` on, and adds their next jobs.
+-- @returns {first row not processed, when the next job of each is due (ms), {{row, id of the job that prevents it}...}},
+-- or {'closed'}: the queue accepts no jobs, and nothing was changed
+-- @include lib: once time_ms
+-- @include {dialect}/lib: upsert_schedules
 
-return schedule_once(key, arg, upsert_schedules)
+return once(key.receipt, arg.call, arg.ttl_ms, function()
+  if redis.call('EXISTS', key.intake_closed) == 1 then
+    return {'closed'}, true
+  end
+  local made = upsert_schedules(key, arg, cmsgpack.unpack(arg.chunk), tonumber(arg.from), time_ms())
+  return {made.next, made.due, made.rejected}
+end)

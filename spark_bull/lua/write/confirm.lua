@@ -1,10 +1,8 @@
 -- Registers a prepared write, by its queue that leads: this is the commit point for all of its queues. The others, and
 -- the staged chunks, are left to `open`, which any process can run.
 -- @keys watermark?
--- @args write_id version watermark_ttl_ms
 -- @returns {'registered'}, {'replayed'} (this version has been written before) or {'lost', key} (it was prepared too long ago, or discarded)
--- @include lib/list_open_write
--- @include lib/time_ms
+-- @include lib: list_open_write time_ms
 
 local call = redis.call
 

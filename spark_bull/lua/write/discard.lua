@@ -1,7 +1,6 @@
 -- Deletes staged chunks of a write that failed, unless it is registered: then `commit` needs them, or they stay for
 -- inspection when the write is broken. A write that was prepared can't be registered any more.
 -- @keys stages...
--- @args write_id
 -- @returns number of stage keys deleted
 
 local call = redis.call

@@ -2,10 +2,8 @@
 -- `unkept` is the number of the first stage key of a queue that still expires. Removes a write that was given up in the
 -- same way. `queues`: {write, manifest, open, watermark or nothing} of each. Handles about `most` keys.
 -- @keys touched...
--- @args write_id queues watermark_ttl_ms most
 -- @returns number of the queues, from the first, that need no further call
--- @include lib/list_open_write
--- @include lib/time_ms
+-- @include lib: list_open_write time_ms
 
 local call = redis.call
 local leader = call('HGET', key.leader, 'state')

@@ -4,10 +4,8 @@
 -- the queue that is confirmed. The score of a prepared write among the open writes is negative: the time until which it
 -- can be confirmed. Its jobs are part of the length of the queue.
 -- @keys touched...
--- @args plan version ttl_ms valid_ms
 -- @returns {'prepared'}, or what `register` returns
--- @include lib/registration_refusal
--- @include lib/time_ms
+-- @include lib: registration_refusal time_ms
 
 local call = redis.call
 local plan = cmsgpack.unpack(arg.plan)

@@ -2,11 +2,8 @@
 -- A larger one is registered by `prepare`, `confirm` and `open`. `plan` has an entry for each queue, as for
 -- registration_refusal, and with manifest, id, queue (its number), and fields = {name, value, …}.
 -- @keys touched...
--- @args plan version watermark_ttl_ms
 -- @returns {'registered'}, {'replayed'} (this version has been written before), {'lost', stage key}, {'closed', number of the queue}, or {'full', number of the queue, its length}
--- @include lib/list_open_write
--- @include lib/registration_refusal
--- @include lib/time_ms
+-- @include lib: list_open_write registration_refusal time_ms
 
 local call = redis.call
 local plan = cmsgpack.unpack(arg.plan)

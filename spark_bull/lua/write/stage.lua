@@ -1,6 +1,5 @@
 -- Stores one packed chunk under its number; no worker sees it. The stage key of a registered write has no TTL: a late
 -- call leaves it unchanged.
--- @args number chunk ttl_ms
 -- @returns 1 when the chunk is staged, 0 when the stage key belongs to a registered write
 
 if redis.call('PTTL', key.stage) == -1 then

@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
+from spark_bull.dialects.registry import DIALECTS
 from spark_bull.errors import ScriptError
 from spark_bull.store.scripts import assemble, load
-from tests.support.lua_scripts import FILES, INCLUDES, SCRIPT_FILES, SCRIPTS, includes_of, text_of
+from tests.support.lua_scripts import FILES, INCLUDES, SCRIPT_FILES, SCRIPTS, folders_of, includes_of, text_of
 
 CONTRACT = "-- Says what it does.\n-- @args {args}\n-- @keys {keys}\n-- @returns nothing\n"
 
@@ -33,8 +34,8 @@ def script(body: str = "return 1", keys: str = "wait", args: str = "now") -> str
 
 
 def test_the_contract_is_read_from_the_head() -> None:
-    made = assemble("a", reader({"a.lua": script(keys="wait stages...", args="now chunk")}))
-    assert (made.name, made.keys, made.args, made.returns) == ("a", ("wait", "stages..."), ("now", "chunk"), "nothing")
+    made = assemble("a", reader({"a.lua": script(keys="wait stages...", args="chunk now")}))
+    assert (made.name, made.keys, made.args, made.returns) == ("a", ("wait", "stages..."), ("chunk", "now"), "nothing")
     assert re.fullmatch("[0-9a-f]{40}", made.sha)
 
 
@@ -43,19 +44,27 @@ def test_a_contract_may_name_no_keys_and_no_args() -> None:
     assert (made.keys, made.args) == ((), ())
 
 
-def test_keys_are_those_of_the_code_and_of_its_includes() -> None:
+def test_keys_and_args_are_those_of_the_code_and_of_its_includes() -> None:
     files = {
-        "a.lua": "-- @args\n-- @keys touched... ledger?\n-- @returns nothing\n-- @include b\n"
-        "-- key.commented\nreturn b(key.wait, key.ledger, key.touched)",
-        "b.lua": "local function b()\n  return keys.active, monkey.wrench, key.wait\nend",
+        "a.lua": "-- @args ids...\n-- @keys touched... ledger?\n-- @returns nothing\n-- @include b\n"
+        "-- key.commented\nreturn b(key.wait, key.ledger, key.touched, arg.limit, arg.ids)",
+        "b.lua": "local function b()\n  return keys.active, monkey.wrench, key.wait, args.base, arg.limit\nend",
     }
-    assert assemble("a", reader(files)).keys == ("active", "wait", "ledger?", "touched...")
+    made = assemble("a", reader(files))
+    assert (made.keys, made.args) == (("active", "wait", "ledger?", "touched..."), ("base", "limit", "ids..."))
 
 
-@pytest.mark.parametrize("tag", ["args", "returns"])
-def test_a_contract_that_lacks_a_line_is_refused(tag: str) -> None:
-    text = "".join(line for line in script().splitlines(keepends=True) if f"@{tag}" not in line)
-    with pytest.raises(ScriptError, match=f"script `a` has an incomplete contract, missing: {tag}"):
+def test_one_tag_may_include_several_files_of_a_folder() -> None:
+    files = {
+        "a.lua": script("-- @include x/lib: b c\n-- @include lib: d"),
+        **{f"{name}.lua": f"local {name[-1]} = 1" for name in ("x/lib/b", "x/lib/c", "lib/d")},
+    }
+    assert re.findall(r"^local (\w+)$", assemble("a", reader(files)).source, re.MULTILINE) == ["b", "c", "d"]
+
+
+def test_a_contract_that_does_not_say_what_is_returned_is_refused() -> None:
+    text = "".join(line for line in script().splitlines(keepends=True) if "@returns" not in line)
+    with pytest.raises(ScriptError, match="script `a` has an incomplete contract, missing: returns"):
         assemble("a", reader({"a.lua": text}))
 
 
@@ -76,9 +85,10 @@ def test_includes_are_inserted_once_before_their_users() -> None:
     assert source.endswith("body()")
 
 
-def test_an_include_that_is_missing_is_an_error() -> None:
-    with pytest.raises(ScriptError, match=r"`b.lua`"):
-        assemble("a", reader({"a.lua": script("-- @include b")}))
+def test_an_include_that_is_missing_is_an_error_that_names_both_files() -> None:
+    files = {"x/a.lua": script("-- @include lib: b"), "lib/b.lua": "-- @include {dialect}/lib: c\nlocal b = {}"}
+    with pytest.raises(ScriptError, match=r"expected a Lua file `lib/c.lua` .* found none; `lib/b` includes it"):
+        assemble("x/a", reader(files))
 
 
 def test_an_include_cycle_is_an_error_that_shows_it() -> None:
@@ -93,7 +103,7 @@ def test_an_include_cycle_is_an_error_that_shows_it() -> None:
 
 @pytest.mark.parametrize("code", ["local function shared()\nend", "local other = 1", "function b()\nend", ""])
 def test_an_include_that_does_not_define_its_name_is_an_error(code: str) -> None:
-    with pytest.raises(ScriptError, match=r"expected `lib/b.lua` to define `b`"):
+    with pytest.raises(ScriptError, match=r"expected `lib/b.lua` to define `b`.*; `a` includes it"):
         assemble("a", reader({"a.lua": script("-- @include lib/b"), "lib/b.lua": code}))
 
 
@@ -173,35 +183,22 @@ def test_every_script_starts_with_a_sentence() -> None:
         assert all(line.startswith("--") for line in head.splitlines()), f"{name}: {head}"
 
 
-#: Names of the tables `key` and `arg` in includes, which use other names for the tables of another queue.
-KEY_NAMES = ("key", "keys")
-ARG_NAMES = ("arg", "sender")
-
-
-def used_and_declared_keys(name: str) -> tuple[set[str], set[str]]:
-    code = whole_code(name)
-    used = set(re.findall(rf"\b(?:{'|'.join(KEY_NAMES)})\.(\w+)", code))
-    declared = {key.removesuffix("...").removesuffix("?") for key in load(name).keys}
-    if re.search(rf"\b(?:{'|'.join(KEY_NAMES)})\[\w+\]", code):
+def used_and_declared(name: str, table: str) -> tuple[set[str], set[str]]:
+    """The keys or arguments in the code, and those in KEYS or ARGV. table: `key` or `arg`."""
+    code, made = whole_code(name), load(name)
+    used = set(re.findall(rf"\b{table}s?\.(\w+)", code))
+    declared = {found.removesuffix("...").removesuffix("?") for found in (made.keys if table == "key" else made.args)}
+    if re.search(rf"\b{table}s?\[\w+\]", code):
         # Keys that are looked up by a variable are listed in tables.
         used |= declared & set(re.findall(r"'(\w+)'", "".join(re.findall(r"\{[^{}]*\}", code))))
     return used, declared
 
 
-def test_no_script_declares_a_key_that_it_does_not_use() -> None:
+@pytest.mark.parametrize("table", ["key", "arg"])
+def test_no_script_declares_a_key_or_argument_that_it_does_not_use(table: str) -> None:
     for name in SCRIPTS:
-        used, declared = used_and_declared_keys(name)
+        used, declared = used_and_declared(name, table)
         assert used == declared, f"{name}: used only: {used - declared}; declared only: {declared - used}"
-
-
-def test_every_script_declares_the_arguments_that_it_uses() -> None:
-    for name in SCRIPTS:
-        used = set(re.findall(rf"\b(?:{'|'.join(ARG_NAMES)})\.(\w+)", whole_code(name)))
-        declared = {arg.removesuffix("...") for arg in load(name).args}
-        # `queue` and `token` sign messages; only some dialects send any, but all verbs of add and commit are called
-        # alike.
-        assert used - declared == set(), name
-        assert declared - used - {"base", "queue", "token", "bullmq_version"} == set(), name
 
 
 def test_no_file_uses_keys_or_argv_by_position() -> None:
@@ -211,9 +208,9 @@ def test_no_file_uses_keys_or_argv_by_position() -> None:
 
 
 def test_every_include_is_included_somewhere() -> None:
-    folders = {include.partition("/")[0] for include in INCLUDES}
+    folders = {folder for dialect in DIALECTS.values() for folder in folders_of(dialect.folder)}
     included = {include.format(dialect=folder) for file in FILES for include in includes_of(file) for folder in folders}
-    assert set(INCLUDES) <= included
+    assert set(INCLUDES) <= {include.removeprefix("/") for include in included}
 
 
 #: Equal lines in a row that are a repetition.

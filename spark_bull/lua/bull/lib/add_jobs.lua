@@ -1,15 +1,5 @@
--- @include bull/lib/debounce
--- @include bull/lib/free_id
--- @include bull/lib/priority_inserts
--- @include bull/lib/waiting_list
--- @include lib/clock_of
--- @include lib/deduplications_of
--- @include lib/fill_opts
--- @include lib/job_terms
--- @include lib/listed
--- @include lib/number_texts
--- @include lib/push
--- @include lib/walk_steps
+-- @include bull/lib: debounce free_id priority_inserts waiting_list
+-- @include lib: clock_of deduplications_of fill_opts job_terms listed number_texts push walk_steps
 
 -- Adds the jobs of a chunk from row `from` on: all of them, or with priorities as many as the length of the list
 -- allows, unless the chunk must be added as a whole.

@@ -1,38 +1,26 @@
--- @include bull/lib/claim_fields
--- @include bull/lib/delay_job
--- @include bull/lib/fields_of_all
--- @include bull/lib/waiting_list
--- @include lib/group_limits
--- @include lib/group_queue
--- @include lib/has_expired
--- @include lib/job_row
--- @include lib/lock_durations
--- @include lib/next_due_of
--- @include lib/positions_of
--- @include lib/set_aside
--- @include lib/start_limit
--- @include lib/take_passes
--- @include lib/waits
--- @include lib/walk_waiting
+-- @include bull/lib: waiting_list
+-- @include lib: group_limits group_queue has_expired job_row lock_durations next_due_of positions_of set_aside
+-- @include lib: start_limit take_passes walk_waiting
+-- @include {dialect}/lib: claim_fields delay_job leave_wait unrun_failures
+
+-- Number of fields that are read of every job. The other one is read only while jobs of the queue can expire.
+local FIELDS_OF_ALL = 10
 
 -- Claims up to `limit` jobs of Bull; see queue/claim.py, and lib/claim_quota for `limits`. `start(job_key, id)` marks a
--- job as started and publishes it, or delays it and returns 'delayed'. `started`: the name of a field that each start
--- sets; `expire(id)` fails a job that has expired.
--- `promote(ids)` makes delayed jobs of groups the next ones.
+-- job as started and publishes it, or delays it and returns 'delayed'.
 -- `held` was moved to `active` without a lock by a blocking command; it comes first, unless the stalled check has moved
 -- it back.
--- Returns what work_once expects, the ids that were delayed or dropped because their jobs are gone, and the limits of
--- groups, whose delayed jobs are to be promoted once all of these ids have left the waiting ones.
-local function claim_jobs(key, arg, now, limit, limits, start, promote, started, expire)
+-- Returns what work_once expects.
+local function claim_jobs(key, arg, now, limit, limits, start)
   local call, base, held = redis.call, arg.base, arg.held
   local allowed, limited_ms = start_limit.quota(key, arg, limits, limit)
   local ids, rows, dropped, damaged, bytes, most_bytes = {}, {}, {}, {}, 0, tonumber(arg.most_bytes)
   local at = positions_of(CLAIM_FIELDS)
   local lock_ms_of = lock_durations(arg.lock_ms)
   local may_expire = call('EXISTS', key.expiry, key.expired) > 0
-  local groups = group_limits(key, arg, allowed, now, waits, function(id, eta)
+  local groups = group_limits(key, arg, allowed, now, function(id, eta)
     return delay_job(key, id, eta)
-  end, promote)
+  end)
 
   -- Returns whether the job was processed: when no more may start, the next one that may stays.
   local function take(id)
@@ -47,9 +35,9 @@ local function claim_jobs(key, arg, now, limit, limits, start, promote, started,
       return true
     end
     if may_expire then
-      local expired, expires = has_expired(job_key, started, now)
+      local expired, expires = has_expired(job_key, now)
       if expired then
-        expire(id)
+        unrun_failures(key, arg, now)(id, 'expired')
         dropped[#dropped + 1] = id
         return true
       end
@@ -96,11 +84,15 @@ local function claim_jobs(key, arg, now, limit, limits, start, promote, started,
     call('LPUSH', key.active, unpack(ids))
     start_limit.count(key, arg, limits, #ids)
   end
-  return {
+  local claimed = {
     ids = ids,
     damaged = damaged,
     limited_ms = limited_ms,
     next_due = groups and groups.next_due(next_due_of(key.delayed)) or next_due_of(key.delayed),
     more = allowed > 0 and call('EXISTS', key.wait) == 1,
-  }, rows, dropped, groups
+  }
+  leave_wait(key, ids)
+  leave_wait(key, dropped)
+  claimed.more = groups and groups.refill() or claimed.more
+  return claimed, rows
 end

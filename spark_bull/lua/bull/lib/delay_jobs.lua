@@ -1,4 +1,4 @@
--- @include bull/lib/delay_job
+-- @include {dialect}/lib: delay_job
 
 -- Delays those jobs {id, until (ms)} that are in the set `mine`.
 local function delay_jobs(key, delayed, mine, now)

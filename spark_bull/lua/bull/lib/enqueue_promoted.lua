@@ -1,6 +1,6 @@
--- @include bull/lib/insert_by_priority
--- @include bull/lib/waiting_list
--- @include lib/priority_of
+-- @include bull/lib: insert_by_priority waiting_list
+-- @include lib: priority_of
+-- @include {dialect}/lib: announce_waiting
 
 -- Makes a job wait that has left `delayed`, at the place of its priority.
 local function enqueue_promoted(key, arg, job_id)
@@ -11,6 +11,6 @@ local function enqueue_promoted(key, arg, job_id)
   else
     redis.call('LPUSH', target, job_id)
   end
-  redis.call('PUBLISH', arg.base .. 'waiting@' .. arg.token, job_id)
+  announce_waiting(key, arg, job_id)
   redis.pcall('HSET', job_key, 'delay', 0)
 end

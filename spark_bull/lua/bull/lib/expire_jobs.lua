@@ -1,5 +1,5 @@
--- @include lib/has_expired
--- @include lib/next_expiry_of
+-- @include lib: has_expired next_expiry_of
+-- @include {dialect}/lib: leave_wait unrun_failures
 
 -- Number of jobs that are looked at in the list of waiting jobs, those that come next; workers take fewer of them in
 -- PAUSE_MS, after which it is looked at again.
@@ -7,13 +7,13 @@ local NEAR, PAUSE_MS = 5000, 200
 -- Number of jobs that one call examines or fails.
 local SHARE = 200
 
--- Moves the ids of jobs that have expired from `expiry` to the SET `expired`; delayed ones fail. `fail(id)` fails a job
--- that has left its state. Returns how many have failed.
-local function gather_expired(key, arg, now, started, fail)
+-- Moves the ids of jobs that have expired from `expiry` to the SET `expired`; delayed ones fail. Returns how many
+-- have failed.
+local function gather_expired(key, arg, now, fail)
   local call, failed = redis.call, 0
   local due = call('ZRANGEBYSCORE', key.expiry, '-inf', now, 'LIMIT', 0, SHARE)
   for _, id in ipairs(due) do
-    if has_expired(arg.base .. id, started, now) then
+    if has_expired(arg.base .. id, now) then
       if call('ZREM', key.delayed, id) == 1 then
         fail(id)
         failed = failed + 1
@@ -31,7 +31,7 @@ end
 -- Fails those of the next waiting jobs that have expired; `is_behind`: some of them may still be in `expiry`. Ids are
 -- overwritten by a mark that is no id, and one LREM removes all marks: so it costs no search per job. Returns how many
 -- have failed.
-local function fail_near(key, arg, now, started, fail, is_behind)
+local function fail_near(key, arg, now, fail, is_behind)
   local call, ids = redis.call, redis.call('LRANGE', key.wait, -NEAR, -1)
   if #ids == 0 then
     return 0
@@ -48,7 +48,7 @@ local function fail_near(key, arg, now, started, fail, is_behind)
     end
     if is_expired[i] == 1 or is_due then
       call('SREM', key.expired, ids[i])
-      if has_expired(arg.base .. ids[i], started, now) then
+      if has_expired(arg.base .. ids[i], now) then
         call('LSET', key.wait, i - #ids - 1, '')
         gone[#gone + 1] = ids[i]
       end
@@ -64,27 +64,33 @@ local function fail_near(key, arg, now, started, fail, is_behind)
 end
 
 -- Forgets ids in `expired` whose jobs were removed or have started, a few per call.
-local function forget_others(key, arg, now, started)
+local function forget_others(key, arg, now)
   for _, id in ipairs(redis.call('SRANDMEMBER', key.expired, 20)) do
-    if not has_expired(arg.base .. id, started, now) then
+    if not has_expired(arg.base .. id, now) then
       redis.call('SREM', key.expired, id)
     end
   end
 end
 
 -- Fails jobs that have expired: delayed ones, and those of the next waiting ones. Others stay in the list until they
--- are among the next ones, as it takes long to find them. `started`: the name of a field that each start sets.
+-- are among the next ones, as it takes long to find them.
 -- Returns when to call it again, ms since 1970, or nil, and how many have failed.
-local function expire_jobs(key, arg, now, started, fail)
+local function expire_jobs(key, arg, now)
   if redis.call('EXISTS', key.expiry, key.expired) == 0 then
     return nil, 0
   end
-  local failed, near = gather_expired(key, arg, now, started, fail), 0
+  local fail_unrun = unrun_failures(key, arg, now)
+  local function fail(id)
+    leave_wait(key, {id})
+    fail_unrun(id, 'expired')
+  end
+
+  local failed, near = gather_expired(key, arg, now, fail), 0
   local next_expiry = next_expiry_of(key.expiry)
   if redis.call('EXISTS', key.expired) == 1 then
-    near = fail_near(key, arg, now, started, fail, next_expiry and next_expiry <= now)
+    near = fail_near(key, arg, now, fail, next_expiry and next_expiry <= now)
     next_expiry = next_expiry_of(key.expiry)
-    forget_others(key, arg, now, started)
+    forget_others(key, arg, now)
     if redis.call('EXISTS', key.expired) == 1 then
       next_expiry = math.min(next_expiry or math.huge, near > 0 and now or now + PAUSE_MS)
     end

@@ -1,4 +1,4 @@
--- @include lib/finished_set
+-- @include lib: finished_set
 
 local function finished_of(base, state, now)
   return finished_set.new(state, now, function(job_id)

@@ -1,4 +1,4 @@
--- @include lib/start_limit
+-- @include lib: start_limit
 
 -- Applies a limiter with `groupKey` to a job that is to start, as a worker of Bull 3 and 4 with the same counters does:
 -- counts it, or delays it if its group has used up its period, or has delayed jobs. The group is the part of the id

@@ -1,13 +1,10 @@
--- @include bull/lib/insert_by_priority
--- @include bull/lib/waiting_list
--- @include lib/next_due_of
--- @include lib/priority_of
--- @include lib/walk_steps
+-- @include bull/lib: insert_by_priority waiting_list
+-- @include lib: next_due_of priority_of walk_steps
+-- @include {dialect}/lib: announce_waiting
 
 -- Promotes delayed jobs of Bull that are due, `limit` at most, in the order in which they are due; with priorities as
--- many as the length of the list allows. `announce(id)` publishes each. Returns when the next one is due, ms, or false,
--- and how many it has promoted.
-local function promote_due_jobs(key, arg, now, limit, announce)
+-- many as the length of the list allows. Returns when the next one is due, ms, or false, and how many it has promoted.
+local function promote_due_jobs(key, arg, now, limit)
   local call = redis.call
   local target = waiting_list(key)
   local due = call('ZRANGEBYSCORE', key.delayed, '-inf', (now + 1) * 4096 - 1, 'LIMIT', 0, limit)
@@ -31,7 +28,7 @@ local function promote_due_jobs(key, arg, now, limit, announce)
     else
       plain[#plain + 1] = id
     end
-    announce(id)
+    announce_waiting(key, arg, id)
     redis.pcall('HSET', job_key, 'delay', '0')
     moved = moved + 1
   end

@@ -1,7 +1,6 @@
--- @include bull/lib/priority_inserts
--- @include bull/lib/waiting_list
--- @include lib/jobs_before
--- @include lib/priority_of
+-- @include bull/lib: priority_inserts waiting_list
+-- @include lib: jobs_before priority_of
+-- @include {dialect}/lib: announce_waiting
 
 -- Makes delayed jobs of groups wait behind the next ones of their priority, in this order, and publishes them.
 local function promote_group(key, arg, ids)
@@ -14,6 +13,6 @@ local function promote_group(key, arg, ids)
   redis.call('ZREM', key.delayed, unpack(ids))
   priority_inserts.near(key, waiting_list(key), jobs, JOBS_BEFORE)
   for _, id in ipairs(ids) do
-    redis.call('PUBLISH', arg.base .. 'waiting@' .. arg.token, id)
+    announce_waiting(key, arg, id)
   end
 end

@@ -1,7 +1,8 @@
--- Removes one job from its state and calls `remove_jobs(key, arg, ids)`. `take`: the command that removes a member of
--- `completed` and `failed`, ZREM or SREM. Returns 'done' (also when only the id existed), 'missing' or 'locked'.
-local function remove_job(key, arg, job_id, take, remove_jobs)
-  local call, job_key = redis.call, arg.base .. job_id
+-- @include {dialect}/lib: finished_state remove_jobs
+
+-- Removes one job from its state, and its keys. Returns 'done' (also when only the id existed), 'missing' or 'locked'.
+local function remove_job(key, arg, job_id)
+  local call, take, job_key = redis.call, finished_state.take, arg.base .. job_id
   if call('EXISTS', job_key .. ':lock') == 1 then
     return 'locked'
   end

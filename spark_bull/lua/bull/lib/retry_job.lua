@@ -1,12 +1,12 @@
--- @include bull/lib/waiting_list
--- @include lib/push_of
+-- @include bull/lib: waiting_list
+-- @include lib: push_of
+-- @include {dialect}/lib: announce_waiting clear_outcome finished_state
 
--- Moves a failed job of Bull back to the waiting ones and calls `announce(key, arg, job_id)`. `take`: the command that
--- removes a member of `failed`, ZREM or SREM. `resets`: whether its attempts count from 0 again. `lifo`: whether it is the
--- next one, nil: by its options. The job does not expire any more.
+-- Moves a failed job back to the waiting ones. `change`: {id, reset_attempts: whether its attempts count from 0 again,
+-- lifo: whether it is the next one, nil: by its options}. The job does not expire any more.
 -- Returns 'done', 'missing', 'locked' or 'wrong_state' (not failed).
-local function retry_job(key, arg, job_id, take, announce, resets, lifo)
-  local call, job_key = redis.call, arg.base .. job_id
+local function retry_job(key, arg, change)
+  local call, id, job_key, lifo = redis.call, change.id, arg.base .. change.id, change.lifo
   if call('EXISTS', job_key) == 0 then
     return 'missing'
   end
@@ -14,14 +14,15 @@ local function retry_job(key, arg, job_id, take, announce, resets, lifo)
   if call('EXISTS', job_key .. ':lock') == 1 then
     return 'locked'
   end
-  if call(take, key.failed, job_id) == 0 then
+  if call(finished_state.take, key.failed, id) == 0 then
     return 'wrong_state'
   end
   call('HDEL', job_key, 'expireAt')
-  if resets then
+  if change.reset_attempts then
     call('HSET', job_key, 'attemptsMade', '0')
   end
-  call(lifo == nil and push_of(opts) or lifo and 'RPUSH' or 'LPUSH', waiting_list(key), job_id)
-  announce(key, arg, job_id)
+  call(lifo == nil and push_of(opts) or lifo and 'RPUSH' or 'LPUSH', waiting_list(key), id)
+  clear_outcome(job_key)
+  announce_waiting(key, arg, id)
   return 'done'
 end

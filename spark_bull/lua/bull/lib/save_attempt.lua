@@ -1,4 +1,4 @@
--- @include lib/count_up
+-- @include lib: count_up
 
 -- Stores a failed attempt in the job's hash.
 local function save_attempt(job_key, job)

@@ -1,26 +1,8 @@
--- @include bull/lib/delay_job
--- @include bull/lib/delay_jobs
--- @include bull/lib/finished_of
--- @include bull/lib/free_debounce
--- @include bull/lib/json_text
--- @include bull/lib/priority_inserts
--- @include bull/lib/promote_group
--- @include bull/lib/save_attempt
--- @include bull/lib/undo_starts
--- @include bull/lib/waiting_list
--- @include lib/count_finished
--- @include lib/drop_missing
--- @include lib/finished_set
--- @include lib/group_places
--- @include lib/jobs_before
--- @include lib/limited_by
--- @include lib/outcome_columns
--- @include lib/priority_of
--- @include lib/refill_groups
--- @include lib/release_owned
--- @include lib/settle_alone
--- @include lib/waiting_again
--- @include lib/waits
+-- @include bull/lib: delay_jobs finished_of free_debounce json_text priority_inserts save_attempt undo_starts
+-- @include bull/lib: waiting_list
+-- @include lib: count_finished drop_missing finished_set group_places jobs_before limited_by outcome_columns
+-- @include lib: priority_of refill_groups release_owned settle_alone waiting_again
+-- @include {dialect}/lib: delay_job
 
 -- Moves a job to its finished state by its keep rule, and publishes it. `finished`: see finished_set.by_rule; `field`:
 -- returnvalue or failedReason; `text`: its value.
@@ -69,7 +51,7 @@ end
 
 -- Jobs that were claimed but not started become what they were before.
 local function put_back(key, base, unstarted, mine)
-  undo_starts(base, unstarted, mine, 'processedOn')
+  undo_starts(base, unstarted, mine)
   return_jobs(key, base, unstarted, mine)
 end
 
@@ -111,9 +93,7 @@ local function settle_jobs(key, arg, outcomes, now)
     -- Not in `limiter`: Node delays its jobs by the excess of that counter.
     redis.call('SET', key.rate_limited, '1', 'PX', limited_ms)
   end
-  refill_groups(key, arg, now, left, waiting_again(outcomes, mine), waits, function(ids)
-    promote_group(key, arg, ids)
-  end)
+  refill_groups(key, arg, now, left, waiting_again(outcomes, mine))
   count_finished(key, arg, completed, failed, now)
   return {mine = mine, lost = lost, may_drain = next(mine) ~= nil}
 end

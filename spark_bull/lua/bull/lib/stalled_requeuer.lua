@@ -1,6 +1,6 @@
--- @include bull/lib/unrun_failures
--- @include bull/lib/waiting_list
--- @include lib/count_up
+-- @include bull/lib: waiting_list
+-- @include lib: count_up
+-- @include {dialect}/lib: unrun_failures
 
 -- Returns a function that lets a job that has left `active` wait again, as the next one. If it has stalled once more
 -- (`counts`), more than `max_stalled` times now, it fails. Returns whether it waits.

@@ -1,11 +1,9 @@
--- @include bull/lib/finished_of
--- @include bull/lib/free_debounce
--- @include lib/finished_set
+-- @include bull/lib: finished_of free_debounce
+-- @include lib: finished_set options_of
 
 -- The rule for failed jobs in the job's own options: {count, age}, and whether it removes the job.
 local function rule_of(opts)
-  local is_json, parsed = pcall(cjson.decode, opts or '')
-  local rule = is_json and type(parsed) == 'table' and parsed.removeOnFail
+  local rule = options_of(opts).removeOnFail
   if type(rule) == 'number' then
     return {count = rule}
   end

@@ -1,8 +1,8 @@
--- @include bull/lib/add_jobs
--- @include lib/next_job
+-- @include lib: next_job
+-- @include {dialect}/lib: add_jobs
 
--- Creates or changes the schedules of a chunk from row `from` on. Each one replaces others, whose next jobs are removed
--- if they are delayed.
+-- Creates or changes the job schedulers of a chunk from row `from` on. Each one replaces others, whose next jobs are
+-- removed if they are delayed.
 -- Returns {next = first row not processed, added, duplicates, due, rejected}. `due`: when the next jobs are due, ms, 0
 -- for those that are rejected. `rejected`: {row, id of the job that exists}: the next job can't be added, and nothing
 -- was changed.

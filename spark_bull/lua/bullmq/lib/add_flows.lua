@@ -1,11 +1,5 @@
--- @include bullmq/lib/add_jobs
--- @include bullmq/lib/chunk_parents
--- @include bullmq/lib/parent_of
--- @include bullmq/lib/release_parent
--- @include lib/args_at
--- @include lib/keys_at
--- @include lib/listed
--- @include lib/only_rows
+-- @include bullmq/lib: add_jobs chunk_parents parent_of release_parent
+-- @include lib: args_at keys_at listed only_rows
 
 -- The groups of flows with what the functions below need.
 local function places_of(key, arg, flows)

@@ -1,18 +1,6 @@
--- @include bullmq/lib/chunk_parents
--- @include bullmq/lib/deduplicator
--- @include bullmq/lib/delay_job
--- @include bullmq/lib/delayed_score
--- @include bullmq/lib/event_limit
--- @include bullmq/lib/priority_score
--- @include bullmq/lib/sequencer
--- @include bullmq/lib/waiting_list
--- @include lib/clock_of
--- @include lib/deduplications_of
--- @include lib/fill_opts
--- @include lib/job_terms
--- @include lib/listed
--- @include lib/number_texts
--- @include lib/push
+-- @include bullmq/lib: chunk_parents deduplicator delay_job delayed_score event_limit priority_score sequencer
+-- @include bullmq/lib: waiting_list
+-- @include lib: clock_of deduplications_of fill_opts job_terms listed number_texts push
 
 -- Adds all jobs of a chunk from row `from` on.
 -- Returns {next = first row not processed, added, duplicates, deduplicated, ids, rejected}. A job that is deduplicated

@@ -1,7 +1,5 @@
--- @include bullmq/lib/major_version
--- @include bullmq/lib/parent_of
--- @include bullmq/lib/release_parent
--- @include lib/listed
+-- @include bullmq/lib: major_version parent_of release_parent
+-- @include lib: listed
 
 -- Maximum number of ancestors in which a cycle is looked for.
 local MOST_ANCESTORS = 100

@@ -1,21 +1,6 @@
--- @include bullmq/lib/claim_fields
--- @include bullmq/lib/claim_row
--- @include bullmq/lib/hold_job
--- @include bullmq/lib/major_version
--- @include bullmq/lib/mark_held
--- @include bullmq/lib/promote_due_jobs
--- @include bullmq/lib/promote_group
--- @include bullmq/lib/waits_or_prioritized
--- @include lib/group_limits
--- @include lib/lock_durations
--- @include lib/next_due_of
--- @include lib/number_texts
--- @include lib/positions_of
--- @include lib/set_aside
--- @include lib/start_limit
--- @include lib/take_passes
--- @include lib/walk_waiting
--- @include lib/whole_number
+-- @include bullmq/lib: claim_fields claim_row hold_job major_version mark_held promote_due_jobs
+-- @include lib: group_limits lock_durations next_due_of number_texts positions_of set_aside start_limit take_passes
+-- @include lib: walk_waiting whole_number
 
 -- Locks claimed jobs and marks them as started. A loop for each command takes less time than one with all of them.
 local function mark_started(key, arg, ids, keys, rows, at, now)
@@ -55,11 +40,9 @@ local function claim_jobs(key, arg, now, limit)
   local ids, keys, rows, damaged, taken, bytes, deferred = {}, {}, {}, {}, 0, 0, 0
   local most_bytes = tonumber(arg.most_bytes)
   local at, highest, parents = positions_of(CLAIM_FIELDS), {}, {}
-  local groups = group_limits(key, arg, allowed, now, waits_or_prioritized, function(id, eta)
+  local groups = group_limits(key, arg, allowed, now, function(id, eta)
     call('HSET', base .. id, 'delay', string.format('%.0f', eta - now))
     return hold_job(key, highest, id, eta)
-  end, function(ready)
-    promote_group(key, arg, ready)
   end)
   local next_due = limit > 0 and promote_due_jobs(key, arg, now, math.max(limit, 100))
 

@@ -1,4 +1,4 @@
--- @include bullmq/lib/claim_jobs
+-- @include bullmq/lib: claim_jobs
 
 -- Claims up to `limit` jobs. As in Node, there is no event "drained" when a pause or a limit of the queue kept the call
 -- from claiming.

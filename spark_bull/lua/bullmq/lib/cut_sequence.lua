@@ -1,7 +1,4 @@
--- @include bullmq/lib/allow_wrongtype
--- @include bullmq/lib/free_deduplication
--- @include bullmq/lib/split_job_key
--- @include bullmq/lib/unlink_job
+-- @include bullmq/lib: allow_wrongtype free_deduplication split_job_key unlink_job
 
 -- How many ancestors a script may still delete.
 local ancestors_left = 100

@@ -1,9 +1,5 @@
--- @include bullmq/lib/delay_job
--- @include bullmq/lib/major_version
--- @include bullmq/lib/unlink_job
--- @include lib/fill_opts
--- @include lib/number_texts
--- @include lib/set_of
+-- @include bullmq/lib: delay_job major_version unlink_job
+-- @include lib: fill_opts number_texts set_of
 
 -- Returns a function that decides whether a job is added although its deduplication id may be taken. `job`: {id, name,
 -- data, opts with marks, timestamp, delay, deduplication_id, rule}, all of them as given. It returns the id of the job

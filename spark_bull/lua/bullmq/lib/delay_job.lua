@@ -1,5 +1,4 @@
--- @include bullmq/lib/delayed_score
--- @include bullmq/lib/event_limit
+-- @include bullmq/lib: delayed_score event_limit
 
 -- Adds a job to the delayed ones, due at `eta` ms, and sets the marker to the time of the first one.
 local function delay_job(key, job_id, eta)

@@ -1,5 +1,4 @@
--- @include bullmq/lib/priority_score
--- @include bullmq/lib/waiting_list
+-- @include bullmq/lib: priority_score waiting_list
 
 -- The markers that this script has set.
 local MARKED = {}

@@ -1,8 +1,5 @@
--- @include bullmq/lib/priority_score
--- @include bullmq/lib/waiting_list
--- @include lib/insert_near
--- @include lib/jobs_before
--- @include lib/priority_of
+-- @include bullmq/lib: priority_score waiting_list
+-- @include lib: insert_near jobs_before priority_of
 
 -- The score of a prioritized job behind the next ones of its priority.
 local function score_near(key, priority)

@@ -1,5 +1,5 @@
--- @include bullmq/lib/enqueue_job
--- @include lib/priority_of
+-- @include bullmq/lib: enqueue_job
+-- @include lib: priority_of
 
 -- Makes a job wait that has left `delayed`.
 local function enqueue_promoted(key, arg, job_id)

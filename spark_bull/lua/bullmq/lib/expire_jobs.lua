@@ -1,5 +1,4 @@
--- @include lib/has_expired
--- @include lib/next_expiry_of
+-- @include lib: has_expired next_expiry_of
 
 -- Gives jobs that have expired a deferred failure, with which the next worker fails them without running them, `limit`
 -- at most. Delayed ones are due at once.
@@ -9,7 +8,7 @@ local function expire_jobs(key, arg, now, limit)
   local due = call('ZRANGEBYSCORE', key.expiry, '-inf', now, 'LIMIT', 0, limit)
   for _, id in ipairs(due) do
     local job_key = arg.base .. id
-    if has_expired(job_key, 'ats', now) then
+    if has_expired(job_key, now) then
       call('HSET', job_key, 'defa', 'expired')
       call('HDEL', job_key, 'expireAt')
       call('ZADD', key.delayed, 'XX', now * 4096, id)

@@ -1,5 +1,4 @@
--- @include bullmq/lib/parent_of
--- @include bullmq/lib/release_parent
+-- @include bullmq/lib: parent_of release_parent
 
 -- Stores the result of a completed child in its parent; releases the parent after the last child.
 local function child_completed(key, arg, job_key, parent_key, value, now)

@@ -1,7 +1,5 @@
--- @include bullmq/lib/allow_wrongtype
--- @include bullmq/lib/leave_parent
--- @include bullmq/lib/unlink_job
--- @include lib/finished_set
+-- @include bullmq/lib: allow_wrongtype leave_parent unlink_job
+-- @include lib: finished_set
 
 local function finished_of(key, arg, state, now)
   return finished_set.new(state, now, function(job_id)

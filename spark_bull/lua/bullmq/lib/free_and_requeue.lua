@@ -1,8 +1,5 @@
--- @include bullmq/lib/delay_job
--- @include bullmq/lib/enqueue_job
--- @include bullmq/lib/event_limit
--- @include bullmq/lib/json_object
--- @include lib/whole_number
+-- @include bullmq/lib: delay_job enqueue_job event_limit
+-- @include lib: options_of whole_number
 
 -- A finished job releases its deduplication id, unless that has a TTL. A job that was added under it meanwhile and
 -- stored aside (keepLastIfActive) is added to the queue now.
@@ -24,7 +21,7 @@ local function free_and_requeue(key, arg, job_id, deduplication_id, now)
   end
   local next_id = call('INCR', key.id) .. ''
   next_id = fields[8] or next_id
-  local opts = json_object(fields[3])
+  local opts = options_of(fields[3])
   local rule = type(opts.de) == 'table' and opts.de or {}
   local delay, priority, ttl_ms = whole_number(opts.delay), whole_number(opts.priority), whole_number(rule.ttl)
   if not rule.keepLastIfActive and ttl_ms > 0 then

@@ -1,4 +1,4 @@
--- @include bullmq/lib/delayed_score
+-- @include bullmq/lib: delayed_score
 
 -- Adds one of many jobs to the delayed ones, due at `eta` ms; `highest`: see delayed_score. Returns its score.
 local function hold_job(key, highest, job_id, eta)

@@ -1,4 +1,4 @@
--- @include lib/job_row
+-- @include lib: job_row
 
 -- Whether a job is the next one of a job scheduler, which needs it.
 local function is_scheduled_job(key, arg, job_id)

@@ -1,8 +1,5 @@
--- @include bullmq/lib/enqueue_job
--- @include bullmq/lib/free_deduplication
--- @include bullmq/lib/split_job_key
--- @include bullmq/lib/unlink_job
--- @include lib/keys_at
+-- @include bullmq/lib: enqueue_job free_deduplication split_job_key unlink_job
+-- @include lib: keys_at
 
 -- Removes a deleted job from the dependencies of its parent. A parent without further dependencies becomes the next job,
 -- whatever its priority, as in Node; with `together` (many jobs are deleted at once), a parent of the same queue is

@@ -1,4 +1,4 @@
--- @include bullmq/lib/event_limit
+-- @include bullmq/lib: event_limit
 
 -- Sets the marker to the time of the first delayed job, after such jobs were added, and trims their events.
 local function mark_held(key)

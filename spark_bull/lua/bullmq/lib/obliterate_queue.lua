@@ -1,6 +1,5 @@
--- @include bullmq/lib/pause_queue
--- @include bullmq/lib/remove_jobs
--- @include lib/obliterate
+-- @include bullmq/lib: pause_queue remove_jobs
+-- @include lib: obliterate
 
 local function remove_schedulers(key, ids)
   for _, scheduler in ipairs(ids) do
@@ -16,7 +15,7 @@ local function obliterate_queue(key, arg)
     remove_jobs(key, arg, ids)
   end
 
-  if pause_queue(key, arg.bullmq_version, tonumber(arg.move)) > 0 then
+  if pause_queue(key, arg, tonumber(arg.move)) > 0 then
     return 'open'
   end
   return obliterate({

@@ -1,15 +1,15 @@
--- @include bullmq/lib/waiting_list
--- @include lib/join_lists
+-- @include bullmq/lib: waiting_list
+-- @include lib: join_lists
 
 -- Pauses a queue; for BullMQ 5, moves its jobs to `paused`. `repeats`: whether the event is also written if the queue
 -- is paused already.
 -- Returns the number of jobs still to be moved.
-local function pause_queue(key, version, limit, repeats)
+local function pause_queue(key, arg, limit, repeats)
   if redis.call('HSETNX', key.meta, 'paused', 1) == 1 or repeats then
     redis.call('XADD', key.events, '*', 'event', 'paused')
   end
   redis.call('DEL', key.marker)
-  if waiting_list(key, version) == key.paused then
+  if waiting_list(key, arg.bullmq_version) == key.paused then
     return join_lists(key, key.paused, limit)
   end
   return 0

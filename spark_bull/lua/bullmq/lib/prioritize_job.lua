@@ -1,6 +1,4 @@
--- @include bullmq/lib/enqueue_job
--- @include bullmq/lib/priority_score
--- @include bullmq/lib/waiting_list
+-- @include bullmq/lib: enqueue_job priority_score waiting_list
 
 -- Changes the priority of a job; one that waits takes its new place, the first of that priority with `lifo`. `state`: see
 -- sorted_state.

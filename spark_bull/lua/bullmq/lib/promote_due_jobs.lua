@@ -1,7 +1,5 @@
--- @include bullmq/lib/priority_score
--- @include bullmq/lib/waiting_list
--- @include lib/next_due_of
--- @include lib/priority_of
+-- @include bullmq/lib: priority_score waiting_list
+-- @include lib: next_due_of priority_of
 
 -- Promotes delayed jobs that are due, `limit` at most, the first one first.
 -- Returns when the next one is due, ms, or false, and how many were promoted.

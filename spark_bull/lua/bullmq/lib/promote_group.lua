@@ -1,4 +1,4 @@
--- @include bullmq/lib/enqueue_near
+-- @include bullmq/lib: enqueue_near
 
 -- Makes delayed jobs of groups wait behind the next jobs; see enqueue_near.
 local function promote_group(key, arg, ids)

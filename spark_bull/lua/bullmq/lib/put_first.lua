@@ -1,4 +1,4 @@
--- @include bullmq/lib/priority_score
+-- @include bullmq/lib: priority_score
 
 -- Adds jobs of one priority before all others of that priority, in this order: below the lowest existing score, or with
 -- the next places of the counter. (Node gives all of them one score, and Redis sorts equal scores by the text of the

@@ -1,6 +1,5 @@
--- @include bullmq/lib/delay_job
--- @include bullmq/lib/enqueue_job
--- @include lib/whole_number
+-- @include bullmq/lib: delay_job enqueue_job
+-- @include lib: whole_number
 
 -- Moves a parent from `state` to the waiting or, if it has a delay, the delayed jobs. Returns whether it was in
 -- `state`.

@@ -1,8 +1,4 @@
--- @include bullmq/lib/event_limit
--- @include bullmq/lib/free_deduplication
--- @include bullmq/lib/leave_any_state
--- @include bullmq/lib/sorted_state
--- @include bullmq/lib/unlink_job
+-- @include bullmq/lib: event_limit free_deduplication leave_any_state sorted_state unlink_job
 
 -- Removes a job {key, id, base, keys, state} from its state, frees its deduplication id, and publishes that it was
 -- removed. A parent that has lost its last child has left `waiting-children`.

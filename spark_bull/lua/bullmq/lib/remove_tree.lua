@@ -1,14 +1,6 @@
--- @include bullmq/lib/allow_wrongtype
--- @include bullmq/lib/is_scheduled_job
--- @include bullmq/lib/leave_any_state
--- @include bullmq/lib/leave_parent
--- @include bullmq/lib/max_depth
--- @include bullmq/lib/remove_from_state
--- @include bullmq/lib/sorted_state
--- @include bullmq/lib/split_job_key
--- @include lib/job_row
--- @include lib/keys_at
--- @include lib/search_steps
+-- @include bullmq/lib: allow_wrongtype is_scheduled_job leave_any_state leave_parent max_depth remove_from_state
+-- @include bullmq/lib: sorted_state split_job_key
+-- @include lib: job_row keys_at search_steps
 
 local function children_of(job_key, limit)
   local call = redis.call

@@ -1,5 +1,5 @@
--- @include bullmq/lib/enqueue_job
--- @include lib/count_up
+-- @include bullmq/lib: enqueue_job
+-- @include lib: count_up
 
 local function is_scheduled(key, job_key)
   local call = redis.call

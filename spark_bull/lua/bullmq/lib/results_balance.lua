@@ -1,4 +1,4 @@
--- @include lib/ended_jobs
+-- @include lib: ended_jobs
 
 -- The balance of a reader: the number of ended jobs by the counters of the queue, less the number of jobs found. It
 -- stays the same as long as every job that ends is found. Its field has the names of the states that are read.

@@ -1,10 +1,5 @@
--- @include bullmq/lib/allow_wrongtype
--- @include bullmq/lib/enqueue_job
--- @include bullmq/lib/event_limit
--- @include bullmq/lib/major_version
--- @include bullmq/lib/meta_of
--- @include lib/push_of
--- @include lib/whole_number
+-- @include bullmq/lib: allow_wrongtype enqueue_job event_limit major_version meta_of
+-- @include lib: push_of whole_number
 
 -- The field with the result or error of a finished job, by its state.
 local OUTCOME_OF = {failed = 'failedReason', completed = 'returnvalue'}
@@ -24,12 +19,12 @@ local function return_to_parent(job_key, parent_key, from)
   end
 end
 
--- Moves a job of the state `from`, failed or completed, back to the waiting ones, and back into the dependencies of its
--- parent. `resets`: whether its attempts count from 0 again. `lifo`: whether it is the next one, nil: by its options. It
--- does not expire any more.
+-- Moves a finished job back to the waiting ones, and back into the dependencies of its parent. `change`: as in bull/lib,
+-- and `from`: the state of the job, completed or else failed. It does not expire any more.
 -- Returns 'done', 'missing' or 'wrong_state'.
-local function retry_job(key, arg, job_id, from, resets, lifo)
-  local call, job_key = redis.call, arg.base .. job_id
+local function retry_job(key, arg, change)
+  local call, job_id, from, lifo = redis.call, change.id, change.from or 'failed', change.lifo
+  local job_key = arg.base .. job_id
   local fields = call('HMGET', job_key, 'opts', 'parentKey', 'priority')
   if not fields[1] and call('EXISTS', job_key) == 0 then
     return 'missing'
@@ -37,7 +32,7 @@ local function retry_job(key, arg, job_id, from, resets, lifo)
   if not OUTCOME_OF[from] or call('ZREM', from == 'failed' and key.failed or key.completed, job_id) == 0 then
     return 'wrong_state'
   end
-  call('HDEL', job_key, 'finishedOn', 'processedOn', 'expireAt', OUTCOME_OF[from], unpack(resets and ATTEMPTS or {}))
+  call('HDEL', job_key, 'finishedOn', 'processedOn', 'expireAt', OUTCOME_OF[from], unpack(change.reset_attempts and ATTEMPTS or {}))
   -- In BullMQ 5 the job loses its priority.
   local major = major_version(meta_of(key)[3], arg.bullmq_version)
   local push = lifo == nil and push_of(fields[1]) or lifo and 'RPUSH' or 'LPUSH'

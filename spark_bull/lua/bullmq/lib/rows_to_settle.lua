@@ -1,5 +1,4 @@
--- @include lib/job_row
--- @include lib/lose_damaged
+-- @include lib: job_row lose_damaged
 
 -- The fields atm, parentKey and deid of each completed job of the set `mine`, false for another one. Jobs that were
 -- deleted while they ran leave `mine`, those whose key is no longer a hash are set aside; both are added to `lost`.

@@ -1,4 +1,4 @@
--- @include lib/listed
+-- @include lib: listed
 
 -- A sequence is a key, and jobs with this key that run one after the other: each is the parent of the one before.
 -- key.sequence_tails: HASH key -> the last job. Entries whose jobs have ended count for nothing, and are removed later.

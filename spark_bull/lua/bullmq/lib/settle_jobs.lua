@@ -1,36 +1,8 @@
--- @include bullmq/lib/allow_wrongtype
--- @include bullmq/lib/delay_job
--- @include bullmq/lib/enqueue_job
--- @include bullmq/lib/enqueue_near
--- @include bullmq/lib/event_limit
--- @include bullmq/lib/family
--- @include bullmq/lib/finished_of
--- @include bullmq/lib/free_and_requeue
--- @include bullmq/lib/json_object
--- @include bullmq/lib/leave_parent
--- @include bullmq/lib/priority_score
--- @include bullmq/lib/promote_due_jobs
--- @include bullmq/lib/promote_group
--- @include bullmq/lib/put_first
--- @include bullmq/lib/rows_to_settle
--- @include bullmq/lib/unlink_job
--- @include bullmq/lib/wait_for_children
--- @include bullmq/lib/waits_or_prioritized
--- @include lib/count_finished
--- @include lib/count_up
--- @include lib/drop_missing
--- @include lib/finished_set
--- @include lib/group_places
--- @include lib/limited_by
--- @include lib/number_texts
--- @include lib/outcome_columns
--- @include lib/priority_of
--- @include lib/refill_groups
--- @include lib/release_owned
--- @include lib/set_of
--- @include lib/settle_alone
--- @include lib/waiting_again
--- @include lib/whole_number
+-- @include bullmq/lib: allow_wrongtype delay_job enqueue_job enqueue_near event_limit family finished_of
+-- @include bullmq/lib: free_and_requeue leave_parent priority_score promote_due_jobs put_first rows_to_settle
+-- @include bullmq/lib: unlink_job wait_for_children
+-- @include lib: count_finished count_up drop_missing finished_set group_places limited_by number_texts options_of
+-- @include lib: outcome_columns priority_of refill_groups release_owned set_of settle_alone waiting_again whole_number
 
 -- Why a job can't complete, or nil: a child is unfinished, or has failed.
 local function barred_by_children(job_key)
@@ -127,7 +99,7 @@ local function fail_jobs(key, arg, failed, mine, lost, first, last, now)
         allow_wrongtype(free_and_requeue, key, arg, job.id, fields[3], now)
       end
       if fields[1] then
-        allow_wrongtype(family.child_failed, key, arg, job_key, fields[1], json_object(fields[2]), job.reason, now)
+        allow_wrongtype(family.child_failed, key, arg, job_key, fields[1], options_of(fields[2]), job.reason, now)
       end
       local made = count_up(job_key, 'atm')
       if job.keep and job.keep.count == 0 then
@@ -324,9 +296,7 @@ local function settle_jobs(key, arg, outcomes, now)
     redis.call('SET', key.limiter, '9007199254740991', 'PX', limited_ms)
     redis.call('SET', key.rate_limited, '1', 'PX', limited_ms)
   end
-  refill_groups(key, arg, now, left, waiting_again(outcomes, mine), waits_or_prioritized, function(ids)
-    promote_group(key, arg, ids)
-  end)
+  refill_groups(key, arg, now, left, waiting_again(outcomes, mine))
   count_finished(key, arg, completed, failed, now)
   return {mine = mine, lost = lost, may_drain = completed + failed > 0 and not goes_on(outcomes, mine)}
 end

@@ -1,11 +1,5 @@
--- @include bullmq/lib/add_jobs
--- @include bullmq/lib/first_of_every
--- @include bullmq/lib/free_deduplication
--- @include bullmq/lib/next_of_every
--- @include bullmq/lib/unlink_job
--- @include bullmq/lib/waiting_list
--- @include lib/next_job
--- @include lib/walk_steps
+-- @include bullmq/lib: add_jobs first_of_every free_deduplication next_of_every unlink_job waiting_list
+-- @include lib: next_job walk_steps
 
 -- How many times in a row may be taken by jobs of an earlier scheduler of this id.
 local MAX_TAKEN = 32

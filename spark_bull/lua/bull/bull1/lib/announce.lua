@@ -1,0 +1,21 @@
+-- @include bull/lib: json_text
+-- @include bull/bull1/lib: opts_with_id
+
+-- Return values for which Bull 1 publishes null as that of the job.
+local FALSY = {[''] = true, ['0'] = true, ['""'] = true, ['false'] = true}
+
+-- Publishes the message of Bull 1.1 and 2 about a job, on a channel without prefix: [sender, job, what].
+local function announce(arg, event, job_id, what)
+  local fields = redis.call('HMGET', arg.base .. job_id, 'data', 'opts', 'progress', 'delay', 'timestamp', 'attempts',
+    'attemptsMade', 'stacktrace', 'returnvalue')
+  if not fields[5] then
+    return
+  end
+  local opts = opts_with_id(fields[2] or '{}', json_text(job_id))
+  local value = fields[9] and not FALSY[fields[9]] and fields[9] or 'null'
+  redis.call('PUBLISH', event .. '@' .. arg.queue, '["' .. arg.token .. '",{"data":' .. (fields[1] or '{}')
+    .. ',"opts":' .. opts .. ',"progress":' .. (fields[3] or '0') .. ',"delay":' .. (fields[4] or '0')
+    .. ',"timestamp":' .. fields[5] .. ',"attempts":' .. (fields[6] or '1') .. ',"attemptsMade":' .. (fields[7] or '0')
+    .. ',"stacktrace":' .. (fields[8] or '[]') .. ',"returnvalue":' .. value .. '}'
+    .. (what and ',' .. what or '') .. ']')
+end

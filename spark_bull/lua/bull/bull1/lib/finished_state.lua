@@ -1,0 +1,6 @@
+-- As in bull/lib: Bull 1 has SETs.
+local finished_state = {kind = 'set', take = 'SREM'}
+
+function finished_state.has(state, id)
+  return redis.call('SISMEMBER', state, id) == 1
+end

@@ -1,0 +1,73 @@
+-- @include bull/bull1/lib: announce
+-- @include bull/lib: delay_job delay_jobs json_text save_attempt undo_starts waiting_list
+-- @include lib: drop_missing group_places insert_near limited_by outcome_columns refill_groups release_owned
+-- @include lib: settle_alone waiting_again
+
+local function complete_jobs(key, arg, jobs, mine, lost)
+  local call, done = redis.call, {}
+  for i, id in ipairs(jobs.ids) do
+    local job_key, value, keep = arg.base .. id, jobs.values[i], jobs.keeps[i]
+    if mine[id] and settle_alone(key, arg.base, id, lost, call, 'HSET', job_key, 'returnvalue', value) then
+      announce(arg, 'completed', id, value == '' and 'null' or value)
+      if keep and keep.count == 0 then
+        call('UNLINK', job_key, job_key .. ':logs')
+      else
+        done[#done + 1] = id
+      end
+    end
+  end
+  if #done > 0 then
+    call('SADD', key.completed, unpack(done))
+  end
+end
+
+-- Bull 1 publishes each attempt that has failed, also one that is followed by another.
+local function announce_failed(arg, job)
+  announce(arg, 'failed', job.id, '{"message":' .. json_text(job.reason) .. '}')
+end
+
+-- Jobs that are given back become the next ones, in their old order.
+local function return_jobs(target, returned, mine)
+  for i = #returned, 1, -1 do
+    if mine[returned[i]] then
+      redis.call('RPUSH', target, returned[i])
+    end
+  end
+end
+
+-- Settles outcomes of claimed jobs; see outcomes.py. Returns what work_once expects: Bull 1 publishes no "drained".
+local function settle_jobs(key, arg, outcomes, now)
+  local call, base, target = redis.call, arg.base, waiting_list(key)
+  local jobs = outcome_columns(base, outcomes)
+  local mine, lost, left = release_owned(key, base, outcomes, jobs.all, {})
+  drop_missing(base, jobs.all, mine, lost)
+  complete_jobs(key, arg, jobs, mine, lost)
+  for _, job in ipairs(outcomes.failed or {}) do
+    if mine[job.id] and settle_alone(key, base, job.id, lost, save_attempt, base .. job.id, job) then
+      call('SADD', key.failed, job.id)
+      announce_failed(arg, job)
+    end
+  end
+  for _, job in ipairs(outcomes.retried or {}) do
+    if mine[job.id] and settle_alone(key, base, job.id, lost, save_attempt, base .. job.id, job) then
+      if job.delay > 0 then
+        delay_job(key, job.id, now + job.delay)
+      elseif group_places.comes_near(key, left, job.id) and not job.lifo then
+        insert_near(target, {job.id})
+      else
+        call(job.lifo and 'RPUSH' or 'LPUSH', target, job.id)
+      end
+      announce_failed(arg, job)
+    end
+  end
+  delay_jobs(key, outcomes.delayed or {}, mine, now)
+  undo_starts(base, outcomes.unstarted or {}, mine)
+  return_jobs(target, outcomes.unstarted or {}, mine)
+  return_jobs(target, outcomes.returned or {}, mine)
+  local limited_ms = limited_by(outcomes, mine)
+  if limited_ms > 0 then
+    call('SET', key.rate_limited, '1', 'PX', limited_ms)
+  end
+  refill_groups(key, arg, now, left, waiting_again(outcomes, mine))
+  return {mine = mine, lost = lost, may_drain = false}
+end

@@ -1,0 +1,2 @@
+-- The field of a job that each start sets.
+local STARTED_FIELD = 'lockAcquired'

@@ -1,4 +1,0 @@
-local function event_parts(event_id)
-  local ms, number = string.match(event_id, '^(%d+)-(%d+)$')
-  return tonumber(ms), tonumber(number)
-end
