@@ -13,9 +13,6 @@ NODE_STAMP := $(NODE_PEERS)/.installed
 # The Python interpreter of Spark's workers; by default Spark starts the first python3 on PATH.
 export PYSPARK_PYTHON := $(CURDIR)/$(VENV)/bin/python
 
-# The demo uses nothing that differs in pandas 3.
-QUIET := ignore:PySpark does not yet fully support pandas:FutureWarning
-
 # The settings of conf/ for a JVM that runs for a minute only. SPARK_CONF_DIR would change its class path, and so keep it
 # from using the archived classes.
 DEMO_JVM := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:SharedArchiveFile=$(CURDIR)/$(SPARK_CLASSES) -Xlog:disable
@@ -23,7 +20,7 @@ DEMO_SPARK := --properties-file conf/spark-defaults.conf --driver-java-options \
   "-Dlog4j2.configurationFile=$(CURDIR)/conf/log4j2.properties $(DEMO_JVM)" pyspark-shell
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test chromium soak lint docs format bench zip release clean
+.PHONY: help setup demo test chromium oldest matrix soak lint docs format bench zip release clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,14 +28,21 @@ help: ## List the targets
 setup: $(PYTHON_STAMP) $(NODE_STAMP) ## Install .venv, the Node libraries, and missing tools
 
 demo: setup $(SPARK_CLASSES) ## Dispatch, inspect, process and collect 80,789 flights; MONTHS=12 uses 336,776
-	@PYSPARK_SUBMIT_ARGS='$(DEMO_SPARK)' PYTHONWARNINGS="$(QUIET)" $(RUN) jobs/demo.py --months $(MONTHS)
+	@PYSPARK_SUBMIT_ARGS='$(DEMO_SPARK)' $(RUN) jobs/demo.py --months $(MONTHS)
 
-test: setup $(SPARK_CLASSES) chromium ## Run the tests; PYTEST_ARGS="-k claim" selects some
+test: setup $(SPARK_CLASSES) chromium oldest ## Run the tests; PYTEST_ARGS="-k claim" selects some
 	$(RUN) -m pytest -q -n 6 --dist worksteal $(PYTEST_ARGS)
 
 # Without chromium, the tests of the page are skipped; in CI they fail.
 chromium:
 	@tools/ensure-tools.sh chromium || true
+
+# Without it, the test of the oldest PySpark is skipped; in CI it fails.
+oldest: setup
+	@$(RUN) tools/matrix.py --oldest || true
+
+matrix: setup ## Run all verbs with each version of PySpark, and print a table
+	@$(RUN) tools/matrix.py
 
 soak: setup $(SPARK_CLASSES) ## Compare random histories of queues with Node, and kill drivers, for half an hour
 	$(RUN) -m pytest -q -m soak -n 2 $(PYTEST_ARGS)
@@ -73,10 +77,10 @@ zip: ## Build dist/spark_bull.zip for spark-submit --py-files
 release: $(PYTHON_STAMP) ## Make a release up to its upload: VERSION=0.2.0; DRY_RUN=1 only tries it
 	@$(RUN) tools/release.py $(VERSION) $(if $(DRY_RUN),--dry-run)
 
-clean: ## Remove files left by builds, tests and Spark; keep .venv and node_modules
+clean: ## Remove files left by builds, tests and Spark; keep .venv* and node_modules
 	rm -rf build dist site *.egg-info artifacts spark-warehouse metastore_db derby.log
 	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache
-	find . \( -name $(VENV) -o -name node_modules \) -prune -o -name __pycache__ -exec rm -rf {} +
+	find . \( -name '$(VENV)*' -o -name node_modules \) -prune -o -name __pycache__ -exec rm -rf {} +
 
 $(PYTHON_STAMP): setup.cfg pyproject.toml tools/ensure-tools.sh tools/compiled_pyspark.py
 	@PYTHON=$(PYTHON) tools/ensure-tools.sh python java

@@ -7,7 +7,7 @@ from typing import Final
 
 from spark_bull.errors import SparkBullError
 
-MIN_PYSPARK: Final = (4, 2)
+MIN_PYSPARK: Final = (4, 0)
 
 
 def check_pyspark(version: str) -> None:

@@ -1,8 +1,7 @@
-"""Checks that the Python interpreter which Spark starts for sources and tasks has the required packages."""
+"""The Python interpreter that Spark starts for sources and tasks: one that has the required packages."""
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 import subprocess
@@ -13,7 +12,10 @@ from typing import Final
 
 from pyspark import SparkContext
 
-log = logging.getLogger("spark_bull")
+from spark_bull.errors import SparkBullError
+
+#: Names the interpreter; without it, Spark starts the first `python3` of PATH.
+VARIABLE: Final = "PYSPARK_PYTHON"
 
 #: Packages that cannot be sent with --py-files.
 REQUIRED: Final = ("msgpack", "pandas", "pyarrow", "redis")
@@ -24,39 +26,41 @@ _SCRIPT: Final = (
 _TIMEOUT_S: Final = 60.0
 
 
-def check_python() -> bool:
-    """Returns whether Spark's Python interpreter has all required packages; logs a warning once if not.
+def ensure_python() -> bool:
+    """Lets Spark start the running interpreter if the user has named none, as in an environment that is not activated.
 
-    Checked only with a local master, and only for another interpreter than the running one. Not checked with Spark
-    Connect, where this process has no SparkContext.
+    Only with a local master: other machines may not have it. Has no effect with Spark Connect, where this process has
+    no SparkContext. Returns whether that is the interpreter with which Spark has looked for data sources. Raises
+    SparkBullError if the named interpreter lacks a package.
     """
     context = SparkContext._active_spark_context
     if context is None or not (context.master or "").startswith("local"):
         return True
-    return _has_all(context.pythonExec)
+    if VARIABLE in os.environ:
+        _check(context.pythonExec)
+        return True
+    found = shutil.which(context.pythonExec)
+    if not sys.executable or (found is not None and _is_running(found)):
+        return True
+    context.pythonExec = sys.executable
+    return False
 
 
 @cache
-def _has_all(python: str) -> bool:
+def _check(python: str) -> None:
+    """Raises SparkBullError if this interpreter lacks a package."""
     path = shutil.which(python)
     if path is None:
-        _warn(python, "does not exist")
-        return False
-    if _is_running(path):
-        return True
-    missing = _missing(path)
+        raise _error(python, "does not exist")
+    missing = [] if _is_running(path) else _missing(path)
     if missing:
-        _warn(python if python == path else f"{python} ({path})", f"lacks {', '.join(missing)}")
-    return not missing
+        raise _error(python if python == path else f"{python} ({path})", f"lacks {', '.join(missing)}")
 
 
-def _warn(python: str, why: str) -> None:
-    log.warning(
-        "Spark starts %s for its Python processes, which %s: set the environment variable PYSPARK_PYTHON=%s before the "
-        "session is created",
-        python,
-        why,
-        sys.executable,
+def _error(python: str, why: str) -> SparkBullError:
+    return SparkBullError(
+        f"expected PYSPARK_PYTHON to name a Python with the packages of spark_bull, but {python} {why}: set it to "
+        f"{sys.executable} before the session is created, or leave it out"
     )
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_bull.spark.platform.python_check import check_python
+from spark_bull.spark.platform.python_check import ensure_python
 
 log = logging.getLogger("spark_bull")
 
@@ -32,13 +32,14 @@ def start_query(start: Callable[[], StreamingQuery]) -> StreamingQuery:
     """Starts a query, and waits until its sources are running or it has ended.
 
     A query that failed because a source's Python process connected too late has read nothing and is started again, up
-    to MAX_ATTEMPTS times in total. It is not started again if the Python interpreter lacks packages, which is logged.
+    to MAX_ATTEMPTS times in total. Raises SparkBullError if the Python interpreter lacks packages.
     """
     for _ in range(1, MAX_ATTEMPTS):
         query = start()
         while query.isActive and query.status["message"].startswith(_TRANSITIONAL):
             time.sleep(_POLL_S)
-        if query.isActive or not is_late(query.exception()) or not check_python():
+        if query.isActive or not is_late(query.exception()):
             return query
+        ensure_python()
         log.warning("query %s: the Python process of its source connected too late, starting it again", query.name)
     return start()

@@ -25,6 +25,12 @@ def first_line(error: BaseException) -> str:
     return [*raised[:1], *errors[-1:], *lines[:1], type(error).__name__][0][:500]
 
 
+def reason_line(error: BaseException) -> str:
+    """Returns the same without the class of an error of this package."""
+    line = first_line(error)
+    return line.partition(": ")[2] if line.startswith("spark_bull.errors.") else line
+
+
 def _raised(text: str) -> list[str]:
     """Returns the lines after the last Python trace.
 

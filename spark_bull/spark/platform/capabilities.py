@@ -1,0 +1,51 @@
+"""What some supported versions of PySpark cannot do. docs/reference/pyspark.md shows the table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from spark_bull.spark.platform.streams import PASSES_START
+from spark_bull.spark.platform.udfs import KINDS
+
+
+@dataclass(frozen=True)
+class Capability:
+    """what: in words. since: the first version that has it. has: whether this one has it. otherwise: what older do."""
+
+    what: str
+    since: str
+    has: bool
+    otherwise: str
+
+
+CAPABILITIES: Final[Mapping[str, Capability]] = {
+    "admission": Capability(
+        "`maxJobsPerTrigger` and `maxEventsPerTrigger` have a default in the first batch of a query",
+        "4.2",
+        PASSES_START,
+        "the first batch of a collecting query has all that is there, unless the option is given",
+    ),
+    "available-now": Capability(
+        "a query with `availableNow` goes on until all is read that was there at its start",
+        "4.2",
+        PASSES_START,
+        "it ends after one batch; after a crash, that is the batch which was open. The next run records that the batch "
+        "is done: `removeOnRead` removes its jobs only then, and a new checkpoint with its `readerId` repeats it. With "
+        "`mode=claim` it claims up to `maxJobsPerTrigger` jobs. `spark-bull collect --once` runs "
+        "the query until there is nothing left",
+    ),
+    "progress": Capability(
+        "the progress of a query shows the latest offset, from which you see what is left to read",
+        "4.2",
+        PASSES_START,
+        "it shows the offset of the newest batch",
+    ),
+    "arrow-udf": Capability(
+        "`@arrow_udf` as a processor",
+        "4.1",
+        "arrow" in KINDS.values(),
+        "use `@pandas_udf`",
+    ),
+}

@@ -1,0 +1,78 @@
+"""Dispatches, inspects, processes with both engines, and collects: `python all_verbs.py`, with any version of PySpark.
+
+Prints a line per verb. Needs no plugin of pytest and no server: it starts a Redis of its own.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pandas as pd
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.functions import pandas_udf
+from pyspark.sql.types import LongType
+
+import spark_bull
+from spark_bull.spark.programs.collect import Table, collect
+
+JOBS = 2_000
+
+
+@pandas_udf(LongType())
+def doubled(n: pd.Series) -> pd.Series:
+    return 2 * n
+
+
+def doubled_rows(jobs: DataFrame) -> DataFrame:
+    return jobs.select("queue", "id", "token", f.struct((2 * f.col("data.n")).alias("twice")).alias("returnvalue"))
+
+
+def process(spark: SparkSession, **worker: object) -> None:
+    with spark_bull.Worker(spark, slots=2, **worker) as running:
+        while running.status().completed < JOBS:
+            assert not running.await_termination(0.2), "the worker has ended"
+
+
+def main(url: str, folder: Path) -> None:
+    spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+    spark_bull.register(spark)
+    queues = {
+        "function": {"engine": "loop", "processor": lambda job: 2 * job.data["n"]},
+        "udf": {"engine": "loop", "processor": doubled, "payload_schema": "n LONG"},
+        "udf-stream": {"engine": "stream", "processor": doubled, "payload_schema": "n LONG"},
+        "rows": {"engine": "stream", "processor": doubled_rows, "payload_schema": "n LONG"},
+    }
+    bull = {"url": url, "protocol": "bullmq"}
+    for queue in queues:
+        numbers = spark.range(JOBS).select(f.lit(queue).alias("queue"), f.struct(f.col("id").alias("n")).alias("data"))
+        numbers.write.format("bull").options(**bull).mode("append").save()
+    print("dispatch", flush=True)
+    for queue in queues:
+        jobs = spark.read.format("bull").options(**bull, queue=queue, payloadSchema="n LONG").load()
+        assert jobs.select(f.sum("data.n")).first()[0] == sum(range(JOBS))
+    print("inspect", flush=True)
+    for queue, worker in queues.items():
+        process(spark, **bull, **worker, queue=queue)
+        print(f"process {worker['engine']}", flush=True)
+    table = Table(str(folder / "results"))
+    found = collect(spark, table, {**bull, "queue": ",".join(queues)})
+    assert found.jobs == JOBS * len(queues), found
+    collect(spark, table, {**bull, "queue": ",".join(queues)})
+    results = spark.read.parquet(table.path)
+    twice = f.coalesce(f.get_json_object("returnvalue", "$.twice"), "returnvalue").cast("long")
+    ids = results.select("queue", "id").distinct().count()
+    assert (results.count(), ids) == (found.jobs, found.jobs)
+    assert results.select(f.sum(twice)).first()[0] == 2 * sum(range(JOBS)) * len(queues)
+    print("collect", flush=True)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("error", FutureWarning)
+    with spark_bull.EmbeddedRedis() as redis, TemporaryDirectory() as folder:
+        main(redis.url, Path(folder))
+    sys.exit(0)
