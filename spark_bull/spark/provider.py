@@ -6,24 +6,25 @@ are therefore imported in the method that needs them: most steps need neither re
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceArrowWriter,
-    DataSourceReader,
-    DataSourceStreamArrowWriter,
-    DataSourceStreamReader,
-)
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from spark_bull.errors import OptionError
+from spark_bull.errors import OptionError, SparkBullError
 from spark_bull.options.parse import Options
+from spark_bull.short_errors import short_errors
 from spark_bull.spark.platform.sent_along import sent_along
+from spark_bull.spark.platform.streams import as_called
+from spark_bull.spark.platform.writers import DataSourceArrowWriter, DataSourceStreamArrowWriter
 from spark_bull.spark.schemas import CLAIM_SCHEMA, mode_of, schema_of, shows_events
 
+if TYPE_CHECKING:
+    from spark_bull.spark.staging.sink import Steps
 
+
+@short_errors
 class BullDataSource(DataSource):
     """Data source for queues of Bull and BullMQ; docs/reference lists its options and columns.
 
@@ -45,13 +46,21 @@ class BullDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         self._refuse_mode("claim", "it requires readStream; leave the option out to inspect jobs")
-        self._refuse_mode("schedule", "it requires write or writeStream; `view=schedulers` reads schedules")
+        self._refuse_mode("schedule", "it requires write or writeStream; `view=schedulers` reads job schedulers")
         self._refuse_mode("manage", "it requires write or writeStream")
         from spark_bull.spark.inspect.source import batch_reader
 
         return batch_reader(self.options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        try:
+            return self._stream_reader(schema)
+        except SparkBullError as error:
+            from spark_bull.spark.platform.refused_stream import RefusedStream
+
+            return RefusedStream(error)
+
+    def _stream_reader(self, schema: StructType) -> DataSourceStreamReader:
         if mode_of(self.options) != "claim":
             self._refuse_mode("settle", "it requires write or writeStream")
             self._refuse_mode("schedule", "it requires write or writeStream")
@@ -59,55 +68,46 @@ class BullDataSource(DataSource):
             if shows_events(self.options):
                 from spark_bull.spark.collect.events import event_reader
 
-                return event_reader(self.options, schema)
+                return as_called(event_reader(self.options, schema))
             from spark_bull.spark.collect.stream import result_reader
 
-            return result_reader(self.options, schema)
+            return as_called(result_reader(self.options, schema))
         if schema != CLAIM_SCHEMA:
             raise OptionError(
                 "expected no schema with mode=claim, whose columns are fixed: leave it out and select columns later"
             )
         from spark_bull.spark.process.claim_stream import claim_reader
 
-        return claim_reader(self.options)
+        return as_called(claim_reader(self.options))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        if mode_of(self.options) == "manage":
-            from spark_bull.spark.manage.sink import batch_manager
+        from spark_bull.spark.staging.sink import BatchSink
 
-            return batch_manager(self.options, schema, overwrite)
-        if mode_of(self.options) == "settle":
-            from spark_bull.spark.process.settle.plan import plan_settle
-            from spark_bull.spark.process.settle.sink import BatchSettler
-
-            return BatchSettler(plan_settle(self.options, schema))
-        if mode_of(self.options) == "schedule":
-            from spark_bull.spark.schedule.sink import batch_scheduler
-
-            return batch_scheduler(self.options, schema, overwrite)
-        self._refuse_mode("claim", "it requires readStream")
-        from spark_bull.spark.dispatch.sink import batch_writer
-
-        return batch_writer(self.options, schema, overwrite)
+        return BatchSink(self._steps(schema, overwrite, is_stream=False))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        from spark_bull.spark.staging.sink import StreamSink
+
+        return StreamSink(self._steps(schema, overwrite, is_stream=True))
+
+    def _steps(self, schema: StructType, overwrite: bool, *, is_stream: bool) -> Steps[Any, Any]:
+        """Plans a write of any mode."""
         if mode_of(self.options) == "manage":
-            from spark_bull.spark.manage.sink import stream_manager
+            from spark_bull.spark.manage.sink import manage_steps
 
-            return stream_manager(self.options, schema, overwrite)
+            return manage_steps(self.options, schema, overwrite, is_stream=is_stream)
         if mode_of(self.options) == "settle":
-            from spark_bull.spark.process.settle.plan import plan_settle
-            from spark_bull.spark.process.settle.sink import StreamSettler
+            from spark_bull.spark.process.settle.sink import settle_steps
 
-            return StreamSettler(plan_settle(self.options, schema))
+            return settle_steps(self.options, schema)
         if mode_of(self.options) == "schedule":
-            from spark_bull.spark.schedule.sink import stream_scheduler
+            from spark_bull.spark.schedule.sink import schedule_steps
 
-            return stream_scheduler(self.options, schema, overwrite)
+            return schedule_steps(self.options, schema, overwrite, is_stream=is_stream)
         self._refuse_mode("claim", "it requires readStream")
-        from spark_bull.spark.dispatch.sink import stream_writer
+        from spark_bull.spark.dispatch.sink import write_steps
 
-        return stream_writer(self.options, schema, overwrite)
+        return write_steps(self.options, schema, overwrite, is_stream=is_stream)
 
     def _refuse_mode(self, mode: str, why: str) -> None:
         if mode_of(self.options) == mode:
@@ -122,19 +122,20 @@ def _infer(options: Options, column: str) -> str:
 
 def register(spark: SparkSession) -> None:
     """Registers format("bull") in a session that does not find the package by itself, and makes that session the
-    active one of this thread, which Spark requires for writes.
-
-    Logs a warning if the Python interpreter of Spark's local processes lacks required packages.
+    active one of this thread, which Spark requires for writes. Spark then starts the Python of this program, unless
+    the environment variable PYSPARK_PYTHON names another one.
 
     Parameters:
       spark: the session.
+
+    Raises:
+      SparkBullError: if PYSPARK_PYTHON names a Python that lacks required packages; with a local master only.
     """
     from spark_bull.spark.platform.active_session import activate
-    from spark_bull.spark.platform.python_check import check_python
-    from spark_bull.spark.platform.spark_log import errors_only
+    from spark_bull.spark.platform.data_sources import finds, register_source
+    from spark_bull.spark.platform.python_check import ensure_python
 
-    # Spark warns that it replaces the data source that it has found by itself.
-    with errors_only(spark, "org.apache.spark.sql.execution.datasources.DataSourceManager"):
-        spark.dataSource.register(BullDataSource)
+    # Spark would warn that it replaces the data source that it has found, and once more in each query of a stream.
+    if not (ensure_python() and finds(spark, BullDataSource.name())):
+        register_source(spark, BullDataSource)
     activate(spark)
-    check_python()

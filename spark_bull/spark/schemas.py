@@ -23,17 +23,23 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from spark_bull.dialects.fields import CLAIMED_FIELDS, FIELDS, Kind
+from spark_bull.dialects.fields import CLAIMED_FIELDS, FIELDS, FieldKind
 from spark_bull.errors import OptionError, did_you_mean
 from spark_bull.options.parse import REDIS_PREFIX, Options, is_spark_option, parse_options, scopes_of, unknown_option
 from spark_bull.options.table import COLLECT, EVENTS, READ
 from spark_bull.options.values import choose_mode
-from spark_bull.spark.json.json_schema import TYPED_COLUMNS, ddl_of, is_inferred
+from spark_bull.spark.json.ddl import ddl_of
+from spark_bull.spark.json.json_schema import TYPED_COLUMNS, is_inferred
 
-QUEUE_REQUIRED: Final = (
-    "expected the option `queue` (names, comma separated, or globs), got none. If this is a table of the catalog: "
-    "Spark does not pass its OPTIONS to Python data sources; use CREATE TEMPORARY VIEW … USING bull OPTIONS (queue '…')"
+NO_TABLES: Final = (
+    "Spark does not pass the OPTIONS of a table of the catalog to data sources in Python; "
+    "use CREATE TEMPORARY VIEW … USING bull OPTIONS (queue '…')"
 )
+QUEUE_REQUIRED: Final = (
+    f"expected the option `queue` (names, comma separated, or globs), got none. If this is a table: {NO_TABLES}"
+)
+#: The property with the name of the data source, which Spark passes when it creates a table.
+_OF_TABLE: Final = "provider"
 
 
 def _table(columns: Mapping[str, DataType]) -> StructType:
@@ -43,7 +49,7 @@ def _table(columns: Mapping[str, DataType]) -> StructType:
 TEXT: Final = StringType()
 TIME: Final = TimestampType()
 
-_TYPES: Final[Mapping[Kind, DataType]] = {
+_TYPES: Final[Mapping[FieldKind, DataType]] = {
     "text": TEXT,
     "json": TEXT,
     "count": IntegerType(),
@@ -202,6 +208,8 @@ def schema_of(raw: Mapping[str, str], infer: Callable[[Options, str], str]) -> S
 
     infer: infers the type of a column from jobs. Raises OptionError as `read_options` does.
     """
+    if _OF_TABLE in raw:
+        raise OptionError(f"expected no table: {NO_TABLES}")
     # Spark requests the schema before it is known whether this is a stream, whose options are checked later.
     stream = EVENTS if shows_events(raw) else COLLECT
     for name in raw:

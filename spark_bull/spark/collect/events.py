@@ -7,9 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from spark_bull.errors import ConnectionLost, OptionError
@@ -19,7 +17,10 @@ from spark_bull.queue.core.handle import QueueHandle, open_handle
 from spark_bull.queue.events.event_log import BEGIN, Position, span_of, steps
 from spark_bull.queue.monitor.find import is_glob
 from spark_bull.services.queue_set import QueueSet
+from spark_bull.short_errors import short_errors
 from spark_bull.spark.inspect.events import event_batches
+from spark_bull.spark.platform.arrow import to_arrow_schema
+from spark_bull.spark.platform.streams import FirstBatch, LimitedReader, ReadLimit, ReadMaxRows
 from spark_bull.spark.schemas import QUEUE_REQUIRED, columns_of
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import resolved, settings_of
@@ -54,7 +55,8 @@ def event_reader(raw: Mapping[str, str], schema: StructType) -> EventStreamReade
     return EventStreamReader(options, schema, tuple(columns), names)
 
 
-class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+@short_errors
+class EventStreamReader(LimitedReader):
     """Offsets are {"queues": {queue: position}, "began": the same where the query began}.
 
     Spark asks for the initial offset again when batch 0 is repeated, and does not store it: `began` does.
@@ -62,6 +64,7 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: Options, schema: StructType, columns: tuple[str, ...], names: list[str]) -> None:
         self._options = options
+        self.has_limit = "maxEventsPerTrigger" in options.given
         self._schema = schema
         self._columns = columns
         self._names = names
@@ -91,7 +94,7 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._targets = {handle.keys.queue: span_of(handle).last for handle in self._handles()}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        most = None if isinstance(limit, ReadAllAvailable) else getattr(limit, "max_rows", None)
+        most = getattr(limit, "max_rows", None)
         try:
             handles, taken = self._handles(), _positions(start["queues"])
             share = None if most is None else max(1, most // max(1, len(handles)))
@@ -100,7 +103,7 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 taken[queue] = self._end_of(handle, taken.get(queue, BEGIN), share)
             return _offset(taken, _positions(start["began"]))
         except ConnectionLost as error:
-            if self._targets is not None:
+            if self._targets is not None or isinstance(limit, FirstBatch):
                 raise  # AvailableNow would end the query.
             log.warning("queue %s: could not look for events, retrying: %s", self._options["queue"], error)
             return start
@@ -143,13 +146,10 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             partition.after,
             partition.stop,
             self._columns,
-            to_arrow_schema(self._schema, timezone="UTC"),
+            to_arrow_schema(self._schema),
             size=options["chunkSize"],
             strict=options["failOnDataLoss"],
         )
-
-    def stop(self) -> None:
-        """Not called by Spark; connections are closed when the process exits."""
 
 
 def _positions(stored: Mapping[str, Sequence[Any]]) -> dict[str, Position]:

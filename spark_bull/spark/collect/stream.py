@@ -13,9 +13,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from spark_bull.errors import ConnectionLost, OptionError, ResultsLost
@@ -27,8 +25,11 @@ from spark_bull.queue.core.discovery import Horizon
 from spark_bull.queue.core.handle import open_handle
 from spark_bull.queue.monitor.find import is_glob
 from spark_bull.services.collector import Collector
+from spark_bull.short_errors import short_errors
 from spark_bull.spark.json.json_schema import INFER, TYPED_COLUMNS, is_inferred
+from spark_bull.spark.platform.arrow import to_arrow_schema
 from spark_bull.spark.platform.python_worker import freeze_loaded_objects
+from spark_bull.spark.platform.streams import FirstBatch, LimitedReader, ReadLimit, ReadMaxRows
 from spark_bull.spark.schemas import QUEUE_REQUIRED, columns_of
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import resolved, settings_of
@@ -83,11 +84,13 @@ def result_reader(raw: Mapping[str, str], schema: StructType) -> ResultReader:
     return ResultReader(options, schema, tuple(columns))
 
 
-class ResultReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+@short_errors
+class ResultReader(LimitedReader):
     """Offsets are {"queues": {queue: number of results taken}, "reader": name of the ledgers}."""
 
     def __init__(self, options: Options, schema: StructType, columns: tuple[str, ...]) -> None:
         self._options = options
+        self.has_limit = "maxJobsPerTrigger" in options.given
         self._schema = schema
         self._columns = columns
         self._reader: str = options["readerId"] or uuid4().hex[:16]
@@ -111,11 +114,11 @@ class ResultReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Discovers finished jobs. Everything before `start` is committed: Spark plans one batch at a time."""
-        max_jobs = None if isinstance(limit, ReadAllAvailable) else getattr(limit, "max_rows", None)
+        max_jobs = getattr(limit, "max_rows", None)
         try:
             return _offset(self._collector(start["reader"]).advance(start["queues"], max_jobs), start["reader"])
         except ConnectionLost as error:
-            if self._horizons is not None:
+            if self._horizons is not None or isinstance(limit, FirstBatch):
                 raise  # AvailableNow would end the query.
             log.warning("queue %s: could not discover finished jobs, retrying: %s", self._options["queue"], error)
             return start
@@ -143,7 +146,7 @@ class ResultReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         assert isinstance(partition, Results)
         freeze_loaded_objects()
-        schema, strict = to_arrow_schema(self._schema, timezone="UTC"), self._options["failOnDataLoss"]
+        schema, strict = to_arrow_schema(self._schema), self._options["failOnDataLoss"]
         chunks = self._chunks(partition, fields_of(self._columns))
         yield from result_batches(partition.queue, chunks, self._columns, schema, strict=strict)
 
@@ -178,9 +181,6 @@ class ResultReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return _offset(collector.newest(), self._reader)
         except ConnectionLost:
             return _offset(collector.found(), self._reader)
-
-    def stop(self) -> None:
-        """Not called by Spark; connections are closed when the process exits."""
 
 
 def _offset(positions: Mapping[str, int], reader: str) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from dataclasses import astuple, dataclass
 from typing import Any, Final
 
 from spark_bull.dialects.base import json_text
-from spark_bull.dialects.deduplication import NAME as DEDUPLICATION
+from spark_bull.dialects.deduplication import DEDUPLICATION
 from spark_bull.dialects.encode.chunks import EncodedJobs
-from spark_bull.dialects.parents import NAME as PARENT
+from spark_bull.dialects.parents import PARENT
 from spark_bull.errors import OptionError, did_you_mean, expected
 from spark_bull.keys import QueueKeys, hash_tag
 from spark_bull.model.columns import listed

@@ -2,52 +2,38 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from dataclasses import replace
 
 from spark_bull.errors import SparkBullError
 from spark_bull.model.jobs import WriteRecord
-from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.replication import record_replicas, replica_terms_of, wait_for_replicas
-from spark_bull.queue.core.room import length_limit_of
 from spark_bull.queue.dispatch.callbacks import drop_callback
-from spark_bull.queue.dispatch.writes import Identity, QueuePlan, StagedPart, open_writes, read_record, roll_forward
+from spark_bull.queue.dispatch.writes import Identity, QueuePlan, open_writes, read_record, roll_forward
 from spark_bull.spark.dispatch.write_plan import WritePlan
-from spark_bull.spark.staging.commit import discard_stages, finish_write, recover_queues, register_write
-from spark_bull.spark.staging.messages import TaskPart, Written
+from spark_bull.spark.staging.commit import commit_staged, discard_stages
+from spark_bull.spark.staging.messages import Written
 
 log = logging.getLogger("spark_bull")
 
 
-def commit_write(plan: WritePlan, written: list[Written], identity: Identity | None) -> None:
+def commit_write(plan: WritePlan, written: list[Written]) -> None:
     """Registers the staged chunks, then adds their jobs, partition by partition.
 
-    Raises StagedDataLost if staged chunks are missing, after adding the jobs of all other queues. Any other
-    SparkBullError names the queues that remain to be recovered.
+    A micro-batch that has nothing, as it was committed before, keeps its terms: it waits for room, and for replicas.
     """
-    write_id = written[0].write_id if written else plan.write_id
-    plans = _with_callback(plan, _queue_plans(plan, written), write_id, identity)
-    if plan.handle is None:
-        recover_queues(plans)
-    registered = register_write(write_id, plans, identity, exactly_once=plan.exactly_once)
-    if registered:
-        finish_write(write_id, plans, _report)
-    else:
-        log.info("write %s: nothing added, because it was committed before (%s)", write_id, identity)
+    identity = plan.identity_in(written)
+    if plan.has_nothing(written):
+        if plan.handle is not None and written:
+            plans = [plan.queue_plan(plan.handle)]
+            _finish_earlier(plan, plans, identity)
+            _confirm(plan, plan.write_id, plans, is_new=False)
+        return
+    plans = _with_callback(plan, written)
+    registered = commit_staged(plan, written, plans, _report, exactly_once=plan.exactly_once)
+    if not registered:
         _finish_earlier(plan, plans, identity)
-    _confirm(plan, write_id, plans, is_new=registered)
-
-
-def commit_empty(plan: WritePlan, identity: Identity | None) -> None:
-    """Ends a micro-batch whose tasks had nothing to send: it has no rows, or was committed before.
-
-    In the latter case, the terms of the write hold, too: it waits for room, and for replicas.
-    """
-    if plan.handle is not None:
-        plans = [_queue_plan(plan, plan.handle, [], plan.started_on)]
-        _finish_earlier(plan, plans, identity)
-        _confirm(plan, plan.write_id, plans, is_new=False)
+    _confirm(plan, plan.write_id_in(written), plans, is_new=registered)
 
 
 def _finish_earlier(plan: WritePlan, plans: list[QueuePlan], identity: Identity | None) -> None:
@@ -98,64 +84,31 @@ def _report(record: WriteRecord) -> None:
         log.warning("write %s: %d jobs were dropped, as queue %s was full", record.id, record.dropped, record.queue)
 
 
-def _queue_plans(plan: WritePlan, written: list[Written]) -> list[QueuePlan]:
-    started_on = plan.begun_on(written)
-    return [_queue_plan(plan, handle, parts, started_on) for handle, parts in plan.handles_and_parts(written)]
-
-
-def _with_callback(
-    plan: WritePlan, plans: list[QueuePlan], write_id: str, identity: Identity | None
-) -> list[QueuePlan]:
-    """Adds the callback of the write to the plans, if it has one. A write without rows is one to its queue."""
-    on_finish = plan.on_finish
+def _with_callback(plan: WritePlan, written: list[Written]) -> list[QueuePlan]:
+    """The plans of all queues, with the callback of the write, if it has one: then no rows are a write to its queue."""
+    plans, on_finish = plan.queue_plans(written), plan.on_finish
     if on_finish is None:
         return plans
-    plans = plans or [_queue_plan(plan, plan.handle_of(on_finish.job.queue), [], plan.started_on)]
+    plans = plans or [plan.queue_plan(plan.handle_of(on_finish.job.queue))]
     queues = [queue_plan.handle.keys.queue for queue_plan in plans] if plan.exactly_once else None
-    callback = on_finish.callback(write_id, identity, queues).text
+    callback = on_finish.callback(plan.write_id_in(written), plan.identity_in(written), queues).text
     return [replace(one, fields={**one.fields, "callback": callback}) for one in plans]
 
 
-def _queue_plan(plan: WritePlan, handle: QueueHandle, parts: list[TaskPart], started_on: int) -> QueuePlan:
-    staged = [StagedPart(part.stage, part.chunks, part.rows) for part in parts if part.stage]
-    fields: dict[str, str | int] = {
-        "delivery": "exactly-once" if plan.exactly_once else "at-least-once",
-        "startedOn": started_on,
-        "jobs": sum(part.rows for part in parts),
-    }
-    if plan.children is not None:
-        fields["flows"] = json.dumps(sorted({queue for part in parts for queue in part.flow_queues}))
-    if plan.options["keepIds"]:
-        fields["keepsIds"] = 1
-    if plan.exactly_once and plan.replaces:
-        fields["replace"] = 1
-    if not plan.exactly_once:
-        fields["position"] = fields["jobs"]
-        fields["added"] = sum(part.added for part in parts)
-        fields["duplicates"] = sum(part.duplicates for part in parts)
-        fields["deduplicated"] = sum(part.deduplicated for part in parts)
-        fields["rejected"] = sum(part.rejected for part in parts)
-        fields["dropped"] = sum(part.dropped for part in parts)
-    limit = length_limit_of(plan.options)
-    if limit is not None and plan.exactly_once:
-        fields |= limit.fields
-    return QueuePlan(handle, staged, fields)
-
-
-def _drop_callback(plan: WritePlan, written: list[Written], identity: Identity | None) -> None:
+def _drop_callback(plan: WritePlan, written: list[Written]) -> None:
     """Removes the callback of a failed write with at-least-once delivery, unless jobs were added.
 
     That of a registered write, of which only the commit has failed, stays for whoever finishes the write.
     """
     if plan.on_finish is None or plan.exactly_once:
         return
-    write_id = written[0].write_id if written else plan.write_id
+    write_id = plan.write_id_in(written)
     queues = [part.queue for message in written for part in message.parts]
     first = plan.handle or plan.on_finish.handle
     handle = replace(first, keys=replace(first.keys, queue=queues[0])) if queues else first
     if read_record(handle, write_id) is not None:
         return
-    callback = plan.on_finish.callback(write_id, identity)
+    callback = plan.on_finish.callback(write_id, plan.identity_in(written))
     if not drop_callback(plan.on_finish.handle, callback):
         log.warning(
             "job %s of queue %s (`onFinish`) can't start, as the write failed after it had added jobs: repeat the "
@@ -165,10 +118,13 @@ def _drop_callback(plan: WritePlan, written: list[Written], identity: Identity |
         )
 
 
-def abort_write(plan: WritePlan, written: list[Written], identity: Identity | None) -> None:
-    """Discards the staged chunks of a failed write, and its callback."""
-    if discard_stages(plan.options, written):
+def abort_write(plan: WritePlan, written: list[Written]) -> None:
+    """Discards the staged chunks of a failed write, and its callback.
+
+    A micro-batch without finished tasks is unknown here; its callback stays for the batch that repeats it.
+    """
+    if discard_stages(plan, written):
         try:
-            _drop_callback(plan, written, identity)
+            _drop_callback(plan, written)
         except SparkBullError as error:
             log.warning("could not remove the callback of a failed write: %s", error)

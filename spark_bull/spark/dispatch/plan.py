@@ -3,35 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from uuid import uuid4
 
 from pyspark.sql.types import StructType
 
 from spark_bull.dialects.encode.codec import check_defaults, defaults_of
-from spark_bull.dialects.priorities import NAME as PRIORITY
-from spark_bull.dialects.priorities import QueuePriority
+from spark_bull.dialects.priorities import PRIORITY, QueuePriority
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.dialects.terms import AT_LEAST_ONCE, DELIVERY
 from spark_bull.errors import OptionError
 from spark_bull.options.parse import Options, parse_options
 from spark_bull.options.table import WRITE
 from spark_bull.queue.core.handle import open_handle
-from spark_bull.queue.core.intake import check_intake
 from spark_bull.queue.core.replication import check_replicas, replica_terms_of
-from spark_bull.queue.dispatch.writes import is_written, recover
 from spark_bull.spark.dispatch.batch_callback import on_finish_of
-from spark_bull.spark.dispatch.children_column import plan_children
+from spark_bull.spark.dispatch.children_column import ON_FAILURE
+from spark_bull.spark.dispatch.jobs_column import plan_jobs
 from spark_bull.spark.dispatch.priority_queues import are_named
 from spark_bull.spark.dispatch.rows import CHILDREN, RowPlan, plan_rows
 from spark_bull.spark.dispatch.sequence import check_sequence
 from spark_bull.spark.dispatch.write_plan import WritePlan
-from spark_bull.spark.staging.identity import identity_of
+from spark_bull.spark.staging.plan import check_write
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import resolved, settings_of
 
 
-def plan_write(raw: Mapping[str, str], schema: StructType) -> WritePlan:
+def plan_write(raw: Mapping[str, str], schema: StructType, *, is_stream: bool = False) -> WritePlan:
     """Checks the options, columns and Redis, and recovers interrupted writes.
 
     Raises OptionError, DialectError or ConnectionLost before any task starts.
@@ -40,32 +36,30 @@ def plan_write(raw: Mapping[str, str], schema: StructType) -> WritePlan:
     rows = plan_rows(schema, options)
     check_sequence(options, rows)
     rows.check_delivery(options)
-    connection = Connection(settings_of(options))
-    queue = options["queue"]
-    connection.check(options["prefix"], [queue or ""], write=True)
+    started_on = check_write(options, is_stream=is_stream)
     terms = replica_terms_of(options)
-    primary = check_replicas(connection, terms) if terms else None
+    primary = check_replicas(Connection(settings_of(options)), terms) if terms else None
     on_finish = on_finish_of(options)
     if on_finish is not None:
         on_finish.check_rows(rows, options)
     if CHILDREN in rows.columns and options["maxLength"] is not None:
         raise OptionError("expected no `maxLength` with a column `children`, got both: leave the option out")
     _check_kept_ids(options, rows)
-    children = plan_children(schema.fields[rows.columns[CHILDREN]]) if CHILDREN in rows.columns else None
+    column = schema.fields[rows.columns[CHILDREN]] if CHILDREN in rows.columns else None
     plan = WritePlan(
         options=options,
-        write_id=uuid4().hex,
-        started_on=connection.now_ms(),
+        is_stream=is_stream,
+        started_on=started_on,
         rows=rows,
         on_finish=on_finish,
-        children=children,
+        children=None if column is None else plan_jobs(column, ON_FAILURE, CHILDREN),
         primary=primary,
     )
-    if queue is None:
+    if options["queue"] is None:
         if options["protocol"] in DIALECTS:
             rows.check_dialect(DIALECTS[options["protocol"]])
         return plan
-    handle = open_handle(options, queue)
+    handle = open_handle(options, options["queue"])
     rows.check_dialect(handle.dialect)
     if rows.sequence_by:
         handle.dialect.require("flows", "`sequenceBy`")
@@ -75,12 +69,7 @@ def plan_write(raw: Mapping[str, str], schema: StructType) -> WritePlan:
     if handle.dialect.has("priority-queues") and are_named({}, defaults):
         defaults[PRIORITY] = QueuePriority(defaults[PRIORITY])
     check_defaults(handle.dialect, defaults)
-    recover(handle)
-    identity = identity_of(options)
-    replayed = identity is not None and is_written(handle, identity)
-    if not replayed:
-        check_intake(handle)
-    return replace(plan, handle=handle, replayed=replayed)
+    return plan.for_queue(handle)
 
 
 def _check_kept_ids(options: Options, rows: RowPlan) -> None:

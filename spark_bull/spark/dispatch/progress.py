@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
-from threading import Event, Thread
 from types import TracebackType
 from typing import Final, TextIO
 
 from pyspark.sql import SparkSession
 
-from spark_bull.clock import monotonic_s
 from spark_bull.errors import SparkBullError
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.dispatch.writes import open_writes, read_record
+from spark_bull.spark.platform.progress_line import ProgressLine
 
 _WIDTH: Final = 30
-#: Update interval on a terminal, and interval of the lines elsewhere, s.
-_TERMINAL_S: Final = 0.2
-_LOG_S: Final = 5.0
+_INTERVAL_S: Final = 0.2
 
 
 @dataclass(frozen=True)
@@ -36,7 +32,7 @@ class Step:
 
 
 class WriteProgress:
-    """Shows the progress of a write in this block: one updated line on a terminal, else a line every few seconds.
+    """Shows the progress of a write in this block.
 
     with WriteProgress(spark, queue.handle):
         df.write.format("bull")...
@@ -45,21 +41,16 @@ class WriteProgress:
     def __init__(self, spark: SparkSession, handle: QueueHandle, stream: TextIO | None = None) -> None:
         self._spark = spark
         self._handle = handle
-        self._stream = stream or sys.stderr
-        self._stopped = Event()
-        self._thread = Thread(target=self._show, name="spark-bull-progress", daemon=True)
+        self._line = ProgressLine(self._text, _INTERVAL_S, stream)
 
     def __enter__(self) -> WriteProgress:
-        self._thread.start()
+        self._line.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stopped.set()
-        self._thread.join()
-        if self._stream.isatty():
-            self._stream.write("\r\033[K")
+        self._line.stop()
 
     def step(self) -> Step | None:
         """Returns the current step of the write; None if it is unknown."""
@@ -76,18 +67,10 @@ class WriteProgress:
             "staging", sum(stage.numCompletedTasks for stage in running), sum(stage.numTasks for stage in running)
         )
 
-    def _show(self) -> None:
-        terminal = self._stream.isatty()
-        last_line = monotonic_s()
-        while not self._stopped.wait(_TERMINAL_S):
-            if not terminal and monotonic_s() - last_line < _LOG_S:
-                continue
-            last_line = monotonic_s()
-            try:
-                step = self.step()
-            except SparkBullError:
-                # The write itself fails with the same error.
-                continue
-            if step is not None:
-                self._stream.write(f"\r\033[K{step}" if terminal else f"{step}\n")
-                self._stream.flush()
+    def _text(self) -> str | None:
+        try:
+            step = self.step()
+        except SparkBullError:
+            # The write itself fails with the same error.
+            return None
+        return None if step is None else str(step)

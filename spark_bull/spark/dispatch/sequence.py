@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from spark_bull.dialects.deduplication import NAME as DEDUPLICATION
+from spark_bull.dialects.deduplication import DEDUPLICATION
 from spark_bull.dialects.encode.chunks import EncodedJobs, collapsed
-from spark_bull.dialects.parents import FAILURE_FLAGS, ON_FAILURE
-from spark_bull.dialects.parents import NAME as PARENT
+from spark_bull.dialects.parents import FAILURE_FLAGS, ON_FAILURE, PARENT
 from spark_bull.errors import OptionError
 from spark_bull.model.columns import listed
 from spark_bull.options.parse import Options

@@ -1,4 +1,7 @@
-"""Creates the writers of the sink, on the driver before any task, after everything has been checked."""
+"""The sink that adds rows as jobs, exactly once or at least once.
+
+With `delivery=at-least-once`, tasks add each chunk directly; nothing of it is staged.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +10,33 @@ from dataclasses import replace
 
 from pyspark.sql.types import StructType
 
-from spark_bull.dialects.priorities import NAME as PRIORITY
+from spark_bull.dialects.priorities import PRIORITY
 from spark_bull.errors import OptionError
 from spark_bull.keys import priority_queue
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.manage.manage import check_obliterate, obliterate
+from spark_bull.spark.dispatch.commit import abort_write, commit_write
 from spark_bull.spark.dispatch.plan import plan_write
+from spark_bull.spark.dispatch.task import write_task
 from spark_bull.spark.dispatch.write_plan import WritePlan
-from spark_bull.spark.dispatch.writers import BatchWriter, StreamWriter
-from spark_bull.spark.staging.identity import check_stream
+from spark_bull.spark.staging.messages import Written
+from spark_bull.spark.staging.sink import Steps
 
 
-def batch_writer(raw: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
-    """Creates the writer of `df.write.format("bull")`. Raises the errors of `plan_write`."""
-    plan = plan_write(raw, schema)
-    if not overwrite:
-        return BatchWriter(plan)
-    queue = _replaceable_queue(plan)
-    if not plan.replayed and not plan.exactly_once:
-        # Tasks add jobs directly, so the old ones must be removed before.
-        obliterate(queue, force=True)
-    return BatchWriter(replace(plan, replaces=True))
+def write_steps(
+    raw: Mapping[str, str], schema: StructType, overwrite: bool, *, is_stream: bool
+) -> Steps[WritePlan, Written]:
+    """Plans a write that adds jobs. Raises the errors of `plan_write`."""
+    if overwrite and is_stream:
+        raise OptionError('outputMode("complete") would replace the queue with every batch: use outputMode("append")')
+    plan = plan_write(raw, schema, is_stream=is_stream)
+    if overwrite:
+        queue = _replaceable_queue(plan)
+        if not plan.replayed and not plan.exactly_once:
+            # Tasks add jobs directly, so the old ones must be removed before.
+            obliterate(queue, force=True)
+        plan = replace(plan, replaces=True)
+    return Steps(plan, write_task, commit_write, abort_write)
 
 
 def _replaceable_queue(plan: WritePlan) -> QueueHandle:
@@ -50,12 +59,3 @@ def _replaceable_queue(plan: WritePlan) -> QueueHandle:
     if not plan.replayed:
         check_obliterate(plan.handle)
     return plan.handle
-
-
-def stream_writer(raw: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
-    """Creates the writer of `df.writeStream.format("bull")`. Raises the errors of `plan_write`."""
-    if overwrite:
-        raise OptionError('outputMode("complete") would replace the queue with every batch: use outputMode("append")')
-    plan = plan_write(raw, schema)
-    check_stream(plan.options)
-    return StreamWriter(plan)

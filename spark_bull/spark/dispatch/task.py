@@ -10,58 +10,35 @@ from spark_bull.dialects.encode.chunks import ChunkBuilder
 from spark_bull.dialects.encode.codec import defaults_of, encode
 from spark_bull.dialects.encode.flows import Flows
 from spark_bull.dialects.encode.own_ids import with_own_ids
-from spark_bull.dialects.priorities import NAME as PRIORITY
+from spark_bull.dialects.priorities import PRIORITY
 from spark_bull.dialects.terms import SPREAD_SEED
-from spark_bull.errors import SparkBullError, restated
 from spark_bull.model.jobs import Added
 from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.core.room import length_limit_of
+from spark_bull.queue.core.length_limit import length_limit_of
 from spark_bull.queue.core.verbs import FlowsReply
 from spark_bull.queue.dispatch.add import add_chunk
 from spark_bull.queue.dispatch.callbacks import Callback, open_callback
 from spark_bull.queue.dispatch.flows import FlowChunk, add_flow_chunk, check_flows, flow_chunks
 from spark_bull.queue.dispatch.parents import check_parents
-from spark_bull.queue.dispatch.writes import Identity, StagedChunk, is_written, stage_chunk, stage_chunks
+from spark_bull.queue.dispatch.writes import Identity, StagedChunk, stage_chunks
 from spark_bull.spark.dispatch.children_column import levels_of
 from spark_bull.spark.dispatch.priority_queues import are_named, by_priority
 from spark_bull.spark.dispatch.rows import CHILDREN, SEQUENCE
 from spark_bull.spark.dispatch.sequence import in_sequences
 from spark_bull.spark.dispatch.write_plan import WritePlan
 from spark_bull.spark.platform.lazy_arrow import pa
-from spark_bull.spark.platform.python_worker import freeze_loaded_objects
-from spark_bull.spark.staging.attempt import Attempt, this_attempt
+from spark_bull.spark.staging.attempt import Attempt
 from spark_bull.spark.staging.messages import TaskPart, Written
 from spark_bull.spark.staging.queue_rows import QUEUE, QueueRows, by_queue
-from spark_bull.store.connection import Connection
-from spark_bull.store.settings import settings_of
+from spark_bull.spark.staging.task import run_task
 
 #: Maximum payload of incomplete chunks, over all queues of a task.
 _MAX_GATHERED_BYTES: Final = 32 << 20
 
 
-def write_task(plan: WritePlan, batches: Iterator[pa.RecordBatch], identity: Identity | None) -> Written:
+def write_task(plan: WritePlan, batches: Iterator[pa.RecordBatch]) -> Written:
     """Stages or adds the rows of a task attempt."""
-    freeze_loaded_objects()
-    attempt = this_attempt(plan.write_id)
-    started_on = Connection(settings_of(plan.options)).now_ms()
-    if plan.replayed or (plan.handle is not None and _was_committed(plan, plan.handle, identity)):
-        for _ in batches:
-            pass
-        return Written(plan.write_id, (), started_on, identity)
-    task = _Task(plan, attempt, identity)
-    try:
-        for batch in batches:
-            task.take(batch)
-        return Written(plan.write_id, task.finish(), started_on, identity)
-    except SparkBullError as error:
-        raise restated(error, f"partition {attempt.partition}, {error}") from error
-
-
-def _was_committed(plan: WritePlan, handle: QueueHandle, identity: Identity | None) -> bool:
-    """Whether an earlier run of this write was committed to the queue."""
-    # An overwrite with at-least-once delivery has removed the jobs of the earlier run.
-    replaced = plan.replaces and not plan.exactly_once
-    return identity is not None and not replaced and is_written(handle, identity)
+    return run_task(plan, batches, _Task)
 
 
 @dataclass
@@ -81,7 +58,6 @@ class _Task:
     plan: WritePlan
     attempt: Attempt
     identity: Identity | None
-    seen: int = 0
     writers: dict[str, _QueueWriter] = field(default_factory=dict)
     handles: dict[str, QueueHandle] = field(default_factory=dict)
 
@@ -99,19 +75,18 @@ class _Task:
             self.callback = on_finish.callback(self.plan.write_id, self.identity)
             self.defaults |= on_finish.children_defaults(self.callback)
 
-    def take(self, batch: pa.RecordBatch) -> None:
+    def take(self, batch: pa.RecordBatch, numbers: range) -> None:
         for part in self.plan.rows.slices(batch):
-            numbers = range(self.seen, self.seen + part.num_rows)
-            rows = self.plan.rows.rows(part, numbers)
+            own, numbers = numbers[: part.num_rows], numbers[part.num_rows :]
+            rows = self.plan.rows.rows(part, own)
             self._open(rows.get(QUEUE, ()))
-            for queue, queue_rows, own in self._placed(by_queue(rows, self.plan.options[QUEUE], numbers)):
+            for queue, queue_rows, theirs in self._placed(by_queue(rows, self.plan.options[QUEUE], own)):
                 if self.plan.children is None:
-                    self._take(queue, queue_rows, own)
+                    self._take(queue, queue_rows, theirs)
                 else:
                     children = part.column(self.plan.rows.columns[CHILDREN])
-                    positions = [number - self.seen for number in own]
-                    self._take_flows(queue, queue_rows, children.take(pa.array(positions, pa.int64())), own)
-            self.seen += part.num_rows
+                    positions = pa.array([number - own[0] for number in theirs], pa.int64())
+                    self._take_flows(queue, queue_rows, children.take(positions), theirs)
         if sum(writer.builder.gathered for writer in self.writers.values()) > _MAX_GATHERED_BYTES:
             self._flush()
 
@@ -142,7 +117,7 @@ class _Task:
         if self.plan.on_finish is not None and self.callback is not None:
             self.plan.on_finish.check_children(columns, self.callback, numbers)
             columns = replace(columns, parent_optional=True)
-        elif columns.parent_id is not None and not _was_committed(self.plan, writer.handle, self.identity):
+        elif columns.parent_id is not None and not self.plan.has_written(writer.handle, self.identity):
             check_parents(writer.handle, columns, numbers)
         if columns.parent_id is not None and self.source is not None:
             columns = with_own_ids(columns, rows, queue, numbers, self.source)
@@ -160,7 +135,7 @@ class _Task:
         if plan.on_finish is not None and self.callback is not None:
             plan.on_finish.check_children(flows.groups[0].jobs, self.callback, numbers)
             flows.make_parents_optional()
-        elif not _was_committed(plan, writer.handle, self.identity):
+        elif not plan.has_written(writer.handle, self.identity):
             check_flows(writer.handle, flows)
         for chunk in flow_chunks(writer.handle, flows, options["chunkSize"], options["chunkBytes"]):
             writer.part.flow_queues.update(chunk.queues)
@@ -176,33 +151,34 @@ class _Task:
                 self.plan.on_finish.check_queue(handle)
             builder = ChunkBuilder(options["chunkSize"], options["chunkBytes"])
             # With exactly-once delivery, the commit checks all queues together.
-            was_committed = not self.plan.exactly_once and _was_committed(self.plan, handle, self.identity)
-            stage = handle.keys.stage(self.attempt.name) if self.plan.exactly_once else ""
-            part = TaskPart(queue, handle.dialect.name, stage)
+            was_committed = not self.plan.exactly_once and self.plan.has_written(handle, self.identity)
+            part = self.attempt.part_of(handle)
+            if not self.plan.exactly_once:
+                part.stage = ""
             self.writers[queue] = _QueueWriter(handle, builder, part, was_committed)
         return self.writers[queue]
 
     def _send(self, writer: _QueueWriter, rows: int, packed: bytes, flows: FlowChunk | None = None) -> None:
         part = writer.part
         if part.stage:
-            stage_chunk(writer.handle, part.stage, part.chunks, packed, self.plan.options["stageTtlMs"])
+            part.add(writer.handle, rows, packed, self.plan.options["stageTtlMs"])
+            return
+        if self.callback is not None and not self.opened:
+            # Before the first child is visible.
+            open_callback(writer.handle, self.callback)
+            self.opened = True
+        sent: Added | FlowsReply
+        if flows is None:
+            sent = add_chunk(
+                writer.handle, self.attempt.name, part.chunks, rows, packed, want_ids=False, limit=self.limit
+            )
         else:
-            if self.callback is not None and not self.opened:
-                # Before the first child is visible.
-                open_callback(writer.handle, self.callback)
-                self.opened = True
-            sent: Added | FlowsReply
-            if flows is None:
-                sent = add_chunk(
-                    writer.handle, self.attempt.name, part.chunks, rows, packed, want_ids=False, limit=self.limit
-                )
-            else:
-                sent = add_flow_chunk(writer.handle, self.attempt.name, part.chunks, flows)
-            part.added += sent.added
-            part.duplicates += sent.duplicates
-            part.deduplicated += sent.deduplicated
-            part.rejected += len(sent.rejected)
-            part.dropped += sent.dropped
+            sent = add_flow_chunk(writer.handle, self.attempt.name, part.chunks, flows)
+        part.added += sent.added
+        part.duplicates += sent.duplicates
+        part.deduplicated += sent.deduplicated
+        part.rejected += len(sent.rejected)
+        part.dropped += sent.dropped
         part.chunks += 1
         part.rows += rows
 

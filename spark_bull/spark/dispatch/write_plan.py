@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from spark_bull.dialects.terms import AT_LEAST_ONCE, DELIVERY
+from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.core.length_limit import length_limit_of
+from spark_bull.queue.dispatch.writes import Identity
+from spark_bull.spark.dispatch.batch_callback import OnFinish
+from spark_bull.spark.dispatch.jobs_column import JobsColumn
+from spark_bull.spark.dispatch.rows import RowPlan
+from spark_bull.spark.staging.messages import TaskPart
 from spark_bull.spark.staging.plan import StagedPlan
 
-if TYPE_CHECKING:
-    from spark_bull.spark.dispatch.batch_callback import OnFinish
-    from spark_bull.spark.dispatch.children_column import ChildrenPlan
-    from spark_bull.spark.dispatch.rows import RowPlan
+#: What tasks count that add jobs directly.
+_COUNTS = ("added", "duplicates", "deduplicated", "rejected", "dropped")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,9 +30,29 @@ class WritePlan(StagedPlan):
     rows: RowPlan
     on_finish: OnFinish | None = None
     replaces: bool = False
-    children: ChildrenPlan | None = None
+    children: JobsColumn | None = None
     primary: str | None = None
 
     @property
     def exactly_once(self) -> bool:
         return bool(self.options[DELIVERY] != AT_LEAST_ONCE)
+
+    def has_written(self, handle: QueueHandle, identity: Identity | None) -> bool:
+        # An overwrite with at-least-once delivery has removed the jobs of the earlier run.
+        replaced = self.replaces and not self.exactly_once
+        return not replaced and super().has_written(handle, identity)
+
+    def fields(self, parts: Sequence[TaskPart]) -> dict[str, str | int]:
+        jobs = sum(part.rows for part in parts)
+        fields: dict[str, str | int] = {"jobs": jobs}
+        if self.children is not None:
+            fields["flows"] = json.dumps(sorted({queue for part in parts for queue in part.flow_queues}))
+        if self.options["keepIds"]:
+            fields["keepsIds"] = 1
+        if not self.exactly_once:
+            counts = {name: sum(getattr(part, name) for part in parts) for name in _COUNTS}
+            return {**fields, "delivery": AT_LEAST_ONCE, "position": jobs, **counts}
+        if self.replaces:
+            fields["replace"] = 1
+        limit = length_limit_of(self.options)
+        return fields if limit is None else fields | limit.fields

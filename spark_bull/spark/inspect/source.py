@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from spark_bull.dialects.features import Feature
@@ -24,10 +23,12 @@ from spark_bull.queue.core.walk import Slice
 from spark_bull.queue.dispatch.written import check_kept, read_written, written_ids
 from spark_bull.queue.events.event_log import span_of
 from spark_bull.queue.jobs.read import Chunk, counting, read_ids, read_jobs
-from spark_bull.queue.monitor.find import find_queues, is_glob
+from spark_bull.queue.monitor.find import find_queues, is_glob, warn_of_missing
+from spark_bull.short_errors import short_errors
 from spark_bull.spark.inspect.events import event_batches
 from spark_bull.spark.inspect.views import ROWS, QueueSlice, Row
 from spark_bull.spark.json.job_columns import batches_of, raw_batch
+from spark_bull.spark.platform.arrow import to_arrow_schema
 from spark_bull.spark.platform.python_worker import freeze_loaded_objects
 from spark_bull.spark.schemas import columns_of, read_options, table_of
 from spark_bull.store.connection import Connection
@@ -47,7 +48,7 @@ MAX_IGNORED: Final = 3
 #: What a dialect needs for a view of a named queue.
 _FEATURES: Final[Mapping[str, Feature]] = {
     "dependencies": "flows",
-    "schedulers": "schedules",
+    "schedulers": "schedulers",
     "metrics": "metrics",
     "events": "event-stream",
 }
@@ -100,6 +101,7 @@ def plan_read(raw: Mapping[str, str], schema: StructType) -> ReadPlan:
             open_handle(options, queue).dialect.require(feature)
     if options["writeId"] is not None and options["view"] != "jobs":
         raise OptionError(f"expected `writeId` with view=jobs, got: view={options['view']}; leave it out")
+    warn_of_missing(Connection(settings_of(options)), options["prefix"], named)
     queues = tuple(dict.fromkeys([*named, *matching(options, globs)]))
     return ReadPlan(options, schema, columns, queues, globs)
 
@@ -121,6 +123,7 @@ def batch_reader(raw: Mapping[str, str], schema: StructType) -> DataSourceReader
     return BatchReader(plan_read(raw, schema))
 
 
+@short_errors
 class BatchReader(DataSourceReader):
     """The reader of one `load()`."""
 
@@ -134,7 +137,7 @@ class BatchReader(DataSourceReader):
         assert isinstance(partition, OpenSlice)
         freeze_loaded_objects()
         plan = self._plan
-        schema = to_arrow_schema(plan.schema, timezone="UTC")
+        schema = to_arrow_schema(plan.schema)
         feature = _FEATURES.get(plan.options["view"])
         # A queue of a dialect without the feature was found by a glob.
         queue_slices = (
@@ -169,7 +172,7 @@ def _slices(plan: ReadPlan) -> list[Slice]:
 
 
 def slices_of(jobs: int, queues: int, count: int) -> list[Slice]:
-    """`count` slices of about equal numbers of jobs, for so many jobs in so many queues."""
+    """`count` slices of about equal numbers of jobs, for this number of jobs and of queues."""
     group = min(jobs // max(MIN_GROUPS, GROUPS_PER_PARTITION * count), jobs // max(1, queues))
     ignored = min(MAX_IGNORED, len(str(group)) - 1)
     return [Slice(number, count, ignored) for number in range(count)]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from spark_bull.model.jobs import Percentiles
+from spark_bull.model.properties import in_camel_case
 from spark_bull.options.parse import Options
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.walk import Slice
@@ -51,51 +52,19 @@ def count_rows(queue_slice: QueueSlice) -> Iterator[Row]:
 
 
 def queue_rows(queue_slice: QueueSlice) -> Iterator[Row]:
-    found, busy = describe(queue_slice.handle), activity(queue_slice.handle)
+    handle = queue_slice.handle
     yield {
-        "queue": queue_slice.handle.keys.queue,
-        "protocol": queue_slice.handle.dialect.name,
-        "version": found.version,
-        "paused": found.paused,
-        "concurrency": found.concurrency,
-        "jobs": sum(counts(queue_slice.handle).values()),
-        "intakeOpen": found.intake_open,
-        "ids": busy.ids,
-        "waitingSince": busy.waiting_since,
-        "lastActiveOn": busy.last_active_on,
-        "addedPerMinute": busy.added_per_minute,
-        "finishedPerMinute": busy.finished_per_minute,
-        "max": found.max,
-        "durationMs": found.duration_ms,
-        "overdue": busy.overdue,
-        "overdueSince": busy.overdue_since,
+        "queue": handle.keys.queue,
+        "protocol": handle.dialect.name,
+        "jobs": sum(counts(handle).values()),
+        **in_camel_case(describe(handle)),
+        **in_camel_case(activity(handle)),
     }
 
 
 def write_rows(queue_slice: QueueSlice) -> Iterator[Row]:
     for record in records(queue_slice.handle):
-        yield {
-            "queue": record.queue,
-            "id": record.id,
-            "state": record.state,
-            "delivery": record.delivery,
-            "jobs": record.jobs,
-            "added": record.added,
-            "duplicates": record.duplicates,
-            "deduplicated": record.deduplicated,
-            "rejected": record.rejected,
-            "dropped": record.dropped,
-            "replicas": record.replicas,
-            "changed": record.changed,
-            "missing": record.missing,
-            "locked": record.locked,
-            "wrongState": record.wrong_state,
-            "startedOn": record.started_on,
-            "finishedOn": record.finished_on,
-            "durationMs": record.duration_ms,
-            "appId": record.app_id,
-            "version": record.version,
-        }
+        yield {**in_camel_case(record), "durationMs": record.duration_ms}
 
 
 def log_rows(queue_slice: QueueSlice) -> Iterator[Row]:
@@ -106,14 +75,7 @@ def log_rows(queue_slice: QueueSlice) -> Iterator[Row]:
 def dependency_rows(queue_slice: QueueSlice) -> Iterator[Row]:
     for ids in _ids(queue_slice):
         for found in dependencies_of(queue_slice.handle, ids):
-            yield {
-                "queue": found.queue,
-                "id": found.id,
-                "childQueue": found.child_queue,
-                "childId": found.child_id,
-                "state": found.state,
-                "value": found.value,
-            }
+            yield in_camel_case(found)
 
 
 def _ids(queue_slice: QueueSlice) -> Iterator[list[str]]:
@@ -143,34 +105,13 @@ def _lines(handle: QueueHandle, ids: list[str]) -> Iterator[Row]:
 
 
 def scheduler_rows(queue_slice: QueueSlice) -> Iterator[Row]:
-    for found in schedulers(queue_slice.handle):
-        yield {
-            "queue": found.queue,
-            "id": found.id,
-            "name": found.name,
-            "every": found.every,
-            "pattern": found.pattern,
-            "tz": found.tz,
-            "next": found.next,
-            "limit": found.limit,
-            "offset": found.offset,
-            "startDate": found.start_date,
-            "endDate": found.end_date,
-            "iterationCount": found.iteration_count,
-            "data": found.data_text,
-            "opts": found.opts_text,
-        }
+    yield from map(in_camel_case, schedulers(queue_slice.handle))
 
 
 def worker_rows(queue_slice: QueueSlice) -> Iterator[Row]:
-    for worker in workers(queue_slice.handle.connection, queue_slice.handle.keys):
-        yield {
-            "queue": queue_slice.handle.keys.queue,
-            "name": worker.name,
-            "address": worker.address,
-            "age": worker.age,
-            "idle": worker.idle,
-        }
+    handle = queue_slice.handle
+    for worker in workers(handle.connection, handle.keys):
+        yield {"queue": handle.keys.queue, **in_camel_case(worker)}
 
 
 def metrics_rows(queue_slice: QueueSlice) -> Iterator[Row]:

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from spark_bull.dialects.fields import FIELDS, NO_VALUE, NUMBERS, STALLED_PRESET, integer_of, text_of, traces_of
 from spark_bull.spark.json.json_schema import TYPED_COLUMNS
+from spark_bull.spark.json.json_text import is_text
 from spark_bull.spark.json.json_values import values_of
 from spark_bull.spark.platform.lazy_arrow import pc
 
@@ -61,7 +62,7 @@ def column_of(name: str, raws: pa.Array, kind: pa.DataType) -> pa.Array:
     field = FIELDS.get(name)
     if field is None:
         return texts(raws, kind)
-    if name in TYPED_COLUMNS and not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+    if name in TYPED_COLUMNS and not is_text(kind):
         return values_of(raws.to_pylist(), kind)
     if field.kind == "traces":
         return _traces(raws, kind)

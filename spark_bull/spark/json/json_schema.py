@@ -11,32 +11,11 @@ from typing import Any, Final
 TYPED_COLUMNS: Final[Mapping[str, str]] = {"data": "payloadSchema", "returnvalue": "returnSchema"}
 #: Value of the options: infer the type from a sample of jobs.
 INFER: Final = "infer"
-_SIMPLE: Final = {"string", "boolean", "date", "timestamp", "binary"}
-_NUMBERS: Final = {
-    "tinyint",
-    "byte",
-    "smallint",
-    "short",
-    "int",
-    "integer",
-    "bigint",
-    "long",
-    "float",
-    "real",
-    "double",
-}
 
 
 def is_inferred(text: str | None) -> bool:
     """Whether the value of an option asks for the type of the jobs in a sample."""
     return text is not None and text.strip().lower() == INFER
-
-
-def ddl_of(text: str) -> str:
-    """Returns the type of a column in SQL: the text, if it is a type, else a STRUCT with these columns."""
-    lowered = text.strip().lower()
-    is_type = lowered in _SIMPLE | _NUMBERS or lowered.startswith(("struct<", "array<", "map<", "decimal("))
-    return text.strip() if is_type else f"STRUCT<{text.strip()}>"
 
 
 @dataclass

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
@@ -21,6 +22,8 @@ MAX_SHOWN: Final = 200
 
 _CONTROL_CHARACTERS: Final = r"[\x00-\x1f]"
 _ESCAPED: Final = r'[\x00-\x1f"\\]'
+#: A string, as the first group, or a number that is not finite.
+_NOT_FINITE: Final = re.compile(r'("(?:[^"\\]|\\.)*")|-?(?:inf|nan)')
 _ESCAPED_BYTES: Final = bytes(range(32)) + b'"\\'
 
 
@@ -30,8 +33,8 @@ def to_json(array: pa.Array, field: pa.Field, *, ignore_nulls: bool) -> pa.Array
     array: of any type that `is_encodable` accepts. ignore_nulls: whether to omit null fields of structs.
     """
     kind = array.type
-    if _is_variant(field):
-        return _each(array, lambda v: VariantVal(v["value"], v["metadata"]).toJson())
+    if is_variant(kind):
+        return _each(array, _variant)
     if pa.types.is_struct(kind):
         return _struct(array, ignore_nulls=ignore_nulls)
     if pa.types.is_map(kind):
@@ -50,7 +53,7 @@ def to_json_arrays(arrays: Sequence[pa.Array], fields: Sequence[pa.Field], *, ig
 def is_encodable(field: pa.Field) -> bool:
     """Whether `to_json` supports the type, including nested types."""
     kind = field.type
-    if _is_variant(field):
+    if is_variant(kind):
         return True
     if pa.types.is_struct(kind):
         return all(is_encodable(kind.field(i)) for i in range(kind.num_fields))
@@ -76,27 +79,34 @@ def _is_scalar(kind: pa.DataType) -> bool:
         or types.is_floating(kind)
         or types.is_decimal(kind)
         or (types.is_temporal(kind) and not types.is_duration(kind) and not types.is_interval(kind))
-        or _is_text(kind)
+        or is_text(kind)
         or types.is_binary(kind)
         or types.is_large_binary(kind)
     )
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
+    """Whether the values of a type are texts."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def _is_variant(field: pa.Field) -> bool:
-    kind = field.type
-    return pa.types.is_struct(kind) and any(
+def is_variant(kind: pa.DataType) -> bool:
+    """Whether this is the Arrow type of Spark's VARIANT."""
+    return bool(pa.types.is_struct(kind)) and any(
         (kind.field(i).metadata or {}).get(b"variant") == b"true" for i in range(kind.num_fields)
     )
+
+
+def _variant(value: dict[str, bytes]) -> str:
+    text = VariantVal(value["value"], value["metadata"]).toJson()
+    # PySpark writes NaN and infinities, which no JSON has, as Python does.
+    return _NOT_FINITE.sub(lambda found: found[1] or "null", text) if "inf" in text or "nan" in text else text
 
 
 def _scalar(array: pa.Array) -> pa.Array:
     kind = array.type
     types = pa.types
-    if _is_text(kind):
+    if is_text(kind):
         return _quoted(pc.cast(array, pa.string()))
     if types.is_binary(kind) or types.is_large_binary(kind):
         return _each(array, lambda v: f'"{base64.b64encode(v).decode()}"')
@@ -192,7 +202,7 @@ def _map(array: pa.MapArray, *, ignore_nulls: bool) -> pa.Array:
     lists = pc.cast(array, pa.list_(pa.struct([kind.key_field, kind.item_field])))
     keys, items = pc.list_flatten(lists).flatten()
     names = _scalar(keys)
-    if not _is_text(keys.type):
+    if not is_text(keys.type):
         names = _join('"', pc.replace_substring(names, '"', ""), '"')
     text = to_json(items, kind.item_field, ignore_nulls=ignore_nulls)
     pairs = pc.binary_join_element_wise(names, pc.fill_null(text, "null"), ":")
@@ -239,7 +249,7 @@ def is_json(text: str) -> bool:
 
 
 def check_json(array: pa.Array, column: str, numbers: Sequence[int | str]) -> None:
-    """Raises OptionError for the first text that is not JSON, with the text. numbers: those of the rows, for errors."""
+    """Raises OptionError for the first text that is not JSON, with the text. numbers: row numbers, for errors."""
     if _are_objects(array):
         return
     checked = 0

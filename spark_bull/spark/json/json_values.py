@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import pyarrow as pa
+from pyspark.errors import PySparkValueError
+from pyspark.sql.types import VariantVal
 
 from spark_bull.dialects.fields import Raw
+from spark_bull.error_text import sendable
+from spark_bull.spark.json.json_text import is_text, is_variant
 from spark_bull.spark.json.payload import converter
 
 Read: TypeAlias = Callable[[Any], Any]
@@ -18,10 +23,14 @@ def values_of(raws: Sequence[Raw], kind: pa.DataType) -> pa.Array:
     """Parses texts. A text that is not JSON is null, as is each value in it that has another type than `kind` says.
 
     Missing members of objects are null, unknown ones are dropped. Where the type is STRING, other values are their JSON
-    text. Times are ISO 8601 text (UTC if there is no offset) or ms since 1970; binary is base64.
+    text. Times are ISO 8601 text (UTC if there is no offset) or ms since 1970; binary is base64. Unpaired surrogates,
+    which UTF-8 lacks, become U+FFFD.
     """
     read = _reader(kind)
-    return pa.array([read(_parsed(raw)) for raw in raws], kind)
+    try:
+        return pa.array([read(_parsed(raw)) for raw in raws], kind)
+    except UnicodeEncodeError:
+        return pa.array([read(_encodable(_parsed(raw))) for raw in raws], kind)
 
 
 def _parsed(raw: Raw) -> Any:
@@ -31,8 +40,14 @@ def _parsed(raw: Raw) -> Any:
         return None
 
 
+def _encodable(value: Any) -> Any:
+    return json.loads(sendable(json.dumps(value, ensure_ascii=False), sys.maxsize))
+
+
 def _reader(kind: pa.DataType) -> Read:
     """Returns the function that converts parsed JSON to what Arrow takes for this type."""
+    if is_variant(kind):
+        return _variant
     if pa.types.is_struct(kind):
         return _struct(kind)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
@@ -41,7 +56,7 @@ def _reader(kind: pa.DataType) -> Read:
     if pa.types.is_map(kind):
         item = _reader(kind.item_type)
         return lambda value: [(key, item(one)) for key, one in value.items()] if isinstance(value, dict) else None
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if is_text(kind):
         return _text
     if pa.types.is_boolean(kind):
         return lambda value: value if isinstance(value, bool) else None
@@ -61,6 +76,17 @@ def _struct(kind: pa.DataType) -> Read:
         return {name: reader(value.get(name)) for name, reader in readers.items()}
 
     return read
+
+
+def _variant(value: Any) -> dict[str, bytes] | None:
+    if value is None:
+        return None
+    try:
+        built = VariantVal.parseJson(json.dumps(value))
+    except PySparkValueError:
+        # Larger than a VARIANT may be.
+        return None
+    return {"value": built.value, "metadata": built.metadata}
 
 
 def _text(value: Any) -> str | None:

@@ -9,10 +9,9 @@ from datetime import date, datetime, timezone
 from decimal import Decimal
 from typing import Any
 
-import pyarrow as pa
-
 from spark_bull.errors import SparkBullError
 from spark_bull.spark.json.json_text import MAX_SHOWN
+from spark_bull.spark.platform.lazy_arrow import pa
 
 Convert = Callable[[Any], Any]
 

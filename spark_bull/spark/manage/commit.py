@@ -2,49 +2,37 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from spark_bull.errors import SparkBullError, restated
 from spark_bull.model.jobs import Changed, WriteRecord
-from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.verbs import check_managed
-from spark_bull.queue.dispatch.writes import (
-    Identity,
-    QueuePlan,
-    StagedPart,
-    is_written,
-    read_outcomes,
-)
+from spark_bull.queue.dispatch.writes import Identity, QueuePlan, is_written, read_outcomes
 from spark_bull.queue.manage.changes import error_of
 from spark_bull.spark.manage.plan import ManagePlan
 from spark_bull.spark.manage.result_file import write_outcomes
-from spark_bull.spark.staging.commit import finish_write, recover_queues, register_write
-from spark_bull.spark.staging.messages import TaskPart, Written
+from spark_bull.spark.staging.commit import commit_staged
+from spark_bull.spark.staging.messages import Written
 
 log = logging.getLogger("spark_bull")
 
 
-def commit_changes(plan: ManagePlan, written: Sequence[Written], identity: Identity | None) -> None:
+def commit_changes(plan: ManagePlan, written: Sequence[Written]) -> None:
     """Registers the staged changes, then makes them, partition by partition.
 
     With `onMismatch=fail`, raises the error of the first job that can't be changed, before any is changed.
     """
-    write_id = written[0].write_id if written else plan.write_id
-    plans = _queue_plans(plan, written)
-    if plan.handle is None:
-        recover_queues(plans)
-    fails = plan.options["onMismatch"] == "fail"
-    if fails:
-        _check(plans, identity)
-    if not register_write(write_id, plans, identity):
-        log.info("write %s: nothing changed, because it was committed before (%s)", write_id, identity)
+    if plan.has_nothing(written):
         return
+    plans, fails = plan.queue_plans(written), plan.options["onMismatch"] == "fail"
+    check = partial(_check, plans, plan.identity_in(written)) if fails else None
     records: list[WriteRecord] = []
-    finish_write(write_id, plans, lambda record: _report(record, records))
+    if not commit_staged(plan, written, plans, lambda record: _report(record, records), check=check):
+        return
     if plan.options["resultPath"] is not None:
-        _write_outcomes(plan.options["resultPath"], write_id, plans)
+        _write_outcomes(plan.options["resultPath"], plan.write_id_in(written), plans)
     skipped = sum(record.jobs - record.changed for record in records)
     if fails and skipped:
         raise SparkBullError(
@@ -52,20 +40,6 @@ def commit_changes(plan: ManagePlan, written: Sequence[Written], identity: Ident
             "them since they were checked (`onMismatch=fail`); all others were: don't run this write again, see "
             "view=writes"
         )
-
-
-def _queue_plans(plan: ManagePlan, written: Sequence[Written]) -> list[QueuePlan]:
-    started_on = plan.begun_on(written)
-    return [_queue_plan(plan, handle, parts, started_on) for handle, parts in plan.handles_and_parts(written)]
-
-
-def _queue_plan(plan: ManagePlan, handle: QueueHandle, parts: Sequence[TaskPart], started_on: int) -> QueuePlan:
-    moved_to = sorted({queue for part in parts for queue in part.flow_queues})
-    fields: dict[str, str | int] = {"startedOn": started_on, "mode": "manage", "moves": json.dumps(moved_to)}
-    if plan.options["resultPath"] is not None:
-        fields["outcomes"] = 1
-    staged = [StagedPart(part.stage, part.chunks, part.rows) for part in parts]
-    return QueuePlan(handle, staged, fields)
 
 
 def _check(plans: Sequence[QueuePlan], identity: Identity | None) -> None:

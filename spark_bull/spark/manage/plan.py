@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from uuid import uuid4
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from pyspark.sql.types import StructType
 
@@ -12,37 +12,36 @@ from spark_bull.dialects.changes import action_of
 from spark_bull.options.parse import parse_options
 from spark_bull.options.table import MANAGE
 from spark_bull.queue.core.handle import open_handle
-from spark_bull.queue.dispatch.writes import is_written, recover
 from spark_bull.spark.manage.result_file import check_path
 from spark_bull.spark.manage.rows import ChangeRows, plan_rows
-from spark_bull.spark.staging.identity import identity_of
-from spark_bull.spark.staging.plan import StagedPlan
-from spark_bull.store.connection import Connection
-from spark_bull.store.settings import resolved, settings_of
+from spark_bull.spark.staging.messages import TaskPart
+from spark_bull.spark.staging.plan import StagedPlan, check_write
+from spark_bull.store.settings import resolved
 
 
 @dataclass(frozen=True, kw_only=True)
 class ManagePlan(StagedPlan):
     rows: ChangeRows
 
+    def fields(self, parts: Sequence[TaskPart]) -> dict[str, str | int]:
+        moved_to = sorted({queue for part in parts for queue in part.flow_queues})
+        keeps = {} if self.options["resultPath"] is None else {"outcomes": 1}
+        return {"mode": "manage", "moves": json.dumps(moved_to), **keeps}
 
-def plan_manage(raw: Mapping[str, str], schema: StructType) -> ManagePlan:
+
+def plan_manage(raw: Mapping[str, str], schema: StructType, *, is_stream: bool = False) -> ManagePlan:
     """Checks the options, columns and Redis, and recovers interrupted writes.
 
     Raises OptionError, DialectError or ConnectionLost before any task starts.
     """
     options = resolved(parse_options(raw, MANAGE))
     rows = plan_rows(schema, options)
-    connection, queue = Connection(settings_of(options)), options["queue"]
-    connection.check(options["prefix"], [queue or ""], write=True)
+    started_on = check_write(options, is_stream=is_stream)
     check_path(options["resultPath"])
-    plan = ManagePlan(options=options, write_id=uuid4().hex, started_on=connection.now_ms(), rows=rows)
-    if queue is None:
+    plan = ManagePlan(options=options, is_stream=is_stream, started_on=started_on, rows=rows)
+    if options["queue"] is None:
         return plan
-    handle = open_handle(options, queue)
+    handle = open_handle(options, options["queue"])
     if options["action"] is not None:
         action_of(handle.dialect, options["action"])
-    recover(handle)
-    identity = identity_of(options)
-    replayed = identity is not None and is_written(handle, identity)
-    return replace(plan, handle=handle, replayed=replayed)
+    return plan.for_queue(handle, adds=False)

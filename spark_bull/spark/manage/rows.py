@@ -6,31 +6,34 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pyspark.sql.types import (
-    BooleanType,
-    IntegralType,
-    StringType,
-    StructType,
-)
+from pyspark.sql.types import BooleanType, IntegralType, StringType, StructType
 
 from spark_bull.dialects.changes import ACTIONS
 from spark_bull.errors import OptionError
 from spark_bull.options.parse import Options
-from spark_bull.spark.json.json_text import check_json, to_json
 from spark_bull.spark.platform.lazy_arrow import pa
 from spark_bull.spark.schemas import SCHEMAS
-from spark_bull.spark.staging.columns import JSON, TEXT, Column, check_json_columns, column_indexes
+from spark_bull.spark.staging.columns import (
+    JSON,
+    MS,
+    TEXT,
+    Column,
+    check_json_types,
+    column,
+    column_indexes,
+    column_values,
+)
 from spark_bull.spark.staging.queue_rows import QUEUE
 
 _COLUMNS: Final[Mapping[str, Column]] = {
-    "id": Column((StringType, IntegralType), "STRING, or an integer"),
+    "id": column("STRING, or an integer", StringType, IntegralType),
     QUEUE: TEXT,
     "action": TEXT,
     "data": JSON,
-    "delay": Column((IntegralType,), "an integer (ms)"),
-    "priority": Column((IntegralType, StringType), "an integer, or STRING with a name of one"),
-    "lifo": Column((BooleanType,), "BOOLEAN"),
-    "resetAttempts": Column((BooleanType,), "BOOLEAN"),
+    "delay": MS,
+    "priority": column("an integer, or STRING with a name of one", IntegralType, StringType),
+    "lifo": column("BOOLEAN", BooleanType),
+    "resetAttempts": column("BOOLEAN", BooleanType),
     "state": TEXT,
     "failedReason": TEXT,
     "returnvalue": JSON,
@@ -51,28 +54,21 @@ class ChangeRows:
     defaults: Mapping[str, Any]
 
     def rows(self, batch: pa.RecordBatch, numbers: Sequence[int]) -> dict[str, list[Any]]:
-        """The values of a batch by column. numbers: those of the rows, for errors."""
-        rows = {name: _values(name, batch, index, numbers) for name, index in self.columns.items()}
+        """The values of a batch by column. numbers: row numbers, for errors."""
+        rows = {
+            name: column_values(batch, index, name, numbers, is_json=name in _PAYLOADS)
+            for name, index in self.columns.items()
+        }
         for name, default in self.defaults.items():
             given = rows.get(name, [None] * batch.num_rows)
             rows[name] = [default if value is None else value for value in given]
         return rows
 
 
-def _values(name: str, batch: pa.RecordBatch, index: int, numbers: Sequence[int]) -> list[Any]:
-    array, field = batch.column(index), batch.schema.field(index)
-    if name not in _PAYLOADS:
-        return array.to_pylist()  # type: ignore[no-any-return]
-    if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
-        check_json(array, name, numbers)
-        return array.to_pylist()  # type: ignore[no-any-return]
-    return to_json(array, field, ignore_nulls=True).to_pylist()  # type: ignore[no-any-return]
-
-
 def plan_rows(schema: StructType, options: Options) -> ChangeRows:
     """Checks the columns of a DataFrame. Raises OptionError."""
-    columns = column_indexes(schema, _COLUMNS, "with mode=manage: drop it", _IGNORED)
-    check_json_columns(schema, columns, _PAYLOADS)
+    columns = column_indexes(schema, _COLUMNS, " with mode=manage: drop it", _IGNORED)
+    check_json_types(schema, [columns[name] for name in _PAYLOADS if name in columns])
     defaults = {name: options[name] for name in DEFAULTS if options[name] is not None}
     if "id" not in columns:
         raise OptionError("expected a column `id` with mode=manage, got none: it names the job that is changed")

@@ -1,1 +1,1 @@
-"""Writes with mode=schedule: rows create or change schedules."""
+"""Writes with mode=schedule: rows create or change job schedulers."""

@@ -1,41 +1,24 @@
-"""The sink of mode=schedule: rows create or change schedules, exactly once.
-
-As for a write that adds jobs, tasks stage their rows and the driver registers the stages of the successful attempts;
-from then on any process can finish the write.
-"""
+"""The sink of mode=schedule: rows create or change job schedulers, exactly once."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 from pyspark.sql.types import StructType
 
-from spark_bull.errors import OptionError
-from spark_bull.spark.schedule.commit import commit_schedules
-from spark_bull.spark.schedule.plan import SchedulePlan, WrittenSchedules, plan_schedules
-from spark_bull.spark.schedule.task import stage_task
-from spark_bull.spark.staging.identity import check_stream
-from spark_bull.spark.staging.sink import BatchStager, Steps, StreamStager
-
-_STEPS: Final = Steps(stage_task, commit_schedules)
+from spark_bull.spark.schedule.commit import commit_schedulers
+from spark_bull.spark.schedule.plan import SchedulePlan, plan_schedulers
+from spark_bull.spark.schedule.task import stage_schedulers
+from spark_bull.spark.staging.commit import discard_stages
+from spark_bull.spark.staging.messages import Written
+from spark_bull.spark.staging.sink import Steps, refuse_overwrite
 
 
-def batch_scheduler(
-    raw: Mapping[str, str], schema: StructType, overwrite: bool
-) -> BatchStager[SchedulePlan, WrittenSchedules]:
-    """Creates the writer of a batch with mode=schedule. Raises the errors of `plan_schedules`."""
+def schedule_steps(
+    raw: Mapping[str, str], schema: StructType, overwrite: bool, *, is_stream: bool
+) -> Steps[SchedulePlan, Written]:
+    """Plans a write with mode=schedule. Raises the errors of `plan_schedulers`."""
     if overwrite:
-        raise OptionError('mode=schedule adds and changes schedules: expected mode("append"), got mode("overwrite")')
-    return BatchStager(plan_schedules(raw, schema), _STEPS)
-
-
-def stream_scheduler(
-    raw: Mapping[str, str], schema: StructType, overwrite: bool
-) -> StreamStager[SchedulePlan, WrittenSchedules]:
-    """Creates the writer of a stream with mode=schedule. Raises the errors of `plan_schedules`."""
-    if overwrite:
-        raise OptionError('mode=schedule adds and changes schedules: expected outputMode("append"), got "complete"')
-    plan = plan_schedules(raw, schema)
-    check_stream(plan.options)
-    return StreamStager(plan, _STEPS)
+        raise refuse_overwrite("mode=schedule adds and changes job schedulers", is_stream=is_stream)
+    plan = plan_schedulers(raw, schema, is_stream=is_stream)
+    return Steps(plan, stage_schedulers, commit_schedulers, discard_stages)

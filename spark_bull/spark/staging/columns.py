@@ -1,61 +1,104 @@
-"""Checks the columns of a DataFrame against a table of known ones."""
+"""Checks the columns of a DataFrame against a table of known ones, and reads their values."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType, VariantType
+from pyspark.sql.types import ArrayType, DataType, IntegralType, MapType, StringType, StructType, VariantType
 
+from spark_bull.deprecated import warn_renamed
 from spark_bull.errors import OptionError, did_you_mean
-from spark_bull.spark.json.json_text import is_encodable
+from spark_bull.spark.json.json_text import check_json, is_encodable, is_text, to_json
+from spark_bull.spark.platform.arrow import to_arrow_schema
+from spark_bull.spark.platform.lazy_arrow import pa, pc
 
 
 class Column(NamedTuple):
-    """The types that a column may have, and their names in SQL."""
+    """Which types a column may have, in words of SQL, and a check of one. old: its name before."""
 
-    types: tuple[type[DataType], ...]
     words: str
+    accepts: Callable[[DataType], bool]
+    old: str = ""
 
 
-TEXT: Final = Column((StringType,), "STRING")
-JSON: Final = Column(
-    (StringType, StructType, MapType, ArrayType, VariantType), "STRUCT, MAP, ARRAY, VARIANT, or STRING holding JSON"
+def column(words: str, *types: type[DataType]) -> Column:
+    """A column that may have one of these types."""
+    return Column(words, lambda kind: isinstance(kind, types))
+
+
+TEXT: Final = column("STRING", StringType)
+MS: Final = column("an integer (ms)", IntegralType)
+JSON: Final = column(
+    "STRUCT, MAP, ARRAY, VARIANT, or STRING holding JSON", StringType, StructType, MapType, ArrayType, VariantType
 )
+JSON_OBJECT: Final = column("STRING holding a JSON object, STRUCT or MAP", StringType, StructType, MapType)
 
 
 def column_indexes(
-    schema: StructType, columns: Mapping[str, Column], advice: str, ignored: Collection[str] = ()
+    schema: StructType, columns: Mapping[str, Column], advice: str = "", ignored: Collection[str] = ()
 ) -> dict[str, int]:
     """Returns the index of each known column; names are case-insensitive.
 
     advice: what to do with an unknown column. ignored: lower-case names of columns that are left out. Raises
     OptionError for an unknown column, one of another type, and a name that stands twice.
     """
-    known = {name.lower(): name for name in columns}
+    known = {one.lower(): name for name, rule in columns.items() for one in (name, rule.old) if one}
     indexes: dict[str, int] = {}
     for index, field in enumerate(schema.fields):
         name = known.get(field.name.lower())
         if name is None:
             if field.name.lower() in ignored:
                 continue
-            near = did_you_mean(field.name, columns)
-            raise OptionError(f"unknown column `{field.name}`{near} {advice}")
+            raise OptionError(f"unknown column `{field.name}`{did_you_mean(field.name, columns)}{advice}")
         if name in indexes:
             raise OptionError(f"expected one column `{name}`, got two: drop or rename one")
-        if not isinstance(field.dataType, columns[name].types):
+        if not columns[name].accepts(field.dataType):
             kind = field.dataType.simpleString().upper()
             raise OptionError(f"expected column `{field.name}` to be {columns[name].words}, got: {kind}; cast it")
+        if field.name.lower() != name.lower():
+            warn_renamed(columns[name].old, name)
         indexes[name] = index
     return indexes
 
 
-def check_json_columns(schema: StructType, indexes: Mapping[str, int], names: Collection[str]) -> None:
+def check_json_types(schema: StructType, indexes: Iterable[int]) -> None:
     """Raises OptionError for a column whose type JSON can't hold."""
-    for name in names:
-        if name in indexes:
-            field = schema.fields[indexes[name]]
-            if not is_encodable(to_arrow_schema(StructType([field]), timezone="UTC")[0]):
-                kind = field.dataType.simpleString().upper()
-                raise OptionError(f"expected column `{field.name}` to be of types that JSON can hold, got: {kind}")
+    for field in (schema.fields[index] for index in indexes):
+        try:
+            arrow = to_arrow_schema(StructType([field]))[0]
+        except (TypeError, ValueError) as error:
+            # For example array(), a non-nullable VOID that Arrow does not support.
+            raise OptionError(f"expected columns of types that Arrow supports: {error}; cast VOID to a type") from None
+        if not is_encodable(arrow):
+            raise OptionError(
+                f"expected column `{field.name}` to be of types that JSON can hold, got: "
+                f"{field.dataType.simpleString().upper()}; cast intervals to a number or a string, and VOID to a type"
+            )
+
+
+def column_values(
+    batch: pa.RecordBatch,
+    index: int,
+    name: str,
+    numbers: Sequence[int | str],
+    *,
+    is_json: bool = False,
+    ignore_nulls: bool = True,
+) -> list[Any]:
+    """The values of a column: of one with JSON its texts, of TIMESTAMP the ms since 1970, of STRUCT without nulls.
+
+    numbers: row numbers, for errors. ignore_nulls: whether to omit null fields in JSON.
+    """
+    array, kind = batch.column(index), batch.column(index).type
+    if is_json and is_text(kind):
+        check_json(array, name, numbers)
+    elif is_json:
+        array = to_json(array, batch.schema.field(index), ignore_nulls=ignore_nulls)
+    elif pa.types.is_timestamp(kind):
+        whole = pc.floor_temporal(array, unit="millisecond")
+        array = pc.cast(whole, pa.timestamp("ms", kind.tz)).view(pa.int64())
+    elif pa.types.is_struct(kind):
+        return [value and {name: v for name, v in value.items() if v is not None} for value in array.to_pylist()]
+    values: list[Any] = array.to_pylist()
+    return values

@@ -10,10 +10,10 @@ from typing import Final
 from spark_bull.errors import ConnectionLost, SparkBullError, StagedDataLost, restated
 from spark_bull.keys import QueueKeys
 from spark_bull.model.jobs import WriteRecord
-from spark_bull.options.parse import Options
 from spark_bull.queue.dispatch.registration import leader_of, register
-from spark_bull.queue.dispatch.writes import Identity, QueuePlan, discard, recover, roll_forward
+from spark_bull.queue.dispatch.writes import QueuePlan, discard, recover, roll_forward
 from spark_bull.spark.staging.messages import Written
+from spark_bull.spark.staging.plan import StagedPlan
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import settings_of
 from spark_bull.store.together import all_together, batches_together
@@ -24,12 +24,28 @@ log = logging.getLogger("spark_bull")
 _MAX_SHOWN: Final = 5
 
 
-def register_write(
-    write_id: str, plans: Sequence[QueuePlan], identity: Identity | None, *, exactly_once: bool = True
+def commit_staged(
+    plan: StagedPlan,
+    written: Sequence[Written],
+    plans: Sequence[QueuePlan],
+    report: Callable[[WriteRecord], None],
+    *,
+    exactly_once: bool = True,
+    check: Callable[[], None] | None = None,
 ) -> bool:
-    """Registers a write; False when it was written before. exactly_once: whether nothing has been written yet."""
+    """Registers a write and rolls it forward, partition by partition; False when it was committed before.
+
+    check: called before the registration. exactly_once: whether nothing has been written yet. Raises StagedDataLost if
+    staged chunks are missing, after finishing all other queues. Any other SparkBullError names the queues that remain
+    to be recovered.
+    """
+    write_id, identity = plan.write_id_in(written), plan.identity_in(written)
+    if plan.handle is None:
+        all_together(plans, lambda one: recover(one.handle))
+    if check is not None:
+        check()
     try:
-        return register(write_id, plans, identity)
+        is_registered = register(write_id, plans, identity)
     except ConnectionLost as error:
         if not exactly_once:
             raise
@@ -38,18 +54,15 @@ def register_write(
             f"{leader_of(plans).handle.keys.queue}` lists {write_id}, don't run it again, because the next write, or "
             f"`spark-bull recover` for each queue, finishes it; otherwise nothing was written. Cause: {error}"
         ) from error
+    if is_registered:
+        _finish(write_id, plans, report)
+    else:
+        log.info("write %s: nothing changed, because it was committed before (%s)", write_id, identity)
+    return is_registered
 
 
-def recover_queues(plans: Sequence[QueuePlan]) -> None:
-    """Recovers interrupted writes of the queues of a write."""
-    all_together(plans, lambda plan: recover(plan.handle))
-
-
-def finish_write(write_id: str, plans: Sequence[QueuePlan], report: Callable[[WriteRecord], None]) -> None:
-    """Rolls a registered write forward in all of its queues, many at a time; calls report(record) for each.
-
-    Raises StagedDataLost if staged chunks are missing, after finishing all other queues.
-    """
+def _finish(write_id: str, plans: Sequence[QueuePlan], report: Callable[[WriteRecord], None]) -> None:
+    """Rolls a registered write forward in all of its queues, many at a time; calls report(record) for each."""
     lost: list[StagedDataLost] = []
     left = plans
     # Those with room first: a full queue does not hold up the others.
@@ -99,9 +112,9 @@ def _roll_all_forward(
     return left
 
 
-def discard_stages(options: Options, written: list[Written]) -> bool:
+def discard_stages(plan: StagedPlan, written: Sequence[Written]) -> bool:
     """Discards the staged chunks of a failed write. Returns False if this fails: then they expire (`stageTtlMs`)."""
-    connection = Connection(settings_of(options))
+    connection = Connection(settings_of(plan.options))
     stages: dict[tuple[str, str], list[str]] = defaultdict(list)
     for message in written:
         for part in message.parts:
@@ -109,7 +122,7 @@ def discard_stages(options: Options, written: list[Written]) -> bool:
                 stages[part.queue, message.write_id].append(part.stage)
     try:
         for (queue, write_id), staged in stages.items():
-            discard(connection, QueueKeys(queue, options["prefix"]), write_id, staged)
+            discard(connection, QueueKeys(queue, plan.options["prefix"]), write_id, staged)
     except SparkBullError as error:
         log.warning("could not discard the staged chunks of a failed write, they expire later: %s", error)
         return False

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from spark_bull.queue.dispatch.writes import Identity
+from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.dispatch.writes import Identity, StagedPart, stage_chunk
 
 
-@dataclass
-class TaskPart:
+@dataclass(kw_only=True)
+class TaskPart(StagedPart):
     """The rows that a task has written to one queue. `stage` is empty if they are added directly. `flow_queues`: the
-    other queues of their children, or those that they move jobs to.
+    other queues of their children, or those that they move jobs to. `schedulers`: the ids of theirs; `frequent`: those
+    of job schedulers with very short intervals.
     """
 
     queue: str
@@ -27,6 +28,14 @@ class TaskPart:
     rejected: int = 0
     dropped: int = 0
     flow_queues: set[str] = field(default_factory=set)
+    schedulers: tuple[str, ...] = ()
+    frequent: tuple[str, ...] = ()
+
+    def add(self, handle: QueueHandle, rows: int, packed: bytes, ttl_ms: int) -> None:
+        """Stages the next chunk."""
+        stage_chunk(handle, self.stage, self.chunks, packed, ttl_ms)
+        self.chunks += 1
+        self.rows += rows
 
 
 @dataclass(frozen=True)
@@ -37,8 +46,3 @@ class Written(WriterCommitMessage):
     parts: tuple[TaskPart, ...]
     started_on: int
     identity: Identity | None = None
-
-
-def written_of(messages: Iterable[WriterCommitMessage | None]) -> list[Written]:
-    """The messages of the tasks that wrote something."""
-    return [message for message in messages if isinstance(message, Written)]

@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+from uuid import uuid4
 
-from spark_bull.errors import DialectError
+from spark_bull.errors import DialectError, OptionError
 from spark_bull.options.parse import Options
 from spark_bull.queue.core.handle import QueueHandle, opening
-from spark_bull.queue.dispatch.writes import Identity, is_written
+from spark_bull.queue.core.intake import check_intake
+from spark_bull.queue.dispatch.writes import Identity, QueuePlan, is_written, recover
 from spark_bull.spark.staging.messages import TaskPart, Written
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import settings_of
 from spark_bull.store.steps import run_all
+
+Plan = TypeVar("Plan", bound="StagedPlan")
+
+
+def check_write(options: Options, *, is_stream: bool) -> int:
+    """Returns the time of Redis, ms since 1970.
+
+    Raises OptionError for options of a stream that give it an identity of its own, and if Redis can't be written to.
+    """
+    if is_stream and options["txnAppId"] is not None:
+        raise OptionError("`txnAppId` is for batch writes: a stream is identified by its checkpoint; leave it out")
+    connection = Connection(settings_of(options))
+    connection.check(options["prefix"], [options["queue"] or ""], write=True)
+    return connection.now_ms()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,10 +42,44 @@ class StagedPlan:
     """
 
     options: Options
-    write_id: str
+    is_stream: bool = False
+    write_id: str = field(default_factory=lambda: uuid4().hex)
     started_on: int
     handle: QueueHandle | None = None
     replayed: bool = False
+
+    def for_queue(self: Plan, handle: QueueHandle, *, adds: bool = True) -> Plan:
+        """The plan of a write to one queue, whose interrupted writes are recovered.
+
+        adds: whether it adds jobs or schedulers. Raises IntakeClosed if the queue accepts none.
+        """
+        recover(handle)
+        replayed = self.has_written(handle, self.identity)
+        if adds and not replayed:
+            check_intake(handle)
+        return replace(self, handle=handle, replayed=replayed)
+
+    @property
+    def identity(self) -> Identity | None:
+        """The identity of a batch by `txnAppId` and `txnVersion`; None if not set. Only tasks know that of a stream."""
+        app_id = self.options["txnAppId"]
+        return None if app_id is None else Identity(app_id, self.options["txnVersion"])
+
+    def identity_in(self, written: Sequence[Written]) -> Identity | None:
+        """The identity of a write with these messages."""
+        return written[0].identity if written else self.identity
+
+    def write_id_in(self, written: Sequence[Written]) -> str:
+        """The id in the tasks: Spark plans each batch of a stream twice, for its tasks and for its commit."""
+        return written[0].write_id if written else self.write_id
+
+    def has_nothing(self, written: Sequence[Written]) -> bool:
+        """Whether the tasks of a micro-batch had nothing to send: it has no rows, or was committed before."""
+        return self.is_stream and not any(message.parts for message in written)
+
+    def has_written(self, handle: QueueHandle, identity: Identity | None) -> bool:
+        """Whether an earlier write with this identity was committed to a queue."""
+        return identity is not None and is_written(handle, identity)
 
     def handle_of(self, queue: str) -> QueueHandle:
         """Opens a queue that a row or a message names."""
@@ -41,25 +92,26 @@ class StagedPlan:
         opened = run_all(Connection(settings_of(self.options)), [opening(self.options, queue) for queue in others])
         return dict(zip(others, opened, strict=True)) | ({own.keys.queue: own} if own is not None else {})
 
-    def was_committed(self, identity: Identity | None) -> bool:
-        """Whether a task has nothing to stage: the write, or an earlier one with its identity, was committed."""
-        if self.replayed:
-            return True
-        return identity is not None and self.handle is not None and is_written(self.handle, identity)
+    def fields(self, parts: Sequence[TaskPart]) -> Mapping[str, str | int]:
+        """The fields of the record of the write of these parts to a queue."""
+        raise NotImplementedError
 
-    def parts_by_queue(self, written: Sequence[Written]) -> dict[str, list[TaskPart]]:
-        """The parts of all tasks; that of the option `queue` also without rows."""
+    def queue_plan(self, handle: QueueHandle, parts: Sequence[TaskPart] = (), since: int | None = None) -> QueuePlan:
+        """The part of the write for one queue. since: when the write began, ms since 1970; None: with this plan."""
+        fields = {"startedOn": since or self.started_on, **self.fields(parts)}
+        return QueuePlan(handle, [part for part in parts if part.stage], fields)
+
+    def queue_plans(self, written: Sequence[Written]) -> list[QueuePlan]:
+        """The parts of the write for all queues; that for the option `queue` also without rows.
+
+        Raises DialectError if a queue has another dialect than its rows.
+        """
         by_queue: dict[str, list[TaskPart]] = defaultdict(list)
         if self.handle is not None:
             by_queue[self.handle.keys.queue] = []
         for message in written:
             for part in message.parts:
                 by_queue[part.queue].append(part)
-        return by_queue
-
-    def handles_and_parts(self, written: Sequence[Written]) -> list[tuple[QueueHandle, list[TaskPart]]]:
-        """As `parts_by_queue`, with opened queues. Raises DialectError if one has another dialect than its rows."""
-        by_queue = self.parts_by_queue(written)
         handles = self.handles_of(by_queue)
         for queue, parts in by_queue.items():
             dialect = handles[queue].dialect.name
@@ -68,11 +120,5 @@ class StagedPlan:
                     f"expected queue {queue} to have dialect {parts[0].dialect}, as when its rows were written, got "
                     f"{dialect}: set the option `protocol`"
                 )
-        return [(handles[queue], parts) for queue, parts in by_queue.items()]
-
-    def begun_on(self, written: Sequence[Written]) -> int:
-        """When the write began, ms since 1970.
-
-        Spark plans each batch of a stream twice, for its tasks and for its commit.
-        """
-        return min([self.started_on, *(message.started_on for message in written)])
+        since = min([self.started_on, *(message.started_on for message in written)])
+        return [self.queue_plan(handles[queue], parts, since) for queue, parts in by_queue.items()]

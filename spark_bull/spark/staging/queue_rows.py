@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from spark_bull.errors import OptionError
@@ -17,17 +17,23 @@ QueueRows: TypeAlias = tuple[str, dict[str, list[Any]], Sequence[int]]
 def by_queue(rows: dict[str, list[Any]], queue: str, numbers: Sequence[int]) -> Iterator[QueueRows]:
     """Splits rows, given by column, by their column `queue`, if they have one.
 
-    queue: the queue of rows without such a column. numbers: those of the rows, for errors. Raises OptionError.
+    queue: the queue of rows without such a column. numbers: row numbers, for errors. Raises OptionError.
     """
     queues = rows.pop(QUEUE, None)
     if queues is None:
         yield queue, rows, numbers
         return
-    members: dict[str, list[int]] = defaultdict(list)
-    for position, name in enumerate(queues):
+    for name, number in zip(queues, numbers, strict=True):
         if not name:
-            raise OptionError(f"row {numbers[position]}: expected `queue` to name a queue, got {name!r}")
+            raise OptionError(f"row {number}: expected `queue` to name a queue, got {name!r}")
+    yield from split(rows, queues, numbers)
+
+
+def split(rows: Mapping[str, Sequence[Any]], names: Sequence[str], numbers: Sequence[int]) -> Iterator[QueueRows]:
+    """Splits rows by names, one for each."""
+    members: dict[str, list[int]] = defaultdict(list)
+    for position, name in enumerate(names):
         members[name].append(position)
     for name, positions in members.items():
-        queue_rows = {column: [values[i] for i in positions] for column, values in rows.items()}
-        yield name, queue_rows, [numbers[i] for i in positions]
+        some = {column: [values[i] for i in positions] for column, values in rows.items()}
+        yield name, some, [numbers[i] for i in positions]

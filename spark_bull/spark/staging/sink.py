@@ -1,67 +1,95 @@
-"""Writers of batches and streams whose tasks stage their rows: Spark calls `write` in tasks, the rest on the driver."""
+"""The writers that Spark gets: it calls `write` in tasks, `commit` and `abort` on the driver.
+
+`write` stages chunks that workers do not see; a failed, speculative or zombie attempt has its own stage keys, which are
+not committed. `commit` registers the stages of the successful attempts; from then on any process can finish the write.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Generic, TypeAlias, TypeVar, cast
+from importlib import import_module
+from typing import Any, Generic, TypeAlias, TypeVar, cast
 
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
-
-from spark_bull.queue.dispatch.writes import Identity
+from spark_bull.errors import OptionError
+from spark_bull.short_errors import short_errors
 from spark_bull.spark.platform.lazy_arrow import pa
-from spark_bull.spark.staging.commit import discard_stages
-from spark_bull.spark.staging.identity import identity_of, identity_of_batch
-from spark_bull.spark.staging.messages import Written, written_of
-from spark_bull.spark.staging.plan import StagedPlan
+from spark_bull.spark.platform.writers import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-P = TypeVar("P", bound=StagedPlan)
-W = TypeVar("W", bound=Written)
+P = TypeVar("P")
+W = TypeVar("W", bound=WriterCommitMessage)
 Batches: TypeAlias = "Iterator[pa.RecordBatch]"
+Messages: TypeAlias = list[WriterCommitMessage | None]
+
+
+@dataclass(frozen=True)
+class _Imported:
+    """A function whose module is imported when it is called: Spark starts a process for each step, which needs one."""
+
+    module: str
+    name: str
+
+    def __call__(self, *arguments: Any) -> Any:
+        return getattr(import_module(self.module), self.name)(*arguments)
+
+
+def _imported(function: Any) -> _Imported | None:
+    done = function is None or isinstance(function, _Imported)
+    return function if done else _Imported(function.__module__, function.__name__)
 
 
 @dataclass(frozen=True)
 class Steps(Generic[P, W]):
-    """What a mode of writes does with its plan. Picklable, if the functions are those of modules.
+    """What a mode of writes does with its plan. Picklable, as the functions are defined in modules.
 
-    stage: runs in a task. commit: runs on the driver, with the messages of all tasks.
+    commit, discard: get the messages of the tasks that were successful. discard: None if a failed write leaves nothing.
     """
 
-    stage: Callable[[P, Batches, Identity | None], W]
-    commit: Callable[[P, Sequence[W], Identity | None], None]
+    plan: P
+    write: Callable[[P, Batches], W]
+    commit: Callable[[P, list[W]], None]
+    discard: Callable[[P, list[W]], object] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Steps, (self.plan, *map(_imported, (self.write, self.commit, self.discard)))
 
 
-class BatchStager(DataSourceArrowWriter, Generic[P, W]):
+@short_errors
+class BatchSink(DataSourceArrowWriter, Generic[P, W]):
     """The writer of one `save()`."""
 
-    def __init__(self, plan: P, steps: Steps[P, W]) -> None:
-        self._plan = plan
+    def __init__(self, steps: Steps[P, W]) -> None:
         self._steps = steps
 
     def write(self, iterator: Batches) -> W:
-        return self._steps.stage(self._plan, iterator, identity_of(self._plan.options))
+        return self._steps.write(self._steps.plan, iterator)
 
-    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        self._steps.commit(self._plan, cast("list[W]", written_of(messages)), identity_of(self._plan.options))
+    def commit(self, messages: Messages) -> None:
+        self._steps.commit(self._steps.plan, cast("list[W]", [one for one in messages if one is not None]))
 
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        discard_stages(self._plan.options, written_of(messages))
+    def abort(self, messages: Messages) -> None:
+        if self._steps.discard is not None:
+            self._steps.discard(self._steps.plan, cast("list[W]", [one for one in messages if one is not None]))
 
 
-class StreamStager(DataSourceStreamArrowWriter, Generic[P, W]):
-    """The writer of one micro-batch, whose identity is the query and the batch number."""
+@short_errors
+class StreamSink(DataSourceStreamArrowWriter, Generic[P, W]):
+    """The writer of one micro-batch."""
 
-    def __init__(self, plan: P, steps: Steps[P, W]) -> None:
-        self._plan = plan
-        self._steps = steps
+    def __init__(self, steps: Steps[P, W]) -> None:
+        self._batch = BatchSink(steps)
 
     def write(self, iterator: Batches) -> W:
-        return self._steps.stage(self._plan, iterator, identity_of_batch())
+        return self._batch.write(iterator)
 
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        written = cast("list[W]", written_of(messages))
-        if any(message.parts for message in written):
-            self._steps.commit(self._plan, written, written[0].identity)
+    def commit(self, messages: Messages, batchId: int) -> None:
+        self._batch.commit(messages)
 
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        discard_stages(self._plan.options, written_of(messages))
+    def abort(self, messages: Messages, batchId: int) -> None:
+        self._batch.abort(messages)
+
+
+def refuse_overwrite(why: str, *, is_stream: bool) -> OptionError:
+    """The error for mode("overwrite") or outputMode("complete")."""
+    modes = 'outputMode("append"), got "complete"' if is_stream else 'mode("append"), got mode("overwrite")'
+    return OptionError(f"{why}: expected {modes}")

@@ -1,0 +1,49 @@
+"""A task attempt of a write that stages its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Protocol, TypeVar
+
+from spark_bull.errors import SparkBullError, restated
+from spark_bull.queue.dispatch.writes import Identity
+from spark_bull.spark.platform.lazy_arrow import pa
+from spark_bull.spark.platform.python_worker import freeze_loaded_objects
+from spark_bull.spark.staging.attempt import Attempt, this_attempt, this_batch
+from spark_bull.spark.staging.messages import TaskPart, Written
+from spark_bull.spark.staging.plan import StagedPlan
+from spark_bull.store.connection import Connection
+from spark_bull.store.settings import settings_of
+
+P = TypeVar("P", bound=StagedPlan)
+
+
+class Task(Protocol):
+    """Stages the rows of one attempt, or adds them."""
+
+    def take(self, batch: pa.RecordBatch, numbers: range) -> None:
+        """Takes the next rows. numbers: theirs, for errors."""
+
+    def finish(self) -> tuple[TaskPart, ...]:
+        """Ends the task; returns what it has written to each queue."""
+
+
+def run_task(
+    plan: P, batches: Iterator[pa.RecordBatch], task_of: Callable[[P, Attempt, Identity | None], Task]
+) -> Written:
+    """Runs an attempt; its rows are dropped if an earlier write of its identity was committed."""
+    freeze_loaded_objects()
+    attempt, identity = this_attempt(plan.write_id), this_batch() if plan.is_stream else plan.identity
+    started_on = Connection(settings_of(plan.options)).now_ms()
+    if plan.replayed or (plan.handle is not None and plan.has_written(plan.handle, identity)):
+        for _ in batches:
+            pass
+        return Written(plan.write_id, (), started_on, identity)
+    task, seen = task_of(plan, attempt, identity), 0
+    try:
+        for batch in batches:
+            task.take(batch, range(seen, seen + batch.num_rows))
+            seen += batch.num_rows
+        return Written(plan.write_id, task.finish(), started_on, identity)
+    except SparkBullError as error:
+        raise restated(error, f"partition {attempt.partition}, {error}") from error
